@@ -1,0 +1,24 @@
+# The libraries Sprat stands on. All come as packages; none is vendored or fetched.
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(Boost REQUIRED)
+pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
+pkg_check_modules(libfabric REQUIRED IMPORTED_TARGET libfabric)
+pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(openblas REQUIRED IMPORTED_TARGET openblas)
+# PMIx only carries the launcher's greeting; without it torchrun, files and addresses still work.
+pkg_check_modules(pmix IMPORTED_TARGET pmix)
+
+add_library(sprat_dependencies INTERFACE)
+target_link_libraries(sprat_dependencies INTERFACE
+  Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json Boost::headers
+  PkgConfig::hwloc PkgConfig::libfabric PkgConfig::hwy PkgConfig::xxhash PkgConfig::openblas)
+if(pmix_FOUND)
+  target_link_libraries(sprat_dependencies INTERFACE PkgConfig::pmix)
+  target_compile_definitions(sprat_dependencies INTERFACE SPRAT_PMIX=1)
+endif()

@@ -1,0 +1,17 @@
+# Warnings and floating-point rules every target of ours is compiled with.
+add_library(sprat_warnings INTERFACE)
+target_compile_options(sprat_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-align
+  -Woverloaded-virtual -Wconversion -Wno-sign-conversion -Wdouble-promotion
+  # One definition of every rounding: no fused multiply-add that the source does not ask for.
+  -ffp-contract=off
+  $<$<BOOL:${SPRAT_WERROR}>:-Werror>)
+
+# sprat_layer(NAME FILES...): one layer of the library as an object library `sprat_NAME`.
+function(sprat_layer name)
+  add_library(sprat_${name} OBJECT ${ARGN})
+  target_include_directories(sprat_${name} PUBLIC
+    ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(sprat_${name} PRIVATE SPRAT_BUILDING)
+  target_link_libraries(sprat_${name} PRIVATE sprat_warnings PUBLIC sprat_dependencies)
+endfunction()

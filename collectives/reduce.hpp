@@ -1,0 +1,48 @@
+// The arithmetic of reductions: many sources, one pass, canonical order, one rounding.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/problem.hpp"
+#include "sprat/buffer.hpp"
+
+namespace sprat::collectives {
+
+/// One term in memory: the contribution of one rank (in the input type) or the partial of several
+/// (in the accumulator type, `partial` true).
+struct Term {
+  const void* data = nullptr;
+  RankRange covers;
+  bool partial = false;
+};
+
+/// What a reduction makes of its terms.
+struct Reduction {
+  DType input = DType::f32;
+  DType output = DType::f32;  ///< Of a complete result; partials are of the accumulator type.
+  ReduceOp op = ReduceOp::sum;
+  int ranks = 1;         ///< Of the whole reduction: what avg divides by.
+  bool complete = true;  ///< False: `to` gets a partial, op not finished, not rounded.
+};
+
+/// f32 for f16 and bf16, else the type itself.
+DType accumulator_of(DType input) noexcept;
+
+/// to[i] <- canonical tree over the terms' elements i, for i < count. Terms are ascending, their
+/// ranges joined without gaps, each range a subtree of the canonical tree over all `ranks`.
+/// A node tree(first,last) is a term if one covers exactly that, else op(left half, right half).
+/// `to` may be exactly one of the terms' memory; no other overlap. Any thread, no allocation
+/// up to 64 terms. Integers wrap; avg divides the complete sum, integers truncating toward zero;
+/// 16-bit floats are summed in f32 and rounded once to nearest even; every NaN of a complete result is
+/// the one quiet NaN of its type; min and max give NaN if either is.
+void reduce(const Reduction& reduction, std::span<const Term> terms, void* to, std::size_t count);
+
+/// Instruction sets that this processor runs the kernels with, best first, and the one in use.
+std::vector<std::string> reduce_targets();
+/// For tests: uses only `target` from now on; empty: the best again. False if it is not available.
+bool use_reduce_target(const std::string& target);
+
+}  // namespace sprat::collectives

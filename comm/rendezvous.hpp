@@ -1,0 +1,74 @@
+// How the ranks of a job find each other, and how they tell each other of failures afterwards.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/transport.hpp"
+#include "sprat/config.hpp"
+
+namespace sprat::comm {
+
+/// One line on the control channel. Every rank talks to the hub (beside rank 0); the hub talks to all.
+struct ControlMessage {
+  enum class Kind : std::uint8_t {
+    lost,     ///< hub -> all, watcher -> hub: `rank` died or left without a farewell; text says how it is known.
+    failed,   ///< rank -> hub -> all: `rank` failed the job; code is an ErrorCode, text its message.
+    stalled,  ///< rank -> hub: `rank` waits in (comm, sequence), payload is its signature.
+    query,    ///< hub -> all: what did you call at (comm, sequence)?
+    answer,   ///< rank -> hub: payload is that signature; code 0 called, 1 not yet, 2 forgotten, 3 not a member.
+    verdict,  ///< hub -> all: at (comm, sequence) code is mismatch (text, rank) or timeout (payload: i32 ranks that have not called).
+    farewell, ///< rank -> hub -> all: `rank` leaves in good order.
+  };
+  Kind kind = Kind::lost;
+  int rank = -1;
+  int code = 0;
+  std::uint64_t comm = 0;
+  std::uint64_t sequence = 0;
+  std::string text;
+  Blob payload;
+};
+
+/// A rank's membership of the job. Made by open_rendezvous(); exchange() is for the joining thread,
+/// the rest for any thread.
+class Rendezvous {
+ public:
+  virtual ~Rendezvous() = default;  ///< Says farewell, unless the job failed.
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Collective: every rank's blob, by rank. Throws Error{timeout} listing who came and who did not,
+  /// or Error{lost_peer} naming who died while joining, once `deadline` passes or that happens.
+  virtual std::vector<Blob> exchange(Blob mine, std::string_view purpose,
+                                     std::chrono::steady_clock::time_point deadline) = 0;
+  /// From now on `handler` gets each message from the hub, on the control thread. Once only.
+  virtual void listen(std::function<void(const ControlMessage&)> handler) = 0;
+  /// Sends to the hub. Never blocks, never throws; dropped if the hub is gone.
+  virtual void tell(ControlMessage message) noexcept = 0;
+  /// Watches a process of this host; its death is told to `handler` at once and to the hub.
+  virtual void watch(int rank, pid_t pid) = 0;
+};
+
+/// How this process was launched, as far as it can be told without talking to anyone.
+struct Launch {
+  std::string by;  ///< "SPRAT_*", "PMIx", "torchrun", "alone".
+  int rank = 0, size = 1;
+  std::string rendezvous;  ///< tcp://host:port, file://path, pmix://namespace, or empty when alone.
+};
+/// Pure: `environment` looks a variable up. Explicit SPRAT_*, then PMIx, then torchrun's, else alone.
+Launch detect_launch(const Config& config,
+                     const std::function<const char*(const char*)>& environment);
+
+/// Joins. Throws Error{timeout}, Error{unavailable} or Error{invalid_argument}.
+std::unique_ptr<Rendezvous> open_rendezvous(const Config& config);
+/// A job of `size` ranks that are threads of this process: element r is for rank r's thread.
+std::vector<std::unique_ptr<Rendezvous>> open_rendezvous_in_process(int size);
+
+}  // namespace sprat::comm

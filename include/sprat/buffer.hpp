@@ -1,0 +1,117 @@
+// Typed views of caller memory, and memory that peers on this host can map.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "sprat/export.hpp"
+
+namespace sprat {
+
+/// IEEE binary16 and bfloat16, as bits. Arithmetic is the library's: it widens, then rounds once.
+struct float16 {
+  std::uint16_t bits = 0;
+};
+struct bfloat16 {
+  std::uint16_t bits = 0;
+};
+
+/// Round to nearest even; every NaN becomes the one quiet NaN (0x7e00, 0x7fc0).
+SPRAT_API float16 to_float16(float value) noexcept;
+SPRAT_API bfloat16 to_bfloat16(float value) noexcept;
+SPRAT_API float to_float(float16 value) noexcept;
+SPRAT_API float to_float(bfloat16 value) noexcept;
+
+enum class DType : std::uint8_t {
+#define SPRAT_DTYPE(name, type, bytes) name,
+#include "sprat/dtypes.def"
+};
+
+/// "f32" and so on.
+SPRAT_API const char* name(DType dtype) noexcept;
+/// Bytes of one element.
+SPRAT_API std::size_t size_of(DType dtype) noexcept;
+/// Every dtype, in the order of dtypes.def.
+SPRAT_API std::span<const DType> all_dtypes() noexcept;
+
+template <class T>
+struct dtype_of;
+#define SPRAT_DTYPE(name, type, bytes)         \
+  template <>                                  \
+  struct dtype_of<type> {                      \
+    static constexpr DType value = DType::name; \
+  };
+#include "sprat/dtypes.def"
+
+enum class ReduceOp : std::uint8_t { sum, prod, min, max, avg };
+/// "sum" and so on.
+SPRAT_API const char* name(ReduceOp op) noexcept;
+SPRAT_API std::span<const ReduceOp> all_reduce_ops() noexcept;
+
+/// A borrowed, writable array of `count` elements.
+struct Elements {
+  void* data = nullptr;
+  std::size_t count = 0;
+  DType dtype = DType::f32;
+  std::size_t bytes() const noexcept { return count * size_of(dtype); }
+};
+
+/// A borrowed, read-only array of `count` elements.
+struct ConstElements {
+  const void* data = nullptr;
+  std::size_t count = 0;
+  DType dtype = DType::f32;
+  ConstElements() = default;
+  ConstElements(const void* pointer, std::size_t elements, DType type)
+      : data(pointer), count(elements), dtype(type) {}
+  ConstElements(const Elements& other)  // NOLINT: a writable view is a readable one
+      : data(other.data), count(other.count), dtype(other.dtype) {}
+  std::size_t bytes() const noexcept { return count * size_of(dtype); }
+};
+
+/// A typed view of anything contiguous: elements(vector), elements(span), elements(array).
+template <class Range>
+auto elements(Range&& range) {
+  std::span view(range);
+  using T = typename decltype(view)::element_type;
+  constexpr DType dtype = dtype_of<std::remove_const_t<T>>::value;
+  if constexpr (std::is_const_v<T>) {
+    return ConstElements(view.data(), view.size(), dtype);
+  } else {
+    return Elements{view.data(), view.size(), dtype};
+  }
+}
+
+/// Zeroed memory that ranks on this host read in place, without a copy. Page aligned; owned.
+/// Any memory may be handed to a collective; this kind is faster.
+class SPRAT_API Memory {
+ public:
+  Memory() = default;
+  /// Throws Error{unavailable} if the machine has no such memory left.
+  explicit Memory(std::size_t bytes);
+  ~Memory();
+  Memory(Memory&& other) noexcept;
+  Memory& operator=(Memory&& other) noexcept;
+
+  void* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  template <class T>
+  std::span<T> as() const noexcept {
+    return {static_cast<T*>(data_), bytes_ / sizeof(T)};
+  }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// `count` zeroed elements of T in memory that peers can map.
+template <class T>
+Memory allocate(std::size_t count) {
+  return Memory(count * sizeof(T));
+}
+
+}  // namespace sprat

@@ -1,0 +1,103 @@
+// A group of ranks that do things together.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "sprat/buffer.hpp"
+#include "sprat/config.hpp"
+#include "sprat/error.hpp"
+#include "sprat/export.hpp"
+
+namespace sprat {
+
+/// An operation under way. Dropping it does not cancel the operation.
+/// The operation's buffers belong to the library until wait() returns or throws.
+class SPRAT_API Work {
+ public:
+  class State;
+
+  Work() = default;  ///< Already done.
+  explicit Work(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
+  /// Blocks until done, driving the operation. Throws the operation's Error.
+  void wait();
+  /// True once done; makes a little progress otherwise. Throws the operation's Error.
+  bool test();
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// How one operation is carried out.
+struct Options {
+  /// Deadline of this operation; the configuration's otherwise.
+  std::optional<std::chrono::milliseconds> timeout;
+  /// The caller waits at once: the call itself waits, and no helper thread is woken for it.
+  bool blocking = false;
+};
+
+inline constexpr int any_source = -1;
+
+/// Ranks that call the same operations in the same order. Any thread may call; calls serialise.
+/// Counts are elements. Memory may be private or sprat::Memory; it may differ between ranks.
+/// Broken contracts throw Error{invalid_argument} before any byte moves; later errors are in Work.
+class SPRAT_API Communicator {
+ public:
+  class Impl;
+
+  /// Joins the job described by `config`. Blocks at most config.join_timeout.
+  static Communicator join(const Config& config = Config::from_environment());
+
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+  ~Communicator();
+
+  int rank() const noexcept;
+  int size() const noexcept;
+  const std::string& name() const noexcept;
+  /// Dense host index of each rank: equal where ranks share memory.
+  const std::vector<int>& hosts() const noexcept;
+
+  /// data <- op over ranks of data.
+  Work all_reduce(Elements data, ReduceOp op = ReduceOp::sum, Options options = {});
+  /// out <- op over ranks of in. Equal counts and dtypes, or out is f32 and in f16 or bf16.
+  Work all_reduce(ConstElements in, Elements out, ReduceOp op = ReduceOp::sum, Options options = {});
+  /// whole <- parts in rank order; whole.count == size() * part.count. In place: part at its block.
+  Work all_gather(ConstElements part, Elements whole, Options options = {});
+  /// part <- op over ranks of block rank() of whole. In place: part at its block. out may be f32.
+  Work reduce_scatter(ConstElements whole, Elements part, ReduceOp op = ReduceOp::sum,
+                      Options options = {});
+  /// data <- root's data.
+  Work broadcast(Elements data, int root, Options options = {});
+  /// Block q of out <- block rank() of rank q's in; counts are size() blocks. In place: out is in.
+  Work all_to_all(ConstElements in, Elements out, Options options = {});
+  /// Matched by (source, tag), in order. A recv must be as long as its message.
+  Work send(ConstElements data, int to, int tag = 0, Options options = {});
+  Work recv(Elements data, int from, int tag = 0, Options options = {});
+  /// Returns once every rank has called it.
+  void barrier(Options options = {});
+
+  /// Collective. Ranks of one `color` form a communicator ordered by (key, rank); color < 0: none.
+  std::optional<Communicator> split(int color, int key = 0, std::string_view name = "");
+  /// Fails every operation of the job, on every rank, with `reason`.
+  void abort(std::string_view reason);
+  /// Seconds this rank's threads have spent inside wait() so far: exposed communication.
+  double seconds_waited() const noexcept;
+
+  Impl& impl() noexcept { return *impl_; }  ///< For the library itself.
+  explicit Communicator(std::unique_ptr<Impl> impl) noexcept;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Runs `body` on `size` ranks, threads of this process, and joins them. Rethrows the first error.
+/// A rank that throws aborts the others.
+SPRAT_API void run_virtual_ranks(int size, const Config& config,
+                                 const std::function<void(Communicator&)>& body);
+
+}  // namespace sprat

@@ -1,0 +1,11 @@
+// All of Sprat's C++ API.
+#pragma once
+
+#include "sprat/buffer.hpp"
+#include "sprat/communicator.hpp"
+#include "sprat/config.hpp"
+#include "sprat/error.hpp"
+#include "sprat/fsdp.hpp"
+#include "sprat/io.hpp"
+#include "sprat/mesh.hpp"
+#include "sprat/mp.hpp"
