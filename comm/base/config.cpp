@@ -1,0 +1,198 @@
+// Every setting: its variable, unit, meaning, and how its text is read and written.
+#include "sprat/config.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+
+#include "comm/base/check.hpp"
+#include "comm/base/config.hpp"
+
+namespace sprat {
+
+const char* environment(const char* variable) noexcept { return std::getenv(variable); }
+
+namespace {
+
+using std::chrono::milliseconds;
+
+struct Field {
+  const char* name;
+  const char* variable;
+  const char* unit;
+  const char* help;
+  /// False if the text is not such a value.
+  bool (*read)(Config& config, std::string_view text);
+  std::string (*write)(const Config& config);
+  const char* expects;
+};
+
+template <class Number>
+std::optional<Number> number(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+template <int Config::*member, int least>
+bool read_integer(Config& config, std::string_view text) {
+  const auto value = number<int>(text);
+  if (!value || *value < least) return false;
+  config.*member = *value;
+  return true;
+}
+
+template <int Config::*member>
+std::string write_integer(const Config& config) {
+  return text(config.*member);
+}
+
+template <std::string Config::*member>
+bool read_text(Config& config, std::string_view text) {
+  config.*member = text;
+  return true;
+}
+
+template <std::string Config::*member>
+std::string write_text(const Config& config) {
+  return config.*member;
+}
+
+template <milliseconds Config::*member>
+bool read_seconds(Config& config, std::string_view text) {
+  constexpr double most = 1e9;  // 31 years: what a deadline can be computed from without overflow
+  const auto value = number<double>(text);
+  if (!value || !(*value >= 1e-3) || *value > most) return false;
+  config.*member = milliseconds(std::llround(*value * 1e3));
+  return true;
+}
+
+template <milliseconds Config::*member>
+std::string write_seconds(const Config& config) {
+  return text(static_cast<double>((config.*member).count()) / 1e3);
+}
+
+constexpr std::string_view suffixes = "KMG";
+
+bool read_staging(Config& config, std::string_view text) {
+  int shift = 0;
+  if (!text.empty() && suffixes.find(text.back()) != suffixes.npos) {
+    shift = 10 * static_cast<int>(suffixes.find(text.back()) + 1);
+    text.remove_suffix(1);
+  }
+  const auto value = number<std::size_t>(text);
+  if (!value || *value == 0 || *value > (SIZE_MAX >> shift)) return false;
+  config.staging_bytes = *value << shift;
+  return true;
+}
+
+std::string write_staging(const Config& config) {
+  std::size_t value = config.staging_bytes;
+  std::size_t suffix = 0;
+  while (suffix < suffixes.size() && value != 0 && value % 1024 == 0) {
+    value /= 1024;
+    ++suffix;
+  }
+  return suffix == 0 ? text(value) : text(value, suffixes[suffix - 1]);
+}
+
+bool read_log_level(Config& config, std::string_view text) {
+  static constexpr std::array<std::string_view, 6> levels = {"trace", "debug", "info",
+                                                             "warn",  "error", "off"};
+  if (std::ranges::find(levels, text) == levels.end()) return false;
+  config.log_level = text;
+  return true;
+}
+
+/// The token is a secret: only whether there is one is shown.
+std::string write_token(const Config& config) { return config.token.empty() ? "" : "(set)"; }
+
+constexpr Field fields[] = {
+    {"rank", "SPRAT_RANK", "rank", "This process's rank; -1: the launcher says.",
+     read_integer<&Config::rank, 0>, write_integer<&Config::rank>, "0 or more"},
+    {"size", "SPRAT_SIZE", "ranks", "How many ranks the job has; -1: the launcher says.",
+     read_integer<&Config::size, 1>, write_integer<&Config::size>, "1 or more"},
+    {"rendezvous", "SPRAT_RENDEZVOUS", "address",
+     "Where ranks meet: tcp://host:port (of rank 0) or file://path; empty: the launcher says.",
+     read_text<&Config::rendezvous>, write_text<&Config::rendezvous>, "an address"},
+    {"host", "SPRAT_HOST", "name",
+     "Name of this rank's host, or a comma list by rank; splits or merges hosts.",
+     read_text<&Config::host>, write_text<&Config::host>, "names"},
+    {"interface", "SPRAT_INTERFACE", "names",
+     "Network interfaces to use, a comma list; with ^ in front, those not to use.",
+     read_text<&Config::interface>, write_text<&Config::interface>, "names"},
+    {"provider", "SPRAT_PROVIDER", "name",
+     "libfabric provider between hosts; empty: efa where there is one, else tcp.",
+     read_text<&Config::provider>, write_text<&Config::provider>, "a name"},
+    {"topology", "SPRAT_TOPOLOGY", "path", "hwloc XML file that replaces detection.",
+     read_text<&Config::topology>, write_text<&Config::topology>, "a path"},
+    {"algorithm", "SPRAT_ALGORITHM", "rules",
+     "Rules for choosing algorithms, put before the library's own. The same on every rank.",
+     read_text<&Config::algorithm>, write_text<&Config::algorithm>, "rules"},
+    {"token", "SPRAT_TOKEN", "secret",
+     "The job's shared secret. The same on every rank; empty: derived from the launch.",
+     read_text<&Config::token>, write_token, "text"},
+    {"log_level", "SPRAT_LOG", "level", "What is logged: trace, debug, info, warn, error or off.",
+     read_log_level, write_text<&Config::log_level>, "trace, debug, info, warn, error or off"},
+    {"join_timeout", "SPRAT_JOIN_TIMEOUT", "seconds", "How long joining waits for all ranks.",
+     read_seconds<&Config::join_timeout>, write_seconds<&Config::join_timeout>,
+     "seconds from 0.001 to 1e9"},
+    {"timeout", "SPRAT_TIMEOUT", "seconds",
+     "How long one operation waits for its peers. The same on every rank.",
+     read_seconds<&Config::timeout>, write_seconds<&Config::timeout>, "seconds from 0.001 to 1e9"},
+    {"staging_bytes", "SPRAT_STAGING", "bytes",
+     "Shared memory that a communicator stages private buffers through; suffixes K, M, G. "
+     "The same on every rank.",
+     read_staging, write_staging, "bytes, 1 or more, with K, M or G behind"},
+};
+
+void read_into(Config& config, const Field& field, const char* value) {
+  require(field.read(config, value), field.variable, " is \"", value, "\"; it must be ",
+          field.expects);
+}
+
+std::string origin_of(const Field& field, const Config& config, const std::string& default_value) {
+  const char* value = environment(field.variable);
+  Config from_variable;
+  if (value != nullptr && field.read(from_variable, value) &&
+      field.write(from_variable) == field.write(config)) {
+    return "environment";
+  }
+  return field.write(config) == default_value ? "default" : "program";
+}
+
+}  // namespace
+
+Config Config::from_environment() {
+  Config config;
+  for (const Field& field : fields) {
+    // An empty variable is as good as none: launch scripts pass on what they do not set.
+    const char* value = environment(field.variable);
+    if (value != nullptr && *value != '\0') read_into(config, field, value);
+  }
+  require(config.size < 0 || config.rank < config.size, "SPRAT_RANK is ", config.rank,
+          ", SPRAT_SIZE is ", config.size, "; the rank must be below the size");
+  return config;
+}
+
+std::vector<ConfigField> describe(const Config& config) {
+  std::vector<ConfigField> described;
+  for (const Field& field : fields) {
+    const std::string default_value = field.write(Config());
+    described.push_back({.name = field.name,
+                         .variable = field.variable,
+                         .unit = field.unit,
+                         .default_value = default_value,
+                         .value = field.write(config),
+                         .origin = origin_of(field, config, default_value),
+                         .help = field.help});
+  }
+  return described;
+}
+
+}  // namespace sprat
