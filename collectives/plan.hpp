@@ -59,6 +59,9 @@ struct Step {
   std::uint32_t message = 0;  ///< send, recv: its ordinal among this pair's messages of that direction.
   IndexRange after;         ///< These steps are complete before this one starts.
   IndexRange sources;       ///< reduce.
+  /// share: peers read a copy made now even of shared memory, for this rank may overwrite `from`
+  /// (in place) while they read.
+  bool snapshot = false;
   Operand from, to;
 };
 
@@ -74,6 +77,8 @@ class Plan {
 
   /// Builders. Each adds a step to the current round and returns its index.
   std::uint32_t share(const Operand& mine);
+  std::uint32_t share_snapshot(const Operand& mine);
+  /// Comes after all that this round holds so far. A plan's signals must be ordered among themselves.
   std::uint32_t signal();
   std::uint32_t wait(int peer, std::uint32_t needs);
   std::uint32_t copy(const Operand& from, const Operand& to, std::uint32_t needs = 0);
@@ -94,6 +99,7 @@ class Plan {
 
  private:
   Step& add(Verb verb);
+  std::uint32_t last() const;
   int rank_;
   std::uint32_t round_begin_ = 0;
   IndexRange previous_;
@@ -102,12 +108,23 @@ class Plan {
 
 /// What a plan moves, as an algorithm predicts it and as a plan counts it, for one rank.
 struct Cost {
-  int rounds = 0;                      ///< Longest chain of signals and messages.
+  int rounds = 0;                      ///< Longest chain of messages, waits and reads of peers.
   std::size_t bytes_sent = 0;          ///< To other hosts.
   std::size_t bytes_received = 0;      ///< From other hosts.
   std::size_t bytes_pulled = 0;        ///< Read from peers on this host.
   bool operator==(const Cost&) const = default;
 };
+
+Cost count(const Problem& problem, const Plan& plan);
+
+/// The element type of a buffer.
+DType element_type(const Problem& problem, Buffer buffer);
+/// Blocks of problem.count elements that a rank's input or output has.
+int blocks_of(const Problem& problem, Buffer buffer);
+/// A whole block of a rank's buffer, and a piece of an operand.
+Operand input_of(const Problem& problem, int rank, int block = 0);
+Operand output_of(const Problem& problem, int rank, int block = 0);
+Operand piece_of(const Operand& whole, const Slice& slice);
 
 /// A readable listing, a line a step.
 std::string describe(const Plan& plan);

@@ -1,0 +1,32 @@
+// The table of algorithms: every file of collectives/algorithms/, in order.
+#include "collectives/algorithm.hpp"
+
+#include <array>
+
+// One line a file; a test compares the list with the folder.
+#define SPRAT_ALGORITHMS(entry)                                                   \
+  entry(all_gather_direct) entry(all_reduce_direct) entry(all_reduce_one_shot)    \
+      entry(all_to_all_direct) entry(barrier_dissemination) entry(broadcast_flat) \
+          entry(reduce_scatter_direct)
+
+namespace sprat::collectives {
+
+#define SPRAT_DECLARE(file) extern const Algorithm file;
+SPRAT_ALGORITHMS(SPRAT_DECLARE)
+#undef SPRAT_DECLARE
+
+std::span<const Algorithm* const> all_algorithms() noexcept {
+#define SPRAT_ADDRESS(file) &file,
+  static constexpr std::array algorithms = {SPRAT_ALGORITHMS(SPRAT_ADDRESS)};
+#undef SPRAT_ADDRESS
+  return algorithms;
+}
+
+const Algorithm* find_algorithm(Collective collective, std::string_view name) noexcept {
+  for (const Algorithm* algorithm : all_algorithms()) {
+    if (algorithm->collective == collective && algorithm->name == name) return algorithm;
+  }
+  return nullptr;
+}
+
+}  // namespace sprat::collectives

@@ -1,0 +1,73 @@
+// Barrier: ranks of a host meet by signals, hosts by dissemination (Hensgen, Finkel, Manber 1988).
+// Cost: 1 round on one host; else 1 to gather the host, ceil(lg hosts) messages, 1 to release it.
+// Use: always.
+#include "collectives/algorithm.hpp"
+#include "collectives/peers.hpp"
+
+namespace sprat::collectives {
+
+namespace {
+
+bool fits(const Problem&) { return true; }
+
+void meet_on_host(const Problem& p, Plan& plan) {
+  plan.signal();
+  for (int rank : local_ranks(p)) {
+    if (rank != p.rank) plan.wait(rank, 1);
+  }
+}
+
+void meet_leaders(const Problem& p, Plan& plan) {
+  const Grouping& grouping = *p.grouping;
+  const int hosts = grouping.hosts(), home = grouping.host_of(p.rank);
+  for (int distance = 1; distance < hosts; distance *= 2) {
+    plan.next_round();
+    plan.send(grouping.members((home + distance) % hosts).front(), {.rank = p.rank});
+    plan.recv(grouping.members((home - distance + hosts) % hosts).front(), {.rank = p.rank});
+  }
+}
+
+void plan(const Problem& p, Plan& plan) {
+  const Grouping& grouping = *p.grouping;
+  const std::vector<int>& members = grouping.members(grouping.host_of(p.rank));
+  const int leader = members.front();
+  if (grouping.hosts() == 1) {
+    if (members.size() > 1) meet_on_host(p, plan);
+    return;
+  }
+  if (p.rank != leader) {
+    plan.signal();
+    plan.wait(leader, 1);
+    return;
+  }
+  for (int rank : members) {
+    if (rank != leader) plan.wait(rank, 1);
+  }
+  meet_leaders(p, plan);
+  plan.next_round();
+  if (members.size() > 1) plan.signal();
+}
+
+Cost cost(const Problem& p) {
+  const Grouping& grouping = *p.grouping;
+  const std::vector<int>& members = grouping.members(grouping.host_of(p.rank));
+  int rounds = members.size() > 1 ? 1 : 0;
+  if (p.rank == members.front()) {
+    for (int distance = 1; distance < grouping.hosts(); distance *= 2) ++rounds;
+  }
+  return {.rounds = rounds};
+}
+
+}  // namespace
+
+extern const Algorithm barrier_dissemination = {
+    .collective = Collective::barrier,
+    .name = "dissemination",
+    .summary = "Signals on a host, dissemination between hosts: always.",
+    .order = Order::canonical,
+    .fits = fits,
+    .plan = plan,
+    .cost = cost,
+};
+
+}  // namespace sprat::collectives

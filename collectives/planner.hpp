@@ -1,0 +1,18 @@
+// From a problem to a plan.
+#pragma once
+
+#include "collectives/algorithm.hpp"
+#include "collectives/plan.hpp"
+#include "collectives/problem.hpp"
+#include "collectives/tuning.hpp"
+
+namespace sprat::collectives {
+
+/// The algorithm of the first rule that applies and whose algorithm fits. Does not depend on
+/// problem.rank, so all ranks choose alike. Throws Error{internal} if there is none.
+const Algorithm& choose(const Problem& problem, const Rules& rules);
+
+/// What problem.rank does. Throws Error{invalid_argument} if the algorithm does not fit.
+Plan make_plan(const Problem& problem, const Algorithm& algorithm);
+
+}  // namespace sprat::collectives

@@ -1,0 +1,117 @@
+// Groupings of ranks by host, the canonical tree, and what a problem's numbers mean.
+#include "collectives/problem.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <unordered_map>
+
+#include "comm/base/check.hpp"
+
+namespace sprat::collectives {
+
+namespace {
+
+constexpr std::size_t slice_alignment = 64;  // elements
+
+}  // namespace
+
+const char* name(Collective collective) noexcept {
+  switch (collective) {
+    case Collective::all_reduce:
+      return "all_reduce";
+    case Collective::all_gather:
+      return "all_gather";
+    case Collective::reduce_scatter:
+      return "reduce_scatter";
+    case Collective::broadcast:
+      return "broadcast";
+    case Collective::all_to_all:
+      return "all_to_all";
+    case Collective::barrier:
+      return "barrier";
+  }
+  return "unknown collective";
+}
+
+std::span<const Collective> all_collectives() noexcept {
+  static constexpr std::array collectives = {Collective::all_reduce, Collective::all_gather,
+                                             Collective::reduce_scatter, Collective::broadcast,
+                                             Collective::all_to_all};
+  return collectives;
+}
+
+bool reduces(Collective collective) noexcept {
+  return collective == Collective::all_reduce || collective == Collective::reduce_scatter;
+}
+
+int split_point(RankRange range) {
+  const auto below = static_cast<unsigned>(range.size() - 1);
+  return range.first + static_cast<int>(std::bit_floor(below));
+}
+
+Grouping::Grouping(const std::vector<int>& host_of) {
+  require(!host_of.empty(), "a grouping needs at least one rank");
+  std::unordered_map<int, int> hosts;
+  for (int rank = 0; rank < static_cast<int>(host_of.size()); ++rank) {
+    const auto [entry, is_new] =
+        hosts.try_emplace(host_of[rank], static_cast<int>(members_.size()));
+    if (is_new) members_.emplace_back();
+    const int host = entry->second;
+    host_of_.push_back(host);
+    local_index_.push_back(static_cast<int>(members_[host].size()));
+    members_[host].push_back(rank);
+  }
+  subtrees_.resize(members_.size());
+  std::vector<RankRange> open = {{0, ranks()}};
+  while (!open.empty()) {  // the left half is on top, so each host's subtrees come out ascending
+    const RankRange range = open.back();
+    open.pop_back();
+    const int host = host_of_[range.first];
+    const auto begin = host_of_.begin() + range.first, end = host_of_.begin() + range.last;
+    if (std::all_of(begin, end, [host](int other) { return other == host; })) {
+      subtrees_[host].push_back(range);
+      continue;
+    }
+    const int middle = split_point(range);
+    open.push_back({middle, range.last});
+    open.push_back({range.first, middle});
+  }
+}
+
+DType Problem::accumulator() const {
+  return input == DType::f16 || input == DType::bf16 ? DType::f32 : input;
+}
+
+std::size_t Problem::payload_bytes() const {
+  const auto all = static_cast<std::size_t>(ranks());
+  const std::size_t in = count * size_of(input), out = count * size_of(output);
+  switch (collective) {
+    case Collective::all_reduce:
+    case Collective::broadcast:
+      return std::max(in, out);
+    case Collective::all_gather:
+      return std::max(in, all * out);
+    case Collective::reduce_scatter:
+      return std::max(all * in, out);
+    case Collective::all_to_all:
+      return all * std::max(in, out);
+    case Collective::barrier:
+      return 0;
+  }
+  return 0;
+}
+
+Slice slice(std::size_t count, int parts, int index) {
+  const std::size_t units = (count + slice_alignment - 1) / slice_alignment;
+  const auto divisor = static_cast<std::size_t>(parts);
+  const std::size_t each = units / divisor, extra = units % divisor;
+  const auto boundary = [&](std::size_t position) {
+    return std::min(count, (position * each + std::min(position, extra)) * slice_alignment);
+  };
+  const auto position = static_cast<std::size_t>(index);
+  const std::size_t first = boundary(position);
+  return {.offset = first, .count = boundary(position + 1) - first};
+}
+
+}  // namespace sprat::collectives

@@ -1,0 +1,245 @@
+// The grammar of rules, and our default rules.
+#include "collectives/tuning.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "comm/base/check.hpp"
+
+namespace sprat::collectives {
+
+namespace {
+
+constexpr std::string_view defaults = R"(
+all_reduce hosts=1 ranks<=8 0-32k one_shot;
+all_reduce hosts=1 0-4k one_shot;
+all_reduce hosts=1 direct;
+all_reduce one_shot;
+
+all_gather direct;
+
+reduce_scatter direct;
+
+broadcast flat;
+
+all_to_all direct;
+
+barrier dissemination;
+)";
+
+constexpr std::array<std::string_view, 3> properties = {"ranks", "hosts", "per_host"};
+constexpr std::array<std::string_view, 5> relations = {"<", "<=", "=", ">=", ">"};
+constexpr std::string_view relation_signs = "<=>";
+constexpr std::string_view spaces = " \t\r\n";
+
+[[noreturn]] void refuse(std::string_view rule, std::string_view word, std::string_view why) {
+  const auto column = static_cast<std::size_t>(word.data() - rule.data());
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("algorithm rule \"{}\": \"{}\" (at character {}) {}", rule, word,
+                          column + 1, why));
+}
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(spaces);
+  if (first == std::string_view::npos) return text.substr(text.size());
+  return text.substr(first, text.find_last_not_of(spaces) - first + 1);
+}
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (std::size_t begin = 0; (begin = text.find_first_not_of(spaces, begin)) < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(spaces, begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end;
+  }
+  return words;
+}
+
+template <class Number>
+std::optional<Number> number_of(std::string_view digits) {
+  Number value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  return value;
+}
+
+/// 64k is 65536.
+std::optional<std::size_t> bytes_of(std::string_view word) {
+  if (word.empty()) return std::nullopt;
+  int shift = 0;
+  if (const std::size_t unit = std::string_view("kmg").find(word.back());
+      unit != std::string_view::npos) {
+    shift = 10 * (static_cast<int>(unit) + 1);
+    word.remove_suffix(1);
+  }
+  const auto value = number_of<std::size_t>(word);
+  if (!value || *value > (std::numeric_limits<std::size_t>::max() >> shift)) return std::nullopt;
+  return *value << shift;
+}
+
+bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
+
+void parse_range(std::string_view rule, std::string_view word, Rule& into) {
+  const std::size_t dash = word.find('-');
+  const auto least = bytes_of(word.substr(0, dash));
+  const bool open = dash + 1 == word.size();
+  const auto most = dash == std::string_view::npos ? std::nullopt
+                    : open                         ? std::optional(into.most_bytes)
+                                                   : bytes_of(word.substr(dash + 1));
+  if (!least || !most || *least > *most) {
+    refuse(rule, word, "is not a range of bytes such as 0-64k or 1m-");
+  }
+  into.least_bytes = *least;
+  into.most_bytes = *most;
+}
+
+void parse_condition(std::string_view rule, std::string_view word, Rule& into) {
+  const std::size_t sign = word.find_first_of(relation_signs);
+  const std::size_t operand = word.find_first_not_of(relation_signs, sign);
+  if (sign == std::string_view::npos || operand == std::string_view::npos) {
+    refuse(rule, word, "is not a condition such as 0-64k, hosts>1 or dtype=f32");
+  }
+  const std::string_view left = word.substr(0, sign), right = word.substr(operand);
+  const auto relation = std::ranges::find(relations, word.substr(sign, operand - sign));
+  if (relation == relations.end()) refuse(rule, word, "has no relation among < <= = >= >");
+  if (left == "dtype") {
+    const auto dtype = std::ranges::find_if(
+        all_dtypes(), [right](DType candidate) { return right == name(candidate); });
+    if (*relation != "=" || dtype == all_dtypes().end()) {
+      refuse(rule, word, "is not dtype= and an element type such as f32");
+    }
+    into.dtype = *dtype;
+    return;
+  }
+  const auto property = std::ranges::find(properties, left);
+  if (property == properties.end()) {
+    refuse(rule, word, "speaks of none of ranks, hosts, per_host, dtype");
+  }
+  const auto value = number_of<int>(right);
+  if (!value) refuse(rule, word, "does not end in a number");
+  into.conditions.push_back(
+      {.property = static_cast<Condition::Property>(property - properties.begin()),
+       .relation = static_cast<Condition::Relation>(relation - relations.begin()),
+       .value = *value});
+}
+
+std::optional<Collective> collective_of(std::string_view word) {
+  for (const Algorithm* algorithm : all_algorithms()) {
+    if (word == name(algorithm->collective)) return algorithm->collective;
+  }
+  return std::nullopt;
+}
+
+std::string names_of(Collective collective) {
+  std::string names;
+  for (const Algorithm* algorithm : all_algorithms()) {
+    if (algorithm->collective != collective) continue;
+    names += names.empty() ? "" : ", ";
+    names += algorithm->name;
+  }
+  return names;
+}
+
+Rule parse_rule(std::string_view rule) {
+  const std::vector<std::string_view> words = words_of(rule);
+  const auto collective = collective_of(words.front());
+  if (!collective) refuse(rule, words.front(), "is not a collective such as all_reduce");
+  Rule parsed;
+  for (std::size_t i = 1; i + 1 < words.size(); ++i) {
+    if (is_digit(words[i].front())) {
+      parse_range(rule, words[i], parsed);
+    } else {
+      parse_condition(rule, words[i], parsed);
+    }
+  }
+  const std::string_view last = words.back();
+  parsed.algorithm = words.size() > 1 ? find_algorithm(*collective, last) : nullptr;
+  if (parsed.algorithm == nullptr) {
+    refuse(rule, last,
+           text("is not followed by, or is not, an algorithm of ", name(*collective), ": ",
+                names_of(*collective)));
+  }
+  return parsed;
+}
+
+int value_of(Condition::Property property, const Problem& problem) {
+  switch (property) {
+    case Condition::Property::ranks:
+      return problem.ranks();
+    case Condition::Property::hosts:
+      return problem.grouping->hosts();
+    case Condition::Property::per_host: {
+      std::size_t most = 0;
+      for (int host = 0; host < problem.grouping->hosts(); ++host) {
+        most = std::max(most, problem.grouping->members(host).size());
+      }
+      return static_cast<int>(most);
+    }
+  }
+  return 0;
+}
+
+bool holds(const Condition& condition, const Problem& problem) {
+  const int value = value_of(condition.property, problem);
+  switch (condition.relation) {
+    case Condition::Relation::less:
+      return value < condition.value;
+    case Condition::Relation::at_most:
+      return value <= condition.value;
+    case Condition::Relation::equal:
+      return value == condition.value;
+    case Condition::Relation::at_least:
+      return value >= condition.value;
+    case Condition::Relation::more:
+      return value > condition.value;
+  }
+  return false;
+}
+
+}  // namespace
+
+Rules parse_rules(std::string_view text) {
+  Rules rules;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(';', begin), text.size());
+    const std::string_view rule = trimmed(text.substr(begin, end - begin));
+    if (!rule.empty()) rules.push_back(parse_rule(rule));
+    begin = end + 1;
+  }
+  return rules;
+}
+
+std::string describe(const Rule& rule) {
+  std::string out = name(rule.algorithm->collective);
+  const bool bounded = rule.most_bytes != std::numeric_limits<std::size_t>::max();
+  if (rule.least_bytes > 0 || bounded) {
+    out += fmt::format(" {}-{}", rule.least_bytes, bounded ? fmt::to_string(rule.most_bytes) : "");
+  }
+  for (const Condition& condition : rule.conditions) {
+    out += fmt::format(" {}{}{}", properties[static_cast<std::size_t>(condition.property)],
+                       relations[static_cast<std::size_t>(condition.relation)], condition.value);
+  }
+  if (rule.dtype) out += fmt::format(" dtype={}", name(*rule.dtype));
+  return out + " " + rule.algorithm->name;
+}
+
+std::string_view default_rules() { return defaults; }
+
+Rules rules_with(std::string_view override_text) {
+  Rules rules = parse_rules(override_text);
+  const Rules ours = parse_rules(defaults);
+  rules.insert(rules.end(), ours.begin(), ours.end());
+  return rules;
+}
+
+bool applies(const Rule& rule, const Problem& problem) {
+  const std::size_t bytes = problem.payload_bytes();
+  return rule.algorithm->collective == problem.collective && rule.least_bytes <= bytes &&
+         bytes <= rule.most_bytes && (!rule.dtype || *rule.dtype == problem.input) &&
+         std::ranges::all_of(rule.conditions, [&problem](const Condition& condition) {
+           return holds(condition, problem);
+         });
+}
+
+}  // namespace sprat::collectives
