@@ -10,14 +10,17 @@ pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(libfabric REQUIRED IMPORTED_TARGET libfabric)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
-pkg_check_modules(openblas REQUIRED IMPORTED_TARGET openblas)
+pkg_check_modules(zlib REQUIRED IMPORTED_TARGET zlib)
+# Only its header: mp loads OpenBLAS at run time, to choose the kernel.
+pkg_check_modules(openblas REQUIRED openblas)
 # PMIx only carries the launcher's greeting; without it torchrun, files and addresses still work.
 pkg_check_modules(pmix IMPORTED_TARGET pmix)
 
 add_library(sprat_dependencies INTERFACE)
 target_link_libraries(sprat_dependencies INTERFACE
   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json Boost::headers
-  PkgConfig::hwloc PkgConfig::libfabric PkgConfig::hwy PkgConfig::xxhash PkgConfig::openblas)
+  PkgConfig::hwloc PkgConfig::libfabric PkgConfig::hwy PkgConfig::xxhash PkgConfig::zlib ${CMAKE_DL_LIBS})
+target_include_directories(sprat_dependencies SYSTEM INTERFACE ${openblas_INCLUDE_DIRS})
 if(pmix_FOUND)
   target_link_libraries(sprat_dependencies INTERFACE PkgConfig::pmix)
   target_compile_definitions(sprat_dependencies INTERFACE SPRAT_PMIX=1)

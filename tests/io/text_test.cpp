@@ -1,0 +1,89 @@
+// Reading text: plain, compressed, missing, broken.
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "sprat/error.hpp"
+#include "sprat/io.hpp"
+
+namespace sprat {
+namespace {
+
+class Text : public testing::Test {
+ protected:
+  Text() {
+    std::string name = (std::filesystem::temp_directory_path() / "sprat-text-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) {
+      throw std::runtime_error("no temporary folder");
+    }
+    folder_ = name;
+  }
+  ~Text() override { std::filesystem::remove_all(folder_); }
+
+  std::string plain(const std::string& name, const std::string& content) const {
+    const std::string path = folder_ / name;
+    std::ofstream(path, std::ios::binary) << content;
+    return path;
+  }
+  std::string compressed(const std::string& name, const std::string& content) const {
+    const std::string path = folder_ / name;
+    gzFile file = gzopen(path.c_str(), "wb");
+    gzwrite(file, content.data(), static_cast<unsigned>(content.size()));
+    gzclose(file);
+    return path;
+  }
+  static std::string as_string(const std::vector<std::uint8_t>& bytes) {
+    return {bytes.begin(), bytes.end()};
+  }
+  std::filesystem::path folder_;
+};
+
+std::string long_text() {
+  std::string content;
+  for (int line = 0; line < 40'000; ++line) {
+    content += "line " + std::to_string(line) + "\n";
+  }
+  return content;
+}
+
+TEST_F(Text, files_come_one_after_another_plain_or_compressed) {
+  const std::string content = long_text();
+  const auto bytes =
+      read_text({plain("a", "first\n"), compressed("b.gz", content), plain("c", "")});
+  EXPECT_EQ(as_string(bytes), "first\n" + content);
+}
+
+TEST_F(Text, bytes_of_every_value_survive) {
+  std::string content;
+  for (int value = 0; value < 256; ++value) {
+    content.push_back(static_cast<char>(value));
+  }
+  EXPECT_EQ(as_string(read_text({plain("a", content)})), content);
+  EXPECT_EQ(as_string(read_text({compressed("a.gz", content)})), content);
+}
+
+TEST_F(Text, a_missing_file_is_named) {
+  const std::string path = folder_ / "absent.txt";
+  try {
+    read_text({path});
+    FAIL() << "read";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unavailable);
+    EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(Text, a_truncated_compressed_file_is_refused) {
+  const std::string path = compressed("a.gz", long_text());
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+  EXPECT_THROW(read_text({path}), Error);
+}
+
+TEST_F(Text, a_folder_is_refused) { EXPECT_THROW(read_text({folder_.string()}), Error); }
+
+}  // namespace
+}  // namespace sprat
