@@ -43,7 +43,8 @@ struct AdamWOptions {
 struct FsdpOptions {
   /// Ranks that share one copy of the model; 1 is DDP, world.size() is ZeRO-3, between is HSDP.
   int hybrid_shard_degree = 1;
-  /// Units in the order they are visited. A unit may occur more than once in a pass.
+  /// Units in the order they are visited. A unit may occur more than once in a pass. Empty: every
+  /// unit in turn, and the reverse of forward.
   std::vector<int> forward, backward;
   int prefetch_units = 1;  ///< Gathers issued ahead of the unit in use.
   AdamWOptions adamw;
@@ -52,6 +53,7 @@ struct FsdpOptions {
 
 struct StepResult {
   double grad_norm = 0;  ///< Before clipping, over the whole model.
+  bool skipped = false;  ///< The norm was not finite, so no rank changed anything.
 };
 
 /// A model whose units live sharded and are full only while they are used. One thread at a time.
@@ -78,6 +80,8 @@ class SPRAT_API ShardedModel {
   StepResult step(float learning_rate);
 
   std::int64_t parameter_count() const;
+  /// The row of the table that hybrid_shard_degree stands for.
+  const Strategy& strategy() const noexcept;
   /// Bytes of the longest-lived buffers now, and the most that were ever held.
   std::size_t bytes_held() const;
   std::size_t bytes_high_water() const;

@@ -1,0 +1,65 @@
+// Block sums of squares and the clipping factor.
+#include "fsdp/clip.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "fsdp/layout.hpp"
+
+namespace sprat::fsdp {
+namespace {
+
+// As many running sums as fill vector registers; a fixed number, so that the order is fixed.
+constexpr std::size_t lanes = 16;
+
+double sum_of_squares(const float* values) {
+  std::array<double, lanes> sums{};
+  for (std::size_t i = 0; i < block_elements; i += lanes) {
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      const double value = static_cast<double>(values[i + lane]);
+      sums[lane] += value * value;
+    }
+  }
+  for (std::size_t width = lanes / 2; width > 0; width /= 2) {
+    for (std::size_t lane = 0; lane < width; ++lane) {
+      sums[lane] += sums[lane + width];
+    }
+  }
+  return sums[0];
+}
+
+}  // namespace
+
+void block_sums_of_squares(std::span<const float> values, std::span<double> sums) {
+  for (std::size_t block = 0; block < sums.size(); ++block) {
+    sums[block] = sum_of_squares(values.data() + block * block_elements);
+  }
+}
+
+double sum_in_block_order(std::span<const double> gathered, std::span<const std::size_t> blocks,
+                          int shards) {
+  const std::size_t per_shard = gathered.size() / static_cast<std::size_t>(shards);
+  double total = 0;
+  std::size_t unit_offset = 0;
+  for (const std::size_t count : blocks) {
+    for (int shard = 0; shard < shards; ++shard) {
+      const double* sums =
+          gathered.data() + static_cast<std::size_t>(shard) * per_shard + unit_offset;
+      for (std::size_t block = 0; block < count; ++block) {
+        total += sums[block];
+      }
+    }
+    unit_offset += count;
+  }
+  return total;
+}
+
+double clip_factor(double norm, float limit) {
+  if (!(limit > 0)) {
+    return 1;
+  }
+  return std::min(1.0,
+                  static_cast<double>(limit) / (norm + 1e-6));  // 1e-6 as in torch and Megatron
+}
+
+}  // namespace sprat::fsdp

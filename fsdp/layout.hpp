@@ -1,0 +1,55 @@
+// Where each parameter of a unit lies in its flat buffer, and which parts of it a shard holds.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "sprat/fsdp.hpp"
+
+namespace sprat::fsdp {
+
+/// Every parameter starts at a multiple of this many elements.
+inline constexpr std::size_t parameter_alignment = 64;
+/// Every shard is a whole number of blocks; norms are summed block by block.
+inline constexpr std::size_t block_elements = 1024;
+
+/// One parameter in the flat buffer.
+struct FlatItem {
+  std::size_t offset = 0, count = 0;
+  bool decay = true;
+};
+
+/// A unit's flat buffer: parameters in the caller's order, gaps and tail zero.
+struct FlatLayout {
+  std::vector<FlatItem> items;
+  std::size_t count = 0;   ///< Elements of the parameters themselves.
+  std::size_t padded = 0;  ///< Elements of the buffer: shards * a multiple of block_elements.
+};
+
+/// Throws Error{invalid_argument} naming the unit and parameter whose shape has a negative extent.
+FlatLayout lay_out(const UnitSpec& unit, int shards);
+
+/// A contiguous part of one parameter within a shard.
+struct ShardPiece {
+  int parameter = 0;
+  std::size_t shard_offset = 0;      ///< Where it starts in the shard.
+  std::size_t parameter_offset = 0;  ///< The same element's index in the parameter.
+  std::size_t count = 0;
+};
+
+/// Elements of a shard that share a decay flag; offset and count are multiples of the alignment.
+struct DecayRange {
+  std::size_t offset = 0, count = 0;
+  bool decay = true;
+};
+
+/// What one of `shards` equal parts of the flat buffer holds.
+struct ShardLayout {
+  std::size_t offset = 0, count = 0;  ///< Within the flat buffer.
+  std::vector<ShardPiece> pieces;     ///< Ascending; gaps between them are zero.
+  std::vector<DecayRange> ranges;     ///< Ascending; they cover the shard.
+};
+ShardLayout shard_layout(const FlatLayout& layout, int shards, int shard);
+
+}  // namespace sprat::fsdp

@@ -1,0 +1,154 @@
+// The gather order: a set of positions in the declared visits, advanced by each acquire.
+#include "fsdp/order.hpp"
+
+#include <algorithm>
+
+#include "comm/base/check.hpp"
+
+namespace sprat::fsdp {
+namespace {
+
+bool contains(const std::vector<int>& values, int value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+void add(std::vector<int>& values, int value) {
+  if (!contains(values, value)) {
+    values.push_back(value);
+  }
+}
+
+}  // namespace
+
+GatherOrder::GatherOrder(VisitOrder order) : order_(std::move(order)) {
+  const int units = static_cast<int>(order_.units.size());
+  require(units > 0, "a sharded model needs at least one unit");
+  require(order_.ahead >= 0, "prefetch_units is ", order_.ahead, "; it is 0 or more");
+  if (order_.forward.empty()) {
+    for (int unit = 0; unit < units; ++unit) {
+      order_.forward.push_back(unit);
+    }
+  }
+  if (order_.backward.empty()) {
+    order_.backward.assign(order_.forward.rbegin(), order_.forward.rend());
+  }
+  visits_ = order_.forward;
+  visits_.insert(visits_.end(), order_.backward.begin(), order_.backward.end());
+  for (const int unit : visits_) {
+    require(unit >= 0 && unit < units, "the order of visits names unit ", unit, "; units are 0 to ",
+            units - 1);
+  }
+  held_.assign(order_.units.size(), 0);
+  full_.assign(order_.units.size(), false);
+  positions_ = {0};
+}
+
+std::vector<int> GatherOrder::restart() {
+  std::fill(full_.begin(), full_.end(), false);
+  std::fill(held_.begin(), held_.end(), 0);
+  positions_ = {0};
+  return gather_missing(window(order_.ahead));
+}
+
+VisitActions GatherOrder::acquire(int unit) {
+  std::vector<int> next;
+  for (const int choice : choices()) {
+    if (visits_[choice] == unit) {
+      add(next, choice + 1);
+    }
+  }
+  if (next.empty()) {
+    const bool known = unit >= 0 && unit < static_cast<int>(held_.size());
+    require(false, "acquire(", unit, ") is out of the declared order: expected ", expected(),
+            ", got ", known ? text("\"", order_.units[unit], "\"") : "no unit of this model");
+  }
+  positions_ = std::move(next);
+  ++held_[unit];
+
+  std::vector<int> wanted = window(order_.ahead);
+  wanted.insert(wanted.begin(), unit);
+  VisitActions actions;
+  for (int other = 0; other < static_cast<int>(full_.size()); ++other) {
+    if (full_[other] && held_[other] == 0 && !contains(wanted, other)) {
+      actions.drop.push_back(other);
+      full_[other] = false;
+    }
+  }
+  actions.gather = gather_missing(wanted);
+  return actions;
+}
+
+bool GatherOrder::release(int unit) {
+  const bool known = unit >= 0 && unit < static_cast<int>(held_.size());
+  require(known && held_[unit] > 0, "release(", unit, ") of ",
+          known ? text("unit \"", order_.units[unit], "\", which is not acquired")
+                : text("no unit of this model"));
+  if (--held_[unit] > 0) {
+    return false;
+  }
+  // What the next visit uses stays even without prefetching: the last unit's backward comes next.
+  if (contains(window(std::max(1, order_.ahead)), unit)) {
+    return false;
+  }
+  full_[unit] = false;
+  return true;
+}
+
+bool GatherOrder::between_passes() const {
+  const bool held = std::any_of(held_.begin(), held_.end(), [](int count) { return count > 0; });
+  return !held && contains(choices(), 0);
+}
+
+std::string GatherOrder::expected() const {
+  std::vector<int> units;
+  for (const int choice : choices()) {
+    add(units, visits_[choice]);
+  }
+  std::string names;
+  for (const int unit : units) {
+    names += text(names.empty() ? "" : " or ", "\"", order_.units[unit], "\"");
+  }
+  return names;
+}
+
+std::vector<int> GatherOrder::choices(int position) const {
+  if (position == static_cast<int>(visits_.size())) {
+    return {0};
+  }
+  if (position == static_cast<int>(order_.forward.size())) {
+    return {position, 0};  // training goes on backward, evaluation starts over
+  }
+  return {position};
+}
+
+std::vector<int> GatherOrder::choices() const {
+  std::vector<int> all;
+  for (const int position : positions_) {
+    for (const int choice : choices(position)) {
+      add(all, choice);
+    }
+  }
+  return all;
+}
+
+std::vector<int> GatherOrder::window(int count) const {
+  std::vector<int> units;
+  const int last = std::min(positions_.front() + count, static_cast<int>(visits_.size()));
+  for (int position = positions_.front(); position < last; ++position) {
+    add(units, visits_[position]);
+  }
+  return units;
+}
+
+std::vector<int> GatherOrder::gather_missing(const std::vector<int>& units) {
+  std::vector<int> gather;
+  for (const int unit : units) {
+    if (!full_[unit]) {
+      full_[unit] = true;
+      gather.push_back(unit);
+    }
+  }
+  return gather;
+}
+
+}  // namespace sprat::fsdp
