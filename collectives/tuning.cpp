@@ -15,15 +15,27 @@ constexpr std::string_view defaults = R"(
 all_reduce hosts=1 ranks<=8 0-32k one_shot;
 all_reduce hosts=1 0-4k one_shot;
 all_reduce hosts=1 direct;
-all_reduce one_shot;
+all_reduce hosts>1 ranks<=8 0-4k one_shot;
+all_reduce hosts>1 ranks<=32 0-512 one_shot;
+all_reduce hierarchical;
 
-all_gather direct;
+all_gather hosts=1 direct;
+all_gather per_host=1 0-256k direct;
+all_gather hosts>2 4m- ring;
+all_gather hierarchical;
 
-reduce_scatter direct;
+reduce_scatter hosts=1 direct;
+reduce_scatter per_host=1 hosts>2 4m- pairwise;
+reduce_scatter per_host=1 direct;
+reduce_scatter hierarchical;
 
+broadcast hosts=1 flat;
+broadcast 1m- chain;
 broadcast flat;
 
-all_to_all direct;
+all_to_all hosts=1 direct;
+all_to_all 0-64k direct;
+all_to_all pairwise;
 
 barrier dissemination;
 )";

@@ -1,0 +1,122 @@
+// Pipelined chain: chunks travel from host to host, each passed on as soon as it has come, while
+// the ranks of a host pull the chunks that theirs has. Cost: as many messages as chunks, at once
+// per link; the payload enters and leaves each host once. Use: several hosts and payloads of
+// several chunks.
+#include <algorithm>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/peers.hpp"
+
+namespace sprat::collectives {
+
+namespace {
+
+constexpr std::size_t chunk_bytes = 512 * 1024;
+
+bool fits(const Problem&) { return true; }
+
+int chunks_of(const Problem& p) {
+  const std::size_t bytes = p.count * size_of(p.input);
+  return static_cast<int>((bytes + chunk_bytes - 1) / chunk_bytes);
+}
+
+/// The rank that has the data on the host `distance` hosts down the chain.
+int leader(const Problem& p, int distance) {
+  const Grouping& grouping = *p.grouping;
+  return carrier(grouping, (grouping.host_of(p.root) + distance) % grouping.hosts(), p.root);
+}
+
+/// How far down the chain this rank's host is.
+int distance_of(const Problem& p) {
+  const Grouping& grouping = *p.grouping;
+  const int hosts = grouping.hosts();
+  return (grouping.host_of(p.rank) - grouping.host_of(p.root) + hosts) % hosts;
+}
+
+void plan_root(const Problem& p, Plan& plan) {
+  const Grouping& grouping = *p.grouping;
+  const Operand whole = input_of(p, p.rank);
+  if (grouping.members(grouping.host_of(p.rank)).size() > 1) {
+    plan.share(whole);
+    plan.signal();
+  }
+  if (grouping.hosts() == 1) return;
+  plan.next_lane();
+  for (int chunk = 0; chunk < chunks_of(p); ++chunk) {
+    plan.send(leader(p, 1), piece_of(whole, slice(p.count, chunks_of(p), chunk)));
+  }
+}
+
+// All receives first, then the sends, then the signals: so that a signal's range of predecessors is
+// its chunk's share and the signal before it, and a send's is its receive.
+void plan_leader(const Problem& p, Plan& plan) {
+  const Grouping& grouping = *p.grouping;
+  const int chunks = chunks_of(p), distance = distance_of(p);
+  const Operand whole = output_of(p, p.rank);
+  const auto piece = [&](int chunk) { return piece_of(whole, slice(p.count, chunks, chunk)); };
+  std::vector<IndexRange> arrival;
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const std::uint32_t recv = plan.recv(leader(p, distance - 1), piece(chunk));
+    arrival.push_back({recv, recv + 1});
+  }
+  for (int chunk = 0; distance + 1 < grouping.hosts() && chunk < chunks; ++chunk) {
+    plan.steps[plan.send(leader(p, distance + 1), piece(chunk))].after = arrival[chunk];
+  }
+  if (grouping.members(grouping.host_of(p.rank)).size() == 1) return;
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const std::uint32_t share = plan.share(piece(chunk));
+    plan.steps[share].after = arrival[chunk];
+    const std::uint32_t first = chunk == 0 ? share : share - 1;  // the signal before
+    plan.steps[plan.signal()].after = {first, share + 1};
+  }
+}
+
+void plan_follower(const Problem& p, Plan& plan) {
+  const int source = leader(p, distance_of(p));
+  if (source == p.root) {
+    plan.copy(input_of(p, source), output_of(p, p.rank), 1);
+    return;
+  }
+  for (int chunk = 0; chunk < chunks_of(p); ++chunk) {
+    const Slice piece = slice(p.count, chunks_of(p), chunk);
+    plan.copy(piece_of(output_of(p, source), piece), piece_of(output_of(p, p.rank), piece),
+              static_cast<std::uint32_t>(chunk) + 1);
+  }
+}
+
+void plan(const Problem& p, Plan& plan) {
+  if (p.count == 0) return;
+  if (p.rank == p.root) {
+    plan_root(p, plan);
+  } else if (p.rank == leader(p, distance_of(p))) {
+    plan_leader(p, plan);
+  } else {
+    plan_follower(p, plan);
+  }
+}
+
+Cost cost(const Problem& p) {
+  const std::size_t bytes = p.count * size_of(p.input);
+  if (bytes == 0) return {};
+  const bool leads = p.rank == leader(p, distance_of(p));
+  const bool sends = leads && distance_of(p) + 1 < p.grouping->hosts();
+  const bool receives = leads && p.rank != p.root;
+  return {.rounds = (leads ? 0 : 1) + (sends ? 1 : 0) + (receives ? 1 : 0),
+          .bytes_sent = sends ? bytes : 0,
+          .bytes_received = receives ? bytes : 0,
+          .bytes_pulled = leads ? 0 : bytes};
+}
+
+}  // namespace
+
+extern const Algorithm broadcast_chain = {
+    .collective = Collective::broadcast,
+    .name = "chain",
+    .summary = "Chunks pipelined from host to host: several hosts, large payloads.",
+    .order = Order::canonical,
+    .fits = fits,
+    .plan = plan,
+    .cost = cost,
+};
+
+}  // namespace sprat::collectives

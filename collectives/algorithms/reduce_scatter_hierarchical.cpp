@@ -1,0 +1,44 @@
+// Two-level reduce-scatter: hosts reduce each block to partials, which its owner receives and
+// finishes. Cost: 1 round between hosts, up to 2 inside; with aligned hosts (H-1)/P of the input
+// leaves a rank. Use: several hosts with several ranks each.
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/two_level.hpp"
+
+namespace sprat::collectives {
+
+namespace {
+
+bool fits(const Problem&) { return true; }
+
+std::vector<Portion> blocks(const Problem& p) {
+  std::vector<Portion> portions;
+  for (int owner = 0; owner < p.ranks(); ++owner) {
+    portions.push_back({.block = owner, .slice = {.count = p.count}});
+  }
+  return portions;
+}
+
+// In place, the output is block `rank` of the input, which its owner alone reads on this host.
+void plan(const Problem& p, Plan& plan) {
+  if (p.count == 0) return;
+  reduce_to_owners(p, plan, blocks(p), output_of(p, p.rank));
+}
+
+Cost cost(const Problem& p) { return cost_of_reducing(p, blocks(p)); }
+
+}  // namespace
+
+extern const Algorithm reduce_scatter_hierarchical = {
+    .collective = Collective::reduce_scatter,
+    .name = "hierarchical",
+    .summary =
+        "Partials inside hosts, then one message per partial: several hosts of several ranks.",
+    .order = Order::canonical,
+    .fits = fits,
+    .plan = plan,
+    .cost = cost,
+};
+
+}  // namespace sprat::collectives
