@@ -36,11 +36,14 @@ DType accumulator_of(DType input) noexcept;
 /// A node tree(first,last) is a term if one covers exactly that, else op(left half, right half).
 /// `to` may be exactly one of the terms' memory; no other overlap. Any thread, no allocation
 /// up to 64 terms. Integers wrap; avg divides the complete sum, integers truncating toward zero;
-/// 16-bit floats are summed in f32 and rounded once to nearest even; every NaN of a complete result is
-/// the one quiet NaN of its type; min and max give NaN if either is.
+/// 16-bit floats are summed in f32 and rounded once to nearest even; every NaN of a complete result
+/// is the one quiet NaN of its type; min and max give NaN if either is, and hold -0 below +0. A
+/// term's elements are aligned to their size. The thread's rounding and denormal modes do not
+/// matter.
 void reduce(const Reduction& reduction, std::span<const Term> terms, void* to, std::size_t count);
 
-/// Instruction sets that this processor runs the kernels with, best first, and the one in use.
+/// Instruction sets that this processor runs the kernels with, best first. The first is in use
+/// unless a test chose another.
 std::vector<std::string> reduce_targets();
 /// For tests: uses only `target` from now on; empty: the best again. False if it is not available.
 bool use_reduce_target(const std::string& target);

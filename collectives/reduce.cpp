@@ -1,0 +1,100 @@
+// Checks a reduction, then hands it to the kernels of its types and of this processor.
+#include "collectives/reduce.hpp"
+
+#include <hwy/targets.h>
+
+#include "collectives/reduce_environment.hpp"
+#include "collectives/reduce_request.hpp"
+#include "comm/base/check.hpp"
+
+namespace sprat::collectives {
+
+namespace {
+
+/// Every set that the kernels are compiled for and this processor has, best first. The first call
+/// comes before any restriction of them.
+const std::vector<std::int64_t>& available_targets() {
+  static const std::vector<std::int64_t> targets = hwy::SupportedAndGeneratedTargets();
+  return targets;
+}
+
+void require_sound(const Reduction& reduction, std::span<const Term> terms) {
+  require(!terms.empty(), "a reduction needs at least one term");
+  for (std::size_t i = 1; i < terms.size(); ++i) {
+    require(terms[i].covers.first == terms[i - 1].covers.last, "term ", i,
+            " of a reduction begins at rank ", terms[i].covers.first,
+            ", the one before it ends at ", terms[i - 1].covers.last);
+  }
+  if (!reduction.complete) return;
+  require(terms.front().covers.first == 0 && terms.back().covers.last == reduction.ranks,
+          "a complete reduction of ", reduction.ranks, " ranks got terms of ranks [",
+          terms.front().covers.first, ", ", terms.back().covers.last, ")");
+  require(
+      reduction.output == reduction.input || reduction.output == accumulator_of(reduction.input),
+      "a reduction of ", name(reduction.input), " cannot give ", name(reduction.output));
+}
+
+}  // namespace
+
+DType accumulator_of(DType input) noexcept {
+  return input == DType::f16 || input == DType::bf16 ? DType::f32 : input;
+}
+
+void reduce(const Reduction& reduction, std::span<const Term> terms, void* to, std::size_t count) {
+  require_sound(reduction, terms);
+  const Request request = {.terms = terms,
+                           .covers = {terms.front().covers.first, terms.back().covers.last},
+                           .input = reduction.input,
+                           .output = reduction.output,
+                           .op = reduction.op,
+                           .ranks = reduction.ranks,
+                           .complete = reduction.complete,
+                           .to = to,
+                           .count = count};
+  switch (reduction.input) {
+    case DType::i8:
+    case DType::u8:
+    case DType::i16:
+    case DType::u16:
+    case DType::i32:
+    case DType::u32:
+    case DType::i64:
+    case DType::u64:
+      return reduce_integers(request);
+    case DType::f32:
+    case DType::f64: {
+      const PlainArithmetic mode;
+      return reduce_floats(request);
+    }
+    case DType::f16:
+    case DType::bf16: {
+      const PlainArithmetic mode;
+      return reduce_halves(request);
+    }
+  }
+}
+
+void refuse_terms(RankRange missing) {
+  throw Error(ErrorCode::invalid_argument,
+              text("the terms of a reduction do not make up ranks [", missing.first, ", ",
+                   missing.last, ") of the canonical tree"));
+}
+
+std::vector<std::string> reduce_targets() {
+  std::vector<std::string> names;
+  for (const std::int64_t target : available_targets()) names.emplace_back(hwy::TargetName(target));
+  return names;
+}
+
+bool use_reduce_target(const std::string& target) {
+  std::int64_t chosen = 0;  // All of them.
+  for (const std::int64_t candidate : available_targets()) {
+    if (target == hwy::TargetName(candidate)) chosen = candidate;
+  }
+  if (chosen == 0 && !target.empty()) return false;
+  hwy::SetSupportedTargetsForTest(chosen);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  return true;
+}
+
+}  // namespace sprat::collectives

@@ -1,0 +1,80 @@
+// Reductions of floating-point formats: partials as they are, complete results rounded once.
+// Compiled once per instruction set.
+#if defined(SPRAT_COLLECTIVES_REDUCE_FLOAT_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPRAT_COLLECTIVES_REDUCE_FLOAT_INL_HPP
+#undef SPRAT_COLLECTIVES_REDUCE_FLOAT_INL_HPP
+#else
+#define SPRAT_COLLECTIVES_REDUCE_FLOAT_INL_HPP
+#endif
+
+#include "collectives/reduce_walk_inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace sprat::collectives {
+namespace HWY_NAMESPACE {
+
+/// The complete sum, divided by the number of ranks, as Output.
+template <class Format, class Output>
+void average(const Request& request) {
+  using Lane = typename Format::Lane;
+  using Blocks = Walk<Format, Sum>;
+  const auto ranks = static_cast<Lane>(request.ranks);
+  if ((request.ranks & (request.ranks - 1)) == 0) {
+    return walk_all<Format, Sum>(request, Scaled<Output>{Lane{1} / ranks});
+  }
+  const Term* const first = request.terms.data();
+  const Term* const last = first + request.terms.size();
+  auto* const to = static_cast<typename Output::Element*>(request.to);
+  alignas(64) Lane sums[Blocks::block_count];
+  const Lane* const from[] = {sums};
+  for (std::size_t i = 0; i < request.count; i += Blocks::block_count) {
+    const std::size_t left = request.count - i;
+    const std::size_t count = left < Blocks::block_count ? left : Blocks::block_count;
+    Blocks(first, last, i, count).evaluate(request.covers, Exact<Lane>(), sums);
+    sweep<Native<Lane>, Sum, 1>(from, Divided<Output>{ranks}, to + i, count);
+  }
+}
+
+template <class Format, class Op>
+void reduce_with(const Request& request) {
+  using Lane = typename Format::Lane;
+  if (!request.complete) return walk_all<Format, Op>(request, Exact<Lane>());
+  if constexpr (!std::is_same_v<Format, Native<Lane>>) {
+    if (request.output != request.input) {
+      return walk_all<Format, Op>(request, Scaled<Native<Lane>>{1});
+    }
+  }
+  walk_all<Format, Op>(request, Scaled<Format>{1});
+}
+
+template <class Format>
+void average_of(const Request& request) {
+  using Lane = typename Format::Lane;
+  if (!request.complete) return walk_all<Format, Sum>(request, Exact<Lane>());
+  if constexpr (!std::is_same_v<Format, Native<Lane>>) {
+    if (request.output != request.input) return average<Format, Native<Lane>>(request);
+  }
+  average<Format, Format>(request);
+}
+
+template <class Format>
+void reduce_floats_of(const Request& request) {
+  switch (request.op) {
+    case ReduceOp::sum:
+      return reduce_with<Format, Sum>(request);
+    case ReduceOp::prod:
+      return reduce_with<Format, Prod>(request);
+    case ReduceOp::min:
+      return reduce_with<Format, Min>(request);
+    case ReduceOp::max:
+      return reduce_with<Format, Max>(request);
+    case ReduceOp::avg:
+      return average_of<Format>(request);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace sprat::collectives
+HWY_AFTER_NAMESPACE();
+
+#endif

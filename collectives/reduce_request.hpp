@@ -1,0 +1,30 @@
+// A checked reduction, as the kernels of each family of types take it.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "collectives/reduce.hpp"
+
+namespace sprat::collectives {
+
+struct Request {
+  std::span<const Term> terms;
+  RankRange covers;  ///< Of all terms together.
+  DType input, output;
+  ReduceOp op;
+  int ranks;
+  bool complete;
+  void* to;
+  std::size_t count;
+};
+
+/// Each runs the best kernels of this processor for its types. No allocation.
+void reduce_integers(const Request& request);
+void reduce_floats(const Request& request);  ///< f32, f64.
+void reduce_halves(const Request& request);  ///< f16, bf16.
+
+/// Throws: no term begins with this range of the canonical tree.
+[[noreturn]] void refuse_terms(RankRange missing);
+
+}  // namespace sprat::collectives

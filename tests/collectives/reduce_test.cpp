@@ -1,0 +1,322 @@
+// Every reduction kernel on every instruction set, bit for bit against a scalar reference.
+#include "collectives/reduce.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "tests/collectives/reduce_reference.hpp"
+
+namespace sprat::collectives {
+namespace {
+
+using Random = std::mt19937_64;
+using reduce_reference::Bytes;
+using reduce_reference::reference;
+using reduce_reference::result_type;
+
+// Values: numbers of one magnitude, so that sums round; zeros, denormals, extremes, a few NaNs.
+
+template <class Word>
+void fill_floats(std::span<Word> words, int fraction_bits, Random& random) {
+  const int exponent_bits = static_cast<int>(8 * sizeof(Word)) - 1 - fraction_bits;
+  const Word sign = Word{1} << (8 * sizeof(Word) - 1);
+  const Word one = static_cast<Word>(((Word{1} << (exponent_bits - 1)) - 1) << fraction_bits);
+  const Word infinity = static_cast<Word>(((Word{1} << exponent_bits) - 1) << fraction_bits);
+  const Word fraction = static_cast<Word>((Word{1} << fraction_bits) - 1);
+  for (Word& word : words) {
+    const Word bits = static_cast<Word>(random());
+    const Word some = static_cast<Word>(bits & (sign | fraction));
+    switch (random() % 32) {
+      case 0:
+        word = static_cast<Word>(bits & sign);
+        break;  // a zero
+      case 1:
+        word = some;
+        break;  // a denormal
+      case 2:
+        word = static_cast<Word>(bits & ~(Word{1} << fraction_bits));
+        break;  // any size
+      case 3:
+        word = random() % 8 == 0 ? static_cast<Word>(some | infinity) : one;
+        break;
+      case 4:
+        word = random() % 8 == 0 ? static_cast<Word>((bits & sign) | infinity) : one;
+        break;
+      default:
+        word = static_cast<Word>(some | (one + (random() % 3 << fraction_bits)));
+        break;
+    }
+  }
+}
+
+template <class Word>
+std::span<Word> words_of(Bytes& bytes) {
+  return {reinterpret_cast<Word*>(bytes.data()), bytes.size() / sizeof(Word)};
+}
+
+void fill(Bytes& bytes, DType dtype, Random& random) {
+  if (dtype == DType::f16) return fill_floats(words_of<std::uint16_t>(bytes), 10, random);
+  if (dtype == DType::bf16) return fill_floats(words_of<std::uint16_t>(bytes), 7, random);
+  if (dtype == DType::f32) return fill_floats(words_of<std::uint32_t>(bytes), 23, random);
+  if (dtype == DType::f64) return fill_floats(words_of<std::uint64_t>(bytes), 52, random);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+}
+
+/// Terms over [0, ranks) and the memory they point to, `skew` elements past a vector's alignment.
+struct Operands {
+  std::vector<Bytes> memory;
+  std::vector<Term> terms;
+
+  void add(RankRange covers, bool partial, DType input, std::size_t count, Random& random) {
+    const DType dtype = partial ? accumulator_of(input) : input;
+    const std::size_t skew = random() % 5;
+    Bytes& bytes = memory.emplace_back((skew + count) * size_of(dtype));
+    fill(bytes, dtype, random);
+    terms.push_back({bytes.data() + skew * size_of(dtype), covers, partial});
+  }
+  /// A random set of subtrees that makes up `node`.
+  void split(RankRange node, DType input, std::size_t count, Random& random) {
+    if (node.size() == 1 || random() % 4 == 0) {
+      return add(node, node.size() > 1 || random() % 2 == 0, input, count, random);
+    }
+    const int middle = split_point(node);
+    split({node.first, middle}, input, count, random);
+    split({middle, node.last}, input, count, random);
+  }
+};
+
+Operands contributions(int ranks, DType input, std::size_t count, Random& random) {
+  Operands operands;
+  for (int rank = 0; rank < ranks; ++rank) {
+    operands.add({rank, rank + 1}, false, input, count, random);
+  }
+  return operands;
+}
+
+std::string describe(const Reduction& reduction, std::span<const Term> terms, std::size_t count) {
+  std::string text = std::string(name(reduction.op)) + " " + name(reduction.input) + " -> " +
+                     name(result_type(reduction)) + (reduction.complete ? "" : " partial") + ", " +
+                     std::to_string(count) + " elements of";
+  for (const Term& term : terms) {
+    text += " [" + std::to_string(term.covers.first) + "," + std::to_string(term.covers.last) +
+            (term.partial ? ")p" : ")");
+  }
+  return text;
+}
+
+bool is_nan(DType dtype, const std::byte* at) {
+  if (dtype == DType::f32) {
+    float value;
+    std::memcpy(&value, at, sizeof value);
+    return std::isnan(value);
+  }
+  if (dtype == DType::f64) {
+    double value;
+    std::memcpy(&value, at, sizeof value);
+    return std::isnan(value);
+  }
+  return false;
+}
+
+/// Byte for byte; of a partial, one NaN is as good as another.
+void expect_same(const Reduction& reduction, const std::byte* actual, const Bytes& expected,
+                 const std::string& what) {
+  if (std::memcmp(actual, expected.data(), expected.size()) == 0) return;
+  const DType dtype = result_type(reduction);
+  const std::size_t size = size_of(dtype);
+  for (std::size_t at = 0; at < expected.size(); at += size) {
+    if (std::memcmp(actual + at, &expected[at], size) == 0) continue;
+    if (!reduction.complete && is_nan(dtype, actual + at) && is_nan(dtype, &expected[at])) continue;
+    std::uint64_t got = 0, wanted = 0;
+    std::memcpy(&got, actual + at, size);
+    std::memcpy(&wanted, &expected[at], size);
+    ADD_FAILURE() << what << ": element " << at / size << std::hex << " is 0x" << got
+                  << " instead of 0x" << wanted;
+    return;
+  }
+}
+
+/// Holds the kernels of every target against the reference, and that they write `to` alone.
+void check(const Reduction& reduction, const Operands& operands, std::size_t count) {
+  constexpr std::byte untouched{0xa5};
+  const Bytes expected = reference(reduction, operands.terms, count);
+  const std::size_t margin = 3 * size_of(result_type(reduction));
+  for (const std::string& target : reduce_targets()) {
+    ASSERT_TRUE(use_reduce_target(target));
+    Bytes result(margin + expected.size() + margin, untouched);
+    reduce(reduction, operands.terms, result.data() + margin, count);
+    const std::string what = target + ": " + describe(reduction, operands.terms, count);
+    expect_same(reduction, result.data() + margin, expected, what);
+    for (std::size_t i = 0; i < margin; ++i) {
+      ASSERT_EQ(result[i], untouched) << what << ": wrote before the result";
+      ASSERT_EQ(result[margin + expected.size() + i], untouched) << what << ": wrote past it";
+    }
+  }
+  use_reduce_target("");
+}
+
+/// Calls with every reduction of this many ranks that the interface allows.
+void for_each_reduction(int ranks, const std::function<void(const Reduction&)>& call) {
+  for (const DType input : all_dtypes()) {
+    for (const ReduceOp op : all_reduce_ops()) {
+      call({.input = input, .output = input, .op = op, .ranks = ranks});
+      call({.input = input, .output = input, .op = op, .ranks = ranks, .complete = false});
+      if (accumulator_of(input) != input) {
+        call({.input = input, .output = DType::f32, .op = op, .ranks = ranks});
+      }
+    }
+  }
+}
+
+class ReduceOf : public testing::TestWithParam<int> {};
+
+TEST_P(ReduceOf, gives_the_canonical_tree_of_contributions) {
+  Random random(1);
+  for_each_reduction(GetParam(), [&](const Reduction& reduction) {
+    for (const std::size_t count : {1, 2, 15, 33, 127, 200}) {
+      check(reduction, contributions(GetParam(), reduction.input, count, random), count);
+    }
+  });
+}
+
+TEST_P(ReduceOf, gives_the_canonical_tree_of_partials_and_contributions) {
+  Random random(2);
+  for_each_reduction(GetParam(), [&](const Reduction& reduction) {
+    for (const std::size_t count : {1, 31, 150}) {
+      Operands operands;
+      operands.split({0, GetParam()}, reduction.input, count, random);
+      check(reduction, operands, count);
+    }
+  });
+}
+
+TEST_P(ReduceOf, continues_past_a_block) {
+  Random random(3);
+  for_each_reduction(GetParam(), [&](const Reduction& reduction) {
+    const std::size_t count = 2 * 4096 / size_of(accumulator_of(reduction.input)) + 37;
+    Operands operands;
+    operands.split({0, GetParam()}, reduction.input, count, random);
+    check(reduction, operands, count);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Terms, ReduceOf, testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 100),
+                         [](const auto& terms) { return std::to_string(terms.param); });
+
+TEST(Reduce, of_a_subtree_gives_its_partial) {
+  Random random(4);
+  for (const RankRange subtree : {RankRange{4, 6}, RankRange{8, 11}, RankRange{10, 11}}) {
+    for_each_reduction(11, [&](const Reduction& reduction) {
+      if (reduction.complete) return;
+      Operands operands;
+      operands.split(subtree, reduction.input, 70, random);
+      check(reduction, operands, 70);
+    });
+  }
+}
+
+TEST(Reduce, may_write_over_any_one_term) {
+  Random random(5);
+  for (const int ranks : {1, 2, 3, 5, 8, 16, 17}) {
+    for_each_reduction(ranks, [&](const Reduction& reduction) {
+      if (result_type(reduction) != reduction.input) return;
+      const std::size_t count = 4096 / size_of(reduction.input) + 29;
+      const Operands original = contributions(ranks, reduction.input, count, random);
+      const Bytes expected = reference(reduction, original.terms, count);
+      const int over = static_cast<int>(random() % static_cast<unsigned>(ranks));
+      for (const std::string& target : reduce_targets()) {
+        ASSERT_TRUE(use_reduce_target(target));
+        std::vector<Term> terms = original.terms;
+        Bytes memory(expected.size());
+        std::memcpy(memory.data(), terms[over].data, memory.size());
+        terms[over].data = memory.data();
+        reduce(reduction, terms, memory.data(), count);
+        expect_same(reduction, memory.data(), expected,
+                    target + ": over term " + std::to_string(over) + ", " +
+                        describe(reduction, terms, count));
+      }
+      use_reduce_target("");
+    });
+  }
+}
+
+TEST(Reduce, widens_and_returns_every_pattern_of_16_bits) {
+  for (const DType input : {DType::f16, DType::bf16}) {
+    Operands operands;
+    Bytes& patterns = operands.memory.emplace_back(65536 * sizeof(std::uint16_t));
+    std::uint16_t next = 0;
+    for (std::uint16_t& pattern : words_of<std::uint16_t>(patterns)) pattern = next++;
+    operands.terms.push_back({patterns.data(), {0, 1}, false});
+    for (const DType output : {input, DType::f32}) {
+      check({.input = input, .output = output, .op = ReduceOp::sum}, operands, 65536);
+    }
+  }
+}
+
+/// Every f32 that lies on, just below or just above a bound between two results of rounding.
+std::vector<float> rounding_bounds(DType format) {
+  std::vector<float> bounds;
+  for (std::uint32_t pattern = 0; pattern < 65536; ++pattern) {
+    const auto bits = static_cast<std::uint16_t>(pattern);
+    const float value = format == DType::f16 ? to_float(float16{bits}) : to_float(bfloat16{bits});
+    const int half_a_unit = format == DType::f16 ? 1 << 12 : 1 << 15;
+    for (const int step : {-half_a_unit, 0, half_a_unit}) {
+      for (const int off : {-1, 0, 1}) {
+        bounds.push_back(std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) + step + off));
+      }
+    }
+    // Denormals of f16 are normal in f32, so their midpoints are at no fixed distance in bits.
+    bounds.push_back(value + 0x1p-25f);
+    bounds.push_back(std::nextafter(value + 0x1p-25f, 0.0f));
+    bounds.push_back(std::nextafter(value + 0x1p-25f, 1.0f));
+  }
+  return bounds;
+}
+
+TEST(Reduce, rounds_partials_to_nearest_even_at_every_bound) {
+  for (const DType format : {DType::f16, DType::bf16}) {
+    const std::vector<float> bounds = rounding_bounds(format);
+    Operands operands;
+    operands.terms.push_back({bounds.data(), {0, 3}, true});
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg}) {
+      check({.input = format, .output = format, .op = op, .ranks = 3}, operands, bounds.size());
+    }
+  }
+}
+
+TEST(Reduce, orders_zeros_and_keeps_nan_in_min_and_max) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  const std::vector<float> values = {
+      0.0f,      -0.0f,     1.0f, -1.0f, inf, -inf, nan, -nan, std::bit_cast<float>(0x7f800001u),
+      0x1p-149f, -0x1p-149f};
+  std::vector<float> left, right;
+  for (const float a : values) {
+    for (const float b : values) {
+      left.push_back(a);
+      right.push_back(b);
+    }
+  }
+  Operands operands;
+  operands.terms = {{left.data(), {0, 1}, false}, {right.data(), {1, 2}, false}};
+  for (const ReduceOp op : all_reduce_ops()) {
+    check({.op = op, .ranks = 2}, operands, left.size());
+  }
+}
+
+TEST(Reduce, of_nothing_writes_nothing) {
+  Random random(6);
+  for_each_reduction(3, [&](const Reduction& reduction) {
+    check(reduction, contributions(3, reduction.input, 0, random), 0);
+  });
+}
+
+}  // namespace
+}  // namespace sprat::collectives
