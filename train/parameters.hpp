@@ -1,0 +1,59 @@
+// Where a model's parameters and gradients are, as the model sees it.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "sprat/fsdp.hpp"
+#include "train/floats.hpp"
+
+namespace sprat::train {
+
+/// Parameters by unit and index. The calls mean what those of ShardedModel mean.
+class Parameters {
+ public:
+  virtual ~Parameters() = default;
+  virtual void acquire(int unit) = 0;
+  virtual void release(int unit) = 0;
+  virtual std::span<const float> values(int unit, int index) const = 0;
+  virtual std::span<float> gradients(int unit, int index) = 0;
+  virtual void reduce(int unit) = 0;
+};
+
+/// Those of a sharded model, which must outlive this.
+class ShardedParameters final : public Parameters {
+ public:
+  explicit ShardedParameters(ShardedModel& model) : model_(model) {}
+  void acquire(int unit) override { model_.acquire(unit); }
+  void release(int unit) override { model_.release(unit); }
+  std::span<const float> values(int unit, int index) const override {
+    return model_.parameter(unit, index);
+  }
+  std::span<float> gradients(int unit, int index) override { return model_.gradient(unit, index); }
+  void reduce(int unit) override { model_.reduce(unit); }
+
+ private:
+  ShardedModel& model_;
+};
+
+/// Whole, in this rank's own memory.
+class WholeParameters final : public Parameters {
+ public:
+  /// At their initial values, with gradients of zero.
+  explicit WholeParameters(const std::vector<UnitSpec>& units);
+  void acquire(int) override {}
+  void release(int) override {}
+  std::span<const float> values(int unit, int index) const override { return values_[unit][index]; }
+  std::span<float> gradients(int unit, int index) override { return gradients_[unit][index]; }
+  void reduce(int) override {}
+
+  std::span<float> writable_values(int unit, int index) { return values_[unit][index]; }
+  /// Takes the values of `other`, visiting units in `order` (which may repeat units). Collective if
+  /// `other` is sharded.
+  void copy_values(Parameters& other, const std::vector<int>& order);
+
+ private:
+  std::vector<std::vector<Floats>> values_, gradients_;
+};
+
+}  // namespace sprat::train
