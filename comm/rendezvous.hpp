@@ -25,7 +25,7 @@ struct ControlMessage {
     stalled,  ///< rank -> hub: `rank` waits in (comm, sequence), payload is its signature.
     query,    ///< hub -> all: what did you call at (comm, sequence)?
     answer,   ///< rank -> hub: payload is that signature; code 0 called, 1 not yet, 2 forgotten, 3 not a member.
-    verdict,  ///< hub -> all: at (comm, sequence) code is mismatch (text, rank) or timeout (payload: i32 ranks that have not called).
+    verdict,  ///< hub -> all: at (comm, sequence) code is mismatch (text, rank, payload: a Disagreement), or, to who asked, timeout (payload: i32 ranks that have not called; none: all have).
     farewell, ///< rank -> hub -> all: `rank` leaves in good order.
   };
   Kind kind = Kind::lost;
@@ -36,6 +36,18 @@ struct ControlMessage {
   std::string text;
   Blob payload;
 };
+
+/// Payload of a mismatch verdict: `second` (the verdict's rank) called otherwise than `first`. The
+/// verdict's text shows both signatures, as they are if they are text.
+struct Disagreement {
+  int first = -1, second = -1;
+  Blob first_signature, second_signature;
+};
+Blob encode(const Disagreement& disagreement);
+Disagreement decode_disagreement(const Blob& payload);
+/// Payload of a timeout verdict: i32 each.
+Blob encode_ranks(const std::vector<int>& ranks);
+std::vector<int> decode_ranks(const Blob& payload);
 
 /// A rank's membership of the job. Made by open_rendezvous(); exchange() is for the joining thread,
 /// the rest for any thread.
@@ -48,21 +60,28 @@ class Rendezvous {
   /// or Error{lost_peer} naming who died while joining, once `deadline` passes or that happens.
   virtual std::vector<Blob> exchange(Blob mine, std::string_view purpose,
                                      std::chrono::steady_clock::time_point deadline) = 0;
-  /// From now on `handler` gets each message from the hub, on the control thread. Once only.
+  /// From now on `handler` gets each message from the hub, those that came before first, on the
+  /// control thread. Once only. It may tell(), and must not wait for another rank or destroy this.
   virtual void listen(std::function<void(const ControlMessage&)> handler) = 0;
   /// Sends to the hub. Never blocks, never throws; dropped if the hub is gone.
   virtual void tell(ControlMessage message) noexcept = 0;
-  /// Watches a process of this host; its death is told to `handler` at once and to the hub.
+  /// Watches a process of this host. Unless its farewell arrives within 50 ms of its death, that is
+  /// told to `handler` and to the hub: as `lost`, or as `farewell` once the hub has left in good
+  /// order, since then nobody can know how the process ended.
   virtual void watch(int rank, pid_t pid) = 0;
 };
 
 /// How this process was launched, as far as it can be told without talking to anyone.
 struct Launch {
   std::string by;  ///< "SPRAT_*", "PMIx", "torchrun", "alone".
-  int rank = 0, size = 1;
+  int rank = 0, size = 1;  ///< Size -1: only PMIx itself can tell.
   std::string rendezvous;  ///< tcp://host:port, file://path, pmix://namespace, or empty when alone.
+  int ports = 1;           ///< tcp: rank 0 listens on the first free one of this many from `port` on.
+  std::string job;         ///< The launcher's name of this job, if it has one.
+  int local_rank = -1;     ///< The launcher's count of ranks on this host; -1: unknown.
 };
 /// Pure: `environment` looks a variable up. Explicit SPRAT_*, then PMIx, then torchrun's, else alone.
+/// Throws Error{invalid_argument} where what is set is not enough, or is not a number.
 Launch detect_launch(const Config& config,
                      const std::function<const char*(const char*)>& environment);
 

@@ -1,0 +1,319 @@
+#include "comm/control_hub.hpp"
+
+#include <algorithm>
+
+#include "comm/base/check.hpp"
+#include "comm/rank_list.hpp"
+
+namespace sprat::comm {
+namespace {
+
+constexpr std::size_t most_inquiries = 64;
+constexpr std::size_t most_notes = 8;
+constexpr std::size_t most_signature_bytes = std::size_t{64} << 10;
+
+std::string seconds_text(std::uint64_t milliseconds) {
+  return text(static_cast<double>(milliseconds) / 1e3, " s");
+}
+
+}  // namespace
+
+Hub::Hub(int size, std::vector<Term> terms)
+    : members_(size, Member::absent), terms_(std::move(terms)), parts_(size) {}
+
+std::optional<Refusal> Hub::admit(const Hello& hello, std::string_view from) {
+  if (failure_) {
+    const bool lost = failure_->kind == ControlMessage::Kind::lost;
+    return Refusal{failure_->code, failure_->rank,
+                   text("the job has failed: ",
+                        lost ? text("lost rank ", failure_->rank, ": ") : "", failure_->text)};
+  }
+  if (hello.size != size()) {
+    return refuse(ErrorCode::mismatch, hello.rank,
+                  text("rank ", hello.rank, " says the job has ", hello.size,
+                       " ranks; rank 0 says ", size(), ". Start every rank with the same size"),
+                  from);
+  }
+  if (hello.rank < 0 || hello.rank >= size()) {
+    return refuse(ErrorCode::invalid_argument, hello.rank,
+                  text("there is no rank ", hello.rank, " in a job of ", size(), " ranks"), from);
+  }
+  if (const std::string diff = differences(hello); !diff.empty()) {
+    return refuse(ErrorCode::mismatch, hello.rank, diff, from);
+  }
+  if (members_[hello.rank] != Member::absent) {
+    // Not the fault of those that are in: only the newcomer hears of it.
+    const std::string what = text("rank ", hello.rank,
+                                  " has joined this job already; give each "
+                                  "process its own rank, and each job its own rendezvous");
+    turned_away(text(from, ": ", what));
+    return Refusal{static_cast<int>(ErrorCode::invalid_argument), hello.rank, what};
+  }
+  members_[hello.rank] = Member::joined;
+  return std::nullopt;
+}
+
+/// A rank that belongs to the job and cannot join is the end of the job, while it is still joining.
+Refusal Hub::refuse(ErrorCode code, int rank, std::string text, std::string_view from) {
+  turned_away(sprat::text(from, ": ", text));
+  if (!in_state(Member::absent).empty()) fail(code, rank, text);
+  return {static_cast<int>(code), rank, std::move(text)};
+}
+
+void Hub::turned_away(std::string note) {
+  if (notes_.size() < most_notes) notes_.push_back(std::move(note));
+}
+
+std::string Hub::differences(const Hello& hello) const {
+  std::string lines;
+  const auto value_in = [](const std::vector<Term>& terms, const std::string& name) {
+    const auto found = std::ranges::find(terms, name, &Term::name);
+    return found == terms.end() ? std::string("(unknown)") : text('"', found->value, '"');
+  };
+  const auto compare = [&](const std::string& name) {
+    const std::string ours = value_in(terms_, name), theirs = value_in(hello.terms, name);
+    if (ours != theirs) {
+      lines += text("\n  ", name, ": ", ours, " on rank 0, ", theirs, " on rank ", hello.rank);
+    }
+  };
+  for (const Term& term : terms_) compare(term.name);
+  for (const Term& term : hello.terms) {
+    if (std::ranges::find(terms_, term.name, &Term::name) == terms_.end()) compare(term.name);
+  }
+  if (lines.empty()) return {};
+  return text("rank ", hello.rank, " and rank 0 differ in what every rank must agree on:", lines);
+}
+
+bool Hub::received(int rank, Frame frame, Time now) {
+  if (members_[rank] != Member::joined) return true;  // said before it ended; of no interest now
+  if (auto* part = std::get_if<Part>(&frame)) {
+    receive(rank, std::move(*part), now);
+    return true;
+  }
+  if (auto* message = std::get_if<ControlMessage>(&frame)) {
+    receive(rank, std::move(*message), now);
+    return true;
+  }
+  return false;
+}
+
+void Hub::receive(int rank, Part part, Time now) {
+  if (failure_) {
+    send({rank}, *failure_);
+    return;
+  }
+  // A rank enters an exchange only after it has the one before, which needs every rank.
+  if (part.ordinal != ordinal_ || parts_[rank]) {
+    fail(ErrorCode::internal, rank,
+         text("rank ", rank, " sent exchange ", part.ordinal, " during exchange ", ordinal_));
+    return;
+  }
+  for (int other = 0; other < size(); ++other) {
+    if (!parts_[other] || parts_[other]->purpose == part.purpose) continue;
+    fail(ErrorCode::mismatch, rank,
+         text("rank ", other, " is ", parts_[other]->purpose, " while rank ", rank, " is ",
+              part.purpose));
+    return;
+  }
+  part_bytes_ += part.blob.size();
+  if (part_bytes_ > max_exchange_bytes) {
+    fail(ErrorCode::invalid_argument, rank,
+         text(part.purpose, " takes more than ", max_exchange_bytes, " bytes over all ranks"));
+    return;
+  }
+  const auto patience =
+      std::chrono::milliseconds(std::min<std::uint64_t>(part.patience_ms, 1u << 30));
+  if (!exchange_deadline_ || now + patience < *exchange_deadline_) {
+    exchange_deadline_ = now + patience;
+    exchange_patience_ms_ = part.patience_ms;
+  }
+  parts_[rank] = std::move(part);
+  finish_exchange();
+}
+
+void Hub::finish_exchange() {
+  const auto begun =
+      std::ranges::find_if(parts_, [](const auto& part) { return part.has_value(); });
+  if (begun == parts_.end()) return;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!parts_[rank] && members_[rank] == Member::left) {
+      fail(ErrorCode::lost_peer, rank, text("rank ", rank, " left before ", (*begun)->purpose));
+      return;
+    }
+  }
+  if (std::ranges::any_of(parts_, [](const auto& part) { return !part; })) return;
+  Parts whole{ordinal_, {}};
+  for (auto& part : parts_) {
+    whole.blobs.push_back(std::move(part->blob));
+    part.reset();
+  }
+  ++ordinal_;
+  part_bytes_ = 0;
+  exchange_deadline_.reset();
+  send(in_state(Member::joined), std::move(whole));
+}
+
+void Hub::expire_exchange() {
+  std::vector<int> came, behind, absent = in_state(Member::absent);
+  std::string purpose;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (parts_[rank]) {
+      came.push_back(rank);
+      purpose = parts_[rank]->purpose;
+    } else if (members_[rank] != Member::absent) {
+      behind.push_back(rank);
+    }
+  }
+  std::string what = text(purpose, ": ", came.size(), " of ", size(), " ranks came within ",
+                          seconds_text(exchange_patience_ms_), " (", ranks_text(came), ")");
+  if (!absent.empty()) what += text("; missing: ", ranks_text(absent));
+  if (!behind.empty()) what += text("; joined but did not come: ", ranks_text(behind));
+  for (const std::string& note : notes_) what += text("; turned away ", note);
+  fail(ErrorCode::timeout, absent.empty() ? behind.front() : absent.front(), std::move(what));
+}
+
+void Hub::receive(int rank, ControlMessage message, Time now) {
+  using Kind = ControlMessage::Kind;
+  switch (message.kind) {
+    case Kind::lost:
+      if (message.rank >= 0 && message.rank < size()) lose(message.rank, message.text);
+      return;
+    case Kind::failed:
+      if (!failure_) failure_ = message;
+      send(joined_but(rank), std::move(message));
+      return;
+    case Kind::stalled:
+      stalled(rank, std::move(message), now);
+      return;
+    case Kind::answer:
+      if (const auto found = inquiries_.find({message.comm, message.sequence});
+          found != inquiries_.end() && message.payload.size() <= most_signature_bytes) {
+        found->second.answered(rank, message.code, std::move(message.payload));
+        settle_if_due(found->second, now);
+      }
+      return;
+    case Kind::farewell:
+      leave(rank);
+      return;
+    case Kind::query:
+    case Kind::verdict:
+      return;  // the hub's own words
+  }
+}
+
+void Hub::stalled(int rank, ControlMessage message, Time now) {
+  if (message.payload.size() > most_signature_bytes) return;
+  const Key key{message.comm, message.sequence};
+  auto found = inquiries_.find(key);
+  if (found == inquiries_.end()) {
+    forget_old_inquiries();
+    found = inquiries_.try_emplace(key, message.comm, message.sequence, size()).first;
+    inquiry_order_.push_back(key);
+  }
+  Inquiry& inquiry = found->second;
+  if (inquiry.still_answers(rank, message.payload, now)) {
+    send({rank}, inquiry.verdict());
+    return;
+  }
+  auto queried = inquiry.asked(rank, std::move(message.payload), gone(), now);
+  if (!queried.empty()) {
+    ControlMessage query;
+    query.kind = ControlMessage::Kind::query;
+    query.comm = message.comm;
+    query.sequence = message.sequence;
+    send(std::move(queried), std::move(query));
+  }
+  settle_if_due(inquiry, now);
+}
+
+void Hub::forget_old_inquiries() {
+  while (inquiry_order_.size() >= most_inquiries) {
+    inquiries_.erase(inquiry_order_.front());
+    inquiry_order_.erase(inquiry_order_.begin());
+  }
+}
+
+void Hub::settle_if_due(Inquiry& inquiry, Time now) {
+  if (!inquiry.due(gone(), now)) return;
+  const ControlMessage& verdict = inquiry.settle(now);
+  std::vector<int> to = inquiry.mismatch() ? in_state(Member::joined) : inquiry.askers();
+  std::erase_if(to, [&](int rank) { return members_[rank] != Member::joined; });
+  send(std::move(to), verdict);
+}
+
+void Hub::ended(int rank, std::string_view how) {
+  if (members_[rank] == Member::joined) lose(rank, how);
+}
+
+void Hub::lose(int rank, std::string_view how) {
+  if (members_[rank] == Member::left || members_[rank] == Member::lost) return;
+  members_[rank] = Member::lost;
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::lost;
+  message.rank = rank;
+  message.code = static_cast<int>(ErrorCode::lost_peer);
+  message.text = how;
+  if (!failure_) failure_ = message;
+  send(in_state(Member::joined), std::move(message));
+}
+
+void Hub::leave(int rank) {
+  members_[rank] = Member::left;
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::farewell;
+  message.rank = rank;
+  send(in_state(Member::joined), std::move(message));
+  if (!failure_) finish_exchange();
+}
+
+void Hub::fail(ErrorCode code, int rank, std::string text) {
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::failed;
+  message.rank = rank;
+  message.code = static_cast<int>(code);
+  message.text = std::move(text);
+  exchange_deadline_.reset();
+  if (!failure_) failure_ = message;
+  send(in_state(Member::joined), std::move(message));
+}
+
+void Hub::tick(Time now) {
+  if (exchange_deadline_ && now >= *exchange_deadline_ && !failure_) expire_exchange();
+  for (auto& [key, inquiry] : inquiries_) settle_if_due(inquiry, now);
+}
+
+std::optional<Hub::Time> Hub::deadline() const {
+  std::optional<Time> first = failure_ ? std::nullopt : exchange_deadline_;
+  for (const auto& [key, inquiry] : inquiries_) {
+    if (inquiry.open() && (!first || inquiry.deadline() < *first)) first = inquiry.deadline();
+  }
+  return first;
+}
+
+bool Hub::alone(int rank) const { return joined_but(rank).empty(); }
+
+void Hub::send(std::vector<int> to, Frame frame) {
+  if (!to.empty()) outputs_.push_back({std::move(to), std::move(frame)});
+}
+
+std::vector<int> Hub::in_state(Member state) const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (members_[rank] == state) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+std::vector<int> Hub::joined_but(int rank) const {
+  std::vector<int> ranks = in_state(Member::joined);
+  std::erase(ranks, rank);
+  return ranks;
+}
+
+std::vector<bool> Hub::gone() const {
+  std::vector<bool> gone(members_.size());
+  for (int rank = 0; rank < size(); ++rank) gone[rank] = members_[rank] != Member::joined;
+  return gone;
+}
+
+}  // namespace sprat::comm

@@ -1,0 +1,89 @@
+// The hub: who has joined, what they exchange, and who must hear of what. Pure: no sockets, no
+// threads, no clock but the times it is given.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/control_frame.hpp"
+#include "comm/control_inquiry.hpp"
+#include "sprat/error.hpp"
+
+namespace sprat::comm {
+
+/// One job's. Whatever comes in may leave frames to be sent: take() them after each call.
+/// One thread at a time.
+class Hub {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  struct Output {
+    std::vector<int> to;
+    Frame frame;
+  };
+
+  /// `terms` are rank 0's: those that every rank is held against.
+  Hub(int size, std::vector<Term> terms);
+
+  /// Lets a rank in, or says why not. `from` names its address for people.
+  std::optional<Refusal> admit(const Hello& hello, std::string_view from);
+  /// A frame of a rank that has joined. False if a rank may not send it: its connection is to end.
+  bool received(int rank, Frame frame, Time now);
+  /// A rank's connection has ended; `how` is for people.
+  void ended(int rank, std::string_view how);
+  /// A connection that did not get so far as to name a rank was turned away.
+  void turned_away(std::string note);
+  /// Time has passed.
+  void tick(Time now);
+  /// When tick() has something to do next.
+  std::optional<Time> deadline() const;
+  std::vector<Output> take() { return std::exchange(outputs_, {}); }
+
+  /// Every rank but `rank` has left or is lost.
+  bool alone(int rank) const;
+  int size() const { return static_cast<int>(members_.size()); }
+
+ private:
+  enum class Member : std::uint8_t { absent, joined, left, lost };
+  using Key = std::pair<std::uint64_t, std::uint64_t>;  ///< (comm, sequence)
+
+  void receive(int rank, Part part, Time now);
+  void receive(int rank, ControlMessage message, Time now);
+  void stalled(int rank, ControlMessage message, Time now);
+  void settle_if_due(Inquiry& inquiry, Time now);
+  void forget_old_inquiries();
+  void lose(int rank, std::string_view how);
+  void leave(int rank);
+  void finish_exchange();
+  void expire_exchange();
+  void fail(ErrorCode code, int rank, std::string text);
+  void send(std::vector<int> to, Frame frame);
+  std::vector<int> in_state(Member state) const;
+  std::vector<int> joined_but(int rank) const;
+  std::vector<bool> gone() const;
+  Refusal refuse(ErrorCode code, int rank, std::string text, std::string_view from);
+  std::string differences(const Hello& hello) const;
+
+  std::vector<Member> members_;
+  std::vector<Term> terms_;
+  std::vector<std::string>
+      notes_;  ///< Who was turned away; for the error that lists who is missing.
+  std::optional<ControlMessage> failure_;  ///< The first one.
+
+  std::uint64_t ordinal_ = 1;  ///< Of the exchange that is under way or comes next.
+  std::vector<std::optional<Part>> parts_;
+  std::size_t part_bytes_ = 0;
+  std::optional<Time> exchange_deadline_;
+  std::uint64_t exchange_patience_ms_ = 0;
+
+  std::map<Key, Inquiry> inquiries_;
+  std::vector<Key> inquiry_order_;  ///< Oldest first.
+  std::vector<Output> outputs_;
+};
+
+}  // namespace sprat::comm

@@ -1,0 +1,143 @@
+#include "comm/control_inquiry.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/base/check.hpp"
+#include "comm/rank_list.hpp"
+
+namespace sprat::comm {
+namespace {
+
+/// A signature for people: as text if it is text, else in hexadecimal.
+std::string readable(const Blob& signature) {
+  const bool is_text = std::ranges::all_of(signature, [](std::byte byte) {
+    return std::to_integer<int>(byte) >= 0x20 && std::to_integer<int>(byte) != 0x7f;
+  });
+  std::string out;
+  for (const std::byte byte : signature) {
+    const auto value = std::to_integer<unsigned>(byte);
+    out += is_text ? std::string(1, static_cast<char>(value)) : fmt::format("{:02x}", value);
+  }
+  return out;
+}
+
+}  // namespace
+
+Inquiry::Inquiry(std::uint64_t comm, std::uint64_t sequence, int size) : answers_(size) {
+  verdict_.kind = ControlMessage::Kind::verdict;
+  verdict_.comm = comm;
+  verdict_.sequence = sequence;
+}
+
+std::vector<int> Inquiry::asked(int rank, Blob signature, const std::vector<bool>& gone, Time now) {
+  answers_[rank] = {State::called, std::move(signature)};
+  std::vector<int> queried;
+  if (!open_) {
+    open_ = true;
+    opened_ = now;
+    askers_.clear();
+    for (int other = 0; other < static_cast<int>(answers_.size()); ++other) {
+      // What was called does not change; what was not may have been since.
+      if (gone[other] || answers_[other].state == State::called) continue;
+      answers_[other] = {};
+      queried.push_back(other);
+    }
+  }
+  if (std::ranges::find(askers_, rank) == askers_.end()) askers_.push_back(rank);
+  return queried;
+}
+
+bool Inquiry::still_answers(int rank, const Blob& signature, Time now) const {
+  if (open_) return false;
+  return answers_[rank].state == State::called && answers_[rank].signature == signature &&
+         (mismatch() || now - settled_ < validity);
+}
+
+void Inquiry::answered(int rank, int code, Blob signature) {
+  if (answers_[rank].state == State::called) return;
+  switch (code) {
+    case 0:
+      answers_[rank] = {State::called, std::move(signature)};
+      return;
+    case 1:
+      answers_[rank].state = State::not_yet;
+      return;
+    case 2:
+      answers_[rank].state = State::forgotten;
+      return;
+    case 3:
+      answers_[rank].state = State::not_member;
+      return;
+    default:
+      return;  // of no version of ours: as good as no answer
+  }
+}
+
+bool Inquiry::due(const std::vector<bool>& gone, Time now) const {
+  if (!open_) return false;
+  if (now >= deadline()) return true;
+  for (std::size_t rank = 0; rank < answers_.size(); ++rank) {
+    if (answers_[rank].state == State::unknown && !gone[rank]) return false;
+  }
+  return true;
+}
+
+bool Inquiry::mismatch() const { return verdict_.code == static_cast<int>(ErrorCode::mismatch); }
+
+const ControlMessage& Inquiry::settle(Time now) {
+  open_ = false;
+  settled_ = now;
+  if (!find_mismatch()) list_late();
+  return verdict_;
+}
+
+/// The signature that most ranks called is right (the lowest rank's, if equally many); of the
+/// others, the lowest rank disagrees.
+bool Inquiry::find_mismatch() {
+  int right = -1, most = 0;
+  for (int rank = 0; rank < static_cast<int>(answers_.size()); ++rank) {
+    if (answers_[rank].state != State::called) continue;
+    const auto same = std::ranges::count_if(answers_, [&](const Answer& other) {
+      return other.state == State::called && other.signature == answers_[rank].signature;
+    });
+    if (same > most) {
+      right = rank;
+      most = static_cast<int>(same);
+    }
+  }
+  for (int rank = 0; rank < static_cast<int>(answers_.size()); ++rank) {
+    const Answer& answer = answers_[rank];
+    if (answer.state != State::called || answer.signature == answers_[right].signature) continue;
+    verdict_.code = static_cast<int>(ErrorCode::mismatch);
+    verdict_.rank = rank;
+    verdict_.payload =
+        encode(Disagreement{right, rank, answers_[right].signature, answer.signature});
+    verdict_.text = text("rank ", right, " called ", readable(answers_[right].signature), "; rank ",
+                         rank, " called ", readable(answer.signature));
+    return true;
+  }
+  return false;
+}
+
+void Inquiry::list_late() {
+  std::vector<int> not_called, silent;
+  for (int rank = 0; rank < static_cast<int>(answers_.size()); ++rank) {
+    if (answers_[rank].state == State::not_yet) not_called.push_back(rank);
+    if (answers_[rank].state == State::unknown) silent.push_back(rank);
+  }
+  verdict_.code = static_cast<int>(ErrorCode::timeout);
+  verdict_.text = "every rank has called";
+  if (!not_called.empty()) verdict_.text = text(ranks_text(not_called), " not called yet");
+  if (!silent.empty()) {
+    verdict_.text =
+        text(not_called.empty() ? "" : verdict_.text + "; ", "no answer from ", ranks_text(silent));
+  }
+  std::vector<int> late = not_called;
+  late.insert(late.end(), silent.begin(), silent.end());
+  std::ranges::sort(late);
+  verdict_.rank = late.empty() ? -1 : late.front();
+  verdict_.payload = encode_ranks(late);
+}
+
+}  // namespace sprat::comm

@@ -1,0 +1,52 @@
+// The payloads of verdicts.
+#include <cstring>
+
+#include "comm/rendezvous.hpp"
+
+namespace sprat::comm {
+namespace {
+
+void append(Blob& out, const void* data, std::size_t bytes) {
+  const auto* first = static_cast<const std::byte*>(data);
+  out.insert(out.end(), first, first + bytes);
+}
+
+}  // namespace
+
+Blob encode_ranks(const std::vector<int>& ranks) {
+  Blob out;
+  for (const std::int32_t rank : ranks) append(out, &rank, sizeof rank);
+  return out;
+}
+
+std::vector<int> decode_ranks(const Blob& payload) {
+  std::vector<int> ranks;
+  for (std::size_t at = 0; at + sizeof(std::int32_t) <= payload.size();
+       at += sizeof(std::int32_t)) {
+    std::int32_t rank = 0;
+    std::memcpy(&rank, payload.data() + at, sizeof rank);
+    ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+/// Two ranks, the length of the first signature, both signatures.
+Blob encode(const Disagreement& disagreement) {
+  Blob out = encode_ranks({disagreement.first, disagreement.second,
+                           static_cast<int>(disagreement.first_signature.size())});
+  append(out, disagreement.first_signature.data(), disagreement.first_signature.size());
+  append(out, disagreement.second_signature.data(), disagreement.second_signature.size());
+  return out;
+}
+
+Disagreement decode_disagreement(const Blob& payload) {
+  constexpr std::size_t header = 3 * sizeof(std::int32_t);
+  if (payload.size() < header) return {};
+  const auto words = decode_ranks(Blob(payload.begin(), payload.begin() + header));
+  const auto length = static_cast<std::size_t>(words[2]);
+  if (words[2] < 0 || length > payload.size() - header) return {};
+  const auto middle = payload.begin() + static_cast<std::ptrdiff_t>(header + length);
+  return {words[0], words[1], Blob(payload.begin() + header, middle), Blob(middle, payload.end())};
+}
+
+}  // namespace sprat::comm
