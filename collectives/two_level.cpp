@@ -42,20 +42,24 @@ Operand partial_over(const Problem& problem, Plan& plan, RankRange range, const 
   return partial;
 }
 
-void share_inputs(const Problem& problem, Plan& plan, const std::vector<Portion>& portions) {
+/// Shares what peers read of this rank's input; returns the steps that do.
+IndexRange share_inputs(const Problem& problem, Plan& plan, const std::vector<Portion>& portions) {
   const Grouping& grouping = *problem.grouping;
-  if (grouping.members(home_of(problem)).size() == 1) return;
+  if (grouping.members(home_of(problem)).size() == 1) return {};
+  const auto first = static_cast<std::uint32_t>(plan.steps.size());
   for (int owner = 0; owner < problem.ranks(); ++owner) {
     const bool read_by_peers = carrier(grouping, home_of(problem), owner) != problem.rank;
     if (read_by_peers && portions[owner].slice.count > 0) {
       plan.share(portion_of(problem, problem.rank, portions[owner]));
     }
   }
-  plan.signal();
+  return {first, plan.signal() + 1};
 }
 
-/// Terms of problem.rank's own portion: local contributions, and partials that other hosts send.
-std::vector<Source> gather_terms(const Problem& problem, Plan& plan, const Portion& mine) {
+/// Terms of problem.rank's own portion: local contributions, and partials that other hosts send,
+/// which may arrive as soon as `sharing` is over.
+std::vector<Source> gather_terms(const Problem& problem, Plan& plan, const Portion& mine,
+                                 IndexRange sharing) {
   const Grouping& grouping = *problem.grouping;
   std::vector<Source> terms;
   for (int rank : grouping.members(home_of(problem))) {
@@ -65,8 +69,7 @@ std::vector<Source> gather_terms(const Problem& problem, Plan& plan, const Porti
     if (host == home_of(problem)) continue;
     for (const RankRange& range : grouping.subtrees(host)) {
       const Operand partial = plan.scratch(mine.slice.count);
-      // Its memory is fresh, so it may arrive before this rank has done anything.
-      plan.steps[plan.recv(carrier(grouping, host, problem.rank), partial)].after = {};
+      plan.steps[plan.recv(carrier(grouping, host, problem.rank), partial)].after = sharing;
       terms.push_back({.from = partial, .covers = range});
     }
   }
@@ -84,7 +87,7 @@ void reduce_to_owners(const Problem& problem, Plan& plan, const std::vector<Port
     Operand partial;
   };
   std::vector<Message> leaving;
-  share_inputs(problem, plan, portions);
+  const IndexRange sharing = share_inputs(problem, plan, portions);
   plan.next_round();
   for (int owner : owners_served(problem, portions)) {
     for (const RankRange& range : problem.grouping->subtrees(home_of(problem))) {
@@ -94,7 +97,7 @@ void reduce_to_owners(const Problem& problem, Plan& plan, const std::vector<Port
   plan.next_round();
   for (const Message& message : leaving) plan.send(message.owner, message.partial);
   if (mine.slice.count > 0) {
-    const std::vector<Source> terms = gather_terms(problem, plan, mine);
+    const std::vector<Source> terms = gather_terms(problem, plan, mine, sharing);
     plan.next_round();
     plan.reduce(terms, result, local_ranks(problem).size() > 1 ? 1 : 0);
   }

@@ -1,0 +1,15 @@
+// What can be said of a plan's steps without running them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "collectives/plan.hpp"
+#include "collectives/problem.hpp"
+
+namespace sprat::collectives {
+
+/// The rules that steps of `plans` break, each once per step, named by rank and step.
+std::vector<std::string> malformed_steps(const Problem& problem, const std::vector<Plan>& plans);
+
+}  // namespace sprat::collectives

@@ -1,0 +1,98 @@
+// The problems that every algorithm is held against.
+#include "tests/collectives/problem_table.hpp"
+
+#include <set>
+
+#include "comm/base/check.hpp"
+
+namespace sprat::collectives {
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool sanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+constexpr bool sanitized = true;
+#else
+constexpr bool sanitized = false;
+#endif
+#else
+constexpr bool sanitized = false;
+#endif
+
+std::vector<int> rank_counts() {
+  if (sanitized) return {1, 2, 3, 4, 5, 8, 11, 17};
+  std::vector<int> counts;
+  for (int ranks = 1; ranks <= 17; ++ranks) counts.push_back(ranks);
+  return counts;
+}
+
+std::vector<std::size_t> element_counts(Collective collective, int ranks) {
+  if (collective == Collective::barrier) return {0};
+  std::vector<std::size_t> counts = {0, 1, 5, 64 * static_cast<std::size_t>(ranks) + 3};
+  // Several chunks of a pipelined broadcast.
+  if (collective == Collective::broadcast) counts.push_back(1'000'000);
+  return counts;
+}
+
+std::vector<Types> element_types(Collective collective) {
+  if (!reduces(collective)) return {{DType::i16, DType::i16}};
+  return {{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::f16, DType::f32}};
+}
+
+std::set<int> roots(Collective collective, int ranks) {
+  if (collective != Collective::broadcast) return {0};
+  return {0, ranks / 2, ranks - 1};
+}
+
+}  // namespace
+
+const std::vector<Placement>& placements() {
+  static const std::vector<Placement> table = {
+      {"one host", [](int, int) { return 0; }},
+      {"a host each", [](int rank, int) { return rank; }},
+      {"two halves", [](int rank, int ranks) { return rank < ranks / 2 ? 0 : 1; }},
+      {"1, 2 and the rest", [](int rank, int) { return rank < 1   ? 0
+                                                       : rank < 3 ? 1
+                                                                  : 2; }},
+      {"round robin over 3", [](int rank, int) { return rank % 3; }},
+      {"fours", [](int rank, int) { return rank / 4; }},
+  };
+  return table;
+}
+
+std::shared_ptr<const Grouping> place(const Placement& placement, int ranks) {
+  std::vector<int> hosts;
+  for (int rank = 0; rank < ranks; ++rank) hosts.push_back(placement.host_of(rank, ranks));
+  return std::make_shared<const Grouping>(hosts);
+}
+
+void for_each_case(const Algorithm& algorithm, const std::function<void(const Case&)>& body) {
+  Problem problem;
+  problem.collective = algorithm.collective;
+  for (int ranks : rank_counts()) {
+    for (const Placement& placement : placements()) {
+      problem.grouping = place(placement, ranks);
+      if (!algorithm.fits(problem)) continue;
+      for (const Types& types : element_types(algorithm.collective)) {
+        problem.input = types.input;
+        problem.output = types.output;
+        for (std::size_t count : element_counts(algorithm.collective, ranks)) {
+          problem.count = count;
+          for (int root : roots(algorithm.collective, ranks)) {
+            problem.root = root;
+            body({problem, text(ranks, " ranks, ", placement.name, ", count ", count, ", ",
+                                name(types.input), " to ", name(types.output), ", root ", root)});
+          }
+        }
+      }
+    }
+  }
+}
+
+bool may_alias(const Problem& problem) {
+  return problem.input == problem.output && problem.collective != Collective::all_to_all;
+}
+
+}  // namespace sprat::collectives
