@@ -1,0 +1,106 @@
+// Samples: what a step takes does not depend on the number of ranks, and nothing leaks from the
+// end.
+#include "train/batches.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "sprat/error.hpp"
+
+namespace sprat::train {
+namespace {
+
+TrainConfig config() {
+  TrainConfig config;
+  config.model.context = 8;
+  config.train.batch = 12;
+  config.data.validation_share = 0.25;
+  return config;
+}
+
+std::vector<std::uint8_t> counting(std::size_t count) {
+  std::vector<std::uint8_t> text(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    text[i] = static_cast<std::uint8_t>(i % 251);
+  }
+  return text;
+}
+
+TEST(Batches, a_step_is_the_same_however_many_ranks_share_it) {
+  const Batches batches(counting(2000), config());
+  for (const std::int64_t step : {0, 1, 7, 100}) {
+    const Batch whole = batches.training(step, {0, 1});
+    ASSERT_EQ(whole.inputs.size(), 12u * 8u);
+    for (const int ranks : {2, 3, 4, 6, 12}) {
+      Batch joined;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Batch part = batches.training(step, {rank, ranks});
+        joined.inputs.insert(joined.inputs.end(), part.inputs.begin(), part.inputs.end());
+        joined.targets.insert(joined.targets.end(), part.targets.begin(), part.targets.end());
+      }
+      EXPECT_EQ(joined.inputs, whole.inputs) << "step " << step << " ranks " << ranks;
+      EXPECT_EQ(joined.targets, whole.targets) << "step " << step << " ranks " << ranks;
+    }
+  }
+}
+
+TEST(Batches, targets_are_the_bytes_that_follow) {
+  const Batches batches(counting(2000), config());
+  for (const Batch& batch : {batches.training(3, {0, 1}), batches.validation(0, 20, {0, 1})}) {
+    for (std::size_t i = 0; i < batch.inputs.size(); ++i) {
+      ASSERT_EQ(batch.targets[i], (batch.inputs[i] + 1) % 251) << i;
+      if (i % 8 > 0) {
+        ASSERT_EQ(batch.inputs[i], batch.targets[i - 1]) << i;
+      }
+    }
+  }
+}
+
+TEST(Batches, training_never_sees_the_held_out_end) {
+  std::vector<std::uint8_t> text(400, 'a');
+  std::fill(text.begin() + 300, text.end(), std::uint8_t{'z'});
+  const Batches batches(text, config());
+  EXPECT_EQ(batches.training_text().size(), 300u);
+  for (std::int64_t step = 0; step < 50; ++step) {
+    const Batch batch = batches.training(step, {0, 1});
+    const std::set<std::uint8_t> seen(batch.targets.begin(), batch.targets.end());
+    ASSERT_EQ(seen, std::set<std::uint8_t>{'a'}) << step;
+  }
+}
+
+TEST(Batches, validation_covers_each_sample_once_over_all_ranks) {
+  const Batches batches(counting(2000), config());
+  const int all = batches.validation_samples(1'000'000);
+  EXPECT_EQ(all, (500 - 1) / 8);
+  for (const int samples : {1, 5, 12, 13, all}) {
+    for (const int ranks : {1, 3, 4}) {
+      std::size_t tokens = 0;
+      std::vector<std::uint8_t> joined;
+      for (int index = 0; index < batches.validation_batches(samples); ++index) {
+        for (int rank = 0; rank < ranks; ++rank) {
+          const Batch part = batches.validation(index, samples, {rank, ranks});
+          joined.insert(joined.end(), part.inputs.begin(), part.inputs.end());
+          tokens += part.targets.size();
+        }
+      }
+      const auto expected = batches.validation_text().first(static_cast<std::size_t>(samples) * 8);
+      EXPECT_EQ(joined, std::vector(expected.begin(), expected.end())) << samples << "/" << ranks;
+      EXPECT_EQ(tokens, expected.size());
+    }
+  }
+}
+
+TEST(Batches, a_text_too_short_is_refused_with_the_numbers) {
+  try {
+    Batches(counting(30), config());
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find("30 bytes"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("context 8"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace sprat::train

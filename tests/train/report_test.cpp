@@ -1,0 +1,101 @@
+// What a run tells: exact values in JSON, sensible lines, a curve that goes down when the loss
+// does.
+#include "train/report.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "sprat/error.hpp"
+
+namespace sprat::train {
+namespace {
+
+using testing::HasSubstr;
+
+StepRecord record(int step, double loss) {
+  StepRecord one;
+  one.step = step;
+  one.loss = loss;
+  one.tokens_per_s = 2000;
+  one.grad_norm = 0.5;
+  one.exposed_comm_ms = 250;
+  return one;
+}
+
+TEST(Report, hexadecimal_holds_every_bit) {
+  for (const double value : {1.0 / 3, 5.545177444479562, 1e-300}) {
+    EXPECT_EQ(std::strtod(hexadecimal(value).c_str(), nullptr), value);
+  }
+  EXPECT_EQ(hexadecimal(3.0), "0x1.8p+1");
+}
+
+TEST(Report, a_line_has_the_agreed_keys_in_order) {
+  const std::string line = to_json(record(3, 2.5));
+  EXPECT_EQ(line, R"({"step":3,"loss":2.5,"loss_hex":"0x1.4p+1","tokens_per_s":2000.0,)"
+                  R"("grad_norm":0.5,"exposed_comm_ms":250.0})");
+  StepRecord with = record(4, 2.5);
+  with.validation_loss = 2.75;
+  EXPECT_EQ(nlohmann::json::parse(to_json(with)).at("validation_loss"), 2.75);
+}
+
+TEST(Report, stays_json_when_the_loss_is_not_finite) {
+  const auto line = nlohmann::json::parse(to_json(record(1, std::nan(""))));
+  EXPECT_TRUE(line.at("loss").is_null());
+}
+
+TEST(Report, a_path_that_cannot_be_written_is_named) {
+  EXPECT_THROW(ReportFile("/nowhere/at/all.jsonl"), Error);
+}
+
+TEST(Progress, speaks_first_last_at_validation_and_every_two_seconds) {
+  using namespace std::chrono_literals;
+  Progress::Clock::time_point now{};
+  Progress progress(100, now);
+  EXPECT_TRUE(progress.step(record(1, 5), now += 500ms));
+  EXPECT_FALSE(progress.step(record(2, 5), now += 500ms));
+  EXPECT_FALSE(progress.step(record(3, 5), now += 500ms));
+  StepRecord validated = record(4, 5);
+  validated.validation_loss = 4.5;
+  const auto line = progress.step(validated, now += 500ms);
+  ASSERT_TRUE(line);
+  EXPECT_THAT(*line, HasSubstr("step   4/100"));
+  EXPECT_THAT(*line, HasSubstr("validation 4.5"));
+  EXPECT_THAT(*line, HasSubstr("2.0k tokens/s"));
+  EXPECT_THAT(*line, HasSubstr("exposed communication 50 %"));  // 3 * 250 ms of 1.5 s
+  EXPECT_THAT(*line, HasSubstr("48 s left"));                   // 96 steps at half a second
+  EXPECT_FALSE(progress.step(record(5, 5), now += 1999ms));
+  EXPECT_TRUE(progress.step(record(6, 5), now += 1ms));
+  EXPECT_TRUE(progress.step(record(100, 5), now += 1ms));
+}
+
+TEST(Plot, falls_from_the_first_row_to_the_last) {
+  std::vector<StepRecord> records;
+  for (int step = 1; step <= 200; ++step) {
+    records.push_back(record(step, 5.0 - 0.02 * step));
+  }
+  records.back().validation_loss = 4.0;
+  const std::string plot = plot_losses(records, 40, 10);
+  std::vector<std::string> lines;
+  std::istringstream stream(plot);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  ASSERT_EQ(lines.size(), 13u) << plot;
+  EXPECT_EQ(lines[1].find('*'), 9u) << plot;
+  EXPECT_EQ(lines[10].find_last_of('*'), 48u) << plot;
+  EXPECT_EQ(lines[3].find('o'), 48u) << plot;
+  EXPECT_THAT(lines[12], HasSubstr("200"));
+}
+
+TEST(Plot, survives_one_step_and_losses_that_are_not_finite) {
+  EXPECT_THAT(plot_losses({record(1, 5)}, 40, 10), HasSubstr("*"));
+  EXPECT_EQ(plot_losses({record(1, std::nan(""))}, 40, 10), "");
+  EXPECT_EQ(plot_losses({}, 40, 10), "");
+}
+
+}  // namespace
+}  // namespace sprat::train

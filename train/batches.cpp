@@ -1,0 +1,82 @@
+// Cutting samples out of the text.
+#include "train/batches.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "sprat/error.hpp"
+
+namespace sprat::train {
+namespace {
+
+/// Tokens of the training part. A sample needs one token more than its context, for the last
+/// target, and the training part needs two samples for the order to have something to choose from.
+std::size_t split(std::size_t tokens, const TrainConfig& config) {
+  const double held_out = static_cast<double>(tokens) * config.data.validation_share;
+  const auto validation = static_cast<std::size_t>(held_out);
+  const auto context = static_cast<std::size_t>(config.model.context);
+  if (validation < context + 1 || tokens - validation < 2 * context + 1) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("data.files hold {} bytes: {} to learn and {} held out by "
+                    "data.validation_share {}; model.context {} needs {} and {}: give more text",
+                    tokens, tokens - validation, validation, config.data.validation_share, context,
+                    2 * context + 1, context + 1));
+  }
+  return tokens - validation;
+}
+
+}  // namespace
+
+Batches::Batches(std::vector<std::uint8_t> text, const TrainConfig& config)
+    : text_(std::move(text)),
+      training_tokens_(split(text_.size(), config)),
+      context_(config.model.context),
+      batch_(config.train.batch),
+      order_(config.train.seed, training_tokens_ - 1, static_cast<std::uint64_t>(context_)) {}
+
+std::span<const std::uint8_t> Batches::training_text() const {
+  return std::span(text_).first(training_tokens_);
+}
+
+std::span<const std::uint8_t> Batches::validation_text() const {
+  return std::span(text_).subspan(training_tokens_);
+}
+
+void Batches::append(std::span<const std::uint8_t> text, std::uint64_t begin, Batch& batch) const {
+  const auto inputs = text.subspan(begin, static_cast<std::size_t>(context_));
+  const auto targets = text.subspan(begin + 1, static_cast<std::size_t>(context_));
+  batch.inputs.insert(batch.inputs.end(), inputs.begin(), inputs.end());
+  batch.targets.insert(batch.targets.end(), targets.begin(), targets.end());
+}
+
+Batch Batches::training(std::int64_t step, BatchShare share) const {
+  const int mine = batch_ / share.ranks;
+  Batch batch;
+  for (int i = 0; i < mine; ++i) {
+    const std::int64_t sample = step * batch_ + share.rank * mine + i;
+    append(training_text(), order_.begin(static_cast<std::uint64_t>(sample)), batch);
+  }
+  return batch;
+}
+
+int Batches::validation_samples(int wanted) const {
+  const std::size_t all = (validation_text().size() - 1) / static_cast<std::size_t>(context_);
+  return static_cast<int>(std::min(all, static_cast<std::size_t>(wanted)));
+}
+
+int Batches::validation_batches(int samples) const { return (samples + batch_ - 1) / batch_; }
+
+Batch Batches::validation(int index, int samples, BatchShare share) const {
+  const int mine = batch_ / share.ranks;
+  const int first = index * batch_ + share.rank * mine;
+  Batch batch;
+  for (int sample = first; sample < std::min(first + mine, samples); ++sample) {
+    append(validation_text(), static_cast<std::uint64_t>(sample) * context_, batch);
+  }
+  return batch;
+}
+
+}  // namespace sprat::train

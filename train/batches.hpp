@@ -1,0 +1,50 @@
+// The text as training and validation samples.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sprat/io.hpp"
+#include "train/config.hpp"
+
+namespace sprat::train {
+
+/// Sequences of `context` tokens each; targets[i] is the token after inputs[i].
+struct Batch {
+  std::vector<std::uint8_t> inputs, targets;
+};
+
+/// One rank's place among those that share a batch.
+struct BatchShare {
+  int rank = 0, ranks = 1;
+};
+
+/// Which samples a step takes depends on seed and step alone; ranks take consecutive shares of
+/// them.
+class Batches {
+ public:
+  /// Holds out the end of `text`. Throws Error{invalid_argument} if either part is too short.
+  Batches(std::vector<std::uint8_t> text, const TrainConfig& config);
+
+  Batch training(std::int64_t step, BatchShare share) const;
+  /// How many batches hold the first `samples` samples of the held-out text; the last may be short.
+  int validation_batches(int samples) const;
+  /// This rank's share of one of them; may be empty.
+  Batch validation(int index, int samples, BatchShare share) const;
+  /// At most all there are.
+  int validation_samples(int wanted) const;
+
+  std::span<const std::uint8_t> training_text() const;
+  std::span<const std::uint8_t> validation_text() const;
+
+ private:
+  void append(std::span<const std::uint8_t> text, std::uint64_t begin, Batch& batch) const;
+
+  std::vector<std::uint8_t> text_;
+  std::size_t training_tokens_;
+  int context_, batch_;
+  SampleOrder order_;
+};
+
+}  // namespace sprat::train

@@ -1,0 +1,148 @@
+// Records as JSON, as progress lines and as a curve.
+#include "train/report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "sprat/error.hpp"
+
+namespace sprat::train {
+namespace {
+
+constexpr std::chrono::seconds line_interval{2};
+
+double milliseconds(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double, std::milli>(time).count();
+}
+
+std::string duration(double seconds) {
+  const int whole = static_cast<int>(std::lround(seconds));
+  return whole < 60 ? fmt::format("{} s", whole)
+                    : fmt::format("{} min {:02} s", whole / 60, whole % 60);
+}
+
+struct Range {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+  void include(double value) {
+    if (std::isfinite(value)) {
+      low = std::min(low, value);
+      high = std::max(high, value);
+    }
+  }
+};
+
+}  // namespace
+
+std::string hexadecimal(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%a", value);
+  return text;
+}
+
+std::string to_json(const StepRecord& record) {
+  nlohmann::ordered_json line = {{"step", record.step},
+                                 {"loss", record.loss},
+                                 {"loss_hex", hexadecimal(record.loss)},
+                                 {"tokens_per_s", std::round(record.tokens_per_s)},
+                                 {"grad_norm", record.grad_norm},
+                                 {"exposed_comm_ms", record.exposed_comm_ms}};
+  if (record.validation_loss) {
+    line["validation_loss"] = *record.validation_loss;
+  }
+  return line.dump();
+}
+
+ReportFile::ReportFile(const std::string& path) : path_(path), file_(path) {
+  if (!file_) {
+    throw Error(ErrorCode::unavailable,
+                fmt::format("cannot write report {}: {}", path, std::strerror(errno)));
+  }
+}
+
+void ReportFile::write(const StepRecord& record) {
+  file_ << to_json(record) << std::endl;
+  if (!file_) {
+    throw Error(ErrorCode::unavailable,
+                fmt::format("cannot write report {}: is the disk full?", path_));
+  }
+}
+
+std::optional<std::string> Progress::step(const StepRecord& record, Clock::time_point now) {
+  ++since_;
+  tokens_per_s_ += record.tokens_per_s;
+  exposed_ms_ += record.exposed_comm_ms;
+  const bool ends = record.step == 1 || record.step == steps_ || record.validation_loss;
+  if (!ends && now - last_ < line_interval) {
+    return std::nullopt;
+  }
+  const double done = milliseconds(now - begin_);
+  const double left = done / record.step * (steps_ - record.step) / 1000;
+  std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}", record.step,
+                                 std::to_string(steps_).size(), steps_, record.loss);
+  line += record.validation_loss ? fmt::format("  validation {:.4f}", *record.validation_loss) : "";
+  line += fmt::format(
+      "  {:.1f}k tokens/s  exposed communication {:.0f} %  {} left", tokens_per_s_ / since_ / 1000,
+      100 * std::min(1.0, exposed_ms_ / std::max(1e-3, milliseconds(now - last_))), duration(left));
+  last_ = now;
+  since_ = 0;
+  tokens_per_s_ = exposed_ms_ = 0;
+  return line;
+}
+
+std::string plot_losses(const std::vector<StepRecord>& records, int columns, int rows) {
+  if (records.empty()) {
+    return "";
+  }
+  const int steps = static_cast<int>(records.size());
+  columns = std::min(columns, steps);
+  std::vector<double> sums(columns, 0.0), validation(columns, std::nan(""));
+  std::vector<int> counts(columns, 0);
+  for (int i = 0; i < steps; ++i) {
+    const int column = static_cast<int>(std::int64_t{i} * columns / steps);
+    sums[column] += records[i].loss;
+    ++counts[column];
+    if (records[i].validation_loss) {
+      validation[column] = *records[i].validation_loss;
+    }
+  }
+  Range range;
+  for (int column = 0; column < columns; ++column) {
+    range.include(sums[column] / counts[column]);
+    range.include(validation[column]);
+  }
+  if (!(range.low <= range.high)) {
+    return "";
+  }
+  const double height = std::max(range.high - range.low, 1e-9);
+  const auto row_of = [&](double loss) {
+    return static_cast<int>(std::lround((range.high - loss) / height * (rows - 1)));
+  };
+  std::vector<std::string> canvas(rows, std::string(columns, ' '));
+  for (int column = 0; column < columns; ++column) {
+    const double mean = sums[column] / counts[column];
+    if (std::isfinite(mean)) {
+      canvas[row_of(mean)][column] = '*';
+    }
+    if (std::isfinite(validation[column])) {
+      canvas[row_of(validation[column])][column] = 'o';
+    }
+  }
+  std::string text = "loss (nats per byte): * training, o validation\n";
+  for (int row = 0; row < rows; ++row) {
+    const double level = range.high - height * row / (rows - 1);
+    text += fmt::format("{:7.3f} |{}\n", level, canvas[row]);
+  }
+  text += fmt::format("{:8}+{:-<{}}\n{:9}1{:>{}}\n", "", "", columns, "", steps,
+                      std::max(1, columns - 1));
+  return text;
+}
+
+}  // namespace sprat::train

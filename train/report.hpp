@@ -1,0 +1,58 @@
+// What a run tells: a line of JSON for each step, lines for people, a curve of the loss as text.
+#pragma once
+
+#include <chrono>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sprat::train {
+
+/// What one step came to.
+struct StepRecord {
+  int step = 0;  ///< From 1.
+  double loss = 0;
+  double tokens_per_s = 0;
+  double grad_norm = 0;
+  double exposed_comm_ms = 0;             ///< This rank's time spent waiting for others.
+  std::optional<double> validation_loss;  ///< After the step, where it was measured.
+};
+
+/// "0x1.8p+1": every bit of the value.
+std::string hexadecimal(double value);
+/// The record as one line of JSON, without its end.
+std::string to_json(const StepRecord& record);
+
+/// Appends records to a file, a line each, at once.
+class ReportFile {
+ public:
+  /// Throws Error{unavailable} naming the path.
+  explicit ReportFile(const std::string& path);
+  void write(const StepRecord& record);
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+};
+
+/// The line for people: how far, how good, how fast, how long still.
+class Progress {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit Progress(int steps, Clock::time_point now) : steps_(steps), begin_(now), last_(now) {}
+  /// Counts a step; a line when there is something to say (every two seconds, first, last,
+  /// validation).
+  std::optional<std::string> step(const StepRecord& record, Clock::time_point now);
+
+ private:
+  int steps_;
+  Clock::time_point begin_, last_;            // of the run, of the last line
+  int since_ = 0;                             // steps since the last line
+  double tokens_per_s_ = 0, exposed_ms_ = 0;  // summed over them
+};
+
+/// Training loss as a curve of `columns` x `rows` characters, with validation losses as circles.
+std::string plot_losses(const std::vector<StepRecord>& records, int columns, int rows);
+
+}  // namespace sprat::train

@@ -1,0 +1,21 @@
+// The trainer behind `sprat train`.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "sprat/communicator.hpp"
+
+namespace sprat::train {
+
+struct TrainRequest {
+  std::string config;                 ///< Path of the JSON file.
+  std::optional<int> steps;           ///< Stop after so many; the schedule stays the file's.
+  std::optional<std::string> report;  ///< Rank 0 writes a line of JSON for each step there.
+};
+
+/// Trains on all ranks of `world`; rank 0 tells of it on standard output. Collective: every rank
+/// makes the same request. Returns the program's exit code. Throws Error.
+int run(Communicator& world, const TrainRequest& request);
+
+}  // namespace sprat::train
