@@ -6,6 +6,7 @@
 #include <bit>
 #include <unordered_map>
 
+#include "collectives/reduce.hpp"
 #include "comm/base/check.hpp"
 
 namespace sprat::collectives {
@@ -79,9 +80,7 @@ Grouping::Grouping(const std::vector<int>& host_of) {
   }
 }
 
-DType Problem::accumulator() const {
-  return input == DType::f16 || input == DType::bf16 ? DType::f32 : input;
-}
+DType Problem::accumulator() const { return accumulator_of(input); }
 
 std::size_t Problem::payload_bytes() const {
   const auto all = static_cast<std::size_t>(ranks());

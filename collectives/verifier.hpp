@@ -11,20 +11,19 @@
 namespace sprat::collectives {
 
 /// What is wrong with the plans of all ranks (plans[r] is rank r's) for `problem`, whose own rank
-/// does not matter; empty if they are right:
-/// - every step is well formed: its own rank's buffers are written, never the input; peers read are
-/// on
-///   the host, in shared ranges; messages go between hosts and agree in type and count;
-/// - every step runs, even if a send ends only once its receive is posted, in any order that
-///   `after`, `needs` and messages allow;
-/// - whatever that order, every read finds the same value: of any two accesses to an element of
-/// which
-///   one writes, one happens before the other. This holds whether memory is private (a share
-///   copies) or mapped (peers read it live), and where `in_place` says so, with the output over the
-///   input;
-/// - every output element is the collective's result, reductions as exactly the canonical tree.
+/// does not matter; at most twenty lines, none if they are right:
+///
+/// - Every step is well formed. Ranks write their own buffers only, never the input, and read peers
+///   of their host only, in shared ranges, once these have signalled. Messages go between hosts.
+/// - Every step runs, even if a send ends only once its receive is posted. Both ends of a message
+///   agree in type and count.
+/// - Any order that `after`, `needs` and messages allow gives the same: of two accesses to an
+///   element of which one writes, one happens before the other. This holds where memory is private
+///   (peers see what a share copied) and where it is mapped (they read it live); with `in_place`,
+///   where the output lies over the input.
+/// - Every output element is the collective's result, a reduction's as exactly the canonical tree.
+///
 /// A broadcast is always in place; an all-to-all never is, for its executor stages the input.
-/// At most twenty lines.
 std::vector<std::string> verify(const Problem& problem, const std::vector<Plan>& plans,
                                 bool in_place);
 

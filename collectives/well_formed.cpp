@@ -38,7 +38,7 @@ class Inspector {
       case Verb::wait:
         return flaw_of_peer(step.peer, true);
       case Verb::copy:
-        return first({flaw_of_operand(step.from), flaw_of_target(step.to),
+        return first({flaw_of_read(step.from, step.needs), flaw_of_target(step.to),
                       flaw_of_transfer(step.from, step.to)});
       case Verb::reduce:
         return first({flaw_of_target(step.to), flaw_of_terms(step)});
@@ -81,6 +81,13 @@ class Inspector {
                   : text("reaches ", operand.offset, "+", operand.count, " in a block of ", block);
   }
 
+  std::string flaw_of_read(const Operand& operand, std::uint32_t needs) const {
+    // Until then the peer may not have said where its memory lies.
+    const bool too_early = operand.rank != me_ && needs == 0;
+    return first({flaw_of_operand(operand),
+                  too_early ? text("reads rank ", operand.rank, " without a signal of it") : ""});
+  }
+
   std::string flaw_of_mine(const Operand& operand) const {
     if (operand.rank != me_) return text("takes memory of rank ", operand.rank);
     return flaw_of_operand(operand);
@@ -106,7 +113,7 @@ class Inspector {
                           step.sources.last - step.sources.first);
     int next = terms.front().covers.first;
     for (const Source& term : terms) {
-      const std::string flaw = flaw_of_operand(term.from);
+      const std::string flaw = flaw_of_read(term.from, step.needs);
       if (!flaw.empty()) return flaw;
       const RankRange covers = term.covers;
       if (covers.first != next) return text("has a gap before the term from rank ", covers.first);
