@@ -1,11 +1,12 @@
 # Warnings and floating-point rules every target of ours is compiled with.
-add_library(sprat_warnings INTERFACE)
-target_compile_options(sprat_warnings INTERFACE
+set(warnings
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-align
   -Woverloaded-virtual -Wconversion -Wno-sign-conversion -Wdouble-promotion
   # One definition of every rounding: no fused multiply-add that the source does not ask for.
   -ffp-contract=off
   $<$<BOOL:${SPRAT_WERROR}>:-Werror>)
+add_library(sprat_warnings INTERFACE)
+target_compile_options(sprat_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
 
 # sprat_layer(NAME FILES...): one layer of the library as an object library `sprat_NAME`.
 function(sprat_layer name)
