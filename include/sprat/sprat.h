@@ -1,0 +1,122 @@
+/* Sprat's C API. An enumerator is the C++ one with SPRAT_ before it.
+ *
+ * Every function that can fail returns a status and throws nothing; what went wrong is in
+ * sprat_last_error() of the calling thread. Handles are opaque and freed by their own function.
+ * Counts are elements. Any thread may call. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SPRAT_C_API __attribute__((visibility("default")))
+
+typedef enum sprat_status {
+  SPRAT_ok = 0,
+  SPRAT_invalid_argument, /* The caller broke a contract; nothing was sent. */
+  SPRAT_unavailable,      /* Something the machine or the job lacks; set-up failed. */
+  SPRAT_timeout,          /* A deadline passed; the message says who was waited for. */
+  SPRAT_lost_peer,        /* A rank died or left while others needed it. */
+  SPRAT_mismatch,         /* Ranks disagree on what they call together. */
+  SPRAT_aborted,          /* A rank called sprat_comm_abort(). */
+  SPRAT_internal          /* A defect of Sprat or of a library below it. */
+} sprat_status;
+
+typedef enum sprat_dtype {
+#define SPRAT_DTYPE(name, type, bytes) SPRAT_##name,
+#include "sprat/dtypes.def"
+} sprat_dtype;
+
+typedef enum sprat_op { SPRAT_sum, SPRAT_prod, SPRAT_min, SPRAT_max, SPRAT_avg } sprat_op;
+
+typedef struct sprat_comm sprat_comm;
+typedef struct sprat_work sprat_work;
+typedef struct sprat_memory sprat_memory;
+
+/* What sprat_comm_join() takes instead of the environment's value; zero and NULL mean that value.
+ */
+typedef struct sprat_config {
+  int size;               /* Ranks of the job. If set, so is `rank`. */
+  int rank;               /* This rank, from 0. */
+  const char* rendezvous; /* tcp://host:port or file://path. */
+  const char* host;       /* Name of this rank's host. */
+  const char* token;      /* The job's shared secret. */
+  int64_t join_timeout_ms;
+  int64_t timeout_ms; /* Of one operation. */
+} sprat_config;
+
+/* How one operation is carried out; zero means the usual. NULL options are all zero. */
+typedef struct sprat_options {
+  int64_t timeout_ms; /* Deadline of this operation; 0: the configuration's. */
+  int f32_output;     /* Reductions of f16 and bf16: `out` is f32, the sum is never rounded. */
+} sprat_options;
+
+SPRAT_C_API const char* sprat_version(void);
+/* Why the last call on this thread failed; never null, empty before any failure. */
+SPRAT_C_API const char* sprat_last_error(void);
+
+/* Joins the job. config NULL: as the launcher and the environment say. Collective. */
+SPRAT_C_API sprat_status sprat_comm_join(const sprat_config* config, sprat_comm** out);
+/* Leaves. NULL is allowed. */
+SPRAT_C_API sprat_status sprat_comm_free(sprat_comm* comm);
+SPRAT_C_API sprat_status sprat_comm_rank(const sprat_comm* comm, int* out);
+SPRAT_C_API sprat_status sprat_comm_size(const sprat_comm* comm, int* out);
+/* Ranks of one color form a communicator ordered by (key, rank); color < 0: *out is NULL.
+ * Collective. */
+SPRAT_C_API sprat_status sprat_comm_split(sprat_comm* comm, int color, int key, sprat_comm** out);
+/* Fails every operation of the job, on every rank, with `reason`. */
+SPRAT_C_API sprat_status sprat_comm_abort(sprat_comm* comm, const char* reason);
+
+/* Operations. `out` NULL: the call returns when the operation is done. Otherwise it returns once
+ * the operation is queued, the buffers are the library's until sprat_work_wait(*out) returns, and
+ * *out is to be freed. Every rank makes the same calls in the same order on a communicator. */
+
+/* out <- op over ranks of in; `count` elements each. in == out is allowed. */
+SPRAT_C_API sprat_status sprat_all_reduce(sprat_comm* comm, const void* in, void* out_data,
+                                          size_t count, sprat_dtype dtype, sprat_op op,
+                                          const sprat_options* options, sprat_work** out);
+/* whole <- parts in rank order; `count` elements in a part, size * count in the whole. */
+SPRAT_C_API sprat_status sprat_all_gather(sprat_comm* comm, const void* part, void* whole,
+                                          size_t count, sprat_dtype dtype,
+                                          const sprat_options* options, sprat_work** out);
+/* part <- op over ranks of this rank's block of whole; `count` elements in a part. */
+SPRAT_C_API sprat_status sprat_reduce_scatter(sprat_comm* comm, const void* whole, void* part,
+                                              size_t count, sprat_dtype dtype, sprat_op op,
+                                              const sprat_options* options, sprat_work** out);
+/* data <- root's data. */
+SPRAT_C_API sprat_status sprat_broadcast(sprat_comm* comm, void* data, size_t count,
+                                         sprat_dtype dtype, int root, const sprat_options* options,
+                                         sprat_work** out);
+/* Block q of out <- this rank's block of rank q's in; `count` elements in a block. */
+SPRAT_C_API sprat_status sprat_all_to_all(sprat_comm* comm, const void* in, void* out_data,
+                                          size_t count, sprat_dtype dtype,
+                                          const sprat_options* options, sprat_work** out);
+/* Matched by (source, tag), in order. */
+SPRAT_C_API sprat_status sprat_send(sprat_comm* comm, const void* data, size_t count,
+                                    sprat_dtype dtype, int to, int tag,
+                                    const sprat_options* options, sprat_work** out);
+SPRAT_C_API sprat_status sprat_recv(sprat_comm* comm, void* data, size_t count, sprat_dtype dtype,
+                                    int from, int tag, const sprat_options* options,
+                                    sprat_work** out);
+/* Returns once every rank has called it. */
+SPRAT_C_API sprat_status sprat_barrier(sprat_comm* comm, const sprat_options* options);
+
+/* Blocks until done. The status is the operation's. */
+SPRAT_C_API sprat_status sprat_work_wait(sprat_work* work);
+/* *done <- 1 once done, else 0; makes a little progress. The status is the operation's. */
+SPRAT_C_API sprat_status sprat_work_test(sprat_work* work, int* done);
+/* Does not cancel the operation. NULL is allowed. */
+SPRAT_C_API sprat_status sprat_work_free(sprat_work* work);
+
+/* Zeroed, page-aligned memory that ranks on this host read in place: collectives on it are faster.
+ * *data is its start. */
+SPRAT_C_API sprat_status sprat_allocate(size_t bytes, sprat_memory** out, void** data);
+/* NULL is allowed. */
+SPRAT_C_API sprat_status sprat_free_memory(sprat_memory* memory);
+
+#ifdef __cplusplus
+}
+#endif

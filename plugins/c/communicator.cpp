@@ -1,0 +1,254 @@
+// The C API's communicators, operations and memory, each a line of translation.
+#include "sprat/communicator.hpp"
+
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "plugins/c/guard.hpp"
+
+struct sprat_comm {
+  sprat::Communicator communicator;
+};
+struct sprat_work {
+  sprat::Work work;
+};
+struct sprat_memory {
+  sprat::Memory memory;
+};
+
+namespace {
+
+using namespace sprat;
+using c::deref;
+using c::guard;
+
+#define SPRAT_DTYPE(name, type, bytes) \
+  static_assert(static_cast<int>(SPRAT_##name) == static_cast<int>(DType::name));
+#include "sprat/dtypes.def"
+static_assert(static_cast<int>(SPRAT_sum) == static_cast<int>(ReduceOp::sum));
+static_assert(static_cast<int>(SPRAT_prod) == static_cast<int>(ReduceOp::prod));
+static_assert(static_cast<int>(SPRAT_min) == static_cast<int>(ReduceOp::min));
+static_assert(static_cast<int>(SPRAT_max) == static_cast<int>(ReduceOp::max));
+static_assert(static_cast<int>(SPRAT_avg) == static_cast<int>(ReduceOp::avg));
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorCode::invalid_argument, message);
+}
+
+DType dtype_from(sprat_dtype dtype) {
+  const auto number = static_cast<std::size_t>(dtype);
+  if (number >= all_dtypes().size()) {
+    refuse("dtype " + std::to_string(number) + " is none of sprat_dtype");
+  }
+  return all_dtypes()[number];
+}
+
+ReduceOp op_from(sprat_op op) {
+  const auto number = static_cast<std::size_t>(op);
+  if (number >= all_reduce_ops().size()) {
+    refuse("op " + std::to_string(number) + " is none of sprat_op");
+  }
+  return all_reduce_ops()[number];
+}
+
+Communicator& communicator_of(sprat_comm* comm) { return deref(comm, "comm").communicator; }
+
+/// size() blocks of `count` elements.
+std::size_t whole_count(Communicator& communicator, std::size_t count) {
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  if (count > std::numeric_limits<std::size_t>::max() / ranks) {
+    refuse("count " + std::to_string(count) + " times " + std::to_string(ranks) +
+           " ranks is more than memory can hold");
+  }
+  return ranks * count;
+}
+
+Options options_from(const sprat_options* options, bool blocking) {
+  Options result{.timeout = {}, .blocking = blocking};
+  if (options != nullptr && options->timeout_ms < 0) {
+    refuse("timeout_ms is " + std::to_string(options->timeout_ms) + "; it must not be negative");
+  }
+  if (options != nullptr && options->timeout_ms > 0) {
+    result.timeout = std::chrono::milliseconds(options->timeout_ms);
+  }
+  return result;
+}
+
+DType output_dtype(const sprat_options* options, DType input) {
+  return options != nullptr && options->f32_output != 0 ? DType::f32 : input;
+}
+
+/// Starts an operation; hands its Work to *out, or waits for it if `out` is null.
+template <class Start>
+sprat_status start(const sprat_options* options, sprat_work** out, Start&& operation) noexcept {
+  return guard([&] {
+    // The handle is made first: once the operation runs, nothing may fail before it is handed over.
+    auto handle = out == nullptr ? nullptr : std::make_unique<sprat_work>();
+    Work work = operation(options_from(options, out == nullptr));
+    if (out == nullptr) {
+      work.wait();
+    } else {
+      handle->work = std::move(work);
+      *out = handle.release();
+    }
+  });
+}
+
+Config config_from(const sprat_config* given) {
+  Config config = Config::from_environment();
+  if (given == nullptr) {
+    return config;
+  }
+  if (given->size > 0) {
+    config.size = given->size;
+    config.rank = given->rank;
+  }
+  const auto take = [](std::string& field, const char* value) {
+    if (value != nullptr) {
+      field = value;
+    }
+  };
+  take(config.rendezvous, given->rendezvous);
+  take(config.host, given->host);
+  take(config.token, given->token);
+  if (given->join_timeout_ms > 0) {
+    config.join_timeout = std::chrono::milliseconds(given->join_timeout_ms);
+  }
+  if (given->timeout_ms > 0) {
+    config.timeout = std::chrono::milliseconds(given->timeout_ms);
+  }
+  return config;
+}
+
+}  // namespace
+
+const char* sprat_version(void) { return SPRAT_VERSION; }
+
+const char* sprat_last_error(void) { return c::last_error().c_str(); }
+
+sprat_status sprat_comm_join(const sprat_config* config, sprat_comm** out) {
+  return guard([&] {
+    deref(out, "out") = nullptr;
+    *out =
+        std::make_unique<sprat_comm>(sprat_comm{Communicator::join(config_from(config))}).release();
+  });
+}
+
+sprat_status sprat_comm_free(sprat_comm* comm) {
+  return guard([&] { std::unique_ptr<sprat_comm>{comm}.reset(); });
+}
+
+sprat_status sprat_comm_rank(const sprat_comm* comm, int* out) {
+  return guard([&] { deref(out, "out") = deref(comm, "comm").communicator.rank(); });
+}
+
+sprat_status sprat_comm_size(const sprat_comm* comm, int* out) {
+  return guard([&] { deref(out, "out") = deref(comm, "comm").communicator.size(); });
+}
+
+sprat_status sprat_comm_split(sprat_comm* comm, int color, int key, sprat_comm** out) {
+  return guard([&] {
+    deref(out, "out") = nullptr;
+    if (auto part = communicator_of(comm).split(color, key)) {
+      *out = std::make_unique<sprat_comm>(sprat_comm{std::move(*part)}).release();
+    }
+  });
+}
+
+sprat_status sprat_comm_abort(sprat_comm* comm, const char* reason) {
+  return guard([&] { communicator_of(comm).abort(reason == nullptr ? "" : reason); });
+}
+
+sprat_status sprat_all_reduce(sprat_comm* comm, const void* in, void* out_data, size_t count,
+                              sprat_dtype dtype, sprat_op op, const sprat_options* options,
+                              sprat_work** out) {
+  return start(options, out, [&](Options how) {
+    const DType type = dtype_from(dtype);
+    return communicator_of(comm).all_reduce(
+        {in, count, type}, {out_data, count, output_dtype(options, type)}, op_from(op), how);
+  });
+}
+
+sprat_status sprat_all_gather(sprat_comm* comm, const void* part, void* whole, size_t count,
+                              sprat_dtype dtype, const sprat_options* options, sprat_work** out) {
+  return start(options, out, [&](Options how) {
+    auto& communicator = communicator_of(comm);
+    const DType type = dtype_from(dtype);
+    return communicator.all_gather({part, count, type},
+                                   {whole, whole_count(communicator, count), type}, how);
+  });
+}
+
+sprat_status sprat_reduce_scatter(sprat_comm* comm, const void* whole, void* part, size_t count,
+                                  sprat_dtype dtype, sprat_op op, const sprat_options* options,
+                                  sprat_work** out) {
+  return start(options, out, [&](Options how) {
+    auto& communicator = communicator_of(comm);
+    const DType type = dtype_from(dtype);
+    return communicator.reduce_scatter({whole, whole_count(communicator, count), type},
+                                       {part, count, output_dtype(options, type)}, op_from(op),
+                                       how);
+  });
+}
+
+sprat_status sprat_broadcast(sprat_comm* comm, void* data, size_t count, sprat_dtype dtype,
+                             int root, const sprat_options* options, sprat_work** out) {
+  return start(options, out, [&](Options how) {
+    return communicator_of(comm).broadcast({data, count, dtype_from(dtype)}, root, how);
+  });
+}
+
+sprat_status sprat_all_to_all(sprat_comm* comm, const void* in, void* out_data, size_t count,
+                              sprat_dtype dtype, const sprat_options* options, sprat_work** out) {
+  return start(options, out, [&](Options how) {
+    auto& communicator = communicator_of(comm);
+    const DType type = dtype_from(dtype);
+    const std::size_t whole = whole_count(communicator, count);
+    return communicator.all_to_all({in, whole, type}, {out_data, whole, type}, how);
+  });
+}
+
+sprat_status sprat_send(sprat_comm* comm, const void* data, size_t count, sprat_dtype dtype, int to,
+                        int tag, const sprat_options* options, sprat_work** out) {
+  return start(options, out, [&](Options how) {
+    return communicator_of(comm).send({data, count, dtype_from(dtype)}, to, tag, how);
+  });
+}
+
+sprat_status sprat_recv(sprat_comm* comm, void* data, size_t count, sprat_dtype dtype, int from,
+                        int tag, const sprat_options* options, sprat_work** out) {
+  return start(options, out, [&](Options how) {
+    return communicator_of(comm).recv({data, count, dtype_from(dtype)}, from, tag, how);
+  });
+}
+
+sprat_status sprat_barrier(sprat_comm* comm, const sprat_options* options) {
+  return guard([&] { communicator_of(comm).barrier(options_from(options, true)); });
+}
+
+sprat_status sprat_work_wait(sprat_work* work) {
+  return guard([&] { deref(work, "work").work.wait(); });
+}
+
+sprat_status sprat_work_test(sprat_work* work, int* done) {
+  return guard([&] { deref(done, "done") = deref(work, "work").work.test() ? 1 : 0; });
+}
+
+sprat_status sprat_work_free(sprat_work* work) {
+  return guard([&] { std::unique_ptr<sprat_work>{work}.reset(); });
+}
+
+sprat_status sprat_allocate(size_t bytes, sprat_memory** out, void** data) {
+  return guard([&] {
+    deref(out, "out") = nullptr;
+    deref(data, "data") = nullptr;
+    auto handle = std::make_unique<sprat_memory>(sprat_memory{Memory(bytes)});
+    *data = handle->memory.data();
+    *out = handle.release();
+  });
+}
+
+sprat_status sprat_free_memory(sprat_memory* memory) {
+  return guard([&] { std::unique_ptr<sprat_memory>{memory}.reset(); });
+}
