@@ -1,11 +1,13 @@
 // Checks a reduction, then hands it to the kernels of its types and of this processor.
 #include "collectives/reduce.hpp"
 
-#include <hwy/targets.h>
-
 #include "collectives/reduce_environment.hpp"
 #include "collectives/reduce_request.hpp"
+#include "collectives/reduce_targets.hpp"
 #include "comm/base/check.hpp"
+
+// After reduce_targets.hpp, which tells it what to know of.
+#include <hwy/targets.h>
 
 namespace sprat::collectives {
 
@@ -20,7 +22,9 @@ const std::vector<std::int64_t>& available_targets() {
 
 void require_sound(const Reduction& reduction, std::span<const Term> terms) {
   require(!terms.empty(), "a reduction needs at least one term");
-  for (std::size_t i = 1; i < terms.size(); ++i) {
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    require(terms[i].covers.size() > 0, "term ", i, " of a reduction covers no rank");
+    if (i == 0) continue;
     require(terms[i].covers.first == terms[i - 1].covers.last, "term ", i,
             " of a reduction begins at rank ", terms[i].covers.first,
             ", the one before it ends at ", terms[i - 1].covers.last);

@@ -1,4 +1,6 @@
 // Reduction kernels of f32 and f64.
+#include "collectives/reduce_targets.hpp"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "collectives/reduce_floats.cpp"
 #include <hwy/foreach_target.h>  // Compiles what follows once per instruction set.

@@ -1,4 +1,6 @@
 // Reduction kernels of f16 and bf16.
+#include "collectives/reduce_targets.hpp"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "collectives/reduce_halves.cpp"
 #include <hwy/foreach_target.h>  // Compiles what follows once per instruction set.

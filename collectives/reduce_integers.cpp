@@ -1,4 +1,6 @@
 // Reduction kernels of the integers: they wrap, and averages truncate toward zero.
+#include "collectives/reduce_targets.hpp"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "collectives/reduce_integers.cpp"
 #include <hwy/foreach_target.h>  // Compiles what follows once per instruction set.

@@ -78,21 +78,20 @@ class Walk {
       }
       return;
     }
-    switch (fusible(node)) {
-      case 2:
-        return fuse<2>(sink, to);
-      case 3:
-        return fuse<3>(sink, to);
-      case 4:
-        return fuse<4>(sink, to);
-      case 8:
-        return fuse<8>(sink, to);
-      default:
-        return combine(node, sink, to);
+    const int terms = fusible(node);
+    if (terms == 2) return fuse<2>(sink, to);
+    if constexpr (fuses_many) {
+      if (terms == 3) return fuse<3>(sink, to);
+      if (terms == 4) return fuse<4>(sink, to);
+      if (terms == 8) return fuse<8>(sink, to);
     }
+    combine(node, sink, to);
   }
 
  private:
+  /// Sums are what training does; the others make do with pairs, for a third of the code.
+  static constexpr bool fuses_many = std::is_same_v<Op, Sum>;
+
   static bool holds_lanes(const Term& term) {
     return std::is_same_v<Element, Lane> || term.partial;
   }
@@ -105,10 +104,8 @@ class Walk {
   /// a sweep exists for; else 0.
   int fusible(RankRange node) const {
     const int size = node.size();
-    if ((size != 2 && size != 3 && size != 4 && size != 8) || last_ - next_ < size ||
-        next_[size - 1].covers.last != node.last) {
-      return 0;
-    }
+    const bool has_sweep = size == 2 || (fuses_many && (size == 3 || size == 4 || size == 8));
+    if (!has_sweep || last_ - next_ < size || next_[size - 1].covers.last != node.last) return 0;
     if constexpr (!std::is_same_v<Element, Lane>) {
       for (int k = 0; k < size; ++k) {
         if (next_[k].partial) return 0;

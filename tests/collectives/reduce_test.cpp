@@ -77,7 +77,7 @@ struct Operands {
   void add(RankRange covers, bool partial, DType input, std::size_t count, Random& random) {
     const DType dtype = partial ? accumulator_of(input) : input;
     const std::size_t skew = random() % 5;
-    Bytes& bytes = memory.emplace_back((skew + count) * size_of(dtype));
+    Bytes& bytes = memory.emplace_back((skew + count + 1) * size_of(dtype));
     fill(bytes, dtype, random);
     terms.push_back({bytes.data() + skew * size_of(dtype), covers, partial});
   }
@@ -128,7 +128,7 @@ bool is_nan(DType dtype, const std::byte* at) {
 /// Byte for byte; of a partial, one NaN is as good as another.
 void expect_same(const Reduction& reduction, const std::byte* actual, const Bytes& expected,
                  const std::string& what) {
-  if (std::memcmp(actual, expected.data(), expected.size()) == 0) return;
+  if (expected.empty() || std::memcmp(actual, expected.data(), expected.size()) == 0) return;
   const DType dtype = result_type(reduction);
   const std::size_t size = size_of(dtype);
   for (std::size_t at = 0; at < expected.size(); at += size) {
