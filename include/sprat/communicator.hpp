@@ -40,8 +40,6 @@ struct Options {
   bool blocking = false;
 };
 
-inline constexpr int any_source = -1;
-
 /// Ranks that call the same operations in the same order. Any thread may call; calls serialise.
 /// Counts are elements. Memory may be private or sprat::Memory; it may differ between ranks.
 /// Broken contracts throw Error{invalid_argument} before any byte moves; later errors are in Work.

@@ -1,0 +1,52 @@
+// What a rank shows its local peers of one communicator: which operation it is in, and how far.
+//
+// A board lies in its rank's control segment, is written by that rank only, and starts zeroed.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "collectives/signature.hpp"
+#include "comm/segment.hpp"
+
+namespace sprat::collectives {
+
+/// One operation. Written before `announced` is raised: signature, input, output, inlined bytes.
+struct alignas(64) Slot {
+  static constexpr std::size_t inline_bytes = 4096;
+  static constexpr std::size_t short_bytes = 32;
+
+  // The first line holds all that a small operation needs, so that it costs one transfer.
+  std::atomic<std::uint64_t> announced;  ///< Sequence number + 1 of the operation shown.
+  Signature signature;
+  std::uint32_t inlined;  ///< The input lies in short_payload, if it is that short, or in payload.
+  std::byte short_payload[short_bytes];
+
+  /// Window number << 16 | signals of the plan given in it. Inlined operations give none.
+  alignas(64) std::atomic<std::uint32_t> signals;
+  std::atomic<std::uint32_t> left;  ///< Windows of this operation after which it reads no peer.
+
+  alignas(64) comm::MemoryRef input;
+  comm::MemoryRef output;
+  comm::MemoryRef scratch;
+  std::uint64_t scratch_half_bytes;  ///< Odd windows use the second half.
+
+  alignas(64) std::byte payload[inline_bytes];
+};
+static_assert(offsetof(Slot, signals) == 64);
+
+struct Board {
+  /// Operations that a rank may be ahead of its slowest local peer.
+  static constexpr std::uint64_t slots = 8;
+
+  /// Operations that are over here: this rank reads nothing of theirs any more.
+  alignas(64) std::atomic<std::uint64_t> completed;
+  /// Where inputs and outputs in private memory are staged; valid once an announcement is.
+  alignas(64) comm::MemoryRef staging;
+  Slot slot[slots];
+
+  Slot& of(std::uint64_t sequence) { return slot[sequence % slots]; }
+};
+
+}  // namespace sprat::collectives

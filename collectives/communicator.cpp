@@ -1,0 +1,219 @@
+// The public collectives: check the contract, state the problem, post it.
+#include <cstring>
+#include <numeric>
+
+#include "collectives/communicator_impl.hpp"
+#include "comm/base/check.hpp"
+
+namespace sprat {
+
+using collectives::Collective;
+using collectives::Operation;
+using collectives::Problem;
+
+namespace {
+
+std::vector<int> host_list(const comm::Context& context, const std::vector<int>& world_ranks) {
+  std::vector<int> hosts;
+  for (const int rank : world_ranks) {
+    hosts.push_back(context.peer(rank).host_index);
+  }
+  return hosts;
+}
+
+void check_rank(const char* what, int rank, int size) {
+  require(rank >= 0 && rank < size, what, " is ", rank, "; it must be 0 to ", size - 1);
+}
+
+void check_memory(const char* what, const void* data, std::size_t count) {
+  require(data != nullptr || count == 0, what, " is null but has ", count, " elements");
+}
+
+/// Equal types, or an f32 result of 16-bit floats.
+void check_types(DType in, DType out, bool reduces) {
+  const bool widens = reduces && (in == DType::f16 || in == DType::bf16) && out == DType::f32;
+  require(in == out || widens, "input is ", name(in), " and output ", name(out),
+          reduces ? "; they must be equal, or f16 or bf16 reduced to f32" : "; they must be equal");
+}
+
+/// Input and output are disjoint, or `in` lies exactly at `place`.
+void check_overlap(ConstElements in, Elements out, const void* in_place_input,
+                   const void* in_place_output) {
+  const auto* a = static_cast<const std::byte*>(in.data);
+  const auto* b = static_cast<const std::byte*>(out.data);
+  const bool disjoint = a + in.bytes() <= b || b + out.bytes() <= a;
+  const bool in_place =
+      in_place_input == in_place_output && size_of(in.dtype) == size_of(out.dtype);
+  require(disjoint || in_place,
+          "input and output overlap, but not as an in-place call would: a part that is also in the "
+          "whole must lie at its own block");
+}
+
+const std::byte* block(const void* data, int index, std::size_t bytes) {
+  return static_cast<const std::byte*>(data) + static_cast<std::size_t>(index) * bytes;
+}
+
+struct Call {
+  Collective collective;
+  std::size_t count = 0;
+  ConstElements in;
+  Elements out;
+  ReduceOp op = ReduceOp::sum;
+  int root = 0;
+  bool stage_input = false;
+};
+
+Work post(Communicator::Impl& impl, const Call& call, const Options& options) {
+  Problem problem;
+  problem.collective = call.collective;
+  problem.rank = impl.executor.membership().rank;
+  problem.grouping = impl.grouping;
+  problem.count = call.count;
+  problem.input = call.in.dtype;
+  problem.output = call.out.dtype;
+  problem.op = call.op;
+  problem.root = call.root;
+  auto operation = std::make_shared<Operation>(impl.context, std::move(problem));
+  operation->input = static_cast<const std::byte*>(call.in.data);
+  operation->output = static_cast<std::byte*>(call.out.data);
+  operation->stage_input = call.stage_input;
+  operation->timeout = options.timeout.value_or(impl.context->config().timeout);
+  impl.executor.post(operation);
+  if (options.blocking) {
+    operation->wait();
+    return Work();
+  }
+  operation->leave_unattended();
+  return Work(std::move(operation));
+}
+
+Work post_message(Communicator::Impl& impl, bool sends, ConstElements data, int peer, int tag,
+                  const Options& options) {
+  check_rank(sends ? "to" : "from", peer, impl.grouping->ranks());
+  check_memory("data", data.data, data.count);
+  require(tag >= 0, "tag is ", tag, "; it must not be negative");
+  auto message = std::make_shared<collectives::Message>(impl.context);
+  message->sends = sends;
+  message->peer = peer;
+  message->tag = tag;
+  message->data = static_cast<std::byte*>(const_cast<void*>(data.data));
+  message->bytes = data.bytes();
+  message->timeout = options.timeout.value_or(impl.context->config().timeout);
+  impl.messages.post(message);
+  if (options.blocking) {
+    message->wait();
+    return Work();
+  }
+  message->leave_unattended();
+  return Work(std::move(message));
+}
+
+}  // namespace
+
+Communicator::Impl::Impl(std::shared_ptr<comm::Context> context_,
+                         collectives::Membership membership,
+                         std::shared_ptr<const collectives::Rules> rules_)
+    : context(std::move(context_)),
+      rules(std::move(rules_)),
+      grouping(
+          std::make_shared<collectives::Grouping>(host_list(*context, membership.world_ranks))),
+      executor(context, std::move(membership), grouping, rules),
+      messages(context, executor.membership()) {
+  for (int rank = 0; rank < grouping->ranks(); ++rank) {
+    hosts.push_back(grouping->host_of(rank));
+  }
+}
+
+Communicator::Communicator(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator::~Communicator() = default;
+
+int Communicator::rank() const noexcept { return impl_->executor.membership().rank; }
+int Communicator::size() const noexcept { return impl_->grouping->ranks(); }
+const std::string& Communicator::name() const noexcept { return impl_->executor.membership().name; }
+const std::vector<int>& Communicator::hosts() const noexcept { return impl_->hosts; }
+
+double Communicator::seconds_waited() const noexcept { return impl_->context->seconds_waited(); }
+
+void Communicator::abort(std::string_view reason) {
+  impl_->context->fail(Error(
+      ErrorCode::aborted,
+      text(impl_->context->describe_peer(impl_->context->rank()), " aborted the job: ", reason),
+      impl_->context->rank()));
+}
+
+Work Communicator::all_reduce(Elements data, ReduceOp op, Options options) {
+  return all_reduce(data, data, op, options);
+}
+
+Work Communicator::all_reduce(ConstElements in, Elements out, ReduceOp op, Options options) {
+  check_memory("in", in.data, in.count);
+  check_memory("out", out.data, out.count);
+  require(in.count == out.count, "in has ", in.count, " elements and out ", out.count,
+          "; they must be equal");
+  check_types(in.dtype, out.dtype, true);
+  check_overlap(in, out, in.data, out.data);
+  return post(*impl_, {Collective::all_reduce, in.count, in, out, op}, options);
+}
+
+Work Communicator::all_gather(ConstElements part, Elements whole, Options options) {
+  check_memory("part", part.data, part.count);
+  check_memory("whole", whole.data, whole.count);
+  require(whole.count == part.count * static_cast<std::size_t>(size()), "whole has ", whole.count,
+          " elements; ", size(), " ranks with a part of ", part.count, " each need ",
+          part.count * static_cast<std::size_t>(size()));
+  check_types(part.dtype, whole.dtype, false);
+  check_overlap(part, whole, part.data, block(whole.data, rank(), part.bytes()));
+  return post(*impl_, {Collective::all_gather, part.count, part, whole}, options);
+}
+
+Work Communicator::reduce_scatter(ConstElements whole, Elements part, ReduceOp op,
+                                  Options options) {
+  check_memory("whole", whole.data, whole.count);
+  check_memory("part", part.data, part.count);
+  require(whole.count == part.count * static_cast<std::size_t>(size()), "whole has ", whole.count,
+          " elements; ", size(), " ranks with a part of ", part.count, " each need ",
+          part.count * static_cast<std::size_t>(size()));
+  check_types(whole.dtype, part.dtype, true);
+  check_overlap(whole, part, block(whole.data, rank(), part.count * size_of(whole.dtype)),
+                part.data);
+  return post(*impl_, {Collective::reduce_scatter, part.count, whole, part, op}, options);
+}
+
+Work Communicator::broadcast(Elements data, int root, Options options) {
+  check_memory("data", data.data, data.count);
+  check_rank("root", root, size());
+  return post(*impl_, {Collective::broadcast, data.count, data, data, ReduceOp::sum, root},
+              options);
+}
+
+Work Communicator::all_to_all(ConstElements in, Elements out, Options options) {
+  check_memory("in", in.data, in.count);
+  check_memory("out", out.data, out.count);
+  require(in.count == out.count && in.count % static_cast<std::size_t>(size()) == 0, "in has ",
+          in.count, " elements and out ", out.count, "; both must be ", size(), " equal blocks");
+  check_types(in.dtype, out.dtype, false);
+  check_overlap(in, out, in.data, out.data);
+  const bool in_place = in.data == out.data && size() > 1;
+  return post(*impl_,
+              {Collective::all_to_all, in.count / static_cast<std::size_t>(size()), in, out,
+               ReduceOp::sum, 0, in_place},
+              options);
+}
+
+void Communicator::barrier(Options options) {
+  options.blocking = true;
+  const Elements none{nullptr, 0, DType::u8};
+  post(*impl_, {Collective::barrier, 0, none, none}, options);
+}
+
+Work Communicator::send(ConstElements data, int to, int tag, Options options) {
+  return post_message(*impl_, true, data, to, tag, options);
+}
+
+Work Communicator::recv(Elements data, int from, int tag, Options options) {
+  return post_message(*impl_, false, data, from, tag, options);
+}
+
+}  // namespace sprat

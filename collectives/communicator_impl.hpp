@@ -1,0 +1,30 @@
+// What a Communicator owns.
+#pragma once
+
+#include <memory>
+
+#include "collectives/executor.hpp"
+#include "collectives/point_to_point.hpp"
+#include "comm/context.hpp"
+#include "sprat/communicator.hpp"
+
+namespace sprat {
+
+class Communicator::Impl {
+ public:
+  Impl(std::shared_ptr<comm::Context> context, collectives::Membership membership,
+       std::shared_ptr<const collectives::Rules> rules);
+
+  /// The communicator of all ranks of a freshly joined context. Collective over the job.
+  static std::unique_ptr<Impl> world(std::shared_ptr<comm::Context> context);
+
+  std::shared_ptr<comm::Context> context;  ///< Shared with other communicators and with Works.
+  std::shared_ptr<const collectives::Rules> rules;  ///< Shared with communicators split off.
+  std::shared_ptr<const collectives::Grouping> grouping;
+  std::vector<int> hosts;
+  collectives::Executor executor;
+  collectives::PointToPoint messages;
+  int children = 0;  ///< Names of communicators split off are numbered.
+};
+
+}  // namespace sprat

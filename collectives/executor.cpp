@@ -1,0 +1,415 @@
+// The phases of an operation: announce, agree on windows, run each window's plan, leave.
+#include "collectives/executor.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
+
+namespace sprat::collectives {
+namespace {
+
+using namespace std::chrono_literals;
+using comm::Clock;
+
+// The hub compares what everybody called once somebody has waited this long, and again so often.
+constexpr auto stall_after = 100ms;
+constexpr auto stall_again = 5s;
+// After the deadline, how long the hub may take to say who is late.
+constexpr auto verdict_grace = 800ms;
+// A wire's error is usually a peer's death, which the control thread explains a moment later.
+constexpr auto wire_error_grace = 2s;
+// What a rank sent before it left in good order may still be on its way.
+constexpr auto departure_grace = 1s;
+constexpr std::size_t history_length = 64;
+// Plan boundaries stay on cache lines of every element type.
+constexpr std::size_t window_quantum = 64;
+
+}  // namespace
+
+Executor::Executor(std::shared_ptr<comm::Context> context, Membership membership,
+                   std::shared_ptr<const Grouping> grouping, std::shared_ptr<const Rules> rules)
+    : context_(std::move(context)),
+      membership_(std::move(membership)),
+      grouping_(std::move(grouping)),
+      plans_(std::move(rules)),
+      peers_(membership_.world_ranks.size()),
+      history_(history_length) {
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    if (!grouping_->together(rank, membership_.rank)) {
+      continue;
+    }
+    const int world = membership_.world_ranks[rank];
+    peers_[rank].board =
+        reinterpret_cast<Board*>(context_->peer_control(world, membership_.boards[rank]));
+    if (rank != membership_.rank) {
+      local_peers_.push_back(rank);
+      local_world_ranks_.push_back(world);
+    }
+  }
+  board_ = peers_[membership_.rank].board;
+  const auto token = context_->take_token();
+  context_->add(this);
+}
+
+Executor::~Executor() {
+  drain();
+  context_->remove(this);
+  // Peers may still read what this rank inlined in its last operations. A board that they are not
+  // done with after a moment is never used again.
+  const auto patience = Clock::now() + 20ms;
+  bool done = false;
+  while (!done && Clock::now() < patience && context_->failure() == nullptr) {
+    done = std::all_of(local_peers_.begin(), local_peers_.end(), [&](int peer) {
+      return peers_[peer].board->completed.load(std::memory_order_acquire) >= next_sequence_;
+    });
+    context_->drive_once();
+  }
+  if (done) {
+    const auto token = context_->take_token();
+    context_->free_control(membership_.boards[membership_.rank], sizeof(Board));
+  }
+}
+
+void Executor::post(const std::shared_ptr<Operation>& operation) {
+  const auto token = context_->take_token();
+  operation->sequence = next_sequence_++;
+  operation->posted = Clock::now();
+  operation->deadline = operation->posted + operation->timeout;
+  history_[operation->sequence % history_length] = signature_of(operation->problem);
+  queue_.push_back(operation);
+  in_flight_.fetch_add(1, std::memory_order_relaxed);
+  if (queue_.size() == 1) {
+    advance();
+  }
+}
+
+void Executor::drain() {
+  while (in_flight_.load(std::memory_order_acquire) > 0) {
+    std::shared_ptr<Operation> last;
+    {
+      const auto token = context_->take_token();
+      last = queue_.empty() ? nullptr : queue_.back();
+    }
+    if (last) {
+      try {
+        last->wait();
+      } catch (const Error&) {
+        // Whoever holds the Work hears of it.
+      }
+    }
+  }
+}
+
+std::optional<comm::Blob> Executor::called(std::uint64_t sequence) const {
+  if (sequence >= next_sequence_ || next_sequence_ - sequence > history_length) {
+    return std::nullopt;
+  }
+  const std::string words = describe(history_[sequence % history_length]);
+  const auto* first = reinterpret_cast<const std::byte*>(words.data());
+  return comm::Blob(first, first + words.size());
+}
+
+std::string Executor::under_way() const { return queue_.empty() ? "" : describe_active(); }
+
+std::string Executor::describe_active() const {
+  const Operation& operation = *queue_.front();
+  return text(describe(signature_of(operation.problem)), " (operation ", operation.sequence, " of ",
+              membership_.name, ")");
+}
+
+bool Executor::advance() noexcept {
+  if (queue_.empty()) {
+    return false;
+  }
+  try {
+    if (const Error* failure = context_->failure()) {
+      fail_all(*failure);
+      return true;
+    }
+    bool moved = false;
+    while (!queue_.empty() && advance_active()) {
+      moved = true;
+    }
+    if (moved) {
+      idle_calls_ = 0;
+      stuck_since_ = {};
+    } else if (++idle_calls_ % 64 == 0) {
+      watch_clock();
+    }
+    return moved;
+  } catch (const Error& error) {
+    context_->fail(Error(error.code(), text(describe_active(), ": ", error.what()), error.rank()));
+  } catch (const std::exception& error) {
+    context_->fail(Error(ErrorCode::internal, text(describe_active(), ": ", error.what())));
+  }
+  return true;
+}
+
+// One move; false if nothing can be done now.
+bool Executor::advance_active() {
+  switch (phase_) {
+    case Phase::idle:
+      active_ = queue_.front().get();
+      slot_ = &board_->of(active_->sequence);
+      for (PeerState& peer : peers_) {
+        peer.announced = false;
+      }
+      phase_ = Phase::announcing;
+      return true;
+    case Phase::announcing:
+      return announce();
+    case Phase::gathering:
+      return choose_windows();
+    case Phase::running:
+      return run_steps();
+    case Phase::leaving:
+      return leave();
+  }
+  return false;
+}
+
+// Publishes what this rank calls and where its buffers lie, once its slot is free on every peer.
+bool Executor::announce() {
+  const std::uint64_t sequence = active_->sequence;
+  if (sequence >= slowest_completed_ + Board::slots) {
+    slowest_completed_ = sequence;
+    for (const int peer : local_peers_) {
+      slowest_completed_ = std::min(slowest_completed_,
+                                    peers_[peer].board->completed.load(std::memory_order_acquire));
+    }
+    if (sequence >= slowest_completed_ + Board::slots) {
+      return false;
+    }
+  }
+  const Planned& planned = plans_.of(active_->problem);
+  algorithm_ = planned.algorithm;
+  plan_ = planned.plan;
+  current_count_ = window_count_ = active_->problem.count;
+  windows_ = 1;
+  window_ = 0;
+  slot_->signature = signature_of(active_->problem);
+  slot_->signals.store(0, std::memory_order_relaxed);
+  slot_->left.store(0, std::memory_order_relaxed);
+  show_buffers(*slot_);
+  slot_->announced.store(sequence + 1, std::memory_order_release);
+  context_->ring(local_world_ranks_);
+  phase_ = Phase::gathering;
+  return true;
+}
+
+// A pure function of what all ranks know, so all choose the same windows: the problem, and for
+// large ones on a single host, whether every announced buffer can be mapped.
+bool Executor::choose_windows() {
+  const Problem& problem = active_->problem;
+  const std::size_t row = blocks(Buffer::input) * size_of(problem.input) +
+                          blocks(Buffer::output) * size_of(problem.output);
+  const std::size_t half = context_->config().staging_bytes / 2;
+  if (row * problem.count > half) {
+    bool windowed = grouping_->hosts() > 1;
+    if (!windowed) {
+      for (const int peer : local_peers_) {
+        if (!announced(peer)) {
+          return false;
+        }
+      }
+      for (int rank = 0; rank < problem.ranks(); ++rank) {
+        const Slot& slot = peers_[rank].board->of(active_->sequence);
+        windowed |= slot.input.kind == comm::MemoryRef::Kind::unreachable ||
+                    slot.output.kind == comm::MemoryRef::Kind::unreachable;
+      }
+    }
+    if (windowed) {
+      window_count_ = std::max(window_quantum, half / row / window_quantum * window_quantum);
+      windows_ = (problem.count + window_count_ - 1) / window_count_;
+    }
+  }
+  begin_window();
+  phase_ = Phase::running;
+  return true;
+}
+
+void Executor::begin_window() {
+  current_count_ = std::min(window_count_, active_->problem.count - window_ * window_count_);
+  if (active_->problem.count == 0) {
+    current_count_ = 0;
+  }
+  if (windows_ > 1) {
+    plan_ = plans_.of(active_->problem, *algorithm_, current_count_).plan;
+  }
+  signals_ = 0;
+  first_open_ = 0;
+  partial_done_ = 0;
+  states_.assign(plan_->steps.size(), StepState::pending);
+  if (requests_.size() < plan_->steps.size()) {
+    requests_.resize(plan_->steps.size());
+  }
+  for (PeerState& peer : peers_) {
+    for (View& view : peer.views) {
+      view = {};
+    }
+  }
+  prepare_memory();
+  if (window_ > 0) {
+    slot_->signals.store(static_cast<std::uint32_t>(window_) << 16, std::memory_order_release);
+  }
+}
+
+bool Executor::run_steps() {
+  // Staging and scratch alternate: the window before the last must have been left by all.
+  if (first_open_ == 0 && window_ >= 2 && exposes_memory()) {
+    for (const int peer : local_peers_) {
+      const Slot& theirs = peers_[peer].board->of(active_->sequence);
+      if (!announced(peer) || theirs.left.load(std::memory_order_acquire) < window_ - 1) {
+        return false;
+      }
+    }
+  }
+  bool moved = partial_done_ > 0;
+  if (moved) {
+    run_step(partial_step_);
+  }
+  const auto steps = static_cast<std::uint32_t>(states_.size());
+  for (std::uint32_t index = first_open_; index < steps; ++index) {
+    if (partial_done_ > 0) {
+      return true;  // a slice of a long step: let the token go round
+    }
+    if (states_[index] != StepState::done && run_step(index)) {
+      moved = true;
+      partial_step_ = index;
+    }
+    if (index == first_open_ && states_[index] == StepState::done) {
+      ++first_open_;
+    }
+  }
+  if (first_open_ == steps) {
+    return end_window();
+  }
+  return moved;
+}
+
+bool Executor::end_window() {
+  ++window_;
+  if (window_ < windows_) {
+    slot_->left.store(static_cast<std::uint32_t>(window_), std::memory_order_release);
+    context_->ring(local_world_ranks_);
+    begin_window();
+    return true;
+  }
+  phase_ = Phase::leaving;
+  slot_->left.store(static_cast<std::uint32_t>(windows_), std::memory_order_release);
+  if (!inlined_) {
+    context_->ring(local_world_ranks_);
+  }
+  return true;
+}
+
+bool Executor::leave() {
+  if (exposes_memory()) {
+    for (const int peer : local_peers_) {
+      const Slot& theirs = peers_[peer].board->of(active_->sequence);
+      if (!announced(peer) || theirs.left.load(std::memory_order_acquire) < windows_) {
+        return false;
+      }
+    }
+  }
+  finish_active();
+  return true;
+}
+
+void Executor::finish_active() {
+  board_->completed.store(active_->sequence + 1, std::memory_order_release);
+  if (active_->sequence % (Board::slots / 2) == 0) {
+    context_->ring(local_world_ranks_);  // somebody may wait for a free slot
+  }
+  const std::shared_ptr<Operation> operation = std::move(queue_.front());
+  queue_.pop_front();
+  phase_ = Phase::idle;
+  timed_out_ = false;
+  reported_ = wire_error_ = {};
+  in_flight_.fetch_sub(1, std::memory_order_release);
+  operation->finish();
+}
+
+void Executor::fail_all(const Error& failure) {
+  for (std::size_t index = 0; phase_ == Phase::running && index < states_.size(); ++index) {
+    if (states_[index] == StepState::posted) {
+      comm::MessageRequest& request = requests_[index];
+      if (request.state == comm::MessageRequest::State::posted) {
+        context_->messages(request.peer).cancel(request);
+      }
+      context_->end_messages(1);
+    }
+  }
+  phase_ = Phase::idle;
+  while (!queue_.empty()) {
+    const std::string what = failure.what();
+    const std::string call = describe_active();
+    const bool named = what.find(call) != std::string::npos;
+    const std::shared_ptr<Operation> operation = std::move(queue_.front());
+    queue_.pop_front();
+    in_flight_.fetch_sub(1, std::memory_order_release);
+    operation->fail(Error(failure.code(), named ? what : text(call, ": ", what), failure.rank()));
+  }
+}
+
+void Executor::watch_clock() {
+  const auto now = Clock::now();
+  if (wire_error_ != Clock::time_point{} && now - wire_error_ > wire_error_grace) {
+    throw Error(ErrorCode::unavailable, "a message could not be delivered");
+  }
+  if (now - queue_.front()->posted < stall_after) {
+    return;
+  }
+  if (stuck_since_ == Clock::time_point{}) {
+    stuck_since_ = now;
+  } else if (now - stuck_since_ > departure_grace) {
+    for (const int world : membership_.world_ranks) {
+      if (context_->departed(world)) {
+        throw Error(ErrorCode::lost_peer,
+                    text(context_->describe_peer(world), " has left the job in good order"), world);
+      }
+    }
+  }
+  const bool due = now >= queue_.front()->deadline;
+  if (now - reported_ > stall_again || (due && !timed_out_)) {
+    reported_ = now;
+    timed_out_ |= due;
+    context_->report_stall(membership_.id, queue_.front()->sequence,
+                           *called(queue_.front()->sequence));
+  } else if (due && now - queue_.front()->deadline > verdict_grace) {
+    time_out();
+  }
+}
+
+std::vector<int> Executor::late() const {
+  std::vector<int> ranks = context_->late_ranks(membership_.id, queue_.front()->sequence);
+  for (const int peer : local_peers_) {
+    const int world = membership_.world_ranks[peer];
+    const Slot& theirs = peers_[peer].board->of(queue_.front()->sequence);
+    if (theirs.announced.load(std::memory_order_acquire) <= queue_.front()->sequence &&
+        std::find(ranks.begin(), ranks.end(), world) == ranks.end()) {
+      ranks.push_back(world);
+    }
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+void Executor::time_out() {
+  const std::vector<int> ranks = late();
+  std::string who = "every rank has called it, but it did not end";
+  if (!ranks.empty()) {
+    who = "not called by";
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      who += text(i == 0 ? " " : ", ", context_->describe_peer(ranks[i]));
+    }
+  }
+  throw Error(ErrorCode::timeout,
+              text("no end after ", 1e-3 * static_cast<double>(queue_.front()->timeout.count()),
+                   " s: ", who, "; SPRAT_TIMEOUT or Options::timeout sets the deadline"),
+              ranks.empty() ? -1 : ranks.front());
+}
+
+}  // namespace sprat::collectives

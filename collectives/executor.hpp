@@ -1,0 +1,161 @@
+// Runs the plans of one communicator, one operation at a time, in call order.
+//
+// A large operation on memory that some peer cannot map is cut into windows: the same part of every
+// block, staged through shared memory, two windows alternating. Windows are counted from 0.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/board.hpp"
+#include "collectives/plan_cache.hpp"
+#include "collectives/work.hpp"
+#include "comm/context.hpp"
+
+namespace sprat::collectives {
+
+/// One collective call, checked. Buffers belong to the library until it is done.
+class Operation final : public Work::State {
+ public:
+  Operation(std::shared_ptr<comm::Context> context, Problem what)
+      : State(std::move(context)), problem(std::move(what)) {}
+
+  Problem problem;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  /// The output overwrites blocks of the input that peers have yet to read.
+  bool stage_input = false;
+  std::chrono::milliseconds timeout{0};
+
+  using State::fail;
+  using State::finish;
+
+  std::uint64_t sequence = 0;
+  comm::Clock::time_point posted{}, deadline{};
+};
+
+/// Who takes part: world ranks in communicator order, and their boards' offsets.
+struct Membership {
+  std::uint64_t id = 0;
+  std::string name;
+  int rank = 0;
+  std::vector<int> world_ranks;
+  std::vector<std::size_t> boards;  ///< In control segments; used for local peers.
+};
+
+class Executor final : public comm::Driver {
+ public:
+  Executor(std::shared_ptr<comm::Context> context, Membership membership,
+           std::shared_ptr<const Grouping> grouping, std::shared_ptr<const Rules> rules);
+  ~Executor() override;
+
+  /// Queues an operation and moves it as far as it goes at once. Any thread.
+  void post(const std::shared_ptr<Operation>& operation);
+  /// Until nothing is in flight. The token is not held.
+  void drain();
+
+  const Membership& membership() const { return membership_; }
+  const Grouping& grouping() const { return *grouping_; }
+
+  bool advance() noexcept override;
+  std::uint64_t communicator() const noexcept override { return membership_.id; }
+  std::optional<comm::Blob> called(std::uint64_t sequence) const override;
+  std::string under_way() const override;
+
+ private:
+  enum class Phase { idle, announcing, gathering, running, leaving };
+  enum class StepState : std::uint8_t { pending, posted, done };
+
+  /// A peer's buffers in the active operation, as seen from here.
+  struct View {
+    const std::byte* base = nullptr;
+    std::size_t block_stride = 0;  ///< Elements.
+    std::size_t skip = 0;          ///< Elements before the window, in each block.
+  };
+  struct PeerState {
+    Board* board = nullptr;  ///< Null for ranks of other hosts.
+    bool announced = false;  ///< Seen, and its signature agrees.
+    View views[3];           ///< By Buffer; base null until first used in this window.
+  };
+
+  // executor.cpp: phases
+  bool advance_active();
+  bool announce();
+  bool choose_windows();
+  void begin_window();
+  bool run_steps();
+  bool end_window();
+  bool leave();
+  void finish_active();
+  void fail_all(const Error& failure);
+  void watch_clock();
+  void time_out();
+
+  // executor_steps.cpp: verbs
+  bool run_step(std::uint32_t index);
+  bool ready(const Step& step);
+  bool run_share(const Step& step);
+  void run_signal();
+  bool run_copy(const Step& step);
+  bool run_reduce(const Step& step);
+  bool run_message(std::uint32_t index);
+  std::uint64_t message_tag(const Step& step) const;
+
+  // executor_memory.cpp: where operands lie
+  bool announced(int rank);
+  bool signalled(int rank, std::uint32_t needs);
+  const std::byte* address(const Operand& operand);
+  std::byte* own_address(const Operand& operand);
+  View view_of(int rank, Buffer buffer);
+  std::size_t element_bytes(Buffer buffer) const;
+  std::size_t blocks(Buffer buffer) const;
+  std::size_t staging_offset(Buffer buffer) const;
+  std::byte* staged(Buffer buffer);
+  void prepare_memory();
+  void show_buffers(Slot& slot);
+
+  bool exposes_memory() const;
+  std::string describe_active() const;
+  std::vector<int> late() const;
+
+  std::shared_ptr<comm::Context> context_;  ///< Shared by the communicators of a rank.
+  Membership membership_;
+  std::shared_ptr<const Grouping> grouping_;
+  PlanCache plans_;
+  Board* board_ = nullptr;  ///< Mine.
+  std::vector<PeerState> peers_;
+  std::vector<int> local_peers_;        ///< Communicator ranks, without this one.
+  std::vector<int> local_world_ranks_;  ///< The same, as world ranks.
+  std::unique_ptr<comm::Segment> staging_, scratch_;
+
+  // All below: guarded by the context's token.
+  std::deque<std::shared_ptr<Operation>> queue_;
+  std::atomic<int> in_flight_ = 0;
+  std::uint64_t next_sequence_ = 0;
+  std::uint64_t slowest_completed_ = 0;
+  std::vector<Signature> history_;  ///< The last operations' signatures, a ring.
+
+  // The active operation: the queue's front.
+  Phase phase_ = Phase::idle;
+  Operation* active_ = nullptr;
+  Slot* slot_ = nullptr;
+  const Algorithm* algorithm_ = nullptr;
+  std::shared_ptr<const Plan> plan_;
+  bool inlined_ = false;
+  std::size_t window_count_ = 0;  ///< Elements of a block in a full window.
+  std::size_t windows_ = 1, window_ = 0;
+  std::size_t current_count_ = 0;  ///< Elements of a block in this window.
+  std::uint32_t signals_ = 0;      ///< Given in this window.
+  std::vector<StepState> states_;
+  std::uint32_t first_open_ = 0;
+  std::vector<comm::MessageRequest> requests_;
+  std::size_t partial_done_ = 0;  ///< How much is done of the one step that is under way in slices.
+  std::uint32_t partial_step_ = 0;
+  std::uint32_t idle_calls_ = 0;
+  comm::Clock::time_point reported_{}, wire_error_{}, stuck_since_{};
+  bool timed_out_ = false;
+};
+
+}  // namespace sprat::collectives

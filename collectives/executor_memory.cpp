@@ -1,0 +1,184 @@
+// Where the operands of the active operation lie, here and on local peers.
+#include <cstring>
+
+#include "collectives/executor.hpp"
+#include "comm/base/check.hpp"
+
+namespace sprat::collectives {
+namespace {
+
+std::size_t round_to_line(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+std::size_t Executor::element_bytes(Buffer buffer) const {
+  return size_of(element_type(active_->problem, buffer));
+}
+
+std::size_t Executor::blocks(Buffer buffer) const {
+  return static_cast<std::size_t>(blocks_of(active_->problem, buffer));
+}
+
+// Announces where peers find my buffers. Inlined inputs are copied into the slot now.
+void Executor::show_buffers(Slot& slot) {
+  const Problem& problem = active_->problem;
+  const std::size_t input_bytes = blocks(Buffer::input) * problem.count * size_of(problem.input);
+  const std::size_t output_bytes = blocks(Buffer::output) * problem.count * size_of(problem.output);
+  bool shares_input = false, shares_output = false, snapshot = false;
+  for (const Step& step : plan_->steps) {
+    shares_input |= step.verb == Verb::share && step.from.buffer == Buffer::input;
+    shares_output |= step.verb == Verb::share && step.from.buffer == Buffer::output;
+    snapshot |= step.verb == Verb::share && step.snapshot;
+  }
+  inlined_ = shares_input && !shares_output && plan_->scratch_count == 0 && plan_->signals() == 1 &&
+             input_bytes <= Slot::inline_bytes;
+  slot.inlined = inlined_ ? 1 : 0;
+  if (inlined_) {
+    std::memcpy(input_bytes <= Slot::short_bytes ? slot.short_payload : slot.payload,
+                active_->input, input_bytes);
+    return;
+  }
+  const bool in_place = static_cast<const void*>(active_->input) == active_->output;
+  const bool private_input = active_->stage_input || (snapshot && in_place);
+  slot.input = private_input ? comm::MemoryRef{} : context_->describe(active_->input, input_bytes);
+  slot.output = context_->describe(active_->output, output_bytes);
+}
+
+bool Executor::exposes_memory() const {
+  if (inlined_) {
+    return false;
+  }
+  for (const Step& step : plan_->steps) {
+    if (step.verb == Verb::share) {
+      return true;
+    }
+  }
+  return plan_->scratch_count > 0;
+}
+
+// Staging holds the window's input blocks, then its output blocks; odd windows use the second half.
+std::size_t Executor::staging_offset(Buffer buffer) const {
+  const std::size_t half = window_ % 2 * round_to_line(context_->config().staging_bytes / 2);
+  return buffer == Buffer::input ? half
+                                 : half + round_to_line(blocks(Buffer::input) * current_count_ *
+                                                        size_of(active_->problem.input));
+}
+
+std::byte* Executor::staged(Buffer buffer) { return staging_->data() + staging_offset(buffer); }
+
+// Makes what the plan needs of this rank's shared memory, and shows peers where it is.
+void Executor::prepare_memory() {
+  const auto show = [&](const comm::Segment& segment) {
+    // Threads of one process read through pointers; describe() knows.
+    const comm::MemoryRef ref = context_->describe(segment.data(), segment.bytes());
+    return ref.kind == comm::MemoryRef::Kind::address ? ref : segment.ref();
+  };
+  const bool may_stage = !inlined_ && (exposes_memory() || active_->stage_input) &&
+                         (slot_->input.kind == comm::MemoryRef::Kind::unreachable ||
+                          slot_->output.kind == comm::MemoryRef::Kind::unreachable);
+  if (may_stage && !staging_) {
+    staging_ = std::make_unique<comm::Segment>(context_->config().staging_bytes + 4096);
+    board_->staging = show(*staging_);
+  }
+  if (plan_->scratch_count > 0) {
+    const std::size_t half = round_to_line(plan_->scratch_count * element_bytes(Buffer::scratch));
+    if (window_ == 0) {
+      if (!scratch_ || scratch_->bytes() < 2 * half) {
+        scratch_ = std::make_unique<comm::Segment>(2 * half);
+      }
+      slot_->scratch = show(*scratch_);
+      slot_->scratch_half_bytes = half;
+    }
+  }
+  if (active_->stage_input && !inlined_) {
+    const std::size_t bytes = current_count_ * size_of(active_->problem.input);
+    for (std::size_t block = 0; block < blocks(Buffer::input); ++block) {
+      const std::size_t skip = (block * active_->problem.count + window_ * window_count_) *
+                               size_of(active_->problem.input);
+      std::memcpy(staged(Buffer::input) + block * bytes, active_->input + skip, bytes);
+    }
+  }
+}
+
+// True once the peer is in the same operation. Throws Error{mismatch} if it called another.
+bool Executor::announced(int rank) {
+  PeerState& peer = peers_[rank];
+  if (peer.announced) {
+    return true;
+  }
+  const Slot& slot = peer.board->of(active_->sequence);
+  if (slot.announced.load(std::memory_order_acquire) != active_->sequence + 1) {
+    return false;
+  }
+  const Signature mine = signature_of(active_->problem);
+  if (!(slot.signature == mine)) {
+    const int world = membership_.world_ranks[rank];
+    throw Error(ErrorCode::mismatch,
+                text(context_->describe_peer(world), " called ", describe(slot.signature), ", ",
+                     context_->describe_peer(context_->rank()), " called ", describe(mine)),
+                world);
+  }
+  peer.announced = true;
+  return true;
+}
+
+bool Executor::signalled(int rank, std::uint32_t needs) {
+  if (!announced(rank)) {
+    return false;
+  }
+  const Slot& slot = peers_[rank].board->of(active_->sequence);
+  const std::uint32_t wanted = (static_cast<std::uint32_t>(window_) << 16) + needs;
+  return needs == 0 || (slot.inlined != 0 && needs == 1) ||
+         slot.signals.load(std::memory_order_acquire) >= wanted;
+}
+
+Executor::View Executor::view_of(int rank, Buffer buffer) {
+  const Problem& problem = active_->problem;
+  const std::size_t begin = window_ * window_count_;
+  const bool mine = rank == membership_.rank;
+  if (mine && buffer != Buffer::scratch && !(active_->stage_input && buffer == Buffer::input)) {
+    return {buffer == Buffer::input ? active_->input : active_->output, problem.count, begin};
+  }
+  const Slot& slot = peers_[rank].board->of(active_->sequence);
+  const int world = membership_.world_ranks[rank];
+  if (buffer == Buffer::input && slot.inlined != 0) {
+    const std::size_t bytes = blocks(buffer) * problem.count * size_of(problem.input);
+    return {bytes <= Slot::short_bytes ? slot.short_payload : slot.payload, problem.count, 0};
+  }
+  comm::MemoryRef ref = buffer == Buffer::input    ? slot.input
+                        : buffer == Buffer::output ? slot.output
+                                                   : slot.scratch;
+  View view{nullptr, problem.count, begin};
+  if (buffer == Buffer::scratch) {
+    ref.offset += window_ % 2 * slot.scratch_half_bytes;
+    view.skip = 0;
+  } else if (ref.kind == comm::MemoryRef::Kind::unreachable) {
+    ref = peers_[rank].board->staging;
+    ref.offset += staging_offset(buffer);
+    view = {nullptr, current_count_, 0};
+  }
+  view.base =
+      mine && ref.kind == comm::MemoryRef::Kind::segment
+          ? (buffer == Buffer::scratch ? scratch_->data() + window_ % 2 * slot.scratch_half_bytes
+                                       : staged(buffer))
+          : context_->view(world, ref);
+  need(view.base != nullptr, "cannot map memory of ", context_->describe_peer(world),
+       "; too many mappings or descriptors (see vm.max_map_count, ulimit -n)");
+  return view;
+}
+
+const std::byte* Executor::address(const Operand& operand) {
+  View& view = peers_[operand.rank].views[static_cast<int>(operand.buffer)];
+  if (view.base == nullptr) {
+    view = view_of(operand.rank, operand.buffer);
+  }
+  const std::size_t element =
+      static_cast<std::size_t>(operand.block) * view.block_stride + view.skip + operand.offset;
+  return view.base + element * element_bytes(operand.buffer);
+}
+
+std::byte* Executor::own_address(const Operand& operand) {
+  return const_cast<std::byte*>(address(operand));  // a rank's own buffers are its own to write
+}
+
+}  // namespace sprat::collectives

@@ -1,0 +1,217 @@
+// How each verb of a plan is carried out.
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "collectives/executor.hpp"
+#include "collectives/reduce.hpp"
+#include "comm/base/check.hpp"
+
+namespace sprat::collectives {
+namespace {
+
+// Bytes of a copy or of one source of a reduction between two looks at the rest of the world:
+// some 50 µs of work.
+constexpr std::size_t slice_bytes = 256 << 10;
+
+// A collective message's tag: communicator, signature, sequence, window, ordinal. The top bit is
+// clear: it marks point-to-point messages.
+constexpr int communicator_bits = 15, signature_bits = 12, sequence_bits = 16, window_bits = 6,
+              message_bits = 14;
+static_assert(communicator_bits + signature_bits + sequence_bits + window_bits + message_bits ==
+              63);
+
+std::uint64_t low_bits(std::uint64_t value, int bits) {
+  return value & ((std::uint64_t{1} << bits) - 1);
+}
+
+}  // namespace
+
+bool Executor::ready(const Step& step) {
+  for (std::uint32_t before = step.after.first; before < step.after.last; ++before) {
+    if (states_[before] != StepState::done) {
+      return false;
+    }
+  }
+  if (step.needs == 0) {
+    return true;
+  }
+  switch (step.verb) {
+    case Verb::wait:
+      return signalled(step.peer, step.needs);
+    case Verb::copy:
+      return step.from.rank == membership_.rank || signalled(step.from.rank, step.needs);
+    case Verb::reduce:
+      for (std::uint32_t i = step.sources.first; i < step.sources.last; ++i) {
+        const int rank = plan_->sources[i].from.rank;
+        if (rank != membership_.rank && !signalled(rank, step.needs)) {
+          return false;
+        }
+      }
+      return true;
+    case Verb::share:
+    case Verb::signal:
+    case Verb::send:
+    case Verb::recv:
+      return true;
+  }
+  return true;
+}
+
+// True if the step moved; its state tells whether it is done.
+bool Executor::run_step(std::uint32_t index) {
+  const Step& step = plan_->steps[index];
+  if (states_[index] == StepState::posted) {
+    return run_message(index);
+  }
+  if (!ready(step)) {
+    return false;
+  }
+  bool done = true;
+  switch (step.verb) {
+    case Verb::share:
+      done = run_share(step);
+      break;
+    case Verb::signal:
+      run_signal();
+      break;
+    case Verb::wait:
+      break;
+    case Verb::copy:
+      done = run_copy(step);
+      break;
+    case Verb::reduce:
+      done = run_reduce(step);
+      break;
+    case Verb::send:
+    case Verb::recv:
+      return run_message(index);
+  }
+  if (done) {
+    partial_done_ = 0;
+    states_[index] = StepState::done;
+  }
+  return true;
+}
+
+bool Executor::run_share(const Step& step) {
+  if (inlined_ || (step.from.buffer == Buffer::input && active_->stage_input)) {
+    return true;  // copied at the start
+  }
+  const comm::MemoryRef& ref = step.from.buffer == Buffer::input ? slot_->input : slot_->output;
+  if (ref.kind == comm::MemoryRef::Kind::unreachable) {
+    const std::size_t size = element_bytes(step.from.buffer);
+    const std::size_t element =
+        static_cast<std::size_t>(step.from.block) * current_count_ + step.from.offset;
+    std::memcpy(staged(step.from.buffer) + element * size, address(step.from),
+                step.from.count * size);
+  }
+  return true;
+}
+
+void Executor::run_signal() {
+  ++signals_;
+  if (!inlined_) {
+    slot_->signals.store((static_cast<std::uint32_t>(window_) << 16) + signals_,
+                         std::memory_order_release);
+    context_->ring(local_world_ranks_);
+  }
+}
+
+bool Executor::run_copy(const Step& step) {
+  const std::size_t size = element_bytes(step.to.buffer);
+  const std::size_t bytes = step.to.count * size;
+  const std::size_t piece = std::min(bytes - partial_done_, slice_bytes);
+  const std::byte* from = address(step.from) + partial_done_;
+  std::byte* to = own_address(step.to) + partial_done_;
+  if (from != to && piece > 0) {
+    std::memcpy(to, from, piece);
+  }
+  partial_done_ += piece;
+  return partial_done_ == bytes;
+}
+
+bool Executor::run_reduce(const Step& step) {
+  constexpr std::size_t usual_terms = 64;
+  std::array<Term, usual_terms> usual;
+  std::vector<Term> many;
+  const std::size_t terms = step.sources.last - step.sources.first;
+  if (terms > usual_terms) {
+    many.resize(terms);
+  }
+  const std::span<Term> list(terms > usual_terms ? many.data() : usual.data(), terms);
+  for (std::size_t i = 0; i < terms; ++i) {
+    const Source& source = plan_->sources[step.sources.first + i];
+    const bool partial = source.from.buffer == Buffer::scratch;
+    list[i] = {address(source.from) + partial_done_ * element_bytes(source.from.buffer),
+               source.covers, partial};
+  }
+  const Problem& problem = active_->problem;
+  const bool complete = step.to.buffer == Buffer::output;
+  const Reduction reduction{problem.input, problem.output, problem.op, problem.ranks(), complete};
+  const std::size_t size = element_bytes(step.to.buffer);
+  const std::size_t piece = std::min(step.to.count - partial_done_, slice_bytes / size);
+  reduce(reduction, list, own_address(step.to) + partial_done_ * size, piece);
+  partial_done_ += piece;
+  return partial_done_ == step.to.count;
+}
+
+std::uint64_t Executor::message_tag(const Step& step) const {
+  std::uint64_t tag = low_bits(membership_.id, communicator_bits);
+  tag = tag << signature_bits | low_bits(digest(slot_->signature), signature_bits);
+  tag = tag << sequence_bits | low_bits(active_->sequence, sequence_bits);
+  tag = tag << window_bits | low_bits(window_, window_bits);
+  return tag << message_bits | low_bits(step.message, message_bits);
+}
+
+bool Executor::run_message(std::uint32_t index) {
+  using State = comm::MessageRequest::State;
+  const Step& step = plan_->steps[index];
+  comm::MessageRequest& request = requests_[index];
+  const bool sends = step.verb == Verb::send;
+  const Operand& operand = sends ? step.from : step.to;
+  const std::size_t bytes = operand.count * element_bytes(operand.buffer);
+  const int world = membership_.world_ranks[step.peer];
+  if (states_[index] == StepState::pending) {
+    request = {};
+    if (sends) {
+      context_->messages(world).send(request, world, message_tag(step), {address(operand), bytes});
+    } else {
+      context_->messages(world).recv(request, world, message_tag(step),
+                                     {own_address(operand), bytes});
+    }
+    request.peer = world;
+    context_->begin_messages(1);
+    states_[index] = StepState::posted;
+    return true;
+  }
+  switch (request.state) {
+    case State::posted:
+    case State::idle:
+      return false;
+    case State::failed:
+      if (request.error == EMSGSIZE) {
+        throw Error(ErrorCode::mismatch,
+                    text(context_->describe_peer(world), " sent more than the ", bytes,
+                         " bytes that are due"),
+                    world);
+      }
+      if (wire_error_ == comm::Clock::time_point{}) {
+        wire_error_ = comm::Clock::now();
+      }
+      return false;
+    case State::done:
+      break;
+  }
+  if (!sends && request.bytes != bytes) {
+    throw Error(ErrorCode::mismatch,
+                text(context_->describe_peer(world), " sent ", request.bytes, " bytes where ",
+                     bytes, " are due"),
+                world);
+  }
+  context_->end_messages(1);
+  states_[index] = StepState::done;
+  return true;
+}
+
+}  // namespace sprat::collectives

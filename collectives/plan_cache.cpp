@@ -1,0 +1,42 @@
+#include "collectives/plan_cache.hpp"
+
+namespace sprat::collectives {
+
+std::size_t PlanCache::Hash::operator()(const Key& key) const {
+  return digest(key.signature) ^ (reinterpret_cast<std::uintptr_t>(key.algorithm) >> 4);
+}
+
+const Planned& PlanCache::of(const Problem& problem) {
+  const Key key{signature_of(problem), nullptr};
+  if (last_ != nullptr && last_key_ == key) {
+    return *last_;
+  }
+  auto found = plans_.find(key);
+  if (found == plans_.end()) {
+    const Algorithm& algorithm = choose(problem, *rules_);
+    const Planned planned = of(problem, algorithm, problem.count);
+    found = plans_.emplace(key, planned).first;
+  }
+  last_key_ = key;
+  last_ = &found->second;
+  return *last_;
+}
+
+const Planned& PlanCache::of(const Problem& problem, const Algorithm& algorithm,
+                             std::size_t count) {
+  Problem part = problem;
+  part.count = count;
+  const Key key{signature_of(part), &algorithm};
+  const auto found = plans_.find(key);
+  if (found != plans_.end()) {
+    return found->second;
+  }
+  if (plans_.size() >= limit) {
+    plans_.clear();
+    last_ = nullptr;
+  }
+  auto plan = std::make_shared<const Plan>(make_plan(part, algorithm));
+  return plans_.emplace(key, Planned{&algorithm, std::move(plan)}).first->second;
+}
+
+}  // namespace sprat::collectives

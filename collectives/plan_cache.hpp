@@ -1,0 +1,47 @@
+// Plans of one communicator, made once for each problem.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/planner.hpp"
+#include "collectives/signature.hpp"
+#include "collectives/tuning.hpp"
+
+namespace sprat::collectives {
+
+/// A chosen algorithm and its plan.
+struct Planned {
+  const Algorithm* algorithm = nullptr;
+  std::shared_ptr<const Plan> plan;  ///< Shared: an operation may outlive its place in the cache.
+};
+
+/// Not thread-safe: its executor's token is held.
+class PlanCache {
+ public:
+  explicit PlanCache(std::shared_ptr<const Rules> rules) : rules_(std::move(rules)) {}
+
+  /// The plan of the whole problem, by the algorithm that the rules choose.
+  const Planned& of(const Problem& problem);
+  /// The plan of `count` elements a block, by a given algorithm.
+  const Planned& of(const Problem& problem, const Algorithm& algorithm, std::size_t count);
+
+ private:
+  // Jobs repeat few problems; one that does not must not grow for ever.
+  static constexpr std::size_t limit = 1024;
+  struct Key {
+    Signature signature;
+    const Algorithm* algorithm;  ///< Null: as the rules choose.
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Key& key) const;
+  };
+  std::shared_ptr<const Rules> rules_;
+  std::unordered_map<Key, Planned, Hash> plans_;
+  Key last_key_{};
+  const Planned* last_ = nullptr;  ///< The plan of last_key_: the same call again costs no hashing.
+};
+
+}  // namespace sprat::collectives

@@ -1,0 +1,126 @@
+#include "collectives/point_to_point.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+#include "comm/base/check.hpp"
+
+namespace sprat::collectives {
+namespace {
+
+using comm::Clock;
+using State = comm::MessageRequest::State;
+
+// The top bit tells these tags from those of collectives; then communicator and the caller's tag.
+std::uint64_t wire_tag(std::uint64_t communicator, int tag) {
+  return std::uint64_t{1} << 63 | (communicator & 0x7fff) << 48 |
+         static_cast<std::uint64_t>(static_cast<std::uint32_t>(tag)) << 16;
+}
+
+}  // namespace
+
+PointToPoint::PointToPoint(std::shared_ptr<comm::Context> context, const Membership& membership)
+    : context_(std::move(context)), membership_(membership) {
+  const auto token = context_->take_token();
+  context_->add(this);
+}
+
+PointToPoint::~PointToPoint() {
+  context_->remove(this);
+  for (const auto& message : in_flight_) {
+    withdraw(*message);
+    message->fail(
+        Error(ErrorCode::aborted, text(describe(*message), ": its communicator is gone")));
+  }
+}
+
+void PointToPoint::post(const std::shared_ptr<Message>& message) {
+  const auto token = context_->take_token();
+  message->deadline = Clock::now() + message->timeout;
+  const int world = membership_.world_ranks[message->peer];
+  comm::MessageTransport& transport = context_->messages(world);
+  const std::uint64_t tag = wire_tag(membership_.id, message->tag);
+  if (message->sends) {
+    transport.send(message->request, world, tag, {message->data, message->bytes});
+  } else {
+    transport.recv(message->request, world, tag, {message->data, message->bytes});
+  }
+  context_->begin_messages(1);
+  in_flight_.push_back(message);
+  transport.progress();
+  context_->ring(std::span(&world, context_->peer(world).local ? 1 : 0));
+  advance();
+}
+
+bool PointToPoint::advance() noexcept {
+  bool moved = false;
+  const bool look_at_clock = ++idle_calls_ % 64 == 0;
+  const Error* failure = context_->failure();
+  for (auto at = in_flight_.begin(); at != in_flight_.end();) {
+    const std::shared_ptr<Message> message = *at;
+    if (failure == nullptr && message->request.state == State::posted &&
+        !(look_at_clock && Clock::now() > message->deadline)) {
+      ++at;
+      continue;
+    }
+    at = in_flight_.erase(at);
+    moved = true;
+    try {
+      if (failure != nullptr) {
+        throw Error(failure->code(), text(describe(*message), ": ", failure->what()),
+                    failure->rank());
+      }
+      check(*message);
+      context_->end_messages(1);
+      message->finish();
+    } catch (const Error& error) {
+      withdraw(*message);
+      context_->fail(error);
+      message->fail(error);
+    }
+  }
+  return moved;
+}
+
+// Throws unless the message has arrived as it should.
+void PointToPoint::check(Message& message) {
+  const comm::MessageRequest& request = message.request;
+  const int world = membership_.world_ranks[message.peer];
+  if (request.state == State::posted) {
+    throw Error(ErrorCode::timeout,
+                text(describe(message), ": no end after ",
+                     1e-3 * static_cast<double>(message.timeout.count()), " s; ",
+                     context_->describe_peer(world), " has not called its side"),
+                world);
+  }
+  if (request.state == State::failed && request.error != EMSGSIZE) {
+    throw Error(ErrorCode::unavailable, text(describe(message), ": ", std::strerror(request.error)),
+                world);
+  }
+  if (request.state == State::failed || (!message.sends && request.bytes != message.bytes)) {
+    throw Error(ErrorCode::mismatch,
+                text(describe(message), ": the message has ",
+                     request.state == State::failed ? "more" : std::to_string(request.bytes),
+                     " bytes, the receive ", message.bytes),
+                world);
+  }
+}
+
+void PointToPoint::withdraw(Message& message) noexcept {
+  if (message.request.state == State::posted) {
+    const int world = membership_.world_ranks[message.peer];
+    context_->messages(world).cancel(message.request);
+  }
+  context_->end_messages(1);
+}
+
+std::string PointToPoint::describe(const Message& message) const {
+  return text(message.sends ? "send to " : "recv from ", "rank ", message.peer, " with tag ",
+              message.tag, " on ", membership_.name);
+}
+
+std::string PointToPoint::under_way() const {
+  return in_flight_.empty() ? "" : describe(*in_flight_.front());
+}
+
+}  // namespace sprat::collectives

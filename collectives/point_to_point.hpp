@@ -1,0 +1,56 @@
+// Sends and receives of one communicator.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+
+#include "collectives/executor.hpp"
+#include "collectives/work.hpp"
+#include "comm/context.hpp"
+
+namespace sprat::collectives {
+
+/// One send or receive, checked.
+class Message final : public Work::State {
+ public:
+  explicit Message(std::shared_ptr<comm::Context> context) : State(std::move(context)) {}
+  using State::fail;
+  using State::finish;
+
+  bool sends = false;
+  int peer = 0;  ///< Rank of the communicator.
+  int tag = 0;
+  std::byte* data = nullptr;  ///< Not written by a send.
+  std::size_t bytes = 0;
+  comm::Clock::time_point deadline{};
+  std::chrono::milliseconds timeout{0};
+  comm::MessageRequest request;
+};
+
+class PointToPoint final : public comm::Driver {
+ public:
+  /// `membership` is its executor's, which outlives it.
+  PointToPoint(std::shared_ptr<comm::Context> context, const Membership& membership);
+  ~PointToPoint() override;
+
+  void post(const std::shared_ptr<Message>& message);
+
+  bool advance() noexcept override;
+  /// Its messages are no part of the communicator's sequence, so it answers no query.
+  std::uint64_t communicator() const noexcept override { return ~std::uint64_t{0}; }
+  std::optional<comm::Blob> called(std::uint64_t) const override { return std::nullopt; }
+  std::string under_way() const override;
+
+ private:
+  void check(Message& message);
+  void withdraw(Message& message) noexcept;
+  std::string describe(const Message& message) const;
+
+  std::shared_ptr<comm::Context> context_;  ///< Shared by the communicators of a rank.
+  const Membership& membership_;
+  std::list<std::shared_ptr<Message>> in_flight_;  ///< Guarded by the context's token.
+  std::uint32_t idle_calls_ = 0;
+};
+
+}  // namespace sprat::collectives

@@ -1,0 +1,29 @@
+// What a rank called: the words that every rank of a communicator must agree on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "collectives/problem.hpp"
+
+namespace sprat::collectives {
+
+/// Trivially copyable, compared bit for bit.
+struct Signature {
+  std::uint64_t count = 0;
+  std::int32_t root = 0;
+  Collective collective = Collective::barrier;
+  DType input = DType::f32;
+  DType output = DType::f32;
+  ReduceOp op = ReduceOp::sum;
+  bool operator==(const Signature&) const = default;
+};
+static_assert(sizeof(Signature) == 16);
+
+Signature signature_of(const Problem& problem);
+/// A well-mixed digest, for message tags.
+std::uint64_t digest(const Signature& signature);
+/// "all_reduce of 1024 f32, sum".
+std::string describe(const Signature& signature);
+
+}  // namespace sprat::collectives

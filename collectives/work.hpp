@@ -1,0 +1,42 @@
+// The state behind a Work: an operation that ends once, well or not.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+
+#include "comm/context.hpp"
+#include "sprat/communicator.hpp"
+
+namespace sprat {
+
+class Work::State {
+ public:
+  /// Shared with the context: an operation may be asked after its communicator is gone.
+  explicit State(std::shared_ptr<comm::Context> context) : context_(std::move(context)) {}
+  virtual ~State() = default;
+
+  /// Any thread; throw the operation's Error once no peer of this process can touch its memory.
+  void wait();
+  bool test();
+
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  /// Asks for a progress thread's help unless done. Once, after posting.
+  void leave_unattended();
+
+ protected:
+  /// Ends the operation. Token held; once.
+  void finish();
+  void fail(const Error& error);
+
+ private:
+  void end();
+  void rethrow();
+
+  std::shared_ptr<comm::Context> context_;
+  std::atomic<bool> done_ = false;        ///< Release: error_ is complete.
+  std::atomic<bool> unattended_ = false;  ///< Counted in the context; whoever clears it uncounts.
+  std::optional<Error> error_;
+};
+
+}  // namespace sprat

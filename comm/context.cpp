@@ -1,0 +1,301 @@
+#include "comm/context.hpp"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+
+#include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
+#include "comm/context_header.hpp"
+
+namespace sprat::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Rounds of driving that move nothing, before giving the core away, and before sleeping. A round
+// takes about 50 ns; a yield a microsecond or more.
+constexpr int spin_rounds = 2'000;
+constexpr int yield_rounds = 400;
+// Sleeping threads look again this often: what a wire brings rings no bell.
+constexpr auto sleep_with_wire = 50us;
+constexpr auto sleep_without_wire = 2ms;
+
+void cpu_relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Shared futexes: the word lies in memory that several processes map.
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                std::chrono::nanoseconds timeout) {
+  const timespec time{0, timeout.count()};
+  syscall(SYS_futex, &word, FUTEX_WAIT, expected, &time, nullptr, 0);
+}
+
+void futex_wake_all(std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+}
+
+void ring_bell(std::atomic<std::uint32_t>& bell) {
+  bell.fetch_add(1, std::memory_order_release);
+  futex_wake_all(bell);
+}
+
+}  // namespace
+
+Context::~Context() {
+  {
+    std::lock_guard lock(progress_mutex_);
+    stopping_ = true;
+  }
+  progress_wake_.notify_all();
+  if (progress_thread_.joinable()) {
+    progress_thread_.join();
+  }
+  rendezvous_.reset();  // no control message arrives from here on
+  delete failure_.load(std::memory_order_acquire);
+}
+
+Context::Header& Context::header(const Segment& segment) {
+  return *reinterpret_cast<Header*>(segment.data());
+}
+
+Context::Header& Context::header(int rank) const {
+  return *reinterpret_cast<Header*>(peers_[rank].control);
+}
+
+std::vector<int> Context::hosts() const {
+  std::vector<int> hosts;
+  for (const Peer& peer : peers_) {
+    hosts.push_back(peer.host_index);
+  }
+  return hosts;
+}
+
+std::string Context::describe_peer(int rank) const {
+  const Peer& peer = peers_[rank];
+  return in_process_ ? text("rank ", rank)
+                     : text("rank ", rank, " (", peer.host, ", pid ", peer.pid, ")");
+}
+
+std::size_t Context::allocate_control(std::size_t bytes) {
+  bytes = (bytes + 63) / 64 * 64;
+  for (auto& [free_bytes, offset] : free_control_) {
+    if (free_bytes == bytes) {
+      const std::size_t taken = offset;
+      std::swap(free_control_.back(),
+                *std::find(free_control_.begin(), free_control_.end(), std::pair(bytes, taken)));
+      free_control_.pop_back();
+      std::fill_n(control(taken), bytes, std::byte{0});
+      return taken;
+    }
+  }
+  need(control_used_ + bytes <= control_->bytes(), "the control segment of ", control_->bytes(),
+       " bytes is full; free communicators that are no longer used");
+  return std::exchange(control_used_, control_used_ + bytes);
+}
+
+void Context::free_control(std::size_t offset, std::size_t bytes) {
+  free_control_.emplace_back((bytes + 63) / 64 * 64, offset);
+}
+
+MemoryRef Context::describe(const void* data, std::size_t bytes) const noexcept {
+  if (in_process_) {
+    return {MemoryRef::Kind::address, -1, 0, 0, reinterpret_cast<std::uintptr_t>(data)};
+  }
+  return find_memory(data, bytes).value_or(MemoryRef{});
+}
+
+const std::byte* Context::view(int rank, const MemoryRef& ref) {
+  switch (ref.kind) {
+    case MemoryRef::Kind::unreachable:
+      return nullptr;
+    case MemoryRef::Kind::address:
+      return reinterpret_cast<const std::byte*>(ref.offset);
+    case MemoryRef::Kind::segment:
+      return mappings_[rank]->view(ref);
+  }
+  return nullptr;
+}
+
+MessageTransport& Context::messages(int rank) {
+  return in_process_ || peers_[rank].local ? *local_messages_ : *wire_messages_;
+}
+
+void Context::add(Driver* driver) { drivers_.push_back(driver); }
+
+void Context::remove(Driver* driver) {
+  std::lock_guard lock(token_);
+  std::erase(drivers_, driver);
+}
+
+bool Context::drive_once() {
+  std::unique_lock lock(token_, std::try_to_lock);
+  if (!lock) {
+    return false;
+  }
+  bool moved = false;
+  if (messages_in_flight_.load(std::memory_order_relaxed) > 0) {
+    moved |= local_messages_ && local_messages_->progress();
+    moved |= wire_messages_ && wire_messages_->progress();
+  }
+  for (std::size_t i = 0; i < drivers_.size(); ++i) {
+    moved |= drivers_[i]->advance();
+  }
+  return moved;
+}
+
+void Context::drive_until(const std::atomic<bool>& done) {
+  if (done.load(std::memory_order_acquire)) {
+    return;
+  }
+  waiters_.fetch_add(1, std::memory_order_relaxed);
+  int idle = 0;
+  Clock::time_point idle_since{};
+  while (!done.load(std::memory_order_acquire)) {
+    if (drive_once()) {
+      idle = 0;
+      continue;
+    }
+    if (idle == 0 && idle_since == Clock::time_point{}) {
+      idle_since = Clock::now();
+    }
+    const int sleep_after = crowded_ ? yield_rounds : spin_rounds + yield_rounds;
+    if (idle < sleep_after) {
+      pause(idle++);
+    } else {
+      sleep_until_rung(&done);
+    }
+  }
+  waiters_.fetch_sub(1, std::memory_order_relaxed);
+  if (idle_since != Clock::time_point{}) {
+    waited_ns_.fetch_add((Clock::now() - idle_since).count(), std::memory_order_relaxed);
+  }
+}
+
+void Context::pause(int idle_rounds) {
+  if (!crowded_ && idle_rounds < spin_rounds) {
+    cpu_relax();
+  } else {
+    sched_yield();
+  }
+}
+
+// A publisher writes, then looks for sleepers; a sleeper announces itself, then looks for what was
+// written. Both with a full fence between, so at least one of them sees the other.
+void Context::sleep_until_rung(const std::atomic<bool>* done) {
+  Header& mine = header(rank_);
+  mine.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const std::uint32_t bell = mine.bell.load(std::memory_order_acquire);
+  if (!drive_once() && !(done != nullptr && done->load(std::memory_order_acquire))) {
+    const bool wire = messages_in_flight_.load(std::memory_order_relaxed) > 0;
+    futex_wait(mine.bell, bell, wire ? sleep_with_wire : sleep_without_wire);
+  }
+  mine.sleepers.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Context::ring(std::span<const int> local_peers) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (const int peer : local_peers) {
+    Header& theirs = header(peer);
+    if (theirs.sleepers.load(std::memory_order_relaxed) > 0) [[unlikely]] {
+      ring_bell(theirs.bell);
+    }
+  }
+}
+
+void Context::ring_self() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  Header& mine = header(rank_);
+  if (mine.sleepers.load(std::memory_order_relaxed) > 0) {
+    ring_bell(mine.bell);
+  }
+}
+
+void Context::count_unattended(int delta) {
+  std::lock_guard lock(progress_mutex_);
+  unattended_ += delta;
+  if (delta > 0 && !stopping_) {
+    if (!progress_thread_.joinable()) {
+      progress_thread_ = std::thread([this] { run_progress_thread(); });
+    }
+    progress_wake_.notify_one();
+  }
+}
+
+void Context::run_progress_thread() {
+  std::unique_lock lock(progress_mutex_);
+  while (!stopping_) {
+    progress_wake_.wait(lock, [this] { return stopping_ || unattended_ > 0; });
+    if (waiters_.load(std::memory_order_relaxed) > 0) {
+      progress_wake_.wait_for(lock, 1ms);  // whoever waits drives; look again soon
+      continue;
+    }
+    lock.unlock();
+    if (!drive_once()) {
+      sleep_until_rung(nullptr);
+    }
+    lock.lock();
+  }
+}
+
+void Context::set_failure(const Error& error) noexcept {
+  const Error* none = nullptr;
+  const auto* mine = new Error(error);
+  if (!failure_.compare_exchange_strong(none, mine, std::memory_order_acq_rel)) {
+    delete mine;
+    return;
+  }
+  ring_bell(header(rank_).bell);
+}
+
+void Context::fail(const Error& error) noexcept {
+  if (failure() != nullptr) {
+    return;
+  }
+  set_failure(error);
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::failed;
+  message.rank = error.rank();
+  message.code = static_cast<int>(error.code());
+  message.text = error.what();
+  rendezvous_->tell(std::move(message));
+}
+
+void Context::quiesce() {
+  for (Context* sibling : siblings_) {
+    if (sibling != this) {
+      sibling->set_failure(*failure());
+      // Whoever drives the sibling sees the failure before its next step.
+      std::lock_guard lock(sibling->token_);
+    }
+  }
+}
+
+void Context::report_stall(std::uint64_t communicator, std::uint64_t sequence, Blob signature) {
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::stalled;
+  message.rank = rank_;
+  message.comm = communicator;
+  message.sequence = sequence;
+  message.payload = std::move(signature);
+  rendezvous_->tell(std::move(message));
+}
+
+std::vector<int> Context::late_ranks(std::uint64_t communicator, std::uint64_t sequence) {
+  std::lock_guard lock(verdict_mutex_);
+  const bool same = verdict_communicator_ == communicator && verdict_sequence_ == sequence;
+  return same ? verdict_late_ : std::vector<int>{};
+}
+
+}  // namespace sprat::comm

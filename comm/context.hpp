@@ -1,0 +1,174 @@
+// One rank's state in a job: its peers, the memory it shares with them, and whoever drives.
+//
+// Whoever waits, drives. A Context has one token (a mutex); its holder moves the transports and
+// every registered Driver. A progress thread takes the token only for work that nobody waits for.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/rendezvous.hpp"
+#include "comm/segment.hpp"
+#include "comm/transport.hpp"
+#include "sprat/config.hpp"
+#include "sprat/error.hpp"
+
+namespace sprat::comm {
+
+using Clock = std::chrono::steady_clock;
+
+/// Something that has operations in flight. Its calls are made with the token held.
+class Driver {
+ public:
+  virtual ~Driver() = default;
+  /// Moves its operations on by at most a slice of about 50 µs; returns whether anything moved.
+  /// Fails all of them once Context::failure() is set.
+  virtual bool advance() noexcept = 0;
+  /// Which communicator it is, and what it called at a sequence number; empty: not yet.
+  virtual std::uint64_t communicator() const noexcept = 0;
+  virtual std::optional<Blob> called(std::uint64_t sequence) const = 0;
+  /// Text of the oldest operation in flight; empty if there is none.
+  virtual std::string under_way() const = 0;
+};
+
+/// What is known of a peer. Immutable after joining.
+struct Peer {
+  pid_t pid = 0;
+  std::string host;              ///< Name for people.
+  int host_index = 0;            ///< Equal where memory is shared.
+  bool local = false;            ///< Shares memory with this rank.
+  std::byte* control = nullptr;  ///< Its control segment, if local.
+};
+
+class Context : public std::enable_shared_from_this<Context> {
+ public:
+  /// Joins a job over `rendezvous`. Throws like Communicator::join. Every rank gets `world_bytes`
+  /// of control memory for the communicator of all ranks, at world_control() on every local peer.
+  static std::shared_ptr<Context> join(const Config& config, std::unique_ptr<Rendezvous> rendezvous,
+                                       std::size_t world_bytes);
+  ~Context();
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(peers_.size()); }
+  const Config& config() const { return config_; }
+  const Peer& peer(int rank) const { return peers_[rank]; }
+  std::vector<int> hosts() const;
+  /// It has said farewell: it calls nothing any more. Any thread.
+  bool departed(int rank) const { return departed_[rank].load(std::memory_order_acquire); }
+  /// "rank 3 (host7, pid 42)".
+  std::string describe_peer(int rank) const;
+
+  // --- memory that local peers see -------------------------------------------------------------
+  /// Zeroed bytes of the control segment, 64-byte aligned. Throws Error{unavailable} when it is
+  /// full.
+  std::size_t allocate_control(std::size_t bytes);
+  void free_control(std::size_t offset, std::size_t bytes);
+  std::size_t world_control() const { return world_control_; }
+  std::byte* control(std::size_t offset) { return control_->data() + offset; }
+  std::byte* peer_control(int rank, std::size_t offset) { return peers_[rank].control + offset; }
+  /// How peers may reach [data, data + bytes).
+  MemoryRef describe(const void* data, std::size_t bytes) const noexcept;
+  /// A local peer's memory, read-only; null if it cannot be reached. Token held.
+  const std::byte* view(int rank, const MemoryRef& ref);
+
+  // --- messages; token held ---------------------------------------------------------------------
+  MessageTransport& messages(int rank);
+  /// Polled only while someone has messages in flight.
+  void begin_messages(int count) { messages_in_flight_ += count; }
+  void end_messages(int count) { messages_in_flight_ -= count; }
+
+  // --- driving ----------------------------------------------------------------------------------
+  std::unique_lock<std::mutex> take_token() { return std::unique_lock(token_); }
+  void add(Driver* driver);     ///< Token held.
+  void remove(Driver* driver);  ///< Takes the token.
+  /// Drives until `done` is true.
+  void drive_until(const std::atomic<bool>& done);
+  /// One round of driving; false if nothing moved or another thread drives.
+  bool drive_once();
+  /// There is (delta > 0) or is no longer work in flight that nobody promised to wait for.
+  void count_unattended(int delta);
+  /// Wakes local peers that sleep: this rank has written something they may wait for.
+  void ring(std::span<const int> local_peers);
+  /// Wakes threads of this rank that sleep: an operation of theirs is done.
+  void ring_self();
+  /// Seconds that threads have spent in drive_until().
+  double seconds_waited() const {
+    return 1e-9 * static_cast<double>(waited_ns_.load(std::memory_order_relaxed));
+  }
+
+  // --- failure ----------------------------------------------------------------------------------
+  /// Null while the job is well. Set once, never changes. Any thread.
+  const Error* failure() const noexcept { return failure_.load(std::memory_order_acquire); }
+  /// The job has failed here; tells every other rank. The first failure stays. Any thread.
+  void fail(const Error& error) noexcept;
+  /// Until no peer thread of this process can be reading this rank's memory. Token not held.
+  void quiesce();
+  /// This rank has waited unusually long at (communicator, sequence). Ends in a failure, or
+  /// nothing.
+  void report_stall(std::uint64_t communicator, std::uint64_t sequence, Blob signature);
+  /// World ranks known not to have called (communicator, sequence), from the last verdict about it.
+  std::vector<int> late_ranks(std::uint64_t communicator, std::uint64_t sequence);
+
+  /// A communicator number that no communicator of this rank has; the caller agrees it with others.
+  std::uint64_t next_communicator = 1;  ///< Guarded by the token.
+
+ private:
+  struct Header;
+  explicit Context(const Config& config, std::unique_ptr<Rendezvous> rendezvous);
+  void meet(Clock::time_point deadline);
+  void open_transports(std::size_t world_bytes, Clock::time_point deadline);
+  void on_control(const ControlMessage& message);
+  void answer(const ControlMessage& query);
+  void set_failure(const Error& error) noexcept;
+  void run_progress_thread();
+  void pause(int idle_rounds);
+  void sleep_until_rung(const std::atomic<bool>* done);
+  static Header& header(const Segment& segment);
+  Header& header(int rank) const;
+  std::string operation_under_way();
+
+  Config config_;
+  std::unique_ptr<Rendezvous> rendezvous_;
+  int rank_ = 0;
+  bool crowded_ = false;     ///< More ranks than cores on this machine: never spin.
+  bool in_process_ = false;  ///< Peers are threads of this process.
+  std::vector<Peer> peers_;
+  std::unique_ptr<std::atomic<bool>[]> departed_;
+  std::vector<Context*> siblings_;  ///< The other ranks of this process, alive as long as the job.
+  std::unique_ptr<Segment> control_;
+  std::vector<std::unique_ptr<PeerMapping>> control_mappings_;
+  std::vector<std::unique_ptr<PeerMappings>> mappings_;
+  std::vector<std::pair<std::size_t, std::size_t>> free_control_;  ///< (bytes, offset); token.
+  std::size_t world_control_ = 0;
+  std::size_t control_used_ = 0;  ///< Token.
+  std::unique_ptr<MessageTransport> local_messages_, wire_messages_;
+  std::atomic<int> messages_in_flight_ = 0;  ///< Written with the token held; relaxed.
+
+  std::mutex token_;
+  std::vector<Driver*> drivers_;  ///< Guarded by the token.
+  std::atomic<int> waiters_ =
+      0;  ///< Threads in drive_until; relaxed, a hint for the progress thread.
+  std::atomic<std::int64_t> waited_ns_ = 0;
+
+  std::mutex progress_mutex_;  ///< Guards the three below.
+  std::condition_variable progress_wake_;
+  int unattended_ = 0;
+  bool stopping_ = false;
+  std::thread progress_thread_;  ///< Started with the first unattended work.
+
+  std::atomic<const Error*> failure_ = nullptr;  ///< Release on set: the Error is complete. Owned.
+  std::mutex verdict_mutex_;                     ///< Guards the three below.
+  std::uint64_t verdict_communicator_ = 0, verdict_sequence_ = 0;
+  std::vector<int> verdict_late_;
+};
+
+}  // namespace sprat::comm

@@ -1,0 +1,18 @@
+// What lies at the start of every control segment.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "comm/context.hpp"
+
+namespace sprat::comm {
+
+/// Peers map it writable, to ring.
+struct Context::Header {
+  std::atomic<std::uint64_t> nonce;                 ///< Proves that a mapping is the right one.
+  alignas(64) std::atomic<std::uint32_t> bell;      ///< Counts rings; a futex.
+  alignas(64) std::atomic<std::uint32_t> sleepers;  ///< Threads that sleep on the bell.
+};
+
+}  // namespace sprat::comm

@@ -1,0 +1,281 @@
+// How a Context comes to be: ranks meet, map each other's memory, and open their transports.
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+
+#include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
+#include "comm/context.hpp"
+#include "comm/context_header.hpp"
+#include "comm/grouping.hpp"
+#include "comm/topology.hpp"
+#include "comm/transports/libfabric.hpp"
+#include "comm/transports/shm_ring.hpp"
+
+namespace sprat::comm {
+namespace {
+
+using nlohmann::json;
+
+// Sparse: pages are taken as they are touched.
+constexpr std::size_t control_bytes = std::size_t{256} << 20;
+
+Blob to_blob(const json& value) {
+  const auto bytes = json::to_cbor(value);
+  const auto* first = reinterpret_cast<const std::byte*>(bytes.data());
+  return {first, first + bytes.size()};
+}
+
+json from_blob(const Blob& blob) {
+  return json::from_cbor(reinterpret_cast<const std::uint8_t*>(blob.data()),
+                         reinterpret_cast<const std::uint8_t*>(blob.data()) + blob.size());
+}
+
+std::vector<int> allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &set)) {
+        cores.push_back(core);
+      }
+    }
+  }
+  return cores;
+}
+
+std::uint64_t make_nonce() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) | device() | 1;
+}
+
+}  // namespace
+
+Context::Context(const Config& config, std::unique_ptr<Rendezvous> rendezvous)
+    : config_(config),
+      rendezvous_(std::move(rendezvous)),
+      rank_(rendezvous_->rank()),
+      peers_(rendezvous_->size()),
+      departed_(std::make_unique<std::atomic<bool>[]>(peers_.size())) {
+  control_ = std::make_unique<Segment>(control_bytes);
+  control_used_ = (sizeof(Header) + 63) / 64 * 64;
+  new (control_->data()) Header;
+}
+
+std::shared_ptr<Context> Context::join(const Config& config, std::unique_ptr<Rendezvous> rendezvous,
+                                       std::size_t world_bytes) {
+  configure_log(config.log_level);
+  std::shared_ptr<Context> context(new Context(config, std::move(rendezvous)));
+  const auto deadline = Clock::now() + config.join_timeout;
+  context->meet(deadline);
+  context->open_transports(world_bytes, deadline);
+  Context* self = context.get();  // its destructor ends the rendezvous, and so these calls
+  self->rendezvous_->listen([self](const ControlMessage& message) { self->on_control(message); });
+  for (int rank = 0; rank < self->size(); ++rank) {
+    if (rank != self->rank_ && self->peers_[rank].local && !self->in_process_) {
+      self->rendezvous_->watch(rank, self->peers_[rank].pid);
+    }
+  }
+  return context;
+}
+
+void Context::meet(Clock::time_point deadline) {
+  const HostIdentity host = host_identity(config_, rank_);
+  const std::uint64_t nonce = make_nonce();
+  header(*control_).nonce.store(nonce, std::memory_order_release);
+  const MemoryRef mine = control_->ref();
+  const json greeting = {
+      {"pid", getpid()},          {"label", host.label},
+      {"machine", host.machine},  {"name", host.name},
+      {"cores", allowed_cores()}, {"fd", mine.fd},
+      {"inode", mine.inode},      {"bytes", mine.segment_bytes},
+      {"nonce", nonce},           {"address", reinterpret_cast<std::uintptr_t>(this)}};
+  std::vector<json> greetings;
+  for (const Blob& blob : rendezvous_->exchange(to_blob(greeting), "meeting", deadline)) {
+    greetings.push_back(from_blob(blob));
+  }
+  in_process_ = std::all_of(greetings.begin(), greetings.end(), [&](const json& theirs) {
+    return theirs["pid"] == greeting["pid"] && theirs["machine"] == greeting["machine"];
+  });
+
+  Reach reach{host.label, {}};
+  std::set<int> cores;
+  int machine_ranks = 0;
+  control_mappings_.resize(peers_.size());
+  for (int rank = 0; rank < size(); ++rank) {
+    const json& theirs = greetings[rank];
+    Peer& peer = peers_[rank];
+    peer.pid = theirs["pid"];
+    peer.host = theirs["name"];
+    if (theirs["machine"] == greeting["machine"]) {
+      ++machine_ranks;
+      cores.insert(theirs["cores"].begin(), theirs["cores"].end());
+    }
+    if (in_process_) {
+      auto* sibling = reinterpret_cast<Context*>(theirs["address"].get<std::uintptr_t>());
+      siblings_.push_back(sibling);
+      peer.control = sibling->control_->data();
+    } else if (rank == rank_) {
+      peer.control = control_->data();
+    } else if (theirs["label"] == greeting["label"]) {
+      const MemoryRef ref{MemoryRef::Kind::segment, theirs["fd"], theirs["inode"], theirs["bytes"],
+                          0};
+      auto mapping = PeerMapping::open(peer.pid, ref, PeerMapping::Access::read_write);
+      if (mapping && reinterpret_cast<Header*>(mapping->data())->nonce.load() == theirs["nonce"]) {
+        peer.control = mapping->data();
+        control_mappings_[rank] = std::move(mapping);
+      }
+    }
+    if (peer.control != nullptr && theirs["label"] == greeting["label"]) {
+      reach.mapped.push_back(rank);
+    }
+  }
+  crowded_ = machine_ranks > static_cast<int>(cores.size());
+
+  std::vector<Reach> reaches;
+  const json found = {{"label", reach.label}, {"mapped", reach.mapped}};
+  for (const Blob& blob : rendezvous_->exchange(to_blob(found), "mapping memory", deadline)) {
+    const json theirs = from_blob(blob);
+    reaches.push_back({theirs["label"], theirs["mapped"]});
+  }
+  const std::vector<int> host_of = group_hosts(reaches);
+  for (int rank = 0; rank < size(); ++rank) {
+    peers_[rank].host_index = host_of[rank];
+    peers_[rank].local = host_of[rank] == host_of[rank_];
+    mappings_.push_back(std::make_unique<PeerMappings>(peers_[rank].pid));
+  }
+  name_log(rank_, size(), in_process_ ? "thread" : host.name);
+}
+
+void Context::open_transports(std::size_t world_bytes, Clock::time_point deadline) {
+  ShmRingOptions options;
+  options.rank = rank_;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (in_process_ || peers_[rank].local) {
+      options.ranks.push_back(rank);
+    }
+  }
+  // The first allocations after the header, so they lie at the same offsets on every local rank.
+  const std::size_t bytes = ShmRing::bytes_needed(options.ranks.size());
+  const std::size_t offset = allocate_control(bytes);
+  world_control_ = allocate_control(world_bytes);
+  options.mine = {control(offset), bytes};
+  for (const int rank : options.ranks) {
+    options.memory.push_back(peer_control(rank, offset));
+  }
+  local_messages_ = std::make_unique<ShmRing>(options);
+  const bool any_wire = !std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
+    return in_process_ || peer.host_index == peers_[0].host_index;
+  });
+  Blob wire_address;
+  if (any_wire) {
+    wire_messages_ = open_libfabric(config_, rank_, size());
+    wire_address = wire_messages_->address();
+  }
+  const Blob ring_address = local_messages_->address();
+  std::vector<Blob> local(peers_.size()), remote(peers_.size());
+  const json mine = {
+      {"local", json::binary({reinterpret_cast<const std::uint8_t*>(ring_address.data()),
+                              reinterpret_cast<const std::uint8_t*>(ring_address.data()) +
+                                  ring_address.size()})},
+      {"wire", json::binary({reinterpret_cast<const std::uint8_t*>(wire_address.data()),
+                             reinterpret_cast<const std::uint8_t*>(wire_address.data()) +
+                                 wire_address.size()})}};
+  const auto all = rendezvous_->exchange(to_blob(mine), "opening transports", deadline);
+  for (int rank = 0; rank < size(); ++rank) {
+    const json theirs = from_blob(all[rank]);
+    const bool ring = in_process_ || peers_[rank].local;
+    const auto& bytes_of = theirs[ring ? "local" : "wire"].get_binary();
+    const auto* first = reinterpret_cast<const std::byte*>(bytes_of.data());
+    (ring ? local : remote)[rank].assign(first, first + bytes_of.size());
+  }
+  local_messages_->connect(local);
+  if (wire_messages_) {
+    wire_messages_->connect(remote);
+  }
+}
+
+std::string Context::operation_under_way() {
+  std::unique_lock lock(token_, std::defer_lock);
+  const auto patience = Clock::now() + std::chrono::milliseconds(20);
+  while (!lock.try_lock()) {
+    if (Clock::now() > patience) {
+      return "an operation";
+    }
+    sched_yield();
+  }
+  for (const Driver* driver : drivers_) {
+    if (std::string text = driver->under_way(); !text.empty()) {
+      return text;
+    }
+  }
+  return "no operation";
+}
+
+void Context::on_control(const ControlMessage& message) {
+  using Kind = ControlMessage::Kind;
+  switch (message.kind) {
+    case Kind::lost: {
+      if (failure() == nullptr && message.rank != rank_) {
+        // Said here too, not only thrown: a launcher may end this process before anyone catches.
+        const std::string what = text("lost ", describe_peer(message.rank), ": ", message.text);
+        const std::string during = operation_under_way();
+        set_failure(Error(ErrorCode::lost_peer, what, message.rank));
+        log().error("{} during {}", what, during);
+      }
+      return;
+    }
+    case Kind::failed:
+      set_failure(Error(static_cast<ErrorCode>(message.code), message.text, message.rank));
+      return;
+    case Kind::query:
+      answer(message);
+      return;
+    case Kind::verdict:
+      if (static_cast<ErrorCode>(message.code) == ErrorCode::mismatch) {
+        set_failure(Error(ErrorCode::mismatch, message.text, message.rank));
+      } else {
+        std::lock_guard lock(verdict_mutex_);
+        verdict_communicator_ = message.comm;
+        verdict_sequence_ = message.sequence;
+        verdict_late_.resize(message.payload.size() / sizeof(std::int32_t));
+        std::memcpy(verdict_late_.data(), message.payload.data(),
+                    verdict_late_.size() * sizeof(std::int32_t));
+      }
+      return;
+    case Kind::farewell:
+      departed_[message.rank].store(true, std::memory_order_release);
+      return;
+    case Kind::stalled:
+    case Kind::answer:
+      return;
+  }
+}
+
+void Context::answer(const ControlMessage& query) {
+  ControlMessage reply = query;
+  reply.kind = ControlMessage::Kind::answer;
+  reply.rank = rank_;
+  reply.code = 3;  // not a member, unless a driver says otherwise
+  {
+    std::lock_guard lock(token_);
+    for (const Driver* driver : drivers_) {
+      if (driver->communicator() == query.comm) {
+        const auto called = driver->called(query.sequence);
+        reply.code = called ? 0 : 1;
+        reply.payload = called.value_or(Blob{});
+        break;
+      }
+    }
+  }
+  rendezvous_->tell(std::move(reply));
+}
+
+}  // namespace sprat::comm

@@ -1,0 +1,19 @@
+// Which ranks share memory, decided from what all of them found. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace sprat::comm {
+
+/// What a rank says of itself, after trying to map its peers' memory.
+struct Reach {
+  std::string label;        ///< Ranks of different labels never share memory.
+  std::vector<int> mapped;  ///< Ranks whose memory it has mapped, itself included.
+};
+
+/// A dense host index for each rank. Ranks of one label share a host if each has mapped each;
+/// where any pair of them has not, every rank of that label is a host of its own.
+std::vector<int> group_hosts(const std::vector<Reach>& reaches);
+
+}  // namespace sprat::comm

@@ -1,0 +1,173 @@
+#include "comm/segment.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "sprat/buffer.hpp"
+
+namespace sprat::comm {
+namespace {
+
+std::size_t round_to_pages(std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return (bytes + page - 1) / page * page;
+}
+
+/// Every live sprat::Memory by address. Process-wide because allocation is, like malloc's arena.
+struct MemoryRegistry {
+  std::shared_mutex mutex;  ///< Guards segments.
+  std::map<const std::byte*, std::unique_ptr<Segment>> segments;
+  std::atomic<std::size_t> count =
+      0;  ///< Relaxed: a hint that spares the lock while there are none.
+};
+
+MemoryRegistry& registry() {
+  static MemoryRegistry& instance = *new MemoryRegistry;  // outlives static destructors of callers
+  return instance;
+}
+
+}  // namespace
+
+Segment::Segment(std::size_t bytes) : bytes_(round_to_pages(std::max<std::size_t>(bytes, 1))) {
+  fd_ = memfd_create("sprat", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  need(fd_ >= 0, "memfd_create: ", std::strerror(errno));
+  struct stat status {};
+  void* address = MAP_FAILED;
+  if (ftruncate(fd_, static_cast<off_t>(bytes_)) == 0 && fstat(fd_, &status) == 0) {
+    address = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+  }
+  if (address == MAP_FAILED) {
+    const int error = errno;
+    close(fd_);
+    throw Error(ErrorCode::unavailable,
+                text("cannot have ", bytes_, " bytes of shared memory: ", std::strerror(error)));
+  }
+  // Peers may rely on the size; without the seal a shrunken file would kill them by SIGBUS.
+  fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+  inode_ = status.st_ino;
+  data_ = static_cast<std::byte*>(address);
+}
+
+void Segment::drop_pages() noexcept {
+  (void)fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_));
+}
+
+Segment::~Segment() {
+  munmap(data_, bytes_);
+  close(fd_);
+}
+
+MemoryRef Segment::ref(std::size_t offset) const {
+  return {MemoryRef::Kind::segment, fd_, inode_, bytes_, offset};
+}
+
+std::optional<MemoryRef> find_memory(const void* data, std::size_t bytes) noexcept {
+  MemoryRegistry& all = registry();
+  if (all.count.load(std::memory_order_relaxed) == 0) {
+    return std::nullopt;
+  }
+  const auto* address = static_cast<const std::byte*>(data);
+  std::shared_lock lock(all.mutex);
+  auto next = all.segments.upper_bound(address);
+  if (next == all.segments.begin()) {
+    return std::nullopt;
+  }
+  const Segment& segment = *std::prev(next)->second;
+  const auto offset = static_cast<std::size_t>(address - segment.data());
+  if (offset + bytes > segment.bytes()) {
+    return std::nullopt;
+  }
+  return segment.ref(offset);
+}
+
+std::unique_ptr<PeerMapping> PeerMapping::open(pid_t pid, const MemoryRef& ref, Access access) {
+  const bool writes = access == Access::read_write;
+  const std::string path = text("/proc/", pid, "/fd/", ref.fd);
+  const int fd = ::open(path.c_str(), (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+  if (fd < 0) {
+    return nullptr;
+  }
+  struct stat status {};
+  void* address = MAP_FAILED;
+  if (fstat(fd, &status) == 0 && status.st_ino == ref.inode &&
+      static_cast<std::uint64_t>(status.st_size) == ref.segment_bytes) {
+    address =
+        mmap(nullptr, ref.segment_bytes, PROT_READ | (writes ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+  }
+  close(fd);
+  if (address == MAP_FAILED) {
+    return nullptr;
+  }
+  return std::unique_ptr<PeerMapping>(
+      new PeerMapping(static_cast<std::byte*>(address), ref.segment_bytes, ref.inode));
+}
+
+PeerMapping::~PeerMapping() { munmap(data_, bytes_); }
+
+const std::byte* PeerMappings::view(const MemoryRef& ref) {
+  for (auto found = mappings_.rbegin(); found != mappings_.rend(); ++found) {
+    if ((*found)->inode() == ref.inode) {
+      return (*found)->data() + ref.offset;
+    }
+  }
+  auto mapping = PeerMapping::open(pid_, ref, PeerMapping::Access::read);
+  if (!mapping) {
+    return nullptr;
+  }
+  if (mappings_.size() == limit) {
+    mappings_.erase(mappings_.begin());
+  }
+  mappings_.push_back(std::move(mapping));
+  return mappings_.back()->data() + ref.offset;
+}
+
+}  // namespace sprat::comm
+
+namespace sprat {
+
+Memory::Memory(std::size_t bytes) {
+  if (bytes == 0) {
+    return;
+  }
+  auto segment = std::make_unique<comm::Segment>(bytes);
+  data_ = segment->data();
+  bytes_ = bytes;
+  auto& all = comm::registry();
+  std::unique_lock lock(all.mutex);
+  all.segments.emplace(static_cast<const std::byte*>(data_), std::move(segment));
+  all.count.fetch_add(1, std::memory_order_relaxed);
+}
+
+Memory::~Memory() {
+  if (data_ == nullptr) {
+    return;
+  }
+  auto& all = comm::registry();
+  std::unique_lock lock(all.mutex);
+  auto taken = all.segments.extract(static_cast<const std::byte*>(data_));
+  all.count.fetch_sub(1, std::memory_order_relaxed);
+  lock.unlock();  // unmapping is slow, and the node owns the segment now
+  taken.mapped()->drop_pages();
+}
+
+Memory::Memory(Memory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+}  // namespace sprat

@@ -1,0 +1,91 @@
+// Shared memory: anonymous files that peers of the same host map, and leave nothing behind.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sprat::comm {
+
+/// Where a piece of a rank's memory lies, in words that a peer of its host understands.
+struct MemoryRef {
+  enum class Kind : std::uint32_t {
+    unreachable,  ///< Private to its process.
+    address,      ///< A pointer, for ranks of one process.
+    segment,      ///< `offset` bytes into the anonymous file `fd` of the owner.
+  };
+  Kind kind = Kind::unreachable;
+  std::int32_t fd = -1;
+  std::uint64_t inode = 0;  ///< Tells a reused descriptor from the one that was meant.
+  std::uint64_t segment_bytes = 0;
+  std::uint64_t offset = 0;  ///< Or the pointer's value.
+};
+
+/// A sealed anonymous file, mapped readable and writable. Owner of file and mapping.
+class Segment {
+ public:
+  /// Zeroed; `bytes` is rounded up to pages. Throws Error{unavailable}.
+  explicit Segment(std::size_t bytes);
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  MemoryRef ref(std::size_t offset = 0) const;
+  /// Gives the pages back although peers may keep their mappings a while; they read zeros from then
+  /// on.
+  void drop_pages() noexcept;
+
+ private:
+  int fd_ = -1;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  std::uint64_t inode_ = 0;
+};
+
+/// The sprat::Memory that holds all of [data, data + bytes), if one does. Any thread.
+std::optional<MemoryRef> find_memory(const void* data, std::size_t bytes) noexcept;
+
+/// A view of another process's segment. Owner of the mapping.
+class PeerMapping {
+ public:
+  enum class Access { read, read_write };
+  /// Null if it cannot be opened, or is not the segment that `ref` means.
+  static std::unique_ptr<PeerMapping> open(pid_t pid, const MemoryRef& ref, Access access);
+  ~PeerMapping();
+  PeerMapping(const PeerMapping&) = delete;
+  PeerMapping& operator=(const PeerMapping&) = delete;
+
+  std::byte* data() const { return data_; }
+  std::uint64_t inode() const { return inode_; }
+
+ private:
+  PeerMapping(std::byte* data, std::size_t bytes, std::uint64_t inode)
+      : data_(data), bytes_(bytes), inode_(inode) {}
+  std::byte* data_;
+  std::size_t bytes_;
+  std::uint64_t inode_;
+};
+
+/// The mappings of one peer's segments, made when first asked for, the oldest dropped past a bound.
+/// Not thread-safe: its context's token is held.
+class PeerMappings {
+ public:
+  explicit PeerMappings(pid_t pid) : pid_(pid) {}
+  /// The peer's memory at `ref`; null if it cannot be mapped. Valid until `limit` others were asked
+  /// for.
+  const std::byte* view(const MemoryRef& ref);
+
+ private:
+  static constexpr std::size_t limit = 256;
+  pid_t pid_;
+  std::vector<std::unique_ptr<PeerMapping>> mappings_;  ///< Most recently made last.
+};
+
+}  // namespace sprat::comm

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Ranks as processes started by hand: kills, disagreements, absences. run.py WORKER SPRAT [CASE ...]
+
+Every survivor must end with a non-zero status within five seconds of a kill, its standard error must
+name the lost rank and the operation, and /dev/shm and the processes must be as before.
+"""
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+RANKS = 4
+LIMIT_S = 5.0
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start(command, ranks=RANKS, hosts="", skip=(), **variables):
+    """Starts ranks with torchrun's variables and no launcher; returns them by rank."""
+    port = free_port()
+    processes = {}
+    for rank in range(ranks):
+        if rank in skip:
+            continue
+        environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank),
+                           MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), SPRAT_HOST=hosts, **variables)
+        processes[rank] = subprocess.Popen(command, env=environment, text=True,
+                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return processes
+
+
+def collect(processes, limit_s):
+    """Waits for all; returns {rank: (status, errors, seconds)}. Kills and reports what hangs."""
+    begin = time.monotonic()
+    results = {}
+    for rank, process in processes.items():
+        left = max(0.1, limit_s - (time.monotonic() - begin))
+        try:
+            _, errors = process.communicate(timeout=left)
+            results[rank] = (process.returncode, errors, time.monotonic() - begin)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            _, errors = process.communicate()
+            results[rank] = (None, errors, time.monotonic() - begin)
+    return results
+
+
+def fail(case, text, results):
+    print(f"FAILED {case}: {text}")
+    for rank, (status, errors, seconds) in sorted(results.items()):
+        print(f"  rank {rank}: status {status} after {seconds:.2f} s: {errors.strip()[-600:]}")
+    sys.exit(1)
+
+
+def check(case, results, words, limit_s=LIMIT_S):
+    for rank, (status, errors, seconds) in results.items():
+        if status is None or seconds > limit_s:
+            fail(case, f"rank {rank} did not end within {limit_s} s", results)
+        if status == 0:
+            fail(case, f"rank {rank} ended as if all were well", results)
+        for word in words:
+            if not any(word in line for line in errors.splitlines()):
+                fail(case, f'rank {rank} does not say "{word}"', results)
+    print(f"ok {case}: slowest {max(seconds for _, _, seconds in results.values()):.2f} s")
+
+
+def kill_and_check(case, processes, victim, words):
+    processes[victim].send_signal(signal.SIGKILL)
+    processes.pop(victim).communicate()
+    check(case, collect(processes, LIMIT_S + 5), words)
+
+
+def case_kill_in_all_reduce(worker, sprat):
+    for hosts in ("", "a,a,b,b", "a,b,c,d"):
+        for count in ("2", "3000000"):
+            for victim in (0, 2):
+                processes = start([worker, "endless", count], hosts=hosts)
+                for process in processes.values():
+                    process.stdout.readline()
+                kill_and_check(f"kill rank {victim} in all_reduce of {count} on hosts [{hosts}]",
+                               processes, victim, [f"lost rank {victim} ", "all_reduce"])
+
+
+def case_kill_in_join(worker, sprat):
+    for victim in (0, 1):
+        processes = start([worker, "endless", "2"], skip=(3,))
+        time.sleep(1.0)  # the three that were started are in the rendezvous by now
+        kill_and_check(f"kill rank {victim} while joining", processes, victim, [f"rank {victim}", "join"])
+
+
+def case_missing_in_join(worker, sprat):
+    processes = start([worker, "endless", "2"], skip=(2,), SPRAT_JOIN_TIMEOUT="2")
+    check("rank 2 never joins", collect(processes, 20), ["2"], limit_s=8)
+
+
+def case_kill_in_training(worker, sprat):
+    with tempfile.TemporaryDirectory() as folder:
+        text = os.path.join(folder, "text.txt")
+        with open(text, "w") as file:
+            file.write("all work and no play makes jack a dull boy. " * 4000)
+        config = os.path.join(folder, "config.json")
+        with open(config, "w") as file:
+            file.write('{"model": {"layers": 2, "width": 64, "heads": 2, "context": 64},'
+                       f'"data": {{"files": ["{text}"]}},'
+                       '"train": {"steps": 100000, "batch": 8}, "parallel": {"hybrid_shard_degree": 2}}')
+        report = os.path.join(folder, "report")
+        processes = start([sprat, "train", config, "--report", report])
+        patience = time.monotonic() + 60
+        while not (os.path.exists(report) and os.path.getsize(report) > 200):
+            if time.monotonic() > patience:
+                fail("kill in training", "training did not start",
+                     collect(processes, 0.1))
+            time.sleep(0.1)
+        kill_and_check("kill rank 2 in training", processes, 2, ["lost rank 2 "])
+
+
+def case_differ(worker, sprat):
+    values = {"count": ["of 8 f32", "of 4 f32"], "dtype": ["4 i32", "4 f32"],
+              "op": ["f32, max", "f32, sum"], "collective": ["barrier", "all_reduce of 4 f32"]}
+    for hosts in ("", "a,a,b,b"):
+        for what, words in values.items():
+            processes = start([worker, "differ", what], hosts=hosts)
+            check(f"different {what} on hosts [{hosts}]", collect(processes, 10), ["mismatch"] + words)
+
+
+def case_absent(worker, sprat):
+    for hosts in ("", "a,b,c,d"):
+        processes = start([worker, "absent", "2"], hosts=hosts)
+        absent = processes.pop(1)
+        results = collect(processes, 10)
+        absent.kill()
+        absent.communicate()
+        check(f"rank 1 never calls on hosts [{hosts}]", results, ["rank 1 ", "all_reduce"], limit_s=6)
+
+
+def main():
+    worker, sprat, *chosen = sys.argv[1:]
+    before = set(os.listdir("/dev/shm"))
+    cases = {name[5:]: run for name, run in globals().items() if name.startswith("case_")}
+    for name, run in cases.items():
+        if not chosen or name in chosen:
+            run(worker, sprat)
+    residue = set(os.listdir("/dev/shm")) - before
+    if residue:
+        print("FAILED: left in /dev/shm:", sorted(residue))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
