@@ -123,8 +123,4 @@ Cost cost_of_reducing(const Problem& problem, const std::vector<Portion>& portio
           .bytes_pulled = peers * (mine + carried) * size_of(problem.input)};
 }
 
-bool carries_any(const Problem& problem, const std::vector<Portion>& portions) {
-  return !owners_served(problem, portions).empty();
-}
-
 }  // namespace sprat::collectives

@@ -26,7 +26,4 @@ void reduce_to_owners(const Problem& problem, Plan& plan, const std::vector<Port
 /// What reduce_to_owners() costs.
 Cost cost_of_reducing(const Problem& problem, const std::vector<Portion>& portions);
 
-/// Whether problem.rank carries a portion that another host's rank owns.
-bool carries_any(const Problem& problem, const std::vector<Portion>& portions);
-
 }  // namespace sprat::collectives
