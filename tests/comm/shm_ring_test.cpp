@@ -9,10 +9,10 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
-#include <random>
 #include <thread>
 
 #include "sprat/error.hpp"
+#include "tests/comm/letters.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -75,16 +75,6 @@ class Shoal {
   std::vector<std::span<std::byte>> read_only_;
   std::vector<std::unique_ptr<ShmRing>> rings_;
 };
-
-std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
-  std::vector<std::byte> out(bytes);
-  std::uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
-  for (std::byte& one : out) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    one = static_cast<std::byte>(state >> 56);
-  }
-  return out;
-}
 
 // None, one line, one frame, just more than a frame, more than the ring, far more.
 constexpr std::size_t sizes[] = {0,     1,     32,    33,         4096,
@@ -320,66 +310,10 @@ TEST(ShmRing, different_layouts_are_refused) {
   EXPECT_THROW(two[0].connect(bad), Error);
 }
 
-/// One message of the random traffic; its content follows from it.
-struct Letter {
-  int from, to;
-  std::uint64_t tag;
-  std::size_t bytes;
-  std::uint64_t seed;
-};
-
-/// Sends and receives a rank's letters, the receives in an order of their own, and checks them.
-void correspond(ShmRing& ring, int me, const std::vector<Letter>& letters, std::uint64_t seed) {
-  struct Open {
-    const Letter* letter;
-    std::vector<std::byte> data;
-    MessageRequest request;
-  };
-  std::deque<Open> sends, recvs;
-  for (const Letter& letter : letters) {
-    if (letter.from == me) {
-      sends.push_back({&letter, pattern(letter.bytes, letter.seed), {}});
-    }
-    if (letter.to == me) {
-      recvs.push_back({&letter, std::vector<std::byte>(letter.bytes), {}});
-    }
-  }
-  // Receives of one (peer, tag) must be posted in their order of sending; tags are unique here.
-  std::mt19937_64 random(seed);
-  std::shuffle(recvs.begin(), recvs.end(), random);
-  for (std::size_t at = 0; at < std::max(sends.size(), recvs.size()); ++at) {
-    if (at < sends.size()) {
-      ring.send(sends[at].request, sends[at].letter->to, sends[at].letter->tag, sends[at].data);
-    }
-    if (at < recvs.size()) {
-      ring.recv(recvs[at].request, recvs[at].letter->from, recvs[at].letter->tag, recvs[at].data);
-    }
-    ring.progress();
-  }
-  const auto open = [](const Open& one) { return one.request.state == State::posted; };
-  while (std::any_of(sends.begin(), sends.end(), open) ||
-         std::any_of(recvs.begin(), recvs.end(), open)) {
-    if (!ring.progress()) {
-      std::this_thread::yield();
-    }
-  }
-  for (const Open& one : recvs) {
-    ASSERT_EQ(one.request.state, State::done) << "rank " << me;
-    ASSERT_EQ(one.data, pattern(one.letter->bytes, one.letter->seed)) << "rank " << me;
-  }
-}
-
 TEST(ShmRing, random_letters_of_many_threads_arrive) {
   for (const int ranks : {2, 4}) {
     Shoal shoal(ranks, Views::same);
-    std::mt19937_64 random(42);
-    std::vector<Letter> letters;
-    for (std::uint64_t i = 0; i < 300; ++i) {
-      const std::size_t limit = i % 10 == 0 ? std::size_t{1} << 20 : i % 3 == 0 ? 40'000 : 200;
-      letters.push_back({static_cast<int>(random() % static_cast<unsigned>(ranks)),
-                         static_cast<int>(random() % static_cast<unsigned>(ranks)), i,
-                         random() % limit, random()});
-    }
+    const std::vector<Letter> letters = random_letters(ranks, 300, std::size_t{1} << 20);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank) {
       threads.emplace_back(

@@ -1,0 +1,315 @@
+// Messages through one libfabric endpoint.
+#include "comm/transports/libfabric/messages.hpp"
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
+#include "comm/transports/libfabric.hpp"
+#include "comm/transports/libfabric/provider.hpp"
+
+namespace sprat::comm {
+
+std::unique_ptr<MessageTransport> open_libfabric(const Config& config, int rank, int size) {
+  return std::make_unique<libfabric::Messages>(
+      libfabric::find_provider(config.provider, config.interface), rank, size);
+}
+
+namespace libfabric {
+
+namespace {
+
+using State = MessageRequest::State;
+
+/// How long a request that cannot be withdrawn may take to end by itself.
+constexpr std::chrono::milliseconds cancel_patience{100};
+constexpr std::size_t operations_a_growth = 64;
+constexpr std::size_t completions_a_batch = 16;
+/// So that one call of progress() stays short however fast completions come.
+constexpr int batches_a_call = 8;
+
+/// libfabric's error numbers go beyond errno's.
+int to_errno(int error) {
+  switch (error) {
+    case FI_ETRUNC:
+      return EMSGSIZE;
+    case FI_ENOAV:
+      return EHOSTUNREACH;
+    default:
+      return error < FI_ERRNO_OFFSET ? error : EIO;
+  }
+}
+
+void check(int status, const char* call, const fi_info& info) {
+  need(status == 0, "libfabric's ", call, " failed for provider ", info.fabric_attr->prov_name,
+       " on ", info.domain_attr->name, ": ", fi_strerror(-status));
+}
+
+}  // namespace
+
+Messages::Messages(Info info, int rank, int size)
+    : info_(std::move(info)), rank_(rank), peers_(static_cast<std::size_t>(size)) {
+  open();
+  log().debug("messages through libfabric's {} on {}", name(), info_->domain_attr->name);
+}
+
+void Messages::open() {
+  fid_fabric* fabric = nullptr;
+  check(fi_fabric(info_->fabric_attr, &fabric, nullptr), "fi_fabric", *info_);
+  fabric_.reset(fabric);
+  fid_domain* domain = nullptr;
+  check(fi_domain(fabric, info_.get(), &domain, nullptr), "fi_domain", *info_);
+  domain_.reset(domain);
+
+  fi_av_attr av_attributes{};
+  av_attributes.type = FI_AV_TABLE;
+  av_attributes.count = peers_.size();
+  fid_av* av = nullptr;
+  check(fi_av_open(domain, &av_attributes, &av, nullptr), "fi_av_open", *info_);
+  addresses_.reset(av);
+
+  fi_cq_attr cq_attributes{};
+  cq_attributes.format = FI_CQ_FORMAT_TAGGED;
+  cq_attributes.wait_obj = FI_WAIT_NONE;
+  cq_attributes.size = info_->tx_attr->size + info_->rx_attr->size;
+  fid_cq* cq = nullptr;
+  check(fi_cq_open(domain, &cq_attributes, &cq, nullptr), "fi_cq_open", *info_);
+  completions_.reset(cq);
+
+  fid_ep* ep = nullptr;
+  check(fi_endpoint(domain, info_.get(), &ep, nullptr), "fi_endpoint", *info_);
+  endpoint_.reset(ep);
+  check(fi_ep_bind(ep, &av->fid, 0), "fi_ep_bind", *info_);
+  check(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind", *info_);
+  check(fi_enable(ep), "fi_enable", *info_);
+}
+
+/// The provider's name, a zero byte, and the endpoint's name.
+Blob Messages::address() {
+  std::array<std::byte, 512> endpoint;
+  std::size_t bytes = endpoint.size();
+  check(endpoint_ ? fi_getname(&endpoint_->fid, endpoint.data(), &bytes) : -FI_EOPBADSTATE,
+        "fi_getname", *info_);
+  const std::string_view provider(name());
+  Blob blob(provider.size() + 1 + bytes);
+  std::memcpy(blob.data(), provider.data(), provider.size());
+  std::memcpy(blob.data() + provider.size() + 1, endpoint.data(), bytes);
+  return blob;
+}
+
+void Messages::connect(std::span<const Blob> addresses) {
+  const std::string_view mine(name());
+  for (std::size_t rank = 0; rank < addresses.size() && rank < peers_.size(); ++rank) {
+    const Blob& blob = addresses[rank];
+    if (blob.empty()) {
+      continue;
+    }
+    const std::string_view whole(reinterpret_cast<const char*>(blob.data()), blob.size());
+    const std::string_view theirs = whole.substr(0, whole.find('\0'));
+    if (theirs != mine || theirs.size() == whole.size()) {
+      throw Error(ErrorCode::mismatch,
+                  text("rank ", rank, " speaks through libfabric's \"", theirs, "\", rank ", rank_,
+                       " through \"", mine, "\"; set SPRAT_PROVIDER alike on every host"),
+                  static_cast<int>(rank));
+    }
+    const int inserted = fi_av_insert(addresses_.get(), blob.data() + theirs.size() + 1, 1,
+                                      &peers_[rank].address, 0, nullptr);
+    need(inserted == 1, "libfabric's ", mine, " cannot use the address of rank ", rank);
+  }
+}
+
+void Messages::send(MessageRequest& request, int peer, std::uint64_t tag,
+                    std::span<const std::byte> data) {
+  Operation& operation = begin(request, Direction::send, peer, tag);
+  operation.source = data.data();
+  operation.bytes = data.size();
+  start(operation);
+}
+
+void Messages::recv(MessageRequest& request, int peer, std::uint64_t tag,
+                    std::span<std::byte> data) {
+  Operation& operation = begin(request, Direction::recv, peer, tag);
+  operation.target = data.data();
+  operation.bytes = data.size();
+  start(operation);
+}
+
+Messages::Operation& Messages::begin(MessageRequest& request, Direction direction, int peer,
+                                     std::uint64_t tag) {
+  if (free_.empty()) {
+    // So that neither returning an operation nor letting it wait allocates.
+    free_.reserve(operations_.size() + operations_a_growth);
+    waiting_.reserve(operations_.size() + operations_a_growth);
+    for (std::size_t made = 0; made < operations_a_growth; ++made) {
+      free_.push_back(&operations_.emplace_back());
+    }
+  }
+  Operation& operation = *free_.back();
+  free_.pop_back();
+  operation.request = &request;
+  operation.direction = direction;
+  operation.tag = tag;
+  request.state = State::posted;
+  request.bytes = 0;
+  request.error = 0;
+  request.peer = peer;
+  request.provider[0] = &operation;
+  return operation;
+}
+
+void Messages::start(Operation& operation) {
+  const int rank = operation.request->peer;
+  if (!endpoint_) {
+    return fail(operation, ENOTCONN);
+  }
+  if (rank < 0 || static_cast<std::size_t>(rank) >= peers_.size() ||
+      peers_[static_cast<std::size_t>(rank)].address == FI_ADDR_NOTAVAIL) {
+    return fail(operation, EHOSTUNREACH);
+  }
+  if (operation.bytes > info_->ep_attr->max_msg_size) {
+    return fail(operation, EMSGSIZE);
+  }
+  int& waiting =
+      peers_[static_cast<std::size_t>(rank)].waiting[static_cast<std::size_t>(operation.direction)];
+  const ssize_t status = waiting > 0 ? -FI_EAGAIN : post(operation);
+  if (status == -FI_EAGAIN) {
+    ++waiting;
+    waiting_.push_back(&operation);
+  } else if (status != 0) {
+    fail(operation, to_errno(static_cast<int>(-status)));
+  }
+}
+
+ssize_t Messages::post(Operation& operation) {
+  const fi_addr_t address = peers_[static_cast<std::size_t>(operation.request->peer)].address;
+  switch (operation.direction) {
+    case Direction::send:
+      return fi_tsend(endpoint_.get(), operation.source, operation.bytes, nullptr, address,
+                      operation.tag, &operation.context);
+    case Direction::recv:
+      return fi_trecv(endpoint_.get(), operation.target, operation.bytes, nullptr, address,
+                      operation.tag, 0, &operation.context);
+  }
+  return -FI_EINVAL;
+}
+
+bool Messages::progress() noexcept {
+  bool moved = false;
+  for (int batch = 0; endpoint_ && batch < batches_a_call && read_completions(); ++batch) {
+    moved = true;
+  }
+  if (endpoint_ && !waiting_.empty()) {
+    moved |= retry();
+  }
+  return moved;
+}
+
+/// Offers what waits to the provider again; of one peer and direction nothing overtakes.
+bool Messages::retry() {
+  ++round_;
+  std::size_t kept = 0;
+  const std::size_t before = waiting_.size();
+  for (std::size_t at = 0; at < before; ++at) {
+    Operation& operation = *waiting_[at];
+    Peer& peer = peers_[static_cast<std::size_t>(operation.request->peer)];
+    const auto direction = static_cast<std::size_t>(operation.direction);
+    const ssize_t status = peer.refused_in[direction] == round_ ? -FI_EAGAIN : post(operation);
+    if (status == -FI_EAGAIN) {
+      peer.refused_in[direction] = round_;
+      waiting_[kept++] = &operation;
+      continue;
+    }
+    --peer.waiting[direction];
+    if (status != 0) {
+      fail(operation, to_errno(static_cast<int>(-status)));
+    }
+  }
+  waiting_.resize(kept);
+  return kept < before;
+}
+
+/// Ends what the provider says has ended; false if there was nothing.
+bool Messages::read_completions() {
+  std::array<fi_cq_tagged_entry, completions_a_batch> entries;
+  const ssize_t count = fi_cq_read(completions_.get(), entries.data(), entries.size());
+  if (count == -FI_EAVAIL) {
+    return read_error();
+  }
+  if (count < 0) {
+    if (count != -FI_EAGAIN) {
+      log().error("libfabric's {} failed: {}", name(), fi_strerror(static_cast<int>(-count)));
+      close(to_errno(static_cast<int>(-count)));
+    }
+    return false;
+  }
+  for (std::size_t at = 0; at < static_cast<std::size_t>(count); ++at) {
+    auto& operation = *static_cast<Operation*>(entries[at].op_context);
+    finish(operation, operation.direction == Direction::recv ? entries[at].len : operation.bytes);
+  }
+  return count > 0;
+}
+
+bool Messages::read_error() {
+  fi_cq_err_entry entry{};
+  if (fi_cq_readerr(completions_.get(), &entry, 0) != 1) {
+    return false;
+  }
+  if (entry.op_context == nullptr) {
+    log().debug("libfabric's {} reports: {}", name(), fi_strerror(entry.err));
+    return true;
+  }
+  fail(*static_cast<Operation*>(entry.op_context), to_errno(entry.err));
+  return true;
+}
+
+void Messages::cancel(MessageRequest& request) noexcept {
+  if (request.state != State::posted) {
+    return;
+  }
+  auto& operation = *static_cast<Operation*>(request.provider[0]);
+  if (std::erase(waiting_, &operation) > 0) {
+    --peers_[static_cast<std::size_t>(request.peer)]
+          .waiting[static_cast<std::size_t>(operation.direction)];
+    return fail(operation, ECANCELED);
+  }
+  fi_cancel(&endpoint_->fid, &operation.context);
+  const auto deadline = std::chrono::steady_clock::now() + cancel_patience;
+  while (request.state == State::posted && std::chrono::steady_clock::now() < deadline) {
+    progress();
+  }
+  if (request.state == State::posted) {
+    close(ECANCELED);
+  }
+}
+
+void Messages::finish(Operation& operation, std::size_t bytes) {
+  operation.request->bytes = bytes;
+  operation.request->state = State::done;
+  operation.request = nullptr;
+  free_.push_back(&operation);
+}
+
+void Messages::fail(Operation& operation, int error) {
+  operation.request->error = error;
+  operation.request->state = State::failed;
+  operation.request = nullptr;
+  free_.push_back(&operation);
+}
+
+/// Ends everything in flight, for good: afterwards nobody touches the requests' memory.
+void Messages::close(int error) {
+  waiting_.clear();
+  endpoint_.reset();
+  for (Operation& operation : operations_) {
+    if (operation.request != nullptr) {
+      fail(operation, error);
+    }
+  }
+}
+
+}  // namespace libfabric
+
+}  // namespace sprat::comm

@@ -1,0 +1,83 @@
+// Messages through one libfabric endpoint.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "comm/transport.hpp"
+#include "comm/transports/libfabric/handles.hpp"
+
+namespace sprat::comm::libfabric {
+
+class Messages final : public MessageTransport {
+ public:
+  /// Throws Error{unavailable} if the provider cannot be opened.
+  Messages(Info info, int rank, int size);
+  /// Requests still posted stay as they are; their memory is free.
+  ~Messages() override = default;
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
+
+  /// The provider's.
+  const char* name() const override { return info_->fabric_attr->prov_name; }
+  Blob address() override;
+  /// Throws Error{mismatch} if a peer speaks through another provider, Error{unavailable} if an
+  /// address is of no use here.
+  void connect(std::span<const Blob> addresses) override;
+  void send(MessageRequest& request, int peer, std::uint64_t tag,
+            std::span<const std::byte> data) override;
+  void recv(MessageRequest& request, int peer, std::uint64_t tag,
+            std::span<std::byte> data) override;
+  bool progress() noexcept override;
+  void cancel(MessageRequest& request) noexcept override;
+
+ private:
+  enum class Direction : std::uint8_t { send, recv };
+
+  /// A request's other half. Outlives it if need be: the provider may still hold `context`.
+  struct Operation {
+    fi_context2 context;                ///< First, so that a completion's context is the operation.
+    MessageRequest* request = nullptr;  ///< Null: free.
+    Direction direction = Direction::send;
+    std::byte* target = nullptr;
+    const std::byte* source = nullptr;
+    std::size_t bytes = 0;
+    std::uint64_t tag = 0;
+  };
+  /// Requests that the provider had no room for, of one peer and direction in order.
+  struct Peer {
+    fi_addr_t address = FI_ADDR_NOTAVAIL;
+    int waiting[2] = {0, 0};  ///< By direction.
+    std::uint64_t refused_in[2] = {0,
+                                   0};  ///< The last round of retry() in which there was no room.
+  };
+
+  void open();
+  Operation& begin(MessageRequest& request, Direction direction, int peer, std::uint64_t tag);
+  void start(Operation& operation);
+  ssize_t post(Operation& operation);
+  bool retry();
+  bool read_completions();
+  bool read_error();
+  void finish(Operation& operation, std::size_t bytes);
+  void fail(Operation& operation, int error);
+  void close(int error);
+
+  Info info_;
+  int rank_;
+  // In the order in which they are made; closed in the reverse.
+  Fabric fabric_;
+  Domain domain_;
+  AddressVector addresses_;
+  CompletionQueue completions_;
+  Endpoint endpoint_;  ///< Null once closed for good.
+
+  std::vector<Peer> peers_;
+  std::deque<Operation> operations_;  ///< Never shrinks: addresses are stable.
+  std::vector<Operation*> free_;
+  std::vector<Operation*> waiting_;  ///< In order of posting.
+  std::uint64_t round_ = 0;          ///< Of retry().
+};
+
+}  // namespace sprat::comm::libfabric

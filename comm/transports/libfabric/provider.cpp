@@ -1,0 +1,171 @@
+// Which of libfabric's providers carries the messages, on which interface.
+#include "comm/transports/libfabric/provider.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "comm/base/check.hpp"
+
+namespace sprat::comm::libfabric {
+
+namespace {
+
+constexpr int tag_bits_needed = 64;
+
+/// What every candidate must do: tagged messages from a named peer, in order, without connections.
+/// FI_MR_LOCAL is not offered: efa's and rxm's own registration caches watch the memory for being
+/// unmapped, which one of ours could not.
+Info make_hints() {
+  Info hints(fi_allocinfo());
+  need(hints != nullptr, "out of memory for libfabric");
+  hints->caps = FI_TAGGED | FI_DIRECTED_RECV;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->tx_attr->msg_order = FI_ORDER_SAS;
+  hints->rx_attr->msg_order = FI_ORDER_SAS;
+  hints->domain_attr->mr_mode = FI_MR_ALLOCATED | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY;
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
+  hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+  return hints;
+}
+
+Info get_info(const fi_info* hints) {
+  fi_info* list = nullptr;
+  const int status = fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &list);
+  need(status == 0 || status == -FI_ENODATA,
+       "libfabric's fi_getinfo failed: ", fi_strerror(-status));
+  return Info(list);
+}
+
+std::string numeric_address(const fi_info& info) {
+  std::array<char, INET6_ADDRSTRLEN> out{};
+  if (info.addr_format == FI_SOCKADDR_IN && info.src_addrlen >= sizeof(sockaddr_in)) {
+    sockaddr_in v4;
+    std::memcpy(&v4, info.src_addr, sizeof v4);
+    inet_ntop(AF_INET, &v4.sin_addr, out.data(), out.size());
+  } else if (info.addr_format == FI_SOCKADDR_IN6 && info.src_addrlen >= sizeof(sockaddr_in6)) {
+    sockaddr_in6 v6;
+    std::memcpy(&v6, info.src_addr, sizeof v6);
+    inet_ntop(AF_INET6, &v6.sin6_addr, out.data(), out.size());
+  }
+  return out.data();
+}
+
+std::vector<Offer> list_offers(const fi_info* list) {
+  std::vector<Offer> offers;
+  for (const fi_info* at = list; at != nullptr; at = at->next) {
+    offers.push_back({at->fabric_attr->prov_name, at->domain_attr->name, numeric_address(*at),
+                      tag_bits_needed - std::countl_zero(at->ep_attr->mem_tag_format)});
+  }
+  return offers;
+}
+
+std::string describe(const Offer& offer) {
+  std::string line = text(offer.provider, " on ", offer.domain);
+  if (!offer.address.empty()) {
+    line += text(" (", offer.address, ")");
+  }
+  if (offer.tag_bits < tag_bits_needed) {
+    line += text(", only ", offer.tag_bits, " bits of tag");
+  }
+  return line;
+}
+
+std::vector<std::string> describe(std::span<const Offer> offers) {
+  std::vector<std::string> lines;
+  for (const Offer& offer : offers) {
+    std::string line = describe(offer);
+    if (std::find(lines.begin(), lines.end(), line) == lines.end()) {
+      lines.push_back(std::move(line));
+    }
+  }
+  return lines;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string all;
+  for (const std::string& line : lines) {
+    all += "\n  " + line;
+  }
+  return all.empty() ? " nothing" : all;
+}
+
+bool is(const Offer& offer, std::string_view provider) {
+  return offer.provider == provider || offer.provider == std::string(provider) + ";ofi_rxm";
+}
+
+/// The providers to try, best first.
+std::vector<std::string> preferences(std::span<const Offer> offers, std::string_view wish) {
+  if (!wish.empty()) {
+    return {std::string(wish)};
+  }
+  std::vector<std::string> order = {"efa", "tcp"};
+  for (const Offer& offer : offers) {
+    if (offer.provider != "shm") {  // It reaches this host only.
+      order.push_back(offer.provider);
+    }
+  }
+  return order;
+}
+
+}  // namespace
+
+std::optional<std::size_t> choose_offer(std::span<const Offer> offers, std::string_view wish,
+                                        std::span<const InterfaceChoice> interfaces) {
+  const auto find = [&](auto fits) -> std::optional<std::size_t> {
+    const auto found = std::find_if(offers.begin(), offers.end(), [&](const Offer& offer) {
+      return offer.tag_bits >= tag_bits_needed && fits(offer);
+    });
+    return found == offers.end() ? std::nullopt
+                                 : std::optional(static_cast<std::size_t>(found - offers.begin()));
+  };
+  for (const std::string& provider : preferences(offers, wish)) {
+    if (const auto at = find(
+            [&](const Offer& offer) { return is(offer, provider) && offer.address.empty(); })) {
+      return at;
+    }
+    for (const InterfaceChoice& choice : interfaces) {
+      for (const std::string& address :
+           choice.chosen ? choice.interface.addresses : std::vector<std::string>()) {
+        if (const auto at = find([&](const Offer& offer) {
+              return is(offer, provider) && offer.address == address;
+            })) {
+          return at;
+        }
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> describe_offers() {
+  return describe(list_offers(get_info(make_hints().get()).get()));
+}
+
+Info find_provider(std::string_view wish, std::string_view interface_wish) {
+  const Info list = get_info(make_hints().get());
+  const std::vector<Offer> offers = list_offers(list.get());
+  const auto interfaces = choose_interfaces(read_interfaces(), interface_wish);
+  const auto chosen = choose_offer(offers, wish, interfaces);
+  if (!chosen) {
+    need(!offers.empty(), "no libfabric provider has ordered tagged messages; there are:",
+         joined(describe(list_offers(get_info(nullptr).get()))));
+    need(false, "no libfabric provider fits SPRAT_PROVIDER=\"", wish, "\" and SPRAT_INTERFACE=\"",
+         interface_wish, "\"; there are:", joined(describe(offers)));
+  }
+  const fi_info* at = list.get();
+  for (std::size_t index = 0; index < *chosen; ++index) {
+    at = at->next;
+  }
+  Info copy(fi_dupinfo(at));
+  need(copy != nullptr, "out of memory for libfabric");
+  return copy;
+}
+
+}  // namespace sprat::comm::libfabric
