@@ -37,10 +37,14 @@ void ControlLoop::run(const std::function<void()>& work) {
   }
   std::promise<void> done;
   post([&] {
-    work();
-    done.set_value();
+    try {
+      work();
+      done.set_value();
+    } catch (...) {
+      done.set_exception(std::current_exception());
+    }
   });
-  done.get_future().wait();
+  done.get_future().get();
 }
 
 void ControlLoop::serve() noexcept {

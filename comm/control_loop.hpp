@@ -25,7 +25,7 @@ class ControlLoop {
   void post(Work work) {
     boost::asio::post(io_, std::move(work));
   }
-  /// Runs `work` on the loop's thread and waits until it is done. `work` does not throw.
+  /// Runs `work` on the loop's thread and waits until it is done. Throws what it throws.
   void run(const std::function<void()>& work);
 
  private:

@@ -1,0 +1,110 @@
+#include "comm/control_guest.hpp"
+
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+#include <chrono>
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "comm/control_server.hpp"
+
+namespace sprat::comm {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+/// From the connection to its Hello. Generous: it is only what a foreign connection can occupy.
+constexpr std::chrono::seconds patience{10};
+
+}  // namespace
+
+Guest::Guest(std::weak_ptr<ControlServer> server, StreamSocket socket, std::string from)
+    : server_(std::move(server)),
+      from_(std::move(from)),
+      socket_(std::move(socket)),
+      timer_(socket_.get_executor()) {}
+
+void Guest::start() {
+  timer_.expires_after(patience);
+  timer_.async_wait([self = shared_from_this()](const error_code& error) {
+    if (!error) self->give_up();
+  });
+  const std::array<asio::mutable_buffer, 2> buffers = {asio::buffer(greeting_.magic),
+                                                       asio::buffer(greeting_.nonce)};
+  asio::async_read(socket_, buffers,
+                   [self = shared_from_this()](const error_code& error, std::size_t) {
+                     if (error || self->greeting_.magic != control_magic) return self->give_up();
+                     self->greet();
+                   });
+}
+
+void Guest::greet() {
+  const auto server = server_.lock();
+  if (!server) return give_up();
+  answer_.nonce = random_nonce();
+  answer_.proof = prove(server->token(), Side::hub, answer_.nonce, greeting_.nonce);
+  const std::array<asio::const_buffer, 3> buffers = {
+      asio::buffer(answer_.magic), asio::buffer(answer_.nonce), asio::buffer(answer_.proof)};
+  asio::async_write(socket_, buffers,
+                    [self = shared_from_this()](const error_code& error, std::size_t) {
+                      if (error) return self->give_up();
+                      self->check_proof();
+                    });
+}
+
+void Guest::check_proof() {
+  asio::async_read(
+      socket_, asio::buffer(proof_),
+      [self = shared_from_this()](const error_code& error, std::size_t) {
+        const auto server = self->server_.lock();
+        if (!server) return self->give_up();
+        const Proof wanted =
+            prove(server->token(), Side::rank, self->answer_.nonce, self->greeting_.nonce);
+        if (!error && equal(self->proof_, wanted)) return self->read_hello();
+        // A rank with another token leaves here, having seen our proof.
+        server->turned_away(self,
+                            "left without a proof: it has another token or job, or lost patience");
+        self->give_up();
+      });
+}
+
+void Guest::read_hello() {
+  ControlConnection::Events events;
+  events.received = [self = this](const Frame& frame) {
+    const auto server = self->server_.lock();
+    const auto* hello = std::get_if<Hello>(&frame);
+    if (server && hello != nullptr) return server->enters(self->shared_from_this(), *hello);
+    self->give_up();
+  };
+  events.ended = [self = this](std::string_view) { self->give_up(); };
+  connection_ = ControlConnection::start(std::move(socket_), max_hello_bytes, std::move(events));
+}
+
+void Guest::refuse(const Frame& frame) {
+  if (!connection_) return give_up();
+  connection_->send(std::make_shared<const Blob>(encode(frame)));
+  connection_->finish();
+}
+
+std::shared_ptr<ControlConnection> Guest::release() {
+  timer_.cancel();
+  return std::exchange(connection_, nullptr);
+}
+
+void Guest::close() {
+  timer_.cancel();
+  error_code ignored;
+  socket_.close(ignored);
+  if (connection_) connection_->close();
+}
+
+void Guest::give_up() {
+  const auto self = shared_from_this();
+  close();
+  if (const auto server = server_.lock()) server->dismiss(self);
+}
+
+}  // namespace sprat::comm

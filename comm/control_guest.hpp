@@ -1,0 +1,45 @@
+// A connection to the hub that has not joined yet.
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+#include <memory>
+#include <string>
+
+#include "comm/control_connection.hpp"
+#include "comm/control_proof.hpp"
+
+namespace sprat::comm {
+
+class ControlServer;
+
+/// Greets, checks the proof, reads one Hello. Until then nothing but bytes of fixed number is read.
+class Guest final : public std::enable_shared_from_this<Guest> {
+ public:
+  Guest(std::weak_ptr<ControlServer> server, StreamSocket socket, std::string from);
+  /// Its server does something about it within the deadline, or it is gone.
+  void start();
+  /// Ends it at once.
+  void close();
+  /// Sends a last frame; the connection ends when the other side has closed it, or at the deadline.
+  void refuse(const Frame& frame);
+  /// The connection of a guest that has been let in; the guest is done.
+  std::shared_ptr<ControlConnection> release();
+  const std::string& from() const { return from_; }
+
+ private:
+  void greet();
+  void check_proof();
+  void read_hello();
+  void give_up();
+
+  std::weak_ptr<ControlServer> server_;
+  std::string from_;
+  StreamSocket socket_;
+  boost::asio::steady_timer timer_;
+  Greeting greeting_;
+  HubGreeting answer_;
+  Proof proof_{};
+  std::shared_ptr<ControlConnection> connection_;  ///< Once the proof was good.
+};
+
+}  // namespace sprat::comm

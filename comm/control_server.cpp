@@ -1,0 +1,169 @@
+#include "comm/control_server.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
+#include "comm/control_guest.hpp"
+
+namespace sprat::comm {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using namespace std::chrono_literals;
+
+/// Connections that have not joined yet, beyond one a rank. More wait in the system's queue.
+constexpr std::size_t spare_guests = 256;
+/// The hub stays this long for ranks that leave later than rank 0, so that their farewells are
+/// heard.
+constexpr auto linger = 1000ms;
+/// The other side of a finished connection has this long to close it.
+constexpr auto drain = 2000ms;
+
+}  // namespace
+
+ControlServer::ControlServer(ControlLoop& loop, Listening listening, std::string token,
+                             const Hello& own)
+    : loop_(loop),
+      acceptor_(std::move(listening.acceptor)),
+      accept_timer_(loop.io()),
+      token_(std::move(token)),
+      hub_(std::make_shared<TimedHub>(
+          loop.io(), own.size, own.terms,
+          [this](const std::vector<int>& to, const Frame& frame) { deliver(to, frame); })),
+      seats_(own.size) {}
+
+std::shared_ptr<ControlServer> ControlServer::start(ControlLoop& loop, Listening listening,
+                                                    std::string token, const Hello& own) {
+  std::shared_ptr<ControlServer> server(
+      new ControlServer(loop, std::move(listening), std::move(token), own));
+  loop.post([server] { server->accept(); });
+  return server;
+}
+
+void ControlServer::accept() {
+  acceptor_.async_wait(
+      asio::socket_base::wait_read, [weak = weak_from_this()](const error_code& error) {
+        const auto self = weak.lock();
+        if (error || !self || !self->acceptor_.is_open()) return;
+        if (self->guests_.size() >= self->seats_.size() + spare_guests) return self->accept_later();
+        Accepted accepted = accept_one(self->io(), self->acceptor_);
+        if (accepted.retry_later) return self->accept_later();
+        if (accepted.socket) {
+          const auto guest =
+              std::make_shared<Guest>(weak, std::move(*accepted.socket), accepted.from);
+          self->guests_.insert(guest);
+          guest->start();
+        }
+        self->accept();
+      });
+}
+
+void ControlServer::accept_later() {
+  accept_timer_.expires_after(50ms);
+  accept_timer_.async_wait([weak = weak_from_this()](const error_code& error) {
+    const auto self = weak.lock();
+    if (!error && self && self->acceptor_.is_open()) self->accept();
+  });
+}
+
+void ControlServer::turned_away(const std::shared_ptr<Guest>& guest, std::string note) {
+  log().info("{} {}", guest->from(), note);
+  hub_->turned_away(text(guest->from(), ": ", note));
+}
+
+void ControlServer::enters(const std::shared_ptr<Guest>& guest, const Hello& hello) {
+  if (const auto refusal = hub_->admit(hello, guest->from())) {
+    log().info("refused {}: {}", guest->from(), refusal->text);
+    guest->refuse(*refusal);
+    return;
+  }
+  seat(hello.rank, guest->release());
+  dismiss(guest);
+}
+
+void ControlServer::adopt(StreamSocket socket, const Hello& own) {
+  hub_->admit(own, "this process");
+  seat(own.rank, ControlConnection::start(std::move(socket), max_frame_bytes, {}));
+}
+
+void ControlServer::seat(int rank, std::shared_ptr<ControlConnection> connection) {
+  ControlConnection::Events events;
+  events.received = [this, rank](Frame frame) { received(rank, std::move(frame)); };
+  events.ended = [this, rank](std::string_view how) { ended(rank, how); };
+  connection->hand_over(max_frame_bytes, std::move(events));
+  seats_[rank] = std::move(connection);
+  seats_[rank]->send(std::make_shared<const Blob>(encode(Welcome{})));
+}
+
+void ControlServer::received(int rank, Frame frame) {
+  if (!hub_->received(rank, std::move(frame))) {
+    const auto connection = seats_[rank];
+    ended(rank, "it sent what only the hub says");
+    connection->close();
+  }
+  check_wait();
+}
+
+void ControlServer::ended(int rank, std::string_view how) {
+  seats_[rank].reset();
+  hub_->ended(rank, how);
+  check_wait();
+}
+
+void ControlServer::deliver(const std::vector<int>& to, const Frame& frame) {
+  if (const auto* message = std::get_if<ControlMessage>(&frame)) {
+    failed_ = failed_ || message->kind == ControlMessage::Kind::lost ||
+              message->kind == ControlMessage::Kind::failed;
+  }
+  const auto bytes = std::make_shared<const Blob>(encode(frame));
+  for (const int rank : to) {
+    if (const auto connection = seats_[rank]) connection->send(bytes);
+  }
+}
+
+void ControlServer::wait(std::function<bool()> condition, std::chrono::milliseconds limit) {
+  std::future<void> holds;
+  loop_.run([&] {
+    condition_holds_ = {};
+    holds = condition_holds_.get_future();
+    condition_ = std::move(condition);
+    check_wait();
+  });
+  holds.wait_for(limit);
+  loop_.run([&] { condition_ = nullptr; });
+}
+
+void ControlServer::check_wait() {
+  if (!condition_ || !condition_()) return;
+  condition_ = nullptr;
+  condition_holds_.set_value();
+}
+
+void ControlServer::close() noexcept {
+  loop_.run([this] {
+    error_code ignored;
+    acceptor_.close(ignored);
+    accept_timer_.cancel();
+    for (const auto& guest : guests_) guest->close();
+    guests_.clear();
+  });
+  wait([this] { return failed_ || hub_->alone(0); }, linger);
+  loop_.run([this] {
+    for (const auto& connection : std::vector(seats_)) {
+      if (connection) connection->finish();
+    }
+  });
+  wait([this] { return std::ranges::none_of(seats_, [](const auto& seat) { return !!seat; }); },
+       drain);
+  loop_.run([this] {
+    hub_->stop();
+    for (const auto& connection : seats_) {
+      if (connection) connection->close();
+    }
+  });
+}
+
+}  // namespace sprat::comm

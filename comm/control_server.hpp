@@ -1,0 +1,66 @@
+// The hub's side of the TCP wire: lets connections in that prove the token, and carries their
+// frames.
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "comm/control_connection.hpp"
+#include "comm/control_loop.hpp"
+#include "comm/timed_hub.hpp"
+
+namespace sprat::comm {
+
+class Guest;
+
+/// Lives on its loop. Foreign, slow and silent connections harm nobody: each has its own deadline
+/// and little memory until it has proved the token.
+class ControlServer final : public std::enable_shared_from_this<ControlServer> {
+ public:
+  /// Shared: a connection that has just been made may find it closed.
+  static std::shared_ptr<ControlServer> start(ControlLoop& loop, Listening listening,
+                                              std::string token, const Hello& own);
+  /// Rank 0's own line: trusted.
+  void adopt(StreamSocket socket, const Hello& own);
+  /// Ends every connection after what was sent has gone out. If the job is well, waits a while for
+  /// the other ranks to leave first. Bounded; not on the loop's thread.
+  void close() noexcept;
+
+  // --- for Guest ---
+  const std::string& token() const { return token_; }
+  boost::asio::io_context& io() { return loop_.io(); }
+  void turned_away(const std::shared_ptr<Guest>& guest, std::string note);
+  void enters(const std::shared_ptr<Guest>& guest, const Hello& hello);
+  void dismiss(const std::shared_ptr<Guest>& guest) { guests_.erase(guest); }
+
+ private:
+  ControlServer(ControlLoop& loop, Listening listening, std::string token, const Hello& own);
+  void accept();
+  void accept_later();
+  void seat(int rank, std::shared_ptr<ControlConnection> connection);
+  void received(int rank, Frame frame);
+  void ended(int rank, std::string_view how);
+  void deliver(const std::vector<int>& to, const Frame& frame);
+  /// Until `condition`, which the loop's thread looks at whenever something happens; or the limit.
+  void wait(std::function<bool()> condition, std::chrono::milliseconds limit);
+  void check_wait();
+
+  ControlLoop& loop_;
+  boost::asio::ip::tcp::acceptor acceptor_;
+  boost::asio::steady_timer accept_timer_;
+  const std::string token_;
+  std::shared_ptr<TimedHub> hub_;
+  std::set<std::shared_ptr<Guest>> guests_;                ///< Not joined yet.
+  std::vector<std::shared_ptr<ControlConnection>> seats_;  ///< By rank; null: none, or ended.
+  bool failed_ = false;
+  std::function<bool()> condition_;  ///< What wait() waits for.
+  std::promise<void> condition_holds_;
+};
+
+}  // namespace sprat::comm

@@ -1,0 +1,130 @@
+#include "comm/meeting_place.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "comm/base/check.hpp"
+#include "comm/control_proof.hpp"
+#include "comm/interfaces.hpp"
+
+namespace sprat::comm {
+namespace {
+
+constexpr std::string_view first_line = "sprat rendezvous 1";
+constexpr std::size_t most_doors = 256;
+
+/// Ranks that know only an address. The default token tells jobs apart; it is no secret.
+class AddressPlace final : public MeetingPlace {
+ public:
+  AddressPlace(const Config& config, const Launch& launch)
+      : name_(launch.rendezvous),
+        size_(launch.size),
+        door_(parse_door(std::string_view(launch.rendezvous).substr(6), launch.rendezvous)),
+        ports_(launch.ports),
+        token_(config.token.empty() ? text("sprat port ", door_.port, " job ", launch.job)
+                                    : config.token) {}
+
+  std::string name() const override { return name_; }
+  int size() const override { return size_; }
+  std::vector<int> ports() const override {
+    std::vector<int> ports;
+    for (int port = door_.port; port < door_.port + ports_ && port < 1 << 16; ++port) {
+      ports.push_back(port);
+    }
+    return ports;
+  }
+  std::string token() const override { return token_; }
+  void publish(int) override {}
+  Found look_up(std::chrono::steady_clock::time_point) override {
+    Contact contact{{}, token_};
+    for (const int port : ports()) contact.doors.push_back({door_.host, port});
+    return {contact, ""};
+  }
+
+ private:
+  std::string name_;
+  int size_;
+  Door door_;
+  int ports_;
+  std::string token_;
+};
+
+}  // namespace
+
+Door parse_door(std::string_view text, std::string_view source) {
+  const bool bracketed = text.starts_with('[');
+  const std::size_t host_end = bracketed ? text.find(']') : text.rfind(':');
+  Door door;
+  if (host_end != text.npos) {
+    door.host = text.substr(bracketed, host_end - bracketed);
+    std::string_view port = text.substr(host_end + bracketed);
+    if (port.starts_with(':')) {
+      port.remove_prefix(1);
+      const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), door.port);
+      if (error != std::errc{} || end != port.data() + port.size()) door.port = 0;
+    }
+  }
+  require(!door.host.empty() && door.port > 0 && door.port < 1 << 16, source, ": \"", text,
+          "\" is not host:port with a port from 1 to 65535");
+  require(bracketed || door.host.find(':') == door.host.npos, source,
+          ": an IPv6 address stands in brackets, as in tcp://[::1]:29500");
+  return door;
+}
+
+std::string write_contact(const Contact& contact) {
+  std::string out = text(first_line, "\ntoken ", contact.token, "\n");
+  for (const Door& door : contact.doors) out += text("door ", door.port, " ", door.host, "\n");
+  return out + "end\n";
+}
+
+std::optional<Contact> read_contact(std::string_view text) {
+  std::istringstream in{std::string(text)};
+  std::string line;
+  if (!std::getline(in, line) || line != first_line) return std::nullopt;
+  Contact contact;
+  while (std::getline(in, line)) {
+    if (line == "end") return contact;
+    std::istringstream words(line);
+    std::string word;
+    words >> word;
+    if (word == "token") {
+      contact.token = line.substr(std::min<std::size_t>(6, line.size()));
+    } else if (word == "door" && contact.doors.size() < most_doors) {
+      Door door;
+      words >> door.port >> door.host;
+      if (!words || door.port <= 0 || door.port >= 1 << 16) return std::nullopt;
+      contact.doors.push_back(std::move(door));
+    } else {
+      return std::nullopt;
+    }
+  }
+  return std::nullopt;  // cut short
+}
+
+std::vector<Door> doors_of_this_host(const Config& config, int port) {
+  std::vector<Door> doors, loopbacks;
+  for (const InterfaceChoice& one : choose_interfaces(read_interfaces(), config.interface)) {
+    if (!one.chosen && !(one.interface.loopback && one.interface.up)) continue;
+    for (const std::string& address : one.interface.addresses) {
+      (one.interface.loopback ? loopbacks : doors).push_back({address, port});
+    }
+  }
+  doors.insert(doors.end(), loopbacks.begin(), loopbacks.end());
+  return doors;
+}
+
+std::unique_ptr<MeetingPlace> meet_at_address(const Config& config, const Launch& launch) {
+  return std::make_unique<AddressPlace>(config, launch);
+}
+
+std::unique_ptr<MeetingPlace> find_meeting_place(const Config& config, const Launch& launch) {
+  const std::string_view address = launch.rendezvous;
+  if (address.starts_with("tcp://")) return meet_at_address(config, launch);
+  if (address.starts_with("file://")) return meet_at_file(config, launch);
+  if (address.starts_with("pmix://")) return meet_by_pmix(config, launch);
+  throw Error(ErrorCode::invalid_argument, text("SPRAT_RENDEZVOUS is \"", address,
+                                                "\"; it must be tcp://host:port or file://path"));
+}
+
+}  // namespace sprat::comm

@@ -1,0 +1,42 @@
+// A hub in real time: its clock, and who carries what it says.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/control_hub.hpp"
+
+namespace sprat::comm {
+
+/// On its io_context's thread only. Shared, so that a timer that has just fired can find it gone.
+class TimedHub final : public std::enable_shared_from_this<TimedHub> {
+ public:
+  using Deliver = std::function<void(const std::vector<int>& to, const Frame& frame)>;
+
+  TimedHub(boost::asio::io_context& io, int size, std::vector<Term> terms, Deliver deliver)
+      : hub_(size, std::move(terms)), timer_(io), deliver_(std::move(deliver)) {}
+
+  /// The same as the hub's, with what follows delivered before they return.
+  std::optional<Refusal> admit(const Hello& hello, std::string_view from);
+  bool received(int rank, Frame frame);
+  void ended(int rank, std::string_view how);
+  void turned_away(std::string note) { hub_.turned_away(std::move(note)); }
+  bool alone(int rank) const { return hub_.alone(rank); }
+  int size() const { return hub_.size(); }
+  /// Delivers nothing any more.
+  void stop();
+
+ private:
+  void settle();
+
+  Hub hub_;
+  boost::asio::steady_timer timer_;
+  Deliver deliver_;
+};
+
+}  // namespace sprat::comm
