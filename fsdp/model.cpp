@@ -130,7 +130,8 @@ double ShardedModel::Impl::gradient_norm() {
   }
   // Not over replicas: they hold the same shards, and would be counted again.
   std::vector<double> all(count * static_cast<std::size_t>(shards.size()));
-  shards.all_gather(elements(std::as_const(mine)), elements(all), {.timeout = {}, .blocking = true}).wait();
+  shards.all_gather(elements(std::as_const(mine)), elements(all), {.timeout = {}, .blocking = true})
+      .wait();
   const double sum = fsdp::sum_in_block_order(all, blocks, shards.size());
   return std::sqrt(sum) / mesh.world().size();
 }
