@@ -35,7 +35,7 @@ class SPRAT_API Work {
 /// How one operation is carried out.
 struct Options {
   /// Deadline of this operation; the configuration's otherwise.
-  std::optional<std::chrono::milliseconds> timeout;
+  std::optional<std::chrono::milliseconds> timeout = std::nullopt;
   /// The caller waits at once: the call itself waits, and no helper thread is woken for it.
   bool blocking = false;
 };
