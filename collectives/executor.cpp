@@ -13,15 +13,6 @@ namespace {
 using namespace std::chrono_literals;
 using comm::Clock;
 
-// The hub compares what everybody called once somebody has waited this long, and again so often.
-constexpr auto stall_after = 100ms;
-constexpr auto stall_again = 5s;
-// After the deadline, how long the hub may take to say who is late.
-constexpr auto verdict_grace = 800ms;
-// A wire's error is usually a peer's death, which the control thread explains a moment later.
-constexpr auto wire_error_grace = 2s;
-// What a rank sent before it left in good order may still be on its way.
-constexpr auto departure_grace = 1s;
 constexpr std::size_t history_length = 64;
 // Plan boundaries stay on cache lines of every element type.
 constexpr std::size_t window_quantum = 64;
@@ -352,64 +343,6 @@ void Executor::fail_all(const Error& failure) {
     in_flight_.fetch_sub(1, std::memory_order_release);
     operation->fail(Error(failure.code(), named ? what : text(call, ": ", what), failure.rank()));
   }
-}
-
-void Executor::watch_clock() {
-  const auto now = Clock::now();
-  if (wire_error_ != Clock::time_point{} && now - wire_error_ > wire_error_grace) {
-    throw Error(ErrorCode::unavailable, "a message could not be delivered");
-  }
-  if (now - queue_.front()->posted < stall_after) {
-    return;
-  }
-  if (stuck_since_ == Clock::time_point{}) {
-    stuck_since_ = now;
-  } else if (now - stuck_since_ > departure_grace) {
-    for (const int world : membership_.world_ranks) {
-      if (context_->departed(world)) {
-        throw Error(ErrorCode::lost_peer,
-                    text(context_->describe_peer(world), " has left the job in good order"), world);
-      }
-    }
-  }
-  const bool due = now >= queue_.front()->deadline;
-  if (now - reported_ > stall_again || (due && !timed_out_)) {
-    reported_ = now;
-    timed_out_ |= due;
-    context_->report_stall(membership_.id, queue_.front()->sequence,
-                           *called(queue_.front()->sequence));
-  } else if (due && now - queue_.front()->deadline > verdict_grace) {
-    time_out();
-  }
-}
-
-std::vector<int> Executor::late() const {
-  std::vector<int> ranks = context_->late_ranks(membership_.id, queue_.front()->sequence);
-  for (const int peer : local_peers_) {
-    const int world = membership_.world_ranks[peer];
-    const Slot& theirs = peers_[peer].board->of(queue_.front()->sequence);
-    if (theirs.announced.load(std::memory_order_acquire) <= queue_.front()->sequence &&
-        std::find(ranks.begin(), ranks.end(), world) == ranks.end()) {
-      ranks.push_back(world);
-    }
-  }
-  std::sort(ranks.begin(), ranks.end());
-  return ranks;
-}
-
-void Executor::time_out() {
-  const std::vector<int> ranks = late();
-  std::string who = "every rank has called it, but it did not end";
-  if (!ranks.empty()) {
-    who = "not called by";
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      who += text(i == 0 ? " " : ", ", context_->describe_peer(ranks[i]));
-    }
-  }
-  throw Error(ErrorCode::timeout,
-              text("no end after ", 1e-3 * static_cast<double>(queue_.front()->timeout.count()),
-                   " s: ", who, "; SPRAT_TIMEOUT or Options::timeout sets the deadline"),
-              ranks.empty() ? -1 : ranks.front());
 }
 
 }  // namespace sprat::collectives
