@@ -6,6 +6,7 @@
 #ifdef SPRAT_PMIX
 
 #include <pmix.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -14,7 +15,6 @@
 #include <memory>
 #include <mutex>
 
-#include "comm/base/log.hpp"
 #include "comm/control_proof.hpp"
 
 namespace sprat::comm {
@@ -42,24 +42,44 @@ void fetched(pmix_status_t status, pmix_value_t* value, void* data) {
   (*fetch)->changed.notify_all();
 }
 
-/// A session with the launcher's server; closed as soon as all have joined, so that how the process
-/// ends later is the program's affair.
-class PmixPlace final : public MeetingPlace {
+/// This process's session with the launcher's server. PMIx knows one a process: it cannot be opened
+/// again after it was closed, MPI uses the same, and a launcher takes a process that ends inside
+/// one for a failure. So it is opened once and closed at exit.
+class Session final {
  public:
-  PmixPlace(const Config& config, const Launch& launch) : config_(config), size_(launch.size) {
+  static Session& of_process() {
+    static Session session;
+    return session;
+  }
+  const pmix_proc_t& self() const { return self_; }
+  /// Joins of one process are told apart by their number; every rank joins in the same order.
+  int next_join() { return joins_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  Session() : owner_(::getpid()) {
     const pmix_status_t status = PMIx_Init(&self_, nullptr, 0);
     need(status == PMIX_SUCCESS, "PMIx_Init: ", PMIx_Error_string(status),
          "; without the launcher's help set SPRAT_RANK, SPRAT_SIZE and SPRAT_RENDEZVOUS");
-    if (size_ < 0) size_ = job_size();
-    // Joins of one process are told apart by their number; every rank joins in the same order.
-    static std::atomic<int> joins = 0;
-    key_ = text("sprat.contact.", joins.fetch_add(1, std::memory_order_relaxed));
-    token_ = !config.token.empty() ? config.token : launch.rank == 0 ? random_token() : "";
   }
-  ~PmixPlace() override {
-    const pmix_status_t status = PMIx_Finalize(nullptr, 0);
-    if (status != PMIX_SUCCESS) log().info("PMIx_Finalize: {}", PMIx_Error_string(status));
+  ~Session() {
+    if (::getpid() == owner_) PMIx_Finalize(nullptr, 0);  // not in a forked child
   }
+
+  const pid_t owner_;
+  pmix_proc_t self_{};
+  std::atomic<int> joins_ = 0;
+};
+
+class PmixPlace final : public MeetingPlace {
+ public:
+  PmixPlace(const Config& config, const Launch& launch)
+      : config_(config),
+        self_(Session::of_process().self()),
+        size_(launch.size > 0 ? launch.size : job_size()),
+        key_(text("sprat.contact.", Session::of_process().next_join())),
+        token_(!config.token.empty() ? config.token
+               : launch.rank == 0    ? random_token()
+                                     : "") {}
 
   std::string name() const override { return text("PMIx namespace ", self_.nspace); }
   int size() const override { return size_; }
@@ -112,10 +132,10 @@ class PmixPlace final : public MeetingPlace {
   }
 
   const Config config_;
-  int size_;
-  pmix_proc_t self_{};
-  std::string key_;
-  std::string token_;
+  const pmix_proc_t self_;
+  const int size_;
+  const std::string key_;
+  const std::string token_;
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "comm/base/log.hpp"
 #include "comm/control_server.hpp"
 #include "comm/hub_search.hpp"
+#include "comm/job_terms.hpp"
 #include "comm/meeting_place.hpp"
 #include "comm/rendezvous_member.hpp"
 
@@ -21,8 +22,6 @@ namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/// Of the frames and what they mean. Raised with every change that an older version misunderstands.
-constexpr int protocol = 1;
 /// The hub has this long to close a line that a rank has finished.
 constexpr auto drain = 2000ms;
 /// An earlier job may still be leaving the port that rank 0 is to listen on.
@@ -107,18 +106,6 @@ std::unique_ptr<Rendezvous> visit(MeetingPlace& place, const Hello& hello,
   return make_member(hello, loop, find_hub(loop->io(), place, hello, deadline), nullptr);
 }
 
-/// What every rank must agree on: versions, and those settings that decide what ranks do together.
-std::vector<Term> terms_of(const Config& config) {
-  std::vector<Term> terms = {{"sprat version", SPRAT_VERSION},
-                             {"control protocol", text(protocol)}};
-  for (const ConfigField& field : describe(config)) {
-    if (field.name == "timeout" || field.name == "staging_bytes" || field.name == "algorithm") {
-      terms.push_back({field.variable, field.value});
-    }
-  }
-  return terms;
-}
-
 }  // namespace
 
 std::unique_ptr<Rendezvous> open_rendezvous(const Config& config) {
@@ -127,7 +114,7 @@ std::unique_ptr<Rendezvous> open_rendezvous(const Config& config) {
   const auto deadline = begin + config.join_timeout;
   if (launch.size == 1) return std::move(open_rendezvous_in_process(1).front());
   const auto place = find_meeting_place(config, launch);
-  const Hello hello{launch.rank, place->size(), terms_of(config)};
+  const Hello hello{launch.rank, place->size(), job_terms(config)};
   if (hello.size == 1) return std::move(open_rendezvous_in_process(1).front());
   auto rendezvous =
       launch.rank == 0 ? serve(*place, hello, deadline) : visit(*place, hello, deadline);

@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "comm/control_hub.hpp"
 
 namespace sprat::comm {
@@ -372,52 +370,6 @@ TEST(Hub, takes_no_frames_that_only_the_hub_sends) {
   scene.say(1, message(Kind::lost, 2));
   scene.say(1, message(Kind::lost, -5));
   EXPECT_THAT(scene.hub.take(), IsEmpty());
-}
-
-const std::vector<Frame> samples = {
-    Hello{3, 8, terms},
-    Welcome{},
-    Refusal{4, 3, "no"},
-    Part{2, 60'000, "meeting", blob("abc")},
-    Parts{2, {blob("a"), blob(""), blob("ccc")}},
-    message(Kind::verdict, 5, "payload", 4),
-};
-
-TEST(Frame, comes_back_as_it_went) {
-  for (const Frame& frame : samples) {
-    const Blob bytes = encode(frame);
-    EXPECT_EQ(frame_bytes(std::span(bytes).first<frame_header_bytes>()),
-              bytes.size() - frame_header_bytes);
-    const auto back = decode(std::span(bytes).subspan(frame_header_bytes));
-    ASSERT_TRUE(back) << frame.index();
-    EXPECT_EQ(back->index(), frame.index());
-    EXPECT_EQ(encode(*back), bytes) << frame.index();
-  }
-}
-
-TEST(Frame, is_refused_when_cut_short_or_too_long) {
-  for (const Frame& frame : samples) {
-    Blob bytes = encode(frame);
-    const auto body = std::span(bytes).subspan(frame_header_bytes);
-    for (std::size_t length = 0; length < body.size(); ++length) {
-      EXPECT_FALSE(decode(body.first(length))) << frame.index() << " of " << length;
-    }
-    bytes.push_back(std::byte{0});
-    EXPECT_FALSE(decode(std::span(bytes).subspan(frame_header_bytes))) << frame.index();
-  }
-}
-
-TEST(Frame, survives_garbage) {
-  std::mt19937 random(1);
-  for (int round = 0; round < 20'000; ++round) {
-    Blob bytes(random() % 64);
-    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() & 0xff);
-    if (!bytes.empty()) bytes[0] = static_cast<std::byte>(random() % 7);
-    if (const auto frame = decode(bytes)) {
-      const Blob again = encode(*frame);
-      EXPECT_EQ(Blob(again.begin() + frame_header_bytes, again.end()), bytes);
-    }
-  }
 }
 
 }  // namespace
