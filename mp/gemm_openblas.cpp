@@ -17,9 +17,9 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
 #include "comm/base/check.hpp"
+#include "comm/base/config.hpp"
 
 namespace sprat::mp {
 namespace {
@@ -29,15 +29,7 @@ constexpr const char* threads_variable = "OPENBLAS_NUM_THREADS";
 // The variant with threads, held to one: only that one may be called from several threads at once.
 constexpr std::array library_names = {"libopenblas.so.0", "libopenblas.so"};
 
-bool is_set(const char* name) {
-  const std::size_t length = std::strlen(name);
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    if (std::strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') {
-      return true;
-    }
-  }
-  return false;
-}
+bool is_set(const char* name) { return environment(name) != nullptr; }
 
 /// Sets a variable for OpenBLAS to read, for as long as this lives; leaves the user's alone.
 class ScopedVariable {
