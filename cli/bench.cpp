@@ -1,0 +1,297 @@
+// `sprat bench`: times every size of a collective, and checks every element.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/bench/measure.hpp"
+#include "cli/bench/report.hpp"
+#include "cli/bench/task.hpp"
+#include "cli/command.hpp"
+#include "cli/job.hpp"
+#include "collectives/planner.hpp"
+#include "collectives/tuning.hpp"
+
+namespace sprat::cli {
+namespace {
+
+struct Request {
+  std::string collective = "all", dtype = "f32", op = "sum", memory = "private";
+  std::uint64_t min_bytes = 8, max_bytes = 64ULL << 20, factor = 4;
+  int samples = 0, warmup = 1, virtual_ranks = 0;
+  int check = 1;
+  bool in_place = false;
+  std::string algorithm, json;
+};
+
+/// The entries of `table` called `wanted`, or all of them.
+template <class Entry>
+std::vector<Entry> select(std::span<const Entry> table, const std::string& wanted,
+                          const char* what) {
+  std::vector<Entry> chosen;
+  std::string names;
+  for (const Entry& entry : table) {
+    if (wanted == "all" || wanted == name(entry)) {
+      chosen.push_back(entry);
+    }
+    names += std::string(" ") + name(entry);
+  }
+  if (chosen.empty()) {
+    throw UsageError(fmt::format("no {} \"{}\"; there are: all{}", what, wanted, names));
+  }
+  return chosen;
+}
+
+/// What is to be run: the cross product of these, in this order.
+struct Sweep {
+  std::vector<Collective> collectives;
+  std::vector<DType> dtypes;
+  std::vector<ReduceOp> ops;
+  std::vector<std::size_t> sizes;  ///< Bytes.
+  Buffers::Kind memory = Buffers::Kind::private_memory;
+  bool in_place = false, check = true;
+  Effort effort;
+
+  std::size_t rows() const {
+    std::size_t tables = 0;
+    for (Collective collective : collectives) {
+      tables += reduces(collective) ? ops.size() : 1;
+    }
+    return tables * dtypes.size() * sizes.size();
+  }
+};
+
+Sweep plan_sweep(const Request& request) {
+  Sweep sweep;
+  sweep.collectives = select(all_collectives(), request.collective, "collective");
+  sweep.dtypes = select(all_dtypes(), request.dtype, "dtype");
+  sweep.ops = select(all_reduce_ops(), request.op, "op");
+  if (request.factor < 2 || request.max_bytes < request.min_bytes) {
+    throw UsageError("sizes go from -b up to -e by a factor -f of at least 2");
+  }
+  for (std::uint64_t bytes = request.min_bytes; bytes <= request.max_bytes;) {
+    sweep.sizes.push_back(bytes);
+    if (bytes > request.max_bytes / request.factor) {
+      break;
+    }
+    bytes = std::max<std::uint64_t>(bytes * request.factor, 1);
+  }
+  sweep.memory =
+      request.memory == "shared" ? Buffers::Kind::shared_memory : Buffers::Kind::private_memory;
+  sweep.in_place = request.in_place;
+  sweep.check = request.check == 1;
+  sweep.effort.warmup = request.warmup;
+  if (request.samples > 0) {
+    sweep.effort.samples = request.samples;
+  }
+  // A long list gets less time for each row, so that the whole stays a matter of minutes.
+  sweep.effort.budget = std::chrono::duration<double>(
+      std::clamp(120.0 / static_cast<double>(sweep.rows()), 0.02, 0.5));
+  return sweep;
+}
+
+std::optional<collectives::Collective> planned(Collective collective) {
+  for (collectives::Collective candidate : collectives::all_collectives()) {
+    if (std::string_view(name(collective)) == name(candidate)) {
+      return candidate;
+    }
+  }
+  return std::nullopt;  // sendrecv is two messages, not a plan
+}
+
+/// Rules that prefer `algorithm` wherever a benched collective has one of that name.
+std::string rules_for(const std::string& algorithm, const std::vector<Collective>& benched) {
+  std::string rules, names;
+  for (Collective collective : benched) {
+    const auto known = planned(collective);
+    if (known && collectives::find_algorithm(*known, algorithm) != nullptr) {
+      rules += fmt::format("{} {}; ", name(collective), algorithm);
+    }
+  }
+  if (!rules.empty()) {
+    return rules;
+  }
+  for (const collectives::Algorithm* known : collectives::all_algorithms()) {
+    names += fmt::format(" {}/{}", name(known->collective), known->name);
+  }
+  throw UsageError(fmt::format("no algorithm \"{}\" here; there are:{}", algorithm, names));
+}
+
+/// One rank's part in a sweep.
+class Bench {
+ public:
+  Bench(Communicator& world, const Sweep& sweep, const std::string& rules,
+        const std::string& json_path)
+      : world_(world),
+        sweep_(sweep),
+        buffers_(sweep.memory, sweep.sizes.back()),
+        grouping_(std::make_shared<collectives::Grouping>(world.hosts())),
+        rules_(collectives::rules_with(rules)) {
+    if (world.rank() == 0) {
+      report_.emplace(json_path);
+    }
+  }
+
+  /// Wrong elements on all ranks.
+  std::uint64_t run() {
+    static constexpr ReduceOp no_op[] = {ReduceOp::sum};
+    for (Collective collective : sweep_.collectives) {
+      fresh_table_ = true;
+      const std::span<const ReduceOp> ops =
+          reduces(collective) ? std::span<const ReduceOp>(sweep_.ops) : no_op;
+      for (DType dtype : sweep_.dtypes) {
+        for (ReduceOp op : ops) {
+          run_sizes(collective, dtype, op);
+        }
+      }
+    }
+    return wrong_;
+  }
+
+ private:
+  void run_sizes(Collective collective, DType dtype, ReduceOp op) {
+    const Oracle oracle(collective, dtype, op, world_.size(), world_.rank());
+    for (std::size_t size : sweep_.sizes) {
+      const Task task{.collective = collective,
+                      .dtype = dtype,
+                      .op = op,
+                      .in_place = sweep_.in_place && can_be_in_place(collective),
+                      .count = count_for(collective, dtype, world_.size(), size)};
+      const Row row = run_task(task, oracle);
+      wrong_ += row.wrong.value_or(0);
+      if (report_) {
+        if (fresh_table_) {
+          report_->begin(collective, row);
+        }
+        report_->add(row);
+      }
+      fresh_table_ = false;
+    }
+  }
+
+  Row run_task(const Task& task, const Oracle& oracle) {
+    Run run(world_, task, oracle, buffers_);
+    Row row{.task = task,
+            .ranks = world_.size(),
+            .hosts = grouping_->hosts(),
+            .memory = sweep_.memory,
+            .algorithm = chosen_algorithm(task),
+            .timing = {},
+            .wrong = {}};
+    run.prepare();
+    std::uint64_t wrong = 0;
+    if (sweep_.check) {
+      run();
+      wrong = run.wrong();
+    }
+    row.timing = measure(
+        world_, [&run] { run(); }, sweep_.effort);
+    if (sweep_.check) {
+      // In place, the timed calls have fed results back as inputs; out of place nothing may change.
+      wrong += task.in_place ? 0 : run.wrong();
+      row.wrong = total(wrong);
+    }
+    return row;
+  }
+
+  std::uint64_t total(std::uint64_t mine) {
+    world_.all_reduce(elements(std::span(&mine, 1)), ReduceOp::sum).wait();
+    return mine;
+  }
+
+  std::string chosen_algorithm(const Task& task) const {
+    const auto collective = planned(task.collective);
+    if (!collective) {
+      return "messages";
+    }
+    const collectives::Problem problem{.collective = *collective,
+                                       .rank = world_.rank(),
+                                       .grouping = grouping_,
+                                       .count = task.count,
+                                       .input = task.dtype,
+                                       .output = task.dtype,
+                                       .op = task.op,
+                                       .root = 0};
+    return collectives::choose(problem, rules_).name;
+  }
+
+  Communicator& world_;
+  const Sweep& sweep_;
+  Buffers buffers_;
+  std::shared_ptr<const collectives::Grouping> grouping_;
+  collectives::Rules rules_;
+  std::optional<Report> report_;
+  std::uint64_t wrong_ = 0;
+  bool fresh_table_ = true;
+};
+
+int run(const Request& request) {
+  const Sweep sweep = plan_sweep(request);
+  Config config = Config::from_environment();
+  if (!request.algorithm.empty()) {
+    config.algorithm = rules_for(request.algorithm, sweep.collectives) + config.algorithm;
+  }
+  return run_in_job(config, request.virtual_ranks, [&](Communicator& world) {
+    const std::uint64_t wrong = Bench(world, sweep, config.algorithm, request.json).run();
+    if (wrong > 0 && world.rank() == 0) {
+      fmt::print(stderr, "sprat: {} wrong elements; see the column #wrong\n", wrong);
+    }
+    return wrong > 0 ? 1 : 0;
+  });
+}
+
+Action prepare(CLI::App& app) {
+  auto r = std::make_shared<Request>();
+  const auto size = CLI::AsSizeValue(false);  // 64M is 64 * 2^20
+  app.add_option("COLLECTIVE", r->collective,
+                 "all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, sendrecv or all")
+      ->capture_default_str();
+  app.add_option("-b,--min-bytes", r->min_bytes, "Smallest size")->transform(size);
+  app.add_option("-e,--max-bytes", r->max_bytes, "Largest size")->transform(size);
+  app.add_option("-f,--factor", r->factor, "From one size to the next")->capture_default_str();
+  app.add_option("-n,--iterations", r->samples,
+                 "Samples of each row (default: what fits a time that shrinks with the list)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("-w,--warmup", r->warmup, "Operations before the first sample")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("-d,--dtype", r->dtype, "Element type, or all")->capture_default_str();
+  app.add_option("-o,--op", r->op, "sum, prod, min, max, avg or all")->capture_default_str();
+  app.add_option("-c,--check", r->check, "1: compare every element, untimed; 0: do not")
+      ->check(CLI::Range(0, 1))
+      ->capture_default_str();
+  app.add_option("--memory", r->memory, "private: any memory; shared: sprat::Memory")
+      ->check(CLI::IsMember({"private", "shared"}))
+      ->capture_default_str();
+  app.add_flag("--in-place", r->in_place, "Output over input where the collective allows");
+  app.add_option("--algorithm", r->algorithm, "Prefer this algorithm (names: sprat info)");
+  app.add_option("--json", r->json, "Also write one JSON object a row to this file");
+  app.add_option("--virtual-ranks", r->virtual_ranks, "Ranks as threads of this process")
+      ->check(CLI::Range(1, 4096));
+  return [r] { return run(*r); };
+}
+
+}  // namespace
+
+extern const Command bench_command;
+const Command bench_command = {
+    "bench",
+    "Time the collectives and check their results",
+    R"(The table is that of nccl-tests. size: the larger of a rank's input and output. time: the median over
+samples, each the slowest rank's; p99 likewise. algbw: size / time. busbw: what a link carries,
+comparable between rank counts. #wrong: elements that differ from the exact result on any rank.
+
+Examples:
+  mpirun -np 4 sprat bench all_reduce                           8 B to 64 MiB of f32
+  mpirun -np 4 sprat bench all -d all -o all -e 1M              is everything right?
+  mpirun -np 4 sprat bench all_gather -b 1M -e 1M --memory shared --json rows.jsonl
+  sprat bench all_reduce --virtual-ranks 4 --algorithm direct   without a launcher
+)",
+    prepare,
+};
+
+}  // namespace sprat::cli

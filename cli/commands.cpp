@@ -1,0 +1,17 @@
+// The table of subcommands.
+#include <array>
+
+#include "cli/command.hpp"
+
+namespace sprat::cli {
+
+extern const Command bench_command, help_command, info_command, topo_command, train_command,
+    version_command;
+
+std::span<const Command* const> all_commands() noexcept {
+  static constexpr std::array commands = {&train_command, &bench_command, &topo_command,
+                                          &info_command,  &help_command,  &version_command};
+  return commands;
+}
+
+}  // namespace sprat::cli

@@ -1,0 +1,57 @@
+// `sprat help [COMMAND]`: what there is, and how to use it.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "cli/command.hpp"
+
+namespace sprat::cli {
+namespace {
+
+constexpr const char* introduction =
+    R"(Sprat: collectives that know the machine they run on, and training that is sharded over them.
+
+  ./quickstart                                         install, build, and train a small GPT
+  mpirun -np 4 sprat train examples/gpt-jargon.json    train over four processes
+  mpirun -np 4 sprat bench all_reduce                  how fast are the collectives here?
+  sprat topo                                           what is this machine made of?
+  sprat info                                           which choices does Sprat make here, and why?
+
+Commands:
+)";
+
+Action prepare(CLI::App& app) {
+  auto topic = std::make_shared<std::string>();
+  app.add_option("COMMAND", *topic, "What to explain");
+  return [&app, topic] {
+    if (topic->empty()) {
+      fmt::print("{}", introduction);
+      for (const Command* command : all_commands()) {
+        fmt::print("  {:<9} {}\n", command->name, command->summary);
+      }
+      fmt::print("\n`sprat help COMMAND` explains one of them, with examples.\n");
+      return 0;
+    }
+    for (const Command* command : all_commands()) {
+      if (*topic == command->name) {
+        fmt::print("{}", app.get_parent()->get_subcommand(*topic)->help());
+        return 0;
+      }
+    }
+    throw UsageError("there is no command \"" + *topic + "\" (try: sprat help)");
+  };
+}
+
+}  // namespace
+
+extern const Command help_command;
+const Command help_command = {
+    "help",
+    "Explain a command, with examples",
+    "Example:\n  sprat help bench\n",
+    prepare,
+};
+
+}  // namespace sprat::cli

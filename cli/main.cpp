@@ -1,0 +1,71 @@
+// The `sprat` command: parses, runs one subcommand, and says what failed in one line.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/command.hpp"
+
+namespace {
+
+using namespace sprat::cli;
+
+/// The first line of `message`, as one line on standard error.
+void complain(std::string message) {
+  message.resize(std::min(message.size(), message.find('\n')));
+  fmt::print(stderr, "sprat: {}\n", message);
+}
+
+bool is_command(std::string_view word) {
+  return std::ranges::any_of(all_commands(),
+                             [word](const Command* command) { return word == command->name; });
+}
+
+int run(int argc, char** argv) {
+  if (argc > 1 && argv[1][0] != '-' && !is_command(argv[1])) {
+    throw UsageError(fmt::format("there is no command \"{}\" (try: sprat help)", argv[1]));
+  }
+  CLI::App app("Collectives and sharded training that know the machine they run on.", "sprat");
+  app.require_subcommand(1);
+  struct Entry {
+    CLI::App* app;
+    Action action;
+  };
+  std::vector<Entry> entries;
+  for (const Command* command : all_commands()) {
+    CLI::App* sub = app.add_subcommand(command->name, command->summary);
+    sub->footer(command->lesson);
+    entries.push_back({sub, command->prepare(*sub)});
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& wanted) {  // --help
+    return app.exit(wanted);
+  } catch (const CLI::ParseError& error) {
+    complain(std::string(error.what()) + " (try: sprat help)");
+    return 2;
+  }
+  for (const Entry& entry : entries) {
+    if (entry.app->parsed()) {
+      return entry.action();
+    }
+  }
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const UsageError& error) {
+    complain(error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    complain(error.what());
+    return 1;
+  }
+}
