@@ -1,0 +1,48 @@
+// Walks and reads the source tree.
+#include "tests/architecture/source_tree.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+namespace sprat::architecture {
+namespace fs = std::filesystem;
+
+fs::path source_root() { return SPRAT_SOURCE_DIR; }
+
+std::vector<SourceFile> source_files() {
+  static const std::set<std::string> folders = {"include", "comm",     "io",    "collectives",
+                                                "fsdp",    "mp",       "cli",   "plugins",
+                                                "train",   "examples", "bench", "tests"};
+  static const std::set<std::string> extensions = {".h", ".hpp", ".cpp", ".cu", ".c", ".def"};
+  std::vector<SourceFile> files;
+  for (const std::string& folder : folders) {
+    for (const auto& entry : fs::recursive_directory_iterator(source_root() / folder)) {
+      if (!entry.is_regular_file() || !extensions.contains(entry.path().extension().string())) {
+        continue;
+      }
+      SourceFile file{.path = entry.path().lexically_relative(source_root()).generic_string(),
+                      .lines = {}};
+      std::ifstream in(entry.path());
+      for (std::string line; std::getline(in, line);) {
+        file.lines.push_back(line);
+      }
+      files.push_back(std::move(file));
+    }
+  }
+  std::ranges::sort(files, {}, &SourceFile::path);
+  return files;
+}
+
+std::vector<std::string> stems(const std::string& folder, const std::string& extension) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(source_root() / folder)) {
+    if (entry.path().extension() == extension) {
+      names.push_back(entry.path().stem().string());
+    }
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+}  // namespace sprat::architecture

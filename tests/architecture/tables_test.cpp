@@ -1,0 +1,35 @@
+// A folder with a table holds one file for each entry of the table, and nothing else.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/tuning.hpp"
+#include "tests/architecture/source_tree.hpp"
+
+namespace sprat::architecture {
+namespace {
+
+TEST(Tables, every_algorithm_is_a_file_named_for_it) {
+  std::vector<std::string> names;
+  for (const collectives::Algorithm* algorithm : collectives::all_algorithms()) {
+    names.push_back(std::string(name(algorithm->collective)) + "_" + algorithm->name);
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(names)) << "the table is in the order of the files";
+  std::ranges::sort(names);
+  EXPECT_EQ(names, stems("collectives/algorithms", ".cpp"));
+}
+
+TEST(Tables, every_algorithm_is_chosen_by_a_default_rule) {
+  const collectives::Rules rules = collectives::parse_rules(collectives::default_rules());
+  for (const collectives::Algorithm* algorithm : collectives::all_algorithms()) {
+    EXPECT_TRUE(std::ranges::any_of(
+        rules, [&](const collectives::Rule& rule) { return rule.algorithm == algorithm; }))
+        << name(algorithm->collective) << ' ' << algorithm->name;
+  }
+}
+
+}  // namespace
+}  // namespace sprat::architecture

@@ -1,0 +1,135 @@
+// The C API: every function, its statuses and its messages.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "sprat/sprat.h"
+
+namespace {
+
+/// A job of one rank: every collective has a result that can be told in advance.
+class CApi : public testing::Test {
+ protected:
+  void SetUp() override {
+    sprat_config alone = {};
+    alone.size = 1;
+    ASSERT_EQ(sprat_comm_join(&alone, &world), SPRAT_ok) << sprat_last_error();
+  }
+  void TearDown() override { EXPECT_EQ(sprat_comm_free(world), SPRAT_ok); }
+
+  sprat_comm* world = nullptr;
+};
+
+TEST_F(CApi, collectives_of_one_rank_copy_their_input) {
+  int size = 0, rank = -1;
+  ASSERT_EQ(sprat_comm_size(world, &size), SPRAT_ok);
+  ASSERT_EQ(sprat_comm_rank(world, &rank), SPRAT_ok);
+  EXPECT_EQ(size, 1);
+  EXPECT_EQ(rank, 0);
+  const std::array<float, 3> in = {1, 2, 3};
+  std::array<float, 3> out = {};
+  ASSERT_EQ(
+      sprat_all_reduce(world, in.data(), out.data(), 3, SPRAT_f32, SPRAT_avg, nullptr, nullptr),
+      SPRAT_ok)
+      << sprat_last_error();
+  EXPECT_EQ(out, in);
+  out = {};
+  ASSERT_EQ(sprat_all_gather(world, in.data(), out.data(), 3, SPRAT_f32, nullptr, nullptr),
+            SPRAT_ok)
+      << sprat_last_error();
+  EXPECT_EQ(out, in);
+  out = {};
+  ASSERT_EQ(
+      sprat_reduce_scatter(world, in.data(), out.data(), 3, SPRAT_f32, SPRAT_sum, nullptr, nullptr),
+      SPRAT_ok)
+      << sprat_last_error();
+  EXPECT_EQ(out, in);
+  out = {};
+  ASSERT_EQ(sprat_all_to_all(world, in.data(), out.data(), 3, SPRAT_f32, nullptr, nullptr),
+            SPRAT_ok)
+      << sprat_last_error();
+  EXPECT_EQ(out, in);
+  ASSERT_EQ(sprat_broadcast(world, out.data(), 3, SPRAT_f32, 0, nullptr, nullptr), SPRAT_ok)
+      << sprat_last_error();
+  EXPECT_EQ(out, in);
+  EXPECT_EQ(sprat_barrier(world, nullptr), SPRAT_ok) << sprat_last_error();
+}
+
+TEST_F(CApi, f32_output_keeps_what_16_bits_would_round) {
+  const std::uint16_t bf16_third = 0x3eab;  // 0.333984375
+  float out = 0;
+  sprat_options options = {};
+  options.f32_output = 1;
+  ASSERT_EQ(sprat_all_reduce(world, &bf16_third, &out, 1, SPRAT_bf16, SPRAT_sum, &options, nullptr),
+            SPRAT_ok)
+      << sprat_last_error();
+  EXPECT_EQ(out, 0.333984375f);
+}
+
+TEST_F(CApi, work_is_waited_tested_and_freed) {
+  double value = 2.5, result = 0;
+  sprat_work* work = nullptr;
+  ASSERT_EQ(sprat_all_reduce(world, &value, &result, 1, SPRAT_f64, SPRAT_max, nullptr, &work),
+            SPRAT_ok)
+      << sprat_last_error();
+  ASSERT_NE(work, nullptr);
+  EXPECT_EQ(sprat_work_wait(work), SPRAT_ok);
+  int done = 0;
+  EXPECT_EQ(sprat_work_test(work, &done), SPRAT_ok);
+  EXPECT_EQ(done, 1);
+  EXPECT_EQ(result, 2.5);
+  EXPECT_EQ(sprat_work_free(work), SPRAT_ok);
+}
+
+TEST_F(CApi, a_negative_color_belongs_to_no_communicator) {
+  sprat_comm* part = world;
+  EXPECT_EQ(sprat_comm_split(world, -1, 0, &part), SPRAT_ok) << sprat_last_error();
+  EXPECT_EQ(part, nullptr);
+  EXPECT_EQ(sprat_comm_split(world, 3, 0, &part), SPRAT_ok) << sprat_last_error();
+  EXPECT_NE(part, nullptr);
+  EXPECT_EQ(sprat_comm_free(part), SPRAT_ok);
+}
+
+TEST_F(CApi, broken_contracts_are_named) {
+  float value = 0;
+  EXPECT_EQ(sprat_all_reduce(nullptr, &value, &value, 1, SPRAT_f32, SPRAT_sum, nullptr, nullptr),
+            SPRAT_invalid_argument);
+  EXPECT_STREQ(sprat_last_error(), "comm is null");
+  EXPECT_EQ(sprat_comm_size(world, nullptr), SPRAT_invalid_argument);
+  EXPECT_STREQ(sprat_last_error(), "out is null");
+  EXPECT_EQ(sprat_work_wait(nullptr), SPRAT_invalid_argument);
+  EXPECT_STREQ(sprat_last_error(), "work is null");
+  EXPECT_EQ(sprat_broadcast(world, &value, 1, static_cast<sprat_dtype>(15), 0, nullptr, nullptr),
+            SPRAT_invalid_argument);
+  EXPECT_STREQ(sprat_last_error(), "dtype 15 is none of sprat_dtype");
+  EXPECT_EQ(sprat_broadcast(world, &value, 1, SPRAT_f32, 7, nullptr, nullptr),
+            SPRAT_invalid_argument);
+  EXPECT_NE(std::string(sprat_last_error()).find("7"), std::string::npos) << sprat_last_error();
+  const sprat_options late = {-1, 0};
+  EXPECT_EQ(sprat_barrier(world, &late), SPRAT_invalid_argument);
+  EXPECT_EQ(
+      sprat_all_gather(world, &value, &value, static_cast<size_t>(-1), SPRAT_i8, &late, nullptr),
+      SPRAT_invalid_argument);
+}
+
+TEST(CApiMemory, is_zeroed_and_writable) {
+  sprat_memory* memory = nullptr;
+  void* data = nullptr;
+  ASSERT_EQ(sprat_allocate(10'000, &memory, &data), SPRAT_ok) << sprat_last_error();
+  const std::vector<char> zeros(10'000);
+  EXPECT_EQ(std::memcmp(data, zeros.data(), zeros.size()), 0);
+  std::memset(data, 1, 10'000);
+  EXPECT_EQ(sprat_free_memory(memory), SPRAT_ok);
+  EXPECT_EQ(sprat_free_memory(nullptr), SPRAT_ok);
+}
+
+TEST(CApiVersion, is_three_numbers) {
+  int major = 0, minor = 0, patch = 0;
+  EXPECT_EQ(std::sscanf(sprat_version(), "%d.%d.%d", &major, &minor, &patch), 3);
+}
+
+}  // namespace
