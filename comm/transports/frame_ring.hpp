@@ -65,17 +65,16 @@ class FrameWriter {
     }
     return free_bytes() >= frame_bytes(payload);
   }
-  /// Writes and publishes one frame that fits.
-  void write(const Frame& frame, const std::byte* payload) {
+  /// Writes and publishes one frame that fits; its `bytes` are the payload's.
+  void write(Frame frame, std::span<const std::byte> payload = {}) {
+    frame.bytes = static_cast<std::uint32_t>(payload.size());
     const std::size_t at = tail_ % FrameLane::ring_bytes;
     std::memcpy(mine_->data + at, &frame, sizeof frame);
-    const std::size_t begin = (at + sizeof frame) % FrameLane::ring_bytes;
-    const std::size_t first = std::min<std::size_t>(frame.bytes, FrameLane::ring_bytes - begin);
-    if (first > 0) {
-      std::memcpy(mine_->data + begin, payload, first);
-    }
-    if (frame.bytes > first) {
-      std::memcpy(mine_->data, payload + first, frame.bytes - first);
+    if (!payload.empty()) {
+      const std::size_t begin = (at + sizeof frame) % FrameLane::ring_bytes;
+      const std::size_t first = std::min(payload.size(), FrameLane::ring_bytes - begin);
+      std::memcpy(mine_->data + begin, payload.data(), first);
+      std::memcpy(mine_->data, payload.data() + first, payload.size() - first);
     }
     tail_ += frame_bytes(frame.bytes);
     // release: the reader that sees this tail sees the bytes below it.

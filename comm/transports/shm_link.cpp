@@ -112,7 +112,7 @@ void ShmLink::cancel(MessageRequest& request) noexcept {
 bool ShmLink::write_replies() {
   std::size_t written = 0;
   while (written < replies_.size() && out_.fits(0)) {
-    out_.write(replies_[written++], nullptr);
+    out_.write(replies_[written++]);
   }
   replies_.erase(replies_.begin(), replies_.begin() + static_cast<std::ptrdiff_t>(written));
   return written > 0;
@@ -125,20 +125,17 @@ bool ShmLink::write_new() {
     PendingMessage& message = pending(request);
     const bool whole = message.bytes <= FrameLane::max_payload;
     Frame frame{.tag = message.tag, .total = message.bytes};
-    if (whole) {
-      frame.bytes = static_cast<std::uint32_t>(message.bytes);
-    }
-    if (!out_.fits(frame.bytes)) {
+    if (!out_.fits(whole ? message.bytes : 0)) {
       break;
     }
     new_.take([](const MessageRequest&) { return true; });
     if (whole) {
-      out_.write(frame, message.source);
+      out_.write(frame, {message.source, message.bytes});
       finish(request, message.bytes);
     } else {
       frame.kind = FrameKind::announce;
       frame.id = message.id = next_id_++;
-      out_.write(frame, nullptr);
+      out_.write(frame);
       announced_.push(request);
     }
     moved = true;
@@ -156,12 +153,9 @@ bool ShmLink::write_pieces() {
     if (!out_.fits(bytes)) {
       break;
     }
-    out_.write({.tag = message.tag,
-                .total = message.bytes,
-                .id = message.id,
-                .bytes = static_cast<std::uint32_t>(bytes),
-                .kind = FrameKind::piece},
-               message.source + message.sent);
+    out_.write(
+        {.tag = message.tag, .total = message.bytes, .id = message.id, .kind = FrameKind::piece},
+        {message.source + message.sent, bytes});
     message.sent += bytes;
     if (message.sent == message.bytes) {
       granted_.take([](const MessageRequest&) { return true; });
