@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "cli/command.hpp"
+#include "comm/base/log.hpp"
+#include "sprat/error.hpp"
 
 namespace {
 
@@ -64,6 +66,12 @@ int main(int argc, char** argv) {
   } catch (const UsageError& error) {
     complain(error.what());
     return 2;
+  } catch (const sprat::Error& error) {
+    if (error.code() != sprat::ErrorCode::lost_peer ||
+        !sprat::log().should_log(spdlog::level::err)) {
+      complain(error.what());  // a lost rank is named by the library itself, the moment it is known
+    }
+    return 1;
   } catch (const std::exception& error) {
     complain(error.what());
     return 1;
