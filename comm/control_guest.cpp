@@ -85,6 +85,7 @@ void Guest::read_hello() {
 
 void Guest::refuse(const Frame& frame) {
   if (!connection_) return give_up();
+  refused_ = true;
   connection_->send(std::make_shared<const Blob>(encode(frame)));
   connection_->finish();
 }

@@ -24,6 +24,7 @@ class Guest final : public std::enable_shared_from_this<Guest> {
   void refuse(const Frame& frame);
   /// The connection of a guest that has been let in; the guest is done.
   std::shared_ptr<ControlConnection> release();
+  bool refused() const { return refused_; }
   const std::string& from() const { return from_; }
 
  private:
@@ -39,6 +40,7 @@ class Guest final : public std::enable_shared_from_this<Guest> {
   Greeting greeting_;
   HubGreeting answer_;
   Proof proof_{};
+  bool refused_ = false;
   std::shared_ptr<ControlConnection> connection_;  ///< Once the proof was good.
 };
 

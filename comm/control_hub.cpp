@@ -19,9 +19,17 @@ std::string seconds_text(std::uint64_t milliseconds) {
 }  // namespace
 
 Hub::Hub(int size, std::vector<Term> terms)
-    : members_(size, Member::absent), terms_(std::move(terms)), parts_(size) {}
+    : members_(size, Member::absent), refused_(size), terms_(std::move(terms)), parts_(size) {}
 
 std::optional<Refusal> Hub::admit(const Hello& hello, std::string_view from) {
+  auto refusal = reason_to_refuse(hello, from);
+  const bool known = hello.rank >= 0 && hello.rank < size();
+  if (known && refusal) refused_[hello.rank] = true;
+  if (!refusal) members_[hello.rank] = Member::joined;
+  return refusal;
+}
+
+std::optional<Refusal> Hub::reason_to_refuse(const Hello& hello, std::string_view from) {
   if (failure_) {
     const bool lost = failure_->kind == ControlMessage::Kind::lost;
     return Refusal{failure_->code, failure_->rank,
@@ -49,7 +57,6 @@ std::optional<Refusal> Hub::admit(const Hello& hello, std::string_view from) {
     turned_away(text(from, ": ", what));
     return Refusal{static_cast<int>(ErrorCode::invalid_argument), hello.rank, what};
   }
-  members_[hello.rank] = Member::joined;
   return std::nullopt;
 }
 
@@ -291,6 +298,10 @@ std::optional<Hub::Time> Hub::deadline() const {
 }
 
 bool Hub::alone(int rank) const { return joined_but(rank).empty(); }
+
+bool Hub::everyone_has_come() const {
+  return std::ranges::all_of(in_state(Member::absent), [&](int rank) { return refused_[rank]; });
+}
 
 void Hub::send(std::vector<int> to, Frame frame) {
   if (!to.empty()) outputs_.push_back({std::move(to), std::move(frame)});

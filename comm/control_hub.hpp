@@ -44,14 +44,17 @@ class Hub {
   std::optional<Time> deadline() const;
   std::vector<Output> take() { return std::exchange(outputs_, {}); }
 
-  /// Every rank but `rank` has left or is lost.
+  /// Every rank but `rank` has left, is lost, or never came.
   bool alone(int rank) const;
+  /// Every rank has joined or been refused: nobody is left who would knock in vain.
+  bool everyone_has_come() const;
   int size() const { return static_cast<int>(members_.size()); }
 
  private:
   enum class Member : std::uint8_t { absent, joined, left, lost };
   using Key = std::pair<std::uint64_t, std::uint64_t>;  ///< (comm, sequence)
 
+  std::optional<Refusal> reason_to_refuse(const Hello& hello, std::string_view from);
   void receive(int rank, Part part, Time now);
   void receive(int rank, ControlMessage message, Time now);
   void stalled(int rank, ControlMessage message, Time now);
@@ -70,6 +73,7 @@ class Hub {
   std::string differences(const Hello& hello) const;
 
   std::vector<Member> members_;
+  std::vector<bool> refused_;  ///< By rank.
   std::vector<Term> terms_;
   std::vector<std::string>
       notes_;  ///< Who was turned away; for the error that lists who is missing.

@@ -78,6 +78,7 @@ void ControlServer::enters(const std::shared_ptr<Guest>& guest, const Hello& hel
   if (const auto refusal = hub_->admit(hello, guest->from())) {
     log().info("refused {}: {}", guest->from(), refusal->text);
     guest->refuse(*refusal);
+    check_wait();
     return;
   }
   seat(hello.rank, guest->release());
@@ -142,24 +143,37 @@ void ControlServer::check_wait() {
   condition_holds_.set_value();
 }
 
+void ControlServer::dismiss(const std::shared_ptr<Guest>& guest) {
+  guests_.erase(guest);
+  check_wait();
+}
+
+/// Guests that have been refused may still have to read why.
+void ControlServer::stop_accepting() {
+  error_code ignored;
+  acceptor_.close(ignored);
+  accept_timer_.cancel();
+  for (const auto& guest : std::vector(guests_.begin(), guests_.end())) {
+    if (guest->refused()) continue;
+    guest->close();
+    guests_.erase(guest);
+  }
+}
+
 void ControlServer::close() noexcept {
+  wait([this] { return failed_ ? hub_->everyone_has_come() : hub_->alone(0); }, linger);
   loop_.run([this] {
-    error_code ignored;
-    acceptor_.close(ignored);
-    accept_timer_.cancel();
-    for (const auto& guest : guests_) guest->close();
-    guests_.clear();
-  });
-  wait([this] { return failed_ || hub_->alone(0); }, linger);
-  loop_.run([this] {
+    stop_accepting();
     for (const auto& connection : std::vector(seats_)) {
       if (connection) connection->finish();
     }
   });
-  wait([this] { return std::ranges::none_of(seats_, [](const auto& seat) { return !!seat; }); },
-       drain);
+  const auto is_seated = [](const auto& connection) { return connection != nullptr; };
+  wait([&] { return guests_.empty() && std::ranges::none_of(seats_, is_seated); }, drain);
   loop_.run([this] {
     hub_->stop();
+    for (const auto& guest : guests_) guest->close();
+    guests_.clear();
     for (const auto& connection : seats_) {
       if (connection) connection->close();
     }

@@ -28,8 +28,9 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
                                               std::string token, const Hello& own);
   /// Rank 0's own line: trusted.
   void adopt(StreamSocket socket, const Hello& own);
-  /// Ends every connection after what was sent has gone out. If the job is well, waits a while for
-  /// the other ranks to leave first. Bounded; not on the loop's thread.
+  /// Ends every connection after what was sent has gone out, having waited a while for the other
+  /// ranks: to leave, or, if the job has failed, to come and hear of it. Bounded; not on the loop's
+  /// thread.
   void close() noexcept;
 
   // --- for Guest ---
@@ -37,12 +38,13 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
   boost::asio::io_context& io() { return loop_.io(); }
   void turned_away(const std::shared_ptr<Guest>& guest, std::string note);
   void enters(const std::shared_ptr<Guest>& guest, const Hello& hello);
-  void dismiss(const std::shared_ptr<Guest>& guest) { guests_.erase(guest); }
+  void dismiss(const std::shared_ptr<Guest>& guest);
 
  private:
   ControlServer(ControlLoop& loop, Listening listening, std::string token, const Hello& own);
   void accept();
   void accept_later();
+  void stop_accepting();
   void seat(int rank, std::shared_ptr<ControlConnection> connection);
   void received(int rank, Frame frame);
   void ended(int rank, std::string_view how);

@@ -27,6 +27,7 @@ class TimedHub final : public std::enable_shared_from_this<TimedHub> {
   void ended(int rank, std::string_view how);
   void turned_away(std::string note) { hub_.turned_away(std::move(note)); }
   bool alone(int rank) const { return hub_.alone(rank); }
+  bool everyone_has_come() const { return hub_.everyone_has_come(); }
   int size() const { return hub_.size(); }
   /// Delivers nothing any more.
   void stop();

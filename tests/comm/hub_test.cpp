@@ -95,6 +95,15 @@ TEST(Hub, refuses_a_rank_whose_terms_differ_with_both_values) {
   EXPECT_THAT(scene.admit(1)->text, HasSubstr("SPRAT_TIMEOUT"));  // the job cannot come together
 }
 
+TEST(Hub, knows_when_every_rank_has_come_to_hear_of_a_failure) {
+  Scene scene(3);
+  scene.admit(0);
+  scene.hub.admit({1, 3, {}}, "there");
+  EXPECT_FALSE(scene.hub.everyone_has_come());
+  EXPECT_TRUE(scene.admit(2));  // the job has failed
+  EXPECT_TRUE(scene.hub.everyone_has_come());
+}
+
 TEST(Hub, refuses_another_size_and_ranks_outside_it) {
   Scene scene(2);
   scene.admit(0);
