@@ -152,7 +152,8 @@ TEST(Processes, that_leave_in_good_order_are_not_lost) {
       Ear ear(*rank);
       for (int other = 0; other < rank->size(); ++other) {
         if (other == rank->rank()) continue;
-        rank->watch(other, std::atoi(reinterpret_cast<const char*>(pids[other].data())));
+        const auto* digits = reinterpret_cast<const char*>(pids[other].data());
+        rank->watch(other, std::stoi(std::string(digits, pids[other].size())));
       }
       rank->exchange({}, "watching", soon());
       for (int left = rank->rank(); left + 1 < rank->size(); ++left) {
