@@ -20,8 +20,8 @@ struct alignas(64) Slot {
   // The first line holds all that a small operation needs, so that it costs one transfer.
   std::atomic<std::uint64_t> announced;  ///< Sequence number + 1 of the operation shown.
   Signature signature;
-  std::uint32_t inlined;  ///< The input lies in short_payload, if it is that short, or in payload.
   std::byte short_payload[short_bytes];
+  std::uint32_t inlined;  ///< The input lies in short_payload, if it is that short, or in payload.
 
   /// Window number << 16 | signals of the plan given in it. Inlined operations give none.
   alignas(64) std::atomic<std::uint32_t> signals;
@@ -35,6 +35,7 @@ struct alignas(64) Slot {
   alignas(64) std::byte payload[inline_bytes];
 };
 static_assert(offsetof(Slot, signals) == 64);
+static_assert(offsetof(Slot, short_payload) % 8 == 0, "elements are aligned to their size");
 
 struct Board {
   /// Operations that a rank may be ahead of its slowest local peer.

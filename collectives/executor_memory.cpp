@@ -90,7 +90,7 @@ void Executor::prepare_memory() {
       slot_->scratch_half_bytes = half;
     }
   }
-  if (active_->stage_input && !inlined_) {
+  if (active_->stage_input && !inlined_ && current_count_ > 0) {
     const std::size_t bytes = current_count_ * size_of(active_->problem.input);
     for (std::size_t block = 0; block < blocks(Buffer::input); ++block) {
       const std::size_t skip = (block * active_->problem.count + window_ * window_count_) *

@@ -95,8 +95,9 @@ bool Executor::run_step(std::uint32_t index) {
 }
 
 bool Executor::run_share(const Step& step) {
-  if (inlined_ || (step.from.buffer == Buffer::input && active_->stage_input)) {
-    return true;  // copied at the start
+  if (inlined_ || (step.from.buffer == Buffer::input && active_->stage_input) ||
+      step.from.count == 0) {
+    return true;  // copied at the start, or nothing to copy
   }
   const comm::MemoryRef& ref = step.from.buffer == Buffer::input ? slot_->input : slot_->output;
   if (ref.kind == comm::MemoryRef::Kind::unreachable) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
@@ -245,9 +244,7 @@ void Context::on_control(const ControlMessage& message) {
         std::lock_guard lock(verdict_mutex_);
         verdict_communicator_ = message.comm;
         verdict_sequence_ = message.sequence;
-        verdict_late_.resize(message.payload.size() / sizeof(std::int32_t));
-        std::memcpy(verdict_late_.data(), message.payload.data(),
-                    verdict_late_.size() * sizeof(std::int32_t));
+        verdict_late_ = decode_ranks(message.payload);
       }
       return;
     case Kind::farewell:
