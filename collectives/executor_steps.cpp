@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "collectives/executor.hpp"
+#include "collectives/pull.hpp"
 #include "collectives/reduce.hpp"
 #include "comm/base/check.hpp"
 
@@ -125,7 +126,9 @@ bool Executor::run_copy(const Step& step) {
   const std::size_t piece = std::min(bytes - partial_done_, slice_bytes);
   const std::byte* from = address(step.from) + partial_done_;
   std::byte* to = own_address(step.to) + partial_done_;
-  if (from != to && piece > 0) {
+  if (step.from.rank != membership_.rank) {
+    pull(to, from, piece);
+  } else if (from != to && piece > 0) {
     std::memcpy(to, from, piece);
   }
   partial_done_ += piece;
