@@ -46,7 +46,7 @@ enum class Verb : std::uint8_t {
   copy,    ///< from -> to; a peer's `from` is a pull.
   reduce,  ///< sources -> to, in canonical order. To output: complete, op applied, rounded once.
            ///< To scratch: a partial over the sources' joint range.
-  send,    ///< from (mine) -> peer, on another host. The k-th send to a peer meets its k-th recv from me.
+  send,    ///< from (mine) -> peer, on another host. Its k-th recv from me gets my k-th send to it.
   recv,    ///< peer's message -> to (mine).
 };
 const char* name(Verb verb) noexcept;
@@ -56,9 +56,10 @@ struct Step {
   std::uint16_t rail = 0;
   std::uint32_t needs = 0;  ///< Every peer whose memory this step reads has signalled this often.
   std::int32_t peer = -1;   ///< send, recv, wait.
-  std::uint32_t message = 0;  ///< send, recv: its ordinal among this pair's messages of that direction.
-  IndexRange after;         ///< These steps are complete before this one starts.
-  IndexRange sources;       ///< reduce.
+  std::uint32_t message =
+      0;               ///< send, recv: its ordinal among this pair's messages of that direction.
+  IndexRange after;    ///< These steps are complete before this one starts.
+  IndexRange sources;  ///< reduce.
   /// share: peers read a copy made now even of shared memory, for this rank may overwrite `from`
   /// (in place) while they read.
   bool snapshot = false;
@@ -78,7 +79,8 @@ class Plan {
   /// Builders. Each adds a step to the current round and returns its index.
   std::uint32_t share(const Operand& mine);
   std::uint32_t share_snapshot(const Operand& mine);
-  /// Comes after all that this round holds so far. A plan's signals must be ordered among themselves.
+  /// Comes after all that this round holds so far. A plan's signals must be ordered among
+  /// themselves.
   std::uint32_t signal();
   std::uint32_t wait(int peer, std::uint32_t needs);
   std::uint32_t copy(const Operand& from, const Operand& to, std::uint32_t needs = 0);
@@ -108,10 +110,10 @@ class Plan {
 
 /// What a plan moves, as an algorithm predicts it and as a plan counts it, for one rank.
 struct Cost {
-  int rounds = 0;                      ///< Longest chain of messages, waits and reads of peers.
-  std::size_t bytes_sent = 0;          ///< To other hosts.
-  std::size_t bytes_received = 0;      ///< From other hosts.
-  std::size_t bytes_pulled = 0;        ///< Read from peers on this host.
+  int rounds = 0;                  ///< Longest chain of messages, waits and reads of peers.
+  std::size_t bytes_sent = 0;      ///< To other hosts.
+  std::size_t bytes_received = 0;  ///< From other hosts.
+  std::size_t bytes_pulled = 0;    ///< Read from peers on this host.
   bool operator==(const Cost&) const = default;
 };
 

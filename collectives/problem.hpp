@@ -58,10 +58,11 @@ int split_point(RankRange range);
 
 struct Problem {
   Collective collective = Collective::barrier;
-  int rank = 0;  ///< The rank a plan is made for.
+  int rank = 0;                              ///< The rank a plan is made for.
   std::shared_ptr<const Grouping> grouping;  ///< Shared: one per communicator, by every plan of it.
   /// Elements of one block. all_reduce, broadcast: the whole buffer. all_gather, reduce_scatter,
-  /// all_to_all: what one rank contributes to another, so a buffer of `ranks` blocks has ranks * count.
+  /// all_to_all: what one rank contributes to another, so a buffer of `ranks` blocks has ranks *
+  /// count.
   std::size_t count = 0;
   DType input = DType::f32;
   DType output = DType::f32;

@@ -17,16 +17,21 @@
 
 namespace sprat::comm {
 
-/// One line on the control channel. Every rank talks to the hub (beside rank 0); the hub talks to all.
+/// One line on the control channel. Every rank talks to the hub (beside rank 0); the hub talks to
+/// all.
 struct ControlMessage {
   enum class Kind : std::uint8_t {
-    lost,     ///< hub -> all, watcher -> hub: `rank` died or left without a farewell; text says how it is known.
-    failed,   ///< rank -> hub -> all: `rank` failed the job; code is an ErrorCode, text its message.
-    stalled,  ///< rank -> hub: `rank` waits in (comm, sequence), payload is its signature.
-    query,    ///< hub -> all: what did you call at (comm, sequence)?
-    answer,   ///< rank -> hub: payload is that signature; code 0 called, 1 not yet, 2 forgotten, 3 not a member.
-    verdict,  ///< hub -> all: at (comm, sequence) code is mismatch (text, rank, payload: a Disagreement), or, to who asked, timeout (payload: i32 ranks that have not called; none: all have).
-    farewell, ///< rank -> hub -> all: `rank` leaves in good order.
+    lost,  ///< hub -> all, watcher -> hub: `rank` died or left without a farewell; text says how it
+           ///< is known.
+    failed,  ///< rank -> hub -> all: `rank` failed the job; code is an ErrorCode, text its message.
+    stalled,   ///< rank -> hub: `rank` waits in (comm, sequence), payload is its signature.
+    query,     ///< hub -> all: what did you call at (comm, sequence)?
+    answer,    ///< rank -> hub: payload is that signature; code 0 called, 1 not yet, 2 forgotten, 3
+               ///< not a member.
+    verdict,   ///< hub -> all: at (comm, sequence) code is mismatch (text, rank, payload: a
+               ///< Disagreement), or, to who asked, timeout (payload: i32 ranks that have not
+               ///< called; none: all have).
+    farewell,  ///< rank -> hub -> all: `rank` leaves in good order.
   };
   Kind kind = Kind::lost;
   int rank = -1;
@@ -56,8 +61,9 @@ class Rendezvous {
   virtual ~Rendezvous() = default;  ///< Says farewell, unless the job failed.
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Collective: every rank's blob, by rank. Throws Error{timeout} listing who came and who did not,
-  /// or Error{lost_peer} naming who died while joining, once `deadline` passes or that happens.
+  /// Collective: every rank's blob, by rank. Throws Error{timeout} listing who came and who did
+  /// not, or Error{lost_peer} naming who died while joining, once `deadline` passes or that
+  /// happens.
   virtual std::vector<Blob> exchange(Blob mine, std::string_view purpose,
                                      std::chrono::steady_clock::time_point deadline) = 0;
   /// From now on `handler` gets each message from the hub, those that came before first, on the
@@ -73,15 +79,16 @@ class Rendezvous {
 
 /// How this process was launched, as far as it can be told without talking to anyone.
 struct Launch {
-  std::string by = {};  ///< "SPRAT_*", "PMIx", "torchrun", "alone".
+  std::string by = {};     ///< "SPRAT_*", "PMIx", "torchrun", "alone".
   int rank = 0, size = 1;  ///< Size -1: only PMIx itself can tell.
-  std::string rendezvous = {};  ///< tcp://host:port, file://path, pmix://namespace, or empty when alone.
-  int ports = 1;           ///< tcp: rank 0 listens on the first free one of this many from `port` on.
-  std::string job = {};    ///< The launcher's name of this job, if it has one.
-  int local_rank = -1;     ///< The launcher's count of ranks on this host; -1: unknown.
+  std::string rendezvous =
+      {};                ///< tcp://host:port, file://path, pmix://namespace, or empty when alone.
+  int ports = 1;         ///< tcp: rank 0 listens on the first free one of this many from `port` on.
+  std::string job = {};  ///< The launcher's name of this job, if it has one.
+  int local_rank = -1;   ///< The launcher's count of ranks on this host; -1: unknown.
 };
-/// Pure: `environment` looks a variable up. Explicit SPRAT_*, then PMIx, then torchrun's, else alone.
-/// Throws Error{invalid_argument} where what is set is not enough, or is not a number.
+/// Pure: `environment` looks a variable up. Explicit SPRAT_*, then PMIx, then torchrun's, else
+/// alone. Throws Error{invalid_argument} where what is set is not enough, or is not a number.
 Launch detect_launch(const Config& config,
                      const std::function<const char*(const char*)>& environment);
 

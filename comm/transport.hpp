@@ -18,13 +18,15 @@ struct MessageRequest {
   enum class State : std::uint8_t { idle, posted, done, failed };
   State state = State::idle;
   std::size_t bytes = 0;  ///< Received length, when done.
-  int error = 0;          ///< errno-like, when failed. EMSGSIZE: the message was longer than the buffer.
+  int error = 0;  ///< errno-like, when failed. EMSGSIZE: the message was longer than the buffer.
   int peer = -1;
-  std::array<void*, 8> provider{};  ///< For the transport alone (libfabric's fi_context2 lies here).
+  std::array<void*, 8>
+      provider{};  ///< For the transport alone (libfabric's fi_context2 lies here).
 };
 
 /// Tagged messages, matched by (sender, tag), in order for equal tags and in any order otherwise.
-/// Not thread-safe: callers hold their context's token. Memory belongs to the transport while posted.
+/// Not thread-safe: callers hold their context's token. Memory belongs to the transport while
+/// posted.
 class MessageTransport {
  public:
   virtual ~MessageTransport() = default;
@@ -39,7 +41,8 @@ class MessageTransport {
                     std::span<std::byte> data) = 0;
   /// Drives everything in flight; returns whether anything moved. Never blocks, never throws.
   virtual bool progress() noexcept = 0;
-  /// Withdraws a posted request. On return its memory is no longer touched; state is failed or done.
+  /// Withdraws a posted request. On return its memory is no longer touched; state is failed or
+  /// done.
   virtual void cancel(MessageRequest& request) noexcept = 0;
 };
 

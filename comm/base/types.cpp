@@ -8,13 +8,20 @@ namespace sprat {
 
 const char* name(ErrorCode code) noexcept {
   switch (code) {
-    case ErrorCode::invalid_argument: return "invalid argument";
-    case ErrorCode::unavailable: return "unavailable";
-    case ErrorCode::timeout: return "timeout";
-    case ErrorCode::lost_peer: return "lost peer";
-    case ErrorCode::mismatch: return "mismatch";
-    case ErrorCode::aborted: return "aborted";
-    case ErrorCode::internal: return "internal error";
+    case ErrorCode::invalid_argument:
+      return "invalid argument";
+    case ErrorCode::unavailable:
+      return "unavailable";
+    case ErrorCode::timeout:
+      return "timeout";
+    case ErrorCode::lost_peer:
+      return "lost peer";
+    case ErrorCode::mismatch:
+      return "mismatch";
+    case ErrorCode::aborted:
+      return "aborted";
+    case ErrorCode::internal:
+      return "internal error";
   }
   return "unknown error";
 }
@@ -22,7 +29,8 @@ const char* name(ErrorCode code) noexcept {
 const char* name(DType dtype) noexcept {
   switch (dtype) {
 #define SPRAT_DTYPE(name, type, bytes) \
-  case DType::name: return #name;
+  case DType::name:                    \
+    return #name;
 #include "sprat/dtypes.def"
   }
   return "unknown dtype";
@@ -31,7 +39,8 @@ const char* name(DType dtype) noexcept {
 std::size_t size_of(DType dtype) noexcept {
   switch (dtype) {
 #define SPRAT_DTYPE(name, type, bytes) \
-  case DType::name: return bytes;
+  case DType::name:                    \
+    return bytes;
 #include "sprat/dtypes.def"
   }
   return 0;
@@ -47,11 +56,16 @@ std::span<const DType> all_dtypes() noexcept {
 
 const char* name(ReduceOp op) noexcept {
   switch (op) {
-    case ReduceOp::sum: return "sum";
-    case ReduceOp::prod: return "prod";
-    case ReduceOp::min: return "min";
-    case ReduceOp::max: return "max";
-    case ReduceOp::avg: return "avg";
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::prod:
+      return "prod";
+    case ReduceOp::min:
+      return "min";
+    case ReduceOp::max:
+      return "max";
+    case ReduceOp::avg:
+      return "avg";
   }
   return "unknown op";
 }

@@ -39,9 +39,9 @@ SPRAT_API std::span<const DType> all_dtypes() noexcept;
 
 template <class T>
 struct dtype_of;
-#define SPRAT_DTYPE(name, type, bytes)         \
-  template <>                                  \
-  struct dtype_of<type> {                      \
+#define SPRAT_DTYPE(name, type, bytes)          \
+  template <>                                   \
+  struct dtype_of<type> {                       \
     static constexpr DType value = DType::name; \
   };
 #include "sprat/dtypes.def"

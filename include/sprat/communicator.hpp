@@ -63,7 +63,8 @@ class SPRAT_API Communicator {
   /// data <- op over ranks of data.
   Work all_reduce(Elements data, ReduceOp op = ReduceOp::sum, Options options = {});
   /// out <- op over ranks of in. Equal counts and dtypes, or out is f32 and in f16 or bf16.
-  Work all_reduce(ConstElements in, Elements out, ReduceOp op = ReduceOp::sum, Options options = {});
+  Work all_reduce(ConstElements in, Elements out, ReduceOp op = ReduceOp::sum,
+                  Options options = {});
   /// whole <- parts in rank order; whole.count == size() * part.count. In place: part at its block.
   Work all_gather(ConstElements part, Elements whole, Options options = {});
   /// part <- op over ranks of block rank() of whole. In place: part at its block. out may be f32.

@@ -12,19 +12,20 @@ namespace sprat {
 
 /// How a job is joined and run. Every field has a line in docs/configuration.md.
 struct Config {
-  int rank = -1;                  ///< SPRAT_RANK; -1: ask the launcher.
-  int size = -1;                  ///< SPRAT_SIZE; -1: ask the launcher.
-  std::string rendezvous;         ///< SPRAT_RENDEZVOUS: tcp://host:port or file://path; empty: ask.
-  std::string host;               ///< SPRAT_HOST: name of this rank's host, or a comma list by rank.
-  std::string interface;          ///< SPRAT_INTERFACE: network interfaces, comma list; ^ excludes.
-  std::string provider;           ///< SPRAT_PROVIDER: libfabric provider; empty: efa, else tcp.
-  std::string topology;           ///< SPRAT_TOPOLOGY: hwloc XML that replaces detection.
-  std::string algorithm;          ///< SPRAT_ALGORITHM: rules put before ours.
-  std::string token;              ///< SPRAT_TOKEN: the job's shared secret.
+  int rank = -1;           ///< SPRAT_RANK; -1: ask the launcher.
+  int size = -1;           ///< SPRAT_SIZE; -1: ask the launcher.
+  std::string rendezvous;  ///< SPRAT_RENDEZVOUS: tcp://host:port or file://path; empty: ask.
+  std::string host;        ///< SPRAT_HOST: name of this rank's host, or a comma list by rank.
+  std::string interface;   ///< SPRAT_INTERFACE: network interfaces, comma list; ^ excludes.
+  std::string provider;    ///< SPRAT_PROVIDER: libfabric provider; empty: efa, else tcp.
+  std::string topology;    ///< SPRAT_TOPOLOGY: hwloc XML that replaces detection.
+  std::string algorithm;   ///< SPRAT_ALGORITHM: rules put before ours.
+  std::string token;       ///< SPRAT_TOKEN: the job's shared secret.
   std::string log_level = "warn";  ///< SPRAT_LOG: trace, debug, info, warn, error, off.
   std::chrono::milliseconds join_timeout{60'000};  ///< SPRAT_JOIN_TIMEOUT, seconds.
   std::chrono::milliseconds timeout{1'800'000};    ///< SPRAT_TIMEOUT, seconds, of one operation.
-  std::size_t staging_bytes = 4 << 20;  ///< SPRAT_STAGING: shared bytes a communicator stages through.
+  std::size_t staging_bytes =
+      4 << 20;  ///< SPRAT_STAGING: shared bytes a communicator stages through.
 
   /// Reads the environment; throws Error{invalid_argument} naming the variable and its value.
   static SPRAT_API Config from_environment();

@@ -57,8 +57,9 @@ struct StepResult {
 };
 
 /// A model whose units live sharded and are full only while they are used. One thread at a time.
-/// A training step is: for each visit of `forward`, acquire, compute, release; the same for `backward`,
-/// with gradients added into gradient() and reduce() after a unit's last use; then step().
+/// A training step is: for each visit of `forward`, acquire, compute, release; the same for
+/// `backward`, with gradients added into gradient() and reduce() after a unit's last use; then
+/// step().
 class SPRAT_API ShardedModel {
  public:
   /// Collective. `world` must outlive the model.
