@@ -51,7 +51,8 @@ const Layer* layer_of(const std::string& path) {
 std::optional<std::string> included(const std::string& line, char open) {
   static const std::regex directive(R"(^\s*#\s*include\s+(["<])([^">]+)[">].*)");
   std::smatch match;
-  if (!std::regex_match(line, match, directive) || match[1].str()[0] != open) {
+  if (line.find("include") == std::string::npos || !std::regex_match(line, match, directive) ||
+      match[1].str()[0] != open) {
     return std::nullopt;
   }
   return match[2].str();
@@ -114,6 +115,9 @@ TEST(Architecture, environment_is_read_in_one_file) {
     }
     for (const std::string& line : file.lines) {
       const std::string code = line.substr(0, line.find("//"));
+      if (code.find("env") == std::string::npos) {
+        continue;  // regular expressions are slow under sanitizers
+      }
       EXPECT_FALSE(std::regex_search(code, reads)) << file.path << ": " << line;
     }
   }

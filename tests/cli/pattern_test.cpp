@@ -96,14 +96,14 @@ bool is_float(DType dtype) {
 
 TEST(Pattern, result_is_the_reduction_of_the_contributions) {
   constexpr std::size_t count = 300;
-  for (int ranks : {1, 2, 3, 5, 17}) {
+  for (int ranks : {1, 2, 3, 9}) {
     for (DType dtype : all_dtypes()) {
       for (ReduceOp op : all_reduce_ops()) {
         auto expected = values(dtype, contribution_of(dtype, op, ranks, 0), count);
         for (int rank = 1; rank < ranks; ++rank) {
           const auto more = values(dtype, contribution_of(dtype, op, ranks, rank), count);
           for (std::size_t i = 0; i < count; ++i) {
-            // 3^17 is below 2^53, so doubles hold every partial product exactly.
+            // 3^9 is below 2^53, so doubles hold every partial product exactly.
             expected[i] = combined(op, expected[i], more[i]);
           }
         }
