@@ -68,7 +68,7 @@ void Executor::post(const std::shared_ptr<Operation>& operation) {
   operation->sequence = next_sequence_++;
   operation->posted = Clock::now();
   operation->deadline = operation->posted + operation->timeout;
-  history_[operation->sequence % history_length] = signature_of(operation->problem);
+  history_[operation->sequence % history_length] = operation->problem;
   queue_.push_back(operation);
   in_flight_.fetch_add(1, std::memory_order_relaxed);
   if (queue_.size() == 1) {
@@ -106,7 +106,7 @@ std::string Executor::under_way() const { return queue_.empty() ? "" : describe_
 
 std::string Executor::describe_active() const {
   const Operation& operation = *queue_.front();
-  return text(describe(signature_of(operation.problem)), " (operation ", operation.sequence, " of ",
+  return text(describe(operation.problem), " (operation ", operation.sequence, " of ",
               membership_.name, ")");
 }
 
@@ -297,12 +297,15 @@ bool Executor::end_window() {
 }
 
 bool Executor::leave() {
-  if (exposes_memory()) {
-    for (const int peer : local_peers_) {
-      const Slot& theirs = peers_[peer].board->of(active_->sequence);
-      if (!announced(peer) || theirs.left.load(std::memory_order_acquire) < windows_) {
-        return false;
-      }
+  // Who needs no peer's data still hears that all of its host have called the same.
+  const bool exposed = exposes_memory();
+  for (const int peer : local_peers_) {
+    if (!announced(peer)) {
+      return false;
+    }
+    const Slot& theirs = peers_[peer].board->of(active_->sequence);
+    if (exposed && theirs.left.load(std::memory_order_acquire) < windows_) {
+      return false;
     }
   }
   finish_active();

@@ -91,6 +91,7 @@ class Executor final : public comm::Driver {
   void finish_active();
   void fail_all(const Error& failure);
   void watch_clock();
+  void ask_who_differs();
   void time_out();
 
   // executor_steps.cpp: verbs
@@ -135,7 +136,7 @@ class Executor final : public comm::Driver {
   std::atomic<int> in_flight_ = 0;
   std::uint64_t next_sequence_ = 0;
   std::uint64_t slowest_completed_ = 0;
-  std::vector<Signature> history_;  ///< The last operations' signatures, a ring.
+  std::vector<Problem> history_;  ///< The last operations', a ring.
 
   // The active operation: the queue's front.
   Phase phase_ = Phase::idle;

@@ -52,6 +52,14 @@ void Executor::watch_clock() {
   }
 }
 
+// A peer's board shows another call than mine; the hub finds the two and fails every rank.
+void Executor::ask_who_differs() {
+  if (reported_ == Clock::time_point{}) {
+    reported_ = Clock::now();
+    context_->report_stall(membership_.id, active_->sequence, *called(active_->sequence));
+  }
+}
+
 std::vector<int> Executor::late() const {
   std::vector<int> ranks = context_->late_ranks(membership_.id, queue_.front()->sequence);
   for (const int peer : local_peers_) {

@@ -9,7 +9,7 @@ namespace sprat::collectives {
 Signature signature_of(const Problem& problem) {
   Signature signature;
   signature.count = problem.count;
-  signature.root = problem.root;
+  signature.detail = static_cast<std::uint32_t>(problem.root);
   signature.collective = problem.collective;
   signature.input = problem.input;
   signature.output = problem.output;
@@ -21,20 +21,19 @@ std::uint64_t digest(const Signature& signature) {
   return XXH3_64bits(&signature, sizeof signature);
 }
 
-std::string describe(const Signature& signature) {
-  if (signature.collective == Collective::barrier) {
+std::string describe(const Problem& problem) {
+  if (problem.collective == Collective::barrier) {
     return "barrier";
   }
-  std::string out =
-      text(name(signature.collective), " of ", signature.count, " ", name(signature.input));
-  if (reduces(signature.collective)) {
-    out += text(", ", name(signature.op));
-    if (signature.output != signature.input) {
-      out += text(" to ", name(signature.output));
+  std::string out = text(name(problem.collective), " of ", problem.count, " ", name(problem.input));
+  if (reduces(problem.collective)) {
+    out += text(", ", name(problem.op));
+    if (problem.output != problem.input) {
+      out += text(" to ", name(problem.output));
     }
   }
-  if (signature.collective == Collective::broadcast) {
-    out += text(" from root ", signature.root);
+  if (problem.collective == Collective::broadcast) {
+    out += text(" from root ", problem.root);
   }
   return out;
 }

@@ -11,7 +11,7 @@ namespace sprat::collectives {
 /// Trivially copyable, compared bit for bit.
 struct Signature {
   std::uint64_t count = 0;
-  std::int32_t root = 0;
+  std::uint32_t detail = 0;  ///< The root, or a hash of it and of whatever else must agree.
   Collective collective = Collective::barrier;
   DType input = DType::f32;
   DType output = DType::f32;
@@ -23,7 +23,7 @@ static_assert(sizeof(Signature) == 16);
 Signature signature_of(const Problem& problem);
 /// A well-mixed digest, for message tags.
 std::uint64_t digest(const Signature& signature);
-/// "all_reduce of 1024 f32, sum".
-std::string describe(const Signature& signature);
+/// All that must agree, as text: "all_reduce of 1024 f32, sum". Equal only for equal calls.
+std::string describe(const Problem& problem);
 
 }  // namespace sprat::collectives

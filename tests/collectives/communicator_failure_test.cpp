@@ -93,6 +93,16 @@ TEST(Mismatch, types_ops_and_collectives_are_named_on_every_rank) {
   }
 }
 
+TEST(Mismatch, roots_of_one_host_are_named_though_nobody_waits_for_data) {
+  // Each takes itself for the root, which needs nothing from the other.
+  const auto messages = failure_of(2, "", [](Communicator& world) {
+    float x = 1;
+    world.broadcast(elements(std::span(&x, 1)), world.rank()).wait();
+  });
+  expect_everywhere(messages, 2, "broadcast of 1 f32 from root 0");
+  expect_everywhere(messages, 2, "broadcast of 1 f32 from root 1");
+}
+
 TEST(Deadline, a_rank_that_never_calls_is_named) {
   for (const char* hosts : {"", "a,b,c"}) {
     std::atomic<int> waiting = 2;
