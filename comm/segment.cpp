@@ -39,8 +39,9 @@ MemoryRegistry& registry() {
 
 }  // namespace
 
-Segment::Segment(std::size_t bytes) : bytes_(round_to_pages(std::max<std::size_t>(bytes, 1))) {
-  fd_ = memfd_create("sprat", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+Segment::Segment(std::size_t bytes, const char* name)
+    : bytes_(round_to_pages(std::max<std::size_t>(bytes, 1))) {
+  fd_ = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   need(fd_ >= 0, "memfd_create: ", std::strerror(errno));
   struct stat status {};
   void* address = MAP_FAILED;

@@ -29,8 +29,8 @@ struct MemoryRef {
 /// A sealed anonymous file, mapped readable and writable. Owner of file and mapping.
 class Segment {
  public:
-  /// Zeroed; `bytes` is rounded up to pages. Throws Error{unavailable}.
-  explicit Segment(std::size_t bytes);
+  /// Zeroed; `bytes` is rounded up to pages; /proc shows `name`. Throws Error{unavailable}.
+  explicit Segment(std::size_t bytes, const char* name = "sprat");
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
