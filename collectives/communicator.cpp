@@ -63,7 +63,13 @@ struct Call {
   bool stage_input = false;
 };
 
+void check_process(const Communicator::Impl& impl) {
+  need(impl.context->here(), "this process was forked by rank ", impl.context->rank(),
+       ", whose communicators are not usable here; join a job of its own after fork()");
+}
+
 Work post(Communicator::Impl& impl, const Call& call, const Options& options) {
+  check_process(impl);
   Problem problem;
   problem.collective = call.collective;
   problem.rank = impl.executor.membership().rank;
@@ -89,6 +95,7 @@ Work post(Communicator::Impl& impl, const Call& call, const Options& options) {
 
 Work post_message(Communicator::Impl& impl, bool sends, ConstElements data, int peer, int tag,
                   const Options& options) {
+  check_process(impl);
   check_rank(sends ? "to" : "from", peer, impl.grouping->ranks());
   check_memory("data", data.data, data.count);
   require(tag >= 0, "tag is ", tag, "; it must not be negative");
@@ -133,6 +140,11 @@ int Communicator::rank() const noexcept { return impl_->executor.membership().ra
 int Communicator::size() const noexcept { return impl_->grouping->ranks(); }
 const std::string& Communicator::name() const noexcept { return impl_->executor.membership().name; }
 const std::vector<int>& Communicator::hosts() const noexcept { return impl_->hosts; }
+
+std::optional<Error> Communicator::failure() const {
+  const Error* failure = impl_->context->failure();
+  return failure == nullptr ? std::nullopt : std::optional(*failure);
+}
 
 double Communicator::seconds_waited() const noexcept { return impl_->context->seconds_waited(); }
 

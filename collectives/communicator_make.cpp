@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 
+#include "collectives/agreement.hpp"
 #include "collectives/communicator_impl.hpp"
 #include "comm/base/check.hpp"
 #include "comm/rendezvous.hpp"
@@ -19,8 +20,56 @@ namespace {
 
 /// What ranks tell each other to split. Plain numbers: it travels by all_gather.
 struct Ticket {
-  std::int64_t color, key, board, next_communicator;
+  std::int64_t color, key, board, id;
 };
+
+std::vector<Ticket> exchange_tickets(Communicator& parent, const Ticket& mine) {
+  std::vector<Ticket> tickets(static_cast<std::size_t>(parent.size()));
+  constexpr std::size_t words = sizeof(Ticket) / sizeof(std::int64_t);
+  parent
+      .all_gather({&mine, words, DType::i64}, {tickets.data(), words * tickets.size(), DType::i64},
+                  {.timeout = {}, .blocking = true})
+      .wait();
+  return tickets;
+}
+
+/// The first of `count` communicator numbers that no rank of the parent has had. Other threads may
+/// be making communicators at the same time, so what was free may be taken a moment later: then
+/// the ranks try again.
+std::uint64_t reserve_ids(Communicator& parent, std::size_t count) {
+  comm::Context& context = *parent.impl().context;
+  for (;;) {
+    std::int64_t first = 0;
+    {
+      const auto token = context.take_token();
+      first = static_cast<std::int64_t>(context.next_communicator);
+    }
+    for (const Ticket& ticket : exchange_tickets(parent, {0, 0, 0, first})) {
+      first = std::max(first, ticket.id);
+    }
+    std::int64_t free = 0;
+    {
+      const auto token = context.take_token();
+      if (static_cast<std::uint64_t>(first) >= context.next_communicator) {
+        context.next_communicator = static_cast<std::uint64_t>(first) + count;
+        free = 1;
+      }
+    }
+    const auto answers = exchange_tickets(parent, {0, 0, 0, free});
+    if (std::ranges::all_of(answers, [](const Ticket& answer) { return answer.id != 0; })) {
+      return static_cast<std::uint64_t>(first);
+    }
+  }
+}
+
+void check_members(std::span<const int> ranks, int me, int size) {
+  std::set<int> seen;
+  for (const int rank : ranks) {
+    require(rank >= 0 && rank < size, "a group has rank ", rank, "; it must be 0 to ", size - 1);
+    require(seen.insert(rank).second, "a group has rank ", rank, " twice");
+  }
+  require(seen.contains(me), "rank ", me, " makes a group that it is not in; only members call");
+}
 
 std::size_t make_board(comm::Context& context) {
   const auto token = context.take_token();
@@ -48,40 +97,37 @@ std::unique_ptr<Communicator::Impl> Communicator::Impl::world(
 Communicator Communicator::join(const Config& config) {
   // Parsed before anybody waits for us.
   collectives::rules_with(config.algorithm);
-  auto context = comm::Context::join(config, comm::open_rendezvous(config), sizeof(Board));
+  auto context = comm::Context::join(config, comm::open_rendezvous(config), sizeof(Board),
+                                     comm::Refuge::open(config));
   return Communicator(Impl::world(std::move(context)));
+}
+
+Communicator Communicator::shrink(int at_least, std::optional<std::chrono::milliseconds> patience) {
+  comm::Context& context = *impl_->context;
+  require(size() == context.size(), name(), " has ", size(), " of the job's ", context.size(),
+          " ranks; shrink a communicator of all of them, then split it again");
+  auto smaller =
+      context.shrink(sizeof(Board), at_least, patience.value_or(context.config().join_timeout));
+  return Communicator(Impl::world(std::move(smaller)));
 }
 
 std::optional<Communicator> Communicator::split(int color, int key, std::string_view name_) {
   comm::Context& context = *impl_->context;
   const Membership& parent = impl_->executor.membership();
-  Ticket mine{color, key, static_cast<std::int64_t>(make_board(context)), 0};
-  {
-    const auto token = context.take_token();
-    mine.next_communicator = static_cast<std::int64_t>(context.next_communicator);
-  }
-  std::vector<Ticket> tickets(size());
-  constexpr std::size_t words = sizeof(Ticket) / sizeof(std::int64_t);
-  all_gather({&mine, words, DType::i64}, {tickets.data(), words * tickets.size(), DType::i64},
-             {.timeout = {}, .blocking = true})
-      .wait();
-
+  const std::vector<Ticket> tickets =
+      exchange_tickets(*this, {color, key, static_cast<std::int64_t>(make_board(context)), 0});
   std::set<std::int64_t> colors;
-  std::int64_t first_id = 0;
   for (const Ticket& ticket : tickets) {
-    first_id = std::max(first_id, ticket.next_communicator);
     if (ticket.color >= 0) {
       colors.insert(ticket.color);
     }
   }
-  {
-    const auto token = context.take_token();
-    context.next_communicator = static_cast<std::uint64_t>(first_id) + colors.size();
-  }
+  const std::uint64_t first_id = reserve_ids(*this, colors.size());
   const int child = impl_->children++;
+  const auto board = static_cast<std::size_t>(tickets[rank()].board);
   if (color < 0) {
     const auto token = context.take_token();
-    context.free_control(static_cast<std::size_t>(mine.board), sizeof(Board));
+    context.free_control(board, sizeof(Board));
     return std::nullopt;
   }
   std::vector<int> members;
@@ -94,7 +140,7 @@ std::optional<Communicator> Communicator::split(int color, int key, std::string_
                    [&](int a, int b) { return tickets[a].key < tickets[b].key; });
   Membership membership;
   membership.id =
-      static_cast<std::uint64_t>(first_id + std::distance(colors.begin(), colors.find(color)));
+      first_id + static_cast<std::uint64_t>(std::distance(colors.begin(), colors.find(color)));
   membership.name = name_.empty() ? text(parent.name, ".", child, "/", color) : std::string(name_);
   for (const int rank : members) {
     if (rank == this->rank()) {
@@ -104,6 +150,32 @@ std::optional<Communicator> Communicator::split(int color, int key, std::string_
     membership.boards.push_back(static_cast<std::size_t>(tickets[rank].board));
   }
   return Communicator(std::make_unique<Impl>(impl_->context, std::move(membership), impl_->rules));
+}
+
+Communicator Communicator::create_group(std::span<const int> ranks, std::string_view name_,
+                                        Options options) {
+  comm::Context& context = *impl_->context;
+  check_members(ranks, rank(), size());
+  collectives::Founding founding;
+  founding.name = name_;
+  founding.members.assign(ranks.begin(), ranks.end());
+  founding.me = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
+  founding.board = make_board(context);
+  founding.timeout = options.timeout.value_or(context.config().timeout);
+  collectives::Agreement agreement = collectives::agree(context, impl_->messages, founding);
+  Membership membership;
+  membership.id = agreement.id;
+  membership.name = name_;
+  membership.rank = founding.me;
+  for (const int rank : ranks) {
+    membership.world_ranks.push_back(impl_->messages.world_rank(rank));
+  }
+  membership.boards = std::move(agreement.boards);
+  return Communicator(std::make_unique<Impl>(impl_->context, std::move(membership), impl_->rules));
+}
+
+Communicator Communicator::duplicate(std::string_view name_) {
+  return *split(0, rank(), name_.empty() ? text(name(), ".", impl_->children) : std::string(name_));
 }
 
 void run_virtual_ranks(int size, const Config& config,

@@ -16,6 +16,8 @@ using comm::Clock;
 constexpr std::size_t history_length = 64;
 // Plan boundaries stay on cache lines of every element type.
 constexpr std::size_t window_quantum = 64;
+// A failed peer tells why within this time.
+constexpr auto failure_grace = 1s;
 
 }  // namespace
 
@@ -45,6 +47,9 @@ Executor::Executor(std::shared_ptr<comm::Context> context, Membership membership
 }
 
 Executor::~Executor() {
+  if (!context_->here()) {
+    return;
+  }
   drain();
   context_->remove(this);
   // Peers may still read what this rank inlined in its last operations. A board that they are not
@@ -177,6 +182,7 @@ bool Executor::announce() {
   const Planned& planned = plans_.of(active_->problem);
   algorithm_ = planned.algorithm;
   plan_ = planned.plan;
+  reads_peers_ = plan_->reads_peers();
   current_count_ = window_count_ = active_->problem.count;
   windows_ = 1;
   window_ = 0;
@@ -308,7 +314,28 @@ bool Executor::leave() {
       return false;
     }
   }
+  if (reads_peers_ && !inlined_ && !read_good_memory()) {
+    return false;
+  }
   finish_active();
+  return true;
+}
+
+// A peer that has failed may have given its buffers back before this rank was done reading them.
+// Then the job has failed, and word of it is under way.
+bool Executor::read_good_memory() {
+  for (const int world : local_world_ranks_) {
+    if (context_->peer_failed(world)) {
+      if (peer_failed_ == Clock::time_point{}) {
+        peer_failed_ = Clock::now();
+      }
+      if (Clock::now() - peer_failed_ > failure_grace) {
+        throw Error(ErrorCode::aborted, text(context_->describe_peer(world), " failed the job"),
+                    world);
+      }
+      return false;
+    }
+  }
   return true;
 }
 

@@ -88,6 +88,7 @@ class Executor final : public comm::Driver {
   bool run_steps();
   bool end_window();
   bool leave();
+  bool read_good_memory();
   void finish_active();
   void fail_all(const Error& failure);
   void watch_clock();
@@ -145,6 +146,7 @@ class Executor final : public comm::Driver {
   const Algorithm* algorithm_ = nullptr;
   std::shared_ptr<const Plan> plan_;
   bool inlined_ = false;
+  bool reads_peers_ = false;
   std::size_t window_count_ = 0;  ///< Elements of a block in a full window.
   std::size_t windows_ = 1, window_ = 0;
   std::size_t current_count_ = 0;  ///< Elements of a block in this window.
@@ -155,7 +157,7 @@ class Executor final : public comm::Driver {
   std::size_t partial_done_ = 0;  ///< How much is done of the one step that is under way in slices.
   std::uint32_t partial_step_ = 0;
   std::uint32_t idle_calls_ = 0;
-  comm::Clock::time_point reported_{}, wire_error_{}, stuck_since_{};
+  comm::Clock::time_point reported_{}, wire_error_{}, stuck_since_{}, peer_failed_{};
   bool timed_out_ = false;
 };
 

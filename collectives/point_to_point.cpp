@@ -11,10 +11,12 @@ namespace {
 using comm::Clock;
 using State = comm::MessageRequest::State;
 
-// The top bit tells these tags from those of collectives; then communicator and the caller's tag.
-std::uint64_t wire_tag(std::uint64_t communicator, int tag) {
+// The top bit tells these tags from those of collectives; then communicator and the caller's tag,
+// and at the end whether the message is the library's own.
+std::uint64_t wire_tag(std::uint64_t communicator, const Message& message) {
   return std::uint64_t{1} << 63 | (communicator & 0x7fff) << 48 |
-         static_cast<std::uint64_t>(static_cast<std::uint32_t>(tag)) << 16;
+         static_cast<std::uint64_t>(static_cast<std::uint32_t>(message.tag)) << 16 |
+         (message.purpose.empty() ? 0u : 1u);
 }
 
 }  // namespace
@@ -26,6 +28,9 @@ PointToPoint::PointToPoint(std::shared_ptr<comm::Context> context, const Members
 }
 
 PointToPoint::~PointToPoint() {
+  if (!context_->here()) {
+    return;
+  }
   context_->remove(this);
   for (const auto& message : in_flight_) {
     withdraw(*message);
@@ -39,7 +44,7 @@ void PointToPoint::post(const std::shared_ptr<Message>& message) {
   message->deadline = Clock::now() + message->timeout;
   const int world = membership_.world_ranks[message->peer];
   comm::MessageTransport& transport = context_->messages(world);
-  const std::uint64_t tag = wire_tag(membership_.id, message->tag);
+  const std::uint64_t tag = wire_tag(membership_.id, *message);
   if (message->sends) {
     transport.send(message->request, world, tag, {message->data, message->bytes});
   } else {
@@ -97,7 +102,8 @@ void PointToPoint::check(Message& message) {
     throw Error(ErrorCode::unavailable, text(describe(message), ": ", std::strerror(request.error)),
                 world);
   }
-  if (request.state == State::failed || (!message.sends && request.bytes != message.bytes)) {
+  const bool exact = !message.sends && message.purpose.empty();
+  if (request.state == State::failed || (exact && request.bytes != message.bytes)) {
     throw Error(ErrorCode::mismatch,
                 text(describe(message), ": the message has ",
                      request.state == State::failed ? "more" : std::to_string(request.bytes),
@@ -115,6 +121,9 @@ void PointToPoint::withdraw(Message& message) noexcept {
 }
 
 std::string PointToPoint::describe(const Message& message) const {
+  if (!message.purpose.empty()) {
+    return message.purpose;
+  }
   return text(message.sends ? "send to " : "recv from ", "rank ", message.peer, " with tag ",
               message.tag, " on ", membership_.name);
 }

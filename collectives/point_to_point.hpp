@@ -19,6 +19,9 @@ class Message final : public Work::State {
   using State::finish;
 
   bool sends = false;
+  /// Set: the library's own, apart from its users' messages. For errors, what it is for; a receive
+  /// may be longer than its message.
+  std::string purpose;
   int peer = 0;  ///< Rank of the communicator.
   int tag = 0;
   std::byte* data = nullptr;  ///< Not written by a send.
@@ -35,6 +38,7 @@ class PointToPoint final : public comm::Driver {
   ~PointToPoint() override;
 
   void post(const std::shared_ptr<Message>& message);
+  int world_rank(int rank) const { return membership_.world_ranks[rank]; }
 
   bool advance() noexcept override;
   /// Its messages are no part of the communicator's sequence, so it answers no query.

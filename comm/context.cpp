@@ -249,6 +249,13 @@ void Context::run_progress_thread() {
   }
 }
 
+// The reader's loads of the peer's memory come before this load, the peer's store before its caller
+// can write there again.
+bool Context::peer_failed(int rank) const noexcept {
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return header(rank).failed.load(std::memory_order_acquire) != 0;
+}
+
 void Context::set_failure(const Error& error) noexcept {
   const Error* none = nullptr;
   const auto* mine = new Error(error);
@@ -256,6 +263,7 @@ void Context::set_failure(const Error& error) noexcept {
     delete mine;
     return;
   }
+  header(rank_).failed.store(1, std::memory_order_seq_cst);
   ring_bell(header(rank_).bell);
 }
 

@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "comm/base/fork.hpp"
+#include "comm/refuge.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/segment.hpp"
 #include "comm/transport.hpp"
@@ -54,9 +56,17 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Joins a job over `rendezvous`. Throws like Communicator::join. Every rank gets `world_bytes`
   /// of control memory for the communicator of all ranks, at world_control() on every local peer.
   static std::shared_ptr<Context> join(const Config& config, std::unique_ptr<Rendezvous> rendezvous,
-                                       std::size_t world_bytes);
+                                       std::size_t world_bytes,
+                                       std::shared_ptr<Refuge> refuge = nullptr);
   ~Context();
+  /// A job of the ranks that are left of this one and call this too. This one stays as it is.
+  /// Throws Error{unavailable}, also if fewer than `at_least` are left, Error{timeout}, or
+  /// Error{lost_peer} if the others went on without this rank.
+  std::shared_ptr<Context> shrink(std::size_t world_bytes, int at_least,
+                                  std::chrono::milliseconds patience);
 
+  /// False in a child of fork(): nothing of it may be used there.
+  bool here() const { return mark_.here(); }
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(peers_.size()); }
   const Config& config() const { return config_; }
@@ -108,6 +118,9 @@ class Context : public std::enable_shared_from_this<Context> {
   // --- failure ----------------------------------------------------------------------------------
   /// Null while the job is well. Set once, never changes. Any thread.
   const Error* failure() const noexcept { return failure_.load(std::memory_order_acquire); }
+  /// A local peer has failed, so its memory may hold anything by now. What was read of it before
+  /// this returned false was good. Any thread.
+  bool peer_failed(int rank) const noexcept;
   /// The job has failed here; tells every other rank. The first failure stays. Any thread.
   void fail(const Error& error) noexcept;
   /// Until no peer thread of this process can be reading this rank's memory. Token not held.
@@ -136,13 +149,16 @@ class Context : public std::enable_shared_from_this<Context> {
   Header& header(int rank) const;
   std::string operation_under_way();
 
+  ProcessMark mark_;
   Config config_;
   std::unique_ptr<Rendezvous> rendezvous_;
+  std::shared_ptr<Refuge> refuge_;  ///< Of this job, before and after it shrinks; null: none.
+  std::vector<int> numbers_;        ///< The refuge's, by rank.
   int rank_ = 0;
   bool crowded_ = false;     ///< More ranks than cores on this machine: never spin.
   bool in_process_ = false;  ///< Peers are threads of this process.
   std::vector<Peer> peers_;
-  std::unique_ptr<std::atomic<bool>[]> departed_;
+  std::unique_ptr<std::atomic<bool>[]> departed_, lost_;
   std::vector<Context*> siblings_;  ///< The other ranks of this process, alive as long as the job.
   std::unique_ptr<Segment> control_;
   std::vector<std::unique_ptr<PeerMapping>> control_mappings_;

@@ -50,6 +50,26 @@ std::vector<int> allowed_cores() {
   return cores;
 }
 
+json to_json(const Refuge& refuge) {
+  json doors = json::array();
+  for (const Door& door : refuge.doors()) {
+    doors.push_back({door.host, door.port});
+  }
+  return {{"doors", doors}, {"token", refuge.secret()}};
+}
+
+/// The secret that survivors prove to each other is rank 0's.
+void settle(Refuge& refuge, int rank, const std::vector<json>& greetings) {
+  std::vector<std::vector<Door>> doors;
+  for (const json& theirs : greetings) {
+    auto& of_rank = doors.emplace_back();
+    for (const json& door : theirs["refuge"]["doors"]) {
+      of_rank.push_back({door[0], door[1]});
+    }
+  }
+  refuge.settle(rank, std::move(doors), greetings.front()["refuge"]["token"]);
+}
+
 std::uint64_t make_nonce() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) | device() | 1;
@@ -62,19 +82,29 @@ Context::Context(const Config& config, std::unique_ptr<Rendezvous> rendezvous)
       rendezvous_(std::move(rendezvous)),
       rank_(rendezvous_->rank()),
       peers_(rendezvous_->size()),
-      departed_(std::make_unique<std::atomic<bool>[]>(peers_.size())) {
+      departed_(std::make_unique<std::atomic<bool>[]>(peers_.size())),
+      lost_(std::make_unique<std::atomic<bool>[]>(peers_.size())) {
   control_ = std::make_unique<Segment>(control_bytes);
   control_used_ = (sizeof(Header) + 63) / 64 * 64;
   new (control_->data()) Header;
 }
 
 std::shared_ptr<Context> Context::join(const Config& config, std::unique_ptr<Rendezvous> rendezvous,
-                                       std::size_t world_bytes) {
+                                       std::size_t world_bytes, std::shared_ptr<Refuge> refuge) {
   configure_log(config.log_level);
-  std::shared_ptr<Context> context(new Context(config, std::move(rendezvous)));
+  const auto end = [](Context* ended) {
+    if (ended->here()) {  // a child of fork() has none of its threads
+      delete ended;
+    }
+  };
+  std::shared_ptr<Context> context(new Context(config, std::move(rendezvous)), end);
+  context->refuge_ = std::move(refuge);
   const auto deadline = Clock::now() + config.join_timeout;
   context->meet(deadline);
   context->open_transports(world_bytes, deadline);
+  if (context->refuge_) {
+    context->numbers_ = context->refuge_->members();
+  }
   Context* self = context.get();  // its destructor ends the rendezvous, and so these calls
   self->rendezvous_->listen([self](const ControlMessage& message) { self->on_control(message); });
   for (int rank = 0; rank < self->size(); ++rank) {
@@ -86,20 +116,23 @@ std::shared_ptr<Context> Context::join(const Config& config, std::unique_ptr<Ren
 }
 
 void Context::meet(Clock::time_point deadline) {
-  const HostIdentity host = host_identity(config_, rank_);
+  const bool shrunk = refuge_ && refuge_->settled();
+  // SPRAT_HOST may be a list: of the ranks as the job first had them.
+  const HostIdentity host = host_identity(config_, shrunk ? refuge_->number() : rank_);
   const std::uint64_t nonce = make_nonce();
   header(*control_).nonce.store(nonce, std::memory_order_release);
   const MemoryRef mine = control_->ref();
-  const json greeting = {
-      {"pid", getpid()},          {"label", host.label},
-      {"machine", host.machine},  {"name", host.name},
-      {"cores", allowed_cores()}, {"fd", mine.fd},
-      {"inode", mine.inode},      {"bytes", mine.segment_bytes},
-      {"nonce", nonce},           {"address", reinterpret_cast<std::uintptr_t>(this)}};
+  json greeting = {{"pid", getpid()},          {"label", host.label},
+                   {"machine", host.machine},  {"name", host.name},
+                   {"cores", allowed_cores()}, {"fd", mine.fd},
+                   {"inode", mine.inode},      {"bytes", mine.segment_bytes},
+                   {"nonce", nonce},           {"address", reinterpret_cast<std::uintptr_t>(this)}};
+  if (refuge_ && !shrunk) greeting["refuge"] = to_json(*refuge_);
   std::vector<json> greetings;
   for (const Blob& blob : rendezvous_->exchange(to_blob(greeting), "meeting", deadline)) {
     greetings.push_back(from_blob(blob));
   }
+  if (refuge_ && !shrunk) settle(*refuge_, rank_, greetings);
   in_process_ = std::all_of(greetings.begin(), greetings.end(), [&](const json& theirs) {
     return theirs["pid"] == greeting["pid"] && theirs["machine"] == greeting["machine"];
   });
@@ -222,6 +255,7 @@ void Context::on_control(const ControlMessage& message) {
   using Kind = ControlMessage::Kind;
   switch (message.kind) {
     case Kind::lost: {
+      lost_[message.rank].store(true, std::memory_order_release);
       if (failure() == nullptr && message.rank != rank_) {
         // Said here too, not only thrown: a launcher may end this process before anyone catches.
         const std::string what = text("lost ", describe_peer(message.rank), ": ", message.text);

@@ -4,6 +4,7 @@
 
 #include "comm/base/check.hpp"
 #include "comm/rank_list.hpp"
+#include "comm/survivors.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -18,8 +19,13 @@ std::string seconds_text(std::uint64_t milliseconds) {
 
 }  // namespace
 
-Hub::Hub(int size, std::vector<Term> terms)
-    : members_(size, Member::absent), refused_(size), terms_(std::move(terms)), parts_(size) {}
+Hub::Hub(int size, std::vector<Term> terms, Quorum quorum)
+    : gathering_(quorum == Quorum::survivors),
+      size_at_first_(size),
+      members_(size, Member::absent),
+      refused_(size),
+      terms_(std::move(terms)),
+      parts_(size) {}
 
 std::optional<Refusal> Hub::admit(const Hello& hello, std::string_view from) {
   auto refusal = reason_to_refuse(hello, from);
@@ -36,6 +42,12 @@ std::optional<Refusal> Hub::reason_to_refuse(const Hello& hello, std::string_vie
                    text("the job has failed: ",
                         lost ? text("lost rank ", failure_->rank, ": ") : "", failure_->text)};
   }
+  if (size() != size_at_first_ && hello.size == size_at_first_) {
+    const std::string what =
+        text("the others went on without rank ", hello.rank, ", which came too late");
+    turned_away(text(from, ": ", what));
+    return Refusal{static_cast<int>(ErrorCode::lost_peer), hello.rank, what};
+  }
   if (hello.size != size()) {
     return refuse(ErrorCode::mismatch, hello.rank,
                   text("rank ", hello.rank, " says the job has ", hello.size,
@@ -49,7 +61,8 @@ std::optional<Refusal> Hub::reason_to_refuse(const Hello& hello, std::string_vie
   if (const std::string diff = differences(hello); !diff.empty()) {
     return refuse(ErrorCode::mismatch, hello.rank, diff, from);
   }
-  if (members_[hello.rank] != Member::absent) {
+  const bool given_up = gathering_ && members_[hello.rank] == Member::lost;
+  if (members_[hello.rank] != Member::absent && !given_up) {
     // Not the fault of those that are in: only the newcomer hears of it.
     const std::string what = text("rank ", hello.rank,
                                   " has joined this job already; give each "
@@ -63,7 +76,7 @@ std::optional<Refusal> Hub::reason_to_refuse(const Hello& hello, std::string_vie
 /// A rank that belongs to the job and cannot join is the end of the job, while it is still joining.
 Refusal Hub::refuse(ErrorCode code, int rank, std::string text, std::string_view from) {
   turned_away(sprat::text(from, ": ", text));
-  if (!in_state(Member::absent).empty()) fail(code, rank, text);
+  if (!gathering_ && !in_state(Member::absent).empty()) fail(code, rank, text);
   return {static_cast<int>(code), rank, std::move(text)};
 }
 
@@ -142,25 +155,62 @@ void Hub::finish_exchange() {
   const auto begun =
       std::ranges::find_if(parts_, [](const auto& part) { return part.has_value(); });
   if (begun == parts_.end()) return;
-  for (int rank = 0; rank < size(); ++rank) {
+  for (int rank = 0; rank < size() && !gathering_; ++rank) {
     if (!parts_[rank] && members_[rank] == Member::left) {
       fail(ErrorCode::lost_peer, rank, text("rank ", rank, " left before ", (*begun)->purpose));
       return;
     }
   }
-  if (std::ranges::any_of(parts_, [](const auto& part) { return !part; })) return;
+  if (!complete()) return;
   Parts whole{ordinal_, {}};
   for (auto& part : parts_) {
-    whole.blobs.push_back(std::move(part->blob));
+    whole.blobs.push_back(part ? std::move(part->blob) : Blob{});
     part.reset();
   }
   ++ordinal_;
   part_bytes_ = 0;
   exchange_deadline_.reset();
+  const std::vector<int> kept = gathering_ ? survivors(whole.blobs) : std::vector<int>{};
   send(in_state(Member::joined), std::move(whole));
+  if (gathering_) renumber(kept);
+}
+
+bool Hub::complete() const {
+  for (int rank = 0; rank < size(); ++rank) {
+    const bool excused =
+        gathering_ && members_[rank] != Member::absent && members_[rank] != Member::joined;
+    if (!parts_[rank] && !excused) return false;
+  }
+  return true;
+}
+
+void Hub::renumber(const std::vector<int>& kept) {
+  gathering_ = false;
+  members_.assign(kept.size(), Member::joined);
+  refused_.assign(kept.size(), false);
+  parts_.assign(kept.size(), std::nullopt);
+  renumbering_ = kept;
+}
+
+void Hub::excuse(int rank) {
+  if (gathering_ && members_[rank] == Member::absent) give_up(rank);
+}
+
+/// While survivors gather, whoever ends is merely not one of them.
+void Hub::give_up(int rank) {
+  members_[rank] = Member::lost;
+  if (parts_[rank]) part_bytes_ -= parts_[rank]->blob.size();
+  parts_[rank].reset();
+  finish_exchange();
 }
 
 void Hub::expire_exchange() {
+  if (gathering_) {
+    for (int rank = 0; rank < size(); ++rank) {
+      if (!parts_[rank] && members_[rank] != Member::left) members_[rank] = Member::lost;
+    }
+    return finish_exchange();
+  }
   std::vector<int> came, behind, absent = in_state(Member::absent);
   std::string purpose;
   for (int rank = 0; rank < size(); ++rank) {
@@ -254,6 +304,7 @@ void Hub::ended(int rank, std::string_view how) {
 
 void Hub::lose(int rank, std::string_view how) {
   if (members_[rank] == Member::left || members_[rank] == Member::lost) return;
+  if (gathering_) return give_up(rank);
   members_[rank] = Member::lost;
   ControlMessage message;
   message.kind = ControlMessage::Kind::lost;
@@ -265,6 +316,7 @@ void Hub::lose(int rank, std::string_view how) {
 }
 
 void Hub::leave(int rank) {
+  if (gathering_) return give_up(rank);
   members_[rank] = Member::left;
   ControlMessage message;
   message.kind = ControlMessage::Kind::farewell;

@@ -27,8 +27,15 @@ class Hub {
     Frame frame;
   };
 
+  /// Whom the first exchange needs.
+  enum class Quorum : std::uint8_t {
+    everyone,
+    survivors,  ///< Who comes. It is of Testimonies; once it is complete the job has only the
+                ///< survivors, renumbered.
+  };
+
   /// `terms` are rank 0's: those that every rank is held against.
-  Hub(int size, std::vector<Term> terms);
+  Hub(int size, std::vector<Term> terms, Quorum quorum = Quorum::everyone);
 
   /// Lets a rank in, or says why not. `from` names its address for people.
   std::optional<Refusal> admit(const Hello& hello, std::string_view from);
@@ -36,6 +43,13 @@ class Hub {
   bool received(int rank, Frame frame, Time now);
   /// A rank's connection has ended; `how` is for people.
   void ended(int rank, std::string_view how);
+  /// A quorum of survivors need not wait for `rank`: it is dead, unless it comes after all.
+  void excuse(int rank);
+  /// Once, after the first exchange of survivors: element r is what rank r was before. It happens
+  /// after what take() then holds.
+  std::optional<std::vector<int>> take_renumbering() { return std::exchange(renumbering_, {}); }
+  /// Ranks that have neither come nor been given up.
+  std::vector<int> awaited() const { return in_state(Member::absent); }
   /// A connection that did not get so far as to name a rank was turned away.
   void turned_away(std::string note);
   /// Time has passed.
@@ -63,6 +77,9 @@ class Hub {
   void lose(int rank, std::string_view how);
   void leave(int rank);
   void finish_exchange();
+  bool complete() const;
+  void renumber(const std::vector<int>& kept);
+  void give_up(int rank);
   void expire_exchange();
   void fail(ErrorCode code, int rank, std::string text);
   void send(std::vector<int> to, Frame frame);
@@ -72,6 +89,9 @@ class Hub {
   Refusal refuse(ErrorCode code, int rank, std::string text, std::string_view from);
   std::string differences(const Hello& hello) const;
 
+  bool gathering_;  ///< The exchange of survivors is to come or under way.
+  const int size_at_first_;
+  std::optional<std::vector<int>> renumbering_;
   std::vector<Member> members_;
   std::vector<bool> refused_;  ///< By rank.
   std::vector<Term> terms_;

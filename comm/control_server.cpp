@@ -25,20 +25,24 @@ constexpr auto drain = 2000ms;
 }  // namespace
 
 ControlServer::ControlServer(ControlLoop& loop, Listening listening, std::string token,
-                             const Hello& own)
+                             const Hello& own, Hub::Quorum quorum)
     : loop_(loop),
       acceptor_(std::move(listening.acceptor)),
       accept_timer_(loop.io()),
       token_(std::move(token)),
       hub_(std::make_shared<TimedHub>(
           loop.io(), own.size, own.terms,
-          [this](const std::vector<int>& to, const Frame& frame) { deliver(to, frame); })),
-      seats_(own.size) {}
+          [this](const std::vector<int>& to, const Frame& frame) { deliver(to, frame); }, quorum)),
+      seats_(own.size),
+      own_rank_(own.rank) {
+  hub_->on_renumbering([this](const std::vector<int>& kept) { renumber(kept); });
+}
 
 std::shared_ptr<ControlServer> ControlServer::start(ControlLoop& loop, Listening listening,
-                                                    std::string token, const Hello& own) {
+                                                    std::string token, const Hello& own,
+                                                    Hub::Quorum quorum) {
   std::shared_ptr<ControlServer> server(
-      new ControlServer(loop, std::move(listening), std::move(token), own));
+      new ControlServer(loop, std::move(listening), std::move(token), own, quorum));
   loop.post([server] { server->accept(); });
   return server;
 }
@@ -90,11 +94,32 @@ void ControlServer::adopt(StreamSocket socket, const Hello& own) {
   seat(own.rank, ControlConnection::start(std::move(socket), max_frame_bytes, {}));
 }
 
-void ControlServer::seat(int rank, std::shared_ptr<ControlConnection> connection) {
+ControlConnection::Events ControlServer::events_of(int rank) {
   ControlConnection::Events events;
   events.received = [this, rank](Frame frame) { received(rank, std::move(frame)); };
   events.ended = [this, rank](std::string_view how) { ended(rank, how); };
-  connection->hand_over(max_frame_bytes, std::move(events));
+  return events;
+}
+
+/// Who is not kept has been told so, and ends its connection.
+void ControlServer::renumber(const std::vector<int>& kept) {
+  std::vector<std::shared_ptr<ControlConnection>> seats;
+  for (const int old : kept) {
+    if (old == own_rank_) own_rank_ = static_cast<int>(seats.size());
+    if (seats_[old])
+      seats_[old]->hand_over(max_frame_bytes, events_of(static_cast<int>(seats.size())));
+    seats.push_back(std::move(seats_[old]));
+  }
+  for (const auto& left_out : seats_) {
+    if (!left_out) continue;
+    left_out->hand_over(max_frame_bytes, {[](Frame) {}, nullptr});
+    left_out->finish();
+  }
+  seats_ = std::move(seats);
+}
+
+void ControlServer::seat(int rank, std::shared_ptr<ControlConnection> connection) {
+  connection->hand_over(max_frame_bytes, events_of(rank));
   seats_[rank] = std::move(connection);
   seats_[rank]->send(std::make_shared<const Blob>(encode(Welcome{})));
 }
@@ -161,7 +186,7 @@ void ControlServer::stop_accepting() {
 }
 
 void ControlServer::close() noexcept {
-  wait([this] { return failed_ ? hub_->everyone_has_come() : hub_->alone(0); }, linger);
+  wait([this] { return failed_ ? hub_->everyone_has_come() : hub_->alone(own_rank_); }, linger);
   loop_.run([this] {
     stop_accepting();
     for (const auto& connection : std::vector(seats_)) {

@@ -25,7 +25,12 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
  public:
   /// Shared: a connection that has just been made may find it closed.
   static std::shared_ptr<ControlServer> start(ControlLoop& loop, Listening listening,
-                                              std::string token, const Hello& own);
+                                              std::string token, const Hello& own,
+                                              Hub::Quorum quorum = Hub::Quorum::everyone);
+  /// Of a quorum of survivors: `rank` is dead. On the loop's thread.
+  void excuse(int rank) { hub_->excuse(rank); }
+  /// Of a quorum of survivors: ranks that have neither come nor been given up.
+  std::vector<int> awaited() const { return hub_->awaited(); }
   /// Rank 0's own line: trusted.
   void adopt(StreamSocket socket, const Hello& own);
   /// Ends every connection after what was sent has gone out, having waited a while for the other
@@ -41,10 +46,13 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
   void dismiss(const std::shared_ptr<Guest>& guest);
 
  private:
-  ControlServer(ControlLoop& loop, Listening listening, std::string token, const Hello& own);
+  ControlServer(ControlLoop& loop, Listening listening, std::string token, const Hello& own,
+                Hub::Quorum quorum);
   void accept();
   void accept_later();
   void stop_accepting();
+  void renumber(const std::vector<int>& kept);
+  ControlConnection::Events events_of(int rank);
   void seat(int rank, std::shared_ptr<ControlConnection> connection);
   void received(int rank, Frame frame);
   void ended(int rank, std::string_view how);
@@ -60,6 +68,7 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
   std::shared_ptr<TimedHub> hub_;
   std::set<std::shared_ptr<Guest>> guests_;                ///< Not joined yet.
   std::vector<std::shared_ptr<ControlConnection>> seats_;  ///< By rank; null: none, or ended.
+  int own_rank_;
   bool failed_ = false;
   std::function<bool()> condition_;  ///< What wait() waits for.
   std::promise<void> condition_holds_;

@@ -9,6 +9,7 @@
 #include <initializer_list>
 
 #include "comm/base/check.hpp"
+#include "comm/base/fork.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -36,6 +37,7 @@ void set_tcp_options(int descriptor) {
 }  // namespace
 
 StreamSocket adopt_socket(asio::io_context& io, int family, int descriptor) {
+  close_on_fork(descriptor);  // a child's copy would keep the line open after this process
   StreamSocket socket(io);
   socket.assign(asio::generic::stream_protocol(family, 0), descriptor);
   return socket;
@@ -49,6 +51,7 @@ std::optional<Listening> listen_on(asio::io_context& io, int port) {
       error = errno;
       continue;
     }
+    close_on_fork(descriptor);
     tcp::acceptor acceptor(io, protocol, descriptor);
     // An earlier job's connections may linger on the port; a listener of another job still keeps
     // it.
@@ -66,6 +69,15 @@ std::optional<Listening> listen_on(asio::io_context& io, int port) {
   }
   throw Error(ErrorCode::unavailable,
               text("cannot listen on port ", port, ": ", std::strerror(error)));
+}
+
+Listening adopt_listening(asio::io_context& io, int descriptor) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length);
+  tcp::acceptor acceptor(io, address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), descriptor);
+  const int port = acceptor.local_endpoint().port();
+  return {std::move(acceptor), port};
 }
 
 Accepted accept_one(asio::io_context& io, tcp::acceptor& acceptor) {

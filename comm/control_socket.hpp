@@ -22,6 +22,8 @@ struct Listening {
 /// On every address of this host, IPv6 too where there is any. Port 0: a free one. Null if the port
 /// is taken; throws Error{unavailable} otherwise.
 std::optional<Listening> listen_on(boost::asio::io_context& io, int port);
+/// A listening socket that is owned from now on.
+Listening adopt_listening(boost::asio::io_context& io, int descriptor);
 /// The next connection that waits, if any. `retry_later` is set if there are no descriptors left.
 struct Accepted {
   std::optional<StreamSocket> socket;

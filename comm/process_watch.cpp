@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "comm/base/fork.hpp"
 #include "comm/base/log.hpp"
 
 namespace sprat::comm {
@@ -30,6 +31,7 @@ std::shared_ptr<ProcessWatch> ProcessWatch::start(boost::asio::io_context& io, p
     log().info("process {} cannot be watched ({}); its connection tells when it ends", pid,
                std::strerror(errno));
   } else {
+    close_on_fork(process);
     watch->process_.assign(process);
     watch->process_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                                [watch](const boost::system::error_code& error) {

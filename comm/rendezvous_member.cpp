@@ -6,6 +6,7 @@
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
 #include "comm/process_watch.hpp"
+#include "comm/survivors.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -21,8 +22,11 @@ constexpr std::size_t most_backlog = 4096;
 
 }  // namespace
 
-Member::Member(int rank, int size, std::shared_ptr<ControlLoop> loop)
-    : rank_(rank), loop_(std::move(loop)), standing_(size, Standing::present) {}
+Member::Member(int rank, int size, std::shared_ptr<ControlLoop> loop, Hub::Quorum quorum)
+    : rank_(rank),
+      gathering_(quorum == Hub::Quorum::survivors),
+      loop_(std::move(loop)),
+      standing_(size, Standing::present) {}
 
 Member::~Member() {
   bool failed = false;
@@ -53,6 +57,7 @@ std::vector<Blob> Member::exchange(Blob mine, std::string_view purpose,
   const auto patience = std::clamp(left, milliseconds(0), longest_wait);
   Part part{0, static_cast<std::uint64_t>(patience.count()), std::string(purpose), std::move(mine)};
   std::unique_lock lock(mutex_);
+  const std::size_t expected = standing_.size();
   const std::uint64_t ordinal = part.ordinal = ++exchanges_;
   if (!failure_) {
     loop_->post([this, part = std::move(part)] { uplink_->send(part); });
@@ -69,7 +74,7 @@ std::vector<Blob> Member::exchange(Blob mine, std::string_view purpose,
   }
   Parts parts = std::move(*parts_);
   parts_.reset();
-  if (parts.ordinal != ordinal || parts.blobs.size() != standing_.size()) {
+  if (parts.ordinal != ordinal || parts.blobs.size() != expected) {
     throw Error(ErrorCode::internal, text(purpose, ": the hub answered exchange ", parts.ordinal,
                                           " instead of ", ordinal));
   }
@@ -120,6 +125,7 @@ void Member::process_ended(int rank, pid_t pid) {
 void Member::received(Frame frame) {
   if (auto* parts = std::get_if<Parts>(&frame)) {
     std::lock_guard lock(mutex_);
+    if (std::exchange(gathering_, false)) renumber(*parts);
     parts_ = std::move(*parts);
     changed_.notify_all();
   } else if (auto* message = std::get_if<ControlMessage>(&frame)) {
@@ -127,6 +133,14 @@ void Member::received(Frame frame) {
   } else {
     log().warn("the hub sent a frame of kind {} after joining", frame.index());
   }
+}
+
+/// As the hub does at the same point of what it says.
+void Member::renumber(const Parts& testimonies) {
+  const std::vector<int> kept = survivors(testimonies.blobs);
+  const auto mine = std::ranges::find(kept, rank_);
+  rank_ = mine == kept.end() ? -1 : static_cast<int>(mine - kept.begin());
+  standing_.assign(kept.size(), Standing::present);
 }
 
 void Member::ended(std::string_view how) {

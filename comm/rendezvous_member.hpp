@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/control_frame.hpp"
+#include "comm/control_hub.hpp"
 #include "comm/control_loop.hpp"
 #include "comm/rendezvous.hpp"
 #include "sprat/error.hpp"
@@ -34,7 +35,8 @@ class ProcessWatch;
 class Member final : public Rendezvous {
  public:
   /// `loop` is shared by the ranks of a process: whoever is destroyed last ends it.
-  Member(int rank, int size, std::shared_ptr<ControlLoop> loop);
+  Member(int rank, int size, std::shared_ptr<ControlLoop> loop,
+         Hub::Quorum quorum = Hub::Quorum::everyone);
   ~Member() override;
   /// Before anything else.
   void attach(std::unique_ptr<Uplink> uplink) { uplink_ = std::move(uplink); }
@@ -55,12 +57,14 @@ class Member final : public Rendezvous {
  private:
   enum class Standing : std::uint8_t { present, left, lost };
 
+  void renumber(const Parts& testimonies);
   void take(ControlMessage message);
   void process_ended(int rank, pid_t pid);
   void dispatch(const ControlMessage& message) noexcept;
   void note_failure(ErrorCode code, const std::string& text, int rank);
 
-  const int rank_;
+  int rank_;        ///< Changes once, when survivors have gathered, before exchange() returns.
+  bool gathering_;  ///< The loop's.
   const std::shared_ptr<ControlLoop> loop_;
   std::unique_ptr<Uplink> uplink_;  ///< The loop's.
 

@@ -56,17 +56,23 @@ Segment::Segment(std::size_t bytes, const char* name)
   }
   // Peers may rely on the size; without the seal a shrunken file would kill them by SIGBUS.
   fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+  close_on_fork(fd_);
   inode_ = status.st_ino;
   data_ = static_cast<std::byte*>(address);
 }
 
 void Segment::drop_pages() noexcept {
+  if (!here()) {
+    return;  // the parent still uses them, and fd_ may mean another file by now
+  }
   (void)fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_));
 }
 
 Segment::~Segment() {
   munmap(data_, bytes_);
-  close(fd_);
+  if (here()) {
+    close(fd_);
+  }
 }
 
 MemoryRef Segment::ref(std::size_t offset) const {
@@ -86,7 +92,7 @@ std::optional<MemoryRef> find_memory(const void* data, std::size_t bytes) noexce
   }
   const Segment& segment = *std::prev(next)->second;
   const auto offset = static_cast<std::size_t>(address - segment.data());
-  if (offset + bytes > segment.bytes()) {
+  if (offset + bytes > segment.bytes() || !segment.here()) {
     return std::nullopt;
   }
   return segment.ref(offset);

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/base/fork.hpp"
+
 namespace sprat::comm {
 
 /// Where a piece of a rank's memory lies, in words that a peer of its host understands.
@@ -37,12 +39,15 @@ class Segment {
 
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
+  /// False in a child forked later: peers cannot reach it there.
+  bool here() const { return mark_.here(); }
   MemoryRef ref(std::size_t offset = 0) const;
   /// Gives the pages back although peers may keep their mappings a while; they read zeros from then
   /// on.
   void drop_pages() noexcept;
 
  private:
+  ProcessMark mark_;
   int fd_ = -1;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;

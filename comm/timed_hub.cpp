@@ -21,6 +21,11 @@ void TimedHub::ended(int rank, std::string_view how) {
   settle();
 }
 
+void TimedHub::excuse(int rank) {
+  hub_.excuse(rank);
+  settle();
+}
+
 void TimedHub::stop() {
   deliver_ = nullptr;
   timer_.cancel();
@@ -30,6 +35,7 @@ void TimedHub::settle() {
   for (const auto& [to, frame] : hub_.take()) {
     if (deliver_) deliver_(to, frame);
   }
+  if (const auto kept = hub_.take_renumbering(); kept && renumbered_) renumbered_(*kept);
   const auto deadline = hub_.deadline();
   if (!deadline || !deliver_) return;
   timer_.expires_at(*deadline);

@@ -18,13 +18,20 @@ class TimedHub final : public std::enable_shared_from_this<TimedHub> {
  public:
   using Deliver = std::function<void(const std::vector<int>& to, const Frame& frame)>;
 
-  TimedHub(boost::asio::io_context& io, int size, std::vector<Term> terms, Deliver deliver)
-      : hub_(size, std::move(terms)), timer_(io), deliver_(std::move(deliver)) {}
+  TimedHub(boost::asio::io_context& io, int size, std::vector<Term> terms, Deliver deliver,
+           Hub::Quorum quorum = Hub::Quorum::everyone)
+      : hub_(size, std::move(terms), quorum), timer_(io), deliver_(std::move(deliver)) {}
+  /// For a quorum of survivors: hears of the renumbering at the moment it happens.
+  void on_renumbering(std::function<void(const std::vector<int>& kept)> listener) {
+    renumbered_ = std::move(listener);
+  }
 
   /// The same as the hub's, with what follows delivered before they return.
   std::optional<Refusal> admit(const Hello& hello, std::string_view from);
   bool received(int rank, Frame frame);
   void ended(int rank, std::string_view how);
+  void excuse(int rank);
+  std::vector<int> awaited() const { return hub_.awaited(); }
   void turned_away(std::string note) { hub_.turned_away(std::move(note)); }
   bool alone(int rank) const { return hub_.alone(rank); }
   bool everyone_has_come() const { return hub_.everyone_has_come(); }
@@ -38,6 +45,7 @@ class TimedHub final : public std::enable_shared_from_this<TimedHub> {
   Hub hub_;
   boost::asio::steady_timer timer_;
   Deliver deliver_;
+  std::function<void(const std::vector<int>&)> renumbered_;
 };
 
 }  // namespace sprat::comm

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -82,8 +83,24 @@ class SPRAT_API Communicator {
 
   /// Collective. Ranks of one `color` form a communicator ordered by (key, rank); color < 0: none.
   std::optional<Communicator> split(int color, int key = 0, std::string_view name = "");
+  /// Collective over `ranks` alone, in the order of the new ranks: nobody else takes part or need
+  /// know. Every member gives the same list and name; two groups that are made at the same time
+  /// by ranks of both have different names.
+  Communicator create_group(std::span<const int> ranks, std::string_view name,
+                            Options options = {});
+  /// Collective. The same ranks, with operations of their own.
+  Communicator duplicate(std::string_view name = "");
+  /// Collective over the ranks that are left: a job of them alone, in the same order, after the one
+  /// of this communicator (of all its ranks) has failed, or to start afresh. Ranks that are dead
+  /// are not waited for; those that live and do not call within `patience` (the configuration's
+  /// join_timeout) are left behind. Communicators of the old job stay failed; sprat::Memory stays.
+  /// Throws Error{unavailable} if fewer than `at_least` ranks are left.
+  Communicator shrink(int at_least = 1,
+                      std::optional<std::chrono::milliseconds> patience = std::nullopt);
   /// Fails every operation of the job, on every rank, with `reason`.
   void abort(std::string_view reason);
+  /// What failed the job; nothing while it is well. Never blocks.
+  std::optional<Error> failure() const;
   /// Seconds this rank's threads have spent inside wait() so far: exposed communication.
   double seconds_waited() const noexcept;
 

@@ -88,6 +88,41 @@ def case_kill_in_all_reduce(worker, sprat):
                                processes, victim, [f"lost rank {victim} ", "all_reduce"])
 
 
+def await_line(case, processes, line):
+    for rank, process in processes.items():
+        said = process.stdout.readline().strip()
+        if said != line:
+            fail(case, f'rank {rank} says "{said}" instead of "{line}"', collect(processes, 0.1))
+
+
+def case_shrink(worker, sprat):
+    for hosts in ("", "a,a,b,b"):
+        for count in ("2", "300000"):
+            for victims in ((0, 1), (3, 0), (2, 1)):
+                case = f"shrink without ranks {victims}, all_reduce of {count} on hosts [{hosts}]"
+                processes = start([worker, "shrink", count], hosts=hosts)
+                await_line(case, processes, f"ready {RANKS}")
+                begin = time.monotonic()
+                for left, victim in zip((RANKS - 1, RANKS - 2), victims):
+                    processes[victim].send_signal(signal.SIGKILL)
+                    processes.pop(victim).communicate()
+                    await_line(case, processes, f"ready {left}")
+                print(f"ok {case}: {time.monotonic() - begin:.2f} s")
+                for process in processes.values():
+                    process.kill()
+                    process.communicate()
+
+
+def case_kill_after_fork(worker, sprat):
+    for hosts in ("", "a,b,c,d"):
+        for victim in (0, 2):
+            processes = start([worker, "forked", "2"], hosts=hosts)
+            await_line("ranks that have forked", processes, "ready")
+            kill_and_check(f"kill rank {victim}, whose child sleeps, on hosts [{hosts}]", processes,
+                           victim, [f"lost rank {victim} ", "all_reduce"])
+            subprocess.run(["pkill", "-KILL", "-f", f"{worker} forked"])
+
+
 def case_kill_in_join(worker, sprat):
     for victim in (0, 1):
         processes = start([worker, "endless", "2"], skip=(3,))

@@ -1,12 +1,20 @@
 // One rank, as a process, for the tests that kill: worker MODE.
 //   endless COUNT   all_reduce of COUNT floats for ever; prints "ready" after the first
 //   differ WHAT     ranks disagree about WHAT: count, dtype, op, collective
+//   forked COUNT    endless, in ranks that have forked: a child that sleeps, and one that has ended
+//   as
+//                   programs do, destructors and all
+//   shrink COUNT    the same, but survivors of a failure shrink the job, do 100 right all_reduces
+//   and
+//                   go on; prints "ready N" with the number of ranks each time
 //   absent SECONDS  rank 1 never calls; the others' deadline is SECONDS
 // Ends with 1 and the error on standard error, as the sprat command does.
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -23,6 +31,63 @@ void run_endless(sprat::Communicator& world, std::size_t count) {
     if (round == 10) {
       std::puts("ready");
       std::fflush(stdout);
+    }
+  }
+}
+
+/// Leaves a child that sleeps for a minute; true in a second child, which is to return from main().
+bool fork_children(sprat::Communicator& world) {
+  if (fork() == 0) {
+    std::fclose(stdout);
+    std::fclose(stderr);
+    sleep(60);
+    _exit(0);
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      world.barrier();
+    } catch (const sprat::Error& error) {
+      return error.code() == sprat::ErrorCode::unavailable;
+    }
+    _exit(7);
+  }
+  int status = 0;
+  if (waitpid(child, &status, 0) != child || status != 0) {
+    throw std::runtime_error("the child of fork() ended with " + std::to_string(status));
+  }
+  return false;
+}
+
+/// Sum over ranks of (rank + 1), a hundred times and more.
+void run_checked(sprat::Communicator& world, std::size_t count) {
+  const auto ranks = static_cast<float>(world.size());
+  const float sum = ranks * (ranks + 1) / 2;
+  for (long round = 0;; ++round) {
+    std::vector<float> data(count, static_cast<float>(world.rank() + 1));
+    world.all_reduce(sprat::elements(data), sprat::ReduceOp::sum, {.blocking = true}).wait();
+    for (const float value : data) {
+      if (value != sum) {
+        std::printf("wrong: %g instead of %g\n", static_cast<double>(value),
+                    static_cast<double>(sum));
+        std::fflush(stdout);
+        std::abort();
+      }
+    }
+    if (round == 100) {
+      std::printf("ready %d\n", world.size());
+      std::fflush(stdout);
+    }
+  }
+}
+
+void run_shrink(sprat::Communicator world, std::size_t count) {
+  for (;;) {
+    try {
+      run_checked(world, count);
+    } catch (const sprat::Error& error) {
+      std::fprintf(stderr, "worker: %s: %s\n", sprat::name(error.code()), error.what());
+      world = world.shrink();
     }
   }
 }
@@ -62,8 +127,15 @@ int main(int argc, char** argv) {
   const std::string argument = argc > 2 ? argv[2] : "";
   try {
     auto world = sprat::Communicator::join();
-    if (mode == "endless") {
+    if (mode == "forked") {
+      if (fork_children(world)) {
+        return 0;
+      }
       run_endless(world, std::stoul(argument));
+    } else if (mode == "endless") {
+      run_endless(world, std::stoul(argument));
+    } else if (mode == "shrink") {
+      run_shrink(std::move(world), std::stoul(argument));
     } else if (mode == "differ") {
       run_differ(world, argument);
     } else if (mode == "absent") {

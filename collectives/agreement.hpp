@@ -1,0 +1,33 @@
+// How ranks that are about to form a communicator agree on its number, without anybody else.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collectives/point_to_point.hpp"
+#include "comm/context.hpp"
+
+namespace sprat::collectives {
+
+/// Who forms a communicator, as each of them calls it.
+struct Founding {
+  std::string name;
+  std::vector<int> members;  ///< Ranks of the parent, in the order of their new ranks.
+  int me = 0;                ///< This rank's place among them.
+  std::size_t board = 0;     ///< This rank's, in its control segment.
+  std::chrono::milliseconds timeout{0};
+};
+
+/// What they agree on: a number that no communicator of theirs has had, and where their boards lie.
+struct Agreement {
+  std::uint64_t id = 0;
+  std::vector<std::size_t> boards;  ///< By new rank.
+};
+
+/// Blocks until every member calls it with the same name and members. Messages of `parent` carry
+/// it, apart from those of its users. Throws Error{mismatch} if members differ, Error{timeout}.
+Agreement agree(comm::Context& context, PointToPoint& parent, const Founding& founding);
+
+}  // namespace sprat::collectives

@@ -1,0 +1,80 @@
+#include "comm/base/fork.hpp"
+
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+namespace sprat::comm {
+namespace {
+
+/// A number is reused after close(); the file behind it tells whether it is still the same.
+struct OpenFile {
+  int descriptor;
+  dev_t device;
+  ino_t inode;
+  bool still_open() const {
+    struct stat status {};
+    return fstat(descriptor, &status) == 0 && status.st_dev == device && status.st_ino == inode;
+  }
+};
+
+/// Process-wide because fork() is.
+struct ForkState {
+  std::atomic<std::uint32_t> generation = 0;  ///< Relaxed: written where there is one thread.
+  std::mutex mutex;                           ///< Guards the rest; held across fork().
+  std::vector<OpenFile> files;
+  std::size_t tidy_at = 64;  ///< Files that have been closed are forgotten at this many.
+
+  ForkState();
+};
+
+ForkState& state() {
+  static ForkState& instance = *new ForkState;  // outlives static destructors of callers
+  return instance;
+}
+
+void before_fork() { state().mutex.lock(); }
+
+void in_parent() { state().mutex.unlock(); }
+
+// Other threads may have held any lock when they vanished: no allocation here.
+void in_child() {
+  ForkState& fork = state();
+  fork.generation.fetch_add(1, std::memory_order_relaxed);
+  for (const OpenFile& file : fork.files) {
+    if (file.still_open()) {
+      close(file.descriptor);
+    }
+  }
+  fork.files.clear();
+  fork.mutex.unlock();
+}
+
+ForkState::ForkState() { pthread_atfork(before_fork, in_parent, in_child); }
+
+}  // namespace
+
+std::uint32_t fork_generation() noexcept {
+  return state().generation.load(std::memory_order_relaxed);
+}
+
+void close_on_fork(int descriptor) {
+  struct stat status {};
+  if (fstat(descriptor, &status) != 0) {
+    return;
+  }
+  ForkState& fork = state();
+  const std::lock_guard lock(fork.mutex);
+  if (fork.files.size() >= fork.tidy_at) {
+    std::erase_if(fork.files, [](const OpenFile& file) { return !file.still_open(); });
+    fork.tidy_at = std::max<std::size_t>(64, 2 * fork.files.size());
+  }
+  fork.files.push_back({descriptor, status.st_dev, status.st_ino});
+}
+
+}  // namespace sprat::comm

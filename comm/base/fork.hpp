@@ -1,0 +1,28 @@
+// What fork() leaves in a child: objects that are its parent's.
+//
+// A child shares its parent's sockets, mappings and locks, but has none of its threads. So in a
+// child objects made before the fork do nothing, destructors included, and descriptors that would
+// hide the parent's death from its peers are closed. Objects made after the fork are its own.
+#pragma once
+
+#include <cstdint>
+
+namespace sprat::comm {
+
+/// How many forks lie between this process and the first one that asked. Any thread.
+std::uint32_t fork_generation() noexcept;
+
+/// Remembers the process that made it.
+class ProcessMark {
+ public:
+  /// False in a child forked later.
+  bool here() const noexcept { return generation_ == fork_generation(); }
+
+ private:
+  std::uint32_t generation_ = fork_generation();
+};
+
+/// Children forked while `descriptor` is open close their copy. Any thread.
+void close_on_fork(int descriptor);
+
+}  // namespace sprat::comm

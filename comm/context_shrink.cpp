@@ -1,0 +1,41 @@
+// How a job goes on without the dead: the survivors meet, and join a job of their own.
+#include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
+#include "comm/context.hpp"
+
+namespace sprat::comm {
+
+std::shared_ptr<Context> Context::shrink(std::size_t world_bytes, int at_least,
+                                         std::chrono::milliseconds patience) {
+  need(refuge_ != nullptr,
+       "ranks that are threads of one process live and die together: their job ",
+       "does not shrink");
+  require(refuge_->members() == numbers_,
+          "this job has shrunk already; use the communicator that shrink() returned");
+  require(at_least >= 1 && at_least <= size(), "at_least is ", at_least, "; it must be 1 to ",
+          size());
+  // What is still under way here never ends otherwise: not everybody may be left to do their part.
+  fail(Error(ErrorCode::aborted, text(describe_peer(rank_), " shrinks the job"), rank_));
+  const auto deadline = Clock::now() + patience;
+  for (;;) {
+    for (int rank = 0; rank < size(); ++rank) {
+      if (lost_[rank].load(std::memory_order_acquire)) {
+        refuge_->mourn(numbers_[rank]);
+      }
+    }
+    Refuge::Gathered gathered = refuge_->gather(at_least, deadline);
+    try {
+      auto smaller = join(config_, std::move(gathered.rendezvous), world_bytes, refuge_);
+      refuge_->commit(gathered.numbers);
+      smaller->numbers_ = std::move(gathered.numbers);
+      return smaller;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::lost_peer || Clock::now() > deadline) {
+        throw;
+      }
+      log().info("shrinking again: {}", error.what());
+    }
+  }
+}
+
+}  // namespace sprat::comm

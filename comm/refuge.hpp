@@ -1,0 +1,83 @@
+// Where the ranks of a failed job find those that are left.
+//
+// Every rank keeps a listening socket from joining on, so no death makes the others unreachable for
+// each other. It answers nobody until its rank gathers the survivors, as the lowest of them.
+// docs/failure.md tells the protocol.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "comm/base/fork.hpp"
+#include "comm/meeting_place.hpp"
+#include "comm/rendezvous.hpp"
+#include "comm/survivors.hpp"
+
+namespace sprat::comm {
+
+struct Hello;
+
+/// Shared by the contexts of one process's life in a job, before and after it shrinks. Ranks are
+/// numbered as the job first had them. One thread at a time.
+class Refuge {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  /// Listens on a free port. Throws Error{unavailable}.
+  static std::shared_ptr<Refuge> open(const Config& config);
+  ~Refuge();
+  Refuge(const Refuge&) = delete;
+  Refuge& operator=(const Refuge&) = delete;
+
+  /// For the other ranks, as they join: where this one listens, and a random secret.
+  const std::vector<Door>& doors() const { return doors_; }
+  const std::string& secret() const { return token_; }
+  /// What all ranks told, once: the doors of each, and the secret that they share.
+  void settle(int rank, std::vector<std::vector<Door>> doors, std::string token);
+
+  bool settled() const { return !all_doors_.empty(); }
+
+  /// This process's number in the job as it first was, and those of the job's ranks as they are.
+  int number() const { return number_; }
+  const std::vector<int>& members() const { return testimony_.members; }
+  /// It is known to be dead.
+  void mourn(int number) { dead_.insert(number); }
+
+  /// A rendezvous of the ranks that come here too, until every other is dead or `deadline` passes.
+  /// Their numbers are in `numbers`, by their new rank. Throws Error{lost_peer} if the others went
+  /// on without this rank, Error{unavailable} if fewer than `at_least` come, Error{timeout}.
+  struct Gathered {
+    std::unique_ptr<Rendezvous> rendezvous;
+    std::vector<int> numbers;
+  };
+  Gathered gather(int at_least, Time deadline);
+  /// The job consists of these from now on: all of them have met.
+  void commit(std::vector<int> numbers);
+
+ private:
+  Refuge() = default;
+  int leader(Time deadline);
+  /// A line to the hub of survivors, and what each of them said there.
+  struct Meeting {
+    std::unique_ptr<Rendezvous> rendezvous;
+    std::vector<Blob> testimonies;
+  };
+  Meeting lead(Time deadline) const;
+  Meeting follow(int leader, Time deadline) const;
+  Hello hello() const;
+
+  ProcessMark mark_;
+  Config config_;
+  int descriptor_ = -1;  ///< Listens.
+  std::vector<Door> doors_;
+  int number_ = 0;
+  std::vector<std::vector<Door>> all_doors_;
+  std::string token_;
+  Testimony testimony_;
+  std::set<int> dead_;
+};
+
+}  // namespace sprat::comm
