@@ -18,12 +18,25 @@ struct float16 {
 struct bfloat16 {
   std::uint16_t bits = 0;
 };
+/// The 8-bit floats of the Open Compute Project, as bits. E4M3 has no infinities, and NaN only as
+/// 0x7f and 0xff: its largest number is 448. E5M2 is binary16 less its low 8 bits.
+struct float8_e4m3 {
+  std::uint8_t bits = 0;
+};
+struct float8_e5m2 {
+  std::uint8_t bits = 0;
+};
 
-/// Round to nearest even; every NaN becomes the one quiet NaN (0x7e00, 0x7fc0).
+/// Round to nearest even. What rounds past the largest number becomes infinity or, in E4M3, NaN.
+/// Every NaN becomes the one quiet NaN (0x7e00, 0x7fc0, 0x7f, 0x7e).
 SPRAT_API float16 to_float16(float value) noexcept;
 SPRAT_API bfloat16 to_bfloat16(float value) noexcept;
+SPRAT_API float8_e4m3 to_float8_e4m3(float value) noexcept;
+SPRAT_API float8_e5m2 to_float8_e5m2(float value) noexcept;
 SPRAT_API float to_float(float16 value) noexcept;
 SPRAT_API float to_float(bfloat16 value) noexcept;
+SPRAT_API float to_float(float8_e4m3 value) noexcept;
+SPRAT_API float to_float(float8_e5m2 value) noexcept;
 
 enum class DType : std::uint8_t {
 #define SPRAT_DTYPE(name, type, bytes) name,
