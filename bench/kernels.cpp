@@ -1,4 +1,4 @@
-// Reduction kernels against memcpy: bytes read and written a second, one thread.
+// Arithmetic kernels against memcpy: bytes read and written a second, one thread.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -41,9 +41,9 @@ void reduce_terms(benchmark::State& state, DType dtype, ReduceOp op) {
     terms.push_back({contributions.back().data(), {rank, rank + 1}, false});
   }
   std::vector<std::byte> to = touched(bytes);
-  const Reduction reduction = {.input = dtype, .output = dtype, .op = op, .ranks = ranks};
+  const Arithmetic arithmetic = {.input = dtype, .output = dtype, .op = op, .ranks = ranks};
   for (auto _ : state) {
-    reduce(reduction, terms, to.data(), bytes / size_of(dtype));
+    reduce(arithmetic, terms, to.data(), bytes / size_of(dtype));
     benchmark::ClobberMemory();
   }
   state.SetBytesProcessed(state.iterations() * (ranks + 1) * state.range(0));
@@ -58,6 +58,8 @@ SPRAT_BENCH_REDUCE(f32, avg);
 SPRAT_BENCH_REDUCE(f32, max);
 SPRAT_BENCH_REDUCE(bf16, sum);
 SPRAT_BENCH_REDUCE(f16, sum);
+SPRAT_BENCH_REDUCE(f8e4m3, sum);
+SPRAT_BENCH_REDUCE(i32, land);
 SPRAT_BENCH_REDUCE(i8, prod);
 SPRAT_BENCH_REDUCE(i32, avg);
 #undef SPRAT_BENCH_REDUCE

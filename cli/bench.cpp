@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,12 +57,25 @@ struct Sweep {
   bool in_place = false, check = true;
   Effort effort;
 
+  /// The operations that take the type; one, of no meaning, where nothing is reduced.
+  std::vector<ReduceOp> ops_for(Collective collective, DType dtype) const {
+    if (!reduces(collective)) {
+      return {ReduceOp::sum};
+    }
+    std::vector<ReduceOp> chosen;
+    std::copy_if(ops.begin(), ops.end(), std::back_inserter(chosen),
+                 [dtype](ReduceOp op) { return takes(op, dtype); });
+    return chosen;
+  }
+
   std::size_t rows() const {
     std::size_t tables = 0;
     for (Collective collective : collectives) {
-      tables += reduces(collective) ? ops.size() : 1;
+      for (DType dtype : dtypes) {
+        tables += ops_for(collective, dtype).size();
+      }
     }
-    return tables * dtypes.size() * sizes.size();
+    return tables * sizes.size();
   }
 };
 
@@ -79,6 +93,9 @@ Sweep plan_sweep(const Request& request) {
       break;
     }
     bytes = std::max<std::uint64_t>(bytes * request.factor, 1);
+  }
+  if (sweep.rows() == 0) {
+    throw UsageError(fmt::format("{} does not reduce {}", request.op, request.dtype));
   }
   sweep.memory =
       request.memory == "shared" ? Buffers::Kind::shared_memory : Buffers::Kind::private_memory;
@@ -138,13 +155,10 @@ class Bench {
 
   /// Wrong elements on all ranks.
   std::uint64_t run() {
-    static constexpr ReduceOp no_op[] = {ReduceOp::sum};
     for (Collective collective : sweep_.collectives) {
       fresh_table_ = true;
-      const std::span<const ReduceOp> ops =
-          reduces(collective) ? std::span<const ReduceOp>(sweep_.ops) : no_op;
       for (DType dtype : sweep_.dtypes) {
-        for (ReduceOp op : ops) {
+        for (ReduceOp op : sweep_.ops_for(collective, dtype)) {
           run_sizes(collective, dtype, op);
         }
       }
@@ -260,7 +274,8 @@ Action prepare(CLI::App& app) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("-d,--dtype", r->dtype, "Element type, or all")->capture_default_str();
-  app.add_option("-o,--op", r->op, "sum, prod, min, max, avg or all")->capture_default_str();
+  app.add_option("-o,--op", r->op, "sum, prod, min, max, avg, band, bor, bxor, land, lor or all")
+      ->capture_default_str();
   app.add_option("-c,--check", r->check, "1: compare every element, untimed; 0: do not")
       ->check(CLI::Range(0, 1))
       ->capture_default_str();

@@ -1,8 +1,11 @@
 // The public collectives: check the contract, state the problem, post it.
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "collectives/communicator_impl.hpp"
+#include "collectives/reduce.hpp"
 #include "comm/base/check.hpp"
 
 namespace sprat {
@@ -29,11 +32,21 @@ void check_memory(const char* what, const void* data, std::size_t count) {
   require(data != nullptr || count == 0, what, " is null but has ", count, " elements");
 }
 
-/// Equal types, or an f32 result of 16-bit floats.
-void check_types(DType in, DType out, bool reduces) {
-  const bool widens = reduces && (in == DType::f16 || in == DType::bf16) && out == DType::f32;
-  require(in == out || widens, "input is ", name(in), " and output ", name(out),
-          reduces ? "; they must be equal, or f16 or bf16 reduced to f32" : "; they must be equal");
+void check_types(DType in, DType out) {
+  require(in == out, "input is ", name(in), " and output ", name(out), "; they must be equal");
+}
+
+/// Equal types, or an f32 result of narrower floats; and an operation that takes them.
+void check_reduction(DType in, DType out, const Reduction& op) {
+  require(in == out || out == collectives::accumulator_of(in, op.op()), "input is ", name(in),
+          " and output ", name(out),
+          "; they must be equal, or narrower floats reduced to f32 by an operation of Sprat's");
+  collectives::require_takes(op.op(), in);
+  require((op.op() == ReduceOp::user) == (op.user_op() != nullptr),
+          "a user operation needs a function: see Reduction::user()");
+  const bool fits =
+      in == DType::f64 || std::fabs(op.factor()) <= double{std::numeric_limits<float>::max()};
+  require(fits, describe(op), ": f32, in which this sum is held, has no such factor");
 }
 
 /// Input and output are disjoint, or `in` lies exactly at `place`.
@@ -58,7 +71,7 @@ struct Call {
   std::size_t count = 0;
   ConstElements in;
   Elements out;
-  ReduceOp op = ReduceOp::sum;
+  Reduction op = ReduceOp::sum;
   int root = 0;
   bool stage_input = false;
 };
@@ -155,16 +168,17 @@ void Communicator::abort(std::string_view reason) {
       impl_->context->rank()));
 }
 
-Work Communicator::all_reduce(Elements data, ReduceOp op, Options options) {
+Work Communicator::all_reduce(Elements data, const Reduction& op, Options options) {
   return all_reduce(data, data, op, options);
 }
 
-Work Communicator::all_reduce(ConstElements in, Elements out, ReduceOp op, Options options) {
+Work Communicator::all_reduce(ConstElements in, Elements out, const Reduction& op,
+                              Options options) {
   check_memory("in", in.data, in.count);
   check_memory("out", out.data, out.count);
   require(in.count == out.count, "in has ", in.count, " elements and out ", out.count,
           "; they must be equal");
-  check_types(in.dtype, out.dtype, true);
+  check_reduction(in.dtype, out.dtype, op);
   check_overlap(in, out, in.data, out.data);
   return post(*impl_, {Collective::all_reduce, in.count, in, out, op}, options);
 }
@@ -175,19 +189,19 @@ Work Communicator::all_gather(ConstElements part, Elements whole, Options option
   require(whole.count == part.count * static_cast<std::size_t>(size()), "whole has ", whole.count,
           " elements; ", size(), " ranks with a part of ", part.count, " each need ",
           part.count * static_cast<std::size_t>(size()));
-  check_types(part.dtype, whole.dtype, false);
+  check_types(part.dtype, whole.dtype);
   check_overlap(part, whole, part.data, block(whole.data, rank(), part.bytes()));
   return post(*impl_, {Collective::all_gather, part.count, part, whole}, options);
 }
 
-Work Communicator::reduce_scatter(ConstElements whole, Elements part, ReduceOp op,
+Work Communicator::reduce_scatter(ConstElements whole, Elements part, const Reduction& op,
                                   Options options) {
   check_memory("whole", whole.data, whole.count);
   check_memory("part", part.data, part.count);
   require(whole.count == part.count * static_cast<std::size_t>(size()), "whole has ", whole.count,
           " elements; ", size(), " ranks with a part of ", part.count, " each need ",
           part.count * static_cast<std::size_t>(size()));
-  check_types(whole.dtype, part.dtype, true);
+  check_reduction(whole.dtype, part.dtype, op);
   check_overlap(whole, part, block(whole.data, rank(), part.count * size_of(whole.dtype)),
                 part.data);
   return post(*impl_, {Collective::reduce_scatter, part.count, whole, part, op}, options);
@@ -205,7 +219,7 @@ Work Communicator::all_to_all(ConstElements in, Elements out, Options options) {
   check_memory("out", out.data, out.count);
   require(in.count == out.count && in.count % static_cast<std::size_t>(size()) == 0, "in has ",
           in.count, " elements and out ", out.count, "; both must be ", size(), " equal blocks");
-  check_types(in.dtype, out.dtype, false);
+  check_types(in.dtype, out.dtype);
   check_overlap(in, out, in.data, out.data);
   const bool in_place = in.data == out.data && size() > 1;
   return post(*impl_,

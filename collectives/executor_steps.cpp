@@ -152,10 +152,16 @@ bool Executor::run_reduce(const Step& step) {
   }
   const Problem& problem = active_->problem;
   const bool complete = step.to.buffer == Buffer::output;
-  const Reduction reduction{problem.input, problem.output, problem.op, problem.ranks(), complete};
+  const Arithmetic arithmetic{.input = problem.input,
+                              .output = problem.output,
+                              .op = problem.op.op(),
+                              .factor = problem.op.factor(),
+                              .user = problem.op.user_op(),
+                              .ranks = problem.ranks(),
+                              .complete = complete};
   const std::size_t size = element_bytes(step.to.buffer);
   const std::size_t piece = std::min(step.to.count - partial_done_, slice_bytes / size);
-  reduce(reduction, list, own_address(step.to) + partial_done_ * size, piece);
+  reduce(arithmetic, list, own_address(step.to) + partial_done_ * size, piece);
   partial_done_ += piece;
   return partial_done_ == step.to.count;
 }

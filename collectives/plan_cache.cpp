@@ -3,11 +3,11 @@
 namespace sprat::collectives {
 
 std::size_t PlanCache::Hash::operator()(const Key& key) const {
-  return digest(key.signature) ^ (reinterpret_cast<std::uintptr_t>(key.algorithm) >> 4);
+  return digest(key.shape) ^ (reinterpret_cast<std::uintptr_t>(key.algorithm) >> 4);
 }
 
 const Planned& PlanCache::of(const Problem& problem) {
-  const Key key{signature_of(problem), nullptr};
+  const Key key{shape_of(problem), nullptr};
   if (last_ != nullptr && last_key_ == key) {
     return *last_;
   }
@@ -26,7 +26,7 @@ const Planned& PlanCache::of(const Problem& problem, const Algorithm& algorithm,
                              std::size_t count) {
   Problem part = problem;
   part.count = count;
-  const Key key{signature_of(part), &algorithm};
+  const Key key{shape_of(part), &algorithm};
   const auto found = plans_.find(key);
   if (found != plans_.end()) {
     return found->second;

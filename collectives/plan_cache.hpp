@@ -31,7 +31,7 @@ class PlanCache {
   // Jobs repeat few problems; one that does not must not grow for ever.
   static constexpr std::size_t limit = 1024;
   struct Key {
-    Signature signature;
+    Signature shape;
     const Algorithm* algorithm;  ///< Null: as the rules choose.
     bool operator==(const Key&) const = default;
   };

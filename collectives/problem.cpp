@@ -80,7 +80,7 @@ Grouping::Grouping(const std::vector<int>& host_of) {
   }
 }
 
-DType Problem::accumulator() const { return accumulator_of(input); }
+DType Problem::accumulator() const { return accumulator_of(input, op.op()); }
 
 std::size_t Problem::payload_bytes() const {
   const auto all = static_cast<std::size_t>(ranks());

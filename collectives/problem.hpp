@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "sprat/buffer.hpp"
+#include "sprat/reduction.hpp"
 
 namespace sprat::collectives {
 
@@ -66,11 +66,11 @@ struct Problem {
   std::size_t count = 0;
   DType input = DType::f32;
   DType output = DType::f32;
-  ReduceOp op = ReduceOp::sum;
+  Reduction op = ReduceOp::sum;
   int root = 0;
 
   int ranks() const { return grouping->ranks(); }
-  /// What partial results are held in: f32 for 16-bit floats, else the input's own type.
+  /// What partial results are held in: f32 for 16-bit and 8-bit floats, else the input's own type.
   DType accumulator() const;
   /// Bytes a caller passes: the larger of input and output over a rank.
   std::size_t payload_bytes() const;

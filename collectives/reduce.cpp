@@ -20,7 +20,12 @@ const std::vector<std::int64_t>& available_targets() {
   return targets;
 }
 
-void require_sound(const Reduction& reduction, std::span<const Term> terms) {
+bool combines_bits(ReduceOp op) {
+  return op == ReduceOp::band || op == ReduceOp::bor || op == ReduceOp::bxor ||
+         op == ReduceOp::land || op == ReduceOp::lor;
+}
+
+void require_sound(const Arithmetic& arithmetic, std::span<const Term> terms) {
   require(!terms.empty(), "a reduction needs at least one term");
   for (std::size_t i = 0; i < terms.size(); ++i) {
     require(terms[i].covers.size() > 0, "term ", i, " of a reduction covers no rank");
@@ -29,33 +34,28 @@ void require_sound(const Reduction& reduction, std::span<const Term> terms) {
             " of a reduction begins at rank ", terms[i].covers.first,
             ", the one before it ends at ", terms[i - 1].covers.last);
   }
-  if (!reduction.complete) return;
-  require(terms.front().covers.first == 0 && terms.back().covers.last == reduction.ranks,
-          "a complete reduction of ", reduction.ranks, " ranks got terms of ranks [",
+  require_takes(arithmetic.op, arithmetic.input);
+  require((arithmetic.op == ReduceOp::user) == (arithmetic.user != nullptr),
+          "a user operation is one with a function: see Reduction::user()");
+  if (!arithmetic.complete) return;
+  require(terms.front().covers.first == 0 && terms.back().covers.last == arithmetic.ranks,
+          "a complete reduction of ", arithmetic.ranks, " ranks got terms of ranks [",
           terms.front().covers.first, ", ", terms.back().covers.last, ")");
-  require(
-      reduction.output == reduction.input || reduction.output == accumulator_of(reduction.input),
-      "a reduction of ", name(reduction.input), " cannot give ", name(reduction.output));
+  require(arithmetic.output == arithmetic.input ||
+              arithmetic.output == accumulator_of(arithmetic.input, arithmetic.op),
+          "a reduction of ", name(arithmetic.input), " cannot give ", name(arithmetic.output));
 }
 
 }  // namespace
 
-DType accumulator_of(DType input) noexcept {
-  return input == DType::f16 || input == DType::bf16 ? DType::f32 : input;
-}
-
-void reduce(const Reduction& reduction, std::span<const Term> terms, void* to, std::size_t count) {
-  require_sound(reduction, terms);
-  const Request request = {.terms = terms,
-                           .covers = {terms.front().covers.first, terms.back().covers.last},
-                           .input = reduction.input,
-                           .output = reduction.output,
-                           .op = reduction.op,
-                           .ranks = reduction.ranks,
-                           .complete = reduction.complete,
-                           .to = to,
-                           .count = count};
-  switch (reduction.input) {
+DType accumulator_of(DType input, ReduceOp op) noexcept {
+  if (op == ReduceOp::user) return input;
+  switch (input) {
+    case DType::f16:
+    case DType::bf16:
+    case DType::f8e4m3:
+    case DType::f8e5m2:
+      return DType::f32;
     case DType::i8:
     case DType::u8:
     case DType::i16:
@@ -64,7 +64,54 @@ void reduce(const Reduction& reduction, std::span<const Term> terms, void* to, s
     case DType::u32:
     case DType::i64:
     case DType::u64:
-      return reduce_integers(request);
+    case DType::f32:
+    case DType::f64:
+    case DType::boolean:
+      return input;
+  }
+  return input;
+}
+
+void require_takes(ReduceOp op, DType dtype) {
+  if (takes(op, dtype)) return;
+  std::string names;
+  for (const DType candidate : all_dtypes()) {
+    if (takes(op, candidate)) names += text(" ", name(candidate));
+  }
+  throw Error(ErrorCode::invalid_argument,
+              text(name(op), " does not reduce ", name(dtype), "; it takes", names));
+}
+
+void reduce(const Arithmetic& arithmetic, std::span<const Term> terms, void* to,
+            std::size_t count) {
+  require_sound(arithmetic, terms);
+  const Request request = {.terms = terms,
+                           .covers = {terms.front().covers.first, terms.back().covers.last},
+                           .input = arithmetic.input,
+                           .output = arithmetic.output,
+                           .op = arithmetic.op,
+                           .factor = arithmetic.factor,
+                           .user = arithmetic.user,
+                           .ranks = arithmetic.ranks,
+                           .complete = arithmetic.complete,
+                           .to = to,
+                           .count = count};
+  if (arithmetic.user != nullptr) {
+    const PlainArithmetic mode;
+    return reduce_user(request);
+  }
+  switch (arithmetic.input) {
+    case DType::i8:
+    case DType::u8:
+    case DType::i16:
+    case DType::u16:
+    case DType::i32:
+    case DType::u32:
+    case DType::i64:
+    case DType::u64:
+      return combines_bits(request.op) ? reduce_bits(request) : reduce_integers(request);
+    case DType::boolean:
+      return reduce_bits(request);
     case DType::f32:
     case DType::f64: {
       const PlainArithmetic mode;
@@ -74,6 +121,11 @@ void reduce(const Reduction& reduction, std::span<const Term> terms, void* to, s
     case DType::bf16: {
       const PlainArithmetic mode;
       return reduce_halves(request);
+    }
+    case DType::f8e4m3:
+    case DType::f8e5m2: {
+      const PlainArithmetic mode;
+      return reduce_eighths(request);
     }
   }
 }

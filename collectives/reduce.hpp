@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "collectives/problem.hpp"
-#include "sprat/buffer.hpp"
+#include "sprat/reduction.hpp"
 
 namespace sprat::collectives {
 
 /// One term in memory: the contribution of one rank (in the input type) or the partial of several
-/// (in the accumulator type, `partial` true).
+/// (in the accumulator type, `partial` true). A partial of one rank is its contribution widened and
+/// no more: a factor is applied where a single rank's term enters the tree.
 struct Term {
   const void* data = nullptr;
   RankRange covers;
@@ -20,27 +21,32 @@ struct Term {
 };
 
 /// What a reduction makes of its terms.
-struct Reduction {
+struct Arithmetic {
   DType input = DType::f32;
   DType output = DType::f32;  ///< Of a complete result; partials are of the accumulator type.
   ReduceOp op = ReduceOp::sum;
-  int ranks = 1;         ///< Of the whole reduction: what avg divides by.
-  bool complete = true;  ///< False: `to` gets a partial, op not finished, not rounded.
+  double factor = 1;             ///< Of premultiplied sums.
+  const UserOp* user = nullptr;  ///< Of user operations. Borrowed.
+  int ranks = 1;                 ///< Of the whole reduction: what avg divides by.
+  bool complete = true;          ///< False: `to` gets a partial, op not finished, not rounded.
 };
 
-/// f32 for f16 and bf16, else the type itself.
-DType accumulator_of(DType input) noexcept;
+/// What partials are of: f32 for narrower floats, else the type itself, as for user operations.
+DType accumulator_of(DType input, ReduceOp op = ReduceOp::sum) noexcept;
+
+/// Throws, naming the types that `op` takes, if `dtype` is none of them.
+void require_takes(ReduceOp op, DType dtype);
 
 /// to[i] <- canonical tree over the terms' elements i, for i < count. Terms are ascending, their
 /// ranges joined without gaps, each range a subtree of the canonical tree over all `ranks`.
 /// A node tree(first,last) is a term if one covers exactly that, else op(left half, right half).
 /// `to` may be exactly one of the terms' memory; no other overlap. Any thread, no allocation
 /// up to 64 terms. Integers wrap; avg divides the complete sum, integers truncating toward zero;
-/// 16-bit floats are summed in f32 and rounded once to nearest even; every NaN of a complete result
-/// is the one quiet NaN of its type; min and max give NaN if either is, and hold -0 below +0. A
-/// term's elements are aligned to their size. The thread's rounding and denormal modes do not
+/// narrower floats are summed in f32 and rounded once to nearest even; every NaN of a complete
+/// result is the one quiet NaN of its type; min and max give NaN if either is, and hold -0 below
+/// +0. A term's elements are aligned to their size. The thread's rounding and denormal modes do not
 /// matter.
-void reduce(const Reduction& reduction, std::span<const Term> terms, void* to, std::size_t count);
+void reduce(const Arithmetic& arithmetic, std::span<const Term> terms, void* to, std::size_t count);
 
 /// Instruction sets that this processor runs the kernels with, best first. The first is in use
 /// unless a test chose another.

@@ -19,18 +19,16 @@ void average(const Request& request) {
   using Lane = typename Format::Lane;
   using Blocks = Walk<Format, Sum>;
   const auto ranks = static_cast<Lane>(request.ranks);
-  if ((request.ranks & (request.ranks - 1)) == 0) {
+  if ((request.ranks & (request.ranks - 1)) == 0) {  // Multiplying is dividing, bit for bit.
     return walk_all<Format, Sum>(request, Scaled<Output>{Lane{1} / ranks});
   }
-  const Term* const first = request.terms.data();
-  const Term* const last = first + request.terms.size();
   auto* const to = static_cast<typename Output::Element*>(request.to);
   alignas(64) Lane sums[Blocks::block_count];
   const Lane* const from[] = {sums};
   for (std::size_t i = 0; i < request.count; i += Blocks::block_count) {
     const std::size_t left = request.count - i;
     const std::size_t count = left < Blocks::block_count ? left : Blocks::block_count;
-    Blocks(first, last, i, count).evaluate(request.covers, Exact<Lane>(), sums);
+    Blocks(request, i, count).evaluate(request.covers, Exact<Lane>(), sums);
     sweep<Native<Lane>, Sum, 1>(from, Divided<Output>{ranks}, to + i, count);
   }
 }
@@ -39,12 +37,14 @@ template <class Format, class Op>
 void reduce_with(const Request& request) {
   using Lane = typename Format::Lane;
   if (!request.complete) return walk_all<Format, Op>(request, Exact<Lane>());
+  // A single rank's contribution enters no tree.
+  const Lane scale = request.covers.size() == 1 ? static_cast<Lane>(request.factor) : Lane{1};
   if constexpr (!std::is_same_v<Format, Native<Lane>>) {
     if (request.output != request.input) {
-      return walk_all<Format, Op>(request, Scaled<Native<Lane>>{1});
+      return walk_all<Format, Op>(request, Scaled<Native<Lane>>{scale});
     }
   }
-  walk_all<Format, Op>(request, Scaled<Format>{1});
+  walk_all<Format, Op>(request, Scaled<Format>{scale});
 }
 
 template <class Format>
@@ -61,6 +61,7 @@ template <class Format>
 void reduce_floats_of(const Request& request) {
   switch (request.op) {
     case ReduceOp::sum:
+    case ReduceOp::premultiplied_sum:
       return reduce_with<Format, Sum>(request);
     case ReduceOp::prod:
       return reduce_with<Format, Prod>(request);
@@ -70,6 +71,13 @@ void reduce_floats_of(const Request& request) {
       return reduce_with<Format, Max>(request);
     case ReduceOp::avg:
       return average_of<Format>(request);
+    case ReduceOp::band:
+    case ReduceOp::bor:
+    case ReduceOp::bxor:
+    case ReduceOp::land:
+    case ReduceOp::lor:
+    case ReduceOp::user:
+      return;  // reduce() refuses these or sends them elsewhere.
   }
 }
 

@@ -39,6 +39,14 @@ void reduce_integers_of(const Request& request) {
       walk_all<Native<Bits>, Sum>(request, Exact<Bits>());
       if (request.complete) divide(static_cast<T*>(request.to), request.count, request.ranks);
       return;
+    case ReduceOp::band:
+    case ReduceOp::bor:
+    case ReduceOp::bxor:
+    case ReduceOp::land:
+    case ReduceOp::lor:
+    case ReduceOp::premultiplied_sum:
+    case ReduceOp::user:
+      return;  // reduce() sends these elsewhere.
   }
 }
 
@@ -64,6 +72,9 @@ void run_integers(const Request& request) {
     case DType::bf16:
     case DType::f32:
     case DType::f64:
+    case DType::f8e4m3:
+    case DType::f8e5m2:
+    case DType::boolean:
       return;  // reduce() sends these elsewhere.
   }
 }

@@ -43,14 +43,6 @@ struct Native {
   }
 };
 
-/// The low halves of 32-bit lanes, which are below 2^16.
-template <class D, class V>
-HWY_INLINE void store_low_halves(D, V bits, std::uint16_t* to) {
-  const hn::Rebind<std::uint16_t, D> halves;
-  const hn::RebindToSigned<D> words;
-  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(words, bits)), halves, to);
-}
-
 struct Brain16 {
   using Element = std::uint16_t;
   using Lane = float;
@@ -62,20 +54,96 @@ struct Brain16 {
   }
   /// No lane is a NaN but 0x7fc00000, which rounds to 0x7fc0 like a number.
   template <class D, class V>
-  static HWY_INLINE void store(D d, V lanes, Element* to) {
+  static HWY_INLINE void store(D, V lanes, Element* to) {
     const hn::RebindToUnsigned<D> words;
     const auto bits = hn::BitCast(words, lanes);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(words, 1u));
     const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(words, 0x7fffu)));
-    store_low_halves(d, hn::ShiftRight<16>(rounded), to);
+    const hn::RebindToSigned<D> signed_words;  // Below 2^16, so no lane saturates.
+    const hn::Rebind<std::uint16_t, D> halves;
+    hn::StoreU(hn::DemoteTo(halves, hn::BitCast(signed_words, hn::ShiftRight<16>(rounded))), halves,
+               to);
   }
 };
 
+/// A sign, an exponent, a fraction. The largest exponent is infinity and NaN or, without
+/// infinities, numbers like others but for the last pattern, which is NaN.
+template <class T, int exponent_bits, bool has_infinity>
+struct Narrow {
+  using Element = T;
+  using Lane = float;
+  static constexpr int bits = 8 * sizeof(T);
+  static constexpr int fraction_bits = bits - 1 - exponent_bits;
+  static constexpr int shift = 23 - fraction_bits;
+  static constexpr int bias = (1 << (exponent_bits - 1)) - 1;
+  static constexpr int sign_bit = 1 << (bits - 1);
+  static constexpr int last = sign_bit - 1;
+  static constexpr int infinity = last >> fraction_bits << fraction_bits;
+  static constexpr int quiet_nan = has_infinity ? infinity | 1 << (fraction_bits - 1) : last;
+  /// The first pattern past the numbers, and the f32 from which on everything is.
+  static constexpr int overflow = has_infinity ? infinity : last;
+  static constexpr int overflow_f32 = (overflow << shift) + ((127 - bias) << 23);
+
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const Element* from) {
+    const hn::Rebind<T, D> narrow;
+    const hn::RebindToSigned<D> words;
+    const auto pattern = hn::PromoteTo(words, hn::LoadU(narrow, from));
+    const auto magnitude = hn::And(pattern, hn::Set(words, last));
+    const auto sign = hn::ShiftLeft<32 - bits>(hn::Xor(pattern, magnitude));
+    const auto fraction = hn::ShiftLeft<shift>(magnitude);
+    const auto normal = hn::Add(fraction, hn::Set(words, (127 - bias) << 23));
+    // The largest exponent becomes f32's.
+    const auto special = has_infinity ? hn::Add(fraction, hn::Set(words, (127 - bias) << 24))
+                                      : hn::Set(words, 0x7fc00000);
+    // A denormal is its fraction behind the leading one of the smallest normal, less that one.
+    const auto one = hn::Set(words, (128 - bias) << 23);
+    const auto denormal =
+        hn::BitCast(words, hn::Sub(hn::BitCast(d, hn::Add(fraction, one)), hn::BitCast(d, one)));
+    const auto finite =
+        hn::IfThenElse(hn::Lt(magnitude, hn::Set(words, 1 << fraction_bits)), denormal, normal);
+    const auto value =
+        hn::IfThenElse(hn::Gt(magnitude, hn::Set(words, overflow - 1)), special, finite);
+    return hn::BitCast(d, hn::Or(sign, value));
+  }
+
+  template <class D, class V>
+  static HWY_INLINE void store(D d, V lanes, Element* to) {
+    const hn::RebindToSigned<D> words;
+    const auto wide = hn::BitCast(words, lanes);
+    const auto magnitude = hn::And(wide, hn::Set(words, 0x7fffffff));
+    const auto sign = hn::And(hn::ShiftRight<32 - bits>(wide), hn::Set(words, sign_bit));
+    const auto odd = hn::And(hn::ShiftRight<shift>(magnitude), hn::Set(words, 1));
+    const auto offset = hn::Set(words, ((127 - bias) << 23) - ((1 << (shift - 1)) - 1));
+    const auto normal = hn::ShiftRight<shift>(hn::Add(hn::Sub(magnitude, offset), odd));
+    // Beside this power of two a unit in the last place is the smallest denormal: the sum rounds
+    // there.
+    const auto beside = hn::Set(words, (127 + 24 - bias - fraction_bits) << 23);
+    const auto denormal = hn::Sub(
+        hn::BitCast(words, hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, beside))), beside);
+    const auto special = hn::IfThenElse(hn::Gt(magnitude, hn::Set(words, 0x7f800000)),
+                                        hn::Set(words, quiet_nan), hn::Set(words, overflow));
+    const auto finite =
+        hn::IfThenElse(hn::Lt(magnitude, hn::Set(words, (128 - bias) << 23)), denormal, normal);
+    const auto rounded =
+        hn::IfThenElse(hn::Gt(magnitude, hn::Set(words, overflow_f32 - 1)), special, finite);
+    auto value = hn::Or(sign, rounded);
+    if constexpr (!has_infinity) {  // What overflows is the one NaN, whatever its sign.
+      const auto nan = hn::Set(words, quiet_nan);
+      value = hn::IfThenElse(hn::Eq(rounded, nan), nan, value);
+    }
+    const hn::Rebind<T, D> narrow;
+    hn::StoreU(hn::DemoteTo(narrow, value), narrow, to);
+  }
+};
+
+using Float8E4M3 = Narrow<std::uint8_t, 4, false>;
+using Float8E5M2 = Narrow<std::uint8_t, 5, true>;
+
+#if SPRAT_CONVERTS_BINARY16
 struct Binary16 {
   using Element = std::uint16_t;
   using Lane = float;
-
-#if SPRAT_CONVERTS_BINARY16
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const Element* from) {
     const hn::Rebind<std::uint16_t, D> halves;
@@ -89,49 +157,10 @@ struct Binary16 {
     const hn::Rebind<hwy::float16_t, D> binary16;
     hn::StoreU(hn::BitCast(halves, hn::DemoteTo(binary16, lanes)), halves, to);
   }
-#else
-  template <class D>
-  static HWY_INLINE hn::Vec<D> load(D d, const Element* from) {
-    const hn::Rebind<std::uint16_t, D> halves;
-    const hn::RebindToSigned<D> words;
-    const auto bits = hn::PromoteTo(words, hn::LoadU(halves, from));
-    const auto magnitude = hn::And(bits, hn::Set(words, 0x7fff));
-    const auto sign = hn::ShiftLeft<16>(hn::Xor(bits, magnitude));
-    const auto fraction = hn::ShiftLeft<13>(magnitude);
-    // The exponent's bias goes from 15 to 127; that of infinity and NaN from 31 to 255.
-    const auto normal = hn::Add(fraction, hn::Set(words, (127 - 15) << 23));
-    const auto special = hn::Add(fraction, hn::Set(words, (255 - 31) << 23));
-    // A denormal is its fraction behind the leading one of 2^-14, less that one.
-    const auto one = hn::Set(words, (127 - 14) << 23);
-    const auto denormal =
-        hn::BitCast(words, hn::Sub(hn::BitCast(d, hn::Add(fraction, one)), hn::BitCast(d, one)));
-    const auto finite = hn::IfThenElse(hn::Lt(magnitude, hn::Set(words, 0x0400)), denormal, normal);
-    const auto value = hn::IfThenElse(hn::Gt(magnitude, hn::Set(words, 0x7bff)), special, finite);
-    return hn::BitCast(d, hn::Or(sign, value));
-  }
-  template <class D, class V>
-  static HWY_INLINE void store(D d, V lanes, Element* to) {
-    const hn::RebindToSigned<D> words;
-    const auto bits = hn::BitCast(words, lanes);
-    const auto magnitude = hn::And(bits, hn::Set(words, 0x7fffffff));
-    const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(words, 0x8000));
-    const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(words, 1));
-    const auto bias = hn::Set(words, ((127 - 15) << 23) - 0xfff);
-    const auto normal = hn::ShiftRight<13>(hn::Add(hn::Sub(magnitude, bias), odd));
-    // Beside 0.5 a unit in the last place is 2^-24, the smallest denormal: the sum rounds there.
-    const auto half = hn::Set(words, 126 << 23);
-    const auto denormal =
-        hn::Sub(hn::BitCast(words, hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, half))), half);
-    const auto special = hn::IfThenElse(hn::Gt(magnitude, hn::Set(words, 0x7f800000)),
-                                        hn::Set(words, 0x7e00), hn::Set(words, 0x7c00));
-    const auto finite =
-        hn::IfThenElse(hn::Lt(magnitude, hn::Set(words, (127 - 14) << 23)), denormal, normal);
-    const auto value =
-        hn::IfThenElse(hn::Gt(magnitude, hn::Set(words, ((127 + 16) << 23) - 1)), special, finite);
-    store_low_halves(d, hn::Or(sign, value), to);
-  }
-#endif
 };
+#else
+using Binary16 = Narrow<std::uint16_t, 5, true>;
+#endif
 
 // Sinks: what becomes of a result on its way to memory.
 
@@ -145,6 +174,27 @@ struct Exact {
   }
 };
 
+/// A contribution on its way into the tree.
+template <class T>
+struct Multiplied {
+  using Element = T;
+  T factor;
+  template <class D, class V>
+  HWY_INLINE void store(D d, V lanes, Element* to) const {
+    hn::StoreU(hn::Mul(lanes, hn::Set(d, factor)), d, to);
+  }
+};
+
+/// Truth, of unsigned lanes: 1 if any bit is set.
+template <class T>
+struct Truth {
+  using Element = T;
+  template <class D, class V>
+  HWY_INLINE void store(D d, V lanes, Element* to) const {
+    hn::StoreU(hn::Min(lanes, hn::Set(d, T{1})), d, to);
+  }
+};
+
 /// Every NaN becomes the one quiet NaN; then one rounding to Format.
 template <class Format, class D, class V>
 HWY_INLINE void store_complete(D d, V lanes, typename Format::Element* to) {
@@ -153,7 +203,7 @@ HWY_INLINE void store_complete(D d, V lanes, typename Format::Element* to) {
   Format::store(d, hn::IfThenElse(hn::IsNaN(lanes), nan, lanes), to);
 }
 
-/// Complete; `scale` is a power of two, so multiplying is dividing, bit for bit.
+/// Complete, times `scale`.
 template <class Format>
 struct Scaled {
   using Element = typename Format::Element;
@@ -202,6 +252,36 @@ struct Prod {
       return hn::BitCast(
           d, hn::Or(hn::And(low, hn::Set(pairs, std::uint16_t{0xff})), hn::ShiftLeft<8>(high)));
     }
+  }
+};
+
+struct BitAnd {
+  template <class D, class V>
+  static HWY_INLINE V apply(D, V a, V b) {
+    return hn::And(a, b);
+  }
+};
+
+struct BitOr {
+  template <class D, class V>
+  static HWY_INLINE V apply(D, V a, V b) {
+    return hn::Or(a, b);
+  }
+};
+
+struct BitXor {
+  template <class D, class V>
+  static HWY_INLINE V apply(D, V a, V b) {
+    return hn::Xor(a, b);
+  }
+};
+
+/// Of truth: one is true, the other is not.
+struct Differ {
+  template <class D, class V>
+  static HWY_INLINE V apply(D d, V a, V b) {
+    const auto one = hn::Set(d, hn::TFromD<D>{1});
+    return hn::Xor(hn::Min(a, one), hn::Min(b, one));
   }
 };
 

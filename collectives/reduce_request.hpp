@@ -13,6 +13,8 @@ struct Request {
   RankRange covers;  ///< Of all terms together.
   DType input, output;
   ReduceOp op;
+  double factor;
+  const UserOp* user;
   int ranks;
   bool complete;
   void* to;
@@ -21,8 +23,14 @@ struct Request {
 
 /// Each runs the best kernels of this processor for its types. No allocation.
 void reduce_integers(const Request& request);
-void reduce_floats(const Request& request);  ///< f32, f64.
-void reduce_halves(const Request& request);  ///< f16, bf16.
+void reduce_floats(const Request& request);   ///< f32, f64.
+void reduce_halves(const Request& request);   ///< f16, bf16.
+void reduce_eighths(const Request& request);  ///< f8e4m3, f8e5m2.
+/// Any operation of booleans; band, bor, bxor, land, lor of integers.
+void reduce_bits(const Request& request);
+
+/// Calls the user's function. Allocates only to throw.
+void reduce_user(const Request& request);
 
 /// Throws: no term begins with this range of the canonical tree.
 [[noreturn]] void refuse_terms(RankRange missing);

@@ -57,8 +57,12 @@ class Walk {
   /// Elements of a block: a page of lanes.
   static constexpr std::size_t block_count = 4096 / sizeof(Lane);
 
-  Walk(const Term* first, const Term* last, std::size_t offset, std::size_t count)
-      : next_(first), last_(last), offset_(offset), count_(count) {}
+  Walk(const Request& request, std::size_t offset, std::size_t count)
+      : next_(request.terms.data()),
+        last_(next_ + request.terms.size()),
+        offset_(offset),
+        count_(count),
+        factor_(static_cast<Lane>(request.factor)) {}
 
   /// True if `node` is evaluated in one pass without blocks.
   bool is_single_pass(RankRange node) const { return next_->covers == node || fusible(node) > 0; }
@@ -89,6 +93,9 @@ class Walk {
   }
 
  private:
+  /// Whether contributions are multiplied as they enter the tree.
+  bool multiplies() const { return std::is_same_v<Op, Sum> && factor_ != Lane{1}; }
+
   /// Sums are what training does; the others make do with pairs, for a third of the code.
   static constexpr bool fuses_many = std::is_same_v<Op, Sum>;
 
@@ -105,7 +112,9 @@ class Walk {
   int fusible(RankRange node) const {
     const int size = node.size();
     const bool has_sweep = size == 2 || (fuses_many && (size == 3 || size == 4 || size == 8));
-    if (!has_sweep || last_ - next_ < size || next_[size - 1].covers.last != node.last) return 0;
+    if (!has_sweep || multiplies() || last_ - next_ < size ||
+        next_[size - 1].covers.last != node.last)
+      return 0;
     if constexpr (!std::is_same_v<Element, Lane>) {
       for (int k = 0; k < size; ++k) {
         if (next_[k].partial) return 0;
@@ -137,6 +146,12 @@ class Walk {
   /// The node's lanes: a term's own memory if it holds them, else `block`.
   const Lane* lanes_of(RankRange node, Lane* block) {
     if (next_ == last_) refuse_terms(node);
+    if constexpr (std::is_floating_point_v<Lane>) {
+      if (multiplies() && node.size() == 1) {
+        evaluate(node, Multiplied<Lane>{factor_}, block);
+        return block;
+      }
+    }
     if (next_->covers == node && holds_lanes(*next_)) return at<Lane>(*next_++);
     evaluate(node, Exact<Lane>(), block);
     return block;
@@ -145,20 +160,19 @@ class Walk {
   const Term* next_;
   const Term* last_;
   std::size_t offset_, count_;
+  Lane factor_;
 };
 
 /// Everything the request asks for, through one sink.
 template <class Format, class Op, class Sink>
 void walk_all(const Request& request, const Sink& sink) {
   using Blocks = Walk<Format, Op>;
-  const Term* const first = request.terms.data();
-  const Term* const last = first + request.terms.size();
   auto* const to = static_cast<typename Sink::Element*>(request.to);
-  Blocks whole(first, last, 0, request.count);
+  Blocks whole(request, 0, request.count);
   if (whole.is_single_pass(request.covers)) return whole.evaluate(request.covers, sink, to);
   for (std::size_t i = 0; i < request.count; i += Blocks::block_count) {
     const std::size_t left = request.count - i;
-    Blocks block(first, last, i, left < Blocks::block_count ? left : Blocks::block_count);
+    Blocks block(request, i, left < Blocks::block_count ? left : Blocks::block_count);
     block.evaluate(request.covers, sink, to + i);
   }
 }

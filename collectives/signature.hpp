@@ -21,6 +21,8 @@ struct Signature {
 static_assert(sizeof(Signature) == 16);
 
 Signature signature_of(const Problem& problem);
+/// What a plan depends on: all of that but a reduction's factor and function.
+Signature shape_of(const Problem& problem);
 /// A well-mixed digest, for message tags.
 std::uint64_t digest(const Signature& signature);
 /// All that must agree, as text: "all_reduce of 1024 f32, sum". Equal only for equal calls.

@@ -1,19 +1,22 @@
-// Patterns of known results. Floats are chosen so that every partial result is exact.
+// Patterns of known results. Floats are chosen so that every partial result is exact in f32.
 #include "cli/bench/pattern.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 namespace sprat::cli {
 namespace {
 
-enum class Kind { signed_integer, unsigned_integer, floating };
+enum class Kind { signed_integer, unsigned_integer, boolean, floating };
 
 template <class T>
 constexpr Kind kind_of_type() {
-  if constexpr (std::is_integral_v<T>) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return Kind::boolean;
+  } else if constexpr (std::is_integral_v<T>) {
     return std::is_signed_v<T> ? Kind::signed_integer : Kind::unsigned_integer;
   } else {
     return Kind::floating;
@@ -45,31 +48,34 @@ std::int64_t modulo(std::uint64_t value, std::int64_t divisor) {
   return static_cast<std::int64_t>(value % static_cast<std::uint64_t>(divisor));
 }
 
-/// Bits of a value that binary16 holds exactly as a normal number or zero.
-std::uint16_t half_bits(double exact) {
-  if (exact == 0) {
-    return 0;
-  }
-  int exponent = 0;
-  const double fraction = std::frexp(std::fabs(exact), &exponent);  // in [1/2, 1)
-  const auto mantissa = static_cast<unsigned>((fraction * 2 - 1) * 1024);
-  const auto biased = static_cast<unsigned>(exponent - 1 + 15);
-  return static_cast<std::uint16_t>((exact < 0 ? 0x8000u : 0u) | biased << 10 | mantissa);
-}
-
+/// Rounded once, to nearest even: `exact` is what the reduction has before it rounds.
 void encode_float(DType dtype, double exact, std::byte* to) {
-  if (dtype == DType::f64) {
-    std::memcpy(to, &exact, 8);
-    return;
-  }
   const auto narrow = static_cast<float>(exact);
-  const auto bits = std::bit_cast<std::uint32_t>(narrow);
-  if (dtype == DType::f32) {
-    std::memcpy(to, &bits, 4);
-    return;
+  const auto write = [to](auto value) { std::memcpy(to, &value, sizeof value); };
+  switch (dtype) {
+    case DType::f64:
+      return write(exact);
+    case DType::f32:
+      return write(narrow);
+    case DType::f16:
+      return write(to_float16(narrow));
+    case DType::bf16:
+      return write(to_bfloat16(narrow));
+    case DType::f8e4m3:
+      return write(to_float8_e4m3(narrow));
+    case DType::f8e5m2:
+      return write(to_float8_e5m2(narrow));
+    case DType::i8:
+    case DType::u8:
+    case DType::i16:
+    case DType::u16:
+    case DType::i32:
+    case DType::u32:
+    case DType::i64:
+    case DType::u64:
+    case DType::boolean:
+      return;  // encode_integer() writes these.
   }
-  const auto half = dtype == DType::f16 ? half_bits(exact) : static_cast<std::uint16_t>(bits >> 16);
-  std::memcpy(to, &half, 2);
 }
 
 /// The low bytes, which is the value modulo 2^bits.
@@ -78,24 +84,29 @@ void encode_integer(std::size_t bytes, std::uint64_t value, std::byte* to) {
   std::memcpy(to, &value, bytes);
 }
 
-/// Integers up to 16 that no more than 256 of which are added up; bfloat16 holds every sum.
-std::int64_t summand(Kind kind, int ranks, int rank, std::size_t index) {
-  const std::int64_t most = std::clamp(256 / ranks, 1, 16);
+/// The largest integer up to which a format holds them all, and 16 at most.
+std::int64_t largest_summand(DType dtype) { return dtype == DType::f8e5m2 ? 8 : 16; }
+
+/// Integers that no more than 256 of which are added up; bfloat16 holds every sum.
+std::int64_t summand(DType dtype, int ranks, int rank, std::size_t index) {
+  const std::int64_t most = std::clamp<std::int64_t>(256 / ranks, 1, largest_summand(dtype));
   if (rank >= 256) {
     return 0;
   }
   const auto h = hash(rank, index);
-  return kind == Kind::unsigned_integer ? modulo(h, most + 1) : modulo(h, 2 * most + 1) - most;
+  return kind_of(dtype) == Kind::unsigned_integer ? modulo(h, most + 1)
+                                                  : modulo(h, 2 * most + 1) - most;
 }
 
 /// Integers whose mean over the ranks is an integer: a base that all share plus pairs +d, -d.
-std::int64_t averaged(int ranks, int rank, std::size_t index) {
-  const std::int64_t base = modulo(hash(1'000'000, index), 16);
+std::int64_t averaged(DType dtype, int ranks, int rank, std::size_t index) {
+  const std::int64_t half = size_of(dtype) == 1 ? 4 : 8;  // 8-bit floats hold integers up to 8.
+  const std::int64_t base = modulo(hash(1'000'000, index), size_of(dtype) == 1 ? 4 : 16);
   const auto turn = (static_cast<std::size_t>(rank) + index) % static_cast<std::size_t>(ranks);
   if (ranks % 2 == 1 && turn + 1 == static_cast<std::size_t>(ranks)) {
     return base;
   }
-  const std::int64_t d = 1 + modulo(hash(2'000'000 + turn / 2, index), 8);
+  const std::int64_t d = 1 + modulo(hash(2'000'000 + turn / 2, index), half);
   return turn % 2 == 0 ? base + d : base - d;
 }
 
@@ -107,30 +118,98 @@ double float_factor(int ranks, int rank, std::size_t index) {
   return turn < 8 ? sign * std::ldexp(1.0, static_cast<int>(modulo(h >> 1, 3)) - 1) : sign;
 }
 
-std::int64_t integer_value(Kind kind, ReduceOp op, int ranks, int rank, std::size_t index) {
-  if (op != ReduceOp::prod) {
-    return summand(kind, ranks, rank, index);
-  }
-  const auto h = hash(rank, index);
-  const std::int64_t magnitude = 1 + modulo(h >> 1, 3);
-  return kind == Kind::signed_integer && (h & 1) != 0 ? -magnitude : magnitude;
+/// One zero makes the result zero.
+bool decides_by_zero(ReduceOp op) {
+  return op == ReduceOp::land || op == ReduceOp::band || op == ReduceOp::min ||
+         op == ReduceOp::prod;
 }
 
-double float_value(ReduceOp op, int ranks, int rank, std::size_t index) {
+template <class T>
+T combine_bits(ReduceOp op, T a, T b) {
   switch (op) {
+    case ReduceOp::band:
+      return a & b;
+    case ReduceOp::bor:
+      return a | b;
+    case ReduceOp::bxor:
+      return a ^ b;
+    case ReduceOp::land:
+      return a != 0 && b != 0;
+    case ReduceOp::lor:
+      return a != 0 || b != 0;
     case ReduceOp::sum:
+    case ReduceOp::prod:
     case ReduceOp::min:
     case ReduceOp::max:
-      return static_cast<double>(summand(Kind::floating, ranks, rank, index));
-    case ReduceOp::prod:
-      return float_factor(ranks, rank, index);
     case ReduceOp::avg:
-      return static_cast<double>(averaged(ranks, rank, index));
+    case ReduceOp::premultiplied_sum:
+    case ReduceOp::user:
+      break;  // combine() knows these.
+  }
+  return a;
+}
+
+/// Zero or not: what decides land and lor is rare, so that both results occur at any rank count.
+std::int64_t truth(ReduceOp op, int ranks, int rank, std::size_t index) {
+  const auto h = hash(rank, index);
+  const bool rare = modulo(h, ranks + 1) == 0;
+  const bool is_true = op == ReduceOp::bxor ? (h & 1) != 0 : rare != decides_by_zero(op);
+  return is_true ? 1 + modulo(h >> 1, 127) : 0;
+}
+
+std::int64_t integer_value(DType dtype, ReduceOp op, int ranks, int rank, std::size_t index) {
+  const auto h = hash(rank, index);
+  if (kind_of(dtype) == Kind::boolean) {
+    return truth(op, ranks, rank, index);
+  }
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::avg:
+    case ReduceOp::min:
+    case ReduceOp::max:
+      return summand(dtype, ranks, rank, index);
+    case ReduceOp::prod: {
+      const std::int64_t magnitude = 1 + modulo(h >> 1, 3);
+      return kind_of(dtype) == Kind::signed_integer && (h & 1) != 0 ? -magnitude : magnitude;
+    }
+    case ReduceOp::band:
+    case ReduceOp::bor:
+    case ReduceOp::bxor:
+      return static_cast<std::int64_t>(h);
+    case ReduceOp::land:
+    case ReduceOp::lor:
+      return truth(op, ranks, rank, index);
+    case ReduceOp::premultiplied_sum:
+    case ReduceOp::user:
+      return 0;  // Not benched.
   }
   return 0;
 }
 
-/// One step of a reduction; integers in std::uint64_t wrap, and are compared as signed values.
+double float_value(DType dtype, ReduceOp op, int ranks, int rank, std::size_t index) {
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::min:
+    case ReduceOp::max:
+      return static_cast<double>(summand(dtype, ranks, rank, index));
+    case ReduceOp::prod:
+      return float_factor(ranks, rank, index);
+    case ReduceOp::avg:
+      return static_cast<double>(averaged(dtype, ranks, rank, index));
+    case ReduceOp::band:
+    case ReduceOp::bor:
+    case ReduceOp::bxor:
+    case ReduceOp::land:
+    case ReduceOp::lor:
+    case ReduceOp::premultiplied_sum:
+    case ReduceOp::user:
+      return 0;  // Not of floats, or not benched.
+  }
+  return 0;
+}
+
+/// One step of a reduction of numbers; integers in std::uint64_t wrap, and are compared as signed
+/// values.
 template <class T>
 T combine(ReduceOp op, T a, T b) {
   switch (op) {
@@ -143,6 +222,18 @@ T combine(ReduceOp op, T a, T b) {
       return static_cast<double>(b) < static_cast<double>(a) ? b : a;
     case ReduceOp::max:
       return static_cast<double>(a) < static_cast<double>(b) ? b : a;
+    case ReduceOp::band:
+    case ReduceOp::bor:
+    case ReduceOp::bxor:
+    case ReduceOp::land:
+    case ReduceOp::lor:
+      if constexpr (std::is_integral_v<T>) {
+        return combine_bits(op, a, b);
+      }
+      break;
+    case ReduceOp::premultiplied_sum:
+    case ReduceOp::user:
+      break;
   }
   return a;
 }
@@ -157,9 +248,24 @@ std::uint64_t integer_mean(Kind kind, std::size_t bytes, std::uint64_t wrapped, 
   return static_cast<std::uint64_t>((static_cast<std::int64_t>(top) >> unused) / ranks);
 }
 
+/// Parity for bxor, else whether any or all are true.
+std::uint64_t boolean_result(ReduceOp op, int ranks, std::size_t index) {
+  int trues = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    trues += truth(op, ranks, rank, index) != 0 ? 1 : 0;
+  }
+  if (op == ReduceOp::bxor) {
+    return trues % 2;
+  }
+  return decides_by_zero(op) ? trues == ranks : trues > 0;
+}
+
 std::uint64_t integer_result(DType dtype, ReduceOp op, int ranks, std::size_t index) {
   const Kind kind = kind_of(dtype);
-  auto value = [&](int rank) { return integer_value(kind, op, ranks, rank, index); };
+  if (kind == Kind::boolean) {
+    return boolean_result(op, ranks, index);
+  }
+  auto value = [&](int rank) { return integer_value(dtype, op, ranks, rank, index); };
   if (op == ReduceOp::min || op == ReduceOp::max) {
     std::int64_t best = value(0);
     for (int rank = 1; rank < ranks; ++rank) {
@@ -171,13 +277,16 @@ std::uint64_t integer_result(DType dtype, ReduceOp op, int ranks, std::size_t in
   for (int rank = 1; rank < ranks; ++rank) {
     result = combine(op, result, static_cast<std::uint64_t>(value(rank)));
   }
+  if (op == ReduceOp::land || op == ReduceOp::lor) {
+    return result != 0;  // Of one rank, too.
+  }
   return op == ReduceOp::avg ? integer_mean(kind, size_of(dtype), result, ranks) : result;
 }
 
-double float_result(ReduceOp op, int ranks, std::size_t index) {
-  double result = float_value(op, ranks, 0, index);
+double float_result(DType dtype, ReduceOp op, int ranks, std::size_t index) {
+  double result = float_value(dtype, op, ranks, 0, index);
   for (int rank = 1; rank < ranks; ++rank) {
-    result = combine(op, result, float_value(op, ranks, rank, index));
+    result = combine(op, result, float_value(dtype, op, ranks, rank, index));
   }
   return op == ReduceOp::avg ? result / ranks : result;
 }
@@ -233,9 +342,9 @@ Pattern contribution_of(DType dtype, ReduceOp op, int ranks, int rank) {
   const Kind kind = kind_of(dtype);
   return make(dtype, [&](std::size_t i, std::byte* to) {
     if (kind == Kind::floating) {
-      encode_float(dtype, float_value(op, ranks, rank, i), to);
+      encode_float(dtype, float_value(dtype, op, ranks, rank, i), to);
     } else {
-      encode_integer(size_of(dtype), integer_value(kind, op, ranks, rank, i), to);
+      encode_integer(size_of(dtype), integer_value(dtype, op, ranks, rank, i), to);
     }
   });
 }
@@ -243,7 +352,7 @@ Pattern contribution_of(DType dtype, ReduceOp op, int ranks, int rank) {
 Pattern reduction_of(DType dtype, ReduceOp op, int ranks) {
   return make(dtype, [&](std::size_t i, std::byte* to) {
     if (kind_of(dtype) == Kind::floating) {
-      encode_float(dtype, float_result(op, ranks, i), to);
+      encode_float(dtype, float_result(dtype, op, ranks, i), to);
     } else {
       encode_integer(size_of(dtype), integer_result(dtype, op, ranks, i), to);
     }

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "sprat/buffer.hpp"
+#include "sprat/reduction.hpp"
 
 namespace sprat::cli {
 
@@ -31,8 +31,9 @@ class Pattern {
 
 /// Random bits of `rank`, for collectives that only move data.
 Pattern bits_of(DType dtype, int rank);
-/// What `rank` contributes to a reduction: small integers or powers of two, such that the result is
-/// exact in any order and any precision. The tenth power of two is never passed.
+/// What `rank` contributes to a reduction that takes(op, dtype): small integers, powers of two or,
+/// for operations on bits, any. The result is exact in any order, but for the one rounding of 8-bit
+/// floats, and never passes the tenth power of two.
 Pattern contribution_of(DType dtype, ReduceOp op, int ranks, int rank);
 /// The reduction over all ranks of contribution_of(): integers wrap, avg truncates toward zero.
 Pattern reduction_of(DType dtype, ReduceOp op, int ranks);

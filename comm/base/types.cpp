@@ -54,26 +54,4 @@ std::span<const DType> all_dtypes() noexcept {
   return dtypes;
 }
 
-const char* name(ReduceOp op) noexcept {
-  switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::prod:
-      return "prod";
-    case ReduceOp::min:
-      return "min";
-    case ReduceOp::max:
-      return "max";
-    case ReduceOp::avg:
-      return "avg";
-  }
-  return "unknown op";
-}
-
-std::span<const ReduceOp> all_reduce_ops() noexcept {
-  static constexpr std::array ops = {ReduceOp::sum, ReduceOp::prod, ReduceOp::min, ReduceOp::max,
-                                     ReduceOp::avg};
-  return ops;
-}
-
 }  // namespace sprat

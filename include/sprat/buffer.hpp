@@ -59,11 +59,6 @@ struct dtype_of;
   };
 #include "sprat/dtypes.def"
 
-enum class ReduceOp : std::uint8_t { sum, prod, min, max, avg };
-/// "sum" and so on.
-SPRAT_API const char* name(ReduceOp op) noexcept;
-SPRAT_API std::span<const ReduceOp> all_reduce_ops() noexcept;
-
 /// A borrowed, writable array of `count` elements.
 struct Elements {
   void* data = nullptr;

@@ -13,6 +13,7 @@
 #include "sprat/config.hpp"
 #include "sprat/error.hpp"
 #include "sprat/export.hpp"
+#include "sprat/reduction.hpp"
 
 namespace sprat {
 
@@ -62,14 +63,15 @@ class SPRAT_API Communicator {
   const std::vector<int>& hosts() const noexcept;
 
   /// data <- op over ranks of data.
-  Work all_reduce(Elements data, ReduceOp op = ReduceOp::sum, Options options = {});
-  /// out <- op over ranks of in. Equal counts and dtypes, or out is f32 and in f16 or bf16.
-  Work all_reduce(ConstElements in, Elements out, ReduceOp op = ReduceOp::sum,
+  Work all_reduce(Elements data, const Reduction& op = ReduceOp::sum, Options options = {});
+  /// out <- op over ranks of in. Equal counts and dtypes, or out is f32 and in a narrower float;
+  /// of user operations equal ones.
+  Work all_reduce(ConstElements in, Elements out, const Reduction& op = ReduceOp::sum,
                   Options options = {});
   /// whole <- parts in rank order; whole.count == size() * part.count. In place: part at its block.
   Work all_gather(ConstElements part, Elements whole, Options options = {});
   /// part <- op over ranks of block rank() of whole. In place: part at its block. out may be f32.
-  Work reduce_scatter(ConstElements whole, Elements part, ReduceOp op = ReduceOp::sum,
+  Work reduce_scatter(ConstElements whole, Elements part, const Reduction& op = ReduceOp::sum,
                       Options options = {});
   /// data <- root's data.
   Work broadcast(Elements data, int root, Options options = {});

@@ -9,3 +9,4 @@
 #include "sprat/io.hpp"
 #include "sprat/mesh.hpp"
 #include "sprat/mp.hpp"
+#include "sprat/reduction.hpp"

@@ -69,12 +69,13 @@ TEST(Problem, subtrees_are_maximal_and_cover_each_hosts_ranks) {
   EXPECT_THAT(Grouping(std::vector<int>(13, 0)).subtrees(0), ElementsAre(RankRange{0, 13}));
 }
 
-TEST(Problem, only_16_bit_floats_accumulate_in_another_type) {
+TEST(Problem, only_floats_narrower_than_f32_accumulate_in_another_type) {
   for (DType dtype : all_dtypes()) {
-    const bool half = dtype == DType::f16 || dtype == DType::bf16;
-    EXPECT_EQ(problem_of(Collective::all_reduce, 2, 1, dtype, dtype).accumulator(),
-              half ? DType::f32 : dtype)
-        << name(dtype);
+    const bool is_narrow = takes(ReduceOp::premultiplied_sum, dtype) && size_of(dtype) < 4;
+    Problem problem = problem_of(Collective::all_reduce, 2, 1, dtype, dtype);
+    EXPECT_EQ(problem.accumulator(), is_narrow ? DType::f32 : dtype) << name(dtype);
+    problem.op = Reduction::user({"op", [](const void*, void*, std::size_t, DType) {}});
+    EXPECT_EQ(problem.accumulator(), dtype) << "user operations know no other type";
   }
 }
 

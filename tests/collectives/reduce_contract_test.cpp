@@ -43,11 +43,34 @@ TEST(ReduceContract, refuses_an_output_type_that_would_round_twice_or_lose) {
   const Term term = {&value, {0, 1}, false};
   for (const DType input : all_dtypes()) {
     for (const DType output : all_dtypes()) {
-      const Reduction reduction = {.input = input, .output = output};
+      const Arithmetic arithmetic = {.input = input, .output = output};
       if (output == input || output == accumulator_of(input)) {
-        EXPECT_NO_THROW(reduce(reduction, {&term, 1}, &to, 1)) << name(input) << name(output);
+        EXPECT_NO_THROW(reduce(arithmetic, {&term, 1}, &to, 1)) << name(input) << name(output);
       } else {
-        EXPECT_THROW(reduce(reduction, {&term, 1}, &to, 1), Error) << name(input) << name(output);
+        EXPECT_THROW(reduce(arithmetic, {&term, 1}, &to, 1), Error) << name(input) << name(output);
+      }
+    }
+  }
+}
+
+TEST(ReduceContract, refuses_operations_that_a_type_does_not_have) {
+  const std::uint64_t value = 0;
+  std::uint64_t to = 0;
+  const Term term = {&value, {0, 1}, false};
+  for (const DType dtype : all_dtypes()) {
+    for (const ReduceOp op : all_reduce_ops()) {
+      const Arithmetic arithmetic = {.input = dtype, .output = dtype, .op = op};
+      if (takes(op, dtype)) {
+        EXPECT_NO_THROW(reduce(arithmetic, {&term, 1}, &to, 1)) << name(op) << name(dtype);
+        continue;
+      }
+      try {
+        reduce(arithmetic, {&term, 1}, &to, 1);
+        ADD_FAILURE() << name(op) << " of " << name(dtype) << " went through";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+        const std::string begin = std::string(name(op)) + " does not reduce " + name(dtype);
+        EXPECT_EQ(std::string(error.what()).rfind(begin, 0), 0u) << error.what();
       }
     }
   }

@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "tests/collectives/reduce_reference.hpp"
@@ -66,7 +67,18 @@ void fill(Bytes& bytes, DType dtype, Random& random) {
   if (dtype == DType::bf16) return fill_floats(words_of<std::uint16_t>(bytes), 7, random);
   if (dtype == DType::f32) return fill_floats(words_of<std::uint32_t>(bytes), 23, random);
   if (dtype == DType::f64) return fill_floats(words_of<std::uint64_t>(bytes), 52, random);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  if (dtype == DType::f8e4m3) return fill_floats(words_of<std::uint8_t>(bytes), 3, random);
+  if (dtype == DType::f8e5m2) return fill_floats(words_of<std::uint8_t>(bytes), 2, random);
+  const bool is_truth = dtype == DType::boolean;
+  for (std::byte& byte : bytes) {
+    byte = is_truth && random() % 3 == 0 ? std::byte{0} : static_cast<std::byte>(random());
+  }
+  if (is_truth) return;
+  // Some zeros, for land.
+  const std::size_t size = size_of(dtype);
+  for (std::size_t at = 0; at < bytes.size(); at += size) {
+    if (random() % 5 == 0) std::memset(&bytes[at], 0, size);
+  }
 }
 
 /// Terms over [0, ranks) and the memory they point to, `skew` elements past a vector's alignment.
@@ -100,10 +112,10 @@ Operands contributions(int ranks, DType input, std::size_t count, Random& random
   return operands;
 }
 
-std::string describe(const Reduction& reduction, std::span<const Term> terms, std::size_t count) {
-  std::string text = std::string(name(reduction.op)) + " " + name(reduction.input) + " -> " +
-                     name(result_type(reduction)) + (reduction.complete ? "" : " partial") + ", " +
-                     std::to_string(count) + " elements of";
+std::string describe(const Arithmetic& arithmetic, std::span<const Term> terms, std::size_t count) {
+  std::string text = std::string(name(arithmetic.op)) + " " + name(arithmetic.input) + " -> " +
+                     name(result_type(arithmetic)) + (arithmetic.complete ? "" : " partial") +
+                     ", " + std::to_string(count) + " elements of";
   for (const Term& term : terms) {
     text += " [" + std::to_string(term.covers.first) + "," + std::to_string(term.covers.last) +
             (term.partial ? ")p" : ")");
@@ -126,14 +138,15 @@ bool is_nan(DType dtype, const std::byte* at) {
 }
 
 /// Byte for byte; of a partial, one NaN is as good as another.
-void expect_same(const Reduction& reduction, const std::byte* actual, const Bytes& expected,
+void expect_same(const Arithmetic& arithmetic, const std::byte* actual, const Bytes& expected,
                  const std::string& what) {
   if (expected.empty() || std::memcmp(actual, expected.data(), expected.size()) == 0) return;
-  const DType dtype = result_type(reduction);
+  const DType dtype = result_type(arithmetic);
   const std::size_t size = size_of(dtype);
   for (std::size_t at = 0; at < expected.size(); at += size) {
     if (std::memcmp(actual + at, &expected[at], size) == 0) continue;
-    if (!reduction.complete && is_nan(dtype, actual + at) && is_nan(dtype, &expected[at])) continue;
+    if (!arithmetic.complete && is_nan(dtype, actual + at) && is_nan(dtype, &expected[at]))
+      continue;
     std::uint64_t got = 0, wanted = 0;
     std::memcpy(&got, actual + at, size);
     std::memcpy(&wanted, &expected[at], size);
@@ -144,16 +157,16 @@ void expect_same(const Reduction& reduction, const std::byte* actual, const Byte
 }
 
 /// Holds the kernels of every target against the reference, and that they write `to` alone.
-void check(const Reduction& reduction, const Operands& operands, std::size_t count) {
+void check(const Arithmetic& arithmetic, const Operands& operands, std::size_t count) {
   constexpr std::byte untouched{0xa5};
-  const Bytes expected = reference(reduction, operands.terms, count);
-  const std::size_t margin = 3 * size_of(result_type(reduction));
+  const Bytes expected = reference(arithmetic, operands.terms, count);
+  const std::size_t margin = 3 * size_of(result_type(arithmetic));
   for (const std::string& target : reduce_targets()) {
     ASSERT_TRUE(use_reduce_target(target));
     Bytes result(margin + expected.size() + margin, untouched);
-    reduce(reduction, operands.terms, result.data() + margin, count);
-    const std::string what = target + ": " + describe(reduction, operands.terms, count);
-    expect_same(reduction, result.data() + margin, expected, what);
+    reduce(arithmetic, operands.terms, result.data() + margin, count);
+    const std::string what = target + ": " + describe(arithmetic, operands.terms, count);
+    expect_same(arithmetic, result.data() + margin, expected, what);
     for (std::size_t i = 0; i < margin; ++i) {
       ASSERT_EQ(result[i], untouched) << what << ": wrote before the result";
       ASSERT_EQ(result[margin + expected.size() + i], untouched) << what << ": wrote past it";
@@ -163,14 +176,22 @@ void check(const Reduction& reduction, const Operands& operands, std::size_t cou
 }
 
 /// Calls with every reduction of this many ranks that the interface allows.
-void for_each_reduction(int ranks, const std::function<void(const Reduction&)>& call) {
+void for_each_reduction(int ranks, const std::function<void(const Arithmetic&)>& call) {
+  std::vector<ReduceOp> ops(all_reduce_ops().begin(), all_reduce_ops().end());
+  ops.push_back(ReduceOp::premultiplied_sum);
   for (const DType input : all_dtypes()) {
-    for (const ReduceOp op : all_reduce_ops()) {
-      call({.input = input, .output = input, .op = op, .ranks = ranks});
-      call({.input = input, .output = input, .op = op, .ranks = ranks, .complete = false});
-      if (accumulator_of(input) != input) {
-        call({.input = input, .output = DType::f32, .op = op, .ranks = ranks});
-      }
+    for (const ReduceOp op : ops) {
+      if (!takes(op, input)) continue;
+      const double factor = op == ReduceOp::premultiplied_sum ? -1.0 / 3 : 1;
+      Arithmetic arithmetic = {
+          .input = input, .output = input, .op = op, .factor = factor, .ranks = ranks};
+      call(arithmetic);
+      arithmetic.complete = false;
+      call(arithmetic);
+      if (accumulator_of(input) == input) continue;
+      arithmetic.complete = true;
+      arithmetic.output = accumulator_of(input);
+      call(arithmetic);
     }
   }
 }
@@ -179,31 +200,31 @@ class ReduceOf : public testing::TestWithParam<int> {};
 
 TEST_P(ReduceOf, gives_the_canonical_tree_of_contributions) {
   Random random(1);
-  for_each_reduction(GetParam(), [&](const Reduction& reduction) {
+  for_each_reduction(GetParam(), [&](const Arithmetic& arithmetic) {
     for (const std::size_t count : {1, 2, 15, 33, 127, 200}) {
-      check(reduction, contributions(GetParam(), reduction.input, count, random), count);
+      check(arithmetic, contributions(GetParam(), arithmetic.input, count, random), count);
     }
   });
 }
 
 TEST_P(ReduceOf, gives_the_canonical_tree_of_partials_and_contributions) {
   Random random(2);
-  for_each_reduction(GetParam(), [&](const Reduction& reduction) {
+  for_each_reduction(GetParam(), [&](const Arithmetic& arithmetic) {
     for (const std::size_t count : {1, 31, 150}) {
       Operands operands;
-      operands.split({0, GetParam()}, reduction.input, count, random);
-      check(reduction, operands, count);
+      operands.split({0, GetParam()}, arithmetic.input, count, random);
+      check(arithmetic, operands, count);
     }
   });
 }
 
 TEST_P(ReduceOf, continues_past_a_block) {
   Random random(3);
-  for_each_reduction(GetParam(), [&](const Reduction& reduction) {
-    const std::size_t count = 2 * 4096 / size_of(accumulator_of(reduction.input)) + 37;
+  for_each_reduction(GetParam(), [&](const Arithmetic& arithmetic) {
+    const std::size_t count = 2 * 4096 / size_of(accumulator_of(arithmetic.input)) + 37;
     Operands operands;
-    operands.split({0, GetParam()}, reduction.input, count, random);
-    check(reduction, operands, count);
+    operands.split({0, GetParam()}, arithmetic.input, count, random);
+    check(arithmetic, operands, count);
   });
 }
 
@@ -213,11 +234,11 @@ INSTANTIATE_TEST_SUITE_P(Terms, ReduceOf, testing::Values(1, 2, 3, 4, 5, 6, 7, 8
 TEST(Reduce, of_a_subtree_gives_its_partial) {
   Random random(4);
   for (const RankRange subtree : {RankRange{4, 6}, RankRange{8, 11}, RankRange{10, 11}}) {
-    for_each_reduction(11, [&](const Reduction& reduction) {
-      if (reduction.complete) return;
+    for_each_reduction(11, [&](const Arithmetic& arithmetic) {
+      if (arithmetic.complete) return;
       Operands operands;
-      operands.split(subtree, reduction.input, 70, random);
-      check(reduction, operands, 70);
+      operands.split(subtree, arithmetic.input, 70, random);
+      check(arithmetic, operands, 70);
     });
   }
 }
@@ -225,11 +246,11 @@ TEST(Reduce, of_a_subtree_gives_its_partial) {
 TEST(Reduce, may_write_over_any_one_term) {
   Random random(5);
   for (const int ranks : {1, 2, 3, 5, 8, 16, 17}) {
-    for_each_reduction(ranks, [&](const Reduction& reduction) {
-      if (result_type(reduction) != reduction.input) return;
-      const std::size_t count = 4096 / size_of(reduction.input) + 29;
-      const Operands original = contributions(ranks, reduction.input, count, random);
-      const Bytes expected = reference(reduction, original.terms, count);
+    for_each_reduction(ranks, [&](const Arithmetic& arithmetic) {
+      if (result_type(arithmetic) != arithmetic.input) return;
+      const std::size_t count = 4096 / size_of(arithmetic.input) + 29;
+      const Operands original = contributions(ranks, arithmetic.input, count, random);
+      const Bytes expected = reference(arithmetic, original.terms, count);
       const int over = static_cast<int>(random() % static_cast<unsigned>(ranks));
       for (const std::string& target : reduce_targets()) {
         ASSERT_TRUE(use_reduce_target(target));
@@ -237,52 +258,64 @@ TEST(Reduce, may_write_over_any_one_term) {
         Bytes memory(expected.size());
         std::memcpy(memory.data(), terms[over].data, memory.size());
         terms[over].data = memory.data();
-        reduce(reduction, terms, memory.data(), count);
-        expect_same(reduction, memory.data(), expected,
+        reduce(arithmetic, terms, memory.data(), count);
+        expect_same(arithmetic, memory.data(), expected,
                     target + ": over term " + std::to_string(over) + ", " +
-                        describe(reduction, terms, count));
+                        describe(arithmetic, terms, count));
       }
       use_reduce_target("");
     });
   }
 }
 
-TEST(Reduce, widens_and_returns_every_pattern_of_16_bits) {
-  for (const DType input : {DType::f16, DType::bf16}) {
+TEST(Reduce, widens_and_returns_every_pattern_of_narrow_floats) {
+  for (const DType input : {DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2}) {
+    const std::size_t size = size_of(input), patterns = std::size_t{1} << 8 * size;
     Operands operands;
-    Bytes& patterns = operands.memory.emplace_back(65536 * sizeof(std::uint16_t));
-    std::uint16_t next = 0;
-    for (std::uint16_t& pattern : words_of<std::uint16_t>(patterns)) pattern = next++;
-    operands.terms.push_back({patterns.data(), {0, 1}, false});
+    Bytes& bytes = operands.memory.emplace_back(patterns * size);
+    for (std::size_t pattern = 0; pattern < patterns; ++pattern) {
+      std::memcpy(&bytes[pattern * size], &pattern, size);
+    }
+    operands.terms.push_back({bytes.data(), {0, 1}, false});
     for (const DType output : {input, DType::f32}) {
-      check({.input = input, .output = output, .op = ReduceOp::sum}, operands, 65536);
+      check({.input = input, .output = output, .op = ReduceOp::sum}, operands, patterns);
     }
   }
 }
 
 /// Every f32 that lies on, just below or just above a bound between two results of rounding.
-std::vector<float> rounding_bounds(DType format) {
-  std::vector<float> bounds;
-  for (std::uint32_t pattern = 0; pattern < 65536; ++pattern) {
-    const auto bits = static_cast<std::uint16_t>(pattern);
-    const float value = format == DType::f16 ? to_float(float16{bits}) : to_float(bfloat16{bits});
-    const int half_a_unit = format == DType::f16 ? 1 << 12 : 1 << 15;
-    for (const int step : {-half_a_unit, 0, half_a_unit}) {
-      for (const int off : {-1, 0, 1}) {
-        bounds.push_back(std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) + step + off));
-      }
-    }
-    // Denormals of f16 are normal in f32, so their midpoints are at no fixed distance in bits.
-    bounds.push_back(value + 0x1p-25f);
-    bounds.push_back(std::nextafter(value + 0x1p-25f, 0.0f));
-    bounds.push_back(std::nextafter(value + 0x1p-25f, 1.0f));
+template <class T>
+std::vector<float> rounding_bounds() {
+  std::vector<float> values;
+  for (std::uint32_t pattern = 0; pattern < 1u << (8 * sizeof(T) - 1); ++pattern) {
+    const float value = to_float(T{static_cast<decltype(T::bits)>(pattern)});
+    if (std::isfinite(value)) values.push_back(value);
   }
+  const std::size_t last = values.size() - 1;  // Patterns ascend, so values do.
+  values.push_back(values[last] + (values[last] - values[last - 1]));
+  std::vector<float> bounds = {std::numeric_limits<float>::max(),
+                               std::numeric_limits<float>::infinity(),
+                               std::numeric_limits<float>::quiet_NaN()};
+  for (std::size_t i = 0; i + 1 < values.size(); ++i) {
+    // Halved first: the sum of the largest two is past f32's numbers.
+    const float middle = values[i] / 2 + values[i + 1] / 2;
+    for (const float bound : {values[i], middle, values[i + 1]}) {
+      bounds.insert(bounds.end(), {std::nextafter(bound, 0.0f), bound,
+                                   std::nextafter(bound, std::numeric_limits<float>::infinity())});
+    }
+  }
+  const std::size_t positive = bounds.size();
+  for (std::size_t i = 0; i < positive; ++i) bounds.push_back(-bounds[i]);
   return bounds;
 }
 
 TEST(Reduce, rounds_partials_to_nearest_even_at_every_bound) {
-  for (const DType format : {DType::f16, DType::bf16}) {
-    const std::vector<float> bounds = rounding_bounds(format);
+  const std::pair<DType, std::vector<float>> cases[] = {
+      {DType::f16, rounding_bounds<float16>()},
+      {DType::bf16, rounding_bounds<bfloat16>()},
+      {DType::f8e4m3, rounding_bounds<float8_e4m3>()},
+      {DType::f8e5m2, rounding_bounds<float8_e5m2>()}};
+  for (const auto& [format, bounds] : cases) {
     Operands operands;
     operands.terms.push_back({bounds.data(), {0, 3}, true});
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg}) {
@@ -307,14 +340,15 @@ TEST(Reduce, orders_zeros_and_keeps_nan_in_min_and_max) {
   Operands operands;
   operands.terms = {{left.data(), {0, 1}, false}, {right.data(), {1, 2}, false}};
   for (const ReduceOp op : all_reduce_ops()) {
+    if (!takes(op, DType::f32)) continue;
     check({.op = op, .ranks = 2}, operands, left.size());
   }
 }
 
 TEST(Reduce, of_nothing_writes_nothing) {
   Random random(6);
-  for_each_reduction(3, [&](const Reduction& reduction) {
-    check(reduction, contributions(3, reduction.input, 0, random), 0);
+  for_each_reduction(3, [&](const Arithmetic& arithmetic) {
+    check(arithmetic, contributions(3, arithmetic.input, 0, random), 0);
   });
 }
 
