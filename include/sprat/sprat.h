@@ -30,7 +30,20 @@ typedef enum sprat_dtype {
 #include "sprat/dtypes.def"
 } sprat_dtype;
 
-typedef enum sprat_op { SPRAT_sum, SPRAT_prod, SPRAT_min, SPRAT_max, SPRAT_avg } sprat_op;
+/* What a reduction does: one of these, or a number that sprat_op_create() made. */
+typedef enum sprat_op {
+  SPRAT_sum,
+  SPRAT_prod,
+  SPRAT_min,
+  SPRAT_max,
+  SPRAT_avg,
+  SPRAT_band,
+  SPRAT_bor,
+  SPRAT_bxor,
+  SPRAT_land,
+  SPRAT_lor,
+  SPRAT_last_op = INT32_MAX /* No op: the range of the numbers. */
+} sprat_op;
 
 typedef struct sprat_comm sprat_comm;
 typedef struct sprat_work sprat_work;
@@ -51,7 +64,7 @@ typedef struct sprat_config {
 /* How one operation is carried out; zero means the usual. NULL options are all zero. */
 typedef struct sprat_options {
   int64_t timeout_ms; /* Deadline of this operation; 0: the configuration's. */
-  int f32_output;     /* Reductions of f16 and bf16: `out` is f32, the sum is never rounded. */
+  int f32_output;     /* Reductions of narrower floats: `out` is f32, the sum is never rounded. */
 } sprat_options;
 
 SPRAT_C_API const char* sprat_version(void);
@@ -69,6 +82,19 @@ SPRAT_C_API sprat_status sprat_comm_size(const sprat_comm* comm, int* out);
 SPRAT_C_API sprat_status sprat_comm_split(sprat_comm* comm, int color, int key, sprat_comm** out);
 /* Fails every operation of the job, on every rank, with `reason`. */
 SPRAT_C_API sprat_status sprat_comm_abort(sprat_comm* comm, const char* reason);
+
+/* right[i] <- left[i] op right[i], for i < count; `left` comes from lower ranks than `right`. It
+ * must be associative; it need not be commutative. Runs on whichever thread drives the
+ * communicator, and must not call Sprat. */
+typedef void (*sprat_op_function)(const void* left, void* right, size_t count, sprat_dtype dtype,
+                                  void* context);
+/* A reduction of the caller's own, for any communicator of this process. Ranks must agree on
+ * `name`; numbers may differ. Operations under way use `context` even after sprat_op_free(). */
+SPRAT_C_API sprat_status sprat_op_create(const char* name, sprat_op_function function,
+                                         void* context, sprat_op* out);
+/* Multiplies each rank's contribution by `factor`, finite and equal on every rank, then adds up. */
+SPRAT_C_API sprat_status sprat_op_create_premultiplied_sum(double factor, sprat_op* out);
+SPRAT_C_API sprat_status sprat_op_free(sprat_op op);
 
 /* Operations. `out` NULL: the call returns when the operation is done. Otherwise it returns once
  * the operation is queued, the buffers are the library's until sprat_work_wait(*out) returns, and

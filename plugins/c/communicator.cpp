@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "plugins/c/guard.hpp"
+#include "plugins/c/op.hpp"
 
 struct sprat_comm {
   sprat::Communicator communicator;
@@ -22,15 +23,11 @@ namespace {
 using namespace sprat;
 using c::deref;
 using c::guard;
+using c::reduction_of;
 
 #define SPRAT_DTYPE(name, type, bytes) \
   static_assert(static_cast<int>(SPRAT_##name) == static_cast<int>(DType::name));
 #include "sprat/dtypes.def"
-static_assert(static_cast<int>(SPRAT_sum) == static_cast<int>(ReduceOp::sum));
-static_assert(static_cast<int>(SPRAT_prod) == static_cast<int>(ReduceOp::prod));
-static_assert(static_cast<int>(SPRAT_min) == static_cast<int>(ReduceOp::min));
-static_assert(static_cast<int>(SPRAT_max) == static_cast<int>(ReduceOp::max));
-static_assert(static_cast<int>(SPRAT_avg) == static_cast<int>(ReduceOp::avg));
 
 [[noreturn]] void refuse(const std::string& message) {
   throw Error(ErrorCode::invalid_argument, message);
@@ -42,14 +39,6 @@ DType dtype_from(sprat_dtype dtype) {
     refuse("dtype " + std::to_string(number) + " is none of sprat_dtype");
   }
   return all_dtypes()[number];
-}
-
-ReduceOp op_from(sprat_op op) {
-  const auto number = static_cast<std::size_t>(op);
-  if (number >= all_reduce_ops().size()) {
-    refuse("op " + std::to_string(number) + " is none of sprat_op");
-  }
-  return all_reduce_ops()[number];
 }
 
 Communicator& communicator_of(sprat_comm* comm) { return deref(comm, "comm").communicator; }
@@ -166,7 +155,7 @@ sprat_status sprat_all_reduce(sprat_comm* comm, const void* in, void* out_data, 
   return start(options, out, [&](Options how) {
     const DType type = dtype_from(dtype);
     return communicator_of(comm).all_reduce(
-        {in, count, type}, {out_data, count, output_dtype(options, type)}, op_from(op), how);
+        {in, count, type}, {out_data, count, output_dtype(options, type)}, reduction_of(op), how);
   });
 }
 
@@ -187,7 +176,7 @@ sprat_status sprat_reduce_scatter(sprat_comm* comm, const void* whole, void* par
     auto& communicator = communicator_of(comm);
     const DType type = dtype_from(dtype);
     return communicator.reduce_scatter({whole, whole_count(communicator, count), type},
-                                       {part, count, output_dtype(options, type)}, op_from(op),
+                                       {part, count, output_dtype(options, type)}, reduction_of(op),
                                        how);
   });
 }

@@ -59,6 +59,47 @@ TEST_F(CApi, collectives_of_one_rank_copy_their_input) {
   EXPECT_EQ(sprat_barrier(world, nullptr), SPRAT_ok) << sprat_last_error();
 }
 
+void keep_left(const void* left, void* right, std::size_t count, sprat_dtype dtype, void* context) {
+  ++*static_cast<int*>(context);
+  EXPECT_EQ(dtype, SPRAT_i32);
+  std::memcpy(right, left, count * sizeof(std::int32_t));
+}
+
+TEST_F(CApi, ops_are_created_used_and_freed) {
+  int calls = 0;
+  sprat_op left = SPRAT_sum, half = SPRAT_sum;
+  ASSERT_EQ(sprat_op_create("keep_left", keep_left, &calls, &left), SPRAT_ok) << sprat_last_error();
+  ASSERT_EQ(sprat_op_create_premultiplied_sum(0.5, &half), SPRAT_ok) << sprat_last_error();
+  EXPECT_GE(left, 64);
+  EXPECT_GT(half, left);
+  const std::int32_t number = 7;
+  std::int32_t kept = 0;
+  ASSERT_EQ(sprat_all_reduce(world, &number, &kept, 1, SPRAT_i32, left, nullptr, nullptr), SPRAT_ok)
+      << sprat_last_error();
+  EXPECT_EQ(kept, 7);
+  EXPECT_EQ(calls, 0) << "one rank has nothing to combine";
+  const double three = 3;
+  double halved = 0;
+  ASSERT_EQ(sprat_all_reduce(world, &three, &halved, 1, SPRAT_f64, half, nullptr, nullptr),
+            SPRAT_ok)
+      << sprat_last_error();
+  EXPECT_EQ(halved, 1.5);
+  EXPECT_EQ(sprat_all_reduce(world, &number, &kept, 1, SPRAT_i32, half, nullptr, nullptr),
+            SPRAT_invalid_argument);
+  EXPECT_EQ(std::string(sprat_last_error()).rfind("premultiplied_sum does not reduce i32", 0), 0u)
+      << sprat_last_error();
+  EXPECT_EQ(sprat_op_free(left), SPRAT_ok);
+  EXPECT_EQ(sprat_op_free(half), SPRAT_ok);
+  EXPECT_EQ(sprat_op_free(left), SPRAT_invalid_argument);
+  EXPECT_EQ(sprat_all_reduce(world, &number, &kept, 1, SPRAT_i32, left, nullptr, nullptr),
+            SPRAT_invalid_argument);
+  EXPECT_EQ(sprat_op_free(SPRAT_sum), SPRAT_invalid_argument);
+  EXPECT_EQ(sprat_op_create(nullptr, keep_left, nullptr, &left), SPRAT_invalid_argument);
+  EXPECT_STREQ(sprat_last_error(), "name is null");
+  EXPECT_EQ(sprat_op_create("nothing", nullptr, nullptr, &left), SPRAT_invalid_argument);
+  EXPECT_STREQ(sprat_last_error(), "function is null");
+}
+
 TEST_F(CApi, f32_output_keeps_what_16_bits_would_round) {
   const std::uint16_t bf16_third = 0x3eab;  // 0.333984375
   float out = 0;
@@ -106,6 +147,10 @@ TEST_F(CApi, broken_contracts_are_named) {
   EXPECT_EQ(sprat_broadcast(world, &value, 1, static_cast<sprat_dtype>(15), 0, nullptr, nullptr),
             SPRAT_invalid_argument);
   EXPECT_STREQ(sprat_last_error(), "dtype 15 is none of sprat_dtype");
+  EXPECT_EQ(sprat_all_reduce(world, &value, &value, 1, SPRAT_f32, static_cast<sprat_op>(63),
+                             nullptr, nullptr),
+            SPRAT_invalid_argument);
+  EXPECT_STREQ(sprat_last_error(), "op 63 is none of sprat_op, nor one created and not yet freed");
   EXPECT_EQ(sprat_broadcast(world, &value, 1, SPRAT_f32, 7, nullptr, nullptr),
             SPRAT_invalid_argument);
   EXPECT_NE(std::string(sprat_last_error()).find("7"), std::string::npos) << sprat_last_error();
