@@ -109,7 +109,9 @@ Work post(Communicator::Impl& impl, const Call& call, const Options& options) {
 Work post_message(Communicator::Impl& impl, bool sends, ConstElements data, int peer, int tag,
                   const Options& options) {
   check_process(impl);
-  check_rank(sends ? "to" : "from", peer, impl.grouping->ranks());
+  if (sends || peer != any_source) {
+    check_rank(sends ? "to" : "from", peer, impl.grouping->ranks());
+  }
   check_memory("data", data.data, data.count);
   require(tag >= 0, "tag is ", tag, "; it must not be negative");
   auto message = std::make_shared<collectives::Message>(impl.context);

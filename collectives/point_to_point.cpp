@@ -1,7 +1,9 @@
 #include "collectives/point_to_point.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "comm/base/check.hpp"
 
@@ -32,6 +34,11 @@ PointToPoint::~PointToPoint() {
     return;
   }
   context_->remove(this);
+  for (const auto& message : waiting_) {
+    context_->end_messages(1);
+    message->fail(
+        Error(ErrorCode::aborted, text(describe(*message), ": its communicator is gone")));
+  }
   for (const auto& message : in_flight_) {
     withdraw(*message);
     message->fail(
@@ -42,25 +49,79 @@ PointToPoint::~PointToPoint() {
 void PointToPoint::post(const std::shared_ptr<Message>& message) {
   const auto token = context_->take_token();
   message->deadline = Clock::now() + message->timeout;
-  const int world = membership_.world_ranks[message->peer];
-  comm::MessageTransport& transport = context_->messages(world);
-  const std::uint64_t tag = wire_tag(membership_.id, *message);
-  if (message->sends) {
-    transport.send(message->request, world, tag, {message->data, message->bytes});
-  } else {
-    transport.recv(message->request, world, tag, {message->data, message->bytes});
-  }
   context_->begin_messages(1);
-  in_flight_.push_back(message);
+  const bool waits =
+      !message->sends &&
+      (message->peer == any_source || std::ranges::any_of(waiting_, [&](const auto& earlier) {
+         return wire_tag(membership_.id, *earlier) == wire_tag(membership_.id, *message);
+       }));
+  if (waits) {
+    waiting_.push_back(message);
+  } else {
+    start(*message);
+    in_flight_.push_back(message);
+  }
+  advance();
+}
+
+void PointToPoint::start(Message& message) {
+  const int world = membership_.world_ranks[message.peer];
+  comm::MessageTransport& transport = context_->messages(world);
+  const std::uint64_t tag = wire_tag(membership_.id, message);
+  if (message.sends) {
+    transport.send(message.request, world, tag, {message.data, message.bytes});
+  } else {
+    transport.recv(message.request, world, tag, {message.data, message.bytes});
+  }
   transport.progress();
   context_->ring(std::span(&world, context_->peer(world).local ? 1 : 0));
-  advance();
+}
+
+// In the order of the calls: a receive gets the first message that no earlier one can have.
+bool PointToPoint::start_waiting() {
+  bool moved = false;
+  std::set<std::uint64_t> taken;  // tags that an earlier receive still waits for
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    const std::shared_ptr<Message> message = *at;
+    const std::uint64_t tag = wire_tag(membership_.id, *message);
+    const bool first = !taken.contains(tag);
+    if (first && (message->peer != any_source || find_source(*message))) {
+      at = waiting_.erase(at);
+      start(*message);
+      in_flight_.push_back(message);
+      moved = true;
+      continue;
+    }
+    taken.insert(tag);
+    ++at;
+  }
+  return moved;
+}
+
+bool PointToPoint::find_source(Message& message) {
+  const int size = static_cast<int>(membership_.world_ranks.size());
+  for (int step = 0; step < size; ++step) {
+    const int peer = (next_source_ + step) % size;  // so that no sender starves the others
+    const int world = membership_.world_ranks[peer];
+    if (context_->messages(world).probe(world, wire_tag(membership_.id, message))) {
+      message.peer = peer;
+      next_source_ = (peer + 1) % size;
+      return true;
+    }
+  }
+  return false;
 }
 
 bool PointToPoint::advance() noexcept {
   bool moved = false;
   const bool look_at_clock = ++idle_calls_ % 64 == 0;
   const Error* failure = context_->failure();
+  if (!waiting_.empty() && (failure != nullptr || look_at_clock)) {
+    moved |= end_waiting(failure);
+  }
+  if (!waiting_.empty() && failure == nullptr) {
+    moved |= start_waiting();
+  }
   for (auto at = in_flight_.begin(); at != in_flight_.end();) {
     const std::shared_ptr<Message> message = *at;
     if (failure == nullptr && message->request.state == State::posted &&
@@ -83,6 +144,33 @@ bool PointToPoint::advance() noexcept {
       context_->fail(error);
       message->fail(error);
     }
+  }
+  return moved;
+}
+
+// Receives that no message has matched, and none will: the job has failed, or time is up.
+bool PointToPoint::end_waiting(const Error* failure) {
+  const auto now = Clock::now();
+  bool moved = false;
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    const std::shared_ptr<Message> message = *at;
+    if (failure == nullptr && now <= message->deadline) {
+      ++at;
+      continue;
+    }
+    at = waiting_.erase(at);
+    context_->end_messages(1);
+    moved = true;
+    if (failure != nullptr) {
+      message->fail(
+          Error(failure->code(), text(describe(*message), ": ", failure->what()), failure->rank()));
+      continue;
+    }
+    const Error error(ErrorCode::timeout,
+                      text(describe(*message), ": no message came within ",
+                           1e-3 * static_cast<double>(message->timeout.count()), " s"));
+    context_->fail(error);
+    message->fail(error);
   }
   return moved;
 }
@@ -124,12 +212,14 @@ std::string PointToPoint::describe(const Message& message) const {
   if (!message.purpose.empty()) {
     return message.purpose;
   }
-  return text(message.sends ? "send to " : "recv from ", "rank ", message.peer, " with tag ",
-              message.tag, " on ", membership_.name);
+  const std::string peer = message.peer == any_source ? "any rank" : text("rank ", message.peer);
+  return text(message.sends ? "send to " : "recv from ", peer, " with tag ", message.tag, " on ",
+              membership_.name);
 }
 
 std::string PointToPoint::under_way() const {
-  return in_flight_.empty() ? "" : describe(*in_flight_.front());
+  const auto& oldest = in_flight_.empty() ? waiting_ : in_flight_;
+  return oldest.empty() ? "" : describe(*oldest.front());
 }
 
 }  // namespace sprat::collectives

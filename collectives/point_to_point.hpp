@@ -22,13 +22,14 @@ class Message final : public Work::State {
   /// Set: the library's own, apart from its users' messages. For errors, what it is for; a receive
   /// may be longer than its message.
   std::string purpose;
-  int peer = 0;  ///< Rank of the communicator.
+  int peer = 0;  ///< Rank of the communicator; any_source until a message has come.
   int tag = 0;
   std::byte* data = nullptr;  ///< Not written by a send.
   std::size_t bytes = 0;
   comm::Clock::time_point deadline{};
   std::chrono::milliseconds timeout{0};
   comm::MessageRequest request;
+  int source() const override { return sends ? -1 : peer; }
 };
 
 class PointToPoint final : public comm::Driver {
@@ -47,13 +48,21 @@ class PointToPoint final : public comm::Driver {
   std::string under_way() const override;
 
  private:
+  void start(Message& message);
+  bool start_waiting();
+  bool end_waiting(const Error* failure);
+  bool find_source(Message& message);
   void check(Message& message);
   void withdraw(Message& message) noexcept;
   std::string describe(const Message& message) const;
 
   std::shared_ptr<comm::Context> context_;  ///< Shared by the communicators of a rank.
   const Membership& membership_;
-  std::list<std::shared_ptr<Message>> in_flight_;  ///< Guarded by the context's token.
+  // Guarded by the context's token.
+  std::list<std::shared_ptr<Message>> in_flight_;  ///< The transports have them.
+  /// Receives from any source, and those behind them that the same messages may match, in order.
+  std::list<std::shared_ptr<Message>> waiting_;
+  int next_source_ = 0;  ///< Whom a receive from any source looks at first.
   std::uint32_t idle_calls_ = 0;
 };
 

@@ -1,32 +1,102 @@
 #include "collectives/work.hpp"
 
+#include <algorithm>
+#include <iterator>
+
+#include "comm/base/check.hpp"
+
 namespace sprat {
 
 void Work::wait() {
-  if (state_) {
-    state_->wait();
+  if (more_.empty()) {
+    return state_ ? state_->wait() : void();
+  }
+  std::optional<Error> first;
+  for (State* state : states()) {
+    try {
+      state->wait();
+    } catch (const Error& error) {
+      first = first ? first : error;
+    }
+  }
+  if (first) {
+    throw *first;
   }
 }
 
-bool Work::test() { return !state_ || state_->test(); }
-
-void Work::State::wait() {
+bool Work::test() {
   if (!done()) {
-    context_->drive_until(done_);
-  }
-  rethrow();
-}
-
-bool Work::State::test() {
-  if (!done()) {
-    context_->drive_once();
+    for (State* state : states()) {
+      state->drive();
+    }
   }
   if (!done()) {
     return false;
   }
-  rethrow();
+  wait();
   return true;
 }
+
+bool Work::done() const noexcept {
+  return (!state_ || state_->done()) &&
+         std::ranges::all_of(more_, [](const auto& state) { return state->done(); });
+}
+
+std::vector<Work::State*> Work::states() const {
+  std::vector<State*> all;
+  if (state_) {
+    all.push_back(state_.get());
+  }
+  for (const auto& state : more_) {
+    all.push_back(state.get());
+  }
+  return all;
+}
+
+int Work::source() const noexcept { return state_ && state_->done() ? state_->source() : -1; }
+
+Work all_of(std::vector<Work> works) {
+  Work all;
+  for (Work& work : works) {
+    if (!all.state_) {
+      all.state_ = std::move(work.state_);
+    } else if (work.state_) {
+      all.more_.push_back(std::move(work.state_));
+    }
+    std::ranges::move(work.more_, std::back_inserter(all.more_));
+  }
+  return all;
+}
+
+std::size_t wait_any(std::span<Work> works) {
+  require(!works.empty(), "wait_any() of no works");
+  std::size_t index = works.size();
+  const auto find_done = [&] {
+    const auto found = std::ranges::find_if(works, &Work::done);
+    index = static_cast<std::size_t>(found - works.begin());
+    return found != works.end();
+  };
+  if (!find_done()) {
+    works.front().states().front()->drive_until(find_done);
+  }
+  works[index].wait();
+  return index;
+}
+
+void Work::State::wait() {
+  if (!done()) {
+    context_->drive_until([this] { return done(); });
+  }
+  rethrow();
+}
+
+void Work::State::drive() {
+  if (!done()) {
+    context_->drive_once();
+  }
+}
+
+void Work::State::drive_until(const std::function<bool()>& done) { context_->drive_until(done); }
 
 void Work::State::rethrow() {
   if (error_) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -15,10 +16,15 @@ class Work::State {
   /// Shared with the context: an operation may be asked after its communicator is gone.
   explicit State(std::shared_ptr<comm::Context> context) : context_(std::move(context)) {}
   virtual ~State() = default;
+  /// Of a receive that is done: the rank it came from; otherwise -1.
+  virtual int source() const { return -1; }
 
-  /// Any thread; throw the operation's Error once no peer of this process can touch its memory.
+  /// Any thread; throws the operation's Error once no peer of this process can touch its memory.
   void wait();
-  bool test();
+  /// Moves the operation on a little. Any thread.
+  void drive();
+  /// Drives whatever this rank has in flight until `done` is true. Any thread.
+  void drive_until(const std::function<bool()>& done);
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   /// Asks for a progress thread's help unless done. Once, after posting.

@@ -154,14 +154,14 @@ bool Context::drive_once() {
   return moved;
 }
 
-void Context::drive_until(const std::atomic<bool>& done) {
-  if (done.load(std::memory_order_acquire)) {
+void Context::drive_until(const std::function<bool()>& done) {
+  if (done()) {
     return;
   }
   waiters_.fetch_add(1, std::memory_order_relaxed);
   int idle = 0;
   Clock::time_point idle_since{};
-  while (!done.load(std::memory_order_acquire)) {
+  while (!done()) {
     if (drive_once()) {
       idle = 0;
       continue;
@@ -173,7 +173,7 @@ void Context::drive_until(const std::atomic<bool>& done) {
     if (idle < sleep_after) {
       pause(idle++);
     } else {
-      sleep_until_rung(&done);
+      sleep_until_rung(done);
     }
   }
   waiters_.fetch_sub(1, std::memory_order_relaxed);
@@ -192,12 +192,12 @@ void Context::pause(int idle_rounds) {
 
 // A publisher writes, then looks for sleepers; a sleeper announces itself, then looks for what was
 // written. Both with a full fence between, so at least one of them sees the other.
-void Context::sleep_until_rung(const std::atomic<bool>* done) {
+void Context::sleep_until_rung(const std::function<bool()>& done) {
   Header& mine = header(rank_);
   mine.sleepers.fetch_add(1, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const std::uint32_t bell = mine.bell.load(std::memory_order_acquire);
-  if (!drive_once() && !(done != nullptr && done->load(std::memory_order_acquire))) {
+  if (!drive_once() && !done()) {
     const bool wire = messages_in_flight_.load(std::memory_order_relaxed) > 0;
     futex_wait(mine.bell, bell, wire ? sleep_with_wire : sleep_without_wire);
   }
@@ -243,7 +243,7 @@ void Context::run_progress_thread() {
     }
     lock.unlock();
     if (!drive_once()) {
-      sleep_until_rung(nullptr);
+      sleep_until_rung([] { return false; });
     }
     lock.lock();
   }

@@ -100,8 +100,8 @@ class Context : public std::enable_shared_from_this<Context> {
   std::unique_lock<std::mutex> take_token() { return std::unique_lock(token_); }
   void add(Driver* driver);     ///< Token held.
   void remove(Driver* driver);  ///< Takes the token.
-  /// Drives until `done` is true.
-  void drive_until(const std::atomic<bool>& done);
+  /// Drives until `done` is true. What makes it true rings this rank's bell.
+  void drive_until(const std::function<bool()>& done);
   /// One round of driving; false if nothing moved or another thread drives.
   bool drive_once();
   /// There is (delta > 0) or is no longer work in flight that nobody promised to wait for.
@@ -144,7 +144,7 @@ class Context : public std::enable_shared_from_this<Context> {
   void set_failure(const Error& error) noexcept;
   void run_progress_thread();
   void pause(int idle_rounds);
-  void sleep_until_rung(const std::atomic<bool>* done);
+  void sleep_until_rung(const std::function<bool()>& done);
   static Header& header(const Segment& segment);
   Header& header(int rank) const;
   std::string operation_under_way();

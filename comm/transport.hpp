@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,9 @@ class MessageTransport {
                     std::span<const std::byte> data) = 0;
   virtual void recv(MessageRequest& request, int peer, std::uint64_t tag,
                     std::span<std::byte> data) = 0;
+  /// Bytes of the first message of (peer, tag) that has come, or been announced, before a receive
+  /// asked for it; nothing if there is none yet. The next receive of (peer, tag) gets it.
+  virtual std::optional<std::size_t> probe(int peer, std::uint64_t tag) noexcept = 0;
   /// Drives everything in flight; returns whether anything moved. Never blocks, never throws.
   virtual bool progress() noexcept = 0;
   /// Withdraws a posted request. On return its memory is no longer touched; state is failed or

@@ -21,6 +21,7 @@ enum class FrameKind : std::uint32_t {
   refuse,       ///< The reader of an announcement has no room for it and never wants it.
   piece,        ///< The next bytes of message `id`.
   withdraw,     ///< Message `id` will not come, or not to its end.
+  credit,       ///< Whole messages whose frames took `total` bytes have found their receives.
 };
 
 struct Frame {

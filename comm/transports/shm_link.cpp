@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace sprat::comm {
 
@@ -81,7 +82,16 @@ void ShmLink::recv(MessageRequest& request, std::uint64_t tag, std::span<std::by
     std::copy_n(found->data.get(), found->bytes, data.data());
     finish(request, found->bytes);
   }
+  if (!found->announced) {
+    owe(found->bytes);
+  }
   unexpected_.erase(found);
+}
+
+std::optional<std::size_t> ShmLink::probe(std::uint64_t tag) const {
+  const auto found = std::find_if(unexpected_.begin(), unexpected_.end(),
+                                  [tag](const Unexpected& one) { return one.tag == tag; });
+  return found == unexpected_.end() ? std::nullopt : std::optional(found->bytes);
 }
 
 bool ShmLink::progress() noexcept {
@@ -123,7 +133,8 @@ bool ShmLink::write_new() {
   while (!new_.empty() && replies_.empty()) {
     MessageRequest& request = *new_.front();
     PendingMessage& message = pending(request);
-    const bool whole = message.bytes <= FrameLane::max_payload;
+    const bool whole = message.bytes <= FrameLane::max_payload &&
+                       uncredited_ + frame_bytes(message.bytes) <= credit_bytes;
     Frame frame{.tag = message.tag, .total = message.bytes};
     if (!out_.fits(whole ? message.bytes : 0)) {
       break;
@@ -131,6 +142,7 @@ bool ShmLink::write_new() {
     new_.take([](const MessageRequest&) { return true; });
     if (whole) {
       out_.write(frame, {message.source, message.bytes});
+      uncredited_ += frame_bytes(message.bytes);
       finish(request, message.bytes);
     } else {
       frame.kind = FrameKind::announce;
@@ -209,6 +221,12 @@ ShmLink::Taken ShmLink::take(const Frame& frame) {
     case FrameKind::withdraw:
       withdraw_inbound(frame.id);
       return Taken::yes;
+    case FrameKind::credit:
+      if (frame.total > uncredited_) {
+        return Taken::nonsense;
+      }
+      uncredited_ -= frame.total;
+      return Taken::yes;
   }
   return Taken::nonsense;
 }
@@ -228,7 +246,17 @@ ShmLink::Taken ShmLink::take_message(const Frame& frame) {
     in_.copy_payload(frame, pending(*request).target);
     finish(*request, frame.total);
   }
+  owe(frame.bytes);
   return Taken::yes;
+}
+
+/// A whole message has found its receive: the sender may send as much again. Told now and then.
+void ShmLink::owe(std::size_t payload) {
+  owed_ += frame_bytes(payload);
+  if (owed_ >= credit_bytes / 4) {
+    replies_.push_back({.total = std::exchange(owed_, 0), .kind = FrameKind::credit});
+    write_replies();
+  }
 }
 
 ShmLink::Taken ShmLink::take_announcement(const Frame& frame) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -53,8 +54,14 @@ class ShmLink {
   ShmLink(FrameLane& mine, const FrameLane& peers, std::size_t unexpected_limit)
       : out_(mine, peers), in_(mine, peers), unexpected_limit_(unexpected_limit) {}
 
+  /// Frames of whole messages that may wait for their receives at the peer, in bytes; past them
+  /// messages are announced, however short. So senders that run ahead wait, not memory fill.
+  static constexpr std::size_t credit_bytes = std::size_t{1} << 20;
+
   void send(MessageRequest& request, std::uint64_t tag, std::span<const std::byte> data);
   void recv(MessageRequest& request, std::uint64_t tag, std::span<std::byte> data);
+  /// Bytes of the first message that has come, or been announced, and no receive has asked for.
+  std::optional<std::size_t> probe(std::uint64_t tag) const;
   /// Moves at most about one ring of bytes each way; returns whether anything moved.
   bool progress() noexcept;
   void cancel(MessageRequest& request) noexcept;
@@ -87,6 +94,7 @@ class ShmLink {
   bool keep(const Frame& frame, bool announced);
   void accept(MessageRequest& request, std::uint64_t id, std::size_t bytes);
   void withdraw_inbound(std::uint64_t id);
+  void owe(std::size_t payload);
   void reply(FrameKind kind, std::uint64_t id);
   void break_link();
 
@@ -102,7 +110,9 @@ class ShmLink {
   std::size_t unexpected_limit_;
   std::size_t unexpected_bytes_ = 0;
   std::uint64_t next_id_ = 0;
-  bool broken_ = false;  ///< The peer's ring held nonsense.
+  std::size_t uncredited_ = 0;  ///< Of frames of ours that the peer has not said to be matched.
+  std::size_t owed_ = 0;        ///< Of frames of the peer's that are matched; it does not know yet.
+  bool broken_ = false;         ///< The peer's ring held nonsense.
 };
 
 }  // namespace sprat::comm

@@ -84,6 +84,11 @@ void ShmRing::recv(MessageRequest& request, int peer, std::uint64_t tag,
   }
 }
 
+std::optional<std::size_t> ShmRing::probe(int peer, std::uint64_t tag) noexcept {
+  const ShmLink* link = link_to(peer);
+  return link == nullptr ? std::nullopt : link->probe(tag);
+}
+
 bool ShmRing::progress() noexcept {
   bool moved = false;
   for (const auto& link : links_) {

@@ -56,6 +56,7 @@ class ShmRing final : public MessageTransport {
             std::span<const std::byte> data) override;
   void recv(MessageRequest& request, int peer, std::uint64_t tag,
             std::span<std::byte> data) override;
+  std::optional<std::size_t> probe(int peer, std::uint64_t tag) noexcept override;
   bool progress() noexcept override;
   void cancel(MessageRequest& request) noexcept override;
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sprat/buffer.hpp"
 #include "sprat/config.hpp"
@@ -16,6 +17,9 @@
 #include "sprat/reduction.hpp"
 
 namespace sprat {
+
+/// recv() from whichever rank's message comes first.
+inline constexpr int any_source = -1;
 
 /// An operation under way. Dropping it does not cancel the operation.
 /// The operation's buffers belong to the library until wait() returns or throws.
@@ -29,10 +33,26 @@ class SPRAT_API Work {
   void wait();
   /// True once done; makes a little progress otherwise. Throws the operation's Error.
   bool test();
+  /// True once done, well or not. Makes no progress.
+  bool done() const noexcept;
+  /// Of a receive that is done: the communicator's rank that sent. Otherwise -1.
+  int source() const noexcept;
+
+  /// One Work for several operations, of any communicators: done when all of them are. Its wait()
+  /// returns once none of them is under way any more, and throws the first Error.
+  friend SPRAT_API Work all_of(std::vector<Work> works);
+  /// Blocks until one of `works` is done; its index. Throws that one's Error. The others go on.
+  friend SPRAT_API std::size_t wait_any(std::span<Work> works);
 
  private:
+  std::vector<State*> states() const;
+
   std::shared_ptr<State> state_;
+  std::vector<std::shared_ptr<State>> more_;  ///< What all_of() adds.
 };
+
+SPRAT_API Work all_of(std::vector<Work> works);
+SPRAT_API std::size_t wait_any(std::span<Work> works);
 
 /// How one operation is carried out.
 struct Options {
@@ -77,7 +97,8 @@ class SPRAT_API Communicator {
   Work broadcast(Elements data, int root, Options options = {});
   /// Block q of out <- block rank() of rank q's in; counts are size() blocks. In place: out is in.
   Work all_to_all(ConstElements in, Elements out, Options options = {});
-  /// Matched by (source, tag), in order. A recv must be as long as its message.
+  /// Matched by (source, tag), in order. A recv must be as long as its message; it may be from
+  /// any_source. A send of more than 16 KiB, or far ahead of its receives, ends with its receive.
   Work send(ConstElements data, int to, int tag = 0, Options options = {});
   Work recv(Elements data, int from, int tag = 0, Options options = {});
   /// Returns once every rank has called it.

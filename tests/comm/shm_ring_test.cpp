@@ -11,6 +11,7 @@
 #include <deque>
 #include <thread>
 
+#include "comm/transports/shm_link.hpp"
 #include "sprat/error.hpp"
 #include "tests/comm/letters.hpp"
 
@@ -214,6 +215,40 @@ TEST(ShmRing, unexpected_messages_wait_in_the_ring_beyond_their_limit) {
   }
   EXPECT_TRUE(std::all_of(sends.begin(), sends.end(),
                           [](const MessageRequest& one) { return one.state == State::done; }));
+}
+
+/// Past its credit a sender waits for the receives, so what is unmatched takes bounded memory;
+/// other messages pass.
+TEST(ShmRing, messages_far_ahead_wait_within_their_credit) {
+  Shoal shoal(2);
+  constexpr std::size_t count = 40'000, bytes = 100;
+  const std::vector<std::byte> data(bytes, std::byte{7});
+  std::vector<MessageRequest> sends(count);
+  for (MessageRequest& send : sends) {
+    shoal[0].send(send, 1, 5, data);
+    shoal[1].progress();
+  }
+  shoal.settle();
+  const auto done = static_cast<std::size_t>(
+      std::ranges::count(sends, State::done, [](const auto& one) { return one.state; }));
+  EXPECT_EQ(done, ShmLink::credit_bytes / frame_bytes(bytes));
+  EXPECT_EQ(shoal[1].probe(0, 5), bytes);
+  EXPECT_EQ(shoal[1].probe(0, 6), std::nullopt);
+
+  MessageRequest other, urgent;
+  std::vector<std::byte> target(bytes);
+  shoal[0].send(other, 1, 6, data);
+  shoal[1].recv(urgent, 0, 6, target);
+  shoal.settle();
+  EXPECT_EQ(urgent.state, State::done);
+
+  for (std::size_t i = 0; i < count; ++i) {
+    MessageRequest recv;
+    shoal[1].recv(recv, 0, 5, target);
+    shoal.settle();
+    ASSERT_EQ(recv.state, State::done) << i;
+  }
+  EXPECT_TRUE(std::ranges::all_of(sends, [](const auto& one) { return one.state == State::done; }));
 }
 
 TEST(ShmRing, cancelled_requests_leave_their_memory_alone) {

@@ -172,6 +172,10 @@ void Messages::start(Operation& operation) {
   if (operation.bytes > info_->ep_attr->max_msg_size) {
     return fail(operation, EMSGSIZE);
   }
+  if (operation.direction == Direction::peek) {
+    const ssize_t status = post(operation);
+    return status == 0 ? void() : fail(operation, to_errno(static_cast<int>(-status)));
+  }
   int& waiting =
       peers_[static_cast<std::size_t>(rank)].waiting[static_cast<std::size_t>(operation.direction)];
   const ssize_t status = waiting > 0 ? -FI_EAGAIN : post(operation);
@@ -192,8 +196,29 @@ ssize_t Messages::post(Operation& operation) {
     case Direction::recv:
       return fi_trecv(endpoint_.get(), operation.target, operation.bytes, nullptr, address,
                       operation.tag, 0, &operation.context);
+    case Direction::peek: {
+      fi_msg_tagged message{};
+      message.addr = address;
+      message.tag = operation.tag;
+      message.context = &operation.context;
+      return fi_trecvmsg(endpoint_.get(), &message, FI_PEEK | FI_COMPLETION);
+    }
   }
   return -FI_EINVAL;
+}
+
+/// A provider answers at once, from what has come.
+std::optional<std::size_t> Messages::probe(int peer, std::uint64_t tag) noexcept {
+  MessageRequest request;
+  start(begin(request, Direction::peek, peer, tag));
+  const auto deadline = std::chrono::steady_clock::now() + cancel_patience;
+  while (request.state == State::posted && std::chrono::steady_clock::now() < deadline) {
+    progress();
+  }
+  if (request.state == State::posted) {
+    cancel(request);
+  }
+  return request.state == State::done ? std::optional(request.bytes) : std::nullopt;
 }
 
 bool Messages::progress() noexcept {
@@ -247,7 +272,7 @@ bool Messages::read_completions() {
   }
   for (std::size_t at = 0; at < static_cast<std::size_t>(count); ++at) {
     auto& operation = *static_cast<Operation*>(entries[at].op_context);
-    finish(operation, operation.direction == Direction::recv ? entries[at].len : operation.bytes);
+    finish(operation, operation.direction == Direction::send ? operation.bytes : entries[at].len);
   }
   return count > 0;
 }

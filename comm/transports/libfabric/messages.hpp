@@ -29,11 +29,12 @@ class Messages final : public MessageTransport {
             std::span<const std::byte> data) override;
   void recv(MessageRequest& request, int peer, std::uint64_t tag,
             std::span<std::byte> data) override;
+  std::optional<std::size_t> probe(int peer, std::uint64_t tag) noexcept override;
   bool progress() noexcept override;
   void cancel(MessageRequest& request) noexcept override;
 
  private:
-  enum class Direction : std::uint8_t { send, recv };
+  enum class Direction : std::uint8_t { send, recv, peek };
 
   /// A request's other half. Outlives it if need be: the provider may still hold `context`.
   struct Operation {
