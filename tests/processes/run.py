@@ -22,7 +22,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def start(command, ranks=RANKS, hosts="", skip=(), **variables):
+def start(command, ranks=RANKS, hosts="", skip=(), input=False, **variables):
     """Starts ranks with torchrun's variables and no launcher; returns them by rank."""
     port = free_port()
     processes = {}
@@ -32,6 +32,7 @@ def start(command, ranks=RANKS, hosts="", skip=(), **variables):
         environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank),
                            MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), SPRAT_HOST=hosts, **variables)
         processes[rank] = subprocess.Popen(command, env=environment, text=True,
+                                           stdin=subprocess.PIPE if input else subprocess.DEVNULL,
                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     return processes
 
@@ -121,6 +122,27 @@ def case_kill_after_fork(worker, sprat):
             kill_and_check(f"kill rank {victim}, whose child sleeps, on hosts [{hosts}]", processes,
                            victim, [f"lost rank {victim} ", "all_reduce"])
             subprocess.run(["pkill", "-KILL", "-f", f"{worker} forked"])
+
+
+def case_stopped(worker, sprat):
+    """A rank is stopped in the middle of an operation, and goes on when the others have their buffers back."""
+    for hosts in ("", "a,a,b"):
+        for memory in ("shared", "private"):
+            case = f"rank 1 stopped in all_reduce of {memory} memory on hosts [{hosts}]"
+            processes = start([worker, "stopped", memory], ranks=3, hosts=hosts, input=True)
+            await_line(case, processes, "ready")
+            time.sleep(0.05)
+            stopped = processes.pop(1)
+            stopped.send_signal(signal.SIGSTOP)
+            await_line(case, processes, "refilled")
+            stopped.send_signal(signal.SIGCONT)
+            await_line(case, {1: stopped}, "refilled")
+            processes[1] = stopped
+            for process in processes.values():
+                process.stdin.write("\n")
+                process.stdin.flush()
+            await_line(case, processes, "unchanged")
+            check(case, collect(processes, 20), ["no end after 2", "rank 1 "], limit_s=20)
 
 
 def case_kill_in_join(worker, sprat):

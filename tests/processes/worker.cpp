@@ -7,13 +7,20 @@
 //   shrink COUNT    the same, but survivors of a failure shrink the job, do 100 right all_reduces
 //   and
 //                   go on; prints "ready N" with the number of ranks each time
+//   stopped MEMORY  all_reduce of 64 MiB for ever, in shared or private memory, each within 2 s;
+//   who
+//                   times out refills its buffer, says "refilled", and after a line on standard
+//                   input "unchanged" if it is
 //   absent SECONDS  rank 1 never calls; the others' deadline is SECONDS
 // Ends with 1 and the error on standard error, as the sprat command does.
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -33,6 +40,41 @@ void run_endless(sprat::Communicator& world, std::size_t count) {
       std::fflush(stdout);
     }
   }
+}
+
+int run_stopped(sprat::Communicator& world, const std::string& memory) {
+  constexpr std::size_t count = std::size_t{16} << 20;
+  sprat::Memory shared(memory == "shared" ? count * sizeof(float) : 0);
+  std::vector<float> own(memory == "shared" ? 0 : count);
+  const std::span<float> data(memory == "shared" ? static_cast<float*>(shared.data()) : own.data(),
+                              count);
+  const auto is_all = [&](float value) {
+    return std::all_of(data.begin(), data.end(), [value](float one) { return one == value; });
+  };
+  std::optional<sprat::Error> failure;
+  for (int round = 0; !failure; ++round) {
+    std::fill(data.begin(), data.end(), static_cast<float>(round % 5));
+    try {
+      world.all_reduce(sprat::elements(data), sprat::ReduceOp::sum, {.timeout = 2s}).wait();
+      if (!is_all(static_cast<float>(round % 5 * world.size()))) {
+        std::puts("wrong");
+        return 1;
+      }
+    } catch (const sprat::Error& error) {
+      failure = error;
+    }
+    if (round == 2) {
+      std::puts("ready");
+      std::fflush(stdout);
+    }
+  }
+  std::fill(data.begin(), data.end(), 12345.0f);
+  std::puts("refilled");
+  std::fflush(stdout);
+  std::getchar();
+  std::puts(is_all(12345.0f) ? "unchanged" : "CHANGED");
+  std::fflush(stdout);
+  throw *failure;
 }
 
 /// Leaves a child that sleeps for a minute; true in a second child, which is to return from main().
@@ -134,6 +176,8 @@ int main(int argc, char** argv) {
       run_endless(world, std::stoul(argument));
     } else if (mode == "endless") {
       run_endless(world, std::stoul(argument));
+    } else if (mode == "stopped") {
+      return run_stopped(world, argument);
     } else if (mode == "shrink") {
       run_shrink(std::move(world), std::stoul(argument));
     } else if (mode == "differ") {
