@@ -94,6 +94,7 @@ class Executor final : public comm::Driver {
   void watch_clock();
   void ask_who_differs();
   void time_out();
+  void look_for_silent_peers();
 
   // executor_steps.cpp: verbs
   bool run_step(std::uint32_t index);
@@ -158,6 +159,7 @@ class Executor final : public comm::Driver {
   std::uint32_t partial_step_ = 0;
   std::uint32_t idle_calls_ = 0;
   comm::Clock::time_point reported_{}, wire_error_{}, stuck_since_{}, peer_failed_{};
+  std::chrono::seconds next_look_{0};  ///< After stuck_since_.
   bool timed_out_ = false;
 };
 

@@ -18,6 +18,9 @@ constexpr auto stall_again = 5s;
 constexpr auto verdict_grace = 800ms;
 // A wire's error is usually a peer's death, which the control thread explains a moment later.
 constexpr auto wire_error_grace = 2s;
+// A rank of another host that has sent nothing for so long is looked for, and again after four
+// times as long: each look waits in that rank's queue of connections.
+constexpr auto look_after = 4s;
 // What a rank sent before it left in good order may still be on its way.
 constexpr auto departure_grace = 1s;
 
@@ -33,6 +36,10 @@ void Executor::watch_clock() {
   }
   if (stuck_since_ == Clock::time_point{}) {
     stuck_since_ = now;
+    next_look_ = look_after;
+  } else if (now - stuck_since_ > next_look_) {
+    next_look_ *= 4;
+    look_for_silent_peers();
   } else if (now - stuck_since_ > departure_grace) {
     for (const int world : membership_.world_ranks) {
       if (context_->departed(world)) {
@@ -58,6 +65,18 @@ void Executor::ask_who_differs() {
     reported_ = Clock::now();
     context_->report_stall(membership_.id, active_->sequence, *called(active_->sequence));
   }
+}
+
+void Executor::look_for_silent_peers() {
+  std::vector<int> silent;
+  for (std::size_t index = 0; phase_ == Phase::running && index < states_.size(); ++index) {
+    const int peer = requests_[index].peer;
+    if (states_[index] == StepState::posted && !context_->peer(peer).local &&
+        std::ranges::count(silent, peer) == 0) {
+      silent.push_back(peer);
+    }
+  }
+  context_->look_for(silent);
 }
 
 std::vector<int> Executor::late() const {

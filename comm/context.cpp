@@ -61,6 +61,9 @@ Context::~Context() {
   if (progress_thread_.joinable()) {
     progress_thread_.join();
   }
+  if (search_thread_.joinable()) {
+    search_thread_.join();
+  }
   rendezvous_.reset();  // no control message arrives from here on
   delete failure_.load(std::memory_order_acquire);
 }

@@ -123,6 +123,10 @@ class Context : public std::enable_shared_from_this<Context> {
   bool peer_failed(int rank) const noexcept;
   /// The job has failed here; tells every other rank. The first failure stays. Any thread.
   void fail(const Error& error) noexcept;
+  /// Nothing has come from these ranks of other hosts for long: looks in the background whether
+  /// their processes can be reached from here, and fails the job if not. A stopped one can. Any
+  /// thread.
+  void look_for(const std::vector<int>& ranks);
   /// Until no peer thread of this process can be reading this rank's memory. Token not held.
   void quiesce();
   /// This rank has waited unusually long at (communicator, sequence). Ends in a failure, or
@@ -180,6 +184,10 @@ class Context : public std::enable_shared_from_this<Context> {
   int unattended_ = 0;
   bool stopping_ = false;
   std::thread progress_thread_;  ///< Started with the first unattended work.
+
+  std::mutex search_mutex_;  ///< Guards the two below.
+  bool searching_ = false;
+  std::thread search_thread_;  ///< Looks for silent ranks, for some seconds.
 
   std::atomic<const Error*> failure_ = nullptr;  ///< Release on set: the Error is complete. Owned.
   std::mutex verdict_mutex_;                     ///< Guards the three below.

@@ -43,6 +43,8 @@ class Refuge {
   /// This process's number in the job as it first was, and those of the job's ranks as they are.
   int number() const { return number_; }
   const std::vector<int>& members() const { return testimony_.members; }
+  /// Where the process with that number listens as long as it lives.
+  const std::vector<Door>& doors_of(int number) const { return all_doors_[number]; }
   /// It is known to be dead.
   void mourn(int number) { dead_.insert(number); }
 
