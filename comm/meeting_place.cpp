@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 #include <sstream>
 
 #include "comm/base/check.hpp"
@@ -13,6 +14,14 @@ namespace {
 
 constexpr std::string_view first_line = "sprat rendezvous 1";
 constexpr std::size_t most_doors = 256;
+/// Every rank knocks at each port where rank 0 may listen.
+constexpr int most_knocks = 64;
+
+std::vector<int> numbers(int first, int last) {
+  std::vector<int> all(last - first + 1);
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
 
 /// Ranks that know only an address. The default token tells jobs apart; it is no secret.
 class AddressPlace final : public MeetingPlace {
@@ -21,32 +30,37 @@ class AddressPlace final : public MeetingPlace {
       : name_(launch.rendezvous),
         size_(launch.size),
         door_(parse_door(std::string_view(launch.rendezvous).substr(6), launch.rendezvous)),
-        ports_(launch.ports),
+        ports_(ports_at(door_, launch, config.ports)),
         token_(config.token.empty() ? text("sprat port ", door_.port, " job ", launch.job)
                                     : config.token) {}
 
   std::string name() const override { return name_; }
   int size() const override { return size_; }
-  std::vector<int> ports() const override {
-    std::vector<int> ports;
-    for (int port = door_.port; port < door_.port + ports_ && port < 1 << 16; ++port) {
-      ports.push_back(port);
-    }
-    return ports;
-  }
+  std::vector<int> ports() const override { return ports_; }
   std::string token() const override { return token_; }
   void publish(int) override {}
   Found look_up(std::chrono::steady_clock::time_point) override {
     Contact contact{{}, token_};
-    for (const int port : ports()) contact.doors.push_back({door_.host, port});
+    for (const int port : ports_) contact.doors.push_back({door_.host, port});
     return {contact, ""};
   }
 
  private:
+  /// An address that someone typed is meant; of a launcher's, only the host is.
+  static std::vector<int> ports_at(const Door& door, const Launch& launch, PortRange range) {
+    if (launch.ports > 1 && !range.any()) {
+      return numbers(range.first, std::min(range.last, range.first + most_knocks - 1));
+    }
+    require(range.any() || (door.port >= range.first && door.port <= range.last),
+            "the ranks meet at ", launch.rendezvous, ", which is outside SPRAT_PORTS=", range.first,
+            "-", range.last, "; give a port inside of it");
+    return numbers(door.port, std::min(door.port + launch.ports - 1, 65535));
+  }
+
   std::string name_;
   int size_;
   Door door_;
-  int ports_;
+  std::vector<int> ports_;
   std::string token_;
 };
 
@@ -100,6 +114,10 @@ std::optional<Contact> read_contact(std::string_view text) {
     }
   }
   return std::nullopt;  // cut short
+}
+
+std::vector<int> free_ports(const Config& config) {
+  return numbers(config.ports.first, config.ports.last);
 }
 
 std::vector<Door> doors_of_this_host(const Config& config, int port) {

@@ -60,6 +60,9 @@ std::unique_ptr<MeetingPlace> meet_at_address(const Config& config, const Launch
 std::unique_ptr<MeetingPlace> meet_at_file(const Config& config, const Launch& launch);
 std::unique_ptr<MeetingPlace> meet_by_pmix(const Config& config, const Launch& launch);
 
+/// Where rank 0 may listen if nothing else says it: SPRAT_PORTS, or {0}, any.
+std::vector<int> free_ports(const Config& config);
+
 /// This host's doors on a port, those of the chosen interfaces first, the loopback last.
 std::vector<Door> doors_of_this_host(const Config& config, int port);
 

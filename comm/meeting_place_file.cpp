@@ -73,7 +73,7 @@ class FilePlace final : public MeetingPlace {
 
   std::string name() const override { return text("the file ", path_); }
   int size() const override { return size_; }
-  std::vector<int> ports() const override { return {0}; }
+  std::vector<int> ports() const override { return free_ports(config_); }
   std::string token() const override { return token_; }
 
   void publish(int port) override {

@@ -83,7 +83,7 @@ class PmixPlace final : public MeetingPlace {
 
   std::string name() const override { return text("PMIx namespace ", self_.nspace); }
   int size() const override { return size_; }
-  std::vector<int> ports() const override { return {0}; }
+  std::vector<int> ports() const override { return free_ports(config_); }
   std::string token() const override { return token_; }
 
   void publish(int port) override {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "comm/base/check.hpp"
 #include "comm/base/config.hpp"
@@ -27,10 +28,14 @@ constexpr auto port_patience = 5000ms;
 
 Listening listen_at(asio::io_context& io, const MeetingPlace& place, Clock::time_point deadline) {
   const auto give_up = std::min(deadline, Clock::now() + port_patience);
+  const std::vector<int> ports = place.ports();
   for (;;) {
-    for (const int port : place.ports()) {
+    for (const int port : ports) {
       if (auto listening = listen_on(io, port)) return std::move(*listening);
     }
+    need(Clock::now() < give_up || ports.size() == 1, "rank 0 cannot listen at ", place.name(),
+         ": every port from ", ports.front(), " to ", ports.back(),
+         " is taken on this host (ss -ltnp shows by whom); set another SPRAT_PORTS on every rank");
     need(Clock::now() < give_up, "rank 0 cannot listen at ", place.name(),
          ": another process listens there; end it, or choose another port");
     asio::steady_timer(io, 100ms).wait();

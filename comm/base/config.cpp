@@ -77,6 +77,19 @@ std::string write_seconds(const Config& config) {
   return text(static_cast<double>((config.*member).count()) / 1e3);
 }
 
+bool read_ports(Config& config, std::string_view text) {
+  const std::size_t dash = text.find('-');
+  const auto first = number<int>(text.substr(0, dash));
+  const auto last = dash == text.npos ? first : number<int>(text.substr(dash + 1));
+  if (!first || !last || *first < 1 || *last < *first || *last > 65535) return false;
+  config.ports = {*first, *last};
+  return true;
+}
+
+std::string write_ports(const Config& config) {
+  return config.ports.any() ? "" : text(config.ports.first, "-", config.ports.last);
+}
+
 constexpr std::string_view suffixes = "KMG";
 
 bool read_staging(Config& config, std::string_view text) {
@@ -126,6 +139,9 @@ constexpr Field fields[] = {
     {"interface", "SPRAT_INTERFACE", "names",
      "Network interfaces to use, a comma list; with ^ in front, those not to use.",
      read_text<&Config::interface>, write_text<&Config::interface>, "names"},
+    {"ports", "SPRAT_PORTS", "ports",
+     "Ports that Sprat may listen on, first-last; empty: any. The same on every rank.", read_ports,
+     write_ports, "a range of ports from 1 to 65535, as in 30000-30099"},
     {"provider", "SPRAT_PROVIDER", "name",
      "libfabric provider between hosts; empty: efa where there is one, else tcp.",
      read_text<&Config::provider>, write_text<&Config::provider>, "a name"},

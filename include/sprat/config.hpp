@@ -10,6 +10,12 @@
 
 namespace sprat {
 
+/// Ports from first to last, both included; 0 to 0 is any.
+struct PortRange {
+  int first = 0, last = 0;
+  bool any() const { return first == 0; }
+};
+
 /// How a job is joined and run. Every field has a line in docs/configuration.md.
 struct Config {
   int rank = -1;           ///< SPRAT_RANK; -1: ask the launcher.
@@ -17,6 +23,7 @@ struct Config {
   std::string rendezvous;  ///< SPRAT_RENDEZVOUS: tcp://host:port or file://path; empty: ask.
   std::string host;        ///< SPRAT_HOST: name of this rank's host, or a comma list by rank.
   std::string interface;   ///< SPRAT_INTERFACE: network interfaces, comma list; ^ excludes.
+  PortRange ports;         ///< SPRAT_PORTS: "first-last", all that Sprat listens on.
   std::string provider;    ///< SPRAT_PROVIDER: libfabric provider; empty: efa, else tcp.
   std::string topology;    ///< SPRAT_TOPOLOGY: hwloc XML that replaces detection.
   std::string algorithm;   ///< SPRAT_ALGORITHM: rules put before ours.

@@ -52,6 +52,7 @@ TEST(Config, reads_every_variable) {
                          {"SPRAT_RENDEZVOUS", "tcp://a:1"},
                          {"SPRAT_HOST", "left,right"},
                          {"SPRAT_INTERFACE", "^docker0"},
+                         {"SPRAT_PORTS", "30000-30099"},
                          {"SPRAT_PROVIDER", "tcp"},
                          {"SPRAT_TOPOLOGY", "/a.xml"},
                          {"SPRAT_ALGORITHM", "all_reduce tree"},
@@ -66,6 +67,8 @@ TEST(Config, reads_every_variable) {
   EXPECT_EQ(config.rendezvous, "tcp://a:1");
   EXPECT_EQ(config.host, "left,right");
   EXPECT_EQ(config.interface, "^docker0");
+  EXPECT_EQ(config.ports.first, 30000);
+  EXPECT_EQ(config.ports.last, 30099);
   EXPECT_EQ(config.provider, "tcp");
   EXPECT_EQ(config.topology, "/a.xml");
   EXPECT_EQ(config.algorithm, "all_reduce tree");
@@ -87,15 +90,27 @@ TEST(Config, takes_an_empty_variable_for_none) {
 }
 
 TEST(Config, refuses_values_by_name) {
-  const std::pair<const char*, const char*> bad[] = {
-      {"SPRAT_RANK", "-1"},          {"SPRAT_RANK", "two"},
-      {"SPRAT_RANK", "1 "},          {"SPRAT_SIZE", "0"},
-      {"SPRAT_SIZE", "99999999999"}, {"SPRAT_LOG", "loud"},
-      {"SPRAT_JOIN_TIMEOUT", "0"},   {"SPRAT_TIMEOUT", "nan"},
-      {"SPRAT_TIMEOUT", "-3"},       {"SPRAT_TIMEOUT", "inf"},
-      {"SPRAT_TIMEOUT", "10s"},      {"SPRAT_STAGING", "0"},
-      {"SPRAT_STAGING", "4Q"},       {"SPRAT_STAGING", "K"},
-      {"SPRAT_STAGING", "-1"},       {"SPRAT_STAGING", "99999999999999999G"}};
+  const std::pair<const char*, const char*> bad[] = {{"SPRAT_RANK", "-1"},
+                                                     {"SPRAT_RANK", "two"},
+                                                     {"SPRAT_RANK", "1 "},
+                                                     {"SPRAT_SIZE", "0"},
+                                                     {"SPRAT_SIZE", "99999999999"},
+                                                     {"SPRAT_LOG", "loud"},
+                                                     {"SPRAT_JOIN_TIMEOUT", "0"},
+                                                     {"SPRAT_TIMEOUT", "nan"},
+                                                     {"SPRAT_TIMEOUT", "-3"},
+                                                     {"SPRAT_TIMEOUT", "inf"},
+                                                     {"SPRAT_TIMEOUT", "10s"},
+                                                     {"SPRAT_STAGING", "0"},
+                                                     {"SPRAT_STAGING", "4Q"},
+                                                     {"SPRAT_STAGING", "K"},
+                                                     {"SPRAT_PORTS", "0-9"},
+                                                     {"SPRAT_PORTS", "9-8"},
+                                                     {"SPRAT_PORTS", "1-65536"},
+                                                     {"SPRAT_PORTS", "5-"},
+                                                     {"SPRAT_PORTS", "a"},
+                                                     {"SPRAT_STAGING", "-1"},
+                                                     {"SPRAT_STAGING", "99999999999999999G"}};
   for (const auto& [variable, value] : bad) {
     const Environment set({{variable, value}});
     try {

@@ -50,6 +50,42 @@ TEST(Joining, works_at_an_ipv6_address) {
   leave(ranks);
 }
 
+TEST(Joining, listens_within_the_range_of_ports) {
+  const Folder folder;
+  // Two ports beside each other: what lies after a free one is nearly always free as well.
+  std::optional<Stranger> taken, also_taken;
+  while (!also_taken) {
+    taken.emplace(0);
+    boost::asio::io_context io;
+    if (listen_on(io, taken->port() + 1)) also_taken.emplace(taken->port() + 1);
+  }
+  auto configs = configs_at("file://" + (folder / "job").string(), 2);
+  for (Config& config : configs) config.ports = {taken->port(), taken->port() + 8};
+  auto joined = join_all(configs);
+  for (const Joined& one : joined) ASSERT_TRUE(one.rank) << one.error->what();
+  leave(joined);
+
+  for (Config& config : configs) {
+    config.ports = {taken->port(), also_taken->port()};
+    config.join_timeout = 100ms;
+  }
+  joined = join_all({configs[0]});
+  ASSERT_TRUE(joined[0].error);
+  EXPECT_EQ(joined[0].error->code(), ErrorCode::unavailable);
+  EXPECT_THAT(joined[0].error->what(),
+              HasSubstr("every port from " + std::to_string(taken->port()) + " to " +
+                        std::to_string(also_taken->port())));
+}
+
+TEST(Joining, refuses_an_address_outside_the_range_of_ports) {
+  auto configs = configs_at("tcp://127.0.0.1:29500", 2);
+  configs[0].ports = {30000, 30009};
+  const auto joined = join_all({configs[0]});
+  ASSERT_TRUE(joined[0].error);
+  EXPECT_EQ(joined[0].error->code(), ErrorCode::invalid_argument);
+  EXPECT_THAT(joined[0].error->what(), HasSubstr("outside SPRAT_PORTS=30000-30009"));
+}
+
 TEST(Joining, lists_who_came_and_who_did_not) {
   const Folder folder;
   auto configs = configs_at("file://" + (folder / "job").string(), 4);

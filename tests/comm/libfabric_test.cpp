@@ -279,6 +279,32 @@ TEST(Libfabric, random_letters_of_many_threads_arrive) {
   }
 }
 
+/// As a provider on IP names an endpoint: its name, a zero byte, a socket address.
+int port_of(MessageTransport& wire) {
+  const Blob address = wire.address();
+  const auto* socket = reinterpret_cast<const std::uint8_t*>(
+      address.data() + std::string_view(wire.name()).size() + 1);
+  return socket[2] << 8 | socket[3];
+}
+
+TEST(Libfabric, listens_within_the_range_of_ports) {
+  Config config;
+  config.interface = "lo";
+  config.provider = "tcp";
+  const int last = port_of(*open_libfabric(config, 0, 3));  // free a moment ago
+  config.ports = {last - 1, last};
+  const auto first_wire = open_libfabric(config, 0, 3), second_wire = open_libfabric(config, 1, 3);
+  EXPECT_EQ(port_of(*first_wire), last);
+  EXPECT_EQ(port_of(*second_wire), last - 1);
+  try {
+    open_libfabric(config, 2, 3);
+    FAIL() << "was opened";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unavailable);
+    EXPECT_THAT(error.what(), testing::HasSubstr("every port of SPRAT_PORTS="));
+  }
+}
+
 TEST(Libfabric, an_unknown_provider_is_refused_with_what_there_is) {
   Config config;
   config.provider = "carrier-pigeon";

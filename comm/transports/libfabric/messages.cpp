@@ -15,7 +15,7 @@ namespace sprat::comm {
 
 std::unique_ptr<MessageTransport> open_libfabric(const Config& config, int rank, int size) {
   return std::make_unique<libfabric::Messages>(
-      libfabric::find_provider(config.provider, config.interface), rank, size);
+      libfabric::find_provider(config.provider, config.interface), config.ports, rank, size);
 }
 
 namespace libfabric {
@@ -50,13 +50,13 @@ void check(int status, const char* call, const fi_info& info) {
 
 }  // namespace
 
-Messages::Messages(Info info, int rank, int size)
+Messages::Messages(Info info, PortRange ports, int rank, int size)
     : info_(std::move(info)), rank_(rank), peers_(static_cast<std::size_t>(size)) {
-  open();
+  open(ports);
   log().debug("messages through libfabric's {} on {}", name(), info_->domain_attr->name);
 }
 
-void Messages::open() {
+void Messages::open(PortRange ports) {
   fid_fabric* fabric = nullptr;
   check(fi_fabric(info_->fabric_attr, &fabric, nullptr), "fi_fabric", *info_);
   fabric_.reset(fabric);
@@ -79,12 +79,36 @@ void Messages::open() {
   check(fi_cq_open(domain, &cq_attributes, &cq, nullptr), "fi_cq_open", *info_);
   completions_.reset(cq);
 
+  open_endpoint(ports);
+}
+
+/// A provider on IP listens; from the range's end, for the hub takes its beginning.
+void Messages::open_endpoint(PortRange ports) {
+  if (ports.any() || !set_port(*info_, ports.last)) {
+    return check(try_endpoint(), "endpoint", *info_);
+  }
+  int status = -FI_EADDRINUSE;
+  for (int port = ports.last; port >= ports.first && status == -FI_EADDRINUSE; --port) {
+    set_port(*info_, port);
+    status = try_endpoint();
+  }
+  need(status != -FI_EADDRINUSE, "every port of SPRAT_PORTS=", ports.first, "-", ports.last,
+       " is taken on this host; a rank that speaks to other hosts needs one, and rank 0 two: see "
+       "who has them with ss -ltnp, or set a wider range on every rank");
+  check(status, "endpoint", *info_);
+}
+
+/// Opens and enables one: either may find that another process has the port.
+int Messages::try_endpoint() {
   fid_ep* ep = nullptr;
-  check(fi_endpoint(domain, info_.get(), &ep, nullptr), "fi_endpoint", *info_);
+  int status = fi_endpoint(domain_.get(), info_.get(), &ep, nullptr);
+  if (status != 0) return status;
   endpoint_.reset(ep);
-  check(fi_ep_bind(ep, &av->fid, 0), "fi_ep_bind", *info_);
-  check(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind", *info_);
-  check(fi_enable(ep), "fi_enable", *info_);
+  status = fi_ep_bind(ep, &addresses_->fid, 0);
+  if (status == 0) status = fi_ep_bind(ep, &completions_->fid, FI_TRANSMIT | FI_RECV);
+  if (status == 0) status = fi_enable(ep);
+  if (status != 0) endpoint_.reset();
+  return status;
 }
 
 /// The provider's name, a zero byte, and the endpoint's name.

@@ -7,13 +7,14 @@
 
 #include "comm/transport.hpp"
 #include "comm/transports/libfabric/handles.hpp"
+#include "sprat/config.hpp"
 
 namespace sprat::comm::libfabric {
 
 class Messages final : public MessageTransport {
  public:
-  /// Throws Error{unavailable} if the provider cannot be opened.
-  Messages(Info info, int rank, int size);
+  /// Throws Error{unavailable} if the provider cannot be opened. `ports` are for providers on IP.
+  Messages(Info info, PortRange ports, int rank, int size);
   /// Requests still posted stay as they are; their memory is free.
   ~Messages() override = default;
   Messages(const Messages&) = delete;
@@ -54,7 +55,9 @@ class Messages final : public MessageTransport {
                                    0};  ///< The last round of retry() in which there was no room.
   };
 
-  void open();
+  void open(PortRange ports);
+  void open_endpoint(PortRange ports);
+  int try_endpoint();
   Operation& begin(MessageRequest& request, Direction direction, int peer, std::uint64_t tag);
   void start(Operation& operation);
   ssize_t post(Operation& operation);

@@ -116,6 +116,18 @@ std::vector<std::string> preferences(std::span<const Offer> offers, std::string_
 
 }  // namespace
 
+bool set_port(fi_info& info, int port) {
+  const auto number = htons(static_cast<std::uint16_t>(port));
+  if (info.addr_format == FI_SOCKADDR_IN && info.src_addrlen >= sizeof(sockaddr_in)) {
+    static_cast<sockaddr_in*>(info.src_addr)->sin_port = number;
+  } else if (info.addr_format == FI_SOCKADDR_IN6 && info.src_addrlen >= sizeof(sockaddr_in6)) {
+    static_cast<sockaddr_in6*>(info.src_addr)->sin6_port = number;
+  } else {
+    return false;
+  }
+  return true;
+}
+
 std::optional<std::size_t> choose_offer(std::span<const Offer> offers, std::string_view wish,
                                         std::span<const InterfaceChoice> interfaces) {
   const auto find = [&](auto fits) -> std::optional<std::size_t> {

@@ -32,4 +32,7 @@ std::vector<std::string> describe_offers();
 /// Asks fi_getinfo and chooses. Throws Error{unavailable} listing what was offered.
 Info find_provider(std::string_view wish, std::string_view interface_wish);
 
+/// Lets an endpoint listen on this port. False if the provider does not stand on IP.
+bool set_port(fi_info& info, int port);
+
 }  // namespace sprat::comm::libfabric
