@@ -17,6 +17,13 @@ using boost::system::error_code;
 /// A peer that leaves this much unread has stopped.
 constexpr std::size_t max_queued_bytes = 4 * max_frame_bytes;
 
+constexpr std::chrono::seconds beat_interval{2};
+/// So many beats without an answer are a silence worth a word.
+constexpr int silence_beats = 4;
+/// Then no more are sent, lest they fill the buffers of a process that is stopped for hours; the
+/// kernels' keep-alive goes on.
+constexpr int most_unanswered_beats = 32;
+
 std::string how_it_ended(const error_code& error) {
   if (error == asio::error::eof) return "its connection ended";
   if (error == asio::error::timed_out) return "its host does not answer";
@@ -26,7 +33,10 @@ std::string how_it_ended(const error_code& error) {
 }  // namespace
 
 ControlConnection::ControlConnection(StreamSocket socket, std::size_t limit, Events events)
-    : socket_(std::move(socket)), limit_(limit), events_(std::move(events)) {}
+    : socket_(std::move(socket)),
+      limit_(limit),
+      events_(std::move(events)),
+      beat_timer_(socket_.get_executor()) {}
 
 std::shared_ptr<ControlConnection> ControlConnection::start(StreamSocket socket, std::size_t limit,
                                                             Events events) {
@@ -58,6 +68,10 @@ void ControlConnection::read_body(std::size_t bytes) {
                      std::optional<Frame> frame = decode(self->body_);
                      self->body_ = {};
                      if (!frame) return self->end("it sent what is not a message");
+                     self->unanswered_beats_ = 0;
+                     if (self->beats_ && std::holds_alternative<Beat>(*frame)) {
+                       return self->read_header();
+                     }
                      const auto received = self->events_.received;  // may hand over, so a copy
                      received(std::move(*frame));
                      if (self->open_) self->read_header();
@@ -67,6 +81,26 @@ void ControlConnection::read_body(std::size_t bytes) {
 void ControlConnection::hand_over(std::size_t limit, Events events) {
   limit_ = limit;
   events_ = std::move(events);
+}
+
+void ControlConnection::beat() {
+  beats_ = true;
+  beat_again();
+}
+
+void ControlConnection::beat_again() {
+  beat_timer_.expires_after(beat_interval);
+  beat_timer_.async_wait([self = shared_from_this()](const error_code& error) {
+    if (error || !self->open_ || self->finishing_) return;
+    if (self->unanswered_beats_ == silence_beats && self->events_.silent) {
+      self->events_.silent(silence_beats * beat_interval);
+    }
+    if (self->unanswered_beats_ < most_unanswered_beats) {
+      ++self->unanswered_beats_;
+      self->send(std::make_shared<const Blob>(encode(Beat{})));
+    }
+    if (self->open_) self->beat_again();
+  });
 }
 
 void ControlConnection::send(std::shared_ptr<const Blob> frame) {
@@ -106,6 +140,7 @@ void ControlConnection::end(std::string_view how) {
 void ControlConnection::close() {
   if (!open_) return;
   open_ = false;
+  beat_timer_.cancel();
   error_code ignored;
   socket_.close(ignored);
 }

@@ -145,6 +145,9 @@ void read(Reader& in, ControlMessage& message) {
   in.bytes(message.payload);
 }
 
+void write(Writer&, const Beat&) {}
+void read(Reader&, Beat&) {}
+
 template <std::size_t index = 0>
 std::optional<Frame> decode_as(std::size_t wanted, Reader& in) {
   if constexpr (index < std::variant_size_v<Frame>) {

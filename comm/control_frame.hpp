@@ -44,7 +44,10 @@ struct Parts {
   std::vector<Blob> blobs;
 };
 
-using Frame = std::variant<Hello, Welcome, Refusal, Part, Parts, ControlMessage>;
+/// Either way, every two seconds: I am here. The connection's own; nobody else sees it.
+struct Beat {};
+
+using Frame = std::variant<Hello, Welcome, Refusal, Part, Parts, ControlMessage, Beat>;
 
 /// All blobs of one exchange together, in bytes.
 inline constexpr std::size_t max_exchange_bytes = std::size_t{16} << 20;

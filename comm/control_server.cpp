@@ -86,6 +86,7 @@ void ControlServer::enters(const std::shared_ptr<Guest>& guest, const Hello& hel
     return;
   }
   seat(hello.rank, guest->release());
+  seats_[hello.rank]->beat();
   dismiss(guest);
 }
 
@@ -98,6 +99,10 @@ ControlConnection::Events ControlServer::events_of(int rank) {
   ControlConnection::Events events;
   events.received = [this, rank](Frame frame) { received(rank, std::move(frame)); };
   events.ended = [this, rank](std::string_view how) { ended(rank, how); };
+  events.silent = [rank](std::chrono::seconds silence) {
+    log().warn("rank {} has not answered for {} s, though its host does; is it stopped?", rank,
+               silence.count());
+  };
   return events;
 }
 

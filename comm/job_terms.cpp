@@ -6,7 +6,7 @@ namespace sprat::comm {
 namespace {
 
 /// Of the frames and what they mean. Raised with every change that an older version misunderstands.
-constexpr int protocol = 1;
+constexpr int protocol = 2;
 
 bool is_job_wide(const ConfigField& field) {
   return field.name == "timeout" || field.name == "staging_bytes" || field.name == "algorithm";

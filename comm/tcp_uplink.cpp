@@ -4,6 +4,7 @@
 #include <future>
 #include <utility>
 
+#include "comm/base/log.hpp"
 #include "comm/control_connection.hpp"
 
 namespace sprat::comm {
@@ -30,7 +31,12 @@ class TcpUplink final : public Uplink {
       member.ended(how);
       ended_.set_value();
     };
+    events.silent = [](std::chrono::seconds silence) {
+      log().warn("rank 0 has not answered for {} s, though its host does; is it stopped?",
+                 silence.count());
+    };
     connection_ = ControlConnection::start(std::move(socket), max_frame_bytes, std::move(events));
+    if (!server_) connection_->beat();
   }
 
   void send(const Frame& frame) override {

@@ -145,6 +145,20 @@ def case_stopped(worker, sprat):
             check(case, collect(processes, 20), ["no end after 2", "rank 1 "], limit_s=20)
 
 
+def case_long_stop(worker, sprat):
+    """Longer than a cut link is put up with: a stopped process is not a lost one."""
+    processes = start([worker, "endless", "2"], hosts="a,b,c,d")
+    for process in processes.values():
+        process.stdout.readline()
+    processes[2].send_signal(signal.SIGSTOP)
+    time.sleep(12)
+    ended = [rank for rank, process in processes.items() if process.poll() is not None]
+    processes[2].send_signal(signal.SIGCONT)
+    if ended:
+        fail("stop rank 2 for 12 s", f"ranks {ended} ended", collect(processes, 0.1))
+    kill_and_check("stop rank 2 for 12 s, go on, kill it", processes, 2, ["lost rank 2 ", "all_reduce"])
+
+
 def case_kill_in_join(worker, sprat):
     for victim in (0, 1):
         processes = start([worker, "endless", "2"], skip=(3,))

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""One rank of a job of two hosts, the second of which loses its wire: hosts/run 2 RANKS -- cut.py WORKER.
+
+Runs endless all_reduces; the last rank takes down its host's wire. Every rank must end within ten
+seconds of that, and name as lost a rank of the other side, or, on the cut host, one beside it that has
+ended for that reason.
+"""
+import os
+import re
+import subprocess
+import sys
+import time
+
+LIMIT_S = 10.0
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+per_host = size // 2
+here = rank // per_host
+cut_file = os.path.join(os.environ["HOSTS_FOLDER"], "cut")
+
+worker = subprocess.Popen([sys.argv[1], "endless", "1000"], text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE)
+worker.stdout.readline()
+if rank == size - 1:
+    subprocess.run(["ip", "link", "set", "wire", "down"], check=True)
+    with open(cut_file, "w"):
+        pass
+try:
+    _, errors = worker.communicate(timeout=3 * LIMIT_S)
+except subprocess.TimeoutExpired:
+    worker.kill()
+    print(f"FAILED: rank {rank} did not end: {worker.communicate()[1]}")
+    sys.exit(1)
+seconds = time.time() - os.stat(cut_file).st_mtime
+named = {int(number) for number in re.findall(r"lost rank (\d+)", errors)}
+others = {other for other in range(size) if other // per_host != here}
+allowed = others | ({*range(size)} - {rank} if here == 1 else set())
+if worker.returncode != 1 or seconds > LIMIT_S or not named or not named <= allowed:
+    print(f"FAILED: rank {rank} ended with {worker.returncode} after {seconds:.1f} s, names {named}, "
+          f"not of {allowed}: {errors}")
+    sys.exit(1)
+print(f"ok: rank {rank} named {named} after {seconds:.1f} s")
