@@ -45,7 +45,7 @@ void Guest::greet() {
   const auto server = server_.lock();
   if (!server) return give_up();
   answer_.nonce = random_nonce();
-  answer_.proof = prove(server->token(), Side::hub, answer_.nonce, greeting_.nonce);
+  answer_.proof = prove(server->admission().token, Side::hub, answer_.nonce, greeting_.nonce);
   const std::array<asio::const_buffer, 3> buffers = {
       asio::buffer(answer_.magic), asio::buffer(answer_.nonce), asio::buffer(answer_.proof)};
   asio::async_write(socket_, buffers,
@@ -61,12 +61,15 @@ void Guest::check_proof() {
       [self = shared_from_this()](const error_code& error, std::size_t) {
         const auto server = self->server_.lock();
         if (!server) return self->give_up();
-        const Proof wanted =
-            prove(server->token(), Side::rank, self->answer_.nonce, self->greeting_.nonce);
-        if (!error && equal(self->proof_, wanted)) return self->read_hello();
+        const Proof wanted = prove(server->admission().token, Side::rank, self->answer_.nonce,
+                                   self->greeting_.nonce);
+        if (!error && equal(self->proof_, wanted)) {
+          self->objection_ = object_to(server->admission().trust, self->socket_);
+          return self->read_hello();
+        }
         // A rank with another token leaves here, having seen our proof.
-        server->turned_away(self,
-                            "left without a proof: it has another token or job, or lost patience");
+        server->turned_away(
+            self, "left without a proof: it has another token, job or user, or lost patience");
         self->give_up();
       });
 }

@@ -7,6 +7,7 @@
 
 #include "comm/control_connection.hpp"
 #include "comm/control_proof.hpp"
+#include "comm/trust.hpp"
 
 namespace sprat::comm {
 
@@ -26,6 +27,8 @@ class Guest final : public std::enable_shared_from_this<Guest> {
   std::shared_ptr<ControlConnection> release();
   bool refused() const { return refused_; }
   const std::string& from() const { return from_; }
+  /// Once it has proved the token.
+  const Objection& objection() const { return objection_; }
 
  private:
   void greet();
@@ -40,6 +43,7 @@ class Guest final : public std::enable_shared_from_this<Guest> {
   Greeting greeting_;
   HubGreeting answer_;
   Proof proof_{};
+  Objection objection_;
   bool refused_ = false;
   std::shared_ptr<ControlConnection> connection_;  ///< Once the proof was good.
 };

@@ -24,12 +24,12 @@ constexpr auto drain = 2000ms;
 
 }  // namespace
 
-ControlServer::ControlServer(ControlLoop& loop, Listening listening, std::string token,
+ControlServer::ControlServer(ControlLoop& loop, Listening listening, Admission admission,
                              const Hello& own, Hub::Quorum quorum)
     : loop_(loop),
       acceptor_(std::move(listening.acceptor)),
       accept_timer_(loop.io()),
-      token_(std::move(token)),
+      admission_(std::move(admission)),
       hub_(std::make_shared<TimedHub>(
           loop.io(), own.size, own.terms,
           [this](const std::vector<int>& to, const Frame& frame) { deliver(to, frame); }, quorum)),
@@ -39,10 +39,10 @@ ControlServer::ControlServer(ControlLoop& loop, Listening listening, std::string
 }
 
 std::shared_ptr<ControlServer> ControlServer::start(ControlLoop& loop, Listening listening,
-                                                    std::string token, const Hello& own,
+                                                    Admission admission, const Hello& own,
                                                     Hub::Quorum quorum) {
   std::shared_ptr<ControlServer> server(
-      new ControlServer(loop, std::move(listening), std::move(token), own, quorum));
+      new ControlServer(loop, std::move(listening), std::move(admission), own, quorum));
   loop.post([server] { server->accept(); });
   return server;
 }
@@ -79,6 +79,23 @@ void ControlServer::turned_away(const std::shared_ptr<Guest>& guest, std::string
 }
 
 void ControlServer::enters(const std::shared_ptr<Guest>& guest, const Hello& hello) {
+  const Objection& objection = guest->objection();
+  if (objection.text.empty()) {
+    if (objection.elsewhere && !std::exchange(warned_, true)) {
+      log().warn(
+          "rank {} joins from {} without a secret, and so may anyone who reaches this port; "
+          "SPRAT_TOKEN on every rank, or mpirun, would prevent that",
+          hello.rank, guest->from());
+    }
+    return let_in(guest, hello);
+  }
+  // A stranger that says it is a rank ends nothing but its own connection.
+  turned_away(guest, objection.text);
+  guest->refuse(Refusal{static_cast<int>(ErrorCode::unavailable), hello.rank,
+                        text("the hub turned rank ", hello.rank, " away: ", objection.text)});
+}
+
+void ControlServer::let_in(const std::shared_ptr<Guest>& guest, const Hello& hello) {
   if (const auto refusal = hub_->admit(hello, guest->from())) {
     log().info("refused {}: {}", guest->from(), refusal->text);
     guest->refuse(*refusal);

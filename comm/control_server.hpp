@@ -14,6 +14,7 @@
 #include "comm/control_connection.hpp"
 #include "comm/control_loop.hpp"
 #include "comm/timed_hub.hpp"
+#include "comm/trust.hpp"
 
 namespace sprat::comm {
 
@@ -23,9 +24,14 @@ class Guest;
 /// and little memory until it has proved the token.
 class ControlServer final : public std::enable_shared_from_this<ControlServer> {
  public:
+  /// Who may come in: whoever proves the token, and is to be trusted.
+  struct Admission {
+    std::string token;
+    Trust trust = Trust::proof;
+  };
   /// Shared: a connection that has just been made may find it closed.
   static std::shared_ptr<ControlServer> start(ControlLoop& loop, Listening listening,
-                                              std::string token, const Hello& own,
+                                              Admission admission, const Hello& own,
                                               Hub::Quorum quorum = Hub::Quorum::everyone);
   /// Of a quorum of survivors: `rank` is dead. On the loop's thread.
   void excuse(int rank) { hub_->excuse(rank); }
@@ -39,15 +45,16 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
   void close() noexcept;
 
   // --- for Guest ---
-  const std::string& token() const { return token_; }
+  const Admission& admission() const { return admission_; }
   boost::asio::io_context& io() { return loop_.io(); }
   void turned_away(const std::shared_ptr<Guest>& guest, std::string note);
   void enters(const std::shared_ptr<Guest>& guest, const Hello& hello);
   void dismiss(const std::shared_ptr<Guest>& guest);
 
  private:
-  ControlServer(ControlLoop& loop, Listening listening, std::string token, const Hello& own,
+  ControlServer(ControlLoop& loop, Listening listening, Admission admission, const Hello& own,
                 Hub::Quorum quorum);
+  void let_in(const std::shared_ptr<Guest>& guest, const Hello& hello);
   void accept();
   void accept_later();
   void stop_accepting();
@@ -64,12 +71,13 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
   ControlLoop& loop_;
   boost::asio::ip::tcp::acceptor acceptor_;
   boost::asio::steady_timer accept_timer_;
-  const std::string token_;
+  const Admission admission_;
   std::shared_ptr<TimedHub> hub_;
   std::set<std::shared_ptr<Guest>> guests_;                ///< Not joined yet.
   std::vector<std::shared_ptr<ControlConnection>> seats_;  ///< By rank; null: none, or ended.
   int own_rank_;
   bool failed_ = false;
+  bool warned_ = false;              ///< That ranks join without a secret.
   std::function<bool()> condition_;  ///< What wait() waits for.
   std::promise<void> condition_holds_;
 };

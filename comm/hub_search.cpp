@@ -39,7 +39,8 @@ class Knock final {
       : endpoint_(endpoint), socket_(open_socket(io_, endpoint.protocol())) {}
 
   /// Whether the hub of our job is here.
-  std::optional<std::string> greet(std::string_view token, Clock::time_point deadline) {
+  std::optional<std::string> greet(std::string_view token, Trust trust,
+                                   Clock::time_point deadline) {
     if (const auto failed = run(deadline, [&](auto done) {
           socket_.async_connect(endpoint_, [done](const error_code& error) { done(error, 0); });
         })) {
@@ -57,6 +58,11 @@ class Knock final {
     if (answer.magic != control_magic) return "connected, but what answers is not a hub";
     if (!equal(answer.proof, prove(token, Side::hub, answer.nonce, greeting.nonce))) {
       return "a hub of another job, or with another token, answers";
+    }
+    if (const Objection objection = object_to(trust, socket_); !objection.text.empty()) {
+      const std::string what = text("a hub answers, but ", objection.text);
+      if (objection.elsewhere) throw Error(ErrorCode::unavailable, what, 0);
+      return what;
     }
     const Proof proof = prove(token, Side::rank, answer.nonce, greeting.nonce);
     if (write(asio::buffer(proof), deadline)) return "the hub closed the connection";
@@ -112,9 +118,10 @@ class Knock final {
 
 /// Tries one address. Throws the hub's refusal.
 Outcome knock(asio::io_context& io, const tcp::endpoint& endpoint, std::string_view token,
-              const Hello& hello, Clock::time_point answer_by, Clock::time_point deadline) {
+              Trust trust, const Hello& hello, Clock::time_point answer_by,
+              Clock::time_point deadline) {
   Knock attempt(endpoint);
-  if (auto why_not = attempt.greet(token, answer_by)) return std::move(*why_not);
+  if (auto why_not = attempt.greet(token, trust, answer_by)) return std::move(*why_not);
   // It is our hub: whatever it does now, it does for us, so it may take its time.
   std::optional<Frame> answer = attempt.enter(hello, deadline);
   if (!answer) return "the hub closed the connection";
@@ -171,7 +178,7 @@ class Search final {
   Outcome knock_safely(const tcp::endpoint& endpoint, std::string_view token,
                        Clock::time_point answer_by) {
     try {
-      return knock(io_, endpoint, token, hello_, answer_by, deadline_);
+      return knock(io_, endpoint, token, place_.trust(), hello_, answer_by, deadline_);
     } catch (const boost::system::system_error& error) {
       return error.code().message();
     }

@@ -32,12 +32,16 @@ class AddressPlace final : public MeetingPlace {
         door_(parse_door(std::string_view(launch.rendezvous).substr(6), launch.rendezvous)),
         ports_(ports_at(door_, launch, config.ports)),
         token_(config.token.empty() ? text("sprat port ", door_.port, " job ", launch.job)
-                                    : config.token) {}
+                                    : config.token),
+        trust_(!config.token.empty() ? Trust::proof
+               : launch.ports > 1    ? Trust::launcher
+                                     : Trust::this_user) {}
 
   std::string name() const override { return name_; }
   int size() const override { return size_; }
   std::vector<int> ports() const override { return ports_; }
   std::string token() const override { return token_; }
+  Trust trust() const override { return trust_; }
   void publish(int) override {}
   Found look_up(std::chrono::steady_clock::time_point) override {
     Contact contact{{}, token_};
@@ -62,6 +66,7 @@ class AddressPlace final : public MeetingPlace {
   Door door_;
   std::vector<int> ports_;
   std::string token_;
+  Trust trust_;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/rendezvous.hpp"
+#include "comm/trust.hpp"
 
 namespace sprat::comm {
 
@@ -42,6 +43,8 @@ class MeetingPlace {
   /// Rank 0: ports to listen on, the first free one; 0 is any.
   virtual std::vector<int> ports() const = 0;
   virtual std::string token() const = 0;
+  /// Whom the hub and the others believe besides, for whether that token is a secret.
+  virtual Trust trust() const = 0;
   /// Rank 0, listening: lets the others find it. Throws Error{unavailable}.
   virtual void publish(int port) = 0;
   /// The others: null, and why, if there is nothing yet. May take until the deadline.

@@ -38,6 +38,7 @@ class LeaderPlace final : public MeetingPlace {
   int size() const override { return size_; }
   std::vector<int> ports() const override { return {}; }
   std::string token() const override { return contact_.token; }
+  Trust trust() const override { return Trust::proof; }
   void publish(int) override {}
   Found look_up(Clock::time_point) override {
     if (somebody_listens(contact_.doors)) return {contact_, ""};
@@ -83,8 +84,14 @@ class Searcher final {
 
 std::shared_ptr<Refuge> Refuge::open(const Config& config) {
   boost::asio::io_context io;
-  std::optional<Listening> listening = listen_on(io, 0);
-  need(listening.has_value(), "no free port to listen on");
+  std::optional<Listening> listening;
+  for (const int port : free_ports(config)) {
+    if ((listening = listen_on(io, port))) break;
+  }
+  need(listening.has_value(), "every port of SPRAT_PORTS=", config.ports.first, "-",
+       config.ports.last,
+       " is taken on this host; a rank needs one to be found after a failure: see "
+       "who has them with ss -ltnp, or set a wider range on every rank");
   std::shared_ptr<Refuge> refuge(new Refuge);
   refuge->config_ = config;
   refuge->descriptor_ = listening->acceptor.release();
@@ -151,8 +158,8 @@ Refuge::Meeting Refuge::lead(Time deadline) const {
   const int descriptor = fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
   need(descriptor >= 0, "cannot listen: ", std::strerror(errno));
   auto [mine, hubs] = socket_pair(loop->io());
-  auto server = ControlServer::start(*loop, adopt_listening(loop->io(), descriptor), token_,
-                                     hello(), Hub::Quorum::survivors);
+  auto server = ControlServer::start(*loop, adopt_listening(loop->io(), descriptor),
+                                     {token_, Trust::proof}, hello(), Hub::Quorum::survivors);
   loop->run([&server, &hubs = hubs, this] { server->adopt(std::move(hubs), hello()); });
   auto member = make_member(hello(), loop, std::move(mine), server, Hub::Quorum::survivors);
   const Searcher searcher(*loop, server, all_doors_);

@@ -48,7 +48,8 @@ std::unique_ptr<Rendezvous> serve(MeetingPlace& place, const Hello& hello,
   Listening listening = listen_at(loop->io(), place, deadline);
   const int port = listening.port;
   auto [mine, hubs] = socket_pair(loop->io());
-  auto server = ControlServer::start(*loop, std::move(listening), place.token(), hello);
+  auto server =
+      ControlServer::start(*loop, std::move(listening), {place.token(), place.trust()}, hello);
   loop->run([&server, &hello, &hubs = hubs] { server->adopt(std::move(hubs), hello); });
   auto member = make_member(hello, loop, std::move(mine), server);
   place.publish(port);

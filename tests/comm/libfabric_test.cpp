@@ -279,6 +279,33 @@ TEST(Libfabric, random_letters_of_many_threads_arrive) {
   }
 }
 
+TEST(Libfabric, a_stranger_that_poses_as_a_peer_matches_no_receive) {
+  Wires wires(2);
+  Config config;
+  config.interface = "lo";
+  config.provider = "tcp";
+  const auto stranger = open_libfabric(config, 1, 2);
+  const Blob addresses[] = {wires[0].address(), stranger->address()};
+  stranger->connect(addresses);
+
+  std::vector<std::byte> got(1000), forged(1000, std::byte{'x'}), sent = pattern(1000, 1);
+  MessageRequest recv, send;
+  std::array<MessageRequest, 8> forgeries;
+  wires[0].recv(recv, 1, 7, got);
+  for (MessageRequest& forgery : forgeries) stranger->send(forgery, 0, 7, forged);
+  const auto delivered = [&] {
+    stranger->progress();
+    return std::ranges::all_of(
+        forgeries, [](const MessageRequest& one) { return one.state != State::posted; });
+  };
+  ASSERT_TRUE(wires.drive_until(delivered));
+  EXPECT_EQ(recv.state, State::posted);
+  wires[1].send(send, 0, 7, sent);
+  ASSERT_TRUE(wires.drive_until_ended({&recv, &send}));
+  EXPECT_EQ(recv.state, State::done);
+  EXPECT_EQ(got, sent);
+}
+
 /// As a provider on IP names an endpoint: its name, a zero byte, a socket address.
 int port_of(MessageTransport& wire) {
   const Blob address = wire.address();

@@ -22,9 +22,9 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def start(command, ranks=RANKS, hosts="", skip=(), input=False, **variables):
+def start(command, ranks=RANKS, hosts="", skip=(), port=None, input=False, **variables):
     """Starts ranks with torchrun's variables and no launcher; returns them by rank."""
-    port = free_port()
+    port = port or free_port()
     processes = {}
     for rank in range(ranks):
         if rank in skip:
@@ -157,6 +157,29 @@ def case_long_stop(worker, sprat):
     if ended:
         fail("stop rank 2 for 12 s", f"ranks {ended} ended", collect(processes, 0.1))
     kill_and_check("stop rank 2 for 12 s, go on, kill it", processes, 2, ["lost rank 2 ", "all_reduce"])
+
+
+def case_other_user(worker, sprat):
+    """Without a secret, rank 1 as another user is refused by rank 0; with one it joins."""
+    if os.geteuid() != 0:
+        print("other_user: skipped, since only root can be two users")
+        return
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    for token in ("", "hush"):
+        with tempfile.TemporaryDirectory() as folder:
+            stop = os.path.join(folder, "stop")
+            os.chmod(folder, 0o755)
+            open(stop, "w").close()
+            port = free_port()
+            variables = dict(port=port, ranks=2, SPRAT_TOKEN=token, SPRAT_JOIN_TIMEOUT="3")
+            processes = start([worker, "until", stop], skip=(1,), **variables)
+            processes |= start(nobody + [worker, "until", stop], skip=(0,), **variables)
+            results = collect(processes, 20)
+        if token and any(status != 0 for status, _, _ in results.values()):
+            fail("another user with the secret", "it did not join", results)
+        if not token:
+            check("another user without a secret", {1: results[1]}, ["SPRAT_TOKEN"], limit_s=15)
+            check("its hub", {0: results[0]}, ["missing: rank 1", "turned away"], limit_s=15)
 
 
 def case_kill_in_join(worker, sprat):

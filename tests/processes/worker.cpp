@@ -1,5 +1,6 @@
 // One rank, as a process, for the tests that kill: worker MODE.
 //   endless COUNT   all_reduce of COUNT floats for ever; prints "ready" after the first
+//   until FILE      checked all_reduces until the file exists; prints "ready" after the first
 //   differ WHAT     ranks disagree about WHAT: count, dtype, op, collective
 //   forked COUNT    endless, in ranks that have forked: a child that sleeps, and one that has ended
 //   as
@@ -36,6 +37,24 @@ void run_endless(sprat::Communicator& world, std::size_t count) {
   for (long round = 0;; ++round) {
     world.all_reduce(sprat::elements(data), sprat::ReduceOp::max, {.blocking = true}).wait();
     if (round == 10) {
+      std::puts("ready");
+      std::fflush(stdout);
+    }
+  }
+}
+
+void run_until(sprat::Communicator& world, const std::string& file) {
+  std::vector<float> data(1000);
+  for (long round = 0; data[0] == 0; ++round) {
+    std::fill(data.begin(), data.end(), 1.0f);
+    data[0] = access(file.c_str(), F_OK) == 0 ? 1.0f : 0.0f;
+    world.all_reduce(sprat::elements(data)).wait();
+    for (std::size_t at = 1; at < data.size(); ++at) {
+      if (data[at] != static_cast<float>(world.size())) {
+        throw sprat::Error(sprat::ErrorCode::internal, "a sum is wrong");
+      }
+    }
+    if (round == 0) {
       std::puts("ready");
       std::fflush(stdout);
     }
@@ -180,6 +199,8 @@ int main(int argc, char** argv) {
       return run_stopped(world, argument);
     } else if (mode == "shrink") {
       run_shrink(std::move(world), std::stoul(argument));
+    } else if (mode == "until") {
+      run_until(world, argument);
     } else if (mode == "differ") {
       run_differ(world, argument);
     } else if (mode == "absent") {

@@ -93,7 +93,8 @@ void Messages::open_endpoint(PortRange ports) {
     status = try_endpoint();
   }
   need(status != -FI_EADDRINUSE, "every port of SPRAT_PORTS=", ports.first, "-", ports.last,
-       " is taken on this host; a rank that speaks to other hosts needs one, and rank 0 two: see "
+       " is taken on this host; every rank needs one, a second to speak to other hosts, and rank 0 "
+       "one more: see "
        "who has them with ss -ltnp, or set a wider range on every rank");
   check(status, "endpoint", *info_);
 }

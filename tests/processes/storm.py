@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Handshakes of strangers against a running job: storm.py WORKER [COUNT [SEED]].
+
+Random bytes, truncated and replayed greetings, proofs of another token, and, with the right token (a
+job that got none has one that everybody can make), frames that are nonsense, too long or of a rank
+that is there already. Meanwhile three ranks run checked all_reduces. They must end well, and rank 0's
+memory and descriptors must be as they were after the first tenth.
+"""
+import hashlib
+import hmac
+import os
+import random
+import socket
+import struct
+import sys
+import tempfile
+import threading
+import time
+
+import run
+
+MAGIC = b"SPRAT\r\n\x01"
+THREADS = 4
+GROWTH_KIB = 2048  # of the allocator, over any number of handshakes
+
+
+def prove(token, side, hub_nonce, rank_nonce):
+    return hmac.new(token, side + hub_nonce + rank_nonce, hashlib.sha256).digest()
+
+
+def frame(body):
+    return struct.pack("<I", len(body)) + body
+
+
+def hello(rank, size):
+    return frame(b"\0" + struct.pack("<iiI", rank, size, 0))
+
+
+class Storm:
+    def __init__(self, port):
+        self.port = port
+        self.token = f"sprat port {port} job ".encode()
+        self.recorded = []  # what proved itself once, to be replayed
+
+    def read(self, connection, count):
+        data = b""
+        while len(data) < count:
+            more = connection.recv(count - len(data))
+            if not more:
+                raise ConnectionError("the hub has closed")
+            data += more
+        return data
+
+    def greet(self, connection, nonce, token):
+        connection.sendall(MAGIC + nonce)
+        answer = self.read(connection, 8 + 16 + 32)
+        return prove(token, b"r", answer[8:24], nonce)
+
+    def random_bytes(self, connection, dice):
+        connection.sendall(dice.randbytes(dice.randrange(1, 200)))
+
+    def truncated(self, connection, dice):
+        nonce = dice.randbytes(16)
+        proof = self.greet(connection, nonce, self.token)
+        connection.sendall(proof[:dice.randrange(32)])
+
+    def wrong_token(self, connection, dice):
+        connection.sendall(self.greet(connection, dice.randbytes(16), b"guess") + hello(1, 3))
+
+    def replayed(self, connection, dice):
+        if not self.recorded:
+            nonce = dice.randbytes(16)
+            self.recorded.append((nonce, self.greet(connection, nonce, self.token)))
+            return
+        nonce, proof = self.recorded[0]
+        self.greet(connection, nonce, self.token)
+        connection.sendall(proof + hello(1, 3))
+        if connection.recv(1):
+            raise AssertionError("the hub took a replayed proof")
+
+    def proved(self, connection, dice):
+        connection.sendall(self.greet(connection, dice.randbytes(16), self.token))
+        connection.sendall(dice.choice([
+            hello(1, 3), hello(7, 3), hello(1, 9), frame(dice.randbytes(dice.randrange(100))),
+            struct.pack("<I", dice.randrange(1 << 17, 1 << 32)) + dice.randbytes(50), dice.randbytes(3)]))
+
+    def silent(self, connection, dice):
+        pass
+
+    def other_user(self):
+        """What the hub answers to another user's process that proves the token and says it is rank 1."""
+        ours, theirs = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+                os.write(theirs, self.knock())
+            except Exception as error:
+                os.write(theirs, repr(error).encode())
+            finally:
+                os._exit(0)
+        os.close(theirs)
+        with os.fdopen(ours, "rb") as answer:
+            text = answer.read()
+        os.waitpid(child, 0)
+        return text
+
+    def knock(self):
+        with socket.socket() as connection:
+            connection.settimeout(30)
+            connection.connect(("127.0.0.1", self.port))
+            connection.sendall(self.greet(connection, os.urandom(16), self.token) + hello(1, 3))
+            return connection.recv(1 << 16)
+
+    def run(self, count, seed):
+        dice = random.Random(seed)
+        kinds = [self.random_bytes, self.truncated, self.wrong_token, self.replayed, self.proved, self.silent]
+        for _ in range(count):
+            with socket.socket() as connection:
+                connection.settimeout(30)
+                # Ended by a reset, so that no port stays occupied.
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.connect(("127.0.0.1", self.port))
+                try:
+                    dice.choice(kinds)(connection, dice)
+                except (ConnectionError, BrokenPipeError):
+                    pass
+
+    def rage(self, count, seed):
+        failures = []
+
+        def work(at):
+            try:
+                self.run(count // THREADS, seed + at)
+            except Exception as error:  # shown below; the thread's own report would be lost
+                failures.append(repr(error))
+
+        threads = [threading.Thread(target=work, args=(at,)) for at in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            print("FAILED:", failures)
+            sys.exit(1)
+
+
+def usage(pid):
+    """Resident KiB and descriptors, once every stranger's connection is gone."""
+    fds = -1
+    for _ in range(60):
+        before, fds = fds, len(os.listdir(f"/proc/{pid}/fd"))
+        if before == fds:
+            break
+        time.sleep(0.5)
+    with open(f"/proc/{pid}/status") as file:
+        # Of its own: pages shared with the other ranks come as they are touched.
+        resident = sum(int(line.split()[1]) for line in file if line.startswith("RssAnon:"))
+    return resident, fds
+
+
+def main():
+    worker = sys.argv[1]
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 4000
+    seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    with tempfile.TemporaryDirectory() as folder:
+        stop = os.path.join(folder, "stop")
+        port = run.free_port()
+        processes = run.start([worker, "until", stop], ranks=3, port=port)
+        for process in processes.values():
+            process.stdout.readline()
+        storm = Storm(port)
+        if os.geteuid() == 0:
+            answer = storm.other_user()
+            if b"SPRAT_TOKEN" not in answer or b"65534" not in answer:
+                run.fail(f"storm: another user is answered {answer}", "", run.collect(processes, 0.1))
+        storm.rage(count // 10, seed)
+        before = usage(processes[0].pid)
+        begin = time.monotonic()
+        storm.rage(count - count // 10, seed + THREADS)
+        seconds = time.monotonic() - begin
+        after = usage(processes[0].pid)
+        open(stop, "w").close()
+        results = run.collect(processes, 20)
+    if any(status != 0 for status, _, _ in results.values()):
+        run.fail("storm", "the job did not go on", results)
+    print(f"{count} handshakes, the last {count - count // 10} in {seconds:.1f} s; rank 0's private memory "
+          f"{before[0]} -> {after[0]} KiB, descriptors {before[1]} -> {after[1]}")
+    if after[0] > before[0] + GROWTH_KIB or after[1] > before[1]:
+        run.fail("storm", "rank 0 has grown", results)
+    print("ok storm")
+
+
+if __name__ == "__main__":
+    main()
