@@ -5,12 +5,13 @@
 
 namespace sprat::cli {
 
-extern const Command bench_command, help_command, info_command, topo_command, train_command,
-    version_command;
+extern const Command bench_command, doctor_command, help_command, info_command, launch_command,
+    topo_command, train_command, version_command;
 
 std::span<const Command* const> all_commands() noexcept {
-  static constexpr std::array commands = {&train_command, &bench_command, &topo_command,
-                                          &info_command,  &help_command,  &version_command};
+  static constexpr std::array commands = {&train_command,  &launch_command, &bench_command,
+                                          &doctor_command, &topo_command,   &info_command,
+                                          &help_command,   &version_command};
   return commands;
 }
 

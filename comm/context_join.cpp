@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
@@ -141,6 +142,7 @@ void Context::meet(Clock::time_point deadline) {
   std::set<int> cores;
   int machine_ranks = 0;
   control_mappings_.resize(peers_.size());
+  std::string unmapped;  // the first peer that ought to share memory, and does not
   for (int rank = 0; rank < size(); ++rank) {
     const json& theirs = greetings[rank];
     Peer& peer = peers_[rank];
@@ -163,6 +165,9 @@ void Context::meet(Clock::time_point deadline) {
       if (mapping && reinterpret_cast<Header*>(mapping->data())->nonce.load() == theirs["nonce"]) {
         peer.control = mapping->data();
         control_mappings_[rank] = std::move(mapping);
+      } else if (unmapped.empty()) {
+        unmapped = text("the memory of rank ", rank, " (pid ", peer.pid,
+                        "): ", mapping ? "it is another process's" : std::strerror(errno));
       }
     }
     if (peer.control != nullptr && theirs["label"] == greeting["label"]) {
@@ -184,6 +189,12 @@ void Context::meet(Clock::time_point deadline) {
     mappings_.push_back(std::make_unique<PeerMappings>(peers_[rank].pid));
   }
   name_log(rank_, size(), in_process_ ? "thread" : host.name);
+  if (!unmapped.empty()) {
+    log().warn(
+        "cannot map {}; the ranks of this host talk as if they were on several, which is "
+        "slower (sprat doctor says why)",
+        unmapped);
+  }
 }
 
 void Context::open_transports(std::size_t world_bytes, Clock::time_point deadline) {

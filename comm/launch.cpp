@@ -74,13 +74,27 @@ std::optional<Launch> by_torchrun(const Environment& environment) {
   return launch;
 }
 
+/// srun without a PMIx server would start as many jobs of one rank as it has tasks.
+void refuse_srun_without_pmix(const Environment& environment) {
+  const auto tasks = number_of(environment, "SLURM_STEP_NUM_TASKS", 1);
+  const auto task = number_of(environment, "SLURM_PROCID", 0);
+  require(!tasks || !task || *tasks == 1, "srun started this process as task ", task.value_or(0),
+          " of ", tasks.value_or(0),
+          " and tells Sprat nothing; launch with srun --mpi=pmix, or set SPRAT_RANK=0 SPRAT_SIZE=1 "
+          "if every "
+          "task is a job of its own");
+}
+
 }  // namespace
 
 Launch detect_launch(const Config& config, const Environment& environment) {
   std::optional<Launch> launch = by_ourselves(config);
   if (!launch) launch = by_pmix(environment);
   if (!launch) launch = by_torchrun(environment);
-  if (!launch) launch = Launch{.by = "alone"};
+  if (!launch) {
+    refuse_srun_without_pmix(environment);
+    launch = Launch{.by = "alone"};
+  }
   if (!config.rendezvous.empty()) {
     require(launch->by != "alone", "SPRAT_RENDEZVOUS is \"", config.rendezvous,
             "\", but no launcher says this process's rank; set SPRAT_RANK and SPRAT_SIZE");

@@ -37,6 +37,9 @@ const Variables mpirun = {{"PMIX_RANK", "3"},
                           {"OMPI_COMM_WORLD_SIZE", "8"},
                           {"OMPI_COMM_WORLD_LOCAL_RANK", "3"}};
 
+const Variables slurm = {
+    {"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_NUM_TASKS", "4"}};
+
 Variables with(Variables variables, const Variables& more) {
   for (const auto& [name, value] : more) variables[name] = value;
   return variables;
@@ -78,6 +81,13 @@ const Case cases[] = {
      with(torch, {{"TORCHELASTIC_RUN_ID", "job7"}}),
      explicit_config(-1, -1, "file:///x"),
      {"torchrun", 2, 4, "file:///x", 1, "", 1}},
+    {"srun with PMIx", with(mpirun, slurm), {}, {"PMIx", 3, 8, "pmix://1234", 1, "1234", 3}},
+    {"a job of one rank in each task of srun", slurm, explicit_config(0, 1, ""), {.by = "SPRAT_*"}},
+    {"srun of one task", with(slurm, {{"SLURM_STEP_NUM_TASKS", "1"}}), {}, {.by = "alone"}},
+    {"a batch script, before any srun",
+     {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}},
+     {},
+     {.by = "alone"}},
     {"one rank said", {}, explicit_config(0, 1, ""), {.by = "SPRAT_*"}},
     {"half of torchrun's variables, of something else", {{"RANK", "3"}}, {}, {.by = "alone"}},
 };
@@ -112,6 +122,7 @@ TEST(Launch, is_refused_where_something_is_missing_or_wrong) {
       {with(torch, {{"MASTER_PORT", "http"}}), {}, "MASTER_PORT"},
       {with(torch, {{"MASTER_ADDR", ""}}), {}, "MASTER_ADDR"},
       {with(mpirun, {{"PMIX_RANK", "-1"}}), {}, "PMIX_RANK"},
+      {slurm, {}, "srun --mpi=pmix"},
       {{{"PMIX_RANK", "3"}, {"PMIX_NAMESPACE", "a"}},
        explicit_config(-1, -1, "tcp://h:1"),
        "SPRAT_SIZE"},
