@@ -140,7 +140,7 @@ Communicator::Impl::Impl(std::shared_ptr<comm::Context> context_,
       grouping(
           std::make_shared<collectives::Grouping>(host_list(*context, membership.world_ranks))),
       executor(context, std::move(membership), grouping, rules),
-      messages(context, executor.membership()) {
+      messages(context, executor) {
   for (int rank = 0; rank < grouping->ranks(); ++rank) {
     hosts.push_back(grouping->host_of(rank));
   }

@@ -8,6 +8,7 @@
 
 #include "collectives/agreement.hpp"
 #include "collectives/communicator_impl.hpp"
+#include "collectives/flight_file.hpp"
 #include "comm/base/check.hpp"
 #include "comm/rendezvous.hpp"
 
@@ -89,6 +90,7 @@ std::unique_ptr<Communicator::Impl> Communicator::Impl::world(
   membership.world_ranks.resize(context->size());
   std::iota(membership.world_ranks.begin(), membership.world_ranks.end(), 0);
   membership.boards.assign(context->size(), context->world_control());
+  context->on_failure([raw = context.get()] { collectives::leave_flight_record(*raw); });
   auto rules = std::make_shared<const collectives::Rules>(
       collectives::rules_with(context->config().algorithm));
   return std::make_unique<Impl>(std::move(context), std::move(membership), std::move(rules));

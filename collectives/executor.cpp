@@ -28,7 +28,10 @@ Executor::Executor(std::shared_ptr<comm::Context> context, Membership membership
       grouping_(std::move(grouping)),
       plans_(std::move(rules)),
       peers_(membership_.world_ranks.size()),
-      history_(history_length) {
+      history_(history_length),
+      recorder_(context_, membership_.id, membership_.name, membership_.rank,
+                membership_.world_ranks),
+      stragglers_(context_->config().straggler_after) {
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     if (!grouping_->together(rank, membership_.rank)) {
       continue;
@@ -74,6 +77,7 @@ void Executor::post(const std::shared_ptr<Operation>& operation) {
   operation->posted = Clock::now();
   operation->deadline = operation->posted + operation->timeout;
   history_[operation->sequence % history_length] = operation->problem;
+  recorder_.queued(operation->sequence, operation->problem, operation->posted);
   queue_.push_back(operation);
   in_flight_.fetch_add(1, std::memory_order_relaxed);
   if (queue_.size() == 1) {
@@ -183,6 +187,7 @@ bool Executor::announce() {
   algorithm_ = planned.algorithm;
   plan_ = planned.plan;
   reads_peers_ = plan_->reads_peers();
+  recorder_.running(sequence, active_->problem, active_->posted, algorithm_->name);
   current_count_ = window_count_ = active_->problem.count;
   windows_ = 1;
   window_ = 0;
@@ -344,6 +349,12 @@ void Executor::finish_active() {
   if (active_->sequence % (Board::slots / 2) == 0) {
     context_->ring(local_world_ranks_);  // somebody may wait for a free slot
   }
+  const auto now = Clock::now();
+  if (stragglers_.warned()) [[unlikely]] {
+    tell_who_came(now, stragglers_.came({}));
+    stragglers_.forget();
+  }
+  recorder_.ended(active_->sequence, now, true);
   const std::shared_ptr<Operation> operation = std::move(queue_.front());
   queue_.pop_front();
   phase_ = Phase::idle;
@@ -367,6 +378,7 @@ void Executor::fail_all(const Error& failure) {
   while (!queue_.empty()) {
     const std::string what = failure.what();
     const std::string call = describe_active();
+    recorder_.ended(queue_.front()->sequence, Clock::now(), false);
     const bool named = what.find(call) != std::string::npos;
     const std::shared_ptr<Operation> operation = std::move(queue_.front());
     queue_.pop_front();

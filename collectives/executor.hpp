@@ -5,12 +5,15 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "collectives/board.hpp"
 #include "collectives/plan_cache.hpp"
+#include "collectives/recorder.hpp"
+#include "collectives/stragglers.hpp"
 #include "collectives/work.hpp"
 #include "comm/context.hpp"
 
@@ -58,6 +61,7 @@ class Executor final : public comm::Driver {
 
   const Membership& membership() const { return membership_; }
   const Grouping& grouping() const { return *grouping_; }
+  Recorder& recorder() { return recorder_; }
 
   bool advance() noexcept override;
   std::uint64_t communicator() const noexcept override { return membership_.id; }
@@ -109,6 +113,7 @@ class Executor final : public comm::Driver {
   // executor_memory.cpp: where operands lie
   bool announced(int rank);
   bool signalled(int rank, std::uint32_t needs);
+  bool has_signalled(int rank, std::uint32_t needs) const;
   const std::byte* address(const Operand& operand);
   std::byte* own_address(const Operand& operand);
   View view_of(int rank, Buffer buffer);
@@ -118,6 +123,15 @@ class Executor final : public comm::Driver {
   std::byte* staged(Buffer buffer);
   void prepare_memory();
   void show_buffers(Slot& slot);
+
+  // executor_peers.cpp: whom it waits for
+  void watch_peers(comm::Clock::time_point now);
+  void tell_who_came(comm::Clock::time_point now, const std::vector<int>& ranks);
+  comm::Clock::time_point waits_since() const;
+  bool lowest_that_waits() const;
+  std::string named(const std::vector<int>& world_ranks) const;
+  std::vector<int> awaited() const;
+  void await_step(std::uint32_t index, const std::function<void(int)>& await) const;
 
   bool exposes_memory() const;
   std::string describe_active() const;
@@ -139,6 +153,9 @@ class Executor final : public comm::Driver {
   std::uint64_t next_sequence_ = 0;
   std::uint64_t slowest_completed_ = 0;
   std::vector<Problem> history_;  ///< The last operations', a ring.
+  Recorder recorder_;
+  Stragglers stragglers_;
+  comm::Clock::time_point looked_{};  ///< At who is late.
 
   // The active operation: the queue's front.
   Phase phase_ = Phase::idle;

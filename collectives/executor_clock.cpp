@@ -34,6 +34,7 @@ void Executor::watch_clock() {
   if (now - queue_.front()->posted < stall_after) {
     return;
   }
+  watch_peers(now);
   if (stuck_since_ == Clock::time_point{}) {
     stuck_since_ = now;
     next_look_ = look_after;
@@ -81,11 +82,11 @@ void Executor::look_for_silent_peers() {
 
 std::vector<int> Executor::late() const {
   std::vector<int> ranks = context_->late_ranks(membership_.id, queue_.front()->sequence);
+  std::erase_if(ranks, [&](int world) { return context_->peer(world).local; });  // seen below
   for (const int peer : local_peers_) {
     const int world = membership_.world_ranks[peer];
     const Slot& theirs = peers_[peer].board->of(queue_.front()->sequence);
-    if (theirs.announced.load(std::memory_order_acquire) <= queue_.front()->sequence &&
-        std::find(ranks.begin(), ranks.end(), world) == ranks.end()) {
+    if (theirs.announced.load(std::memory_order_acquire) <= queue_.front()->sequence) {
       ranks.push_back(world);
     }
   }

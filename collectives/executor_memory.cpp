@@ -120,9 +120,11 @@ bool Executor::announced(int rank) {
 }
 
 bool Executor::signalled(int rank, std::uint32_t needs) {
-  if (!announced(rank)) {
-    return false;
-  }
+  return announced(rank) && has_signalled(rank, needs);
+}
+
+// Of a rank that has announced.
+bool Executor::has_signalled(int rank, std::uint32_t needs) const {
   const Slot& slot = peers_[rank].board->of(active_->sequence);
   const std::uint32_t wanted = (static_cast<std::uint32_t>(window_) << 16) + needs;
   return needs == 0 || (slot.inlined != 0 && needs == 1) ||

@@ -81,8 +81,11 @@ std::string last_call(const Member& member) {
               seconds_text(waited(member, last.posted, last.ended)));
 }
 
-/// ", and waits in operation 5 of rows" if it hangs in another communicator.
+/// What else a late rank does: waits in another communicator, or nothing of ours.
 std::string elsewhere(const Member& member) {
+  if (member.record->waiting_threads == 0) {
+    return ", and no thread of it waits in Sprat";
+  }
   for (const auto& other : member.record->communicators) {
     const Operation* at = &other == member.communicator ? nullptr : operation_under_way(other);
     if (at != nullptr) {
@@ -156,13 +159,14 @@ void explain_operation(const Key& key, const std::vector<Member>& members, std::
   const Standing all = standing(members, sequence);
   const std::string& name = members.front().communicator->name;
   const Operation& call = *find(all.waiting.front(), sequence);
+  const std::vector<Member> none;  // a rank that computes may yet call what another waits for
   double longest = 0;
   for (const Member& member : all.waiting) {
     const Operation& own = *find(member, sequence);
     longest =
         std::max(longest, waited(member, own.started != 0 ? own.started : own.posted, own.ended));
     for (const auto* others : {&all.late, &all.behind}) {
-      for (const Member& other : *others) {
+      for (const Member& other : member.record->waiting_threads == 0 ? none : *others) {
         findings.edges[member.world()].insert(
             {other.world(), text("in operation ", sequence, " of ", name, " (", own.call, ")")});
       }
@@ -226,7 +230,7 @@ void explain_messages(const std::vector<Member>& members, Findings& findings) {
           return its.sends != one.sends && its.tag == one.tag && its.state != State::done &&
                  (its.peer == member.communicator->rank || its.peer < 0);
         });
-        if (!both) {
+        if (!both && member.record->waiting_threads != 0) {
           findings.edges[member.world()].insert(
               {peer->world(), text("in ", message_text(one), " on ", name)});
         }

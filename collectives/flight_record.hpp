@@ -50,8 +50,10 @@ struct FlightRecord {
   std::int64_t pid = 0;
   int rank = 0, size = 0;
   std::string host;
-  std::string job;         ///< The same on every rank of a job: process and host of its rank 0.
-  std::string failure;     ///< Empty while the job is well.
+  std::string job;      ///< The same on every rank of a job, and on no other's.
+  std::string failure;  ///< Empty while the job is well.
+  /// Threads in a wait. If there is none, the program computes, or tests now and then.
+  std::int64_t waiting_threads = 0;
   double taken = 0;        ///< When this was read; on the clock of the times above.
   double unix_offset = 0;  ///< Add it to a time for seconds since 1970.
   std::vector<Communicator> communicators;

@@ -103,6 +103,7 @@ FlightRecord record_from(const Json& json) {
                       .host = json.at("host").get<std::string>(),
                       .job = json.at("job").get<std::string>(),
                       .failure = json.at("failure").get<std::string>(),
+                      .waiting_threads = json.at("waiting_threads").get<std::int64_t>(),
                       .taken = json.at("taken").get<double>(),
                       .unix_offset = 0,
                       .communicators = {},
@@ -124,6 +125,7 @@ std::string to_json(const FlightRecord& record) {
                {"host", record.host},
                {"job", record.job},
                {"failure", record.failure},
+               {"waiting_threads", record.waiting_threads},
                {"taken", record.taken + offset},
                {"unlisted", record.unlisted},
                {"communicators", Json::array()}};

@@ -23,8 +23,10 @@ std::uint64_t wire_tag(std::uint64_t communicator, const Message& message) {
 
 }  // namespace
 
-PointToPoint::PointToPoint(std::shared_ptr<comm::Context> context, const Membership& membership)
-    : context_(std::move(context)), membership_(membership) {
+PointToPoint::PointToPoint(std::shared_ptr<comm::Context> context, Executor& executor)
+    : context_(std::move(context)),
+      membership_(executor.membership()),
+      recorder_(executor.recorder()) {
   const auto token = context_->take_token();
   context_->add(this);
 }
@@ -36,6 +38,7 @@ PointToPoint::~PointToPoint() {
   context_->remove(this);
   for (const auto& message : waiting_) {
     context_->end_messages(1);
+    recorder_.ended(message->entry, Clock::now(), false);
     message->fail(
         Error(ErrorCode::aborted, text(describe(*message), ": its communicator is gone")));
   }
@@ -48,7 +51,10 @@ PointToPoint::~PointToPoint() {
 
 void PointToPoint::post(const std::shared_ptr<Message>& message) {
   const auto token = context_->take_token();
-  message->deadline = Clock::now() + message->timeout;
+  const auto now = Clock::now();
+  message->deadline = now + message->timeout;
+  message->entry =
+      recorder_.posted(message->sends, message->peer, message->tag, message->bytes, now);
   context_->begin_messages(1);
   const bool waits =
       !message->sends &&
@@ -138,6 +144,7 @@ bool PointToPoint::advance() noexcept {
       }
       check(*message);
       context_->end_messages(1);
+      recorder_.ended(message->entry, Clock::now(), true);
       message->finish();
     } catch (const Error& error) {
       withdraw(*message);
@@ -160,6 +167,7 @@ bool PointToPoint::end_waiting(const Error* failure) {
     }
     at = waiting_.erase(at);
     context_->end_messages(1);
+    recorder_.ended(message->entry, now, false);
     moved = true;
     if (failure != nullptr) {
       message->fail(
@@ -206,6 +214,7 @@ void PointToPoint::withdraw(Message& message) noexcept {
     context_->messages(world).cancel(message.request);
   }
   context_->end_messages(1);
+  recorder_.ended(message.entry, Clock::now(), false);
 }
 
 std::string PointToPoint::describe(const Message& message) const {

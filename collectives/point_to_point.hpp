@@ -29,13 +29,14 @@ class Message final : public Work::State {
   comm::Clock::time_point deadline{};
   std::chrono::milliseconds timeout{0};
   comm::MessageRequest request;
+  Recorder::Entry entry = nullptr;
   int source() const override { return sends ? -1 : peer; }
 };
 
 class PointToPoint final : public comm::Driver {
  public:
-  /// `membership` is its executor's, which outlives it.
-  PointToPoint(std::shared_ptr<comm::Context> context, const Membership& membership);
+  /// `executor`, of the same communicator, outlives it.
+  PointToPoint(std::shared_ptr<comm::Context> context, Executor& executor);
   ~PointToPoint() override;
 
   void post(const std::shared_ptr<Message>& message);
@@ -58,6 +59,7 @@ class PointToPoint final : public comm::Driver {
 
   std::shared_ptr<comm::Context> context_;  ///< Shared by the communicators of a rank.
   const Membership& membership_;
+  Recorder& recorder_;
   // Guarded by the context's token.
   std::list<std::shared_ptr<Message>> in_flight_;  ///< The transports have them.
   /// Receives from any source, and those behind them that the same messages may match, in order.

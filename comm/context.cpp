@@ -161,7 +161,7 @@ void Context::drive_until(const std::function<bool()>& done) {
   if (done()) {
     return;
   }
-  waiters_.fetch_add(1, std::memory_order_relaxed);
+  status_->waiting_threads().fetch_add(1, std::memory_order_relaxed);
   int idle = 0;
   Clock::time_point idle_since{};
   while (!done()) {
@@ -179,7 +179,7 @@ void Context::drive_until(const std::function<bool()>& done) {
       sleep_until_rung(done);
     }
   }
-  waiters_.fetch_sub(1, std::memory_order_relaxed);
+  status_->waiting_threads().fetch_sub(1, std::memory_order_relaxed);
   if (idle_since != Clock::time_point{}) {
     waited_ns_.fetch_add((Clock::now() - idle_since).count(), std::memory_order_relaxed);
   }
@@ -240,7 +240,7 @@ void Context::run_progress_thread() {
   std::unique_lock lock(progress_mutex_);
   while (!stopping_) {
     progress_wake_.wait(lock, [this] { return stopping_ || unattended_ > 0; });
-    if (waiters_.load(std::memory_order_relaxed) > 0) {
+    if (status_->waiting_threads().load(std::memory_order_relaxed) > 0) {
       progress_wake_.wait_for(lock, 1ms);  // whoever waits drives; look again soon
       continue;
     }
@@ -268,6 +268,25 @@ void Context::set_failure(const Error& error) noexcept {
   }
   header(rank_).failed.store(1, std::memory_order_seq_cst);
   ring_bell(header(rank_).bell);
+  leave_record();
+}
+
+void Context::on_failure(std::function<void()> leave) {
+  {
+    std::lock_guard lock(leave_mutex_);
+    leave_ = std::move(leave);
+  }
+  if (failure() != nullptr) {
+    leave_record();
+  }
+}
+
+void Context::leave_record() noexcept {
+  std::lock_guard lock(leave_mutex_);
+  if (const auto leave = std::exchange(leave_, nullptr)) {
+    status_->fail(failure()->what());
+    leave();
+  }
 }
 
 void Context::fail(const Error& error) noexcept {

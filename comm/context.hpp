@@ -20,6 +20,7 @@
 #include "comm/refuge.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/segment.hpp"
+#include "comm/status_page.hpp"
 #include "comm/transport.hpp"
 #include "sprat/config.hpp"
 #include "sprat/error.hpp"
@@ -90,6 +91,9 @@ class Context : public std::enable_shared_from_this<Context> {
   /// A local peer's memory, read-only; null if it cannot be reached. Token held.
   const std::byte* view(int rank, const MemoryRef& ref);
 
+  /// What `sprat status` sees of this rank.
+  status::Writer& status() { return *status_; }
+
   // --- messages; token held ---------------------------------------------------------------------
   MessageTransport& messages(int rank);
   /// Polled only while someone has messages in flight.
@@ -127,6 +131,10 @@ class Context : public std::enable_shared_from_this<Context> {
   /// their processes can be reached from here, and fails the job if not. A stopped one can. Any
   /// thread.
   void look_for(const std::vector<int>& ranks);
+  /// `leave` runs once if the job fails, in the thread that learns of it first, before any caller
+  /// hears of the failure. It takes no token and does not throw.
+  void on_failure(std::function<void()> leave);
+  void leave_record() noexcept;
   /// Until no peer thread of this process can be reading this rank's memory. Token not held.
   void quiesce();
   /// This rank has waited unusually long at (communicator, sequence). Ends in a failure, or
@@ -141,6 +149,7 @@ class Context : public std::enable_shared_from_this<Context> {
  private:
   struct Header;
   explicit Context(const Config& config, std::unique_ptr<Rendezvous> rendezvous);
+  status::About about(std::uint64_t nonce) const;  ///< Rank 0's.
   void meet(Clock::time_point deadline);
   void open_transports(std::size_t world_bytes, Clock::time_point deadline);
   void on_control(const ControlMessage& message);
@@ -175,8 +184,6 @@ class Context : public std::enable_shared_from_this<Context> {
 
   std::mutex token_;
   std::vector<Driver*> drivers_;  ///< Guarded by the token.
-  std::atomic<int> waiters_ =
-      0;  ///< Threads in drive_until; relaxed, a hint for the progress thread.
   std::atomic<std::int64_t> waited_ns_ = 0;
 
   std::mutex progress_mutex_;  ///< Guards the three below.
@@ -188,6 +195,9 @@ class Context : public std::enable_shared_from_this<Context> {
   std::mutex search_mutex_;  ///< Guards the two below.
   bool searching_ = false;
   std::thread search_thread_;  ///< Looks for silent ranks, for some seconds.
+  std::unique_ptr<status::Writer> status_;
+  std::mutex leave_mutex_;  ///< Guards leave_; held while it runs.
+  std::function<void()> leave_;
 
   std::atomic<const Error*> failure_ = nullptr;  ///< Release on set: the Error is complete. Owned.
   std::mutex verdict_mutex_;                     ///< Guards the three below.

@@ -116,6 +116,21 @@ std::shared_ptr<Context> Context::join(const Config& config, std::unique_ptr<Ren
   return context;
 }
 
+status::About Context::about(std::uint64_t nonce) const {
+  using namespace std::chrono;
+  status::About about{
+      .pid = getpid(),
+      .rank = rank_,
+      .size = size(),
+      .started_ns = duration_cast<nanoseconds>(Clock::now().time_since_epoch()).count(),
+      .started_unix_ns = duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count(),
+      .host = {},
+      .job = {}};
+  status::put(about.host, peers_[rank_].host);
+  status::put(about.job, text(peers_[0].pid, "-", fmt::format("{:08x}", nonce & 0xffffffff)));
+  return about;
+}
+
 void Context::meet(Clock::time_point deadline) {
   const bool shrunk = refuge_ && refuge_->settled();
   // SPRAT_HOST may be a list: of the ranks as the job first had them.
@@ -188,6 +203,8 @@ void Context::meet(Clock::time_point deadline) {
     peers_[rank].local = host_of[rank] == host_of[rank_];
     mappings_.push_back(std::make_unique<PeerMappings>(peers_[rank].pid));
   }
+  // Before anybody can end joining, and fail.
+  status_ = std::make_unique<status::Writer>(about(greetings[0]["nonce"]));
   name_log(rank_, size(), in_process_ ? "thread" : host.name);
   if (!unmapped.empty()) {
     log().warn(
@@ -272,7 +289,10 @@ void Context::on_control(const ControlMessage& message) {
         const std::string what = text("lost ", describe_peer(message.rank), ": ", message.text);
         const std::string during = operation_under_way();
         set_failure(Error(ErrorCode::lost_peer, what, message.rank));
-        log().error("{} during {}", what, during);
+        log().error("{} during {}{}", what, during,
+                    config_.flight_recorder.empty()
+                        ? "; SPRAT_FLIGHT_RECORDER=DIR keeps the last operations of each rank"
+                        : "");
       }
       return;
     }

@@ -132,8 +132,9 @@ struct Page {
   std::atomic<std::uint64_t> magic;  ///< Set last.
   std::uint32_t layout_version, reserved;
   std::uint64_t layout_bytes;
-  std::atomic<std::uint64_t> used;      ///< Places that were ever in use: the first ones.
-  std::atomic<std::uint64_t> unlisted;  ///< Communicators for which there was no room.
+  std::atomic<std::int64_t> waiting_threads;  ///< In drive_until().
+  std::atomic<std::uint64_t> used;            ///< Places that were ever in use: the first ones.
+  std::atomic<std::uint64_t> unlisted;        ///< Communicators for which there was no room.
   About about;
   Shown<Failure> failure;
   Communicator communicators[most_communicators];  ///< Memory is taken as they are touched.
@@ -158,6 +159,8 @@ class Writer {
   Communicator* open(std::uint64_t id, std::string_view name, int rank,
                      std::span<const int> world_ranks) noexcept;
   void close(Communicator* communicator) noexcept;
+  /// Threads of this rank that wait. Relaxed: a hint.
+  std::atomic<std::int64_t>& waiting_threads() { return page().waiting_threads; }
   /// Once.
   void fail(std::string_view text) noexcept;
 

@@ -73,6 +73,13 @@ bool read_seconds(Config& config, std::string_view text) {
 }
 
 template <milliseconds Config::*member>
+bool read_seconds_or_never(Config& config, std::string_view text) {
+  if (text != "0") return read_seconds<member>(config, text);
+  config.*member = milliseconds(0);
+  return true;
+}
+
+template <milliseconds Config::*member>
 std::string write_seconds(const Config& config) {
   return text(static_cast<double>((config.*member).count()) / 1e3);
 }
@@ -161,6 +168,13 @@ constexpr Field fields[] = {
     {"timeout", "SPRAT_TIMEOUT", "seconds",
      "How long one operation waits for its peers. The same on every rank.",
      read_seconds<&Config::timeout>, write_seconds<&Config::timeout>, "seconds from 0.001 to 1e9"},
+    {"straggler_after", "SPRAT_STRAGGLER_AFTER", "seconds",
+     "How long an operation waits until a warning says for whom; 0: never.",
+     read_seconds_or_never<&Config::straggler_after>, write_seconds<&Config::straggler_after>,
+     "0, or seconds from 0.001 to 1e9"},
+    {"flight_recorder", "SPRAT_FLIGHT_RECORDER", "path",
+     "Folder into which each rank writes its last operations when the job fails; empty: none.",
+     read_text<&Config::flight_recorder>, write_text<&Config::flight_recorder>, "a path"},
     {"staging_bytes", "SPRAT_STAGING", "bytes",
      "Shared memory that a communicator stages private buffers through; suffixes K, M, G. "
      "The same on every rank.",

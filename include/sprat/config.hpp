@@ -33,6 +33,8 @@ struct Config {
   std::chrono::milliseconds timeout{1'800'000};    ///< SPRAT_TIMEOUT, seconds, of one operation.
   std::size_t staging_bytes =
       4 << 20;  ///< SPRAT_STAGING: shared bytes a communicator stages through.
+  std::chrono::milliseconds straggler_after{30'000};  ///< SPRAT_STRAGGLER_AFTER, seconds; 0: never.
+  std::string flight_recorder;  ///< SPRAT_FLIGHT_RECORDER: folder for what ranks did last.
 
   /// Reads the environment; throws Error{invalid_argument} naming the variable and its value.
   static SPRAT_API Config from_environment();

@@ -57,6 +57,7 @@ FlightRecord record(int rank, std::vector<FlightRecord::Communicator> communicat
   made.size = 4;
   made.host = "host7";
   made.job = "42-host7";
+  made.waiting_threads = 1;
   made.taken = now;
   made.communicators = std::move(communicators);
   return made;
@@ -83,6 +84,11 @@ FlightRecord accusing(FlightRecord accuser, std::vector<int> late, std::vector<i
   last.late = std::move(late);
   last.waits_for = std::move(waits_for);
   return accuser;
+}
+
+FlightRecord computing(FlightRecord one) {
+  one.waiting_threads = 0;
+  return one;
 }
 
 FlightRecord with_message(FlightRecord one, bool sends, int peer, State state) {
@@ -135,6 +141,13 @@ std::vector<Case> cases() {
         "rank 1 waits in operation 0 of columns (barrier) for rank 0",
         "rows, operation 0: rank 0 waits in all_reduce of 1024 f32, sum since 20.0 s; rank 1 is "
         "late: it has called nothing on it yet, and waits in operation 0 of columns (barrier)",
+        "columns, operation 0: rank 1 waits in barrier since 10.0 s; rank 0 is late: it has called "
+        "nothing on it yet, and waits in operation 0 of rows (all_reduce of 1024 f32, sum)"}},
+      {"no_circle_through_a_rank_that_computes",
+       {record(0, {rows(0, State::running), communicator(2, "columns", 0, {0, 1}, {})}),
+        computing(record(1, {communicator(1, "rows", 1, {0, 1}, {}), columns(1, State::running)}))},
+       {"rows, operation 0: rank 0 waits in all_reduce of 1024 f32, sum since 20.0 s; rank 1 is "
+        "late: it has called nothing on it yet, and no thread of it waits in Sprat",
         "columns, operation 0: rank 1 waits in barrier since 10.0 s; rank 0 is late: it has called "
         "nothing on it yet, and waits in operation 0 of rows (all_reduce of 1024 f32, sum)"}},
       {"no_record_of_the_late_one",

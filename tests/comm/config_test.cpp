@@ -60,6 +60,8 @@ TEST(Config, reads_every_variable) {
                          {"SPRAT_LOG", "debug"},
                          {"SPRAT_JOIN_TIMEOUT", "2.5"},
                          {"SPRAT_TIMEOUT", "30"},
+                         {"SPRAT_STRAGGLER_AFTER", "0"},
+                         {"SPRAT_FLIGHT_RECORDER", "/tmp"},
                          {"SPRAT_STAGING", "512K"}});
   const Config config = Config::from_environment();
   EXPECT_EQ(config.rank, 3);
@@ -76,6 +78,8 @@ TEST(Config, reads_every_variable) {
   EXPECT_EQ(config.log_level, "debug");
   EXPECT_EQ(config.join_timeout, milliseconds(2500));
   EXPECT_EQ(config.timeout, milliseconds(30'000));
+  EXPECT_EQ(config.straggler_after, milliseconds(0));
+  EXPECT_EQ(config.flight_recorder, "/tmp");
   EXPECT_EQ(config.staging_bytes, 512u << 10);
   for (const ConfigField& field : describe(config)) {
     EXPECT_EQ(field.origin, "environment") << field.name;
