@@ -19,6 +19,7 @@ constexpr const char* introduction =
   sprat doctor                                         what is missing on this machine?
   sprat topo                                           what is this machine made of?
   sprat info                                           which choices does Sprat make here, and why?
+  sprat status --explain                               what do the ranks that run here wait for?
 
 Commands:
 )";

@@ -234,6 +234,89 @@ def case_absent(worker, sprat):
         check(f"rank 1 never calls on hosts [{hosts}]", results, ["rank 1 ", "all_reduce"], limit_s=6)
 
 
+def status(sprat, case, *arguments):
+    """What `sprat status` prints."""
+    run = subprocess.run([sprat, "status", *map(str, arguments)], text=True, capture_output=True, timeout=20)
+    if run.returncode != 0:
+        fail(case, f"sprat status {arguments}: {run.stderr}", {})
+    return run.stdout
+
+
+def until(case, words, produce):
+    """Asks again until the text has the words; the last text if it never has."""
+    patience = time.monotonic() + 20
+    while True:
+        text = produce()
+        if all(word in text for word in words):
+            print(f"ok {case}")
+            return text
+        if time.monotonic() > patience:
+            fail(case, f"{words} not in: {text}", {})
+        time.sleep(0.05)
+
+
+def case_status(worker, sprat):
+    for hosts in ("", "a,a,b,b"):
+        processes = start([worker, "endless", "2"], hosts=hosts)
+        try:
+            check_status(sprat, f"status with rank 2 stopped on hosts [{hosts}]", processes)
+        finally:
+            for process in processes.values():
+                process.kill()
+                process.communicate()
+
+
+def check_status(sprat, case, processes):
+    pids = {rank: process.pid for rank, process in processes.items()}
+    for process in processes.values():
+        process.stdout.readline()
+    os.kill(pids[2], signal.SIGSTOP)
+    until(f"{case}: it shows itself", ["rank 2 of 4", "all_reduce of 2 f32, max", "done"],
+          lambda: status(sprat, case, pids[2]))
+    until(f"{case}: another names it", ["running", " rank 2\n"], lambda: status(sprat, case, pids[3]))
+    until(f"{case}: who waits for whom", ["world, operation ", " in all_reduce of 2 f32, max since", "rank 2"],
+          lambda: status(sprat, case, "--explain", *pids.values()))
+    others = [pid for rank, pid in pids.items() if rank != 2]
+    until(f"{case}: without it", ["no record of rank 2"], lambda: status(sprat, case, "--explain", *others))
+
+
+def case_flight_recorder(worker, sprat):
+    with tempfile.TemporaryDirectory() as folder:
+        processes = start([worker, "endless", "2"], SPRAT_FLIGHT_RECORDER=folder)
+        for process in processes.values():
+            process.stdout.readline()
+        kill_and_check("kill rank 1 with a flight recorder", processes, 1, ["lost rank 1 "])
+        files = sorted(os.path.join(folder, name) for name in os.listdir(folder))
+        if len(files) != 3 or not all(f"-rank{rank}.json" in file for rank, file in zip((0, 2, 3), files)):
+            fail("flight recorder", f"it left {files}", {})
+        text = status(sprat, "flight recorder", "--explain", *files)
+        if "no record of rank 1" not in text or "all_reduce of 2 f32, max" not in text:
+            fail("flight recorder", f"it explains: {text}", {})
+        print("ok flight recorder")
+    processes = start([worker, "absent", "1"], SPRAT_FLIGHT_RECORDER="/dev/null/none")
+    absent = processes.pop(1)
+    results = collect(processes, 10)
+    absent.kill()
+    absent.communicate()
+    check("a flight recorder that cannot be written", results, ["cannot keep the last operations", "timeout"],
+          limit_s=8)
+
+
+def case_stragglers(worker, sprat):
+    for hosts in ("", "a,a,b,b"):
+        processes = start([worker, "wait", "3"], hosts=hosts, SPRAT_STRAGGLER_AFTER="1")
+        results = collect(processes, 20)
+        errors = "".join(errors for _, errors, _ in results.values())
+        for words in ("(operation 1 of world) has waited 1.", " s for rank 2 (", "rank 2 (", " s late"):
+            if words not in errors:
+                fail(f"stragglers on hosts [{hosts}]", f'nobody says "{words}"', results)
+        if any(status != 0 for status, _, _ in results.values()):
+            fail(f"stragglers on hosts [{hosts}]", "a rank failed", results)
+        if hosts == "" and errors.count("has waited") != 1:
+            fail("stragglers", "not one rank alone speaks", results)
+        print(f"ok stragglers on hosts [{hosts}]")
+
+
 def main():
     worker, sprat, *chosen = sys.argv[1:]
     before = set(os.listdir("/dev/shm"))

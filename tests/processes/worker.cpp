@@ -3,15 +3,13 @@
 //   until FILE      checked all_reduces until the file exists; prints "ready" after the first
 //   differ WHAT     ranks disagree about WHAT: count, dtype, op, collective
 //   forked COUNT    endless, in ranks that have forked: a child that sleeps, and one that has ended
-//   as
-//                   programs do, destructors and all
+//                   as programs do, destructors and all
 //   shrink COUNT    the same, but survivors of a failure shrink the job, do 100 right all_reduces
-//   and
-//                   go on; prints "ready N" with the number of ranks each time
+//                   and go on; prints "ready N" with the number of ranks each time
 //   stopped MEMORY  all_reduce of 64 MiB for ever, in shared or private memory, each within 2 s;
-//   who
-//                   times out refills its buffer, says "refilled", and after a line on standard
-//                   input "unchanged" if it is
+//                   who times out refills its buffer, says "refilled", and after a line on
+//                   standard input "unchanged" if it is
+//   wait SECONDS    rank 2 calls no second all_reduce for SECONDS
 //   absent SECONDS  rank 1 never calls; the others' deadline is SECONDS
 // Ends with 1 and the error on standard error, as the sprat command does.
 #include <sys/wait.h>
@@ -170,6 +168,15 @@ void run_differ(sprat::Communicator& world, const std::string& what) {
   world.barrier();
 }
 
+void run_wait(sprat::Communicator& world, int seconds) {
+  std::vector<float> data(4);
+  world.barrier();
+  if (world.rank() == 2) {
+    sleep(seconds);  // that a rank is late is what is tested
+  }
+  world.all_reduce(sprat::elements(data)).wait();
+}
+
 void run_absent(sprat::Communicator& world, int seconds) {
   if (world.rank() == 1) {
     pause();  // until the test ends this process
@@ -203,6 +210,8 @@ int main(int argc, char** argv) {
       run_until(world, argument);
     } else if (mode == "differ") {
       run_differ(world, argument);
+    } else if (mode == "wait") {
+      run_wait(world, std::stoi(argument));
     } else if (mode == "absent") {
       run_absent(world, std::stoi(argument));
     }
