@@ -9,12 +9,12 @@ namespace sprat::cli {
 
 /// What was asked for, and what is known about where.
 struct LaunchRequest {
-  std::string hosts;                   ///< "a:8,b:8" as mpirun takes it; empty: this machine.
-  int ranks = 0;                       ///< 0: as many as there are slots.
-  std::string custom_options;          ///< For mpirun, split as a shell does.
-  std::vector<std::string> command;    ///< And its arguments.
-  std::vector<std::string> variables;  ///< Set here; every rank is to have them.
-  std::string interface;               ///< SPRAT_INTERFACE, or empty.
+  std::string hosts = {};                   ///< "a:8,b:8" as mpirun takes it; empty: this machine.
+  int ranks = 0;                            ///< 0: as many as there are slots.
+  std::string custom_options = {};          ///< For mpirun, split as a shell does.
+  std::vector<std::string> command = {};    ///< And its arguments.
+  std::vector<std::string> variables = {};  ///< Set here; every rank is to have them.
+  std::string interface = {};               ///< SPRAT_INTERFACE, or empty.
   bool as_root = false;
   int cores = 1;  ///< Of this machine.
 };
