@@ -13,7 +13,6 @@ namespace {
 using namespace std::chrono_literals;
 using comm::Clock;
 
-constexpr std::size_t history_length = 64;
 // Plan boundaries stay on cache lines of every element type.
 constexpr std::size_t window_quantum = 64;
 // A failed peer tells why within this time.
@@ -76,7 +75,10 @@ void Executor::post(const std::shared_ptr<Operation>& operation) {
   operation->sequence = next_sequence_++;
   operation->posted = Clock::now();
   operation->deadline = operation->posted + operation->timeout;
-  history_[operation->sequence % history_length] = operation->problem;
+  operation->trail = trail_;
+  history_[operation->sequence % history_length] = {operation->problem, trail_};
+  trail_ =
+      may_end_unheard(operation->problem) ? digest(signature_of(operation->problem), trail_) : 0;
   recorder_.queued(operation->sequence, operation->problem, operation->posted);
   queue_.push_back(operation);
   in_flight_.fetch_add(1, std::memory_order_relaxed);
@@ -100,15 +102,6 @@ void Executor::drain() {
       }
     }
   }
-}
-
-std::optional<comm::Blob> Executor::called(std::uint64_t sequence) const {
-  if (sequence >= next_sequence_ || next_sequence_ - sequence > history_length) {
-    return std::nullopt;
-  }
-  const std::string words = describe(history_[sequence % history_length]);
-  const auto* first = reinterpret_cast<const std::byte*>(words.data());
-  return comm::Blob(first, first + words.size());
 }
 
 std::string Executor::under_way() const { return queue_.empty() ? "" : describe_active(); }
@@ -205,10 +198,9 @@ bool Executor::announce() {
 // large ones on a single host, whether every announced buffer can be mapped.
 bool Executor::choose_windows() {
   const Problem& problem = active_->problem;
-  const std::size_t row = blocks(Buffer::input) * size_of(problem.input) +
-                          blocks(Buffer::output) * size_of(problem.output);
+  const std::size_t row = row_bytes();
   const std::size_t half = context_->config().staging_bytes / 2;
-  if (row * problem.count > half) {
+  if (row * problem.count > half && !exchanges(problem.collective)) {
     bool windowed = grouping_->hosts() > 1;
     if (!windowed) {
       for (const int peer : local_peers_) {
@@ -218,8 +210,10 @@ bool Executor::choose_windows() {
       }
       for (int rank = 0; rank < problem.ranks(); ++rank) {
         const Slot& slot = peers_[rank].board->of(active_->sequence);
-        windowed |= slot.input.kind == comm::MemoryRef::Kind::unreachable ||
-                    slot.output.kind == comm::MemoryRef::Kind::unreachable;
+        for (const Buffer buffer : {Buffer::input, Buffer::output}) {
+          const comm::MemoryRef& ref = buffer == Buffer::input ? slot.input : slot.output;
+          windowed |= ref.kind == comm::MemoryRef::Kind::unreachable && may_be_read(buffer, rank);
+        }
       }
     }
     if (windowed) {
@@ -237,8 +231,16 @@ void Executor::begin_window() {
   if (active_->problem.count == 0) {
     current_count_ = 0;
   }
-  if (windows_ > 1) {
+  if (windows_ > 1 && active_->problem.counts) {
+    Problem part = active_->problem;
+    part.count = current_count_;
+    part.counts = window_counts_ = std::make_shared<const BlockCounts>(
+        part.counts->window(window_ * window_count_, current_count_));
+    plan_ = std::make_shared<const Plan>(make_plan(part, *algorithm_));
+  } else if (windows_ > 1) {
     plan_ = plans_.of(active_->problem, *algorithm_, current_count_).plan;
+  } else {
+    window_counts_ = active_->problem.counts;
   }
   signals_ = 0;
   first_open_ = 0;

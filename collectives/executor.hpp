@@ -36,6 +36,7 @@ class Operation final : public Work::State {
   using State::finish;
 
   std::uint64_t sequence = 0;
+  std::uint64_t trail = 0;  ///< Digest of the calls before it that may_end_unheard(); 0: none.
   comm::Clock::time_point posted{}, deadline{};
 };
 
@@ -75,8 +76,9 @@ class Executor final : public comm::Driver {
   /// A peer's buffers in the active operation, as seen from here.
   struct View {
     const std::byte* base = nullptr;
-    std::size_t block_stride = 0;  ///< Elements.
-    std::size_t skip = 0;          ///< Elements before the window, in each block.
+    std::size_t block_stride = 0;         ///< Elements.
+    const BlockCounts* counts = nullptr;  ///< Where blocks lie, if they differ.
+    std::size_t skip = 0;                 ///< Elements before the window, in each block.
   };
   struct PeerState {
     Board* board = nullptr;  ///< Null for ranks of other hosts.
@@ -108,6 +110,7 @@ class Executor final : public comm::Driver {
   bool run_copy(const Step& step);
   bool run_reduce(const Step& step);
   bool run_message(std::uint32_t index);
+  void refuse_length(const Operand& operand, const comm::MessageRequest& request) const;
   std::uint64_t message_tag(const Step& step) const;
 
   // executor_memory.cpp: where operands lie
@@ -118,9 +121,14 @@ class Executor final : public comm::Driver {
   std::byte* own_address(const Operand& operand);
   View view_of(int rank, Buffer buffer);
   std::size_t element_bytes(Buffer buffer) const;
-  std::size_t blocks(Buffer buffer) const;
-  std::size_t staging_offset(Buffer buffer) const;
+  bool may_be_read(Buffer buffer, int rank) const;
+  std::size_t row_bytes() const;
+  std::size_t buffer_bytes(Buffer buffer, int rank) const;
+  std::size_t window_elements(Buffer buffer, int rank) const;
+  std::size_t staging_offset(Buffer buffer, int rank) const;
   std::byte* staged(Buffer buffer);
+  View staged_view(Buffer buffer) const;
+  View whole_view(const std::byte* base, Buffer buffer) const;
   void prepare_memory();
   void show_buffers(Slot& slot);
 
@@ -152,7 +160,13 @@ class Executor final : public comm::Driver {
   std::atomic<int> in_flight_ = 0;
   std::uint64_t next_sequence_ = 0;
   std::uint64_t slowest_completed_ = 0;
-  std::vector<Problem> history_;  ///< The last operations', a ring.
+  struct Called {
+    Problem problem;
+    std::uint64_t trail = 0;
+  };
+  static constexpr std::size_t history_length = 64;
+  std::vector<Called> history_;  ///< The last operations, a ring.
+  std::uint64_t trail_ = 0;      ///< Of the next operation.
   Recorder recorder_;
   Stragglers stragglers_;
   comm::Clock::time_point looked_{};  ///< At who is late.
@@ -167,8 +181,9 @@ class Executor final : public comm::Driver {
   bool reads_peers_ = false;
   std::size_t window_count_ = 0;  ///< Elements of a block in a full window.
   std::size_t windows_ = 1, window_ = 0;
-  std::size_t current_count_ = 0;  ///< Elements of a block in this window.
-  std::uint32_t signals_ = 0;      ///< Given in this window.
+  std::size_t current_count_ = 0;                     ///< Elements of a block in this window.
+  std::shared_ptr<const BlockCounts> window_counts_;  ///< The same where blocks differ.
+  std::uint32_t signals_ = 0;                         ///< Given in this window.
   std::vector<StepState> states_;
   std::uint32_t first_open_ = 0;
   std::vector<comm::MessageRequest> requests_;

@@ -23,8 +23,33 @@ constexpr auto wire_error_grace = 2s;
 constexpr auto look_after = 4s;
 // What a rank sent before it left in good order may still be on its way.
 constexpr auto departure_grace = 1s;
+// Of the calls before the one asked about, on which ranks may disagree as well.
+constexpr std::uint64_t most_shown_before = 4;
 
 }  // namespace
+
+// The text of a call; and, as nobody may have noticed a difference there, of the calls before it
+// that may_end_unheard().
+std::optional<comm::Blob> Executor::called(std::uint64_t sequence) const {
+  if (sequence >= next_sequence_ || next_sequence_ - sequence > history_length) {
+    return std::nullopt;
+  }
+  std::string words = describe(history_[sequence % history_length].problem);
+  std::uint64_t trail = history_[sequence % history_length].trail;
+  const std::uint64_t oldest =
+      next_sequence_ - std::min<std::uint64_t>(next_sequence_, history_length);
+  const std::uint64_t farthest = std::max(oldest, sequence - std::min(sequence, most_shown_before));
+  for (std::uint64_t before = sequence; trail != 0 && before > farthest;) {
+    const Called& earlier = history_[--before % history_length];
+    words += text(" after ", describe(earlier.problem));
+    trail = earlier.trail;
+  }
+  if (trail != 0) {
+    words += fmt::format(" after calls of hash {:016x}", trail);
+  }
+  const auto* first = reinterpret_cast<const std::byte*>(words.data());
+  return comm::Blob(first, first + words.size());
+}
 
 void Executor::watch_clock() {
   const auto now = Clock::now();

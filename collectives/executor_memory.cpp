@@ -15,15 +15,45 @@ std::size_t Executor::element_bytes(Buffer buffer) const {
   return size_of(element_type(active_->problem, buffer));
 }
 
-std::size_t Executor::blocks(Buffer buffer) const {
-  return static_cast<std::size_t>(blocks_of(active_->problem, buffer));
+/// Whether a peer may read that buffer of a rank. All ranks say the same. Only a broadcast's
+/// output can be, of those with a root.
+bool Executor::may_be_read(Buffer buffer, int rank) const {
+  const Problem& problem = active_->problem;
+  const bool own = buffer == Buffer::output && has_root(problem.collective) &&
+                   problem.collective != Collective::broadcast;
+  return !own && blocks_of(problem, buffer, rank) > 0;
+}
+
+/// Bytes of one element of every block that peers may read of a rank, the same on every rank.
+std::size_t Executor::row_bytes() const {
+  const Problem& problem = active_->problem;
+  const int rank = has_root(problem.collective) ? problem.root : membership_.rank;
+  std::size_t row = 0;
+  for (const Buffer buffer : {Buffer::input, Buffer::output}) {
+    if (may_be_read(buffer, rank)) {
+      row += static_cast<std::size_t>(blocks_of(problem, buffer, rank)) * element_bytes(buffer);
+    }
+  }
+  return row;
+}
+
+std::size_t Executor::buffer_bytes(Buffer buffer, int rank) const {
+  return elements_of(active_->problem, buffer, rank) * element_bytes(buffer);
+}
+
+std::size_t Executor::window_elements(Buffer buffer, int rank) const {
+  const Problem& problem = active_->problem;
+  if (window_counts_) {
+    return block_counts(problem, buffer) != nullptr ? window_counts_->total()
+                                                    : window_counts_->count(rank);
+  }
+  return static_cast<std::size_t>(blocks_of(problem, buffer, rank)) * current_count_;
 }
 
 // Announces where peers find my buffers. Inlined inputs are copied into the slot now.
 void Executor::show_buffers(Slot& slot) {
-  const Problem& problem = active_->problem;
-  const std::size_t input_bytes = blocks(Buffer::input) * problem.count * size_of(problem.input);
-  const std::size_t output_bytes = blocks(Buffer::output) * problem.count * size_of(problem.output);
+  const std::size_t input_bytes = buffer_bytes(Buffer::input, membership_.rank);
+  const std::size_t output_bytes = buffer_bytes(Buffer::output, membership_.rank);
   bool shares_input = false, shares_output = false, snapshot = false;
   for (const Step& step : plan_->steps) {
     shares_input |= step.verb == Verb::share && step.from.buffer == Buffer::input;
@@ -57,14 +87,26 @@ bool Executor::exposes_memory() const {
 }
 
 // Staging holds the window's input blocks, then its output blocks; odd windows use the second half.
-std::size_t Executor::staging_offset(Buffer buffer) const {
+std::size_t Executor::staging_offset(Buffer buffer, int rank) const {
   const std::size_t half = window_ % 2 * round_to_line(context_->config().staging_bytes / 2);
-  return buffer == Buffer::input ? half
-                                 : half + round_to_line(blocks(Buffer::input) * current_count_ *
-                                                        size_of(active_->problem.input));
+  const std::size_t input = window_elements(Buffer::input, rank) * element_bytes(Buffer::input);
+  return buffer == Buffer::input ? half : half + round_to_line(input);
 }
 
-std::byte* Executor::staged(Buffer buffer) { return staging_->data() + staging_offset(buffer); }
+std::byte* Executor::staged(Buffer buffer) {
+  return staging_->data() + staging_offset(buffer, membership_.rank);
+}
+
+// Memory that holds the window's part of every block, and memory that holds the blocks whole.
+Executor::View Executor::staged_view(Buffer buffer) const {
+  const bool differ = block_counts(active_->problem, buffer) != nullptr;
+  return {nullptr, current_count_, differ ? window_counts_.get() : nullptr, 0};
+}
+
+Executor::View Executor::whole_view(const std::byte* base, Buffer buffer) const {
+  return {base, active_->problem.count, block_counts(active_->problem, buffer),
+          window_ * window_count_};
+}
 
 // Makes what the plan needs of this rank's shared memory, and shows peers where it is.
 void Executor::prepare_memory() {
@@ -92,7 +134,8 @@ void Executor::prepare_memory() {
   }
   if (active_->stage_input && !inlined_ && current_count_ > 0) {
     const std::size_t bytes = current_count_ * size_of(active_->problem.input);
-    for (std::size_t block = 0; block < blocks(Buffer::input); ++block) {
+    const auto blocks = static_cast<std::size_t>(active_->problem.ranks());  // of an all-to-all
+    for (std::size_t block = 0; block < blocks; ++block) {
       const std::size_t skip = (block * active_->problem.count + window_ * window_count_) *
                                size_of(active_->problem.input);
       std::memcpy(staged(Buffer::input) + block * bytes, active_->input + skip, bytes);
@@ -132,29 +175,28 @@ bool Executor::has_signalled(int rank, std::uint32_t needs) const {
 }
 
 Executor::View Executor::view_of(int rank, Buffer buffer) {
-  const Problem& problem = active_->problem;
-  const std::size_t begin = window_ * window_count_;
   const bool mine = rank == membership_.rank;
   if (mine && buffer != Buffer::scratch && !(active_->stage_input && buffer == Buffer::input)) {
-    return {buffer == Buffer::input ? active_->input : active_->output, problem.count, begin};
+    return whole_view(buffer == Buffer::input ? active_->input : active_->output, buffer);
   }
   const Slot& slot = peers_[rank].board->of(active_->sequence);
   const int world = membership_.world_ranks[rank];
   if (buffer == Buffer::input && slot.inlined != 0) {
-    const std::size_t bytes = blocks(buffer) * problem.count * size_of(problem.input);
-    return {bytes <= Slot::short_bytes ? slot.short_payload : slot.payload, problem.count, 0};
+    const bool brief = buffer_bytes(buffer, rank) <= Slot::short_bytes;
+    return whole_view(brief ? slot.short_payload : slot.payload, buffer);
   }
   comm::MemoryRef ref = buffer == Buffer::input    ? slot.input
                         : buffer == Buffer::output ? slot.output
                                                    : slot.scratch;
-  View view{nullptr, problem.count, begin};
+  View view;
   if (buffer == Buffer::scratch) {
     ref.offset += window_ % 2 * slot.scratch_half_bytes;
-    view.skip = 0;
   } else if (ref.kind == comm::MemoryRef::Kind::unreachable) {
     ref = peers_[rank].board->staging;
-    ref.offset += staging_offset(buffer);
-    view = {nullptr, current_count_, 0};
+    ref.offset += staging_offset(buffer, rank);
+    view = staged_view(buffer);
+  } else {
+    view = whole_view(nullptr, buffer);
   }
   view.base =
       mine && ref.kind == comm::MemoryRef::Kind::segment
@@ -171,9 +213,10 @@ const std::byte* Executor::address(const Operand& operand) {
   if (view.base == nullptr) {
     view = view_of(operand.rank, operand.buffer);
   }
-  const std::size_t element =
-      static_cast<std::size_t>(operand.block) * view.block_stride + view.skip + operand.offset;
-  return view.base + element * element_bytes(operand.buffer);
+  const std::size_t block = view.counts != nullptr
+                                ? view.counts->offset(operand.block)
+                                : static_cast<std::size_t>(operand.block) * view.block_stride;
+  return view.base + (block + view.skip + operand.offset) * element_bytes(operand.buffer);
 }
 
 std::byte* Executor::own_address(const Operand& operand) {

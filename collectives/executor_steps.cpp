@@ -103,8 +103,11 @@ bool Executor::run_share(const Step& step) {
   const comm::MemoryRef& ref = step.from.buffer == Buffer::input ? slot_->input : slot_->output;
   if (ref.kind == comm::MemoryRef::Kind::unreachable) {
     const std::size_t size = element_bytes(step.from.buffer);
-    const std::size_t element =
-        static_cast<std::size_t>(step.from.block) * current_count_ + step.from.offset;
+    const View view = staged_view(step.from.buffer);
+    const std::size_t block = view.counts != nullptr
+                                  ? view.counts->offset(step.from.block)
+                                  : static_cast<std::size_t>(step.from.block) * current_count_;
+    const std::size_t element = block + step.from.offset;
     std::memcpy(staged(step.from.buffer) + element * size, address(step.from),
                 step.from.count * size);
   }
@@ -168,10 +171,23 @@ bool Executor::run_reduce(const Step& step) {
 
 std::uint64_t Executor::message_tag(const Step& step) const {
   std::uint64_t tag = low_bits(membership_.id, communicator_bits);
-  tag = tag << signature_bits | low_bits(digest(slot_->signature), signature_bits);
+  tag = tag << signature_bits | low_bits(digest(slot_->signature, active_->trail), signature_bits);
   tag = tag << sequence_bits | low_bits(active_->sequence, sequence_bits);
   tag = tag << window_bits | low_bits(window_, window_bits);
   return tag << message_bits | low_bits(step.message, message_bits);
+}
+
+/// A message came that is not as long as its receive. A transport that does not know how much
+/// longer it is leaves request.bytes at 0.
+void Executor::refuse_length(const Operand& operand, const comm::MessageRequest& request) const {
+  const std::size_t size = element_bytes(operand.buffer);
+  const bool cut = request.state == comm::MessageRequest::State::failed && request.bytes == 0;
+  const std::string sent = cut ? text("more") : text(request.bytes / size);
+  throw Error(ErrorCode::mismatch,
+              text(context_->describe_peer(request.peer), " sends ", sent, " ",
+                   name(element_type(active_->problem, operand.buffer)), " to ",
+                   context_->describe_peer(context_->rank()), ", which expects ", operand.count),
+              request.peer);
 }
 
 bool Executor::run_message(std::uint32_t index) {
@@ -192,6 +208,10 @@ bool Executor::run_message(std::uint32_t index) {
     }
     request.peer = world;
     context_->begin_messages(1);
+    if (context_->peer(world).local) {
+      context_->messages(world).progress();
+      context_->ring(std::span(&world, 1));
+    }
     states_[index] = StepState::posted;
     return true;
   }
@@ -201,10 +221,7 @@ bool Executor::run_message(std::uint32_t index) {
       return false;
     case State::failed:
       if (request.error == EMSGSIZE) {
-        throw Error(ErrorCode::mismatch,
-                    text(context_->describe_peer(world), " sent more than the ", bytes,
-                         " bytes that are due"),
-                    world);
+        refuse_length(operand, request);
       }
       if (wire_error_ == comm::Clock::time_point{}) {
         wire_error_ = comm::Clock::now();
@@ -214,10 +231,7 @@ bool Executor::run_message(std::uint32_t index) {
       break;
   }
   if (!sends && request.bytes != bytes) {
-    throw Error(ErrorCode::mismatch,
-                text(context_->describe_peer(world), " sent ", request.bytes, " bytes where ",
-                     bytes, " are due"),
-                world);
+    refuse_length(operand, request);
   }
   context_->end_messages(1);
   states_[index] = StepState::done;

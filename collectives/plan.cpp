@@ -208,29 +208,86 @@ DType element_type(const Problem& problem, Buffer buffer) {
   return problem.input;
 }
 
-int blocks_of(const Problem& problem, Buffer buffer) {
+int blocks_of(const Problem& problem, Buffer buffer, int rank) {
+  const bool in = buffer == Buffer::input;
   switch (problem.collective) {
     case Collective::all_reduce:
     case Collective::broadcast:
       return 1;
     case Collective::all_gather:
-      return buffer == Buffer::output ? problem.ranks() : 1;
+      return in ? 1 : problem.ranks();
     case Collective::reduce_scatter:
-      return buffer == Buffer::input ? problem.ranks() : 1;
+      return in ? problem.ranks() : 1;
     case Collective::all_to_all:
+    case Collective::all_to_allv:
       return problem.ranks();
+    case Collective::reduce:
+      return in || rank == problem.root ? 1 : 0;
+    case Collective::gather:
+    case Collective::gatherv:
+      return in ? 1 : rank == problem.root ? problem.ranks() : 0;
+    case Collective::scatter:
+    case Collective::scatterv:
+      return !in ? 1 : rank == problem.root ? problem.ranks() : 0;
     case Collective::barrier:
       return 0;
   }
   return 0;
 }
 
+const BlockCounts* block_counts(const Problem& problem, Buffer buffer) {
+  const bool in = buffer == Buffer::input;
+  switch (problem.collective) {
+    case Collective::all_gather:
+    case Collective::gatherv:
+      return in ? nullptr : problem.counts.get();
+    case Collective::reduce_scatter:
+    case Collective::scatterv:
+      return in ? problem.counts.get() : nullptr;
+    case Collective::all_to_allv:
+      return in ? problem.counts.get() : problem.out_counts.get();
+    case Collective::all_reduce:
+    case Collective::broadcast:
+    case Collective::all_to_all:
+    case Collective::barrier:
+    case Collective::reduce:
+    case Collective::gather:
+    case Collective::scatter:
+      return nullptr;
+  }
+  return nullptr;
+}
+
+std::size_t count_of(const Problem& problem, Buffer buffer, int rank, int block) {
+  if (!problem.counts) return problem.count;
+  const BlockCounts* counts = block_counts(problem, buffer);
+  return counts != nullptr ? counts->count(block) : problem.counts->count(rank);
+}
+
+std::size_t offset_of(const Problem& problem, Buffer buffer, int block) {
+  const BlockCounts* counts = block_counts(problem, buffer);
+  return counts != nullptr ? counts->offset(block)
+                           : static_cast<std::size_t>(block) * problem.count;
+}
+
+std::size_t elements_of(const Problem& problem, Buffer buffer, int rank) {
+  const int blocks = blocks_of(problem, buffer, rank);
+  if (blocks == 0) return 0;
+  return offset_of(problem, buffer, blocks - 1) + count_of(problem, buffer, rank, blocks - 1);
+}
+
 Operand input_of(const Problem& problem, int rank, int block) {
-  return {.rank = rank, .buffer = Buffer::input, .block = block, .count = problem.count};
+  return {.rank = rank,
+          .buffer = Buffer::input,
+          .block = block,
+          .count = count_of(problem, Buffer::input, rank, block)};
 }
 
 Operand output_of(const Problem& problem, int rank, int block) {
-  return {.rank = rank, .buffer = Buffer::output, .block = block, .count = problem.count};
+  return {.rank = rank,
+          .buffer = Buffer::output,
+          .block = block,
+          .count = count_of(problem, Buffer::output, rank, block)};
 }
 
 Operand piece_of(const Operand& whole, const Slice& slice) {

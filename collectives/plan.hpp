@@ -1,9 +1,10 @@
 // What one rank does in a collective: steps that depend on earlier steps.
 //
-// A plan speaks of buffers by name. `input` and `output` are the caller's, made of blocks of
-// problem.count elements; `scratch` is the rank's own shared memory, of Problem::accumulator() for
-// reductions and of the input type otherwise. The rank may read any peer's buffer on its own host,
-// and writes only its own. Between hosts there are messages.
+// A plan speaks of buffers by name. `input` and `output` are the caller's, made of blocks
+// (problem.counts, or problem.count each); `scratch` is the rank's own shared memory, of
+// Problem::accumulator() for reductions and of the input type otherwise. The rank may read any
+// peer's buffer on its own host, and writes only its own. Between hosts there are messages;
+// collectives that exchange() have them everywhere.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +47,7 @@ enum class Verb : std::uint8_t {
   copy,    ///< from -> to; a peer's `from` is a pull.
   reduce,  ///< sources -> to, in canonical order. To output: complete, op applied, rounded once.
            ///< To scratch: a partial over the sources' joint range.
-  send,    ///< from (mine) -> peer, on another host. Its k-th recv from me gets my k-th send to it.
+  send,    ///< from (mine) -> peer. Its k-th recv from me gets my k-th send to it.
   recv,    ///< peer's message -> to (mine).
 };
 const char* name(Verb verb) noexcept;
@@ -111,8 +112,8 @@ class Plan {
 /// What a plan moves, as an algorithm predicts it and as a plan counts it, for one rank.
 struct Cost {
   int rounds = 0;                  ///< Longest chain of messages, waits and reads of peers.
-  std::size_t bytes_sent = 0;      ///< To other hosts.
-  std::size_t bytes_received = 0;  ///< From other hosts.
+  std::size_t bytes_sent = 0;      ///< By messages.
+  std::size_t bytes_received = 0;  ///< By messages.
   std::size_t bytes_pulled = 0;    ///< Read from peers on this host.
   bool operator==(const Cost&) const = default;
 };
@@ -121,8 +122,15 @@ Cost count(const Problem& problem, const Plan& plan);
 
 /// The element type of a buffer.
 DType element_type(const Problem& problem, Buffer buffer);
-/// Blocks of problem.count elements that a rank's input or output has.
-int blocks_of(const Problem& problem, Buffer buffer);
+/// Blocks that a rank's input or output has: none where only the root has that buffer.
+int blocks_of(const Problem& problem, Buffer buffer, int rank);
+/// The counts of a buffer's blocks where they differ, else null.
+const BlockCounts* block_counts(const Problem& problem, Buffer buffer);
+/// Elements of one of these blocks, and elements of the buffer before it.
+std::size_t count_of(const Problem& problem, Buffer buffer, int rank, int block);
+std::size_t offset_of(const Problem& problem, Buffer buffer, int block);
+/// All elements of a rank's input or output.
+std::size_t elements_of(const Problem& problem, Buffer buffer, int rank);
 /// A whole block of a rank's buffer, and a piece of an operand.
 Operand input_of(const Problem& problem, int rank, int block = 0);
 Operand output_of(const Problem& problem, int rank, int block = 0);

@@ -7,6 +7,11 @@ std::size_t PlanCache::Hash::operator()(const Key& key) const {
 }
 
 const Planned& PlanCache::of(const Problem& problem) {
+  if (problem.counts || exchanges(problem.collective)) {
+    const Algorithm& algorithm = choose(problem, *rules_);
+    unkept_ = {&algorithm, std::make_shared<const Plan>(make_plan(problem, algorithm))};
+    return unkept_;
+  }
   const Key key{shape_of(problem), nullptr};
   if (last_ != nullptr && last_key_ == key) {
     return *last_;

@@ -22,7 +22,8 @@ class PlanCache {
  public:
   explicit PlanCache(std::shared_ptr<const Rules> rules) : rules_(std::move(rules)) {}
 
-  /// The plan of the whole problem, by the algorithm that the rules choose.
+  /// The plan of the whole problem, by the algorithm that the rules choose. Plans for block counts
+  /// of their own are not kept: valid until the next call.
   const Planned& of(const Problem& problem);
   /// The plan of `count` elements a block, by a given algorithm.
   const Planned& of(const Problem& problem, const Algorithm& algorithm, std::size_t count);
@@ -40,6 +41,7 @@ class PlanCache {
   };
   std::shared_ptr<const Rules> rules_;
   std::unordered_map<Key, Planned, Hash> plans_;
+  Planned unkept_;
   Key last_key_{};
   const Planned* last_ = nullptr;  ///< The plan of last_key_: the same call again costs no hashing.
 };

@@ -26,4 +26,20 @@ Plan make_plan(const Problem& problem, const Algorithm& algorithm) {
   return plan;
 }
 
+std::vector<Problem> for_each_rank(const Problem& problem) {
+  std::vector<Problem> problems(problem.ranks(), problem);
+  for (int rank = 0; rank < problem.ranks(); ++rank) problems[rank].rank = rank;
+  return problems;
+}
+
+std::vector<Plan> make_plans(const std::vector<Problem>& problems, const Algorithm& algorithm) {
+  std::vector<Plan> plans;
+  for (const Problem& problem : problems) plans.push_back(make_plan(problem, algorithm));
+  return plans;
+}
+
+std::vector<Plan> make_plans(const Problem& problem, const Algorithm& algorithm) {
+  return make_plans(for_each_rank(problem), algorithm);
+}
+
 }  // namespace sprat::collectives

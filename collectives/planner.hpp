@@ -1,6 +1,8 @@
 // From a problem to a plan.
 #pragma once
 
+#include <vector>
+
 #include "collectives/algorithm.hpp"
 #include "collectives/plan.hpp"
 #include "collectives/problem.hpp"
@@ -14,5 +16,10 @@ const Algorithm& choose(const Problem& problem, const Rules& rules);
 
 /// What problem.rank does. Throws Error{invalid_argument} if the algorithm does not fit.
 Plan make_plan(const Problem& problem, const Algorithm& algorithm);
+
+/// The problem as each rank has it, and plans for every rank by one algorithm.
+std::vector<Problem> for_each_rank(const Problem& problem);
+std::vector<Plan> make_plans(const std::vector<Problem>& problems, const Algorithm& algorithm);
+std::vector<Plan> make_plans(const Problem& problem, const Algorithm& algorithm);
 
 }  // namespace sprat::collectives

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <numeric>
 #include <unordered_map>
 
 #include "collectives/reduce.hpp"
@@ -31,19 +32,76 @@ const char* name(Collective collective) noexcept {
       return "all_to_all";
     case Collective::barrier:
       return "barrier";
+    case Collective::reduce:
+      return "reduce";
+    case Collective::gather:
+      return "gather";
+    case Collective::scatter:
+      return "scatter";
+    case Collective::gatherv:
+      return "gatherv";
+    case Collective::scatterv:
+      return "scatterv";
+    case Collective::all_to_allv:
+      return "all_to_allv";
   }
   return "unknown collective";
 }
 
 std::span<const Collective> all_collectives() noexcept {
-  static constexpr std::array collectives = {Collective::all_reduce, Collective::all_gather,
-                                             Collective::reduce_scatter, Collective::broadcast,
-                                             Collective::all_to_all};
+  static constexpr std::array collectives = {
+      Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+      Collective::broadcast,  Collective::all_to_all, Collective::reduce,
+      Collective::gather,     Collective::scatter,    Collective::gatherv,
+      Collective::scatterv,   Collective::all_to_allv};
   return collectives;
 }
 
 bool reduces(Collective collective) noexcept {
-  return collective == Collective::all_reduce || collective == Collective::reduce_scatter;
+  return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
+         collective == Collective::reduce;
+}
+
+bool has_root(Collective collective) noexcept {
+  switch (collective) {
+    case Collective::broadcast:
+    case Collective::reduce:
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::gatherv:
+    case Collective::scatterv:
+      return true;
+    case Collective::all_reduce:
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+    case Collective::all_to_all:
+    case Collective::all_to_allv:
+    case Collective::barrier:
+      return false;
+  }
+  return false;
+}
+
+bool exchanges(Collective collective) noexcept {
+  return collective == Collective::gatherv || collective == Collective::scatterv ||
+         collective == Collective::all_to_allv;
+}
+
+BlockCounts::BlockCounts(std::vector<std::size_t> counts)
+    : counts_(std::move(counts)), offsets_(counts_.size() + 1) {
+  std::partial_sum(counts_.begin(), counts_.end(), offsets_.begin() + 1);
+}
+
+std::size_t BlockCounts::largest() const {
+  return counts_.empty() ? 0 : *std::max_element(counts_.begin(), counts_.end());
+}
+
+BlockCounts BlockCounts::window(std::size_t first, std::size_t count) const {
+  std::vector<std::size_t> parts;
+  for (const std::size_t whole : counts_) {
+    parts.push_back(std::min(whole - std::min(whole, first), count));
+  }
+  return BlockCounts(std::move(parts));
 }
 
 int split_point(RankRange range) {
@@ -85,16 +143,23 @@ DType Problem::accumulator() const { return accumulator_of(input, op.op()); }
 std::size_t Problem::payload_bytes() const {
   const auto all = static_cast<std::size_t>(ranks());
   const std::size_t in = count * size_of(input), out = count * size_of(output);
+  const std::size_t whole = counts ? counts->total() : all * count;
   switch (collective) {
     case Collective::all_reduce:
     case Collective::broadcast:
+    case Collective::reduce:
       return std::max(in, out);
     case Collective::all_gather:
-      return std::max(in, all * out);
+    case Collective::gather:
+      return std::max(in, whole * size_of(output));
     case Collective::reduce_scatter:
-      return std::max(all * in, out);
+    case Collective::scatter:
+      return std::max(whole * size_of(input), out);
     case Collective::all_to_all:
       return all * std::max(in, out);
+    case Collective::gatherv:
+    case Collective::scatterv:
+    case Collective::all_to_allv:
     case Collective::barrier:
       return 0;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -16,11 +17,22 @@ enum class Collective : std::uint8_t {
   broadcast,
   all_to_all,
   barrier,
+  reduce,
+  gather,
+  scatter,
+  gatherv,
+  scatterv,
+  all_to_allv,
 };
 const char* name(Collective collective) noexcept;
 /// Every collective that has buffers, for tables.
 std::span<const Collective> all_collectives() noexcept;
 bool reduces(Collective collective) noexcept;
+/// One rank, the root, is different from the others.
+bool has_root(Collective collective) noexcept;
+/// Ranks know only the counts of what they themselves send and receive, so one message goes from
+/// each to each that it has to do with, straight from and to the callers' memory.
+bool exchanges(Collective collective) noexcept;
 
 /// Consecutive ranks [first, last).
 struct RankRange {
@@ -56,14 +68,37 @@ class Grouping {
 /// The canonical tree: tree(first, last) splits at the largest power of two below its size.
 int split_point(RankRange range);
 
+/// Elements of blocks that lie one after the other. Immutable.
+class BlockCounts {
+ public:
+  explicit BlockCounts(std::vector<std::size_t> counts);
+  int blocks() const { return static_cast<int>(counts_.size()); }
+  std::size_t count(int block) const { return counts_[block]; }
+  /// Elements before a block.
+  std::size_t offset(int block) const { return offsets_[block]; }
+  std::size_t total() const { return offsets_.back(); }
+  std::size_t largest() const;
+  /// The same part, [first, first + count), of every block that reaches so far.
+  BlockCounts window(std::size_t first, std::size_t count) const;
+
+ private:
+  std::vector<std::size_t> counts_, offsets_;  ///< offsets_ has the total at its end.
+};
+
 struct Problem {
   Collective collective = Collective::barrier;
   int rank = 0;                              ///< The rank a plan is made for.
   std::shared_ptr<const Grouping> grouping;  ///< Shared: one per communicator, by every plan of it.
-  /// Elements of one block. all_reduce, broadcast: the whole buffer. all_gather, reduce_scatter,
-  /// all_to_all: what one rank contributes to another, so a buffer of `ranks` blocks has ranks *
-  /// count.
+  /// Elements of one block; of the largest if `counts` differ. all_reduce, broadcast, reduce: the
+  /// whole buffer. Otherwise what one rank contributes to another, so a buffer of `ranks` blocks
+  /// has ranks * count. gatherv, scatterv: of this rank's own block.
   std::size_t count = 0;
+  /// Elements of each rank's block where they differ; null: `count` each. all_gather and
+  /// reduce_scatter: the same on every rank. gatherv, scatterv: null but on the root. all_to_allv:
+  /// of the input's blocks. Shared by a plan's windows and by the history of calls.
+  std::shared_ptr<const BlockCounts> counts = nullptr;
+  std::shared_ptr<const BlockCounts> out_counts =
+      nullptr;  ///< all_to_allv: of the output's blocks.
   DType input = DType::f32;
   DType output = DType::f32;
   Reduction op = ReduceOp::sum;
@@ -72,7 +107,8 @@ struct Problem {
   int ranks() const { return grouping->ranks(); }
   /// What partial results are held in: f32 for 16-bit and 8-bit floats, else the input's own type.
   DType accumulator() const;
-  /// Bytes a caller passes: the larger of input and output over a rank.
+  /// Bytes a caller passes: the larger of input and output over a rank. 0 where counts are not
+  /// known to every rank.
   std::size_t payload_bytes() const;
 };
 

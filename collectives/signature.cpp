@@ -2,17 +2,56 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+
 #include "comm/base/check.hpp"
 
 namespace sprat::collectives {
 
+namespace {
+
+constexpr int most_counts_shown = 16;
+
+std::uint64_t hash_of(const BlockCounts& counts, std::uint64_t seed) {
+  XXH64_hash_t hash = seed;
+  for (int block = 0; block < counts.blocks(); ++block) {
+    const std::uint64_t count = counts.count(block);
+    hash = XXH3_64bits_withSeed(&count, sizeof count, hash);
+  }
+  return hash;
+}
+
+/// The root, or a hash of it and of all block counts.
+std::uint32_t detail_of(const Problem& problem) {
+  const auto root = static_cast<std::uint32_t>(problem.root);
+  if (!problem.counts || exchanges(problem.collective)) {
+    return root;
+  }
+  return static_cast<std::uint32_t>(hash_of(*problem.counts, root));
+}
+
+/// "3, 0, 5"; long lists are cut, but differ whenever the counts do.
+std::string text_of(const BlockCounts& counts) {
+  std::string out;
+  for (int block = 0; block < std::min(counts.blocks(), most_counts_shown); ++block) {
+    out += text(block == 0 ? "" : ", ", counts.count(block));
+  }
+  if (counts.blocks() > most_counts_shown) {
+    out += fmt::format(", ... ({} in all, hash {:016x})", counts.total(), hash_of(counts, 0));
+  }
+  return out;
+}
+
+}  // namespace
+
 Signature shape_of(const Problem& problem) {
   Signature signature;
-  signature.count = problem.count;
-  signature.detail = static_cast<std::uint32_t>(problem.root);
+  signature.count = exchanges(problem.collective) ? 0 : problem.count;
+  signature.detail = detail_of(problem);
   signature.collective = problem.collective;
   signature.input = problem.input;
-  signature.output = problem.output;
+  // Only the root of a reduce has an output.
+  signature.output = problem.collective == Collective::reduce ? problem.input : problem.output;
   signature.op = problem.op.op();
   return signature;
 }
@@ -33,23 +72,37 @@ Signature signature_of(const Problem& problem) {
   return signature;
 }
 
-std::uint64_t digest(const Signature& signature) {
-  return XXH3_64bits(&signature, sizeof signature);
+std::uint64_t digest(const Signature& signature, std::uint64_t trail) {
+  return XXH3_64bits_withSeed(&signature, sizeof signature, trail);
+}
+
+bool may_end_unheard(const Problem& problem) {
+  return has_root(problem.collective) || problem.counts ||
+         (problem.count == 0 && problem.collective != Collective::barrier);
 }
 
 std::string describe(const Problem& problem) {
   if (problem.collective == Collective::barrier) {
     return "barrier";
   }
-  std::string out = text(name(problem.collective), " of ", problem.count, " ", name(problem.input));
+  const bool exchange = exchanges(problem.collective);
+  std::string out = name(problem.collective);
+  if (problem.counts && !exchange) {
+    out += text("v of ", text_of(*problem.counts));
+  } else if (exchange) {
+    out += " of";
+  } else {
+    out += text(" of ", problem.count);
+  }
+  out += text(" ", name(problem.input));
   if (reduces(problem.collective)) {
     out += text(", ", describe(problem.op));
-    if (problem.output != problem.input) {
+    if (problem.output != problem.input && problem.collective != Collective::reduce) {
       out += text(" to ", name(problem.output));
     }
   }
-  if (problem.collective == Collective::broadcast) {
-    out += text(" from root ", problem.root);
+  if (has_root(problem.collective)) {
+    out += text(", root ", problem.root);
   }
   return out;
 }

@@ -23,8 +23,11 @@ static_assert(sizeof(Signature) == 16);
 Signature signature_of(const Problem& problem);
 /// What a plan depends on: all of that but a reduction's factor and function.
 Signature shape_of(const Problem& problem);
-/// A well-mixed digest, for message tags.
-std::uint64_t digest(const Signature& signature);
+/// A well-mixed digest, for message tags. `trail` stands for what was called before.
+std::uint64_t digest(const Signature& signature, std::uint64_t trail = 0);
+/// A rank may be through with such a call before it has heard from every other: whether all agreed
+/// shows only in a later one.
+bool may_end_unheard(const Problem& problem);
 /// All that must agree, as text: "all_reduce of 1024 f32, sum". Equal only for equal calls.
 std::string describe(const Problem& problem);
 

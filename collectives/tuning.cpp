@@ -23,11 +23,13 @@ all_gather hosts=1 direct;
 all_gather per_host=1 0-256k direct;
 all_gather hosts>2 4m- ring;
 all_gather hierarchical;
+all_gather direct;
 
 reduce_scatter hosts=1 direct;
 reduce_scatter per_host=1 hosts>2 4m- pairwise;
 reduce_scatter per_host=1 direct;
 reduce_scatter hierarchical;
+reduce_scatter direct;
 
 broadcast hosts=1 flat;
 broadcast 1m- chain;
@@ -38,6 +40,17 @@ all_to_all 0-64k direct;
 all_to_all pairwise;
 
 barrier dissemination;
+
+reduce hosts=1 direct;
+reduce per_host=1 direct;
+reduce hierarchical;
+
+gather direct;
+scatter direct;
+
+gatherv exchange;
+scatterv exchange;
+all_to_allv exchange;
 )";
 
 constexpr std::array<std::string_view, 3> properties = {"ranks", "hosts", "per_host"};

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "collectives/chronology.hpp"
-#include "collectives/planner.hpp"
+#include "collectives/result.hpp"
 #include "collectives/symbols.hpp"
 #include "collectives/well_formed.hpp"
 #include "comm/base/check.hpp"
@@ -54,7 +54,7 @@ struct RankMemory {
 
 class Verification {
  public:
-  Verification(const Problem& problem, const std::vector<Plan>& plans, bool in_place);
+  Verification(const std::vector<Problem>& problems, const std::vector<Plan>& plans, bool in_place);
   std::vector<std::string> run();
 
  private:
@@ -77,15 +77,14 @@ class Verification {
   void check_ends();
   void check_outputs(int rank);
   void check_barrier();
-  Expression expected(int rank, int block);
-  Expression canonical(RankRange range, int block);
 
   template <class... Args>
   void report(std::size_t step, const Args&... args) {
     violations_.push_back(text(time_.label(step), " ", args...));
   }
 
-  const Problem& p_;
+  const std::vector<Problem>& problems_;  ///< By rank.
+  const Problem& p_;                      ///< For what all ranks know.
   const std::vector<Plan>& plans_;
   bool in_place_;
   Chronology time_;
@@ -94,24 +93,27 @@ class Verification {
   std::vector<std::string> violations_;
 };
 
-Verification::Verification(const Problem& problem, const std::vector<Plan>& plans, bool in_place)
-    : p_(problem),
+Verification::Verification(const std::vector<Problem>& problems, const std::vector<Plan>& plans,
+                           bool in_place)
+    : problems_(problems),
+      p_(problems.front()),
       plans_(plans),
-      in_place_(problem.collective == Collective::broadcast || in_place),
-      time_(problem, plans),
+      in_place_(p_.collective == Collective::broadcast || in_place),
+      time_(p_, plans),
       memory_(plans.size()) {
   for (int rank = 0; rank < p_.ranks(); ++rank) {
     const bool has_input = p_.collective != Collective::broadcast || rank == p_.root;
     Value input;
-    for (int block = 0; block < blocks_of(p_, Buffer::input); ++block) {
+    for (int block = 0; block < blocks_of(p_, Buffer::input, rank); ++block) {
       const Expression own = has_input ? symbols_.contribution(rank, block) : undefined;
-      input.push_back({.count = p_.count, .expression = own});
+      const std::size_t count = count_of(problems[rank], Buffer::input, rank, block);
+      input.push_back({.count = count, .expression = own});
     }
-    const std::size_t outputs = p_.count * blocks_of(p_, Buffer::output);
+    const std::size_t outputs = elements_of(problems[rank], Buffer::output, rank);
     memory_[rank].contents = {SymbolMemory(input), SymbolMemory::unwritten(outputs),
                               SymbolMemory::unwritten(plans[rank].scratch_count)};
-    if (in_place_ && p_.collective == Collective::all_gather) {
-      const Place own = place_of(input_of(p_, rank));
+    if (input.size() == 1) {  // in place, it may lie in the output
+      const Place own = place_of(input_of(problems[rank], rank));
       contents_of(own).write(own.begin, input);
     }
   }
@@ -230,12 +232,19 @@ void Verification::exchange(std::size_t sender, std::size_t receiver) {
 Place Verification::place_of(const Operand& operand) const {
   Place place{.rank = operand.rank,
               .memory = operand.buffer,
-              .begin = operand.block * p_.count + operand.offset,
+              .begin = operand.offset,
               .count = operand.count};
-  if (!in_place_ || operand.buffer == Buffer::scratch) return place;
+  if (operand.buffer == Buffer::scratch) return place;
+  const Problem& problem = problems_[operand.rank];
+  place.begin += offset_of(problem, operand.buffer, operand.block);
+  const int inputs = blocks_of(problem, Buffer::input, operand.rank);
+  const int outputs = blocks_of(problem, Buffer::output, operand.rank);
+  if (!in_place_ || inputs == 0 || outputs == 0) return place;
   // The smaller of the two buffers is one block, its rank's, of the larger.
-  const Buffer whole = p_.collective == Collective::all_gather ? Buffer::output : Buffer::input;
-  if (operand.buffer != whole && blocks_of(p_, whole) > 1) place.begin += operand.rank * p_.count;
+  const Buffer whole = outputs > inputs ? Buffer::output : Buffer::input;
+  if (operand.buffer != whole && std::max(inputs, outputs) > 1) {
+    place.begin += offset_of(problem, whole, operand.rank);
+  }
   place.memory = whole;
   return place;
 }
@@ -319,9 +328,9 @@ void Verification::check_ends() {
 }
 
 void Verification::check_outputs(int rank) {
-  for (int block = 0; block < blocks_of(p_, Buffer::output); ++block) {
-    const Place place = place_of(output_of(p_, rank, block));
-    const Expression wanted = expected(rank, block);
+  for (int block = 0; block < blocks_of(p_, Buffer::output, rank); ++block) {
+    const Place place = place_of(output_of(problems_[rank], rank, block));
+    const Expression wanted = result_of(symbols_, p_, rank, block);
     std::size_t offset = 0;
     for (const Segment& segment : contents_of(place).read(place.begin, place.count)) {
       if (segment.expression != wanted || segment.origin != offset) {
@@ -344,53 +353,26 @@ void Verification::check_barrier() {
   }
 }
 
-Expression Verification::expected(int rank, int block) {
-  switch (p_.collective) {
-    case Collective::all_reduce:
-      return symbols_.finished(canonical({0, p_.ranks()}, 0));
-    case Collective::reduce_scatter:
-      return symbols_.finished(canonical({0, p_.ranks()}, rank));
-    case Collective::all_gather:
-      return symbols_.contribution(block, 0);
-    case Collective::broadcast:
-      return symbols_.contribution(p_.root, 0);
-    case Collective::all_to_all:
-      return symbols_.contribution(block, rank);
-    case Collective::barrier:
-      return undefined;
-  }
-  return undefined;
-}
-
-Expression Verification::canonical(RankRange range, int block) {
-  if (range.size() == 1) return symbols_.contribution(range.first, block);
-  const int middle = split_point(range);
-  const Expression left = canonical({range.first, middle}, block);
-  return symbols_.combined(left, canonical({middle, range.last}, block));
-}
-
 }  // namespace
+
+std::vector<std::string> verify(const std::vector<Problem>& problems,
+                                const std::vector<Plan>& plans, bool in_place) {
+  const Problem& problem = problems.front();
+  require(static_cast<int>(plans.size()) == problem.ranks(), "verify needs a plan for each of ",
+          problem.ranks(), " ranks, not ", plans.size());
+  const bool can_alias = problem.input == problem.output &&
+                         problem.collective != Collective::all_to_all &&
+                         problem.collective != Collective::all_to_allv;
+  require(!in_place || can_alias, "plans of ", name(problem.collective), " from ",
+          name(problem.input), " to ", name(problem.output), " never run in place");
+  std::vector<std::string> malformed = malformed_steps(problems, plans);
+  if (!malformed.empty()) return malformed;
+  return Verification(problems, plans, in_place).run();
+}
 
 std::vector<std::string> verify(const Problem& problem, const std::vector<Plan>& plans,
                                 bool in_place) {
-  require(static_cast<int>(plans.size()) == problem.ranks(), "verify needs a plan for each of ",
-          problem.ranks(), " ranks, not ", plans.size());
-  const bool can_alias =
-      problem.input == problem.output && problem.collective != Collective::all_to_all;
-  require(!in_place || can_alias, "plans of ", name(problem.collective), " from ",
-          name(problem.input), " to ", name(problem.output), " never run in place");
-  std::vector<std::string> malformed = malformed_steps(problem, plans);
-  if (!malformed.empty()) return malformed;
-  return Verification(problem, plans, in_place).run();
-}
-
-std::vector<Plan> make_plans(const Problem& problem, const Algorithm& algorithm) {
-  std::vector<Plan> plans;
-  Problem mine = problem;
-  for (mine.rank = 0; mine.rank < problem.ranks(); ++mine.rank) {
-    plans.push_back(make_plan(mine, algorithm));
-  }
-  return plans;
+  return verify(for_each_rank(problem), plans, in_place);
 }
 
 }  // namespace sprat::collectives

@@ -6,6 +6,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/plan.hpp"
+#include "collectives/planner.hpp"
 #include "collectives/problem.hpp"
 
 namespace sprat::collectives {
@@ -26,8 +27,8 @@ namespace sprat::collectives {
 /// A broadcast is always in place; an all-to-all never is, for its executor stages the input.
 std::vector<std::string> verify(const Problem& problem, const std::vector<Plan>& plans,
                                 bool in_place);
-
-/// Plans for every rank, by one algorithm.
-std::vector<Plan> make_plans(const Problem& problem, const Algorithm& algorithm);
+/// The same where each rank knows its own counts only: problems[r] is rank r's.
+std::vector<std::string> verify(const std::vector<Problem>& problems,
+                                const std::vector<Plan>& plans, bool in_place);
 
 }  // namespace sprat::collectives

@@ -22,8 +22,8 @@ bool is_subtree(RankRange range, int ranks) {
 /// Looks at one rank's steps.
 class Inspector {
  public:
-  Inspector(const Problem& problem, const std::vector<Plan>& plans, int rank)
-      : p_(problem), plans_(plans), plan_(plans[rank]), me_(rank) {}
+  Inspector(const std::vector<Problem>& problems, const std::vector<Plan>& plans, int rank)
+      : problems_(problems), p_(problems[rank]), plans_(plans), plan_(plans[rank]), me_(rank) {}
 
   /// The first rule that the step breaks; empty if none.
   std::string flaw(std::uint32_t index) const {
@@ -43,9 +43,9 @@ class Inspector {
       case Verb::reduce:
         return first({flaw_of_target(step.to), flaw_of_terms(step)});
       case Verb::send:
-        return first({flaw_of_peer(step.peer, false), flaw_of_mine(step.from)});
+        return first({flaw_of_partner(step.peer), flaw_of_mine(step.from)});
       case Verb::recv:
-        return first({flaw_of_peer(step.peer, false), flaw_of_target(step.to)});
+        return first({flaw_of_partner(step.peer), flaw_of_target(step.to)});
     }
     return "has no verb";
   }
@@ -66,6 +66,11 @@ class Inspector {
     return text("peer ", peer, local ? " is on another host" : " is on the same host");
   }
 
+  std::string flaw_of_partner(int peer) const {
+    const bool local = is_rank(peer) && p_.grouping->together(me_, peer);
+    return flaw_of_peer(peer, local && exchanges(p_.collective));
+  }
+
   std::string flaw_of_operand(const Operand& operand) const {
     if (!is_rank(operand.rank)) return text("names rank ", operand.rank);
     if (!p_.grouping->together(me_, operand.rank)) {
@@ -73,9 +78,12 @@ class Inspector {
     }
     if (operand.count == 0) return "";
     const bool scratch = operand.buffer == Buffer::scratch;
-    const int blocks = scratch ? 1 : blocks_of(p_, operand.buffer);
-    const std::size_t block = scratch ? plans_[operand.rank].scratch_count : p_.count;
+    const Problem& theirs = problems_[operand.rank];
+    const int blocks = scratch ? 1 : blocks_of(theirs, operand.buffer, operand.rank);
     if (operand.block < 0 || operand.block >= blocks) return text("names block ", operand.block);
+    const std::size_t block = scratch
+                                  ? plans_[operand.rank].scratch_count
+                                  : count_of(theirs, operand.buffer, operand.rank, operand.block);
     const bool inside = operand.offset <= block && operand.count <= block - operand.offset;
     return inside ? ""
                   : text("reaches ", operand.offset, "+", operand.count, " in a block of ", block);
@@ -138,6 +146,7 @@ class Inspector {
     return is_subtree(joint, p_.ranks()) ? "" : "reduces to a partial that is no subtree";
   }
 
+  const std::vector<Problem>& problems_;
   const Problem& p_;
   const std::vector<Plan>& plans_;
   const Plan& plan_;
@@ -146,10 +155,11 @@ class Inspector {
 
 }  // namespace
 
-std::vector<std::string> malformed_steps(const Problem& problem, const std::vector<Plan>& plans) {
+std::vector<std::string> malformed_steps(const std::vector<Problem>& problems,
+                                         const std::vector<Plan>& plans) {
   std::vector<std::string> flaws;
-  for (int rank = 0; rank < problem.ranks(); ++rank) {
-    const Inspector inspector(problem, plans, rank);
+  for (int rank = 0; rank < static_cast<int>(plans.size()); ++rank) {
+    const Inspector inspector(problems, plans, rank);
     for (std::uint32_t index = 0; index < plans[rank].steps.size(); ++index) {
       const std::string flaw = inspector.flaw(index);
       if (flaw.empty()) continue;

@@ -10,6 +10,7 @@
 namespace sprat::collectives {
 
 /// The rules that steps of `plans` break, each once per step, named by rank and step.
-std::vector<std::string> malformed_steps(const Problem& problem, const std::vector<Plan>& plans);
+std::vector<std::string> malformed_steps(const std::vector<Problem>& problems,
+                                         const std::vector<Plan>& plans);
 
 }  // namespace sprat::collectives

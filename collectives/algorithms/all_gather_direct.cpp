@@ -1,6 +1,7 @@
 // Direct all-gather: every part goes from its owner to every rank, at once.
 // Cost: 1 round; each rank receives P-1 parts, from hosts' peers by pulling, from others by
-// message. Use: one host; between hosts, small payloads.
+// message. Use: one host; between hosts, small payloads,
+// and parts of different lengths.
 #include "collectives/algorithm.hpp"
 #include "collectives/peers.hpp"
 
@@ -15,27 +16,37 @@ void plan(const Problem& p, Plan& plan) {
   const Operand part = input_of(p, p.rank);
   const std::vector<int> local = local_ranks(p);
   if (local.size() > 1) {
-    plan.share(part);
+    if (part.count > 0) plan.share(part);
     plan.signal();
     plan.next_round();
   }
   for (int rank : local) {
-    plan.copy(input_of(p, rank), output_of(p, p.rank, rank), rank == p.rank ? 0 : 1);
+    const Operand theirs = input_of(p, rank);
+    if (theirs.count > 0) plan.copy(theirs, output_of(p, p.rank, rank), rank == p.rank ? 0 : 1);
   }
   plan.next_lane();
   for (int rank : remote_ranks(p)) {
-    plan.send(rank, part);
-    plan.recv(rank, output_of(p, p.rank, rank));
+    const Operand block = output_of(p, p.rank, rank);
+    if (part.count > 0) plan.send(rank, part);
+    if (block.count > 0) plan.recv(rank, block);
   }
 }
 
 Cost cost(const Problem& p) {
-  const std::size_t local = local_ranks(p).size(), remote = p.ranks() - local;
-  const std::size_t part_bytes = p.count * size_of(p.input);
-  return {.rounds = p.ranks() > 1 && p.count > 0 ? 1 : 0,
-          .bytes_sent = remote * part_bytes,
-          .bytes_received = remote * part_bytes,
-          .bytes_pulled = (local - 1) * part_bytes};
+  const std::size_t size = size_of(p.input), mine = input_of(p, p.rank).count;
+  Cost cost;
+  for (int rank = 0; rank < p.ranks(); ++rank) {
+    const std::size_t theirs = input_of(p, rank).count;
+    if (rank == p.rank) continue;
+    if (p.grouping->together(p.rank, rank)) {
+      cost.bytes_pulled += theirs * size;
+    } else {
+      cost.bytes_sent += mine * size;
+      cost.bytes_received += theirs * size;
+    }
+  }
+  cost.rounds = cost.bytes_pulled + cost.bytes_sent + cost.bytes_received > 0 ? 1 : 0;
+  return cost;
 }
 
 }  // namespace

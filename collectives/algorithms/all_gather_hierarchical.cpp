@@ -8,7 +8,7 @@ namespace sprat::collectives {
 
 namespace {
 
-bool fits(const Problem&) { return true; }
+bool fits(const Problem& p) { return !p.counts; }
 
 bool carries(const Problem& p, int owner) {
   return carrier(*p.grouping, p.grouping->host_of(p.rank), owner) == p.rank;

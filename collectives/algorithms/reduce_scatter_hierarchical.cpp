@@ -10,7 +10,7 @@ namespace sprat::collectives {
 
 namespace {
 
-bool fits(const Problem&) { return true; }
+bool fits(const Problem& p) { return !p.counts; }
 
 std::vector<Portion> blocks(const Problem& p) {
   std::vector<Portion> portions;

@@ -33,18 +33,17 @@ INSTANTIATE_TEST_SUITE_P(Each, Algorithms, ::testing::ValuesIn(all_algorithms())
 
 TEST_P(Algorithms, are_right_in_place_and_not) {
   for_each_case(*GetParam(), [](const Case& c) {
-    const std::vector<Plan> plans = make_plans(c.problem, *GetParam());
-    EXPECT_THAT(verify(c.problem, plans, false), IsEmpty()) << c.label;
+    const std::vector<Plan> plans = make_plans(c.each, *GetParam());
+    EXPECT_THAT(verify(c.each, plans, false), IsEmpty()) << c.label;
     if (may_alias(c.problem)) {
-      EXPECT_THAT(verify(c.problem, plans, true), IsEmpty()) << c.label << ", in place";
+      EXPECT_THAT(verify(c.each, plans, true), IsEmpty()) << c.label << ", in place";
     }
   });
 }
 
 TEST_P(Algorithms, cost_what_their_plans_count) {
   for_each_case(*GetParam(), [](const Case& c) {
-    Problem problem = c.problem;
-    for (problem.rank = 0; problem.rank < problem.ranks(); ++problem.rank) {
+    for (const Problem& problem : c.each) {
       EXPECT_EQ(GetParam()->cost(problem), count(problem, make_plan(problem, *GetParam())))
           << c.label << ", rank " << problem.rank;
     }

@@ -118,6 +118,9 @@ TEST(Plan, a_small_operation_on_one_host_is_one_shot) {
     Problem problem = gather_over({0, 0, 0, 0});
     problem.collective = collective;
     problem.count = 1;
+    if (exchanges(collective)) continue;
+    // Where the root only reads, another rank's plan shows it.
+    problem.rank = collective == Collective::reduce || collective == Collective::gather ? 1 : 0;
     const Plan plan = make_plan(problem, choose(problem, rules_with("")));
     bool signalled = false;
     for (const Step& step : plan.steps) {

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "collectives/verifier.hpp"
 #include "comm/base/check.hpp"
 
 namespace sprat::collectives {
@@ -42,8 +43,68 @@ std::vector<Types> element_types(Collective collective) {
 }
 
 std::set<int> roots(Collective collective, int ranks) {
-  if (collective != Collective::broadcast) return {0};
+  if (!has_root(collective)) return {0};
   return {0, ranks / 2, ranks - 1};
+}
+
+/// How `count` elements a block become blocks of different lengths.
+struct Skew {
+  const char* name;
+  std::size_t (*of)(std::size_t count, int ranks, int from, int to);
+};
+const Skew skews[] = {
+    {"uneven",
+     [](std::size_t count, int, int from, int to) { return count * (from + 2 * to + 1) / 3; }},
+    {"every other empty",
+     [](std::size_t count, int, int from, int to) { return (from + to) % 2 == 0 ? count : 0; }},
+    {"one has all", [](std::size_t count, int ranks, int from,
+                       int to) { return from == ranks / 2 || to == ranks / 2 ? count : 0; }},
+};
+
+std::shared_ptr<const BlockCounts> counts_by(int ranks, const std::function<std::size_t(int)>& of) {
+  std::vector<std::size_t> counts;
+  for (int block = 0; block < ranks; ++block) counts.push_back(of(block));
+  return std::make_shared<const BlockCounts>(std::move(counts));
+}
+
+/// The problem as each rank has it if blocks differ by `skew`.
+std::vector<Problem> skewed(const Problem& problem, const Skew& skew) {
+  const int ranks = problem.ranks();
+  std::vector<Problem> each = for_each_rank(problem);
+  for (Problem& mine : each) {
+    const int me = mine.rank;
+    const auto to_me =
+        counts_by(ranks, [&](int b) { return skew.of(problem.count, ranks, b, me); });
+    const auto shared =
+        counts_by(ranks, [&](int b) { return skew.of(problem.count, ranks, b, 0); });
+    switch (problem.collective) {
+      case Collective::gatherv:
+      case Collective::scatterv:
+        mine.count = shared->count(me);
+        mine.counts = me == problem.root ? shared : nullptr;
+        break;
+      case Collective::all_to_allv:
+        mine.counts = counts_by(ranks, [&](int b) { return skew.of(problem.count, ranks, me, b); });
+        mine.out_counts = to_me;
+        mine.count = 0;
+        break;
+      default:
+        mine.counts = shared;
+        mine.count = shared->largest();
+    }
+  }
+  return each;
+}
+
+/// Whether block counts may or must differ.
+bool has_counts(const Problem& problem, const Algorithm& algorithm) {
+  if (problem.collective != Collective::all_gather &&
+      problem.collective != Collective::reduce_scatter) {
+    return exchanges(problem.collective);
+  }
+  Problem skewed = problem;
+  skewed.counts = counts_by(problem.ranks(), [](int) { return 1; });
+  return algorithm.fits(skewed);
 }
 
 }  // namespace
@@ -82,8 +143,15 @@ void for_each_case(const Algorithm& algorithm, const std::function<void(const Ca
           problem.count = count;
           for (int root : roots(algorithm.collective, ranks)) {
             problem.root = root;
-            body({problem, text(ranks, " ranks, ", placement.name, ", count ", count, ", ",
-                                name(types.input), " to ", name(types.output), ", root ", root)});
+            const std::string label =
+                text(ranks, " ranks, ", placement.name, ", count ", count, ", ", name(types.input),
+                     " to ", name(types.output), ", root ", root);
+            if (!exchanges(problem.collective)) body({problem, for_each_rank(problem), label});
+            if (!has_counts(problem, algorithm)) continue;
+            for (const Skew& skew : skews) {
+              const std::vector<Problem> each = skewed(problem, skew);
+              body({each.front(), each, label + ", " + skew.name});
+            }
           }
         }
       }
@@ -92,7 +160,8 @@ void for_each_case(const Algorithm& algorithm, const std::function<void(const Ca
 }
 
 bool may_alias(const Problem& problem) {
-  return problem.input == problem.output && problem.collective != Collective::all_to_all;
+  return problem.input == problem.output && problem.collective != Collective::all_to_all &&
+         problem.collective != Collective::all_to_allv;
 }
 
 }  // namespace sprat::collectives

@@ -26,11 +26,12 @@ struct Types {
 
 struct Case {
   Problem problem;
-  std::string label;  ///< For failure messages.
+  std::vector<Problem> each;  ///< As each rank has it.
+  std::string label;          ///< For failure messages.
 };
 
-/// Every problem that the algorithm fits: ranks x placements x counts x types x roots. Ranks
-/// are 1..17, under a sanitizer those of them where trees and rings change shape.
+/// Every problem that the algorithm fits: ranks x placements x counts x types x roots x block
+/// counts. Ranks are 1..17, under a sanitizer those of them where trees and rings change shape.
 void for_each_case(const Algorithm& algorithm, const std::function<void(const Case&)>& body);
 
 /// Whether the output may lie over the input, as plans see it.

@@ -126,11 +126,10 @@ TEST(Tuning, ranks_choose_alike) {
   const Rules rules = rules_with("");
   for (const Algorithm* algorithm : all_algorithms()) {
     for_each_case(*algorithm, [&rules](const Case& c) {
-      Problem problem = c.problem;
-      const Algorithm& first = choose(problem, rules);
-      EXPECT_EQ(first.collective, problem.collective);
+      const Algorithm& first = choose(c.problem, rules);
+      EXPECT_EQ(first.collective, c.problem.collective);
       EXPECT_EQ(first.order, Order::canonical) << c.label;
-      for (problem.rank = 0; problem.rank < problem.ranks(); ++problem.rank) {
+      for (const Problem& problem : c.each) {
         EXPECT_EQ(&choose(problem, rules), &first) << c.label << ", rank " << problem.rank;
       }
     });
@@ -162,11 +161,17 @@ TEST(Tuning, every_default_rule_wins_for_something) {
     for (int ranks = 1; ranks <= 64; ranks *= 2) {
       for (int hosts = 1; hosts <= ranks; hosts *= 2) {
         for (std::size_t bytes : {candidate.least_bytes, std::size_t{1} << 34}) {
-          const Problem problem = problem_of(candidate.algorithm->collective, ranks, hosts, bytes);
-          for (const Rule& rule : rules) {
-            if (!applies(rule, problem) || !rule.algorithm->fits(problem)) continue;
-            winners.insert(&rule);
-            break;
+          Problem problem = problem_of(candidate.algorithm->collective, ranks, hosts, bytes);
+          for (const bool uneven : {false, true}) {
+            if (uneven) {
+              problem.counts = std::make_shared<const BlockCounts>(
+                  std::vector<std::size_t>(ranks, problem.count));
+            }
+            for (const Rule& rule : rules) {
+              if (!applies(rule, problem) || !rule.algorithm->fits(problem)) continue;
+              winners.insert(&rule);
+              break;
+            }
           }
         }
       }
