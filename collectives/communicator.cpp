@@ -1,18 +1,21 @@
 // The public collectives: check the contract, state the problem, post it.
-#include <cmath>
-#include <cstring>
-#include <limits>
 #include <numeric>
 
+#include "collectives/call.hpp"
 #include "collectives/communicator_impl.hpp"
-#include "collectives/reduce.hpp"
 #include "comm/base/check.hpp"
 
 namespace sprat {
 
+using collectives::block;
+using collectives::check_memory;
+using collectives::check_overlap;
+using collectives::check_process;
+using collectives::check_rank;
+using collectives::check_reduction;
+using collectives::check_types;
 using collectives::Collective;
-using collectives::Operation;
-using collectives::Problem;
+using collectives::post;
 
 namespace {
 
@@ -22,88 +25,6 @@ std::vector<int> host_list(const comm::Context& context, const std::vector<int>&
     hosts.push_back(context.peer(rank).host_index);
   }
   return hosts;
-}
-
-void check_rank(const char* what, int rank, int size) {
-  require(rank >= 0 && rank < size, what, " is ", rank, "; it must be 0 to ", size - 1);
-}
-
-void check_memory(const char* what, const void* data, std::size_t count) {
-  require(data != nullptr || count == 0, what, " is null but has ", count, " elements");
-}
-
-void check_types(DType in, DType out) {
-  require(in == out, "input is ", name(in), " and output ", name(out), "; they must be equal");
-}
-
-/// Equal types, or an f32 result of narrower floats; and an operation that takes them.
-void check_reduction(DType in, DType out, const Reduction& op) {
-  require(in == out || out == collectives::accumulator_of(in, op.op()), "input is ", name(in),
-          " and output ", name(out),
-          "; they must be equal, or narrower floats reduced to f32 by an operation of Sprat's");
-  collectives::require_takes(op.op(), in);
-  require((op.op() == ReduceOp::user) == (op.user_op() != nullptr),
-          "a user operation needs a function: see Reduction::user()");
-  const bool fits =
-      in == DType::f64 || std::fabs(op.factor()) <= double{std::numeric_limits<float>::max()};
-  require(fits, describe(op), ": f32, in which this sum is held, has no such factor");
-}
-
-/// Input and output are disjoint, or `in` lies exactly at `place`.
-void check_overlap(ConstElements in, Elements out, const void* in_place_input,
-                   const void* in_place_output) {
-  const auto* a = static_cast<const std::byte*>(in.data);
-  const auto* b = static_cast<const std::byte*>(out.data);
-  const bool disjoint = a + in.bytes() <= b || b + out.bytes() <= a;
-  const bool in_place =
-      in_place_input == in_place_output && size_of(in.dtype) == size_of(out.dtype);
-  require(disjoint || in_place,
-          "input and output overlap, but not as an in-place call would: a part that is also in the "
-          "whole must lie at its own block");
-}
-
-const std::byte* block(const void* data, int index, std::size_t bytes) {
-  return static_cast<const std::byte*>(data) + static_cast<std::size_t>(index) * bytes;
-}
-
-struct Call {
-  Collective collective;
-  std::size_t count = 0;
-  ConstElements in;
-  Elements out;
-  Reduction op = ReduceOp::sum;
-  int root = 0;
-  bool stage_input = false;
-};
-
-void check_process(const Communicator::Impl& impl) {
-  need(impl.context->here(), "this process was forked by rank ", impl.context->rank(),
-       ", whose communicators are not usable here; join a job of its own after fork()");
-}
-
-Work post(Communicator::Impl& impl, const Call& call, const Options& options) {
-  check_process(impl);
-  Problem problem;
-  problem.collective = call.collective;
-  problem.rank = impl.executor.membership().rank;
-  problem.grouping = impl.grouping;
-  problem.count = call.count;
-  problem.input = call.in.dtype;
-  problem.output = call.out.dtype;
-  problem.op = call.op;
-  problem.root = call.root;
-  auto operation = std::make_shared<Operation>(impl.context, std::move(problem));
-  operation->input = static_cast<const std::byte*>(call.in.data);
-  operation->output = static_cast<std::byte*>(call.out.data);
-  operation->stage_input = call.stage_input;
-  operation->timeout = options.timeout.value_or(impl.context->config().timeout);
-  impl.executor.post(operation);
-  if (options.blocking) {
-    operation->wait();
-    return Work();
-  }
-  operation->leave_unattended();
-  return Work(std::move(operation));
 }
 
 Work post_message(Communicator::Impl& impl, bool sends, ConstElements data, int peer, int tag,
@@ -225,8 +146,11 @@ Work Communicator::all_to_all(ConstElements in, Elements out, Options options) {
   check_overlap(in, out, in.data, out.data);
   const bool in_place = in.data == out.data && size() > 1;
   return post(*impl_,
-              {Collective::all_to_all, in.count / static_cast<std::size_t>(size()), in, out,
-               ReduceOp::sum, 0, in_place},
+              {.collective = Collective::all_to_all,
+               .count = in.count / static_cast<std::size_t>(size()),
+               .in = in,
+               .out = out,
+               .stage_input = in_place},
               options);
 }
 

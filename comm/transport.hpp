@@ -19,7 +19,9 @@ struct MessageRequest {
   enum class State : std::uint8_t { idle, posted, done, failed };
   State state = State::idle;
   std::size_t bytes = 0;  ///< Received length, when done.
-  int error = 0;  ///< errno-like, when failed. EMSGSIZE: the message was longer than the buffer.
+  /// errno-like, when failed. EMSGSIZE: the message was longer than the buffer; `bytes` is its
+  /// length, or 0 if that is not known.
+  int error = 0;
   int peer = -1;
   std::array<void*, 8>
       provider{};  ///< For the transport alone (libfabric's fi_context2 lies here).

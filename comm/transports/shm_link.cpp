@@ -27,6 +27,11 @@ void finish(MessageRequest& request, std::size_t bytes) {
   request.state = MessageRequest::State::done;
 }
 
+void fail_too_long(MessageRequest& request, std::size_t bytes) {
+  fail(request, EMSGSIZE);
+  request.bytes = bytes;
+}
+
 }  // namespace
 
 void RequestQueue::push(MessageRequest& request) {
@@ -77,7 +82,7 @@ void ShmLink::recv(MessageRequest& request, std::uint64_t tag, std::span<std::by
   if (found->announced) {
     accept(request, found->id, found->bytes);
   } else if (found->bytes > data.size()) {
-    fail(request, EMSGSIZE);
+    fail_too_long(request, found->bytes);
   } else {
     std::copy_n(found->data.get(), found->bytes, data.data());
     finish(request, found->bytes);
@@ -241,7 +246,7 @@ ShmLink::Taken ShmLink::take_message(const Frame& frame) {
     return keep(frame, false) ? Taken::yes : Taken::not_yet;
   }
   if (frame.total > pending(*request).bytes) {
-    fail(*request, EMSGSIZE);
+    fail_too_long(*request, frame.total);
   } else {
     in_.copy_payload(frame, pending(*request).target);
     finish(*request, frame.total);
@@ -311,7 +316,7 @@ bool ShmLink::keep(const Frame& frame, bool announced) {
 /// Asks the peer for an announced message's pieces, or says that they do not fit.
 void ShmLink::accept(MessageRequest& request, std::uint64_t id, std::size_t bytes) {
   if (bytes > pending(request).bytes) {
-    fail(request, EMSGSIZE);
+    fail_too_long(request, bytes);
     return reply(FrameKind::refuse, id);
   }
   inbound_.push_back({id, bytes, 0, &request});

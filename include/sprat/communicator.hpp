@@ -97,6 +97,36 @@ class SPRAT_API Communicator {
   Work broadcast(Elements data, int root, Options options = {});
   /// Block q of out <- block rank() of rank q's in; counts are size() blocks. In place: out is in.
   Work all_to_all(ConstElements in, Elements out, Options options = {});
+
+  // With a root: its buffer that the others lack is not looked at on them and may be null there.
+  /// Root's out <- op over ranks of in. Types as for all_reduce. In place on the root: out is in.
+  Work reduce(ConstElements in, Elements out, int root, const Reduction& op = ReduceOp::sum,
+              Options options = {});
+  /// Root's whole <- parts in rank order, as many elements each. In place: part at its block.
+  Work gather(ConstElements part, Elements whole, int root, Options options = {});
+  /// part <- this rank's block of root's whole, as many elements each. In place: part at its block.
+  Work scatter(ConstElements whole, Elements part, int root, Options options = {});
+
+  // Of blocks that differ in length: counts[r] elements for rank r, zero allowed, one block after
+  // the other in rank order.
+  /// whole <- parts in rank order. The same counts on every rank. In place: part at its block.
+  Work all_gatherv(ConstElements part, Elements whole, std::span<const std::size_t> counts,
+                   Options options = {});
+  /// part <- op over ranks of block rank() of whole. The same counts on every rank. In place: part
+  /// at its block. Types as for reduce_scatter.
+  Work reduce_scatterv(ConstElements whole, Elements part, std::span<const std::size_t> counts,
+                       const Reduction& op = ReduceOp::sum, Options options = {});
+  /// gather and scatter whose counts only the root knows, the others no more than their own part.
+  /// A part of another length than the root expects is Error{mismatch} everywhere.
+  Work gatherv(ConstElements part, Elements whole, std::span<const std::size_t> counts, int root,
+               Options options = {});
+  Work scatterv(ConstElements whole, Elements part, std::span<const std::size_t> counts, int root,
+                Options options = {});
+  /// Block q of out <- block rank() of rank q's in; in_counts[q] here is out_counts[rank()] there,
+  /// or Error{mismatch} everywhere. in and out are disjoint.
+  Work all_to_allv(ConstElements in, Elements out, std::span<const std::size_t> in_counts,
+                   std::span<const std::size_t> out_counts, Options options = {});
+
   /// Matched by (source, tag), in order. A recv must be as long as its message; it may be from
   /// any_source. A send of more than 16 KiB, or far ahead of its receives, ends with its receive.
   Work send(ConstElements data, int to, int tag = 0, Options options = {});

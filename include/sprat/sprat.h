@@ -120,6 +120,46 @@ SPRAT_C_API sprat_status sprat_broadcast(sprat_comm* comm, void* data, size_t co
 SPRAT_C_API sprat_status sprat_all_to_all(sprat_comm* comm, const void* in, void* out_data,
                                           size_t count, sprat_dtype dtype,
                                           const sprat_options* options, sprat_work** out);
+/* With a root: a buffer that only the root has, and its counts, are not looked at elsewhere. */
+
+/* Root's out <- op over ranks of in; `count` elements each. On the root, in == out is allowed. */
+SPRAT_C_API sprat_status sprat_reduce(sprat_comm* comm, const void* in, void* out_data,
+                                      size_t count, sprat_dtype dtype, sprat_op op, int root,
+                                      const sprat_options* options, sprat_work** out);
+/* Root's whole <- parts in rank order; `count` elements in a part. */
+SPRAT_C_API sprat_status sprat_gather(sprat_comm* comm, const void* part, void* whole, size_t count,
+                                      sprat_dtype dtype, int root, const sprat_options* options,
+                                      sprat_work** out);
+/* part <- this rank's block of root's whole; `count` elements in a part. */
+SPRAT_C_API sprat_status sprat_scatter(sprat_comm* comm, const void* whole, void* part,
+                                       size_t count, sprat_dtype dtype, int root,
+                                       const sprat_options* options, sprat_work** out);
+
+/* Blocks that differ in length: counts[r] elements for rank r, zero allowed, one block after the
+ * other in rank order. */
+
+/* whole <- parts in rank order. The same counts on every rank. */
+SPRAT_C_API sprat_status sprat_all_gatherv(sprat_comm* comm, const void* part, void* whole,
+                                           const size_t* counts, sprat_dtype dtype,
+                                           const sprat_options* options, sprat_work** out);
+/* part <- op over ranks of this rank's block of whole. The same counts on every rank. */
+SPRAT_C_API sprat_status sprat_reduce_scatterv(sprat_comm* comm, const void* whole, void* part,
+                                               const size_t* counts, sprat_dtype dtype, sprat_op op,
+                                               const sprat_options* options, sprat_work** out);
+/* Root's whole <- parts of `count` elements in rank order; only the root knows all counts. */
+SPRAT_C_API sprat_status sprat_gatherv(sprat_comm* comm, const void* part, size_t count,
+                                       void* whole, const size_t* counts, sprat_dtype dtype,
+                                       int root, const sprat_options* options, sprat_work** out);
+/* part, `count` elements, <- this rank's block of root's whole; only the root knows all counts. */
+SPRAT_C_API sprat_status sprat_scatterv(sprat_comm* comm, const void* whole, const size_t* counts,
+                                        void* part, size_t count, sprat_dtype dtype, int root,
+                                        const sprat_options* options, sprat_work** out);
+/* Block q of out <- this rank's block of rank q's in; in_counts[q] here is out_counts of this rank
+ * there. in and out are disjoint. */
+SPRAT_C_API sprat_status sprat_all_to_allv(sprat_comm* comm, const void* in,
+                                           const size_t* in_counts, void* out_data,
+                                           const size_t* out_counts, sprat_dtype dtype,
+                                           const sprat_options* options, sprat_work** out);
 /* Matched by (source, tag), in order. */
 SPRAT_C_API sprat_status sprat_send(sprat_comm* comm, const void* data, size_t count,
                                     sprat_dtype dtype, int to, int tag,

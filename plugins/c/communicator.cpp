@@ -1,88 +1,28 @@
 // The C API's communicators, operations and memory, each a line of translation.
 #include "sprat/communicator.hpp"
 
-#include <limits>
 #include <memory>
 #include <utility>
 
-#include "plugins/c/guard.hpp"
+#include "plugins/c/handles.hpp"
 #include "plugins/c/op.hpp"
-
-struct sprat_comm {
-  sprat::Communicator communicator;
-};
-struct sprat_work {
-  sprat::Work work;
-};
-struct sprat_memory {
-  sprat::Memory memory;
-};
 
 namespace {
 
 using namespace sprat;
+using c::communicator_of;
 using c::deref;
+using c::dtype_from;
 using c::guard;
+using c::options_from;
+using c::output_dtype;
 using c::reduction_of;
+using c::start;
+using c::whole_count;
 
 #define SPRAT_DTYPE(name, type, bytes) \
   static_assert(static_cast<int>(SPRAT_##name) == static_cast<int>(DType::name));
 #include "sprat/dtypes.def"
-
-[[noreturn]] void refuse(const std::string& message) {
-  throw Error(ErrorCode::invalid_argument, message);
-}
-
-DType dtype_from(sprat_dtype dtype) {
-  const auto number = static_cast<std::size_t>(dtype);
-  if (number >= all_dtypes().size()) {
-    refuse("dtype " + std::to_string(number) + " is none of sprat_dtype");
-  }
-  return all_dtypes()[number];
-}
-
-Communicator& communicator_of(sprat_comm* comm) { return deref(comm, "comm").communicator; }
-
-/// size() blocks of `count` elements.
-std::size_t whole_count(Communicator& communicator, std::size_t count) {
-  const auto ranks = static_cast<std::size_t>(communicator.size());
-  if (count > std::numeric_limits<std::size_t>::max() / ranks) {
-    refuse("count " + std::to_string(count) + " times " + std::to_string(ranks) +
-           " ranks is more than memory can hold");
-  }
-  return ranks * count;
-}
-
-Options options_from(const sprat_options* options, bool blocking) {
-  Options result{.timeout = {}, .blocking = blocking};
-  if (options != nullptr && options->timeout_ms < 0) {
-    refuse("timeout_ms is " + std::to_string(options->timeout_ms) + "; it must not be negative");
-  }
-  if (options != nullptr && options->timeout_ms > 0) {
-    result.timeout = std::chrono::milliseconds(options->timeout_ms);
-  }
-  return result;
-}
-
-DType output_dtype(const sprat_options* options, DType input) {
-  return options != nullptr && options->f32_output != 0 ? DType::f32 : input;
-}
-
-/// Starts an operation; hands its Work to *out, or waits for it if `out` is null.
-template <class Start>
-sprat_status start(const sprat_options* options, sprat_work** out, Start&& operation) noexcept {
-  return guard([&] {
-    // The handle is made first: once the operation runs, nothing may fail before it is handed over.
-    auto handle = out == nullptr ? nullptr : std::make_unique<sprat_work>();
-    Work work = operation(options_from(options, out == nullptr));
-    if (out == nullptr) {
-      work.wait();
-    } else {
-      handle->work = std::move(work);
-      *out = handle.release();
-    }
-  });
-}
 
 Config config_from(const sprat_config* given) {
   Config config = Config::from_environment();

@@ -26,6 +26,7 @@ std::string failure_of(int ranks, const std::string& hosts,
   try {
     run_virtual_ranks(ranks, config, [&](Communicator& world) {
       try {
+        world.barrier();  // everybody has joined: a failure would end the joining of others
         body(world);
       } catch (const Error& error) {
         messages[world.rank()] = std::string(name(error.code())) + ": " + error.what();
@@ -99,8 +100,110 @@ TEST(Mismatch, roots_of_one_host_are_named_though_nobody_waits_for_data) {
     float x = 1;
     world.broadcast(elements(std::span(&x, 1)), world.rank()).wait();
   });
-  expect_everywhere(messages, 2, "broadcast of 1 f32 from root 0");
-  expect_everywhere(messages, 2, "broadcast of 1 f32 from root 1");
+  expect_everywhere(messages, 2, "broadcast of 1 f32, root 0");
+  expect_everywhere(messages, 2, "broadcast of 1 f32, root 1");
+}
+
+TEST(Mismatch, roots_are_named_on_every_rank) {
+  for (const char* hosts : {"", "a,a,b"}) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{100'000}}) {
+      std::vector<std::function<void(Communicator&, int root)>> calls = {
+          [count](Communicator& world, int root) {
+            std::vector<float> in(count), out(count);
+            world.reduce(elements(in), elements(out), root).wait();
+          },
+          [count](Communicator& world, int root) {
+            std::vector<float> part(count), whole(3 * count);
+            world.gather(elements(part), elements(whole), root).wait();
+          },
+          [count](Communicator& world, int root) {
+            std::vector<float> part(count), whole(3 * count);
+            world.scatter(elements(whole), elements(part), root).wait();
+          },
+          [count](Communicator& world, int root) {
+            std::vector<float> part(count), whole(3 * count);
+            const std::vector<std::size_t> counts(3, count);
+            world.gatherv(elements(part), elements(whole), counts, root).wait();
+          },
+          [count](Communicator& world, int root) {
+            std::vector<float> data(count);
+            world.broadcast(elements(data), root).wait();
+          }};
+      for (const auto& call : calls) {
+        const auto messages = failure_of(3, hosts, [&](Communicator& world) {
+          call(world, world.rank() == 2 ? 2 : 1);
+          world.barrier();
+        });
+        expect_everywhere(messages, 3, "root 1");
+        expect_everywhere(messages, 3, "root 2");
+      }
+    }
+  }
+}
+
+TEST(Mismatch, block_counts_are_named_on_every_rank) {
+  for (const char* hosts : {"", "a,a,b"}) {
+    auto messages = failure_of(3, hosts, [](Communicator& world) {
+      std::vector<std::size_t> counts = {2, 5, 0};
+      if (world.rank() == 1) counts = {0, 5, 2};
+      std::vector<float> part(counts[static_cast<std::size_t>(world.rank())]), whole(7);
+      world.all_gatherv(elements(part), elements(whole), counts).wait();
+      world.barrier();
+    });
+    expect_everywhere(messages, 3, "all_gatherv of 2, 5, 0 f32");
+    expect_everywhere(messages, 3, "all_gatherv of 0, 5, 2 f32");
+    messages = failure_of(3, hosts, [](Communicator& world) {
+      const std::vector<std::size_t> counts = {4, 4, 4};
+      std::vector<float> part(4), whole(12);
+      if (world.rank() == 0) {
+        world.reduce_scatter(elements(whole), elements(part)).wait();
+      } else {
+        world.reduce_scatterv(elements(whole), elements(part), counts).wait();
+      }
+      world.barrier();
+    });
+    expect_everywhere(messages, 3, "reduce_scatter of 4 f32");
+    expect_everywhere(messages, 3, "reduce_scatterv of 4, 4, 4 f32");
+  }
+}
+
+TEST(Mismatch, of_two_ranks_about_one_block_names_both_and_both_counts) {
+  for (const char* hosts : {"", "a,a,b", "a,b,c"}) {
+    for (const std::size_t sent : {std::size_t{0}, std::size_t{3}, std::size_t{90'000}}) {
+      const std::string value = std::to_string(sent);
+      auto messages = failure_of(3, hosts, [sent](Communicator& world) {
+        std::vector<std::size_t> leaving = {5, 5, 5}, coming = {5, 5, 5};
+        if (world.rank() == 1) leaving[2] = sent;  // rank 2 expects 5
+        std::vector<float> in(leaving[0] + leaving[1] + leaving[2]), out(15);
+        world.all_to_allv(elements(in), elements(out), leaving, coming).wait();
+        world.barrier();
+      });
+      expect_everywhere(messages, 3, "rank 1");
+      expect_everywhere(messages, 3, "sends " + value + " f32 to rank 2");
+      expect_everywhere(messages, 3, "expects 5");
+      messages = failure_of(3, hosts, [sent](Communicator& world) {
+        const std::vector<std::size_t> counts = {5, 5, 5};
+        std::vector<float> part(world.rank() == 2 ? sent : 5), whole(15);
+        world.gatherv(elements(part), elements(whole), counts, 0).wait();
+        world.barrier();
+      });
+      expect_everywhere(messages, 3, "sends " + value + " f32 to rank 0");
+      expect_everywhere(messages, 3, "expects 5");
+    }
+  }
+}
+
+TEST(Mismatch, in_a_call_that_moves_nothing_shows_in_the_next) {
+  for (const char* hosts : {"", "a,b"}) {
+    const auto messages = failure_of(2, hosts, [](Communicator& world) {
+      std::vector<float> f;
+      std::vector<std::int32_t> i;
+      (world.rank() == 0 ? world.all_reduce(elements(f)) : world.all_reduce(elements(i))).wait();
+      world.barrier();
+    });
+    expect_everywhere(messages, 2, "all_reduce of 0 f32");
+    expect_everywhere(messages, 2, "all_reduce of 0 i32");
+  }
 }
 
 TEST(Deadline, a_rank_that_never_calls_is_named) {

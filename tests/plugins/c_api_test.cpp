@@ -100,6 +100,35 @@ TEST_F(CApi, ops_are_created_used_and_freed) {
   EXPECT_STREQ(sprat_last_error(), "function is null");
 }
 
+TEST_F(CApi, collectives_with_a_root_and_with_counts_of_one_rank_copy_their_input) {
+  const std::array<float, 3> in = {1, 2, 3}, zeros = {};
+  const std::size_t counts[] = {3};
+  std::array<float, 3> out = zeros;
+  const auto copied = [&](sprat_status status) {
+    EXPECT_EQ(status, SPRAT_ok) << sprat_last_error();
+    EXPECT_EQ(out, in);
+    out = zeros;
+  };
+  const float* from = in.data();
+  float* to = out.data();
+  copied(sprat_reduce(world, from, to, 3, SPRAT_f32, SPRAT_max, 0, nullptr, nullptr));
+  copied(sprat_gather(world, from, to, 3, SPRAT_f32, 0, nullptr, nullptr));
+  copied(sprat_scatter(world, from, to, 3, SPRAT_f32, 0, nullptr, nullptr));
+  copied(sprat_all_gatherv(world, from, to, counts, SPRAT_f32, nullptr, nullptr));
+  copied(sprat_reduce_scatterv(world, from, to, counts, SPRAT_f32, SPRAT_sum, nullptr, nullptr));
+  copied(sprat_gatherv(world, from, 3, to, counts, SPRAT_f32, 0, nullptr, nullptr));
+  copied(sprat_scatterv(world, from, counts, to, 3, SPRAT_f32, 0, nullptr, nullptr));
+  copied(sprat_all_to_allv(world, from, counts, to, counts, SPRAT_f32, nullptr, nullptr));
+  EXPECT_EQ(sprat_all_gatherv(world, from, to, nullptr, SPRAT_f32, nullptr, nullptr),
+            SPRAT_invalid_argument);
+  EXPECT_STREQ(sprat_last_error(), "counts is null");
+  EXPECT_EQ(sprat_gatherv(world, from, 2, to, counts, SPRAT_f32, 0, nullptr, nullptr),
+            SPRAT_invalid_argument);
+  EXPECT_EQ(sprat_reduce(world, from, nullptr, 3, SPRAT_f32, SPRAT_max, 0, nullptr, nullptr),
+            SPRAT_invalid_argument);
+  EXPECT_STREQ(sprat_last_error(), "out is null but has 3 elements");
+}
+
 TEST_F(CApi, f32_output_keeps_what_16_bits_would_round) {
   const std::uint16_t bf16_third = 0x3eab;  // 0.333984375
   float out = 0;

@@ -311,7 +311,12 @@ bool Messages::read_error() {
     log().debug("libfabric's {} reports: {}", name(), fi_strerror(entry.err));
     return true;
   }
-  fail(*static_cast<Operation*>(entry.op_context), to_errno(entry.err));
+  auto& operation = *static_cast<Operation*>(entry.op_context);
+  MessageRequest& request = *operation.request;
+  fail(operation, to_errno(entry.err));
+  if (entry.err == FI_ETRUNC && entry.olen > 0) {
+    request.bytes = entry.len + entry.olen;
+  }
   return true;
 }
 

@@ -1,0 +1,107 @@
+// A collective call of the public API: what is checked of it, and how it is posted.
+#include "collectives/call.hpp"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "collectives/reduce.hpp"
+#include "comm/base/check.hpp"
+
+namespace sprat::collectives {
+
+Work post(Communicator::Impl& impl, const Call& call, const Options& options) {
+  check_process(impl);
+  Problem problem;
+  problem.collective = call.collective;
+  problem.rank = impl.executor.membership().rank;
+  problem.grouping = impl.grouping;
+  problem.count = call.count;
+  problem.counts = call.counts;
+  problem.out_counts = call.out_counts;
+  problem.input = call.in.dtype;
+  problem.output = call.out.dtype;
+  problem.op = call.op;
+  problem.root = call.root;
+  auto operation = std::make_shared<Operation>(impl.context, std::move(problem));
+  operation->input = static_cast<const std::byte*>(call.in.data);
+  operation->output = static_cast<std::byte*>(call.out.data);
+  operation->stage_input = call.stage_input;
+  operation->timeout = options.timeout.value_or(impl.context->config().timeout);
+  impl.executor.post(operation);
+  if (options.blocking) {
+    operation->wait();
+    return Work();
+  }
+  operation->leave_unattended();
+  return Work(std::move(operation));
+}
+
+void check_process(const Communicator::Impl& impl) {
+  need(impl.context->here(), "this process was forked by rank ", impl.context->rank(),
+       ", whose communicators are not usable here; join a job of its own after fork()");
+}
+
+void check_rank(const char* what, int rank, int size) {
+  require(rank >= 0 && rank < size, what, " is ", rank, "; it must be 0 to ", size - 1);
+}
+
+void check_memory(const char* what, const void* data, std::size_t count) {
+  require(data != nullptr || count == 0, what, " is null but has ", count, " elements");
+}
+
+void check_types(DType in, DType out) {
+  require(in == out, "input is ", name(in), " and output ", name(out), "; they must be equal");
+}
+
+void check_reduction(DType in, DType out, const Reduction& op) {
+  require(in == out || out == accumulator_of(in, op.op()), "input is ", name(in), " and output ",
+          name(out),
+          "; they must be equal, or narrower floats reduced to f32 by an operation of Sprat's");
+  require_takes(op.op(), in);
+  require((op.op() == ReduceOp::user) == (op.user_op() != nullptr),
+          "a user operation needs a function: see Reduction::user()");
+  const bool fits =
+      in == DType::f64 || std::fabs(op.factor()) <= double{std::numeric_limits<float>::max()};
+  require(fits, describe(op), ": f32, in which this sum is held, has no such factor");
+}
+
+void check_overlap(ConstElements in, Elements out, const void* in_place_input,
+                   const void* in_place_output) {
+  const auto* a = static_cast<const std::byte*>(in.data);
+  const auto* b = static_cast<const std::byte*>(out.data);
+  const bool empty = in.bytes() == 0 || out.bytes() == 0;
+  const bool disjoint = empty || a + in.bytes() <= b || b + out.bytes() <= a;
+  const bool in_place =
+      in_place_input == in_place_output && size_of(in.dtype) == size_of(out.dtype);
+  require(disjoint || in_place,
+          "input and output overlap, but not as an in-place call would: a part that is also in the "
+          "whole must lie at its own block");
+}
+
+std::shared_ptr<const BlockCounts> check_counts(const char* what,
+                                                std::span<const std::size_t> counts, int ranks,
+                                                const char* buffer, std::size_t buffer_count) {
+  require(counts.size() == static_cast<std::size_t>(ranks), what, " has ", counts.size(),
+          " entries; it must have one for each of ", ranks, " ranks");
+  std::size_t total = 0;
+  for (const std::size_t count : counts) {
+    require(count <= std::numeric_limits<std::size_t>::max() - total, what,
+            " add up to more than memory can hold");
+    total += count;
+  }
+  require(total == buffer_count, what, " add up to ", total, "; ", buffer, " has ", buffer_count,
+          " elements");
+  return std::make_shared<const BlockCounts>(
+      std::vector<std::size_t>(counts.begin(), counts.end()));
+}
+
+const std::byte* block(const void* data, int index, std::size_t bytes) {
+  return static_cast<const std::byte*>(data) + static_cast<std::size_t>(index) * bytes;
+}
+
+const std::byte* block(const void* data, const BlockCounts& counts, int index, DType dtype) {
+  return static_cast<const std::byte*>(data) + counts.offset(index) * size_of(dtype);
+}
+
+}  // namespace sprat::collectives
