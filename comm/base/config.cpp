@@ -168,6 +168,10 @@ constexpr Field fields[] = {
     {"timeout", "SPRAT_TIMEOUT", "seconds",
      "How long one operation waits for its peers. The same on every rank.",
      read_seconds<&Config::timeout>, write_seconds<&Config::timeout>, "seconds from 0.001 to 1e9"},
+    {"staging_bytes", "SPRAT_STAGING", "bytes",
+     "Shared memory that a communicator stages private buffers through; suffixes K, M, G. "
+     "The same on every rank.",
+     read_staging, write_staging, "bytes, 1 or more, with K, M or G behind"},
     {"straggler_after", "SPRAT_STRAGGLER_AFTER", "seconds",
      "How long an operation waits until a warning says for whom; 0: never.",
      read_seconds_or_never<&Config::straggler_after>, write_seconds<&Config::straggler_after>,
@@ -175,10 +179,6 @@ constexpr Field fields[] = {
     {"flight_recorder", "SPRAT_FLIGHT_RECORDER", "path",
      "Folder into which each rank writes its last operations when the job fails; empty: none.",
      read_text<&Config::flight_recorder>, write_text<&Config::flight_recorder>, "a path"},
-    {"staging_bytes", "SPRAT_STAGING", "bytes",
-     "Shared memory that a communicator stages private buffers through; suffixes K, M, G. "
-     "The same on every rank.",
-     read_staging, write_staging, "bytes, 1 or more, with K, M or G behind"},
 };
 
 void read_into(Config& config, const Field& field, const char* value) {
