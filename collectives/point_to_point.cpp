@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <set>
 
 #include "comm/base/check.hpp"
@@ -35,6 +36,9 @@ PointToPoint::~PointToPoint() {
   if (!context_->here()) {
     return;
   }
+  if (std::uncaught_exceptions() == 0) {  // otherwise the caller has given up
+    drain();
+  }
   context_->remove(this);
   for (const auto& message : waiting_) {
     context_->end_messages(1);
@@ -47,6 +51,16 @@ PointToPoint::~PointToPoint() {
     message->fail(
         Error(ErrorCode::aborted, text(describe(*message), ": its communicator is gone")));
   }
+}
+
+/// Until every send has been received, has failed, or goes to a rank that has left.
+void PointToPoint::drain() {
+  context_->drive_until([this] {
+    const auto token = context_->take_token();
+    return context_->failure() != nullptr || std::ranges::none_of(in_flight_, [&](const auto& one) {
+             return one->sends && !context_->departed(membership_.world_ranks[one->peer]);
+           });
+  });
 }
 
 void PointToPoint::post(const std::shared_ptr<Message>& message) {

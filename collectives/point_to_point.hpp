@@ -37,6 +37,7 @@ class PointToPoint final : public comm::Driver {
  public:
   /// `executor`, of the same communicator, outlives it.
   PointToPoint(std::shared_ptr<comm::Context> context, Executor& executor);
+  /// Waits for sends that are under way; withdraws receives.
   ~PointToPoint() override;
 
   void post(const std::shared_ptr<Message>& message);
@@ -49,6 +50,7 @@ class PointToPoint final : public comm::Driver {
   std::string under_way() const override;
 
  private:
+  void drain();
   void start(Message& message);
   bool start_waiting();
   bool end_waiting(const Error* failure);

@@ -79,7 +79,6 @@ std::size_t wait_any(std::span<Work> works) {
   if (!find_done()) {
     works.front().states().front()->drive_until(find_done);
   }
-  works[index].wait();
   return index;
 }
 

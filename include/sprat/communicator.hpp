@@ -41,7 +41,8 @@ class SPRAT_API Work {
   /// One Work for several operations, of any communicators: done when all of them are. Its wait()
   /// returns once none of them is under way any more, and throws the first Error.
   friend SPRAT_API Work all_of(std::vector<Work> works);
-  /// Blocks until one of `works` is done; its index. Throws that one's Error. The others go on.
+  /// Blocks until one of `works` is done, well or not; its index. Its wait() then tells at once
+  /// which. The others go on.
   friend SPRAT_API std::size_t wait_any(std::span<Work> works);
 
  private:

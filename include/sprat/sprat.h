@@ -45,6 +45,9 @@ typedef enum sprat_op {
   SPRAT_last_op = INT32_MAX /* No op: the range of the numbers. */
 } sprat_op;
 
+/* sprat_recv() from whichever rank's message comes first. */
+#define SPRAT_ANY_SOURCE (-1)
+
 typedef struct sprat_comm sprat_comm;
 typedef struct sprat_work sprat_work;
 typedef struct sprat_memory sprat_memory;
@@ -80,6 +83,19 @@ SPRAT_C_API sprat_status sprat_comm_size(const sprat_comm* comm, int* out);
 /* Ranks of one color form a communicator ordered by (key, rank); color < 0: *out is NULL.
  * Collective. */
 SPRAT_C_API sprat_status sprat_comm_split(sprat_comm* comm, int color, int key, sprat_comm** out);
+/* The same ranks, with operations of their own. Collective. */
+SPRAT_C_API sprat_status sprat_comm_duplicate(sprat_comm* comm, sprat_comm** out);
+/* Collective over `ranks` alone, which become ranks 0, 1, ... of *out. Every member gives the same
+ * list and name. */
+SPRAT_C_API sprat_status sprat_comm_create_group(sprat_comm* comm, const int* ranks, size_t count,
+                                                 const char* name, sprat_comm** out);
+/* After a failure: a job of the ranks that are left and call this too, in the same order. Waits for
+ * no dead rank. SPRAT_unavailable if fewer than `at_least` are left. `comm` has all ranks of its
+ * job, and is still to be freed. */
+SPRAT_C_API sprat_status sprat_comm_shrink(sprat_comm* comm, int at_least, sprat_comm** out);
+/* *out is what failed the job, and sprat_last_error() says it in words; SPRAT_ok while it is well.
+ * Never blocks. */
+SPRAT_C_API sprat_status sprat_comm_failure(sprat_comm* comm, sprat_status* out);
 /* Fails every operation of the job, on every rank, with `reason`. */
 SPRAT_C_API sprat_status sprat_comm_abort(sprat_comm* comm, const char* reason);
 
@@ -170,10 +186,20 @@ SPRAT_C_API sprat_status sprat_recv(sprat_comm* comm, void* data, size_t count, 
 /* Returns once every rank has called it. */
 SPRAT_C_API sprat_status sprat_barrier(sprat_comm* comm, const sprat_options* options);
 
+/* Between begin and end, operations of this thread whose `out` is NULL are only started, on any
+ * communicators; none waits for another. End waits for all of them, or hands one work for all to
+ * *out. May be nested: the outermost end counts. */
+SPRAT_C_API sprat_status sprat_group_begin(void);
+SPRAT_C_API sprat_status sprat_group_end(sprat_work** out);
+
 /* Blocks until done. The status is the operation's. */
 SPRAT_C_API sprat_status sprat_work_wait(sprat_work* work);
 /* *done <- 1 once done, else 0; makes a little progress. The status is the operation's. */
 SPRAT_C_API sprat_status sprat_work_test(sprat_work* work, int* done);
+/* Blocks until one of `works` is done, well or not: *index; sprat_work_wait() of it tells which. */
+SPRAT_C_API sprat_status sprat_work_wait_any(sprat_work* const* works, size_t count, size_t* index);
+/* *out <- the rank that sent, of a receive that is done; otherwise -1. */
+SPRAT_C_API sprat_status sprat_work_source(sprat_work* work, int* out);
 /* Does not cancel the operation. NULL is allowed. */
 SPRAT_C_API sprat_status sprat_work_free(sprat_work* work);
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "plugins/c/guard.hpp"
 #include "sprat/communicator.hpp"
@@ -33,14 +34,33 @@ Options options_from(const sprat_options* options, bool blocking);
 /// Of a reduction's result.
 DType output_dtype(const sprat_options* options, DType input);
 
-/// Starts an operation; hands its Work to *out, or waits for it if `out` is null.
+/// What a thread calls between sprat_group_begin() and sprat_group_end().
+class Group {
+ public:
+  void begin() { ++depth_; }
+  bool open() const { return depth_ > 0; }
+  void add(Work work) { works_.push_back(std::move(work)); }
+  /// All of its works as one, once the outermost group ends. Throws if there is none.
+  Work end();
+
+ private:
+  int depth_ = 0;
+  std::vector<Work> works_;
+};
+Group& group_of_this_thread() noexcept;
+
+/// Starts an operation; hands its Work to *out; if that is null, to this thread's group, or waits
+/// for it if there is none.
 template <class Start>
 sprat_status start(const sprat_options* options, sprat_work** out, Start&& operation) noexcept {
   return guard([&] {
     // The handle is made first: once the operation runs, nothing may fail before it is handed over.
     auto handle = out == nullptr ? nullptr : std::make_unique<sprat_work>();
-    Work work = operation(options_from(options, out == nullptr));
-    if (out == nullptr) {
+    Group& group = group_of_this_thread();
+    Work work = operation(options_from(options, out == nullptr && !group.open()));
+    if (out == nullptr && group.open()) {
+      group.add(std::move(work));
+    } else if (out == nullptr) {
       work.wait();
     } else {
       handle->work = std::move(work);

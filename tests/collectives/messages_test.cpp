@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "sprat/communicator.hpp"
@@ -224,6 +225,23 @@ TEST(Messages, far_ahead_of_their_receives_wait_for_credit) {
         world.recv(elements(part), 0, i).wait();
         ASSERT_EQ(part, std::vector<std::int32_t>(1'000, i));
       }
+    }
+  });
+}
+
+/// Its buffer must stay, its communicator and its Work need not.
+TEST(Messages, sent_before_a_rank_leaves_arrive) {
+  on_each_placement(2, [](Communicator& world) {
+    static std::vector<std::int32_t> out(1 << 18, 6);  // outlives the sender's thread
+    if (world.rank() == 0) {
+      Communicator copy = world.duplicate();
+      copy.send(elements(out), 1);
+    } else {
+      Communicator copy = world.duplicate();
+      std::this_thread::sleep_for(20ms);  // so that the sender leaves first
+      std::vector<std::int32_t> in(out.size());
+      copy.recv(elements(in), 0).wait();
+      EXPECT_EQ(in, out);
     }
   });
 }

@@ -182,6 +182,16 @@ def case_other_user(worker, sprat):
             check("its hub", {0: results[0]}, ["missing: rank 1", "turned away"], limit_s=15)
 
 
+def case_leave(worker, sprat):
+    for hosts in ("", "a,b,c,d"):
+        for how in ("exit", "throw", "global"):
+            processes = start([worker, "leave", how], hosts=hosts)
+            leaver = processes.pop(1)
+            results = collect(processes, 20)
+            leaver.communicate(timeout=20)
+            check(f"rank 1 leaves by {how} on hosts [{hosts}]", results, ["rank 1 ", "all_reduce"], limit_s=20)
+
+
 def case_kill_in_join(worker, sprat):
     for victim in (0, 1):
         processes = start([worker, "endless", "2"], skip=(3,))

@@ -6,6 +6,9 @@
 //                   as programs do, destructors and all
 //   shrink COUNT    the same, but survivors of a failure shrink the job, do 100 right all_reduces
 //                   and go on; prints "ready N" with the number of ranks each time
+//   leave HOW       rank 1 ends without leaving the job: exit (in the middle of main), global
+//                   (after it, with the communicator in static storage), throw (an exception that
+//                   nobody catches)
 //   stopped MEMORY  all_reduce of 64 MiB for ever, in shared or private memory, each within 2 s;
 //                   who times out refills its buffer, says "refilled", and after a line on
 //                   standard input "unchanged" if it is
@@ -22,6 +25,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "sprat/communicator.hpp"
@@ -57,6 +61,26 @@ void run_until(sprat::Communicator& world, const std::string& file) {
       std::fflush(stdout);
     }
   }
+}
+
+/// Destroyed after main(), if at all.
+std::optional<sprat::Communicator> global_world;
+
+int run_leave(sprat::Communicator world, const std::string& how) {
+  std::vector<float> data(4);
+  world.all_reduce(sprat::elements(data)).wait();
+  if (world.rank() == 1) {
+    if (how == "exit") {
+      std::exit(0);
+    }
+    if (how == "throw") {
+      std::thread([] { throw std::runtime_error("nobody catches this"); }).join();
+    }
+    global_world = std::move(world);
+    return 0;
+  }
+  world.all_reduce(sprat::elements(data)).wait();
+  return 0;
 }
 
 int run_stopped(sprat::Communicator& world, const std::string& memory) {
@@ -202,6 +226,8 @@ int main(int argc, char** argv) {
       run_endless(world, std::stoul(argument));
     } else if (mode == "endless") {
       run_endless(world, std::stoul(argument));
+    } else if (mode == "leave") {
+      return run_leave(std::move(world), argument);
     } else if (mode == "stopped") {
       return run_stopped(world, argument);
     } else if (mode == "shrink") {

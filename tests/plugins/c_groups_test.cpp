@@ -1,0 +1,109 @@
+// The C API's groups of ranks, of calls and of works, in a job of one rank that talks to itself.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "sprat/sprat.h"
+
+namespace {
+
+using ::testing::HasSubstr;
+
+class CGroups : public testing::Test {
+ protected:
+  void SetUp() override {
+    sprat_config alone = {};
+    alone.size = 1;
+    ASSERT_EQ(sprat_comm_join(&alone, &world), SPRAT_ok) << sprat_last_error();
+  }
+  void TearDown() override { EXPECT_EQ(sprat_comm_free(world), SPRAT_ok); }
+
+  sprat_comm* world = nullptr;
+  std::vector<float> out = std::vector<float>(100'000, 3.0f);
+  std::vector<float> in = std::vector<float>(100'000);
+};
+
+TEST_F(CGroups, of_calls_wait_for_all_of_them_at_the_end) {
+  // Alone, this send would wait for its receive, being long.
+  ASSERT_EQ(sprat_group_begin(), SPRAT_ok);
+  ASSERT_EQ(sprat_group_begin(), SPRAT_ok);
+  ASSERT_EQ(sprat_send(world, out.data(), out.size(), SPRAT_f32, 0, 1, nullptr, nullptr), SPRAT_ok);
+  ASSERT_EQ(sprat_group_end(nullptr), SPRAT_ok);
+  ASSERT_EQ(sprat_recv(world, in.data(), in.size(), SPRAT_f32, 0, 1, nullptr, nullptr), SPRAT_ok);
+  ASSERT_EQ(sprat_group_end(nullptr), SPRAT_ok) << sprat_last_error();
+  EXPECT_EQ(in, out);
+}
+
+TEST_F(CGroups, of_calls_may_be_handed_over_as_one_work) {
+  ASSERT_EQ(sprat_group_begin(), SPRAT_ok);
+  ASSERT_EQ(sprat_send(world, out.data(), out.size(), SPRAT_f32, 0, 1, nullptr, nullptr), SPRAT_ok);
+  ASSERT_EQ(
+      sprat_recv(world, in.data(), in.size(), SPRAT_f32, SPRAT_ANY_SOURCE, 1, nullptr, nullptr),
+      SPRAT_ok);
+  sprat_work* work = nullptr;
+  ASSERT_EQ(sprat_group_end(&work), SPRAT_ok);
+  EXPECT_EQ(sprat_work_wait(work), SPRAT_ok);
+  EXPECT_EQ(in, out);
+  EXPECT_EQ(sprat_work_free(work), SPRAT_ok);
+}
+
+TEST_F(CGroups, end_only_what_has_begun) {
+  EXPECT_EQ(sprat_group_end(nullptr), SPRAT_invalid_argument);
+  EXPECT_THAT(sprat_last_error(), HasSubstr("sprat_group_begin"));
+}
+
+TEST_F(CGroups, of_ranks_are_communicators) {
+  const int ranks[] = {0};
+  sprat_comm* group = nullptr;
+  sprat_comm* copy = nullptr;
+  ASSERT_EQ(sprat_comm_create_group(world, ranks, 1, "me", &group), SPRAT_ok) << sprat_last_error();
+  ASSERT_EQ(sprat_comm_duplicate(group, &copy), SPRAT_ok) << sprat_last_error();
+  int size = 0;
+  EXPECT_EQ(sprat_comm_size(copy, &size), SPRAT_ok);
+  EXPECT_EQ(size, 1);
+  EXPECT_EQ(sprat_comm_create_group(world, nullptr, 1, "x", &group), SPRAT_invalid_argument);
+  EXPECT_EQ(group, nullptr);
+  EXPECT_EQ(sprat_comm_free(copy), SPRAT_ok);
+}
+
+TEST_F(CGroups, of_works_end_one_by_one) {
+  std::array<sprat_work*, 2> works = {};
+  ASSERT_EQ(sprat_recv(world, in.data(), 5, SPRAT_f32, SPRAT_ANY_SOURCE, 1, nullptr, &works[0]),
+            SPRAT_ok);
+  ASSERT_EQ(sprat_recv(world, in.data() + 5, 5, SPRAT_f32, 0, 2, nullptr, &works[1]), SPRAT_ok);
+  size_t index = 9;
+  ASSERT_EQ(sprat_send(world, out.data(), 5, SPRAT_f32, 0, 2, nullptr, nullptr), SPRAT_ok);
+  ASSERT_EQ(sprat_work_wait_any(works.data(), 2, &index), SPRAT_ok) << sprat_last_error();
+  EXPECT_EQ(index, 1u);
+  ASSERT_EQ(sprat_send(world, out.data(), 5, SPRAT_f32, 0, 1, nullptr, nullptr), SPRAT_ok);
+  ASSERT_EQ(sprat_work_wait_any(works.data(), 1, &index), SPRAT_ok);
+  EXPECT_EQ(index, 0u);
+  int source = -1;
+  EXPECT_EQ(sprat_work_source(works[0], &source), SPRAT_ok);
+  EXPECT_EQ(source, 0);
+  for (sprat_work* work : works) {
+    EXPECT_EQ(sprat_work_free(work), SPRAT_ok);
+  }
+}
+
+TEST_F(CGroups, that_failed_say_why_and_shrink) {
+  sprat_status status = SPRAT_internal;
+  ASSERT_EQ(sprat_comm_failure(world, &status), SPRAT_ok);
+  EXPECT_EQ(status, SPRAT_ok);
+  ASSERT_EQ(sprat_comm_abort(world, "had enough"), SPRAT_ok);
+  ASSERT_EQ(sprat_comm_failure(world, &status), SPRAT_ok);
+  EXPECT_EQ(status, SPRAT_aborted);
+  EXPECT_THAT(sprat_last_error(), HasSubstr("had enough"));
+  sprat_comm* smaller = nullptr;
+  EXPECT_EQ(sprat_comm_shrink(world, 2, &smaller), SPRAT_invalid_argument);
+  ASSERT_EQ(sprat_comm_shrink(world, 1, &smaller), SPRAT_ok) << sprat_last_error();
+  EXPECT_EQ(sprat_all_reduce(smaller, in.data(), out.data(), in.size(), SPRAT_f32, SPRAT_sum,
+                             nullptr, nullptr),
+            SPRAT_ok)
+      << sprat_last_error();
+  EXPECT_EQ(sprat_comm_free(smaller), SPRAT_ok);
+}
+
+}  // namespace
