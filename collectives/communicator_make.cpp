@@ -99,8 +99,9 @@ std::unique_ptr<Communicator::Impl> Communicator::Impl::world(
 Communicator Communicator::join(const Config& config) {
   // Parsed before anybody waits for us.
   collectives::rules_with(config.algorithm);
-  auto context = comm::Context::join(config, comm::open_rendezvous(config), sizeof(Board),
-                                     comm::Refuge::open(config));
+  auto context = comm::Context::join(
+      config, {.rendezvous = comm::open_rendezvous(config), .refuge = comm::Refuge::open(config)},
+      sizeof(Board));
   return Communicator(Impl::world(std::move(context)));
 }
 
@@ -191,7 +192,8 @@ void run_virtual_ranks(int size, const Config& config,
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        contexts[rank] = comm::Context::join(config, std::move(rendezvous[rank]), sizeof(Board));
+        contexts[rank] =
+            comm::Context::join(config, {.rendezvous = std::move(rendezvous[rank])}, sizeof(Board));
         Communicator world(Communicator::Impl::world(contexts[rank]));
         try {
           body(world);

@@ -11,7 +11,6 @@ namespace sprat::collectives {
 namespace {
 
 using namespace std::chrono_literals;
-using comm::Clock;
 
 // Plan boundaries stay on cache lines of every element type.
 constexpr std::size_t window_quantum = 64;
@@ -56,13 +55,15 @@ Executor::~Executor() {
   context_->remove(this);
   // Peers may still read what this rank inlined in its last operations. A board that they are not
   // done with after a moment is never used again.
-  const auto patience = Clock::now() + 20ms;
+  comm::Pace& pace = context_->pace();
+  const auto patience = pace.now() + 20ms;
   bool done = false;
-  while (!done && Clock::now() < patience && context_->failure() == nullptr) {
+  while (!done && pace.now() < patience && context_->failure() == nullptr) {
     done = std::all_of(local_peers_.begin(), local_peers_.end(), [&](int peer) {
       return peers_[peer].board->completed.load(std::memory_order_acquire) >= next_sequence_;
     });
     context_->drive_once();
+    pace.yield();
   }
   if (done) {
     const auto token = context_->take_token();
@@ -73,7 +74,7 @@ Executor::~Executor() {
 void Executor::post(const std::shared_ptr<Operation>& operation) {
   const auto token = context_->take_token();
   operation->sequence = next_sequence_++;
-  operation->posted = Clock::now();
+  operation->posted = context_->pace().now();
   operation->deadline = operation->posted + operation->timeout;
   operation->trail = trail_;
   history_[operation->sequence % history_length] = {operation->problem, trail_};
@@ -333,10 +334,10 @@ bool Executor::leave() {
 bool Executor::read_good_memory() {
   for (const int world : local_world_ranks_) {
     if (context_->peer_failed(world)) {
-      if (peer_failed_ == Clock::time_point{}) {
-        peer_failed_ = Clock::now();
+      if (peer_failed_ == comm::Clock::time_point{}) {
+        peer_failed_ = context_->pace().now();
       }
-      if (Clock::now() - peer_failed_ > failure_grace) {
+      if (context_->pace().now() - peer_failed_ > failure_grace) {
         throw Error(ErrorCode::aborted, text(context_->describe_peer(world), " failed the job"),
                     world);
       }
@@ -351,7 +352,7 @@ void Executor::finish_active() {
   if (active_->sequence % (Board::slots / 2) == 0) {
     context_->ring(local_world_ranks_);  // somebody may wait for a free slot
   }
-  const auto now = Clock::now();
+  const auto now = context_->pace().now();
   if (stragglers_.warned()) [[unlikely]] {
     tell_who_came(now, stragglers_.came({}));
     stragglers_.forget();
@@ -380,7 +381,7 @@ void Executor::fail_all(const Error& failure) {
   while (!queue_.empty()) {
     const std::string what = failure.what();
     const std::string call = describe_active();
-    recorder_.ended(queue_.front()->sequence, Clock::now(), false);
+    recorder_.ended(queue_.front()->sequence, context_->pace().now(), false);
     const bool named = what.find(call) != std::string::npos;
     const std::shared_ptr<Operation> operation = std::move(queue_.front());
     queue_.pop_front();

@@ -52,7 +52,7 @@ std::optional<comm::Blob> Executor::called(std::uint64_t sequence) const {
 }
 
 void Executor::watch_clock() {
-  const auto now = Clock::now();
+  const auto now = context_->pace().now();
   if (wire_error_ != Clock::time_point{} && now - wire_error_ > wire_error_grace) {
     throw Error(ErrorCode::unavailable, "a message could not be delivered");
   }
@@ -88,7 +88,7 @@ void Executor::watch_clock() {
 // A peer's board shows another call than mine; the hub finds the two and fails every rank.
 void Executor::ask_who_differs() {
   if (reported_ == Clock::time_point{}) {
-    reported_ = Clock::now();
+    reported_ = context_->pace().now();
     context_->report_stall(membership_.id, active_->sequence, *called(active_->sequence));
   }
 }

@@ -129,6 +129,7 @@ bool Executor::run_copy(const Step& step) {
   const std::size_t piece = std::min(bytes - partial_done_, slice_bytes);
   const std::byte* from = address(step.from) + partial_done_;
   std::byte* to = own_address(step.to) + partial_done_;
+  context_->pace().point();
   if (step.from.rank != membership_.rank) {
     pull(to, from, piece);
   } else if (from != to && piece > 0) {
@@ -164,6 +165,7 @@ bool Executor::run_reduce(const Step& step) {
                               .complete = complete};
   const std::size_t size = element_bytes(step.to.buffer);
   const std::size_t piece = std::min(step.to.count - partial_done_, slice_bytes / size);
+  context_->pace().point();
   reduce(arithmetic, list, own_address(step.to) + partial_done_ * size, piece);
   partial_done_ += piece;
   return partial_done_ == step.to.count;
@@ -224,7 +226,7 @@ bool Executor::run_message(std::uint32_t index) {
         refuse_length(operand, request);
       }
       if (wire_error_ == comm::Clock::time_point{}) {
-        wire_error_ = comm::Clock::now();
+        wire_error_ = context_->pace().now();
       }
       return false;
     case State::done:

@@ -42,7 +42,7 @@ PointToPoint::~PointToPoint() {
   context_->remove(this);
   for (const auto& message : waiting_) {
     context_->end_messages(1);
-    recorder_.ended(message->entry, Clock::now(), false);
+    recorder_.ended(message->entry, context_->pace().now(), false);
     message->fail(
         Error(ErrorCode::aborted, text(describe(*message), ": its communicator is gone")));
   }
@@ -65,7 +65,7 @@ void PointToPoint::drain() {
 
 void PointToPoint::post(const std::shared_ptr<Message>& message) {
   const auto token = context_->take_token();
-  const auto now = Clock::now();
+  const auto now = context_->pace().now();
   message->deadline = now + message->timeout;
   message->entry =
       recorder_.posted(message->sends, message->peer, message->tag, message->bytes, now);
@@ -145,7 +145,7 @@ bool PointToPoint::advance() noexcept {
   for (auto at = in_flight_.begin(); at != in_flight_.end();) {
     const std::shared_ptr<Message> message = *at;
     if (failure == nullptr && message->request.state == State::posted &&
-        !(look_at_clock && Clock::now() > message->deadline)) {
+        !(look_at_clock && context_->pace().now() > message->deadline)) {
       ++at;
       continue;
     }
@@ -158,7 +158,7 @@ bool PointToPoint::advance() noexcept {
       }
       check(*message);
       context_->end_messages(1);
-      recorder_.ended(message->entry, Clock::now(), true);
+      recorder_.ended(message->entry, context_->pace().now(), true);
       message->finish();
     } catch (const Error& error) {
       withdraw(*message);
@@ -171,7 +171,7 @@ bool PointToPoint::advance() noexcept {
 
 // Receives that no message has matched, and none will: the job has failed, or time is up.
 bool PointToPoint::end_waiting(const Error* failure) {
-  const auto now = Clock::now();
+  const auto now = context_->pace().now();
   bool moved = false;
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     const std::shared_ptr<Message> message = *at;
@@ -228,7 +228,7 @@ void PointToPoint::withdraw(Message& message) noexcept {
     context_->messages(world).cancel(message.request);
   }
   context_->end_messages(1);
-  recorder_.ended(message.entry, Clock::now(), false);
+  recorder_.ended(message.entry, context_->pace().now(), false);
 }
 
 std::string PointToPoint::describe(const Message& message) const {

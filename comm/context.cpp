@@ -1,13 +1,6 @@
 #include "comm/context.hpp"
 
-#include <linux/futex.h>
-#include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <ctime>
 
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
@@ -18,37 +11,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Rounds of driving that move nothing, before giving the core away, and before sleeping. A round
-// takes about 50 ns; a yield a microsecond or more.
-constexpr int spin_rounds = 2'000;
-constexpr int yield_rounds = 400;
 // Sleeping threads look again this often: what a wire brings rings no bell.
 constexpr auto sleep_with_wire = 50us;
 constexpr auto sleep_without_wire = 2ms;
-
-void cpu_relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-// Shared futexes: the word lies in memory that several processes map.
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
-                std::chrono::nanoseconds timeout) {
-  const timespec time{0, timeout.count()};
-  syscall(SYS_futex, &word, FUTEX_WAIT, expected, &time, nullptr, 0);
-}
-
-void futex_wake_all(std::atomic<std::uint32_t>& word) {
-  syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
-}
-
-void ring_bell(std::atomic<std::uint32_t>& bell) {
-  bell.fetch_add(1, std::memory_order_release);
-  futex_wake_all(bell);
-}
 
 }  // namespace
 
@@ -137,7 +102,7 @@ MessageTransport& Context::messages(int rank) {
 void Context::add(Driver* driver) { drivers_.push_back(driver); }
 
 void Context::remove(Driver* driver) {
-  std::lock_guard lock(token_);
+  const auto token = take_token();
   std::erase(drivers_, driver);
 }
 
@@ -170,26 +135,17 @@ void Context::drive_until(const std::function<bool()>& done) {
       continue;
     }
     if (idle == 0 && idle_since == Clock::time_point{}) {
-      idle_since = Clock::now();
+      idle_since = pace_->now();
     }
-    const int sleep_after = crowded_ ? yield_rounds : spin_rounds + yield_rounds;
-    if (idle < sleep_after) {
-      pause(idle++);
+    if (pace_->rest(idle, crowded_)) {
+      ++idle;
     } else {
       sleep_until_rung(done);
     }
   }
   status_->waiting_threads().fetch_sub(1, std::memory_order_relaxed);
   if (idle_since != Clock::time_point{}) {
-    waited_ns_.fetch_add((Clock::now() - idle_since).count(), std::memory_order_relaxed);
-  }
-}
-
-void Context::pause(int idle_rounds) {
-  if (!crowded_ && idle_rounds < spin_rounds) {
-    cpu_relax();
-  } else {
-    sched_yield();
+    waited_ns_.fetch_add((pace_->now() - idle_since).count(), std::memory_order_relaxed);
   }
 }
 
@@ -198,37 +154,43 @@ void Context::pause(int idle_rounds) {
 void Context::sleep_until_rung(const std::function<bool()>& done) {
   Header& mine = header(rank_);
   mine.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  pace_->point();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const std::uint32_t bell = mine.bell.load(std::memory_order_acquire);
   if (!drive_once() && !done()) {
     const bool wire = messages_in_flight_.load(std::memory_order_relaxed) > 0;
-    futex_wait(mine.bell, bell, wire ? sleep_with_wire : sleep_without_wire);
+    pace_->sleep(mine.bell, bell, wire ? sleep_with_wire : sleep_without_wire);
   }
   mine.sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
 
+void Context::ring_bell(int rank) {
+  Header& theirs = header(rank);
+  theirs.bell.fetch_add(1, std::memory_order_release);
+  pace_->wake(theirs.bell, rank);
+}
+
 void Context::ring(std::span<const int> local_peers) {
+  pace_->point();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (const int peer : local_peers) {
-    Header& theirs = header(peer);
-    if (theirs.sleepers.load(std::memory_order_relaxed) > 0) [[unlikely]] {
-      ring_bell(theirs.bell);
+    if (header(peer).sleepers.load(std::memory_order_relaxed) > 0) [[unlikely]] {
+      ring_bell(peer);
     }
   }
 }
 
 void Context::ring_self() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  Header& mine = header(rank_);
-  if (mine.sleepers.load(std::memory_order_relaxed) > 0) {
-    ring_bell(mine.bell);
+  if (header(rank_).sleepers.load(std::memory_order_relaxed) > 0) {
+    ring_bell(rank_);
   }
 }
 
 void Context::count_unattended(int delta) {
   std::lock_guard lock(progress_mutex_);
   unattended_ += delta;
-  if (delta > 0 && !stopping_) {
+  if (delta > 0 && !stopping_ && may_start_progress_thread_) {
     if (!progress_thread_.joinable()) {
       progress_thread_ = std::thread([this] { run_progress_thread(); });
     }
@@ -267,7 +229,7 @@ void Context::set_failure(const Error& error) noexcept {
     return;
   }
   header(rank_).failed.store(1, std::memory_order_seq_cst);
-  ring_bell(header(rank_).bell);
+  ring_bell(rank_);
   leave_record();
 }
 
@@ -307,7 +269,7 @@ void Context::quiesce() {
     if (sibling != this) {
       sibling->set_failure(*failure());
       // Whoever drives the sibling sees the failure before its next step.
-      std::lock_guard lock(sibling->token_);
+      const auto token = sibling->take_token();
     }
   }
 }

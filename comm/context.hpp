@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "comm/base/fork.hpp"
+#include "comm/pace.hpp"
 #include "comm/refuge.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/segment.hpp"
@@ -26,8 +27,6 @@
 #include "sprat/error.hpp"
 
 namespace sprat::comm {
-
-using Clock = std::chrono::steady_clock;
 
 /// Something that has operations in flight. Its calls are made with the token held.
 class Driver {
@@ -43,6 +42,18 @@ class Driver {
   virtual std::string under_way() const = 0;
 };
 
+/// What a Context stands on. The defaults are the machine's; a simulation brings its own.
+struct Surroundings {
+  using Wires =
+      std::function<std::unique_ptr<MessageTransport>(const Config& config, int rank, int size)>;
+  std::unique_ptr<Rendezvous> rendezvous;
+  std::shared_ptr<Refuge> refuge = nullptr;  ///< Null: this job does not shrink.
+  std::unique_ptr<Pace> pace = real_pace();
+  Wires wires = {};                  ///< Messages between hosts; libfabric's if empty.
+  bool ranks_are_processes = false;  ///< Even those that share this process.
+  bool progress_thread = true;       ///< Otherwise all work must be waited for.
+};
+
 /// What is known of a peer. Immutable after joining.
 struct Peer {
   pid_t pid = 0;
@@ -54,11 +65,10 @@ struct Peer {
 
 class Context : public std::enable_shared_from_this<Context> {
  public:
-  /// Joins a job over `rendezvous`. Throws like Communicator::join. Every rank gets `world_bytes`
+  /// Joins a job over the rendezvous. Throws like Communicator::join. Every rank gets `world_bytes`
   /// of control memory for the communicator of all ranks, at world_control() on every local peer.
-  static std::shared_ptr<Context> join(const Config& config, std::unique_ptr<Rendezvous> rendezvous,
-                                       std::size_t world_bytes,
-                                       std::shared_ptr<Refuge> refuge = nullptr);
+  static std::shared_ptr<Context> join(const Config& config, Surroundings surroundings,
+                                       std::size_t world_bytes);
   ~Context();
   /// A job of the ranks that are left of this one and call this too. This one stays as it is.
   /// Throws Error{unavailable}, also if fewer than `at_least` are left, Error{timeout}, or
@@ -71,6 +81,7 @@ class Context : public std::enable_shared_from_this<Context> {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(peers_.size()); }
   const Config& config() const { return config_; }
+  Pace& pace() const { return *pace_; }
   const Peer& peer(int rank) const { return peers_[rank]; }
   std::vector<int> hosts() const;
   /// It has said farewell: it calls nothing any more. Any thread.
@@ -101,7 +112,10 @@ class Context : public std::enable_shared_from_this<Context> {
   void end_messages(int count) { messages_in_flight_ -= count; }
 
   // --- driving ----------------------------------------------------------------------------------
-  std::unique_lock<std::mutex> take_token() { return std::unique_lock(token_); }
+  std::unique_lock<std::mutex> take_token() {
+    pace_->lock(token_);
+    return std::unique_lock(token_, std::adopt_lock);
+  }
   void add(Driver* driver);     ///< Token held.
   void remove(Driver* driver);  ///< Takes the token.
   /// Drives until `done` is true. What makes it true rings this rank's bell.
@@ -148,7 +162,7 @@ class Context : public std::enable_shared_from_this<Context> {
 
  private:
   struct Header;
-  explicit Context(const Config& config, std::unique_ptr<Rendezvous> rendezvous);
+  Context(const Config& config, Surroundings surroundings);
   status::About about(std::uint64_t nonce) const;  ///< Rank 0's.
   void meet(Clock::time_point deadline);
   void open_transports(std::size_t world_bytes, Clock::time_point deadline);
@@ -156,14 +170,17 @@ class Context : public std::enable_shared_from_this<Context> {
   void answer(const ControlMessage& query);
   void set_failure(const Error& error) noexcept;
   void run_progress_thread();
-  void pause(int idle_rounds);
   void sleep_until_rung(const std::function<bool()>& done);
+  void ring_bell(int rank);
   static Header& header(const Segment& segment);
   Header& header(int rank) const;
   std::string operation_under_way();
 
   ProcessMark mark_;
   Config config_;
+  std::unique_ptr<Pace> pace_;
+  Surroundings::Wires open_wires_;
+  const bool ranks_are_processes_, may_start_progress_thread_;
   std::unique_ptr<Rendezvous> rendezvous_;
   std::shared_ptr<Refuge> refuge_;  ///< Of this job, before and after it shrinks; null: none.
   std::vector<int> numbers_;        ///< The refuge's, by rank.

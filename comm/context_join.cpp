@@ -78,9 +78,14 @@ std::uint64_t make_nonce() {
 
 }  // namespace
 
-Context::Context(const Config& config, std::unique_ptr<Rendezvous> rendezvous)
+Context::Context(const Config& config, Surroundings surroundings)
     : config_(config),
-      rendezvous_(std::move(rendezvous)),
+      pace_(std::move(surroundings.pace)),
+      open_wires_(surroundings.wires ? std::move(surroundings.wires) : open_libfabric),
+      ranks_are_processes_(surroundings.ranks_are_processes),
+      may_start_progress_thread_(surroundings.progress_thread),
+      rendezvous_(std::move(surroundings.rendezvous)),
+      refuge_(std::move(surroundings.refuge)),
       rank_(rendezvous_->rank()),
       peers_(rendezvous_->size()),
       departed_(std::make_unique<std::atomic<bool>[]>(peers_.size())),
@@ -90,17 +95,16 @@ Context::Context(const Config& config, std::unique_ptr<Rendezvous> rendezvous)
   new (control_->data()) Header;
 }
 
-std::shared_ptr<Context> Context::join(const Config& config, std::unique_ptr<Rendezvous> rendezvous,
-                                       std::size_t world_bytes, std::shared_ptr<Refuge> refuge) {
+std::shared_ptr<Context> Context::join(const Config& config, Surroundings surroundings,
+                                       std::size_t world_bytes) {
   configure_log(config.log_level);
   const auto end = [](Context* ended) {
     if (ended->here()) {  // a child of fork() has none of its threads
       delete ended;
     }
   };
-  std::shared_ptr<Context> context(new Context(config, std::move(rendezvous)), end);
-  context->refuge_ = std::move(refuge);
-  const auto deadline = Clock::now() + config.join_timeout;
+  std::shared_ptr<Context> context(new Context(config, std::move(surroundings)), end);
+  const auto deadline = context->pace_->now() + config.join_timeout;
   context->meet(deadline);
   context->open_transports(world_bytes, deadline);
   if (context->refuge_) {
@@ -122,7 +126,7 @@ status::About Context::about(std::uint64_t nonce) const {
       .pid = getpid(),
       .rank = rank_,
       .size = size(),
-      .started_ns = duration_cast<nanoseconds>(Clock::now().time_since_epoch()).count(),
+      .started_ns = duration_cast<nanoseconds>(pace_->now().time_since_epoch()).count(),
       .started_unix_ns = duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count(),
       .host = {},
       .job = {}};
@@ -149,9 +153,11 @@ void Context::meet(Clock::time_point deadline) {
     greetings.push_back(from_blob(blob));
   }
   if (refuge_ && !shrunk) settle(*refuge_, rank_, greetings);
-  in_process_ = std::all_of(greetings.begin(), greetings.end(), [&](const json& theirs) {
-    return theirs["pid"] == greeting["pid"] && theirs["machine"] == greeting["machine"];
-  });
+  in_process_ =
+      !ranks_are_processes_ &&
+      std::all_of(greetings.begin(), greetings.end(), [&](const json& theirs) {
+        return theirs["pid"] == greeting["pid"] && theirs["machine"] == greeting["machine"];
+      });
 
   Reach reach{host.label, {}};
   std::set<int> cores;
@@ -236,7 +242,7 @@ void Context::open_transports(std::size_t world_bytes, Clock::time_point deadlin
   });
   Blob wire_address;
   if (any_wire) {
-    wire_messages_ = open_libfabric(config_, rank_, size());
+    wire_messages_ = open_wires_(config_, rank_, size());
     wire_address = wire_messages_->address();
   }
   const Blob ring_address = local_messages_->address();
@@ -264,12 +270,12 @@ void Context::open_transports(std::size_t world_bytes, Clock::time_point deadlin
 
 std::string Context::operation_under_way() {
   std::unique_lock lock(token_, std::defer_lock);
-  const auto patience = Clock::now() + std::chrono::milliseconds(20);
+  const auto patience = pace_->now() + std::chrono::milliseconds(20);
   while (!lock.try_lock()) {
-    if (Clock::now() > patience) {
+    if (pace_->now() > patience) {
       return "an operation";
     }
-    sched_yield();
+    pace_->yield();
   }
   for (const Driver* driver : drivers_) {
     if (std::string text = driver->under_way(); !text.empty()) {
@@ -327,7 +333,7 @@ void Context::answer(const ControlMessage& query) {
   reply.rank = rank_;
   reply.code = 3;  // not a member, unless a driver says otherwise
   {
-    std::lock_guard lock(token_);
+    const auto token = take_token();
     for (const Driver* driver : drivers_) {
       if (driver->communicator() == query.comm) {
         const auto called = driver->called(query.sequence);

@@ -16,7 +16,7 @@ std::shared_ptr<Context> Context::shrink(std::size_t world_bytes, int at_least,
           size());
   // What is still under way here never ends otherwise: not everybody may be left to do their part.
   fail(Error(ErrorCode::aborted, text(describe_peer(rank_), " shrinks the job"), rank_));
-  const auto deadline = Clock::now() + patience;
+  const auto deadline = pace_->now() + patience;
   for (;;) {
     for (int rank = 0; rank < size(); ++rank) {
       if (lost_[rank].load(std::memory_order_acquire)) {
@@ -25,12 +25,13 @@ std::shared_ptr<Context> Context::shrink(std::size_t world_bytes, int at_least,
     }
     Refuge::Gathered gathered = refuge_->gather(at_least, deadline);
     try {
-      auto smaller = join(config_, std::move(gathered.rendezvous), world_bytes, refuge_);
+      auto smaller = join(
+          config_, {.rendezvous = std::move(gathered.rendezvous), .refuge = refuge_}, world_bytes);
       refuge_->commit(gathered.numbers);
       smaller->numbers_ = std::move(gathered.numbers);
       return smaller;
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::lost_peer || Clock::now() > deadline) {
+      if (error.code() != ErrorCode::lost_peer || pace_->now() > deadline) {
         throw;
       }
       log().info("shrinking again: {}", error.what());

@@ -1,0 +1,66 @@
+// The machine's own pace.
+#include "comm/pace.hpp"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <ctime>
+
+namespace sprat::comm {
+namespace {
+
+// Rounds of driving that move nothing, before giving the core away, and before sleeping. A round
+// takes about 50 ns; a yield a microsecond or more.
+constexpr int spin_rounds = 2'000;
+constexpr int yield_rounds = 400;
+
+void cpu_relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+class RealPace final : public Pace {
+ public:
+  Clock::time_point now() noexcept override { return Clock::now(); }
+
+  bool rest(int idle_rounds, bool crowded) noexcept override {
+    const int spins = crowded ? 0 : spin_rounds;
+    if (idle_rounds >= spins + yield_rounds) {
+      return false;
+    }
+    if (idle_rounds < spins) {
+      cpu_relax();
+    } else {
+      sched_yield();
+    }
+    return true;
+  }
+
+  void yield() noexcept override { sched_yield(); }
+
+  // Shared futexes: the word lies in memory that several processes map.
+  void sleep(std::atomic<std::uint32_t>& word, std::uint32_t expected,
+             std::chrono::nanoseconds timeout) noexcept override {
+    const timespec time{0, timeout.count()};
+    syscall(SYS_futex, &word, FUTEX_WAIT, expected, &time, nullptr, 0);
+  }
+
+  void wake(std::atomic<std::uint32_t>& word, int) noexcept override {
+    syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+  }
+
+  void lock(std::mutex& mutex) noexcept override { mutex.lock(); }
+
+  void point() noexcept override {}
+};
+
+}  // namespace
+
+std::unique_ptr<Pace> real_pace() { return std::make_unique<RealPace>(); }
+
+}  // namespace sprat::comm
