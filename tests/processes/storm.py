@@ -169,21 +169,25 @@ def main():
         stop = os.path.join(folder, "stop")
         port = run.free_port()
         processes = run.start([worker, "until", stop], ranks=3, port=port)
-        for process in processes.values():
-            process.stdout.readline()
-        storm = Storm(port)
-        if os.geteuid() == 0:
-            answer = storm.other_user()
-            if b"SPRAT_TOKEN" not in answer or b"65534" not in answer:
-                run.fail(f"storm: another user is answered {answer}", "", run.collect(processes, 0.1))
-        storm.rage(count // 10, seed)
-        before = usage(processes[0].pid)
-        begin = time.monotonic()
-        storm.rage(count - count // 10, seed + THREADS)
-        seconds = time.monotonic() - begin
-        after = usage(processes[0].pid)
-        open(stop, "w").close()
-        results = run.collect(processes, 20)
+        try:
+            for process in processes.values():
+                process.stdout.readline()
+            storm = Storm(port)
+            if os.geteuid() == 0:
+                answer = storm.other_user()
+                if b"SPRAT_TOKEN" not in answer or b"65534" not in answer:
+                    run.fail(f"storm: another user is answered {answer}", "", run.collect(processes, 0.1))
+            storm.rage(count // 10, seed)
+            before = usage(processes[0].pid)
+            begin = time.monotonic()
+            storm.rage(count - count // 10, seed + THREADS)
+            seconds = time.monotonic() - begin
+            after = usage(processes[0].pid)
+            open(stop, "w").close()
+            results = run.collect(processes, 20)
+        finally:
+            for process in processes.values():
+                process.kill()  # whatever went wrong here, nobody spins on
     if any(status != 0 for status, _, _ in results.values()):
         run.fail("storm", "the job did not go on", results)
     print(f"{count} handshakes, the last {count - count // 10} in {seconds:.1f} s; rank 0's private memory "
