@@ -42,8 +42,8 @@ std::string call_text(const status::Operation& shown) {
   if (call.input != call.output) {
     out += text(" to ", name(call.output));
   }
-  if (call.collective == Collective::broadcast) {
-    out += text(" from root ", shown.root);
+  if (has_root(call.collective)) {
+    out += text(", root ", shown.root);
   }
   return out;
 }
