@@ -31,7 +31,7 @@ except subprocess.TimeoutExpired:
     print(f"FAILED: rank {rank} did not end: {worker.communicate()[1]}")
     sys.exit(1)
 seconds = time.time() - os.stat(cut_file).st_mtime
-named = {int(number) for number in re.findall(r"lost rank (\d+)", errors)}
+named = {int(number) for number in re.findall(r"(?:lost|cannot reach) rank (\d+)", errors)}
 others = {other for other in range(size) if other // per_host != here}
 allowed = others | ({*range(size)} - {rank} if here == 1 else set())
 if worker.returncode != 1 or seconds > LIMIT_S or not named or not named <= allowed:
