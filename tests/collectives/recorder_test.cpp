@@ -38,7 +38,7 @@ FlightRecord record_of(int rank) {
 }
 
 const FlightRecord::Communicator& world_of(const FlightRecord& record) {
-  return record.communicators.front();
+  return record.communicators.at(0);
 }
 
 /// Looks until it is so; the deadline of the operations in flight ends what never is.
@@ -86,19 +86,21 @@ TEST(Recorder, keeps_what_hangs_before_what_was_called_later) {
     const auto call = [&](int i) {
       works.push_back(world.all_reduce(elements(std::span(data).subspan(8 * i, 8))));
     };
+    world.barrier();  // operation 0: by now both have a record
     if (world.rank() == 0) {
       for (int i = 0; i < 100; ++i) {
         call(i);
       }
       const FlightRecord record = record_of(0);
-      EXPECT_EQ(world_of(record).posted, 100u);
-      EXPECT_EQ(world_of(record).ended, 0u);
+      EXPECT_EQ(world_of(record).posted, 101u);
+      EXPECT_EQ(world_of(record).ended, 1u);
       ASSERT_EQ(world_of(record).operations.size(), 32u);
+      EXPECT_EQ(world_of(record).operations[0].sequence, 1u);
       EXPECT_EQ(world_of(record).operations[0].state, State::running);
       EXPECT_EQ(world_of(record).operations[31].state, State::queued);
-      EXPECT_EQ(world_of(record).operations[31].sequence, 31u);
+      EXPECT_EQ(world_of(record).operations[31].sequence, 32u);
     } else {
-      until([] { return world_of(record_of(0)).posted == 100; });
+      until([] { return world_of(record_of(0)).posted == 101; });
       for (int i = 0; i < 100; ++i) {
         call(i);
       }
@@ -107,8 +109,8 @@ TEST(Recorder, keeps_what_hangs_before_what_was_called_later) {
       work.wait();
     }
     const FlightRecord after = record_of(world.rank());
-    EXPECT_EQ(world_of(after).operations.back().sequence, 99u);
-    EXPECT_EQ(world_of(after).ended, 100u);
+    EXPECT_EQ(world_of(after).operations.back().sequence, 100u);
+    EXPECT_EQ(world_of(after).ended, 101u);
     world.barrier();
   });
 }
@@ -121,8 +123,10 @@ TEST(Recorder, says_who_is_late) {
       std::vector<float> data(8);
       world.barrier();
       if (world.rank() == 2) {
-        until([] { return !world_of(record_of(0)).operations.back().late.empty(); });
-        EXPECT_THAT(world_of(record_of(0)).operations.back().late, ElementsAre(2));
+        const auto knows = [](int rank) {
+          return world_of(record_of(rank)).operations.back().late == std::vector{2};
+        };
+        until([&] { return knows(0) && knows(1); });
         EXPECT_THAT(
             explain(flight_records_of(getpid())),
             ElementsAre(::testing::AllOf(
