@@ -29,7 +29,10 @@ Context::~Context() {
   if (search_thread_.joinable()) {
     search_thread_.join();
   }
-  rendezvous_.reset();  // no control message arrives from here on
+  // No control message arrives from here on. One that is being handled may still tell: the pointer
+  // stays until the rendezvous is gone, which reset() would clear first.
+  delete rendezvous_.get();
+  static_cast<void>(rendezvous_.release());
   delete failure_.load(std::memory_order_acquire);
 }
 
