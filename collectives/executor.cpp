@@ -133,6 +133,9 @@ bool Executor::advance() noexcept {
       watch_clock();
     }
     return moved;
+  } catch (const Unmapped& peer) {
+    wait_for_news(peer);
+    return false;
   } catch (const Error& error) {
     context_->fail(Error(error.code(), text(describe_active(), ": ", error.what()), error.rank()));
   } catch (const std::exception& error) {

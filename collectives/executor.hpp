@@ -141,6 +141,11 @@ class Executor final : public comm::Driver {
   std::vector<int> awaited() const;
   void await_step(std::uint32_t index, const std::function<void(int)>& await) const;
 
+  /// Thrown within advance(): a peer's memory cannot be mapped. The step may be run again.
+  struct Unmapped {
+    int world_rank;
+  };
+  void wait_for_news(const Unmapped& peer);
   bool exposes_memory() const;
   std::string describe_active() const;
   std::vector<int> late() const;

@@ -105,6 +105,21 @@ void Executor::look_for_silent_peers() {
   context_->look_for(silent);
 }
 
+// What cannot be mapped is usually the memory of a process that has just died: the control thread
+// says so a moment later.
+void Executor::wait_for_news(const Unmapped& peer) {
+  const auto now = context_->pace().now();
+  if (wire_error_ == Clock::time_point{}) {
+    wire_error_ = now;
+  } else if (now - wire_error_ > wire_error_grace) {
+    context_->fail(Error(
+        ErrorCode::unavailable,
+        text(describe_active(), ": cannot map memory of ", context_->describe_peer(peer.world_rank),
+             "; too many mappings or descriptors (see vm.max_map_count, ulimit -n)"),
+        peer.world_rank));
+  }
+}
+
 std::vector<int> Executor::late() const {
   std::vector<int> ranks = context_->late_ranks(membership_.id, queue_.front()->sequence);
   std::erase_if(ranks, [&](int world) { return context_->peer(world).local; });  // seen below

@@ -203,8 +203,9 @@ Executor::View Executor::view_of(int rank, Buffer buffer) {
           ? (buffer == Buffer::scratch ? scratch_->data() + window_ % 2 * slot.scratch_half_bytes
                                        : staged(buffer))
           : context_->view(world, ref);
-  need(view.base != nullptr, "cannot map memory of ", context_->describe_peer(world),
-       "; too many mappings or descriptors (see vm.max_map_count, ulimit -n)");
+  if (view.base == nullptr) {
+    throw Unmapped{world};
+  }
   return view;
 }
 

@@ -242,6 +242,18 @@ TEST_P(Collectives, nobody_passes_a_barrier_early) {
 INSTANTIATE_TEST_SUITE_P(over_layouts, Collectives, testing::ValuesIn(layouts),
                          [](const auto& parameter) { return std::string(parameter.param.name); });
 
+// Found by the simulation: what is inlined whole is read window by window.
+TEST(Windows, read_inlined_inputs_where_they_are) {
+  Config config;
+  config.timeout = 60s;
+  config.staging_bytes = 4096;
+  run_virtual_ranks(3, config, [](Communicator& world) {
+    auto data = input_of(world.rank(), 400);
+    world.broadcast(elements(data), 1).wait();
+    EXPECT_EQ(count_wrong(data, [](std::size_t i) { return value(1, i); }), 0u);
+  });
+}
+
 TEST(Threads, several_use_communicators_of_their_own_at_once) {
   run_virtual_ranks(2, config_of(layouts[1]), [](Communicator& world) {
     std::vector<Communicator> groups;
