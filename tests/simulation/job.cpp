@@ -1,0 +1,387 @@
+#include "tests/simulation/job.hpp"
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "collectives/communicator_impl.hpp"
+#include "comm/base/check.hpp"
+#include "sprat/communicator.hpp"
+#include "tests/simulation/payload.hpp"
+#include "tests/simulation/simulator.hpp"
+#include "tests/simulation/virtual_hub.hpp"
+#include "tests/simulation/virtual_wires.hpp"
+
+namespace sprat::simulation {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Nothing of a scenario takes longer: what has not ended by then hangs.
+constexpr auto longest_run = 150s;
+// From a loss, a mismatch or an abort until everyone has its error.
+constexpr auto error_bound = 3s;
+
+struct Outcome {
+  bool ended = false;
+  std::optional<Error> error;
+  std::string complaint;
+  int step = -1;
+  Time when{};
+};
+
+/// All ranks of one scenario.
+class Job {
+ public:
+  Job(const Scenario& scenario, bool trace)
+      : scenario_(scenario),
+        simulator_(scenario.seed, scenario.ranks, trace),
+        hub_(simulator_, scenario.ranks, scenario.processes),
+        network_(simulator_, scenario.ranks),
+        outcomes_(scenario.ranks),
+        contexts_(scenario.ranks) {}
+
+  Verdict run();
+
+ private:
+  void rank_task(int rank);
+  void live(int rank);
+  void take_step(int rank, std::size_t index, std::vector<Communicator>& families);
+  void make_calls(int rank, std::size_t index, std::vector<Communicator>& families);
+  Work post(int rank, Communicator& communicator, const Call& call, Payload& payload,
+            std::vector<Work>& more);
+  void arm_fault(int rank, int step);
+  void strike();
+  bool misses(int rank, std::size_t index);
+  std::string judge() const;
+  std::string judge_error(int rank) const;
+
+  const Scenario& scenario_;
+  Simulator simulator_;
+  VirtualHub hub_;
+  Network network_;
+  std::vector<Outcome> outcomes_;
+  std::vector<std::shared_ptr<comm::Context>> contexts_;  ///< In one process: outlive every rank.
+  std::vector<std::unique_ptr<Payload>> reused_;          ///< Of calls that failed.
+  std::optional<Time> struck_;
+};
+
+void Job::arm_fault(int rank, int step) {
+  const Fault& fault = scenario_.fault;
+  using Kind = Fault::Kind;
+  const bool timed =
+      fault.kind == Kind::kill || fault.kind == Kind::pause || fault.kind == Kind::stop;
+  if (timed && fault.rank == rank && fault.step == step) {
+    simulator_.after_points(rank, fault.points, [this] { strike(); });
+  }
+}
+
+void Job::strike() {
+  const Fault& fault = scenario_.fault;
+  struck_ = simulator_.now();
+  simulator_.excuse_sleepers();
+  if (fault.kind == Fault::Kind::kill) {
+    simulator_.kill(fault.rank);
+    network_.lose(fault.rank);
+    hub_.process_ended(fault.rank);
+    return;
+  }
+  simulator_.stop(fault.rank);
+  simulator_.at(simulator_.now() + fault.duration,
+                [this] { simulator_.go_on(scenario_.fault.rank); });
+}
+
+void Job::rank_task(int rank) {
+  Outcome& outcome = outcomes_[rank];
+  try {
+    live(rank);
+  } catch (const Error& error) {
+    outcome.error = error;
+    simulator_.trace(
+        rank, text("ends with ", name(error.code()), ", rank ", error.rank(), ": ", error.what()));
+  } catch (const std::exception& error) {
+    outcome.complaint = text("threw what is no Error: ", error.what());
+  }
+  outcome.ended = true;
+  outcome.when = simulator_.now();
+  if (scenario_.processes) {
+    hub_.process_ended(rank);
+  }
+}
+
+void Job::live(int rank) {
+  Config config;
+  config.rank = rank;
+  config.size = scenario_.ranks;
+  config.host = scenario_.hosts;
+  config.log_level = "off";
+  config.staging_bytes = scenario_.staging_bytes;
+  config.timeout = scenario_.timeout;
+  comm::Surroundings surroundings{
+      .rendezvous = hub_.member(rank),
+      .pace = std::make_unique<VirtualPace>(simulator_, rank),
+      .wires = [this](const Config&, int from, int) { return network_.open(from); },
+      .ranks_are_processes = scenario_.processes,
+      .progress_thread = false};
+  arm_fault(rank, -1);
+  auto context = comm::Context::join(config, std::move(surroundings), sizeof(collectives::Board));
+  if (!scenario_.processes) {
+    contexts_[rank] = context;
+  }
+  simulator_.trace(rank, "has joined");
+  std::vector<Communicator> families;
+  families.emplace_back(Communicator::Impl::world(std::move(context)));
+  for (std::size_t index = 0; index < scenario_.steps.size(); ++index) {
+    outcomes_[rank].step = static_cast<int>(index);
+    arm_fault(rank, static_cast<int>(index));
+    if (misses(rank, index)) {
+      families.front().abort("the simulation says so");
+    }
+    take_step(rank, index, families);
+  }
+}
+
+/// The rank does something else than the step; true: it is to abort.
+bool Job::misses(int rank, std::size_t index) {
+  const Fault& fault = scenario_.fault;
+  if (fault.rank != rank || fault.step != static_cast<int>(index)) {
+    return false;
+  }
+  if (fault.kind == Fault::Kind::absent) {
+    struck_ = simulator_.now();
+    simulator_.trace(rank, "stays away");
+    const Time back = simulator_.now() + scenario_.timeout + 6s;
+    simulator_.at(back, [] {});
+    simulator_.wait_for([this, back] { return simulator_.now() >= back; });
+  }
+  if (fault.kind == Fault::Kind::abort) {
+    struck_ = simulator_.now();
+    simulator_.trace(rank, "aborts");
+    return true;
+  }
+  return false;
+}
+
+void Job::take_step(int rank, std::size_t index, std::vector<Communicator>& families) {
+  const Step& step = scenario_.steps[index];
+  if (!step.splits) {
+    make_calls(rank, index, families);
+    return;
+  }
+  simulator_.trace(rank, text("step ", index, ": split of family ", step.parent));
+  auto child = families[step.parent].split(static_cast<int>(step.colors >> rank & 1));
+  families.push_back(std::move(*child));
+}
+
+void Job::make_calls(int rank, std::size_t index, std::vector<Communicator>& families) {
+  const Step& step = scenario_.steps[index];
+  const Fault& fault = scenario_.fault;
+  std::vector<std::unique_ptr<Payload>> payloads;
+  std::vector<Work> works, more;
+  std::optional<Error> failure;
+  for (std::size_t at = 0; at < step.calls.size() && !failure; ++at) {
+    Call call = step.calls[at];
+    Communicator& communicator = families[call.family];
+    if (fault.kind == Fault::Kind::differ && fault.rank == rank &&
+        fault.step == static_cast<int>(index) && differing_call(scenario_) == at &&
+        communicator.size() > 1) {
+      struck_ = simulator_.now();
+      call = other_call(scenario_, call);
+    }
+    const int size = communicator.size();
+    call.root %= size;
+    call.shift = size == 1 ? 0 : 1 + call.shift % (size - 1);
+    if (call.what == What::pass && size == 1) {
+      call.what = What::barrier;
+      call.count = 0;
+    }
+    payloads.push_back(std::make_unique<Payload>(call, scenario_.seed * 4'096 + index * 64 + at,
+                                                 members(scenario_.families[call.family], rank),
+                                                 rank));
+    simulator_.trace(rank, text("step ", index, ": ", words(call), " on ", communicator.name()));
+    try {
+      works.push_back(post(rank, communicator, call, *payloads.back(), more));
+    } catch (const Error& error) {
+      failure = error;
+    }
+  }
+  for (auto& work : more) {
+    works.push_back(std::move(work));
+  }
+  const auto wait = [&](Work& work) {
+    try {
+      work.wait();
+    } catch (const Error& error) {
+      failure = failure ? failure : error;
+    }
+  };
+  for (const std::size_t at : step.waits) {
+    if (at < works.size()) {
+      wait(works[at]);
+    }
+  }
+  for (Work& work : works) {
+    wait(work);
+  }
+  simulator_.trace(rank, text("step ", index, failure ? " failed" : " is done"));
+  for (auto& payload : payloads) {
+    if (failure) {
+      payload->refill();
+      reused_.push_back(std::move(payload));
+    } else if (const std::string wrong = payload->complaint(); !wrong.empty()) {
+      simulator_.violation(text("rank ", rank, " got wrong bytes in step ", index, ": ", wrong));
+    }
+  }
+  if (failure) {
+    throw Error(*failure);
+  }
+}
+
+Work Job::post(int rank, Communicator& communicator, const Call& call, Payload& payload,
+               std::vector<Work>& more) {
+  const Options options{
+      .timeout = {},
+      .blocking = scenario_.steps[outcomes_[rank].step].blocking && call.what != What::pass};
+  const ConstElements in = payload.input();
+  const Elements out = payload.output();
+  switch (call.what) {
+    case What::all_reduce:
+      return communicator.all_reduce(in, out, call.op, options);
+    case What::all_gather:
+      return communicator.all_gather(in, out, options);
+    case What::reduce_scatter:
+      return communicator.reduce_scatter(in, out, call.op, options);
+    case What::broadcast:
+      return communicator.broadcast(out, call.root, options);
+    case What::all_to_all:
+      return communicator.all_to_all(in, out, options);
+    case What::barrier:
+      communicator.barrier(options);
+      return Work();
+    case What::pass: {
+      const int size = communicator.size(), me = communicator.rank();
+      more.push_back(communicator.send(in, (me + call.shift) % size, call.tag, options));
+      return communicator.recv(out, (me + size - call.shift) % size, call.tag, options);
+    }
+  }
+  return Work();
+}
+
+Verdict Job::run() {
+  for (int rank = 0; rank < scenario_.ranks; ++rank) {
+    simulator_.spawn(rank, [this, rank] { rank_task(rank); });
+  }
+  const Time begin = simulator_.now();
+  const bool over = simulator_.run(begin + longest_run);
+  Verdict verdict;
+  verdict.complaint = simulator_.violations();
+  if (verdict.complaint.empty() && !over) {
+    verdict.complaint = "hangs:";
+    for (int rank = 0; rank < scenario_.ranks; ++rank) {
+      if (!outcomes_[rank].ended && !simulator_.dead(rank)) {
+        verdict.complaint += text(" rank ", rank, " in step ", outcomes_[rank].step);
+      }
+    }
+  }
+  if (verdict.complaint.empty()) {
+    verdict.complaint = judge();
+  }
+  verdict.digest = simulator_.digest();
+  verdict.turns = simulator_.turns();
+  verdict.virtual_seconds = 1e-9 * static_cast<double>((simulator_.now() - begin).count());
+  verdict.fault_struck = struck_.has_value();
+  return verdict;
+}
+
+std::string Job::judge() const {
+  for (const auto& payload : reused_) {
+    if (!payload->untouched()) {
+      return "a buffer changed after its call had failed and its caller had reused it";
+    }
+  }
+  for (int rank = 0; rank < scenario_.ranks; ++rank) {
+    const Outcome& outcome = outcomes_[rank];
+    if (simulator_.dead(rank)) {
+      continue;
+    }
+    std::string complaint = outcome.complaint;
+    if (complaint.empty() && outcome.error) {
+      complaint = judge_error(rank);
+    }
+    if (complaint.empty() && !outcome.error && struck_ &&
+        scenario_.fault.kind == Fault::Kind::differ) {
+      complaint = "ended as if all ranks had called the same";
+    }
+    if (!complaint.empty()) {
+      return text("rank ", rank, " in step ", outcome.step, ": ", complaint,
+                  outcome.error ? text(" [", name(outcome.error->code()), ", rank ",
+                                       outcome.error->rank(), ": ", outcome.error->what(), "]")
+                                : "");
+    }
+  }
+  return {};
+}
+
+std::string Job::judge_error(int rank) const {
+  using Kind = Fault::Kind;
+  const Fault& fault = scenario_.fault;
+  const Error& error = *outcomes_[rank].error;
+  const std::string what = error.what();
+  if (!struck_ || fault.kind == Kind::none || fault.kind == Kind::pause) {
+    return "an error though nothing had gone wrong";
+  }
+  auto bound = *struck_ + error_bound;
+  if (fault.kind == Kind::absent || fault.kind == Kind::stop) {
+    bound += scenario_.timeout;
+  }
+  if (fault.kind == Kind::stop || fault.kind == Kind::absent) {
+    bound += rank == fault.rank || fault.rank == 0 || !scenario_.processes ? 12s : 0s;
+  }
+  if (outcomes_[rank].when > bound) {
+    return "the error came late";
+  }
+  const std::string named = text("rank ", fault.rank);
+  // A message that fails names its peer at once, before the hub says why.
+  const bool named_by_a_message =
+      error.code() == ErrorCode::unavailable && error.rank() == fault.rank;
+  switch (fault.kind) {
+    case Kind::kill:
+      return named_by_a_message ||
+                     (error.code() == ErrorCode::lost_peer && error.rank() == fault.rank)
+                 ? ""
+                 : text("not the loss of ", named);
+    case Kind::abort:
+      return named_by_a_message ||
+                     (error.code() == ErrorCode::aborted && error.rank() == fault.rank)
+                 ? ""
+                 : text("not the abort of ", named);
+    case Kind::differ: {
+      const Call call = scenario_.steps[fault.step].calls[differing_call(scenario_)];
+      const Call other = other_call(scenario_, call);
+      const bool both = what.find(words(call)) != std::string::npos &&
+                        what.find(words(other)) != std::string::npos;
+      return error.code() == ErrorCode::mismatch && both ? "" : "not the mismatch";
+    }
+    case Kind::stop:
+    case Kind::absent:
+      // Who is named may be late itself, for the same reason: a receive knows only its sender.
+      return error.code() == ErrorCode::timeout || error.code() == ErrorCode::lost_peer
+                 ? ""
+                 : text("not the lateness of ", named);
+    case Kind::none:
+    case Kind::pause:
+      break;
+  }
+  return {};
+}
+
+}  // namespace
+
+Verdict run_scenario(const Scenario& scenario, bool trace) {
+  // Not destroyed: killed ranks' stacks refer to it, and so do their contexts.
+  auto* job = new Job(scenario, trace);
+  return job->run();
+}
+
+}  // namespace sprat::simulation
