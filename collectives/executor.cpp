@@ -12,6 +12,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// Calls that are remembered, so that ranks can compare them.
+constexpr std::size_t least_history = 64;
 // Plan boundaries stay on cache lines of every element type.
 constexpr std::size_t window_quantum = 64;
 // A failed peer tells why within this time.
@@ -26,7 +28,7 @@ Executor::Executor(std::shared_ptr<comm::Context> context, Membership membership
       grouping_(std::move(grouping)),
       plans_(std::move(rules)),
       peers_(membership_.world_ranks.size()),
-      history_(history_length),
+      history_(least_history),
       recorder_(context_, membership_.id, membership_.name, membership_.rank,
                 membership_.world_ranks),
       stragglers_(context_->config().straggler_after) {
@@ -77,7 +79,7 @@ void Executor::post(const std::shared_ptr<Operation>& operation) {
   operation->posted = context_->pace().now();
   operation->deadline = operation->posted + operation->timeout;
   operation->trail = trail_;
-  history_[operation->sequence % history_length] = {operation->problem, trail_};
+  remember(*operation);
   trail_ =
       may_end_unheard(operation->problem) ? digest(signature_of(operation->problem), trail_) : 0;
   recorder_.queued(operation->sequence, operation->problem, operation->posted);

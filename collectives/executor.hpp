@@ -98,6 +98,7 @@ class Executor final : public comm::Driver {
   void finish_active();
   void fail_all(const Error& failure);
   void watch_clock();
+  void remember(const Operation& operation);
   void ask_who_differs();
   void time_out();
   void look_for_silent_peers();
@@ -169,9 +170,9 @@ class Executor final : public comm::Driver {
     Problem problem;
     std::uint64_t trail = 0;
   };
-  static constexpr std::size_t history_length = 64;
-  std::vector<Called> history_;  ///< The last operations, a ring.
-  std::uint64_t trail_ = 0;      ///< Of the next operation.
+  /// A ring by sequence: the last operations, but at least all in flight and some before them.
+  std::vector<Called> history_;
+  std::uint64_t trail_ = 0;  ///< Of the next operation.
   Recorder recorder_;
   Stragglers stragglers_;
   comm::Clock::time_point looked_{};  ///< At who is late.

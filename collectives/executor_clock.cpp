@@ -28,19 +28,35 @@ constexpr std::uint64_t most_shown_before = 4;
 
 }  // namespace
 
+// Called with the next operation, before it is queued.
+void Executor::remember(const Operation& operation) {
+  const std::uint64_t length = history_.size();
+  const std::uint64_t in_flight = queue_.empty() ? operation.sequence : queue_.front()->sequence;
+  if (operation.sequence - in_flight + most_shown_before >= length) {
+    std::vector<Called> longer(2 * length);
+    const std::uint64_t kept = std::min(operation.sequence, length);
+    for (std::uint64_t sequence = operation.sequence - kept; sequence < operation.sequence;
+         ++sequence) {
+      longer[sequence % longer.size()] = std::move(history_[sequence % length]);
+    }
+    history_ = std::move(longer);
+  }
+  history_[operation.sequence % history_.size()] = {operation.problem, operation.trail};
+}
+
 // The text of a call; and, as nobody may have noticed a difference there, of the calls before it
 // that may_end_unheard().
 std::optional<comm::Blob> Executor::called(std::uint64_t sequence) const {
-  if (sequence >= next_sequence_ || next_sequence_ - sequence > history_length) {
+  const std::uint64_t length = history_.size();
+  if (sequence >= next_sequence_ || next_sequence_ - sequence > length) {
     return std::nullopt;
   }
-  std::string words = describe(history_[sequence % history_length].problem);
-  std::uint64_t trail = history_[sequence % history_length].trail;
-  const std::uint64_t oldest =
-      next_sequence_ - std::min<std::uint64_t>(next_sequence_, history_length);
+  std::string words = describe(history_[sequence % length].problem);
+  std::uint64_t trail = history_[sequence % length].trail;
+  const std::uint64_t oldest = next_sequence_ - std::min(next_sequence_, length);
   const std::uint64_t farthest = std::max(oldest, sequence - std::min(sequence, most_shown_before));
   for (std::uint64_t before = sequence; trail != 0 && before > farthest;) {
-    const Called& earlier = history_[--before % history_length];
+    const Called& earlier = history_[--before % length];
     words += text(" after ", describe(earlier.problem));
     trail = earlier.trail;
   }
