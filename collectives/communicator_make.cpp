@@ -192,8 +192,9 @@ void run_virtual_ranks(int size, const Config& config,
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        contexts[rank] =
-            comm::Context::join(config, {.rendezvous = std::move(rendezvous[rank])}, sizeof(Board));
+        comm::Context::join(config,
+                            {.rendezvous = std::move(rendezvous[rank]), .keep = &contexts[rank]},
+                            sizeof(Board));
         Communicator world(Communicator::Impl::world(contexts[rank]));
         try {
           body(world);

@@ -52,6 +52,9 @@ struct Surroundings {
   Wires wires = {};                  ///< Messages between hosts; libfabric's if empty.
   bool ranks_are_processes = false;  ///< Even those that share this process.
   bool progress_thread = true;       ///< Otherwise all work must be waited for.
+  /// Gets the context before any peer sees it. Ranks that are threads look into each other's even
+  /// if one of them cannot join, so whoever starts them keeps all until the last has ended.
+  std::shared_ptr<class Context>* keep = nullptr;
 };
 
 /// What is known of a peer. Immutable after joining.

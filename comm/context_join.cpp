@@ -103,7 +103,11 @@ std::shared_ptr<Context> Context::join(const Config& config, Surroundings surrou
       delete ended;
     }
   };
+  std::shared_ptr<Context>* keep = surroundings.keep;
   std::shared_ptr<Context> context(new Context(config, std::move(surroundings)), end);
+  if (keep != nullptr) {
+    *keep = context;
+  }
   const auto deadline = context->pace_->now() + config.join_timeout;
   context->meet(deadline);
   context->open_transports(world_bytes, deadline);

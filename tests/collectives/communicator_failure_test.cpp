@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -264,6 +265,19 @@ TEST(Abort, reaches_ranks_that_wait) {
     world.all_reduce(elements(std::span(&x, 1))).wait();
   });
   expect_everywhere(messages, 3, "rank 2 gives up");
+}
+
+TEST(VirtualRanks, one_that_fails_at_once_harms_nobody_who_still_joins) {
+  for (int round = 0; round < 100; ++round) {
+    EXPECT_THROW(run_virtual_ranks(4, Config(),
+                                   [](Communicator& world) {
+                                     if (world.rank() == 0) {
+                                       throw std::runtime_error("at once");
+                                     }
+                                     world.barrier();
+                                   }),
+                 std::exception);
+  }
 }
 
 }  // namespace
