@@ -151,13 +151,15 @@ std::vector<int> Executor::late() const {
 }
 
 void Executor::time_out() {
-  const std::vector<int> ranks = late();
-  std::string who = "every rank has called it, but it did not end";
-  if (!ranks.empty()) {
-    who = "not called by";
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      who += text(i == 0 ? " " : ", ", context_->describe_peer(ranks[i]));
-    }
+  std::vector<int> ranks = late();
+  std::string who = "not called by";
+  if (ranks.empty()) {
+    ranks = awaited();  // stopped, or not reached by what was sent
+    who = ranks.empty() ? "every rank has called it, but it did not end"
+                        : "every rank has called it; still waiting for";
+  }
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    who += text(i == 0 ? " " : ", ", context_->describe_peer(ranks[i]));
   }
   throw Error(ErrorCode::timeout,
               text("no end after ", 1e-3 * static_cast<double>(queue_.front()->timeout.count()),
