@@ -111,7 +111,14 @@ Sweep plan_sweep(const Request& request) {
   return sweep;
 }
 
+/// Whose algorithms carry a collective out.
 std::optional<collectives::Collective> planned(Collective collective) {
+  if (collective == Collective::all_gatherv) {
+    return collectives::Collective::all_gather;
+  }
+  if (collective == Collective::reduce_scatterv) {
+    return collectives::Collective::reduce_scatter;
+  }
   for (collectives::Collective candidate : collectives::all_collectives()) {
     if (std::string_view(name(collective)) == name(candidate)) {
       return candidate;
@@ -126,7 +133,7 @@ std::string rules_for(const std::string& algorithm, const std::vector<Collective
   for (Collective collective : benched) {
     const auto known = planned(collective);
     if (known && collectives::find_algorithm(*known, algorithm) != nullptr) {
-      rules += fmt::format("{} {}; ", name(collective), algorithm);
+      rules += fmt::format("{} {}; ", name(*known), algorithm);
     }
   }
   if (!rules.empty()) {
@@ -174,7 +181,8 @@ class Bench {
                       .dtype = dtype,
                       .op = op,
                       .in_place = sweep_.in_place && can_be_in_place(collective),
-                      .count = count_for(collective, dtype, world_.size(), size)};
+                      .count = count_for(collective, dtype, world_.size(), size),
+                      .root = rows_++ % world_.size()};
       const Row row = run_task(task, oracle);
       wrong_ += row.wrong.value_or(0);
       if (report_) {
@@ -222,14 +230,19 @@ class Bench {
     if (!collective) {
       return "messages";
     }
-    const collectives::Problem problem{.collective = *collective,
-                                       .rank = world_.rank(),
-                                       .grouping = grouping_,
-                                       .count = task.count,
-                                       .input = task.dtype,
-                                       .output = task.dtype,
-                                       .op = task.op,
-                                       .root = 0};
+    auto blocks =
+        std::make_shared<const collectives::BlockCounts>(block_counts(task, world_.size()));
+    const std::size_t count = blocks->largest();
+    const collectives::Problem problem{
+        .collective = *collective,
+        .rank = world_.rank(),
+        .grouping = grouping_,
+        .count = count,
+        .counts = is_uneven(task.collective) ? std::move(blocks) : nullptr,
+        .input = task.dtype,
+        .output = task.dtype,
+        .op = task.op,
+        .root = task.root};
     return collectives::choose(problem, rules_).name;
   }
 
@@ -240,6 +253,7 @@ class Bench {
   collectives::Rules rules_;
   std::optional<Report> report_;
   std::uint64_t wrong_ = 0;
+  int rows_ = 0;
   bool fresh_table_ = true;
 };
 
@@ -261,9 +275,11 @@ int run(const Request& request) {
 Action prepare(CLI::App& app) {
   auto r = std::make_shared<Request>();
   const auto size = CLI::AsSizeValue(false);  // 64M is 64 * 2^20
-  app.add_option("COLLECTIVE", r->collective,
-                 "all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, sendrecv or all")
-      ->capture_default_str();
+  std::string names;
+  for (Collective collective : all_collectives()) {
+    names += fmt::format("{}, ", name(collective));
+  }
+  app.add_option("COLLECTIVE", r->collective, names + "or all")->capture_default_str();
   app.add_option("-b,--min-bytes", r->min_bytes, "Smallest size")->transform(size);
   app.add_option("-e,--max-bytes", r->max_bytes, "Largest size")->transform(size);
   app.add_option("-f,--factor", r->factor, "From one size to the next")->capture_default_str();
@@ -298,7 +314,8 @@ const Command bench_command = {
     "Time the collectives and check their results",
     R"(The table is that of nccl-tests. size: the larger of a rank's input and output. time: the median over
 samples, each the slowest rank's; p99 likewise. algbw: size / time. busbw: what a link carries,
-comparable between rank counts. #wrong: elements that differ from the exact result on any rank.
+comparable between rank counts. #wrong: elements that differ from the exact result on any rank. Roots
+take turns; blocks of the v-forms are uneven, some of them empty, and add up to the size.
 
 Examples:
   mpirun -np 4 sprat bench all_reduce                           8 B to 64 MiB of f32

@@ -4,123 +4,147 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 
 namespace sprat::cli {
 namespace {
 
 constexpr auto guard_byte = std::byte{0xa5};
 constexpr auto poison_byte = std::byte{0xee};
-constexpr int root = 0;
-
-struct Blocks {
-  std::size_t in, out;
-};
-
-/// How many blocks of `count` elements a rank passes.
-Blocks blocks_of(Collective collective, int ranks) noexcept {
-  const auto all = static_cast<std::size_t>(ranks);
-  switch (collective) {
-    case Collective::all_reduce:
-    case Collective::broadcast:
-    case Collective::sendrecv:
-      return {1, 1};
-    case Collective::all_gather:
-      return {1, all};
-    case Collective::reduce_scatter:
-      return {all, 1};
-    case Collective::all_to_all:
-      return {all, all};
-  }
-  return {1, 1};
-}
 
 int previous(int rank, int ranks) { return (rank + ranks - 1) % ranks; }
+
+/// Elements of `blocks` before number `index`.
+std::size_t before(const std::vector<std::size_t>& blocks, int index) {
+  return std::accumulate(blocks.begin(), blocks.begin() + index, std::size_t{0});
+}
+
+std::size_t total(const std::vector<std::size_t>& blocks) {
+  return before(blocks, static_cast<int>(blocks.size()));
+}
+
+/// Block q of what `rank` exchanges is number q - rank of block_counts(): another one on every
+/// rank, and as many elements in all.
+std::vector<std::size_t> exchanged_blocks(const Task& task, int ranks, int rank) {
+  std::vector<std::size_t> blocks = block_counts(task, ranks);
+  std::rotate(blocks.begin(), blocks.end() - rank, blocks.end());
+  return blocks;
+}
+
+std::vector<std::size_t> in_blocks(const Task& task, int ranks, int rank) {
+  switch (shape_of(task.collective)) {
+    case Shape::whole:
+      return {task.count};
+    case Shape::gathers:
+      return {block_counts(task, ranks)[rank]};
+    case Shape::scatters:
+      return block_counts(task, ranks);
+    case Shape::exchanges:
+      return exchanged_blocks(task, ranks, rank);
+  }
+  return {};
+}
+
+std::vector<std::size_t> out_blocks(const Task& task, int ranks, int rank) {
+  switch (shape_of(task.collective)) {
+    case Shape::whole:
+      return {task.count};
+    case Shape::gathers:
+      return block_counts(task, ranks);
+    case Shape::scatters:
+      return {block_counts(task, ranks)[rank]};
+    case Shape::exchanges:
+      break;
+  }
+  std::vector<std::size_t> blocks;
+  for (int source = 0; source < ranks; ++source) {
+    blocks.push_back(exchanged_blocks(task, ranks, source)[rank]);
+  }
+  return blocks;
+}
+
+/// Consecutive elements of one of the oracle's results.
+struct Piece {
+  int result;
+  std::size_t first, count;
+};
+
+/// What `rank`'s output is, piece after piece, if `root` was the root.
+std::vector<Piece> expected(const Task& task, int ranks, int rank, int root) {
+  const std::vector<std::size_t> blocks = out_blocks(task, ranks, rank);
+  const int source = has_root(task.collective) ? root : previous(rank, ranks);
+  const int only = reduces(task.collective) ? 0 : source;
+  std::vector<Piece> pieces;
+  switch (shape_of(task.collective)) {
+    case Shape::whole:
+      return {{only, 0, task.count}};
+    case Shape::scatters:
+      return {{only, before(block_counts(task, ranks), rank), blocks[0]}};
+    case Shape::gathers:
+      for (int r = 0; r < ranks; ++r) {
+        pieces.push_back({r, 0, blocks[r]});
+      }
+      return pieces;
+    case Shape::exchanges:
+      for (int r = 0; r < ranks; ++r) {
+        pieces.push_back({r, before(in_blocks(task, ranks, r), rank), blocks[r]});
+      }
+      return pieces;
+  }
+  return pieces;
+}
+
+/// Nobody but the root has a result.
+bool only_root_receives(Collective collective) {
+  return has_root(collective) && (reduces(collective) || shape_of(collective) == Shape::gathers);
+}
 
 Pattern input_of(Collective collective, DType dtype, ReduceOp op, int ranks, int rank) {
   return reduces(collective) ? contribution_of(dtype, op, ranks, rank) : bits_of(dtype, rank);
 }
 
-std::vector<Pattern> results_of(Collective collective, DType dtype, ReduceOp op, int ranks,
-                                int rank) {
+std::vector<Pattern> results_of(Collective collective, DType dtype, ReduceOp op, int ranks) {
+  if (reduces(collective)) {
+    return {reduction_of(dtype, op, ranks)};
+  }
   std::vector<Pattern> results;
-  switch (collective) {
-    case Collective::all_reduce:
-    case Collective::reduce_scatter:
-      results.push_back(reduction_of(dtype, op, ranks));
-      break;
-    case Collective::broadcast:
-      results.push_back(bits_of(dtype, root));
-      break;
-    case Collective::sendrecv:
-      results.push_back(bits_of(dtype, previous(rank, ranks)));
-      break;
-    case Collective::all_gather:
-    case Collective::all_to_all:
-      for (int source = 0; source < ranks; ++source) {
-        results.push_back(bits_of(dtype, source));
-      }
-      break;
+  for (int rank = 0; rank < ranks; ++rank) {
+    results.push_back(bits_of(dtype, rank));
   }
   return results;
 }
 
+/// Blocks in the larger of input and output that `count` is the length of.
+std::size_t counted_blocks(Collective collective, int ranks) noexcept {
+  const bool one = shape_of(collective) == Shape::whole || is_uneven(collective);
+  return one ? 1 : static_cast<std::size_t>(ranks);
+}
+
 }  // namespace
 
-const char* name(Collective collective) noexcept {
-  switch (collective) {
-    case Collective::all_reduce:
-      return "all_reduce";
-    case Collective::all_gather:
-      return "all_gather";
-    case Collective::reduce_scatter:
-      return "reduce_scatter";
-    case Collective::broadcast:
-      return "broadcast";
-    case Collective::all_to_all:
-      return "all_to_all";
-    case Collective::sendrecv:
-      return "sendrecv";
-  }
-  return "unknown collective";
-}
-
-std::span<const Collective> all_collectives() noexcept {
-  static constexpr std::array collectives = {Collective::all_reduce,     Collective::all_gather,
-                                             Collective::reduce_scatter, Collective::broadcast,
-                                             Collective::all_to_all,     Collective::sendrecv};
-  return collectives;
-}
-
-bool reduces(Collective collective) noexcept {
-  return collective == Collective::all_reduce || collective == Collective::reduce_scatter;
-}
-
-bool can_be_in_place(Collective collective) noexcept { return collective != Collective::sendrecv; }
-
-double bus_factor(Collective collective, int ranks) noexcept {
-  const double n = ranks;
-  switch (collective) {
-    case Collective::all_reduce:
-      return 2 * (n - 1) / n;
-    case Collective::all_gather:
-    case Collective::reduce_scatter:
-    case Collective::all_to_all:
-      return (n - 1) / n;
-    case Collective::broadcast:
-    case Collective::sendrecv:
-      return 1;
-  }
-  return 1;
-}
-
 std::size_t count_for(Collective collective, DType dtype, int ranks, std::size_t bytes) noexcept {
-  const Blocks blocks = blocks_of(collective, ranks);
-  return bytes / size_of(dtype) / std::max(blocks.in, blocks.out);
+  return bytes / size_of(dtype) / counted_blocks(collective, ranks);
 }
 
 std::size_t bytes(const Task& task, int ranks) noexcept {
-  const Blocks blocks = blocks_of(task.collective, ranks);
-  return task.count * size_of(task.dtype) * std::max(blocks.in, blocks.out);
+  return task.count * size_of(task.dtype) * counted_blocks(task.collective, ranks);
+}
+
+std::vector<std::size_t> block_counts(const Task& task, int ranks) {
+  if (!is_uneven(task.collective)) {
+    return std::vector<std::size_t>(static_cast<std::size_t>(ranks), task.count);
+  }
+  constexpr std::array<std::size_t, 3> weights = {1, 2, 0};
+  std::vector<std::size_t> ends;  // first of weights, then of elements
+  std::size_t weight = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    ends.push_back(weight += weights[rank % weights.size()]);
+  }
+  for (std::size_t& end : ends) {
+    end = task.count * end / weight;
+  }
+  std::adjacent_difference(ends.begin(), ends.end(), ends.begin());
+  return ends;
 }
 
 Buffers::Buffers(Kind kind, std::size_t bytes) {
@@ -156,22 +180,27 @@ std::uint64_t Buffers::broken_guards(std::size_t bytes) const {
 
 Oracle::Oracle(Collective collective, DType dtype, ReduceOp op, int ranks, int rank)
     : input(input_of(collective, dtype, op, ranks, rank)),
-      results(results_of(collective, dtype, op, ranks, rank)) {}
+      results(results_of(collective, dtype, op, ranks)) {}
 
 Run::Run(Communicator& world, const Task& task, const Oracle& oracle, Buffers& buffers)
-    : world_(world), task_(task), oracle_(oracle), buffers_(buffers) {
-  const Blocks blocks = blocks_of(task.collective, world.size());
-  in_count_ = blocks.in * task.count;
-  out_count_ = blocks.out * task.count;
-  in_ = buffers.input();
-  out_ = buffers.output();
+    : world_(world),
+      task_(task),
+      oracle_(oracle),
+      buffers_(buffers),
+      in_blocks_(in_blocks(task, world.size(), world.rank())),
+      out_blocks_(out_blocks(task, world.size(), world.rank())),
+      in_count_(total(in_blocks_)),
+      out_count_(total(out_blocks_)),
+      in_(buffers.input()),
+      out_(buffers.output()) {
   if (task.collective == Collective::broadcast) {
     in_ = out_;
   } else if (task.in_place) {
+    const Shape shape = shape_of(task.collective);
     const std::size_t mine =
-        static_cast<std::size_t>(world.rank()) * task.count * size_of(task.dtype);
-    in_ = out_ + (blocks.in < blocks.out ? mine : 0);
-    out_ = out_ + (blocks.out < blocks.in ? mine : 0);
+        before(block_counts(task, world.size()), world.rank()) * size_of(task.dtype);
+    in_ = out_ + (shape == Shape::gathers ? mine : 0);
+    out_ = out_ + (shape == Shape::scatters ? mine : 0);
   }
 }
 
@@ -180,11 +209,22 @@ void Run::prepare() {
   buffers_.set_guards(span);
   std::fill_n(buffers_.output(), span, poison_byte);
   oracle_.input.fill(in_, 0, in_count_);
+  calls_ = 0;
 }
 
 void Run::operator()() {
-  const ConstElements in(in_, in_count_, task_.dtype);
-  const Elements out{out_, out_count_, task_.dtype};
+  const int root = root_of(calls_++);
+  ConstElements in(in_, in_count_, task_.dtype);
+  Elements out{out_, out_count_, task_.dtype};
+  if (has_root(task_.collective) && world_.rank() != root) {
+    const Elements none{nullptr, 0, task_.dtype};
+    in = shape_of(task_.collective) == Shape::scatters ? none : in;
+    out = only_root_receives(task_.collective) ? none : out;
+  }
+  call(in, out, root);
+}
+
+void Run::call(ConstElements in, Elements out, int root) {
   const Options blocking{.timeout = {}, .blocking = true};
   switch (task_.collective) {
     case Collective::all_reduce:
@@ -202,6 +242,30 @@ void Run::operator()() {
     case Collective::all_to_all:
       world_.all_to_all(in, out, blocking).wait();
       return;
+    case Collective::reduce:
+      world_.reduce(in, out, root, task_.op, blocking).wait();
+      return;
+    case Collective::gather:
+      world_.gather(in, out, root, blocking).wait();
+      return;
+    case Collective::scatter:
+      world_.scatter(in, out, root, blocking).wait();
+      return;
+    case Collective::all_gatherv:
+      world_.all_gatherv(in, out, out_blocks_, blocking).wait();
+      return;
+    case Collective::reduce_scatterv:
+      world_.reduce_scatterv(in, out, in_blocks_, task_.op, blocking).wait();
+      return;
+    case Collective::gatherv:
+      world_.gatherv(in, out, out_blocks_, root, blocking).wait();
+      return;
+    case Collective::scatterv:
+      world_.scatterv(in, out, in_blocks_, root, blocking).wait();
+      return;
+    case Collective::all_to_allv:
+      world_.all_to_allv(in, out, in_blocks_, out_blocks_, blocking).wait();
+      return;
     case Collective::sendrecv: {
       Work sent = world_.send(in, (world_.rank() + 1) % world_.size());
       world_.recv(out, previous(world_.rank(), world_.size()), 0, blocking).wait();
@@ -211,20 +275,29 @@ void Run::operator()() {
   }
 }
 
+int Run::root_of(std::uint64_t call) const {
+  const auto ranks = static_cast<std::uint64_t>(world_.size());
+  return static_cast<int>((static_cast<std::uint64_t>(task_.root) + call) % ranks);
+}
+
+bool Run::has_result() const {
+  const int distance = (world_.rank() - task_.root + world_.size()) % world_.size();
+  return !only_root_receives(task_.collective) || static_cast<std::uint64_t>(distance) < calls_;
+}
+
 std::uint64_t Run::wrong() const {
   std::uint64_t wrong = buffers_.broken_guards(bytes(task_, world_.size()));
-  const auto rank = static_cast<std::size_t>(world_.rank());
-  const std::size_t count = task_.count;
-  // Where in its result pattern a block starts: at this rank's block of the whole for these two.
-  const bool own_block =
-      task_.collective == Collective::reduce_scatter || task_.collective == Collective::all_to_all;
-  const std::size_t first = own_block ? rank * count : 0;
-  const std::byte* block = out_;
-  for (const Pattern& result : oracle_.results) {
-    wrong += result.wrong(block, first, count);
-    block += count * size_of(task_.dtype);
+  const bool is_broadcast = task_.collective == Collective::broadcast;
+  if (has_result()) {
+    // A broadcast's later roots pass on what they had from the first.
+    const int root = root_of(is_broadcast || calls_ == 0 ? 0 : calls_ - 1);
+    const std::byte* at = out_;
+    for (const Piece& piece : expected(task_, world_.size(), world_.rank(), root)) {
+      wrong += oracle_.results[piece.result].wrong(at, piece.first, piece.count);
+      at += piece.count * size_of(task_.dtype);
+    }
   }
-  if (!task_.in_place && task_.collective != Collective::broadcast) {
+  if (!task_.in_place && !is_broadcast) {
     wrong += oracle_.input.wrong(in_, 0, in_count_);
   }
   return wrong;

@@ -4,45 +4,31 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
-#include <string_view>
 #include <vector>
 
+#include "cli/bench/collective.hpp"
 #include "cli/bench/pattern.hpp"
 #include "sprat/communicator.hpp"
 
 namespace sprat::cli {
 
-enum class Collective : std::uint8_t {
-  all_reduce,
-  all_gather,
-  reduce_scatter,
-  broadcast,
-  all_to_all,
-  sendrecv,  ///< Every rank sends to the next and receives from the previous.
-};
-const char* name(Collective collective) noexcept;
-std::span<const Collective> all_collectives() noexcept;
-bool reduces(Collective collective) noexcept;
-/// True if input and output can be one buffer.
-bool can_be_in_place(Collective collective) noexcept;
-/// busbw = algbw * this: what one link carries of each byte, as nccl-tests defines it.
-double bus_factor(Collective collective, int ranks) noexcept;
-
-/// One row of the table, before it is run. Rank 0 is broadcast's root.
+/// One row of the table, before it is run.
 struct Task {
   Collective collective = Collective::all_reduce;
   DType dtype = DType::f32;
   ReduceOp op = ReduceOp::sum;
   bool in_place = false;
-  /// Elements as nccl-tests counts them: all of all_reduce, broadcast and sendrecv, else of a
-  /// block.
+  /// Elements as nccl-tests counts them: of a block where ranks pass several equal ones, else of
+  /// the larger of input and output.
   std::size_t count = 0;
+  int root = 0;  ///< Of the first call; each one after has the next rank.
 };
 /// The count whose bytes() come nearest to `bytes` from below.
 std::size_t count_for(Collective collective, DType dtype, int ranks, std::size_t bytes) noexcept;
-/// The larger of input and output of one rank.
+/// The larger of input and output of one rank; where only a root passes several blocks, the root's.
 std::size_t bytes(const Task& task, int ranks) noexcept;
+/// Elements of each rank's block. Uneven ones are as 1 : 2 : 0 : 1 : 2 : 0 ..., rounded.
+std::vector<std::size_t> block_counts(const Task& task, int ranks);
 
 /// An input and an output of `bytes`, each between guard zones, reused from task to task.
 class Buffers {
@@ -64,11 +50,11 @@ class Buffers {
   std::byte* start_[2] = {};
 };
 
-/// The data of a collective, dtype and op for one rank: what goes in and what must come out.
+/// The data of a collective, dtype and op for one rank: what goes in and what results are made of.
 struct Oracle {
   Oracle(Collective collective, DType dtype, ReduceOp op, int ranks, int rank);
   Pattern input;
-  std::vector<Pattern> results;  ///< One, or for all_gather and all_to_all one per source rank.
+  std::vector<Pattern> results;  ///< The reduction, or where nothing is reduced each rank's input.
 };
 
 /// A task on this rank's buffers.
@@ -77,20 +63,26 @@ class Run {
   Run(Communicator& world, const Task& task, const Oracle& oracle, Buffers& buffers);
   /// Writes the input, poisons the output, sets the guards.
   void prepare();
-  /// The collective, once, to its end.
+  /// The collective, once, to its end. Buffers that only the root's call has are null elsewhere.
   void operator()();
   /// Elements of the output, and of an input that was not to change, that are wrong on this rank,
-  /// and guard bytes overwritten.
+  /// and guard bytes overwritten. An output that only roots get counts once this rank was root.
   std::uint64_t wrong() const;
 
  private:
+  void call(ConstElements in, Elements out, int root);
+  int root_of(std::uint64_t call) const;
+  bool has_result() const;
+
   Communicator& world_;
   const Task task_;
   const Oracle& oracle_;
   Buffers& buffers_;
-  std::size_t in_count_, out_count_;  ///< Elements.
+  std::vector<std::size_t> in_blocks_, out_blocks_;  ///< Elements.
+  std::size_t in_count_, out_count_;
   std::byte* in_;
   std::byte* out_;
+  std::uint64_t calls_ = 0;  ///< Since prepare().
 };
 
 }  // namespace sprat::cli

@@ -9,11 +9,9 @@ namespace sprat::cli {
 namespace {
 
 TEST(Task, sizes_are_those_of_nccl_tests) {
-  // At 4 ranks and 64 KiB of f32: all of it for one buffer, a quarter of it for each block.
+  // At 4 ranks and 64 KiB of f32: all of it for one buffer, a quarter of it for each equal block.
   for (Collective collective : all_collectives()) {
-    const bool one_block = collective == Collective::all_reduce ||
-                           collective == Collective::broadcast ||
-                           collective == Collective::sendrecv;
+    const bool one_block = shape_of(collective) == Shape::whole || is_uneven(collective);
     const Task task{.collective = collective, .count = count_for(collective, DType::f32, 4, 65536)};
     EXPECT_EQ(task.count, one_block ? 16384u : 4096u) << name(collective);
     EXPECT_EQ(bytes(task, 4), 65536u) << name(collective);
@@ -22,11 +20,103 @@ TEST(Task, sizes_are_those_of_nccl_tests) {
 
 TEST(Task, bus_factors_are_those_of_nccl_tests) {
   EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 4), 1.5);
-  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_gather, 4), 0.75);
-  EXPECT_DOUBLE_EQ(bus_factor(Collective::reduce_scatter, 4), 0.75);
-  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_to_all, 4), 0.75);
-  EXPECT_DOUBLE_EQ(bus_factor(Collective::broadcast, 4), 1);
-  EXPECT_DOUBLE_EQ(bus_factor(Collective::sendrecv, 4), 1);
+  for (auto collective : {Collective::broadcast, Collective::reduce, Collective::sendrecv}) {
+    EXPECT_DOUBLE_EQ(bus_factor(collective, 4), 1) << name(collective);
+  }
+  for (auto collective : {Collective::all_gather, Collective::reduce_scatter,
+                          Collective::all_to_all, Collective::gather, Collective::scatter,
+                          Collective::all_gatherv, Collective::reduce_scatterv, Collective::gatherv,
+                          Collective::scatterv, Collective::all_to_allv}) {
+    EXPECT_DOUBLE_EQ(bus_factor(collective, 4), 0.75) << name(collective);
+  }
+}
+
+TEST(Task, uneven_blocks_add_up_to_the_size) {
+  using Counts = std::vector<std::size_t>;
+  const auto blocks = [](std::size_t count, int ranks) {
+    return block_counts({.collective = Collective::gatherv, .count = count}, ranks);
+  };
+  EXPECT_EQ(blocks(1000, 1), Counts({1000}));
+  EXPECT_EQ(blocks(1000, 2), Counts({333, 667}));
+  EXPECT_EQ(blocks(1000, 3), Counts({333, 667, 0}));
+  EXPECT_EQ(blocks(1000, 5), Counts({166, 334, 0, 166, 334}));
+  EXPECT_EQ(blocks(1, 3), Counts({0, 1, 0}));
+  EXPECT_EQ(blocks(0, 3), Counts({0, 0, 0}));
+  EXPECT_EQ(blocks(1UL << 37, 2), Counts({45812984490, 91625968982}));
+}
+
+/// True if `rank` of three gets elements when `root` alone has been the root.
+bool has_output(Collective collective, int rank, int root) {
+  switch (collective) {
+    case Collective::reduce:
+    case Collective::gather:
+    case Collective::gatherv:
+      return rank == root;
+    case Collective::reduce_scatterv:
+    case Collective::scatterv:
+      return rank != 2;  // whose block is empty
+    case Collective::all_reduce:
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+    case Collective::broadcast:
+    case Collective::all_to_all:
+    case Collective::scatter:
+    case Collective::all_gatherv:
+    case Collective::all_to_allv:
+    case Collective::sendrecv:
+      return true;
+  }
+  return true;
+}
+
+TEST(Run, sees_each_wrong_element_of_every_collective) {
+  constexpr int ranks = 3;
+  run_virtual_ranks(ranks, {}, [](Communicator& world) {
+    const std::string who = " on rank " + std::to_string(world.rank());
+    Buffers buffers(Buffers::Kind::private_memory, 4096);
+    for (Collective collective : all_collectives()) {
+      const Oracle oracle(collective, DType::i32, ReduceOp::sum, ranks, world.rank());
+      const Task task{.collective = collective,
+                      .dtype = DType::i32,
+                      .count = count_for(collective, DType::i32, ranks, 4096),
+                      .root = 1};
+      const std::uint64_t one = has_output(collective, world.rank(), task.root) ? 1 : 0;
+      cli::Run run(world, task, oracle, buffers);
+      run.prepare();
+      run();
+      EXPECT_EQ(run.wrong(), 0u) << name(collective) << who;
+      buffers.output()[0] ^= std::byte{1};
+      EXPECT_EQ(run.wrong(), one) << name(collective) << who;
+      buffers.output()[0] ^= std::byte{1};
+      buffers.output()[-1] ^= std::byte{1};
+      EXPECT_EQ(run.wrong(), 1u) << name(collective) << who;
+    }
+  });
+}
+
+TEST(Run, roots_take_turns) {
+  constexpr int ranks = 3;
+  run_virtual_ranks(ranks, {}, [](Communicator& world) {
+    Buffers buffers(Buffers::Kind::private_memory, 4096);
+    for (Collective collective : all_collectives()) {
+      const Oracle oracle(collective, DType::i32, ReduceOp::sum, ranks, world.rank());
+      const Task task{.collective = collective,
+                      .dtype = DType::i32,
+                      .count = count_for(collective, DType::i32, ranks, 4096),
+                      .root = 1};
+      cli::Run run(world, task, oracle, buffers);
+      run.prepare();
+      for (int calls = 1; calls <= 2 * ranks; ++calls) {
+        run();
+        EXPECT_EQ(run.wrong(), 0u)
+            << name(collective) << " after " << calls << " calls on rank " << world.rank();
+      }
+      // Once everybody has been root, everybody's output counts, but for an empty block's.
+      buffers.output()[0] ^= std::byte{1};
+      EXPECT_EQ(run.wrong(), has_output(collective, world.rank(), world.rank()) ? 1u : 0u)
+          << name(collective) << " on rank " << world.rank();
+    }
+  });
 }
 
 TEST(Buffers, see_a_write_on_either_side) {
