@@ -223,6 +223,8 @@ bool Executor::choose_windows() {
       }
     }
     if (windowed) {
+      need(row * window_quantum <= half, "SPRAT_STAGING is ", 2 * half, " bytes; ", problem.ranks(),
+           " ranks need at least ", 2 * row * window_quantum, " for this call");
       window_count_ = std::max(window_quantum, half / row / window_quantum * window_quantum);
       windows_ = (problem.count + window_count_ - 1) / window_count_;
     }

@@ -14,6 +14,9 @@ namespace {
 using comm::Clock;
 using State = comm::MessageRequest::State;
 
+// A wire's error is usually a peer's death, which the control thread explains a moment later.
+constexpr std::chrono::seconds wire_error_grace{2};
+
 // The top bit tells these tags from those of collectives; then communicator and the caller's tag,
 // and at the end whether the message is the library's own.
 std::uint64_t wire_tag(std::uint64_t communicator, const Message& message) {
@@ -144,8 +147,7 @@ bool PointToPoint::advance() noexcept {
   }
   for (auto at = in_flight_.begin(); at != in_flight_.end();) {
     const std::shared_ptr<Message> message = *at;
-    if (failure == nullptr && message->request.state == State::posted &&
-        !(look_at_clock && context_->pace().now() > message->deadline)) {
+    if (failure == nullptr && goes_on(*message, look_at_clock)) {
       ++at;
       continue;
     }
@@ -167,6 +169,23 @@ bool PointToPoint::advance() noexcept {
     }
   }
   return moved;
+}
+
+// Also while a wire has failed and the reason, usually a peer's death, is not known yet.
+bool PointToPoint::goes_on(Message& message, bool look_at_clock) const {
+  const comm::MessageRequest& request = message.request;
+  const bool cut = request.state == State::failed && request.error != EMSGSIZE;
+  if (request.state != State::posted && !cut) {
+    return false;
+  }
+  if (!look_at_clock) {
+    return true;
+  }
+  const auto now = context_->pace().now();
+  if (cut && message.cut == Clock::time_point{}) {
+    message.cut = now;
+  }
+  return cut ? now - message.cut < wire_error_grace : now <= message.deadline;
 }
 
 // Receives that no message has matched, and none will: the job has failed, or time is up.

@@ -28,6 +28,7 @@ class Message final : public Work::State {
   std::size_t bytes = 0;
   comm::Clock::time_point deadline{};
   std::chrono::milliseconds timeout{0};
+  comm::Clock::time_point cut{};  ///< Since when its wire is known to have failed.
   comm::MessageRequest request;
   Recorder::Entry entry = nullptr;
   int source() const override { return sends ? -1 : peer; }
@@ -55,6 +56,7 @@ class PointToPoint final : public comm::Driver {
   bool start_waiting();
   bool end_waiting(const Error* failure);
   bool find_source(Message& message);
+  bool goes_on(Message& message, bool look_at_clock) const;
   void check(Message& message);
   void withdraw(Message& message) noexcept;
   std::string describe(const Message& message) const;
