@@ -45,10 +45,12 @@ void Executor::remember(const Operation& operation) {
 }
 
 // The text of a call; and, as nobody may have noticed a difference there, of the calls before it
-// that may_end_unheard().
+// that may_end_unheard(). Nothing of calls behind the one under way: where that one waits lies the
+// first disagreement, if there is any.
 std::optional<comm::Blob> Executor::called(std::uint64_t sequence) const {
   const std::uint64_t length = history_.size();
-  if (sequence >= next_sequence_ || next_sequence_ - sequence > length) {
+  const bool queued = !queue_.empty() && sequence > queue_.front()->sequence;
+  if (queued || sequence >= next_sequence_ || next_sequence_ - sequence > length) {
     return std::nullopt;
   }
   std::string words = describe(history_[sequence % length].problem);
@@ -83,7 +85,7 @@ void Executor::watch_clock() {
     next_look_ *= 4;
     look_for_silent_peers();
   } else if (now - stuck_since_ > departure_grace) {
-    for (const int world : membership_.world_ranks) {
+    for (const int world : awaited()) {
       if (context_->departed(world)) {
         throw Error(ErrorCode::lost_peer,
                     text(context_->describe_peer(world), " has left the job in good order"), world);

@@ -15,7 +15,7 @@ using comm::Clock;
 using State = comm::MessageRequest::State;
 
 // A wire's error is usually a peer's death, which the control thread explains a moment later.
-constexpr std::chrono::seconds wire_error_grace{2};
+constexpr std::chrono::seconds news_grace{2};
 
 // The top bit tells these tags from those of collectives; then communicator and the caller's tag,
 // and at the end whether the message is the library's own.
@@ -171,10 +171,13 @@ bool PointToPoint::advance() noexcept {
   return moved;
 }
 
-// Also while a wire has failed and the reason, usually a peer's death, is not known yet.
+// Also while a wire has failed and the reason, usually a peer's death, is not known yet, and while
+// what a peer sent before it left may still be on its way.
 bool PointToPoint::goes_on(Message& message, bool look_at_clock) const {
   const comm::MessageRequest& request = message.request;
-  const bool cut = request.state == State::failed && request.error != EMSGSIZE;
+  const bool gone =
+      request.state == State::posted && context_->departed(membership_.world_ranks[message.peer]);
+  const bool cut = gone || (request.state == State::failed && request.error != EMSGSIZE);
   if (request.state != State::posted && !cut) {
     return false;
   }
@@ -185,7 +188,7 @@ bool PointToPoint::goes_on(Message& message, bool look_at_clock) const {
   if (cut && message.cut == Clock::time_point{}) {
     message.cut = now;
   }
-  return cut ? now - message.cut < wire_error_grace : now <= message.deadline;
+  return cut ? now - message.cut < news_grace : now <= message.deadline;
 }
 
 // Receives that no message has matched, and none will: the job has failed, or time is up.
@@ -220,6 +223,12 @@ bool PointToPoint::end_waiting(const Error* failure) {
 void PointToPoint::check(Message& message) {
   const comm::MessageRequest& request = message.request;
   const int world = membership_.world_ranks[message.peer];
+  if (request.state == State::posted && context_->departed(world)) {
+    throw Error(ErrorCode::lost_peer,
+                text(describe(message), ": ", context_->describe_peer(world),
+                     " has left the job in good order"),
+                world);
+  }
   if (request.state == State::posted) {
     throw Error(ErrorCode::timeout,
                 text(describe(message), ": no end after ",

@@ -28,7 +28,7 @@ class Message final : public Work::State {
   std::size_t bytes = 0;
   comm::Clock::time_point deadline{};
   std::chrono::milliseconds timeout{0};
-  comm::Clock::time_point cut{};  ///< Since when its wire is known to have failed.
+  comm::Clock::time_point cut{};  ///< Since when its wire has failed, or its peer left.
   comm::MessageRequest request;
   Recorder::Entry entry = nullptr;
   int source() const override { return sends ? -1 : peer; }

@@ -347,6 +347,10 @@ void Context::answer(const ControlMessage& query) {
       }
     }
   }
+  if (failure() != nullptr) {  // what is called after a failure is no disagreement
+    reply.code = 2;
+    reply.payload.clear();
+  }
   rendezvous_->tell(std::move(reply));
 }
 

@@ -123,12 +123,10 @@ void Job::live(int rank) {
       .pace = std::make_unique<VirtualPace>(simulator_, rank),
       .wires = [this](const Config&, int from, int) { return network_.open(from); },
       .ranks_are_processes = scenario_.processes,
-      .progress_thread = false};
+      .progress_thread = false,
+      .keep = scenario_.processes ? nullptr : &contexts_[rank]};
   arm_fault(rank, -1);
   auto context = comm::Context::join(config, std::move(surroundings), sizeof(collectives::Board));
-  if (!scenario_.processes) {
-    contexts_[rank] = context;
-  }
   simulator_.trace(rank, "has joined");
   std::vector<Communicator> families;
   families.emplace_back(Communicator::Impl::world(std::move(context)));
