@@ -1,4 +1,6 @@
 // How communicators come to be: joining a job, splitting, ranks as threads.
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <mutex>
@@ -61,6 +63,14 @@ std::uint64_t reserve_ids(Communicator& parent, std::size_t count) {
       return static_cast<std::uint64_t>(first);
     }
   }
+}
+
+/// Numbers are free on the members; other ranks may have a communicator of the same number. The hub
+/// speaks to all ranks, so what it asks about has the members in it too.
+std::uint64_t identity(std::uint64_t number, const std::vector<int>& world_ranks) {
+  const std::uint64_t members =
+      XXH3_64bits(world_ranks.data(), world_ranks.size() * sizeof world_ranks[0]);
+  return members << 16 | (number & 0xffff);
 }
 
 void check_members(std::span<const int> ranks, int me, int size) {
@@ -142,7 +152,7 @@ std::optional<Communicator> Communicator::split(int color, int key, std::string_
   std::stable_sort(members.begin(), members.end(),
                    [&](int a, int b) { return tickets[a].key < tickets[b].key; });
   Membership membership;
-  membership.id =
+  const auto number =
       first_id + static_cast<std::uint64_t>(std::distance(colors.begin(), colors.find(color)));
   membership.name = name_.empty() ? text(parent.name, ".", child, "/", color) : std::string(name_);
   for (const int rank : members) {
@@ -152,6 +162,7 @@ std::optional<Communicator> Communicator::split(int color, int key, std::string_
     membership.world_ranks.push_back(parent.world_ranks[rank]);
     membership.boards.push_back(static_cast<std::size_t>(tickets[rank].board));
   }
+  membership.id = identity(number, membership.world_ranks);
   return Communicator(std::make_unique<Impl>(impl_->context, std::move(membership), impl_->rules));
 }
 
@@ -167,12 +178,12 @@ Communicator Communicator::create_group(std::span<const int> ranks, std::string_
   founding.timeout = options.timeout.value_or(context.config().timeout);
   collectives::Agreement agreement = collectives::agree(context, impl_->messages, founding);
   Membership membership;
-  membership.id = agreement.id;
   membership.name = name_;
   membership.rank = founding.me;
   for (const int rank : ranks) {
     membership.world_ranks.push_back(impl_->messages.world_rank(rank));
   }
+  membership.id = identity(agreement.id, membership.world_ranks);
   membership.boards = std::move(agreement.boards);
   return Communicator(std::make_unique<Impl>(impl_->context, std::move(membership), impl_->rules));
 }

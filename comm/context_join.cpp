@@ -324,6 +324,7 @@ void Context::on_control(const ControlMessage& message) {
       return;
     case Kind::farewell:
       departed_[message.rank].store(true, std::memory_order_release);
+      ring_self();  // somebody may wait for a message to it
       return;
     case Kind::stalled:
     case Kind::answer:
