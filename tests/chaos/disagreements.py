@@ -25,7 +25,7 @@ def words(how, size):
              "op": f"all_reduce of {count} f32, max", "collective": f"all_gather of {count} f32",
              "barrier": "barrier", "order": f"all_gather of {count} f32"}
     if how == "root":
-        return [f"broadcast of {count} f32 from root 0", f"broadcast of {count} f32 from root 1"]
+        return [f"broadcast of {count} f32, root 0", f"broadcast of {count} f32, root 1"]
     return [common, other[how]]
 
 
