@@ -63,9 +63,10 @@ TEST_F(CGroups, of_ranks_are_communicators) {
   int size = 0;
   EXPECT_EQ(sprat_comm_size(copy, &size), SPRAT_ok);
   EXPECT_EQ(size, 1);
+  EXPECT_EQ(sprat_comm_free(copy), SPRAT_ok);
+  EXPECT_EQ(sprat_comm_free(group), SPRAT_ok);
   EXPECT_EQ(sprat_comm_create_group(world, nullptr, 1, "x", &group), SPRAT_invalid_argument);
   EXPECT_EQ(group, nullptr);
-  EXPECT_EQ(sprat_comm_free(copy), SPRAT_ok);
 }
 
 TEST_F(CGroups, of_works_end_one_by_one) {

@@ -168,7 +168,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         stop = os.path.join(folder, "stop")
         port = run.free_port()
-        processes = run.start([worker, "until", stop], ranks=3, port=port)
+        # What is freed under a sanitizer stays resident up to its quarantine's size.
+        processes = run.start([worker, "until", stop], ranks=3, port=port,
+                              ASAN_OPTIONS="quarantine_size_mb=0:thread_local_quarantine_size_kb=0")
         try:
             for process in processes.values():
                 process.stdout.readline()

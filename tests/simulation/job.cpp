@@ -377,9 +377,10 @@ std::string Job::judge_error(int rank) const {
 }  // namespace
 
 Verdict run_scenario(const Scenario& scenario, bool trace) {
-  // Not destroyed: killed ranks' stacks refer to it, and so do their contexts.
-  auto* job = new Job(scenario, trace);
-  return job->run();
+  // Never destroyed: killed ranks' stacks refer to them, and so do their contexts.
+  static auto& jobs = *new std::vector<Job*>();
+  jobs.push_back(new Job(scenario, trace));
+  return jobs.back()->run();
 }
 
 }  // namespace sprat::simulation
