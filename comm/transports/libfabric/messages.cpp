@@ -354,10 +354,16 @@ void Messages::fail(Operation& operation, int error) {
   free_.push_back(&operation);
 }
 
-/// Ends everything in flight, for good: afterwards nobody touches the requests' memory.
+/// Ends everything in flight, for good: afterwards nobody touches the requests' memory, for nothing
+/// moves without progress. The endpoint stays until the process ends, since closing one that is in
+/// the midst of a long message crashes in libfabric 1.17 (rxm_handle_comp_error() follows the null
+/// context of an answer to a peer's read).
 void Messages::close(int error) {
+  static auto& kept = *new std::vector<fid*>();
+  kept.insert(kept.end(),
+              {&endpoint_.release()->fid, &completions_.release()->fid, &addresses_.release()->fid,
+               &domain_.release()->fid, &fabric_.release()->fid});
   waiting_.clear();
-  endpoint_.reset();
   for (Operation& operation : operations_) {
     if (operation.request != nullptr) {
       fail(operation, error);
