@@ -107,6 +107,9 @@ bool Simulator::jump(Time limit) {
     return false;
   }
   now_ = std::max(now_, next);
+  for (const auto& task : tasks_) {
+    task->slept_out |= task->sleeping && task->wake_at <= now_;
+  }
   return true;
 }
 
@@ -203,7 +206,7 @@ bool Simulator::sleep(nanoseconds timeout) {
   count_point();
   Task& self = *running_;
   self.sleeping = true;
-  self.woken = false;
+  self.woken = self.slept_out = false;
   self.wake_at = now_ + timeout;
   leave();
   self.sleeping = false;
@@ -217,6 +220,8 @@ void Simulator::wake_rank(int rank) {
     }
   }
 }
+
+bool Simulator::slept_out() const { return running_->slept_out; }
 
 int& Simulator::undivided() { return running_->undivided; }
 

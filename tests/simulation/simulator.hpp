@@ -62,6 +62,9 @@ class Simulator {
   void wait_for(std::function<bool()> condition);
   /// True if the sleep ended by wake_rank(), false if by its time.
   bool sleep(nanoseconds timeout);
+  /// Whether all others slept too when that sleep's time was out: nobody was between writing and
+  /// ringing.
+  bool slept_out() const;
   /// Ends the sleeps of a rank's tasks.
   void wake_rank(int rank);
   /// While positive, the running task is not left at points.
@@ -79,7 +82,7 @@ class Simulator {
     int rank;
     bool serves;
     std::unique_ptr<Fiber> fiber;
-    bool sleeping = false, woken = false;
+    bool sleeping = false, woken = false, slept_out = false;
     Time wake_at{};
     std::function<bool()> condition;  ///< Empty: none.
     int undivided = 0;

@@ -39,8 +39,8 @@ bool VirtualPace::rest(int idle_rounds, bool) noexcept {
 
 void VirtualPace::yield() noexcept { simulator_.yield(); }
 
-// A sleeper that nobody woke looks round once, undivided. Time jumps only when all others sleep
-// too, so if it then finds something to do, that was published and no bell rung for it.
+// A sleeper that nobody woke while all others slept looks round once, undivided. If it then finds
+// something to do, that was published and no bell rung for it.
 void VirtualPace::sleep(std::atomic<std::uint32_t>& word, std::uint32_t expected,
                         nanoseconds timeout) noexcept {
   if (overslept_) {
@@ -59,7 +59,7 @@ void VirtualPace::sleep(std::atomic<std::uint32_t>& word, std::uint32_t expected
     return;
   }
   ++naps_;
-  if (watched && !simulator_.sleepers_excused()) {
+  if (watched && simulator_.slept_out() && !simulator_.sleepers_excused()) {
     overslept_ = true;
     ++simulator_.undivided();
   }
