@@ -19,6 +19,10 @@ constexpr std::size_t window_quantum = 64;
 // A failed peer tells why within this time.
 constexpr auto failure_grace = 1s;
 
+Recorder::Call call_of(const Operation& operation) {
+  return {operation.sequence, operation.signature, operation.problem, operation.posted};
+}
+
 }  // namespace
 
 Executor::Executor(std::shared_ptr<comm::Context> context, Membership membership,
@@ -79,14 +83,18 @@ void Executor::post(const std::shared_ptr<Operation>& operation) {
   operation->posted = context_->pace().now();
   operation->deadline = operation->posted + operation->timeout;
   operation->trail = trail_;
-  remember(*operation);
-  trail_ =
-      may_end_unheard(operation->problem) ? digest(signature_of(operation->problem), trail_) : 0;
-  recorder_.queued(operation->sequence, operation->problem, operation->posted);
+  remember(operation);
+  trail_ = may_end_unheard(operation->problem) ? digest(operation->signature, trail_) : 0;
+  recorder_.called(operation->sequence);
   queue_.push_back(operation);
   in_flight_.fetch_add(1, std::memory_order_relaxed);
   if (queue_.size() == 1) {
     advance();
+  }
+  const bool waits = !queue_.empty() && queue_.back() == operation &&
+                     (queue_.size() > 1 || phase_ == Phase::idle || phase_ == Phase::announcing);
+  if (waits) {
+    recorder_.queued(call_of(*operation));
   }
 }
 
@@ -185,12 +193,11 @@ bool Executor::announce() {
   const Planned& planned = plans_.of(active_->problem);
   algorithm_ = planned.algorithm;
   plan_ = planned.plan;
-  reads_peers_ = plan_->reads_peers();
-  recorder_.running(sequence, active_->problem, active_->posted, algorithm_->name);
+  recorder_.running(call_of(*active_), algorithm_->name);
   current_count_ = window_count_ = active_->problem.count;
   windows_ = 1;
   window_ = 0;
-  slot_->signature = signature_of(active_->problem);
+  slot_->signature = active_->signature;
   slot_->signals.store(0, std::memory_order_relaxed);
   slot_->left.store(0, std::memory_order_relaxed);
   show_buffers(*slot_);
@@ -329,7 +336,7 @@ bool Executor::leave() {
       return false;
     }
   }
-  if (reads_peers_ && !inlined_ && !read_good_memory()) {
+  if (plan_->traits.reads_peers && !inlined_ && !read_good_memory()) {
     return false;
   }
   finish_active();
@@ -388,6 +395,7 @@ void Executor::fail_all(const Error& failure) {
   while (!queue_.empty()) {
     const std::string what = failure.what();
     const std::string call = describe_active();
+    recorder_.queued(call_of(*queue_.front()));
     recorder_.ended(queue_.front()->sequence, context_->pace().now(), false);
     const bool named = what.find(call) != std::string::npos;
     const std::shared_ptr<Operation> operation = std::move(queue_.front());

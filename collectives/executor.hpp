@@ -23,9 +23,10 @@ namespace sprat::collectives {
 class Operation final : public Work::State {
  public:
   Operation(std::shared_ptr<comm::Context> context, Problem what)
-      : State(std::move(context)), problem(std::move(what)) {}
+      : State(std::move(context)), problem(std::move(what)), signature(signature_of(problem)) {}
 
-  Problem problem;
+  const Problem problem;
+  const Signature signature;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   /// The output overwrites blocks of the input that peers have yet to read.
@@ -98,7 +99,7 @@ class Executor final : public comm::Driver {
   void finish_active();
   void fail_all(const Error& failure);
   void watch_clock();
-  void remember(const Operation& operation);
+  void remember(const std::shared_ptr<const Operation>& operation);
   void ask_who_differs();
   void time_out();
   void look_for_silent_peers();
@@ -166,12 +167,8 @@ class Executor final : public comm::Driver {
   std::atomic<int> in_flight_ = 0;
   std::uint64_t next_sequence_ = 0;
   std::uint64_t slowest_completed_ = 0;
-  struct Called {
-    Problem problem;
-    std::uint64_t trail = 0;
-  };
   /// A ring by sequence: the last operations, but at least all in flight and some before them.
-  std::vector<Called> history_;
+  std::vector<std::shared_ptr<const Operation>> history_;
   std::uint64_t trail_ = 0;  ///< Of the next operation.
   Recorder recorder_;
   Stragglers stragglers_;
@@ -184,7 +181,6 @@ class Executor final : public comm::Driver {
   const Algorithm* algorithm_ = nullptr;
   std::shared_ptr<const Plan> plan_;
   bool inlined_ = false;
-  bool reads_peers_ = false;
   std::size_t window_count_ = 0;  ///< Elements of a block in a full window.
   std::size_t windows_ = 1, window_ = 0;
   std::size_t current_count_ = 0;                     ///< Elements of a block in this window.

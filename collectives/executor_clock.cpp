@@ -29,19 +29,18 @@ constexpr std::uint64_t most_shown_before = 4;
 }  // namespace
 
 // Called with the next operation, before it is queued.
-void Executor::remember(const Operation& operation) {
-  const std::uint64_t length = history_.size();
-  const std::uint64_t in_flight = queue_.empty() ? operation.sequence : queue_.front()->sequence;
-  if (operation.sequence - in_flight + most_shown_before >= length) {
-    std::vector<Called> longer(2 * length);
-    const std::uint64_t kept = std::min(operation.sequence, length);
-    for (std::uint64_t sequence = operation.sequence - kept; sequence < operation.sequence;
-         ++sequence) {
+void Executor::remember(const std::shared_ptr<const Operation>& operation) {
+  const std::uint64_t length = history_.size(), next = operation->sequence;
+  const std::uint64_t in_flight = queue_.empty() ? next : queue_.front()->sequence;
+  if (next - in_flight + most_shown_before >= length) {
+    std::vector<std::shared_ptr<const Operation>> longer(2 * length);
+    const std::uint64_t kept = std::min(next, length);
+    for (std::uint64_t sequence = next - kept; sequence < next; ++sequence) {
       longer[sequence % longer.size()] = std::move(history_[sequence % length]);
     }
     history_ = std::move(longer);
   }
-  history_[operation.sequence % history_.size()] = {operation.problem, operation.trail};
+  history_[next % history_.size()] = operation;
 }
 
 // The text of a call; and, as nobody may have noticed a difference there, of the calls before it
@@ -53,12 +52,12 @@ std::optional<comm::Blob> Executor::called(std::uint64_t sequence) const {
   if (queued || sequence >= next_sequence_ || next_sequence_ - sequence > length) {
     return std::nullopt;
   }
-  std::string words = describe(history_[sequence % length].problem);
-  std::uint64_t trail = history_[sequence % length].trail;
+  std::string words = describe(history_[sequence % length]->problem);
+  std::uint64_t trail = history_[sequence % length]->trail;
   const std::uint64_t oldest = next_sequence_ - std::min(next_sequence_, length);
   const std::uint64_t farthest = std::max(oldest, sequence - std::min(sequence, most_shown_before));
   for (std::uint64_t before = sequence; trail != 0 && before > farthest;) {
-    const Called& earlier = history_[--before % length];
+    const Operation& earlier = *history_[--before % length];
     words += text(" after ", describe(earlier.problem));
     trail = earlier.trail;
   }
@@ -139,7 +138,7 @@ void Executor::wait_for_news(const Unmapped& peer) {
 }
 
 std::vector<int> Executor::late() const {
-  std::vector<int> ranks = context_->late_ranks(membership_.id, queue_.front()->sequence);
+  std::vector<int> ranks = context_->lateness(membership_.id, queue_.front()->sequence).late;
   std::erase_if(ranks, [&](int world) { return context_->peer(world).local; });  // seen below
   for (const int peer : local_peers_) {
     const int world = membership_.world_ranks[peer];
@@ -156,7 +155,11 @@ void Executor::time_out() {
   std::vector<int> ranks = late();
   std::string who = "not called by";
   if (ranks.empty()) {
-    ranks = awaited();  // stopped, or not reached by what was sent
+    ranks = context_->lateness(membership_.id, queue_.front()->sequence).silent;  // stopped
+    who = "every rank has called it; no answer from";
+  }
+  if (ranks.empty()) {
+    ranks = awaited();
     who = ranks.empty() ? "every rank has called it, but it did not end"
                         : "every rank has called it; still waiting for";
   }

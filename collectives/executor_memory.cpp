@@ -54,14 +54,9 @@ std::size_t Executor::window_elements(Buffer buffer, int rank) const {
 void Executor::show_buffers(Slot& slot) {
   const std::size_t input_bytes = buffer_bytes(Buffer::input, membership_.rank);
   const std::size_t output_bytes = buffer_bytes(Buffer::output, membership_.rank);
-  bool shares_input = false, shares_output = false, snapshot = false;
-  for (const Step& step : plan_->steps) {
-    shares_input |= step.verb == Verb::share && step.from.buffer == Buffer::input;
-    shares_output |= step.verb == Verb::share && step.from.buffer == Buffer::output;
-    snapshot |= step.verb == Verb::share && step.snapshot;
-  }
-  inlined_ = shares_input && !shares_output && plan_->scratch_count == 0 && plan_->signals() == 1 &&
-             input_bytes <= Slot::inline_bytes;
+  const Plan::Traits& traits = plan_->traits;
+  inlined_ = traits.shares_input && !traits.shares_output && plan_->scratch_count == 0 &&
+             traits.signals == 1 && input_bytes <= Slot::inline_bytes;
   slot.inlined = inlined_ ? 1 : 0;
   if (inlined_) {
     std::memcpy(input_bytes <= Slot::short_bytes ? slot.short_payload : slot.payload,
@@ -69,21 +64,14 @@ void Executor::show_buffers(Slot& slot) {
     return;
   }
   const bool in_place = static_cast<const void*>(active_->input) == active_->output;
-  const bool private_input = active_->stage_input || (snapshot && in_place);
+  const bool private_input = active_->stage_input || (traits.snapshot && in_place);
   slot.input = private_input ? comm::MemoryRef{} : context_->describe(active_->input, input_bytes);
   slot.output = context_->describe(active_->output, output_bytes);
 }
 
 bool Executor::exposes_memory() const {
-  if (inlined_) {
-    return false;
-  }
-  for (const Step& step : plan_->steps) {
-    if (step.verb == Verb::share) {
-      return true;
-    }
-  }
-  return plan_->scratch_count > 0;
+  return !inlined_ &&
+         (plan_->traits.shares_input || plan_->traits.shares_output || plan_->scratch_count > 0);
 }
 
 // Staging holds the window's input blocks, then its output blocks; odd windows use the second half.

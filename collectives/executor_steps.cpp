@@ -16,8 +16,9 @@ namespace {
 constexpr std::size_t slice_bytes = 256 << 10;
 
 // A collective message's tag: communicator, signature, sequence, window, ordinal. The top bit is
-// clear: it marks point-to-point messages.
-constexpr int communicator_bits = 15, signature_bits = 12, sequence_bits = 16, window_bits = 6,
+// clear: it marks point-to-point messages. Messages of equal tags arrive in order, so a sequence or
+// a window that wraps does no harm.
+constexpr int communicator_bits = 15, signature_bits = 24, sequence_bits = 6, window_bits = 4,
               message_bits = 14;
 static_assert(communicator_bits + signature_bits + sequence_bits + window_bits + message_bits ==
               63);

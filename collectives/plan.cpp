@@ -155,17 +155,18 @@ Operand Plan::scratch(std::size_t count) {
   return piece;
 }
 
-bool Plan::reads_peers() const {
-  return std::any_of(steps.begin(), steps.end(), [this](const Step& step) {
+void Plan::settle() {
+  traits = {};
+  for (const Step& step : steps) {
+    const bool shares = step.verb == Verb::share;
+    traits.shares_input |= shares && step.from.buffer == Buffer::input;
+    traits.shares_output |= shares && step.from.buffer == Buffer::output;
+    traits.snapshot |= shares && step.snapshot;
+    traits.signals += step.verb == Verb::signal ? 1 : 0;
     const std::vector<Operand> operands = reads(*this, step);
-    return std::any_of(operands.begin(), operands.end(),
-                       [this](const Operand& operand) { return operand.rank != rank_; });
-  });
-}
-
-std::uint32_t Plan::signals() const {
-  return static_cast<std::uint32_t>(std::count_if(
-      steps.begin(), steps.end(), [](const Step& step) { return step.verb == Verb::signal; }));
+    traits.reads_peers |= std::any_of(operands.begin(), operands.end(),
+                                      [this](const Operand& one) { return one.rank != rank_; });
+  }
 }
 
 Cost count(const Problem& problem, const Plan& plan) {

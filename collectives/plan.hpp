@@ -77,6 +77,16 @@ class Plan {
   std::size_t scratch_count = 0;  ///< Elements of scratch.
   std::string algorithm;
 
+  /// What executors ask of it over and over; settle() works it out.
+  struct Traits {
+    bool reads_peers = false;    ///< Any step reads a peer's memory on this host.
+    bool shares_input = false;   ///< Peers read this rank's input,
+    bool shares_output = false;  ///< its output,
+    bool snapshot = false;       ///< or a copy of its input made when it is shared.
+    std::uint32_t signals = 0;   ///< How often this rank signals.
+  };
+  Traits traits;
+
   /// Builders. Each adds a step to the current round and returns its index.
   std::uint32_t share(const Operand& mine);
   std::uint32_t share_snapshot(const Operand& mine);
@@ -95,10 +105,8 @@ class Plan {
   /// Elements of scratch to use, each call a new piece aligned to 64 elements.
   Operand scratch(std::size_t count);
 
-  /// True if any step reads a peer's memory on this host.
-  bool reads_peers() const;
-  /// How often this rank signals.
-  std::uint32_t signals() const;
+  /// After the last step.
+  void settle();
 
  private:
   Step& add(Verb verb);

@@ -18,8 +18,12 @@ const Planned& PlanCache::of(const Problem& problem) {
   }
   auto found = plans_.find(key);
   if (found == plans_.end()) {
-    const Algorithm& algorithm = choose(problem, *rules_);
-    const Planned planned = of(problem, algorithm, problem.count);
+    Problem stated = problem;
+    if (only_meets(problem)) {
+      stated.collective = Collective::barrier;
+    }
+    const Algorithm& algorithm = choose(stated, *rules_);
+    const Planned planned = of(stated, algorithm, problem.count);
     found = plans_.emplace(key, planned).first;
   }
   last_key_ = key;

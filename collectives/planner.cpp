@@ -5,6 +5,11 @@
 
 namespace sprat::collectives {
 
+bool only_meets(const Problem& problem) {
+  return problem.count == 0 && !problem.counts && !has_root(problem.collective) &&
+         !exchanges(problem.collective);
+}
+
 const Algorithm& choose(const Problem& problem, const Rules& rules) {
   for (const Rule& rule : rules) {
     if (applies(rule, problem) && rule.algorithm->fits(problem)) return *rule.algorithm;
@@ -23,6 +28,7 @@ Plan make_plan(const Problem& problem, const Algorithm& algorithm) {
   Plan plan(problem);
   plan.algorithm = algorithm.name;
   algorithm.plan(problem, plan);
+  plan.settle();
   return plan;
 }
 

@@ -10,6 +10,10 @@
 
 namespace sprat::collectives {
 
+/// A call of no elements is a barrier, so that it too shows who calls something else. Not where
+/// ranks do not all know that there are none.
+bool only_meets(const Problem& problem);
+
 /// The algorithm of the first rule that applies and whose algorithm fits. Does not depend on
 /// problem.rank, so all ranks choose alike. Throws Error{internal} if there is none.
 const Algorithm& choose(const Problem& problem, const Rules& rules);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
 
 namespace sprat::collectives {
 namespace {
@@ -24,6 +25,8 @@ std::uint64_t wire_tag(std::uint64_t communicator, const Message& message) {
          static_cast<std::uint64_t>(static_cast<std::uint32_t>(message.tag)) << 16 |
          (message.purpose.empty() ? 0u : 1u);
 }
+
+double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
 
@@ -69,6 +72,7 @@ void PointToPoint::drain() {
 void PointToPoint::post(const std::shared_ptr<Message>& message) {
   const auto token = context_->take_token();
   const auto now = context_->pace().now();
+  message->posted = now;
   message->deadline = now + message->timeout;
   message->entry =
       recorder_.posted(message->sends, message->peer, message->tag, message->bytes, now);
@@ -160,7 +164,12 @@ bool PointToPoint::advance() noexcept {
       }
       check(*message);
       context_->end_messages(1);
-      recorder_.ended(message->entry, context_->pace().now(), true);
+      const auto now = context_->pace().now();
+      recorder_.ended(message->entry, now, true);
+      if (message->warned) {
+        log().warn("{}: {} came {:.1f} s late", describe(*message), awaited(*message),
+                   seconds(now - message->posted));
+      }
       message->finish();
     } catch (const Error& error) {
       withdraw(*message);
@@ -188,7 +197,24 @@ bool PointToPoint::goes_on(Message& message, bool look_at_clock) const {
   if (cut && message.cut == Clock::time_point{}) {
     message.cut = now;
   }
+  warn_if_long(message, now);
   return cut ? now - message.cut < news_grace : now <= message.deadline;
+}
+
+void PointToPoint::warn_if_long(Message& message, Clock::time_point now) const {
+  const auto after = context_->config().straggler_after;
+  if (message.warned || after.count() == 0 || now - message.posted < after) {
+    return;
+  }
+  message.warned = true;
+  log().warn("{} has waited {:.1f} s for {}", describe(message), seconds(now - message.posted),
+             awaited(message));
+}
+
+std::string PointToPoint::awaited(const Message& message) const {
+  return message.peer == any_source
+             ? "a message"
+             : context_->describe_peer(membership_.world_ranks[message.peer]);
 }
 
 // Receives that no message has matched, and none will: the job has failed, or time is up.
@@ -198,6 +224,7 @@ bool PointToPoint::end_waiting(const Error* failure) {
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     const std::shared_ptr<Message> message = *at;
     if (failure == nullptr && now <= message->deadline) {
+      warn_if_long(*message, now);
       ++at;
       continue;
     }

@@ -26,8 +26,9 @@ class Message final : public Work::State {
   int tag = 0;
   std::byte* data = nullptr;  ///< Not written by a send.
   std::size_t bytes = 0;
-  comm::Clock::time_point deadline{};
+  comm::Clock::time_point posted{}, deadline{};
   std::chrono::milliseconds timeout{0};
+  bool warned = false;            ///< It has been said that it waits long.
   comm::Clock::time_point cut{};  ///< Since when its wire has failed, or its peer left.
   comm::MessageRequest request;
   Recorder::Entry entry = nullptr;
@@ -57,6 +58,8 @@ class PointToPoint final : public comm::Driver {
   bool end_waiting(const Error* failure);
   bool find_source(Message& message);
   bool goes_on(Message& message, bool look_at_clock) const;
+  void warn_if_long(Message& message, comm::Clock::time_point now) const;
+  std::string awaited(const Message& message) const;
   void check(Message& message);
   void withdraw(Message& message) noexcept;
   std::string describe(const Message& message) const;

@@ -15,6 +15,18 @@ std::int64_t ns(Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
+void show(Operation& shown, const Recorder::Call& call) {
+  static_assert(sizeof shown.signature == sizeof call.signature);
+  std::memcpy(shown.signature, &call.signature, sizeof call.signature);
+  shown.sequence = call.sequence;
+  shown.bytes = call.problem.payload_bytes();
+  shown.root = call.problem.root;
+  shown.posted_ns = ns(call.posted);
+  shown.started_ns = shown.ended_ns = 0;
+  shown.awaited = shown.late = 0;
+  comm::status::put(shown.algorithm, "");
+}
+
 }  // namespace
 
 Recorder::Recorder(std::shared_ptr<comm::Context> context, std::uint64_t communicator,
@@ -32,46 +44,36 @@ Recorder::~Recorder() {
   context_->status().close(page_);
 }
 
-void Recorder::show(Operation& shown, std::uint64_t sequence, const Problem& problem,
-                    Clock::time_point posted) {
-  const Signature signature = signature_of(problem);
-  static_assert(sizeof shown.signature == sizeof signature);
-  std::memcpy(shown.signature, &signature, sizeof signature);
-  shown.sequence = sequence;
-  shown.bytes = problem.payload_bytes();
-  shown.root = problem.root;
-  shown.posted_ns = ns(posted);
-  shown.started_ns = shown.ended_ns = 0;
-  shown.awaited = shown.late = 0;
-  comm::status::put(shown.algorithm, "");
+void Recorder::called(std::uint64_t sequence) {
+  if (page_ != nullptr) {
+    page_->posted.store(sequence + 1, std::memory_order_relaxed);
+  }
 }
 
-void Recorder::queued(std::uint64_t sequence, const Problem& problem, Clock::time_point posted) {
+void Recorder::queued(const Call& call) {
   if (page_ == nullptr) {
     return;
   }
-  page_->posted.store(sequence + 1, std::memory_order_relaxed);
-  const Operation& old = entry(sequence).own();
+  const Operation& old = entry(call.sequence).own();
   if (old.state == State::queued || old.state == State::running) {
     return;  // those in flight that came first stay; this one shows when it runs
   }
-  entry(sequence).change([&](Operation& shown) {
-    show(shown, sequence, problem, posted);
+  entry(call.sequence).change([&](Operation& shown) {
+    show(shown, call);
     shown.state = State::queued;
   });
 }
 
-void Recorder::running(std::uint64_t sequence, const Problem& problem, Clock::time_point posted,
-                       std::string_view algorithm) {
+void Recorder::running(const Call& call, std::string_view algorithm) {
   if (page_ == nullptr) {
     return;
   }
-  entry(sequence).change([&](Operation& shown) {
-    if (shown.sequence != sequence || shown.state != State::queued) {
-      show(shown, sequence, problem, posted);
+  entry(call.sequence).change([&](Operation& shown) {
+    if (shown.sequence != call.sequence || shown.state != State::queued) {
+      show(shown, call);
     }
     shown.state = State::running;
-    shown.started_ns = ns(std::max(posted, last_end_));
+    shown.started_ns = ns(std::max(call.posted, last_end_));
     comm::status::put(shown.algorithm, algorithm);
   });
 }

@@ -20,9 +20,17 @@ class Recorder {
   ~Recorder();
   Recorder(const Recorder&) = delete;
 
-  void queued(std::uint64_t sequence, const Problem& problem, comm::Clock::time_point posted);
-  void running(std::uint64_t sequence, const Problem& problem, comm::Clock::time_point posted,
-               std::string_view algorithm);
+  struct Call {
+    std::uint64_t sequence;
+    const Signature& signature;
+    const Problem& problem;
+    comm::Clock::time_point posted;
+  };
+  /// Every call, as it comes.
+  void called(std::uint64_t sequence);
+  /// One that does not run at once; again, if that is known already, does nothing.
+  void queued(const Call& call);
+  void running(const Call& call, std::string_view algorithm);
   /// World ranks that the running operation waits for; the first `late` have not called it.
   void waits(std::uint64_t sequence, std::span<const int> ranks, std::size_t late);
   void ended(std::uint64_t sequence, comm::Clock::time_point now, bool well);
@@ -41,8 +49,6 @@ class Recorder {
   comm::status::Shown<comm::status::Operation>& entry(std::uint64_t sequence) {
     return page_->operations[sequence % Page::operations_kept];
   }
-  void show(comm::status::Operation& shown, std::uint64_t sequence, const Problem& problem,
-            comm::Clock::time_point posted);
 
   std::shared_ptr<comm::Context> context_;  ///< Shared by the communicators of a rank.
   Page* page_ = nullptr;                    ///< Null where the page is full.

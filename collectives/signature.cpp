@@ -77,8 +77,7 @@ std::uint64_t digest(const Signature& signature, std::uint64_t trail) {
 }
 
 bool may_end_unheard(const Problem& problem) {
-  return has_root(problem.collective) || problem.counts ||
-         (problem.count == 0 && problem.collective != Collective::barrier);
+  return has_root(problem.collective) || problem.counts || exchanges(problem.collective);
 }
 
 std::string describe(const Problem& problem) {

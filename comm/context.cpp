@@ -287,10 +287,10 @@ void Context::report_stall(std::uint64_t communicator, std::uint64_t sequence, B
   rendezvous_->tell(std::move(message));
 }
 
-std::vector<int> Context::late_ranks(std::uint64_t communicator, std::uint64_t sequence) {
+Lateness Context::lateness(std::uint64_t communicator, std::uint64_t sequence) {
   std::lock_guard lock(verdict_mutex_);
   const bool same = verdict_communicator_ == communicator && verdict_sequence_ == sequence;
-  return same ? verdict_late_ : std::vector<int>{};
+  return same ? verdict_lateness_ : Lateness{};
 }
 
 }  // namespace sprat::comm

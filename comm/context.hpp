@@ -157,8 +157,9 @@ class Context : public std::enable_shared_from_this<Context> {
   /// This rank has waited unusually long at (communicator, sequence). Ends in a failure, or
   /// nothing.
   void report_stall(std::uint64_t communicator, std::uint64_t sequence, Blob signature);
-  /// World ranks known not to have called (communicator, sequence), from the last verdict about it.
-  std::vector<int> late_ranks(std::uint64_t communicator, std::uint64_t sequence);
+  /// World ranks known not to have called (communicator, sequence), or to have fallen silent after
+  /// that, from the last verdict about it.
+  Lateness lateness(std::uint64_t communicator, std::uint64_t sequence);
 
   /// A communicator number that no communicator of this rank has; the caller agrees it with others.
   std::uint64_t next_communicator = 1;  ///< Guarded by the token.
@@ -222,7 +223,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::atomic<const Error*> failure_ = nullptr;  ///< Release on set: the Error is complete. Owned.
   std::mutex verdict_mutex_;                     ///< Guards the three below.
   std::uint64_t verdict_communicator_ = 0, verdict_sequence_ = 0;
-  std::vector<int> verdict_late_;
+  Lateness verdict_lateness_;
 };
 
 }  // namespace sprat::comm

@@ -319,7 +319,7 @@ void Context::on_control(const ControlMessage& message) {
         std::lock_guard lock(verdict_mutex_);
         verdict_communicator_ = message.comm;
         verdict_sequence_ = message.sequence;
-        verdict_late_ = decode_ranks(message.payload);
+        verdict_lateness_ = decode_lateness(message.payload);
       }
       return;
     case Kind::farewell:

@@ -31,19 +31,19 @@ Inquiry::Inquiry(std::uint64_t comm, std::uint64_t sequence, int size) : answers
 }
 
 std::vector<int> Inquiry::asked(int rank, Blob signature, const std::vector<bool>& gone, Time now) {
-  answers_[rank] = {State::called, std::move(signature)};
   std::vector<int> queried;
   if (!open_) {
     open_ = true;
     opened_ = now;
     askers_.clear();
     for (int other = 0; other < static_cast<int>(answers_.size()); ++other) {
-      // What was called does not change; what was not may have been since.
-      if (gone[other] || answers_[other].state == State::called) continue;
-      answers_[other] = {};
-      queried.push_back(other);
+      Answer& answer = answers_[other];
+      if (answer.state != State::called) answer = {};
+      answer.heard = false;
+      if (!gone[other] && other != rank) queried.push_back(other);
     }
   }
+  answers_[rank] = {State::called, true, std::move(signature)};
   if (std::ranges::find(askers_, rank) == askers_.end()) askers_.push_back(rank);
   return queried;
 }
@@ -55,10 +55,11 @@ bool Inquiry::still_answers(int rank, const Blob& signature, Time now) const {
 }
 
 void Inquiry::answered(int rank, int code, Blob signature) {
+  answers_[rank].heard = true;
   if (answers_[rank].state == State::called) return;
   switch (code) {
     case 0:
-      answers_[rank] = {State::called, std::move(signature)};
+      answers_[rank] = {State::called, true, std::move(signature)};
       return;
     case 1:
       answers_[rank].state = State::not_yet;
@@ -77,10 +78,18 @@ void Inquiry::answered(int rank, int code, Blob signature) {
 bool Inquiry::due(const std::vector<bool>& gone, Time now) const {
   if (!open_) return false;
   if (now >= deadline()) return true;
+  bool all_known = true, all_heard = true, alike = true;
+  const Answer* called = nullptr;
   for (std::size_t rank = 0; rank < answers_.size(); ++rank) {
-    if (answers_[rank].state == State::unknown && !gone[rank]) return false;
+    const Answer& answer = answers_[rank];
+    all_known &= answer.state != State::unknown || gone[rank];
+    all_heard &= answer.heard || gone[rank];
+    if (answer.state == State::called) {
+      alike &= called == nullptr || called->signature == answer.signature;
+      called = &answer;
+    }
   }
-  return true;
+  return all_heard || (all_known && !alike);
 }
 
 bool Inquiry::mismatch() const { return verdict_.code == static_cast<int>(ErrorCode::mismatch); }
@@ -122,9 +131,16 @@ bool Inquiry::find_mismatch() {
 
 void Inquiry::list_late() {
   std::vector<int> not_called, silent;
+  Lateness lateness;
   for (int rank = 0; rank < static_cast<int>(answers_.size()); ++rank) {
-    if (answers_[rank].state == State::not_yet) not_called.push_back(rank);
-    if (answers_[rank].state == State::unknown) silent.push_back(rank);
+    const Answer& answer = answers_[rank];
+    if (answer.state == State::not_yet) not_called.push_back(rank);
+    if (!answer.heard) silent.push_back(rank);
+    if (answer.state == State::not_yet || answer.state == State::unknown) {
+      lateness.late.push_back(rank);
+    } else if (!answer.heard) {
+      lateness.silent.push_back(rank);
+    }
   }
   verdict_.code = static_cast<int>(ErrorCode::timeout);
   verdict_.text = "every rank has called";
@@ -133,11 +149,9 @@ void Inquiry::list_late() {
     verdict_.text =
         text(not_called.empty() ? "" : verdict_.text + "; ", "no answer from ", ranks_text(silent));
   }
-  std::vector<int> late = not_called;
-  late.insert(late.end(), silent.begin(), silent.end());
-  std::ranges::sort(late);
-  verdict_.rank = late.empty() ? -1 : late.front();
-  verdict_.payload = encode_ranks(late);
+  const std::vector<int>& blamed = lateness.late.empty() ? lateness.silent : lateness.late;
+  verdict_.rank = blamed.empty() ? -1 : blamed.front();
+  verdict_.payload = encode(lateness);
 }
 
 }  // namespace sprat::comm

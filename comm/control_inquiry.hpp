@@ -40,6 +40,7 @@ class Inquiry {
   enum class State : std::uint8_t { unknown, called, not_yet, forgotten, not_member };
   struct Answer {
     State state = State::unknown;
+    bool heard = false;  ///< Since this inquiry opened. What was called does not change.
     Blob signature;
   };
   bool find_mismatch();

@@ -12,8 +12,9 @@ std::vector<int> group_hosts(const std::vector<Reach>& reaches) {
     by_label[reaches[rank].label].push_back(rank);
   }
   std::map<std::string, bool> shares;
-  for (const auto& [label, members] : by_label) {
-    shares[label] = std::all_of(members.begin(), members.end(), [&](int rank) {
+  for (const auto& entry : by_label) {  // named, for clang 14 captures no structured binding
+    const std::vector<int>& members = entry.second;
+    shares[entry.first] = std::all_of(members.begin(), members.end(), [&](int rank) {
       const auto& mapped = reaches[rank].mapped;
       return std::all_of(members.begin(), members.end(), [&](int peer) {
         return std::find(mapped.begin(), mapped.end(), peer) != mapped.end();

@@ -50,9 +50,14 @@ struct Disagreement {
 };
 Blob encode(const Disagreement& disagreement);
 Disagreement decode_disagreement(const Blob& payload);
-/// Payload of a timeout verdict: i32 each.
-Blob encode_ranks(const std::vector<int>& ranks);
-std::vector<int> decode_ranks(const Blob& payload);
+/// Payload of a timeout verdict. Both ascending.
+struct Lateness {
+  std::vector<int> late;    ///< Have not called, as far as they have said.
+  std::vector<int> silent;  ///< Have called, and do not answer any more.
+  bool operator==(const Lateness&) const = default;
+};
+Blob encode(const Lateness& lateness);
+Lateness decode_lateness(const Blob& payload);
 
 /// A rank's membership of the job. Made by open_rendezvous(); exchange() is for the joining thread,
 /// the rest for any thread.

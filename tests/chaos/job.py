@@ -111,4 +111,10 @@ class Residue:
         return running | listening | {"/dev/shm/" + name for name in os.listdir("/dev/shm") if "sprat" in name}
 
     def left(self):
-        return sorted(self.look() - self.before)
+        """After a moment: who has just been killed may still be dying."""
+        for _ in range(20):
+            left = sorted(self.look() - self.before)
+            if not left:
+                break
+            time.sleep(0.1)
+        return left

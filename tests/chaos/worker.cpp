@@ -2,7 +2,8 @@
 //   soak SEED [fork] [shrink]    random collectives for ever, each checked exactly; "ready" when
 //                                under way. fork: a child that sleeps keeps what it inherits.
 //                                shrink: survivors go on, "shrunk N" after 100 right collectives.
-//   differ CASE BYTES            rank 1 disagrees with the others
+//   differ CASE BYTES            rank 1 disagrees with the others; CASE A/B: it calls B, they call
+//   A
 // Ends with 1 and "worker: CODE: rank R: TEXT" on standard error; with 3 on a wrong byte.
 #include <unistd.h>
 
@@ -152,6 +153,54 @@ void soak(sprat::Communicator world, std::uint64_t seed, bool shrinks) {
   }
 }
 
+/// Calls a collective by its name, with `count` elements for each rank; a v-form with one more for
+/// rank 0, or for the last rank if `tilted`.
+void call(sprat::Communicator& world, const std::string& name, std::size_t count, bool tilted) {
+  const auto ranks = static_cast<std::size_t>(world.size()),
+             me = static_cast<std::size_t>(world.rank());
+  std::vector<std::size_t> counts(ranks, count);
+  ++counts[tilted ? ranks - 1 : 0];
+  std::vector<float> whole(count * ranks + 1), result(count * ranks + 1);
+  const auto some = [](std::vector<float>& data, std::size_t size) {
+    return sprat::Elements{data.data(), size, sprat::DType::f32};
+  };
+  const auto part = some(whole, count), parts = some(whole, count * ranks);
+  const auto out = some(result, count), outs = some(result, count * ranks);
+  const auto mine = some(result, counts[me]);
+  const auto none = some(result, 0);
+  if (name == "all_reduce") world.all_reduce(part, out).wait();
+  if (name == "all_gather") world.all_gather(part, outs).wait();
+  if (name == "reduce_scatter") world.reduce_scatter(parts, out).wait();
+  if (name == "broadcast") world.broadcast(part, 0).wait();
+  if (name == "all_to_all") world.all_to_all(parts, outs).wait();
+  if (name == "reduce") world.reduce(part, me == 0 ? out : none, 0).wait();
+  if (name == "gather") world.gather(part, me == 0 ? outs : none, 0).wait();
+  if (name == "scatter") world.scatter(me == 0 ? parts : none, out, 0).wait();
+  if (name == "all_gatherv") {
+    world.all_gatherv(some(whole, counts[me]), some(result, count * ranks + 1), counts).wait();
+  }
+  if (name == "reduce_scatterv") {
+    world.reduce_scatterv(some(whole, count * ranks + 1), mine, counts).wait();
+  }
+  if (name == "gatherv") {
+    world
+        .gatherv(some(whole, counts[me]), me == 0 ? some(result, count * ranks + 1) : none,
+                 me == 0 ? counts : std::vector<std::size_t>(), 0)
+        .wait();
+  }
+  if (name == "scatterv") {
+    world
+        .scatterv(me == 0 ? some(whole, count * ranks + 1) : none, mine,
+                  me == 0 ? counts : std::vector<std::size_t>(), 0)
+        .wait();
+  }
+  if (name == "all_to_allv") {
+    const std::vector<std::size_t> equal(ranks, count);
+    world.all_to_allv(parts, outs, equal, equal).wait();
+  }
+  if (name == "barrier") world.barrier();
+}
+
 /// Every rank calls all_reduce of `bytes` of f32, but rank 1.
 void differ(sprat::Communicator& world, const std::string& how, std::size_t bytes) {
   const bool odd = world.rank() == 1;
@@ -161,7 +210,14 @@ void differ(sprat::Communicator& world, const std::string& how, std::size_t byte
   const sprat::Elements all{data.data(), count, sprat::DType::f32};
   const sprat::Elements gathered{whole.data(), count * ranks, sprat::DType::f32};
   const auto common = [&] { world.all_reduce(all).wait(); };
-  if (how == "root") {
+  if (const std::size_t slash = how.find('/'); slash != std::string::npos) {
+    call(world, odd ? how.substr(slash + 1) : how.substr(0, slash), count, odd);
+  } else if (how == "missing") {
+    if (!odd) {
+      common();
+    }
+    world.all_gather(all, gathered).wait();
+  } else if (how == "root") {
     world.broadcast(all, odd ? 1 : 0).wait();
   } else if (how == "order") {
     if (odd) {

@@ -62,7 +62,8 @@ TEST(Plan, a_signal_follows_its_own_round_too) {
   plan.next_round();
   plan.share(output_of(problem, 0, 0));
   expect_after(plan, plan.signal(), {0, 3});
-  EXPECT_EQ(plan.signals(), 2);
+  plan.settle();
+  EXPECT_EQ(plan.traits.signals, 2);
 }
 
 TEST(Plan, messages_are_numbered_by_peer_and_direction) {
@@ -90,8 +91,8 @@ TEST(Plan, scratch_pieces_do_not_overlap_and_are_aligned) {
 
 TEST(Plan, reads_peers_only_where_a_step_reads_their_memory) {
   const Algorithm& direct = *find_algorithm(Collective::all_gather, "direct");
-  EXPECT_TRUE(make_plan(gather_over({0, 0}), direct).reads_peers());
-  EXPECT_FALSE(make_plan(gather_over({0, 1}), direct).reads_peers());
+  EXPECT_TRUE(make_plan(gather_over({0, 0}), direct).traits.reads_peers);
+  EXPECT_FALSE(make_plan(gather_over({0, 1}), direct).traits.reads_peers);
 }
 
 TEST(Plan, counts_bytes_and_the_longest_chain) {
@@ -132,7 +133,7 @@ TEST(Plan, a_small_operation_on_one_host_is_one_shot) {
       }
     }
     EXPECT_EQ(plan.scratch_count, 0) << name(collective);
-    EXPECT_EQ(plan.signals(), 1) << name(collective);
+    EXPECT_EQ(plan.traits.signals, 1) << name(collective);
   }
 }
 

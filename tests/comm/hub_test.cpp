@@ -315,7 +315,7 @@ TEST(Hub, tells_who_asked_which_ranks_have_not_called) {
   EXPECT_THAT(to, ElementsAre(0));
   EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::timeout));
   EXPECT_EQ(verdict.rank, 2);
-  EXPECT_THAT(decode_ranks(verdict.payload), ElementsAre(2, 3));
+  EXPECT_THAT(decode_lateness(verdict.payload).late, ElementsAre(2, 3));
   EXPECT_EQ(verdict.text, "rank 2 not called yet; no answer from rank 3");
 }
 
@@ -327,7 +327,27 @@ TEST(Hub, tells_who_asked_when_every_rank_has_called) {
   scene.say(1, message(Kind::answer, 1, "barrier"));
   const auto [to, verdict] = scene.only<ControlMessage>();
   EXPECT_THAT(to, ElementsAre(0));
-  EXPECT_THAT(verdict.payload, IsEmpty());
+  EXPECT_EQ(decode_lateness(verdict.payload), Lateness());
+  EXPECT_EQ(verdict.rank, -1);
+}
+
+TEST(Hub, tells_who_has_called_and_fallen_silent) {
+  Scene scene(3);
+  scene.admit_all();
+  scene.say(0, message(Kind::stalled, 0, "barrier"));
+  scene.say(1, message(Kind::answer, 1, "barrier"));
+  scene.say(2, message(Kind::answer, 2, "barrier"));
+  scene.hub.take();
+  scene.now += 10s;
+  scene.say(0, message(Kind::stalled, 0, "barrier"));
+  scene.say(1, message(Kind::answer, 1, "barrier"));
+  scene.hub.take();
+  scene.now += 500ms;
+  scene.hub.tick(scene.now);
+  const auto verdict = scene.only<ControlMessage>().second;
+  EXPECT_EQ(verdict.rank, 2);
+  EXPECT_EQ(verdict.text, "no answer from rank 2");
+  EXPECT_EQ(decode_lateness(verdict.payload), (Lateness{{}, {2}}));
 }
 
 TEST(Hub, answers_from_memory_for_a_while_then_asks_again) {
@@ -345,7 +365,7 @@ TEST(Hub, answers_from_memory_for_a_while_then_asks_again) {
   scene.say(0, message(Kind::stalled, 0, "barrier"));
   const auto [to, query] = scene.only<ControlMessage>();
   EXPECT_EQ(query.kind, Kind::query);
-  EXPECT_THAT(to, ElementsAre(2));  // rank 1 has called, and that stays so
+  EXPECT_THAT(to, ElementsAre(1, 2));  // rank 1 has called, but may be silent by now
   // The late rank comes at last, with something else.
   scene.say(2, message(Kind::stalled, 2, "all_reduce"));
   const auto verdict = scene.only<ControlMessage>().second;
@@ -365,7 +385,7 @@ TEST(Hub, waits_for_no_answer_of_the_dead) {
   scene.say(0, message(Kind::stalled, 0, "barrier"));
   EXPECT_THAT(scene.only<ControlMessage>().first, ElementsAre(1));
   scene.say(1, message(Kind::answer, 1, "barrier"));
-  EXPECT_THAT(decode_ranks(scene.only<ControlMessage>().second.payload), ElementsAre(2));
+  EXPECT_THAT(decode_lateness(scene.only<ControlMessage>().second.payload).late, ElementsAre(2));
 }
 
 TEST(Hub, takes_no_frames_that_only_the_hub_sends) {

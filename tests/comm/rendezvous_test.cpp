@@ -182,7 +182,7 @@ TEST_P(EveryWire, finds_ranks_that_have_not_called) {
   ranks[1]->tell(stalled(1, "sum of 4"));
   auto future = verdicts[1].get_future();
   ASSERT_EQ(future.wait_for(20s), std::future_status::ready);
-  EXPECT_EQ(decode_ranks(future.get().payload), std::vector<int>{2});
+  EXPECT_EQ(decode_lateness(future.get().payload).late, std::vector<int>{2});
   leave(ranks);
 }
 

@@ -12,7 +12,7 @@
 //   stopped MEMORY  all_reduce of 64 MiB for ever, in shared or private memory, each within 2 s;
 //                   who times out refills its buffer, says "refilled", and after a line on
 //                   standard input "unchanged" if it is
-//   wait SECONDS    rank 2 calls no second all_reduce for SECONDS
+//   wait SECONDS    rank 2 comes SECONDS late to an all_reduce, and again with a message to rank 0
 //   absent SECONDS  rank 1 never calls; the others' deadline is SECONDS
 // Ends with 1 and the error on standard error, as the sprat command does.
 #include <sys/wait.h>
@@ -199,6 +199,13 @@ void run_wait(sprat::Communicator& world, int seconds) {
     sleep(seconds);  // that a rank is late is what is tested
   }
   world.all_reduce(sprat::elements(data)).wait();
+  if (world.rank() == 2) {
+    sleep(seconds);
+    world.send(sprat::elements(data), 0).wait();
+  } else if (world.rank() == 0) {
+    world.recv(sprat::elements(data), 2).wait();
+  }
+  world.barrier();
 }
 
 void run_absent(sprat::Communicator& world, int seconds) {
