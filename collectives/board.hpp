@@ -38,14 +38,28 @@ static_assert(offsetof(Slot, signals) == 64);
 static_assert(offsetof(Slot, short_payload) % 8 == 0, "elements are aligned to their size");
 
 struct Board {
-  /// Operations that a rank may be ahead of its slowest local peer.
-  static constexpr std::uint64_t slots = 8;
+  /// An operation ends only when every local peer has announced it, so a rank is at most one ahead
+  /// of them; and who has announced an operation has completed the one before. So when a slot is
+  /// written again, no peer reads it.
+  static constexpr std::uint64_t slots = 2;
 
   /// Operations that are over here: this rank reads nothing of theirs any more.
   alignas(64) std::atomic<std::uint64_t> completed;
+  /// Communicator + 1. Boards are used again, and a peer may look once more after its owner has
+  /// gone: another owner, or 0, has completed all that this peer can mean.
+  std::atomic<std::uint64_t> owner;
   /// Where inputs and outputs in private memory are staged; valid once an announcement is.
   alignas(64) comm::MemoryRef staging;
   Slot slot[slots];
+
+  /// Makes a used board a new one, while peers may still look at `owner` and `completed`.
+  void clear() {
+    owner.store(0);
+    completed.store(0);
+    for (Slot& one : slot) {
+      one.announced.store(0, std::memory_order_relaxed);
+    }
+  }
 
   Slot& of(std::uint64_t sequence) { return slot[sequence % slots]; }
 };

@@ -85,7 +85,7 @@ void check_members(std::span<const int> ranks, int me, int size) {
 std::size_t make_board(comm::Context& context) {
   const auto token = context.take_token();
   const std::size_t offset = context.allocate_control(sizeof(Board));
-  new (context.control(offset)) Board;
+  reinterpret_cast<Board*>(context.control(offset))->clear();
   return offset;
 }
 

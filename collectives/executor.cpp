@@ -49,6 +49,7 @@ Executor::Executor(std::shared_ptr<comm::Context> context, Membership membership
     }
   }
   board_ = peers_[membership_.rank].board;
+  board_->owner.store(membership_.id + 1, std::memory_order_release);
   const auto token = context_->take_token();
   context_->add(this);
 }
@@ -66,7 +67,9 @@ Executor::~Executor() {
   bool done = false;
   while (!done && pace.now() < patience && context_->failure() == nullptr) {
     done = std::all_of(local_peers_.begin(), local_peers_.end(), [&](int peer) {
-      return peers_[peer].board->completed.load(std::memory_order_acquire) >= next_sequence_;
+      const Board& theirs = *peers_[peer].board;
+      return theirs.owner.load(std::memory_order_acquire) != membership_.id + 1 ||
+             theirs.completed.load(std::memory_order_acquire) >= next_sequence_;
     });
     context_->drive_once();
     pace.yield();
@@ -90,10 +93,7 @@ void Executor::post(const std::shared_ptr<Operation>& operation) {
   in_flight_.fetch_add(1, std::memory_order_relaxed);
   if (queue_.size() == 1) {
     advance();
-  }
-  const bool waits = !queue_.empty() && queue_.back() == operation &&
-                     (queue_.size() > 1 || phase_ == Phase::idle || phase_ == Phase::announcing);
-  if (waits) {
+  } else {
     recorder_.queued(call_of(*operation));
   }
 }
@@ -163,10 +163,9 @@ bool Executor::advance_active() {
       for (PeerState& peer : peers_) {
         peer.announced = false;
       }
-      phase_ = Phase::announcing;
+      announce();
+      phase_ = Phase::gathering;
       return true;
-    case Phase::announcing:
-      return announce();
     case Phase::gathering:
       return choose_windows();
     case Phase::running:
@@ -177,19 +176,9 @@ bool Executor::advance_active() {
   return false;
 }
 
-// Publishes what this rank calls and where its buffers lie, once its slot is free on every peer.
-bool Executor::announce() {
+// Publishes what this rank calls and where its buffers lie.
+void Executor::announce() {
   const std::uint64_t sequence = active_->sequence;
-  if (sequence >= slowest_completed_ + Board::slots) {
-    slowest_completed_ = sequence;
-    for (const int peer : local_peers_) {
-      slowest_completed_ = std::min(slowest_completed_,
-                                    peers_[peer].board->completed.load(std::memory_order_acquire));
-    }
-    if (sequence >= slowest_completed_ + Board::slots) {
-      return false;
-    }
-  }
   const Planned& planned = plans_.of(active_->problem);
   algorithm_ = planned.algorithm;
   plan_ = planned.plan;
@@ -203,8 +192,6 @@ bool Executor::announce() {
   show_buffers(*slot_);
   slot_->announced.store(sequence + 1, std::memory_order_release);
   context_->ring(local_world_ranks_);
-  phase_ = Phase::gathering;
-  return true;
 }
 
 // A pure function of what all ranks know, so all choose the same windows: the problem, and for
@@ -363,9 +350,6 @@ bool Executor::read_good_memory() {
 
 void Executor::finish_active() {
   board_->completed.store(active_->sequence + 1, std::memory_order_release);
-  if (active_->sequence % (Board::slots / 2) == 0) {
-    context_->ring(local_world_ranks_);  // somebody may wait for a free slot
-  }
   const auto now = context_->pace().now();
   if (stragglers_.warned()) [[unlikely]] {
     tell_who_came(now, stragglers_.came({}));

@@ -71,7 +71,7 @@ class Executor final : public comm::Driver {
   std::string under_way() const override;
 
  private:
-  enum class Phase { idle, announcing, gathering, running, leaving };
+  enum class Phase { idle, gathering, running, leaving };
   enum class StepState : std::uint8_t { pending, posted, done };
 
   /// A peer's buffers in the active operation, as seen from here.
@@ -89,7 +89,7 @@ class Executor final : public comm::Driver {
 
   // executor.cpp: phases
   bool advance_active();
-  bool announce();
+  void announce();
   bool choose_windows();
   void begin_window();
   bool run_steps();
@@ -166,7 +166,6 @@ class Executor final : public comm::Driver {
   std::deque<std::shared_ptr<Operation>> queue_;
   std::atomic<int> in_flight_ = 0;
   std::uint64_t next_sequence_ = 0;
-  std::uint64_t slowest_completed_ = 0;
   /// A ring by sequence: the last operations, but at least all in flight and some before them.
   std::vector<std::shared_ptr<const Operation>> history_;
   std::uint64_t trail_ = 0;  ///< Of the next operation.

@@ -102,11 +102,6 @@ std::vector<int> Executor::awaited() const {
   switch (phase_) {
     case Phase::idle:
       break;
-    case Phase::announcing:
-      await_locals([&](Board& theirs) {
-        return theirs.completed.load(std::memory_order_acquire) + Board::slots > sequence;
-      });
-      break;
     case Phase::gathering:
       await_locals(has_left(0));
       break;

@@ -66,7 +66,6 @@ std::size_t Context::allocate_control(std::size_t bytes) {
       std::swap(free_control_.back(),
                 *std::find(free_control_.begin(), free_control_.end(), std::pair(bytes, taken)));
       free_control_.pop_back();
-      std::fill_n(control(taken), bytes, std::byte{0});
       return taken;
     }
   }

@@ -93,8 +93,8 @@ class Context : public std::enable_shared_from_this<Context> {
   std::string describe_peer(int rank) const;
 
   // --- memory that local peers see -------------------------------------------------------------
-  /// Zeroed bytes of the control segment, 64-byte aligned. Throws Error{unavailable} when it is
-  /// full.
+  /// Bytes of the control segment, 64-byte aligned: zero, or as free_control() got them. Throws
+  /// Error{unavailable} when it is full.
   std::size_t allocate_control(std::size_t bytes);
   void free_control(std::size_t offset, std::size_t bytes);
   std::size_t world_control() const { return world_control_; }
