@@ -151,25 +151,36 @@ std::vector<int> Executor::late() const {
   return ranks;
 }
 
+// Whoever does not answer comes first: the others may be late because they wait for it.
 void Executor::time_out() {
+  const std::vector<int> silent =
+      context_->lateness(membership_.id, queue_.front()->sequence).silent;
   std::vector<int> ranks = late();
-  std::string who = "not called by";
-  if (ranks.empty()) {
-    ranks = context_->lateness(membership_.id, queue_.front()->sequence).silent;  // stopped
-    who = "every rank has called it; no answer from";
+  std::erase_if(ranks, [&](int world) { return std::ranges::count(silent, world) > 0; });
+  std::string who;
+  if (!silent.empty()) {
+    who = text("no answer from ", listed(silent), ranks.empty() ? "" : "; ");
   }
-  if (ranks.empty()) {
+  if (!ranks.empty()) {
+    who += text("not called by ", listed(ranks));
+  } else if (silent.empty()) {
     ranks = awaited();
     who = ranks.empty() ? "every rank has called it, but it did not end"
-                        : "every rank has called it; still waiting for";
+                        : text("every rank has called it; still waiting for ", listed(ranks));
   }
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    who += text(i == 0 ? " " : ", ", context_->describe_peer(ranks[i]));
-  }
+  ranks.insert(ranks.begin(), silent.begin(), silent.end());
   throw Error(ErrorCode::timeout,
               text("no end after ", 1e-3 * static_cast<double>(queue_.front()->timeout.count()),
                    " s: ", who, "; SPRAT_TIMEOUT or Options::timeout sets the deadline"),
               ranks.empty() ? -1 : ranks.front());
+}
+
+std::string Executor::listed(const std::vector<int>& world_ranks) const {
+  std::string list;
+  for (const int world : world_ranks) {
+    list += text(list.empty() ? "" : ", ", context_->describe_peer(world));
+  }
+  return list;
 }
 
 }  // namespace sprat::collectives

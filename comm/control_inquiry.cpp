@@ -138,10 +138,9 @@ void Inquiry::list_late() {
     if (!answer.heard) silent.push_back(rank);
     if (answer.state == State::not_yet || answer.state == State::unknown) {
       lateness.late.push_back(rank);
-    } else if (!answer.heard) {
-      lateness.silent.push_back(rank);
     }
   }
+  lateness.silent = silent;
   verdict_.code = static_cast<int>(ErrorCode::timeout);
   verdict_.text = "every rank has called";
   if (!not_called.empty()) verdict_.text = text(ranks_text(not_called), " not called yet");
@@ -149,7 +148,8 @@ void Inquiry::list_late() {
     verdict_.text =
         text(not_called.empty() ? "" : verdict_.text + "; ", "no answer from ", ranks_text(silent));
   }
-  const std::vector<int>& blamed = lateness.late.empty() ? lateness.silent : lateness.late;
+  // The others may be late because they wait for one that does not answer.
+  const std::vector<int>& blamed = silent.empty() ? lateness.late : silent;
   verdict_.rank = blamed.empty() ? -1 : blamed.front();
   verdict_.payload = encode(lateness);
 }

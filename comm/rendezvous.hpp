@@ -53,7 +53,7 @@ Disagreement decode_disagreement(const Blob& payload);
 /// Payload of a timeout verdict. Both ascending.
 struct Lateness {
   std::vector<int> late;    ///< Have not called, as far as they have said.
-  std::vector<int> silent;  ///< Have called, and do not answer any more.
+  std::vector<int> silent;  ///< Do not answer, whether they have called or not.
   bool operator==(const Lateness&) const = default;
 };
 Blob encode(const Lateness& lateness);

@@ -52,7 +52,8 @@ def play(options, hosts, number):
             time.sleep(TIMEOUT_S + 3)
             job.signal(victim, signal.SIGCONT)
             # A message knows only its peer, which may itself be waiting in a chain that ends at the victim.
-            return judge(job, what, {victim, -1}, {"timeout", "lost peer"}, KILL_LIMIT_S, but=("recv from", "send to"))
+            return judge(job, what, {victim, -1}, {"timeout", "lost peer"}, KILL_LIMIT_S,
+                         but=("recv from", "send to"), stopped=victim)
         hosts.cut(host)
         beyond = {rank for rank in range(ranks) if host_of[rank] != host}
         within = {rank for rank in range(ranks) if host_of[rank] == host}
@@ -62,15 +63,16 @@ def play(options, hosts, number):
         job.end()
 
 
-def judge(job, what, named, codes, limit_s, but=()):
+def judge(job, what, named, codes, limit_s, but=(), stopped=-1):
     """What is wrong; empty if every rank ended in time, with one of `codes`, naming one of `named`. Errors with one
-    of the words `but` may name any rank."""
+    of the words `but` may name any rank, and so may the one that was stopped: the others have given up."""
     results = job.collect(limit_s + 5)
     for rank, (status, errors, seconds) in sorted(results.items()):
         code, who, text = verdict(errors)
         if status is None or seconds > limit_s:
             return f"{what}: rank {rank} did not end within {limit_s} s: {errors[-300:]}"
-        if status != 1 or code not in codes or (who not in named and not any(word in text for word in but)):
+        if status != 1 or code not in codes or (who not in named and rank != stopped
+                                                          and not any(word in text for word in but)):
             return f"{what}: rank {rank} ended with {status}, {code}, rank {who}: {text[-300:]}"
     return ""
 

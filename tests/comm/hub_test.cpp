@@ -314,8 +314,8 @@ TEST(Hub, tells_who_asked_which_ranks_have_not_called) {
   const auto [to, verdict] = scene.only<ControlMessage>();
   EXPECT_THAT(to, ElementsAre(0));
   EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::timeout));
-  EXPECT_EQ(verdict.rank, 2);
-  EXPECT_THAT(decode_lateness(verdict.payload).late, ElementsAre(2, 3));
+  EXPECT_EQ(verdict.rank, 3);
+  EXPECT_EQ(decode_lateness(verdict.payload), (Lateness{{2, 3}, {3}}));
   EXPECT_EQ(verdict.text, "rank 2 not called yet; no answer from rank 3");
 }
 
