@@ -151,7 +151,6 @@ class Executor final : public comm::Driver {
   bool exposes_memory() const;
   std::string describe_active() const;
   std::vector<int> late() const;
-  std::string listed(const std::vector<int>& world_ranks) const;
 
   std::shared_ptr<comm::Context> context_;  ///< Shared by the communicators of a rank.
   Membership membership_;

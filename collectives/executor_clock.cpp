@@ -159,28 +159,20 @@ void Executor::time_out() {
   std::erase_if(ranks, [&](int world) { return std::ranges::count(silent, world) > 0; });
   std::string who;
   if (!silent.empty()) {
-    who = text("no answer from ", listed(silent), ranks.empty() ? "" : "; ");
+    who = text("no answer from ", named(silent), ranks.empty() ? "" : "; ");
   }
   if (!ranks.empty()) {
-    who += text("not called by ", listed(ranks));
+    who += text("not called by ", named(ranks));
   } else if (silent.empty()) {
     ranks = awaited();
     who = ranks.empty() ? "every rank has called it, but it did not end"
-                        : text("every rank has called it; still waiting for ", listed(ranks));
+                        : text("every rank has called it; still waiting for ", named(ranks));
   }
   ranks.insert(ranks.begin(), silent.begin(), silent.end());
   throw Error(ErrorCode::timeout,
               text("no end after ", 1e-3 * static_cast<double>(queue_.front()->timeout.count()),
                    " s: ", who, "; SPRAT_TIMEOUT or Options::timeout sets the deadline"),
               ranks.empty() ? -1 : ranks.front());
-}
-
-std::string Executor::listed(const std::vector<int>& world_ranks) const {
-  std::string list;
-  for (const int world : world_ranks) {
-    list += text(list.empty() ? "" : ", ", context_->describe_peer(world));
-  }
-  return list;
 }
 
 }  // namespace sprat::collectives

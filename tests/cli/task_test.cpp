@@ -69,6 +69,14 @@ bool has_output(Collective collective, int rank, int root) {
   return true;
 }
 
+/// 4 KiB of i32, rooted in the middle.
+Task task_of(Collective collective, int ranks) {
+  return {.collective = collective,
+          .dtype = DType::i32,
+          .count = count_for(collective, DType::i32, ranks, 4096),
+          .root = 1};
+}
+
 TEST(Run, sees_each_wrong_element_of_every_collective) {
   constexpr int ranks = 3;
   run_virtual_ranks(ranks, {}, [](Communicator& world) {
@@ -76,10 +84,7 @@ TEST(Run, sees_each_wrong_element_of_every_collective) {
     Buffers buffers(Buffers::Kind::private_memory, 4096);
     for (Collective collective : all_collectives()) {
       const Oracle oracle(collective, DType::i32, ReduceOp::sum, ranks, world.rank());
-      const Task task{.collective = collective,
-                      .dtype = DType::i32,
-                      .count = count_for(collective, DType::i32, ranks, 4096),
-                      .root = 1};
+      const Task task = task_of(collective, ranks);
       const std::uint64_t one = has_output(collective, world.rank(), task.root) ? 1 : 0;
       cli::Run run(world, task, oracle, buffers);
       run.prepare();
@@ -100,10 +105,7 @@ TEST(Run, roots_take_turns) {
     Buffers buffers(Buffers::Kind::private_memory, 4096);
     for (Collective collective : all_collectives()) {
       const Oracle oracle(collective, DType::i32, ReduceOp::sum, ranks, world.rank());
-      const Task task{.collective = collective,
-                      .dtype = DType::i32,
-                      .count = count_for(collective, DType::i32, ranks, 4096),
-                      .root = 1};
+      const Task task = task_of(collective, ranks);
       cli::Run run(world, task, oracle, buffers);
       run.prepare();
       for (int calls = 1; calls <= 2 * ranks; ++calls) {
