@@ -107,14 +107,15 @@ void Executor::prepare_memory() {
                          (slot_->input.kind == comm::MemoryRef::Kind::unreachable ||
                           slot_->output.kind == comm::MemoryRef::Kind::unreachable);
   if (may_stage && !staging_) {
-    staging_ = std::make_unique<comm::Segment>(context_->config().staging_bytes + 4096);
+    staging_ = std::make_unique<comm::Segment>(context_->config().staging_bytes + 4096,
+                                               comm::Segment::Pages::huge);
     board_->staging = show(*staging_);
   }
   if (plan_->scratch_count > 0) {
     const std::size_t half = round_to_line(plan_->scratch_count * element_bytes(Buffer::scratch));
     if (window_ == 0) {
       if (!scratch_ || scratch_->bytes() < 2 * half) {
-        scratch_ = std::make_unique<comm::Segment>(2 * half);
+        scratch_ = std::make_unique<comm::Segment>(2 * half, comm::Segment::Pages::huge);
       }
       slot_->scratch = show(*scratch_);
       slot_->scratch_half_bytes = half;

@@ -24,6 +24,49 @@ std::size_t round_to_pages(std::size_t bytes) {
   return (bytes + page - 1) / page * page;
 }
 
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+#ifndef MADV_COLLAPSE
+constexpr int MADV_COLLAPSE = 25;  // Linux 6.1
+#endif
+
+/// Maps a file where huge pages can be: at a multiple of their size if it is that long.
+/// MAP_FAILED and errno as mmap().
+void* map_shared(int fd, std::size_t bytes, int protection) {
+  if (bytes < huge_page) {
+    return mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
+  }
+  void* room = mmap(nullptr, bytes + huge_page, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) {
+    return room;
+  }
+  auto* const first = static_cast<std::byte*>(room);
+  const std::size_t ahead =
+      (huge_page - reinterpret_cast<std::uintptr_t>(room) % huge_page) % huge_page;
+  void* const address = mmap(first + ahead, bytes, protection, MAP_SHARED | MAP_FIXED, fd, 0);
+  if (address == MAP_FAILED) {
+    munmap(room, bytes + huge_page);
+    return address;
+  }
+  if (ahead > 0) {
+    munmap(first, ahead);
+  }
+  munmap(first + ahead + bytes, huge_page - ahead);
+  return address;
+}
+
+/// Backs whole huge pages' worth with huge pages, if the kernel has some; whatever its settings for
+/// shared memory. A range none of which is there yet cannot be collapsed, hence the touches.
+void take_huge_pages(std::byte* data, std::size_t bytes) {
+  const std::size_t whole = bytes / huge_page * huge_page;
+  for (std::size_t at = 0; at < whole; at += huge_page) {
+    static_cast<volatile std::byte*>(data)[at] = std::byte{0};
+  }
+  if (whole > 0) {
+    (void)madvise(data, whole, MADV_COLLAPSE);
+  }
+}
+
 /// Every live sprat::Memory by address. Process-wide because allocation is, like malloc's arena.
 struct MemoryRegistry {
   std::shared_mutex mutex;  ///< Guards segments.
@@ -39,14 +82,14 @@ MemoryRegistry& registry() {
 
 }  // namespace
 
-Segment::Segment(std::size_t bytes, const char* name)
+Segment::Segment(std::size_t bytes, Pages pages, const char* name)
     : bytes_(round_to_pages(std::max<std::size_t>(bytes, 1))) {
   fd_ = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   need(fd_ >= 0, "memfd_create: ", std::strerror(errno));
   struct stat status {};
   void* address = MAP_FAILED;
   if (ftruncate(fd_, static_cast<off_t>(bytes_)) == 0 && fstat(fd_, &status) == 0) {
-    address = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+    address = map_shared(fd_, bytes_, PROT_READ | PROT_WRITE);
   }
   if (address == MAP_FAILED) {
     const int error = errno;
@@ -59,6 +102,9 @@ Segment::Segment(std::size_t bytes, const char* name)
   close_on_fork(fd_);
   inode_ = status.st_ino;
   data_ = static_cast<std::byte*>(address);
+  if (pages == Pages::huge) {
+    take_huge_pages(data_, bytes_);
+  }
 }
 
 void Segment::drop_pages() noexcept {
@@ -109,8 +155,7 @@ std::unique_ptr<PeerMapping> PeerMapping::open(pid_t pid, const MemoryRef& ref, 
   void* address = MAP_FAILED;
   if (fstat(fd, &status) == 0 && status.st_ino == ref.inode &&
       static_cast<std::uint64_t>(status.st_size) == ref.segment_bytes) {
-    address =
-        mmap(nullptr, ref.segment_bytes, PROT_READ | (writes ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+    address = map_shared(fd, ref.segment_bytes, PROT_READ | (writes ? PROT_WRITE : 0));
   }
   close(fd);
   if (address == MAP_FAILED) {
@@ -147,7 +192,7 @@ Memory::Memory(std::size_t bytes) {
   if (bytes == 0) {
     return;
   }
-  auto segment = std::make_unique<comm::Segment>(bytes);
+  auto segment = std::make_unique<comm::Segment>(bytes, comm::Segment::Pages::huge);
   data_ = segment->data();
   bytes_ = bytes;
   auto& all = comm::registry();

@@ -31,8 +31,12 @@ struct MemoryRef {
 /// A sealed anonymous file, mapped readable and writable. Owner of file and mapping.
 class Segment {
  public:
+  enum class Pages {
+    as_touched,  ///< Memory is taken as it is used.
+    huge         ///< All at once, and on huge pages as far as the kernel has them.
+  };
   /// Zeroed; `bytes` is rounded up to pages; /proc shows `name`. Throws Error{unavailable}.
-  explicit Segment(std::size_t bytes, const char* name = "sprat");
+  explicit Segment(std::size_t bytes, Pages pages = Pages::as_touched, const char* name = "sprat");
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;

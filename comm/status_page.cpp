@@ -7,7 +7,7 @@
 
 namespace sprat::comm::status {
 
-Writer::Writer(const About& about) : memory_(sizeof(Page), memfd_name) {
+Writer::Writer(const About& about) : memory_(sizeof(Page), Segment::Pages::as_touched, memfd_name) {
   Page& shown = page();  // zeroed memory is an empty page
   shown.layout_version = layout_version;
   shown.layout_bytes = sizeof(Page);

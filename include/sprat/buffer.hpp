@@ -93,7 +93,8 @@ auto elements(Range&& range) {
   }
 }
 
-/// Zeroed memory that ranks on this host read in place, without a copy. Page aligned; owned.
+/// Zeroed memory that ranks on this host read in place, without a copy. Page aligned; from 2 MiB on
+/// all of it is there at once, on huge pages where Linux has some (6.1 and later). Owned.
 /// Any memory may be handed to a collective; this kind is faster.
 class SPRAT_API Memory {
  public:
