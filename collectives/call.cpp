@@ -10,8 +10,10 @@
 
 namespace sprat::collectives {
 
-Work post(Communicator::Impl& impl, const Call& call, const Options& options) {
-  check_process(impl);
+namespace {
+
+std::shared_ptr<Operation> operation_of(Communicator::Impl& impl, const Call& call,
+                                        const Options& options) {
   Problem problem;
   problem.collective = call.collective;
   problem.rank = impl.executor.membership().rank;
@@ -28,13 +30,41 @@ Work post(Communicator::Impl& impl, const Call& call, const Options& options) {
   operation->output = static_cast<std::byte*>(call.out.data);
   operation->stage_input = call.stage_input;
   operation->timeout = options.timeout.value_or(impl.context->config().timeout);
+  return operation;
+}
+
+/// True if the call is over.
+bool was_brief(Communicator::Impl& impl, const Call& call, const Options& options) {
+  if (!options.blocking || call.counts || call.op.op() >= ReduceOp::premultiplied_sum) {
+    return false;
+  }
+  struct {
+    Communicator::Impl& impl;
+    const Call& call;
+    const Options& options;
+  } all{impl, call, options};
+  return impl.executor.call_briefly(
+      signature_of(
+          {call.collective, call.count, call.root, call.in.dtype, call.out.dtype, call.op.op()}),
+      static_cast<const std::byte*>(call.in.data), static_cast<std::byte*>(call.out.data),
+      [&all] { return operation_of(all.impl, all.call, all.options); });
+}
+
+}  // namespace
+
+Work post(Communicator::Impl& impl, const Call& call, const Options& options) {
+  check_process(impl);
+  if (was_brief(impl, call, options)) {
+    return Work();
+  }
+  const std::shared_ptr<Operation> operation = operation_of(impl, call, options);
   impl.executor.post(operation);
   if (options.blocking) {
     operation->wait();
     return Work();
   }
   operation->leave_unattended();
-  return Work(std::move(operation));
+  return Work(operation);
 }
 
 void check_process(const Communicator::Impl& impl) {
@@ -50,20 +80,26 @@ void check_memory(const char* what, const void* data, std::size_t count) {
   require(data != nullptr || count == 0, what, " is null but has ", count, " elements");
 }
 
+// Asked of every call: words are made only where they are said.
 void check_types(DType in, DType out) {
-  require(in == out, "input is ", name(in), " and output ", name(out), "; they must be equal");
+  if (in != out) [[unlikely]] {
+    require(false, "input is ", name(in), " and output ", name(out), "; they must be equal");
+  }
 }
 
 void check_reduction(DType in, DType out, const Reduction& op) {
-  require(in == out || out == accumulator_of(in, op.op()), "input is ", name(in), " and output ",
-          name(out),
-          "; they must be equal, or narrower floats reduced to f32 by an operation of Sprat's");
+  if (in != out && out != accumulator_of(in, op.op())) [[unlikely]] {
+    require(false, "input is ", name(in), " and output ", name(out),
+            "; they must be equal, or narrower floats reduced to f32 by an operation of Sprat's");
+  }
   require_takes(op.op(), in);
   require((op.op() == ReduceOp::user) == (op.user_op() != nullptr),
           "a user operation needs a function: see Reduction::user()");
   const bool fits =
       in == DType::f64 || std::fabs(op.factor()) <= double{std::numeric_limits<float>::max()};
-  require(fits, describe(op), ": f32, in which this sum is held, has no such factor");
+  if (!fits) [[unlikely]] {
+    require(false, describe(op), ": f32, in which this sum is held, has no such factor");
+  }
 }
 
 void check_overlap(ConstElements in, Elements out, const void* in_place_input,

@@ -12,15 +12,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Calls that are remembered, so that ranks can compare them.
-constexpr std::size_t least_history = 64;
 // Plan boundaries stay on cache lines of every element type.
 constexpr std::size_t window_quantum = 64;
 // A failed peer tells why within this time.
 constexpr auto failure_grace = 1s;
 
 Recorder::Call call_of(const Operation& operation) {
-  return {operation.sequence, operation.signature, operation.problem, operation.posted};
+  return {operation.sequence, operation.signature, operation.problem.payload_bytes(),
+          operation.problem.root, operation.posted};
 }
 
 }  // namespace
@@ -32,7 +31,6 @@ Executor::Executor(std::shared_ptr<comm::Context> context, Membership membership
       grouping_(std::move(grouping)),
       plans_(std::move(rules)),
       peers_(membership_.world_ranks.size()),
-      history_(least_history),
       recorder_(context_, membership_.id, membership_.name, membership_.rank,
                 membership_.world_ranks),
       stragglers_(context_->config().straggler_after) {
@@ -69,7 +67,7 @@ Executor::~Executor() {
     done = std::all_of(local_peers_.begin(), local_peers_.end(), [&](int peer) {
       const Board& theirs = *peers_[peer].board;
       return theirs.owner.load(std::memory_order_acquire) != membership_.id + 1 ||
-             theirs.completed.load(std::memory_order_acquire) >= next_sequence_;
+             theirs.completed.load(std::memory_order_acquire) >= history_.next();
     });
     context_->drive_once();
     pace.yield();
@@ -82,20 +80,30 @@ Executor::~Executor() {
 
 void Executor::post(const std::shared_ptr<Operation>& operation) {
   const auto token = context_->take_token();
-  operation->sequence = next_sequence_++;
-  operation->posted = context_->pace().now();
-  operation->deadline = operation->posted + operation->timeout;
+  operation->sequence = history_.next();
   operation->trail = trail_;
-  remember(operation);
+  std::shared_ptr<const Problem> problem;
+  if (!is_plain(operation->problem)) {
+    problem = std::shared_ptr<const Problem>(operation, &operation->problem);
+  }
+  history_.add(operation->signature, trail_, std::move(problem),
+               queue_.empty() ? operation->sequence : queue_.front()->sequence);
   trail_ = may_end_unheard(operation->problem) ? digest(operation->signature, trail_) : 0;
-  recorder_.called(operation->sequence);
-  queue_.push_back(operation);
-  in_flight_.fetch_add(1, std::memory_order_relaxed);
+  enqueue(operation);
   if (queue_.size() == 1) {
     advance();
   } else {
     recorder_.queued(call_of(*operation));
   }
+}
+
+void Executor::enqueue(const std::shared_ptr<Operation>& operation) {
+  operation->posted = context_->pace().now();
+  operation->deadline = operation->posted + operation->timeout;
+  recorder_.called(operation->sequence);
+  queue_.push_back(operation);
+  in_flight_.fetch_add(1, std::memory_order_relaxed);
+  context_->begin_operation();
 }
 
 void Executor::drain() {
@@ -158,14 +166,12 @@ bool Executor::advance() noexcept {
 bool Executor::advance_active() {
   switch (phase_) {
     case Phase::idle:
-      active_ = queue_.front().get();
-      slot_ = &board_->of(active_->sequence);
-      for (PeerState& peer : peers_) {
-        peer.announced = false;
-      }
+      begin_active();
       announce();
-      phase_ = Phase::gathering;
+      phase_ = brief_ ? Phase::meeting : Phase::gathering;
       return true;
+    case Phase::meeting:
+      return meet();
     case Phase::gathering:
       return choose_windows();
     case Phase::running:
@@ -176,21 +182,35 @@ bool Executor::advance_active() {
   return false;
 }
 
-// Publishes what this rank calls and where its buffers lie.
-void Executor::announce() {
-  const std::uint64_t sequence = active_->sequence;
+void Executor::begin_active() {
+  active_ = queue_.front().get();
+  slot_ = &board_->of(active_->sequence);
+  for (PeerState& peer : peers_) {
+    peer.announced = false;
+  }
   const Planned& planned = plans_.of(active_->problem);
   algorithm_ = planned.algorithm;
   plan_ = planned.plan;
+  brief_ = planned.brief;
   recorder_.running(call_of(*active_), algorithm_->name);
   current_count_ = window_count_ = active_->problem.count;
   windows_ = 1;
   window_ = 0;
+}
+
+// Publishes what this rank calls and where its buffers lie.
+void Executor::announce() {
+  if (brief_) {
+    know(*active_);
+    show_brief(*brief_, active_->input, *slot_);
+    inlined_ = true;
+  } else {
+    show_buffers(*slot_);
+  }
   slot_->signature = active_->signature;
   slot_->signals.store(0, std::memory_order_relaxed);
   slot_->left.store(0, std::memory_order_relaxed);
-  show_buffers(*slot_);
-  slot_->announced.store(sequence + 1, std::memory_order_release);
+  slot_->announced.store(active_->sequence + 1, std::memory_order_release);
   context_->ring(local_world_ranks_);
 }
 
@@ -362,6 +382,7 @@ void Executor::finish_active() {
   timed_out_ = false;
   reported_ = wire_error_ = {};
   in_flight_.fetch_sub(1, std::memory_order_release);
+  context_->end_operation();
   operation->finish();
 }
 
@@ -385,6 +406,7 @@ void Executor::fail_all(const Error& failure) {
     const std::shared_ptr<Operation> operation = std::move(queue_.front());
     queue_.pop_front();
     in_flight_.fetch_sub(1, std::memory_order_release);
+    context_->end_operation();
     operation->fail(Error(failure.code(), named ? what : text(call, ": ", what), failure.rank()));
   }
 }

@@ -4,6 +4,7 @@
 // block, staged through shared memory, two windows alternating. Windows are counted from 0.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "collectives/board.hpp"
+#include "collectives/history.hpp"
 #include "collectives/plan_cache.hpp"
 #include "collectives/recorder.hpp"
 #include "collectives/stragglers.hpp"
@@ -56,6 +58,12 @@ class Executor final : public comm::Driver {
            std::shared_ptr<const Grouping> grouping, std::shared_ptr<const Rules> rules);
   ~Executor() override;
 
+  /// A blocking call, if it is brief, was made before and finds everything else at rest: begins,
+  /// and waits for as long as it pays to hold the token. False if it is none of these, and nothing
+  /// happened. A call that outlasts this goes on as the operation that `make` gives. Throws what
+  /// Work::wait() does.
+  bool call_briefly(const Signature& signature, const std::byte* input, std::byte* output,
+                    const std::function<std::shared_ptr<Operation>()>& make);
   /// Queues an operation and moves it as far as it goes at once. Any thread.
   void post(const std::shared_ptr<Operation>& operation);
   /// Until nothing is in flight. The token is not held.
@@ -71,7 +79,8 @@ class Executor final : public comm::Driver {
   std::string under_way() const override;
 
  private:
-  enum class Phase { idle, gathering, running, leaving };
+  /// Brief operations meet, others gather, run and leave.
+  enum class Phase { idle, meeting, gathering, running, leaving };
   enum class StepState : std::uint8_t { pending, posted, done };
 
   /// A peer's buffers in the active operation, as seen from here.
@@ -87,8 +96,18 @@ class Executor final : public comm::Driver {
     View views[3];           ///< By Buffer; base null until first used in this window.
   };
 
+  // executor_brief.cpp
+  void show_brief(const Brief& brief, const std::byte* input, Slot& slot);
+  bool all_announced(std::uint64_t sequence, const Signature& signature) const;
+  bool linger(std::uint64_t sequence, const Signature& signature) const;
+  bool find_inputs(const Brief& brief, std::uint64_t sequence, const std::byte* input);
+  bool meet();
+  void know(const Operation& operation);
+
   // executor.cpp: phases
+  void enqueue(const std::shared_ptr<Operation>& operation);
   bool advance_active();
+  void begin_active();
   void announce();
   bool choose_windows();
   void begin_window();
@@ -99,7 +118,6 @@ class Executor final : public comm::Driver {
   void finish_active();
   void fail_all(const Error& failure);
   void watch_clock();
-  void remember(const std::shared_ptr<const Operation>& operation);
   void ask_who_differs();
   void time_out();
   void look_for_silent_peers();
@@ -165,11 +183,20 @@ class Executor final : public comm::Driver {
   // All below: guarded by the context's token.
   std::deque<std::shared_ptr<Operation>> queue_;
   std::atomic<int> in_flight_ = 0;
-  std::uint64_t next_sequence_ = 0;
-  /// A ring by sequence: the last operations, but at least all in flight and some before them.
-  std::vector<std::shared_ptr<const Operation>> history_;
+  History history_;
   std::uint64_t trail_ = 0;  ///< Of the next operation.
   Recorder recorder_;
+  /// Brief calls that were made before, by their signatures' digests.
+  struct Known {
+    Signature signature;
+    std::shared_ptr<const Brief> brief;  ///< Shared with its place in the cache of plans.
+    Arithmetic arithmetic;
+    const Algorithm* algorithm = nullptr;
+    std::uint64_t bytes = 0;  ///< Of the caller's larger buffer.
+  };
+  std::array<Known, 16> known_;
+  std::vector<const std::byte*> inputs_;  ///< Of a brief call, by rank.
+  std::vector<Term> terms_;               ///< Of the reduction at hand.
   Stragglers stragglers_;
   comm::Clock::time_point looked_{};  ///< At who is late.
 
@@ -179,6 +206,7 @@ class Executor final : public comm::Driver {
   Slot* slot_ = nullptr;
   const Algorithm* algorithm_ = nullptr;
   std::shared_ptr<const Plan> plan_;
+  std::shared_ptr<const Brief> brief_;  ///< Null unless the operation is brief.
   bool inlined_ = false;
   std::size_t window_count_ = 0;  ///< Elements of a block in a full window.
   std::size_t windows_ = 1, window_ = 0;

@@ -23,49 +23,21 @@ constexpr auto wire_error_grace = 2s;
 constexpr auto look_after = 4s;
 // What a rank sent before it left in good order may still be on its way.
 constexpr auto departure_grace = 1s;
-// Of the calls before the one asked about, on which ranks may disagree as well.
-constexpr std::uint64_t most_shown_before = 4;
 
 }  // namespace
 
-// Called with the next operation, before it is queued.
-void Executor::remember(const std::shared_ptr<const Operation>& operation) {
-  const std::uint64_t length = history_.size(), next = operation->sequence;
-  const std::uint64_t in_flight = queue_.empty() ? next : queue_.front()->sequence;
-  if (next - in_flight + most_shown_before >= length) {
-    std::vector<std::shared_ptr<const Operation>> longer(2 * length);
-    const std::uint64_t kept = std::min(next, length);
-    for (std::uint64_t sequence = next - kept; sequence < next; ++sequence) {
-      longer[sequence % longer.size()] = std::move(history_[sequence % length]);
-    }
-    history_ = std::move(longer);
-  }
-  history_[next % history_.size()] = operation;
-}
-
-// The text of a call; and, as nobody may have noticed a difference there, of the calls before it
-// that may_end_unheard(). Nothing of calls behind the one under way: where that one waits lies the
-// first disagreement, if there is any.
+// Nothing of calls behind the one under way: where that one waits lies the first disagreement, if
+// there is any.
 std::optional<comm::Blob> Executor::called(std::uint64_t sequence) const {
-  const std::uint64_t length = history_.size();
-  const bool queued = !queue_.empty() && sequence > queue_.front()->sequence;
-  if (queued || sequence >= next_sequence_ || next_sequence_ - sequence > length) {
+  if (!queue_.empty() && sequence > queue_.front()->sequence) {
     return std::nullopt;
   }
-  std::string words = describe(history_[sequence % length]->problem);
-  std::uint64_t trail = history_[sequence % length]->trail;
-  const std::uint64_t oldest = next_sequence_ - std::min(next_sequence_, length);
-  const std::uint64_t farthest = std::max(oldest, sequence - std::min(sequence, most_shown_before));
-  for (std::uint64_t before = sequence; trail != 0 && before > farthest;) {
-    const Operation& earlier = *history_[--before % length];
-    words += text(" after ", describe(earlier.problem));
-    trail = earlier.trail;
+  const std::optional<std::string> words = history_.words(sequence);
+  if (!words) {
+    return std::nullopt;
   }
-  if (trail != 0) {
-    words += fmt::format(" after calls of hash {:016x}", trail);
-  }
-  const auto* first = reinterpret_cast<const std::byte*>(words.data());
-  return comm::Blob(first, first + words.size());
+  const auto* first = reinterpret_cast<const std::byte*>(words->data());
+  return comm::Blob(first, first + words->size());
 }
 
 void Executor::watch_clock() {

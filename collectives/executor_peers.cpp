@@ -102,6 +102,7 @@ std::vector<int> Executor::awaited() const {
   switch (phase_) {
     case Phase::idle:
       break;
+    case Phase::meeting:
     case Phase::gathering:
       await_locals(has_left(0));
       break;

@@ -1,5 +1,4 @@
 // How each verb of a plan is carried out.
-#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -141,33 +140,19 @@ bool Executor::run_copy(const Step& step) {
 }
 
 bool Executor::run_reduce(const Step& step) {
-  constexpr std::size_t usual_terms = 64;
-  std::array<Term, usual_terms> usual;
-  std::vector<Term> many;
-  const std::size_t terms = step.sources.last - step.sources.first;
-  if (terms > usual_terms) {
-    many.resize(terms);
-  }
-  const std::span<Term> list(terms > usual_terms ? many.data() : usual.data(), terms);
-  for (std::size_t i = 0; i < terms; ++i) {
-    const Source& source = plan_->sources[step.sources.first + i];
+  terms_.clear();
+  for (std::uint32_t i = step.sources.first; i < step.sources.last; ++i) {
+    const Source& source = plan_->sources[i];
     const bool partial = source.from.buffer == Buffer::scratch;
-    list[i] = {address(source.from) + partial_done_ * element_bytes(source.from.buffer),
-               source.covers, partial};
+    terms_.push_back({address(source.from) + partial_done_ * element_bytes(source.from.buffer),
+                      source.covers, partial});
   }
-  const Problem& problem = active_->problem;
-  const bool complete = step.to.buffer == Buffer::output;
-  const Arithmetic arithmetic{.input = problem.input,
-                              .output = problem.output,
-                              .op = problem.op.op(),
-                              .factor = problem.op.factor(),
-                              .user = problem.op.user_op(),
-                              .ranks = problem.ranks(),
-                              .complete = complete};
+  Arithmetic arithmetic = arithmetic_of(active_->problem);
+  arithmetic.complete = step.to.buffer == Buffer::output;
   const std::size_t size = element_bytes(step.to.buffer);
   const std::size_t piece = std::min(step.to.count - partial_done_, slice_bytes / size);
   context_->pace().point();
-  reduce(arithmetic, list, own_address(step.to) + partial_done_ * size, piece);
+  reduce(arithmetic, terms_, own_address(step.to) + partial_done_ * size, piece);
   partial_done_ += piece;
   return partial_done_ == step.to.count;
 }

@@ -1,6 +1,14 @@
 #include "collectives/plan_cache.hpp"
 
+#include "collectives/board.hpp"
+
 namespace sprat::collectives {
+
+Planned planned(const Problem& problem, const Algorithm& algorithm) {
+  auto plan = std::make_shared<const Plan>(make_plan(problem, algorithm));
+  auto brief = std::make_shared<const Brief>(brief_of(problem, *plan, Slot::inline_bytes));
+  return {&algorithm, std::move(plan), brief->fits ? std::move(brief) : nullptr};
+}
 
 std::size_t PlanCache::Hash::operator()(const Key& key) const {
   return digest(key.shape) ^ (reinterpret_cast<std::uintptr_t>(key.algorithm) >> 4);
@@ -9,7 +17,7 @@ std::size_t PlanCache::Hash::operator()(const Key& key) const {
 const Planned& PlanCache::of(const Problem& problem) {
   if (problem.counts || exchanges(problem.collective)) {
     const Algorithm& algorithm = choose(problem, *rules_);
-    unkept_ = {&algorithm, std::make_shared<const Plan>(make_plan(problem, algorithm))};
+    unkept_ = planned(problem, algorithm);
     return unkept_;
   }
   const Key key{shape_of(problem), nullptr};
@@ -44,8 +52,7 @@ const Planned& PlanCache::of(const Problem& problem, const Algorithm& algorithm,
     plans_.clear();
     last_ = nullptr;
   }
-  auto plan = std::make_shared<const Plan>(make_plan(part, algorithm));
-  return plans_.emplace(key, Planned{&algorithm, std::move(plan)}).first->second;
+  return plans_.emplace(key, planned(part, algorithm)).first->second;
 }
 
 }  // namespace sprat::collectives

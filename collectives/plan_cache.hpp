@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "collectives/algorithm.hpp"
+#include "collectives/brief.hpp"
 #include "collectives/planner.hpp"
 #include "collectives/signature.hpp"
 #include "collectives/tuning.hpp"
@@ -14,8 +15,13 @@ namespace sprat::collectives {
 /// A chosen algorithm and its plan.
 struct Planned {
   const Algorithm* algorithm = nullptr;
-  std::shared_ptr<const Plan> plan;  ///< Shared: an operation may outlive its place in the cache.
+  // Shared: an operation may outlive its place in the cache.
+  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const Brief> brief;  ///< Null unless it fits.
 };
+
+/// `plan` for `problem`, and its Brief.
+Planned planned(const Problem& problem, const Algorithm& algorithm);
 
 /// Not thread-safe: its executor's token is held.
 class PlanCache {

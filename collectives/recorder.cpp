@@ -19,8 +19,8 @@ void show(Operation& shown, const Recorder::Call& call) {
   static_assert(sizeof shown.signature == sizeof call.signature);
   std::memcpy(shown.signature, &call.signature, sizeof call.signature);
   shown.sequence = call.sequence;
-  shown.bytes = call.problem.payload_bytes();
-  shown.root = call.problem.root;
+  shown.bytes = call.bytes;
+  shown.root = call.root;
   shown.posted_ns = ns(call.posted);
   shown.started_ns = shown.ended_ns = 0;
   shown.awaited = shown.late = 0;
@@ -103,6 +103,21 @@ void Recorder::ended(std::uint64_t sequence, Clock::time_point now, bool well) {
     shown.ended_ns = ns(now);
     shown.state = well ? State::done : State::failed;
     shown.awaited = well ? 0 : shown.awaited;
+  });
+}
+
+void Recorder::over(const Call& call, std::string_view algorithm) {
+  last_end_ = call.posted;
+  if (page_ == nullptr) {
+    return;
+  }
+  page_->posted.store(call.sequence + 1, std::memory_order_relaxed);
+  page_->ended.store(call.sequence + 1, std::memory_order_relaxed);
+  entry(call.sequence).change([&](Operation& shown) {
+    show(shown, call);
+    shown.state = State::done;
+    shown.started_ns = shown.ended_ns = shown.posted_ns;
+    comm::status::put(shown.algorithm, algorithm);
   });
 }
 

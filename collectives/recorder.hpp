@@ -23,7 +23,8 @@ class Recorder {
   struct Call {
     std::uint64_t sequence;
     const Signature& signature;
-    const Problem& problem;
+    std::uint64_t bytes;  ///< Of the caller's larger buffer.
+    int root;
     comm::Clock::time_point posted;
   };
   /// Every call, as it comes.
@@ -34,6 +35,8 @@ class Recorder {
   /// World ranks that the running operation waits for; the first `late` have not called it.
   void waits(std::uint64_t sequence, std::span<const int> ranks, std::size_t late);
   void ended(std::uint64_t sequence, comm::Clock::time_point now, bool well);
+  /// All of that at once, of a call that has come and gone.
+  void over(const Call& call, std::string_view algorithm);
 
   /// When the last operation ended; the next one ran from then on, if it was called by then.
   comm::Clock::time_point last_end() const { return last_end_; }

@@ -48,6 +48,16 @@ void require_sound(const Arithmetic& arithmetic, std::span<const Term> terms) {
 
 }  // namespace
 
+Arithmetic arithmetic_of(const Problem& problem) {
+  return {.input = problem.input,
+          .output = problem.output,
+          .op = problem.op.op(),
+          .factor = problem.op.factor(),
+          .user = problem.op.user_op(),
+          .ranks = problem.ranks(),
+          .complete = true};
+}
+
 DType accumulator_of(DType input, ReduceOp op) noexcept {
   if (op == ReduceOp::user) return input;
   switch (input) {

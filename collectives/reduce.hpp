@@ -31,6 +31,9 @@ struct Arithmetic {
   bool complete = true;          ///< False: `to` gets a partial, op not finished, not rounded.
 };
 
+/// That of a whole reduction.
+Arithmetic arithmetic_of(const Problem& problem);
+
 /// What partials are of: f32 for narrower floats, else the type itself, as for user operations.
 DType accumulator_of(DType input, ReduceOp op = ReduceOp::sum) noexcept;
 

@@ -42,17 +42,47 @@ std::string text_of(const BlockCounts& counts) {
   return out;
 }
 
+/// `amount` is what every rank has, or how long its blocks are.
+std::string words_of(const Signature& call, std::uint32_t root, const std::string& amount,
+                     const Reduction& op) {
+  if (call.collective == Collective::barrier) {
+    return "barrier";
+  }
+  std::string out = text(name(call.collective), amount, " ", name(call.input));
+  if (reduces(call.collective)) {
+    out += text(", ", describe(op));
+    if (call.output != call.input) {
+      out += text(" to ", name(call.output));
+    }
+  }
+  if (has_root(call.collective)) {
+    out += text(", root ", root);
+  }
+  return out;
+}
+
 }  // namespace
 
-Signature shape_of(const Problem& problem) {
-  Signature signature;
-  signature.count = exchanges(problem.collective) ? 0 : problem.count;
-  signature.detail = detail_of(problem);
-  signature.collective = problem.collective;
-  signature.input = problem.input;
+Signature signature_of(const PlainCall& call) {
   // Only the root of a reduce has an output.
-  signature.output = problem.collective == Collective::reduce ? problem.input : problem.output;
-  signature.op = problem.op.op();
+  const DType output = call.collective == Collective::reduce ? call.input : call.output;
+  return {.count = call.count,
+          .detail = static_cast<std::uint32_t>(call.root),
+          .collective = call.collective,
+          .input = call.input,
+          .output = output,
+          .op = call.op};
+}
+
+Signature shape_of(const Problem& problem) {
+  Signature signature =
+      signature_of(PlainCall{.collective = problem.collective,
+                             .count = exchanges(problem.collective) ? 0 : problem.count,
+                             .root = problem.root,
+                             .input = problem.input,
+                             .output = problem.output,
+                             .op = problem.op.op()});
+  signature.detail = detail_of(problem);
   return signature;
 }
 
@@ -76,34 +106,29 @@ std::uint64_t digest(const Signature& signature, std::uint64_t trail) {
   return XXH3_64bits_withSeed(&signature, sizeof signature, trail);
 }
 
+bool is_plain(const Problem& problem) {
+  return !problem.counts && problem.op.op() != ReduceOp::premultiplied_sum &&
+         problem.op.op() != ReduceOp::user;
+}
+
 bool may_end_unheard(const Problem& problem) {
   return has_root(problem.collective) || problem.counts || exchanges(problem.collective);
 }
 
+bool may_end_unheard(const Signature& signature) {
+  return has_root(signature.collective) || exchanges(signature.collective);
+}
+
 std::string describe(const Problem& problem) {
-  if (problem.collective == Collective::barrier) {
-    return "barrier";
-  }
-  const bool exchange = exchanges(problem.collective);
-  std::string out = name(problem.collective);
-  if (problem.counts && !exchange) {
-    out += text("v of ", text_of(*problem.counts));
-  } else if (exchange) {
-    out += " of";
-  } else {
-    out += text(" of ", problem.count);
-  }
-  out += text(" ", name(problem.input));
-  if (reduces(problem.collective)) {
-    out += text(", ", describe(problem.op));
-    if (problem.output != problem.input && problem.collective != Collective::reduce) {
-      out += text(" to ", name(problem.output));
-    }
-  }
-  if (has_root(problem.collective)) {
-    out += text(", root ", problem.root);
-  }
-  return out;
+  const std::string amount = exchanges(problem.collective) ? " of"
+                             : problem.counts              ? text("v of ", text_of(*problem.counts))
+                                                           : text(" of ", problem.count);
+  return words_of(shape_of(problem), static_cast<std::uint32_t>(problem.root), amount, problem.op);
+}
+
+std::string describe(const Signature& call) {
+  const std::string amount = exchanges(call.collective) ? " of" : text(" of ", call.count);
+  return words_of(call, call.detail, amount, Reduction(call.op));
 }
 
 }  // namespace sprat::collectives

@@ -21,14 +21,29 @@ struct Signature {
 static_assert(sizeof(Signature) == 16);
 
 Signature signature_of(const Problem& problem);
+/// All there is to a call without block counts, by an operation that is no more than its name.
+struct PlainCall {
+  Collective collective;
+  std::size_t count;
+  int root;
+  DType input, output;
+  ReduceOp op;
+};
+Signature signature_of(const PlainCall& call);
 /// What a plan depends on: all of that but a reduction's factor and function.
 Signature shape_of(const Problem& problem);
 /// A well-mixed digest, for message tags. `trail` stands for what was called before.
 std::uint64_t digest(const Signature& signature, std::uint64_t trail = 0);
+/// Its signature says all that describe() tells of it.
+bool is_plain(const Problem& problem);
 /// A rank may be through with such a call before it has heard from every other: whether all agreed
 /// shows only in a later one.
 bool may_end_unheard(const Problem& problem);
+/// The same of a plain one.
+bool may_end_unheard(const Signature& signature);
 /// All that must agree, as text: "all_reduce of 1024 f32, sum". Equal only for equal calls.
 std::string describe(const Problem& problem);
+/// The same of a plain one.
+std::string describe(const Signature& signature);
 
 }  // namespace sprat::collectives

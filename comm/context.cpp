@@ -5,6 +5,7 @@
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
 #include "comm/context_header.hpp"
+#include "comm/fences.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -152,12 +153,16 @@ void Context::drive_until(const std::function<bool()>& done) {
 }
 
 // A publisher writes, then looks for sleepers; a sleeper announces itself, then looks for what was
-// written. Both with a full fence between, so at least one of them sees the other.
+// written. Both with a fence between, so at least one of them sees the other.
 void Context::sleep_until_rung(const std::function<bool()>& done) {
   Header& mine = header(rank_);
   mine.sleepers.fetch_add(1, std::memory_order_seq_cst);
   pace_->point();
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (light_bells_) {
+    heavy_fence();
+  } else {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
   const std::uint32_t bell = mine.bell.load(std::memory_order_acquire);
   if (!drive_once() && !done()) {
     const bool wire = messages_in_flight_.load(std::memory_order_relaxed) > 0;
@@ -174,7 +179,11 @@ void Context::ring_bell(int rank) {
 
 void Context::ring(std::span<const int> local_peers) {
   pace_->point();
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (light_bells_) {
+    light_fence();
+  } else {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
   for (const int peer : local_peers) {
     if (header(peer).sleepers.load(std::memory_order_relaxed) > 0) [[unlikely]] {
       ring_bell(peer);

@@ -119,6 +119,17 @@ class Context : public std::enable_shared_from_this<Context> {
     pace_->lock(token_);
     return std::unique_lock(token_, std::adopt_lock);
   }
+  /// Empty if another thread has it.
+  std::unique_lock<std::mutex> try_token() { return std::unique_lock(token_, std::try_to_lock); }
+  /// Operations of drivers that are under way, each counted by its driver. Token held.
+  void begin_operation() { ++operations_; }
+  void end_operation() { --operations_; }
+  /// Nothing but the caller's own call needs driving. Token held.
+  bool idle() const {
+    return operations_ == 0 && messages_in_flight_.load(std::memory_order_relaxed) == 0;
+  }
+  /// Ranks outnumber the cores they may use.
+  bool crowded() const { return crowded_; }
   void add(Driver* driver);     ///< Token held.
   void remove(Driver* driver);  ///< Takes the token.
   /// Drives until `done` is true. What makes it true rings this rank's bell.
@@ -131,6 +142,9 @@ class Context : public std::enable_shared_from_this<Context> {
   void ring(std::span<const int> local_peers);
   /// Wakes threads of this rank that sleep: an operation of theirs is done.
   void ring_self();
+  void add_waited(Clock::duration time) {
+    waited_ns_.fetch_add(time.count(), std::memory_order_relaxed);
+  }
   /// Seconds that threads have spent in drive_until().
   double seconds_waited() const {
     return 1e-9 * static_cast<double>(waited_ns_.load(std::memory_order_relaxed));
@@ -189,8 +203,9 @@ class Context : public std::enable_shared_from_this<Context> {
   std::shared_ptr<Refuge> refuge_;  ///< Of this job, before and after it shrinks; null: none.
   std::vector<int> numbers_;        ///< The refuge's, by rank.
   int rank_ = 0;
-  bool crowded_ = false;     ///< More ranks than cores on this machine: never spin.
-  bool in_process_ = false;  ///< Peers are threads of this process.
+  bool crowded_ = false;      ///< More ranks than cores on this machine: never spin.
+  bool light_bells_ = false;  ///< Every local rank registered its fences.
+  bool in_process_ = false;   ///< Peers are threads of this process.
   std::vector<Peer> peers_;
   std::unique_ptr<std::atomic<bool>[]> departed_, lost_;
   std::vector<Context*> siblings_;  ///< The other ranks of this process, alive as long as the job.
@@ -205,6 +220,7 @@ class Context : public std::enable_shared_from_this<Context> {
 
   std::mutex token_;
   std::vector<Driver*> drivers_;  ///< Guarded by the token.
+  int operations_ = 0;            ///< The same.
   std::atomic<std::int64_t> waited_ns_ = 0;
 
   std::mutex progress_mutex_;  ///< Guards the three below.

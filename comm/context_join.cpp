@@ -13,6 +13,7 @@
 #include "comm/base/log.hpp"
 #include "comm/context.hpp"
 #include "comm/context_header.hpp"
+#include "comm/fences.hpp"
 #include "comm/grouping.hpp"
 #include "comm/topology.hpp"
 #include "comm/transports/libfabric.hpp"
@@ -144,6 +145,7 @@ void Context::meet(Clock::time_point deadline) {
   // SPRAT_HOST may be a list: of the ranks as the job first had them.
   const HostIdentity host = host_identity(config_, shrunk ? refuge_->number() : rank_);
   const std::uint64_t nonce = make_nonce();
+  header(*control_).fences.store(register_fences() ? 1 : 0, std::memory_order_relaxed);
   header(*control_).nonce.store(nonce, std::memory_order_release);
   const MemoryRef mine = control_->ref();
   json greeting = {{"pid", getpid()},          {"label", host.label},
@@ -208,9 +210,11 @@ void Context::meet(Clock::time_point deadline) {
     reaches.push_back({theirs["label"], theirs["mapped"]});
   }
   const std::vector<int> host_of = group_hosts(reaches);
+  light_bells_ = true;
   for (int rank = 0; rank < size(); ++rank) {
     peers_[rank].host_index = host_of[rank];
     peers_[rank].local = host_of[rank] == host_of[rank_];
+    light_bells_ &= !peers_[rank].local || header(rank).fences.load(std::memory_order_relaxed) == 1;
     mappings_.push_back(std::make_unique<PeerMappings>(peers_[rank].pid));
   }
   // Before anybody can end joining, and fail.

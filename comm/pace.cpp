@@ -14,6 +14,8 @@ namespace {
 // Rounds of driving that move nothing, before giving the core away, and before sleeping. A round
 // takes about 50 ns; a yield a microsecond or more.
 constexpr int spin_rounds = 2'000;
+// The first of them follow each other at once: what is about to come is seen the sooner.
+constexpr int eager_rounds = 64;
 constexpr int yield_rounds = 400;
 
 void cpu_relax() {
@@ -28,13 +30,22 @@ class RealPace final : public Pace {
  public:
   Clock::time_point now() noexcept override { return Clock::now(); }
 
+  Clock::time_point recent() noexcept override {
+    timespec time{};
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+    return Clock::time_point(std::chrono::seconds(time.tv_sec) +
+                             std::chrono::nanoseconds(time.tv_nsec));
+  }
+
   bool rest(int idle_rounds, bool crowded) noexcept override {
     const int spins = crowded ? 0 : spin_rounds;
     if (idle_rounds >= spins + yield_rounds) {
       return false;
     }
     if (idle_rounds < spins) {
-      cpu_relax();
+      if (idle_rounds >= eager_rounds) {
+        cpu_relax();
+      }
     } else {
       sched_yield();
     }

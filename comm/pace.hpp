@@ -19,6 +19,8 @@ class Pace {
  public:
   virtual ~Pace() = default;
   virtual Clock::time_point now() noexcept = 0;
+  /// The same, some milliseconds ago at most, for a fraction of the price.
+  virtual Clock::time_point recent() noexcept = 0;
   /// Rests after `idle_rounds` rounds of driving that moved nothing. False, at once, when it is
   /// time to sleep instead. `crowded`: ranks outnumber cores.
   virtual bool rest(int idle_rounds, bool crowded) noexcept = 0;

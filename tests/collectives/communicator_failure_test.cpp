@@ -142,6 +142,26 @@ TEST(Mismatch, roots_are_named_on_every_rank) {
   }
 }
 
+TEST(Mismatch, brief_calls_are_named_on_every_rank) {
+  const auto messages = failure_of(3, "", [](Communicator& world) {
+    constexpr Options blocking{.timeout = {}, .blocking = true};
+    float word = 1;
+    for (int round = 0; round < 3; ++round) {
+      world.broadcast(elements(std::span(&word, 1)), 1, blocking);
+      world.all_reduce(elements(std::span(&word, 1)), ReduceOp::max, blocking);
+    }
+    if (world.rank() == 2) {
+      world.all_reduce(elements(std::span(&word, 1)), ReduceOp::max, blocking);
+    } else {
+      world.broadcast(elements(std::span(&word, 1)), 1, blocking);
+    }
+    world.barrier();
+  });
+  expect_everywhere(messages, 3, "mismatch");
+  expect_everywhere(messages, 3, "broadcast of 1 f32, root 1");
+  expect_everywhere(messages, 3, "all_reduce of 1 f32, max");
+}
+
 TEST(Mismatch, block_counts_are_named_on_every_rank) {
   for (const char* hosts : {"", "a,a,b"}) {
     auto messages = failure_of(3, hosts, [](Communicator& world) {

@@ -57,7 +57,20 @@ Call draw_call(Random& random, const Scenario& scenario) {
   return call;
 }
 
+/// A call that was made before, the same again: such calls can be brief.
+Step draw_again(Random& random, const Scenario& scenario) {
+  Step step = pick(random, scenario.steps);
+  step.blocking = step.calls.size() == 1;
+  return step;
+}
+
 Step draw_step(Random& random, Scenario& scenario) {
+  if (!scenario.steps.empty() && random.once_in(2)) {
+    Step again = draw_again(random, scenario);
+    if (!again.splits) {
+      return again;
+    }
+  }
   Step step;
   step.splits = scenario.families.size() < 4 && random.once_in(6);
   if (step.splits) {

@@ -119,6 +119,7 @@ class VirtualPace final : public comm::Pace {
  public:
   VirtualPace(Simulator& simulator, int rank);
   Time now() noexcept override;
+  Time recent() noexcept override;
   bool rest(int idle_rounds, bool crowded) noexcept override;
   void yield() noexcept override;
   void sleep(std::atomic<std::uint32_t>& word, std::uint32_t expected,

@@ -23,6 +23,8 @@ Time VirtualPace::now() noexcept {
   return simulator_.now();
 }
 
+Time VirtualPace::recent() noexcept { return now(); }
+
 bool VirtualPace::rest(int idle_rounds, bool) noexcept {
   if (idle_rounds == 0) {
     naps_ = 0;

@@ -1,0 +1,43 @@
+// The last calls of one communicator, so that ranks can compare them as text.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/signature.hpp"
+
+namespace sprat::collectives {
+
+/// A ring by sequence: the last calls, but at least all in flight and some before them. Its
+/// executor's token is held.
+class History {
+ public:
+  History();
+
+  /// The call after the last one. `trail`: digest of the calls before it that may_end_unheard(); 0:
+  /// none. `problem` may be null if is_plain(). `in_flight`: the oldest call that is.
+  void add(const Signature& signature, std::uint64_t trail, std::shared_ptr<const Problem> problem,
+           std::uint64_t in_flight);
+
+  std::uint64_t next() const { return next_; }
+  /// The text of a call; and, as nobody may have noticed a difference there, of the calls before it
+  /// that may_end_unheard(). Nothing of those forgotten or to come.
+  std::optional<std::string> words(std::uint64_t sequence) const;
+
+ private:
+  struct Call {
+    Signature signature;
+    std::uint64_t trail = 0;
+    std::shared_ptr<const Problem> problem;  ///< Shared with its operation; null: is_plain().
+  };
+  void grow();
+  const Call& at(std::uint64_t sequence) const { return calls_[sequence & (calls_.size() - 1)]; }
+
+  std::vector<Call> calls_;  ///< A power of two.
+  std::uint64_t next_ = 0;
+};
+
+}  // namespace sprat::collectives
