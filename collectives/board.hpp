@@ -14,7 +14,7 @@ namespace sprat::collectives {
 
 /// One operation. Written before `announced` is raised: signature, input, output, inlined bytes.
 struct alignas(64) Slot {
-  static constexpr std::size_t inline_bytes = 4096;
+  static constexpr std::size_t inline_bytes = 16 << 10;
   static constexpr std::size_t short_bytes = 32;
 
   // The first line holds all that a small operation needs, so that it costs one transfer.
@@ -31,6 +31,7 @@ struct alignas(64) Slot {
   comm::MemoryRef output;
   comm::MemoryRef scratch;
   std::uint64_t scratch_half_bytes;  ///< Odd windows use the second half.
+  std::uint32_t in_place;            ///< The output lies over the input.
 
   alignas(64) std::byte payload[inline_bytes];
 };

@@ -58,7 +58,7 @@ Work post(Communicator::Impl& impl, const Call& call, const Options& options) {
     return Work();
   }
   const std::shared_ptr<Operation> operation = operation_of(impl, call, options);
-  impl.executor.post(operation);
+  impl.executor.post(operation, options.blocking);
   if (options.blocking) {
     operation->wait();
     return Work();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collectives/copy.hpp"
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
 
@@ -16,11 +17,6 @@ using namespace std::chrono_literals;
 constexpr std::size_t window_quantum = 64;
 // A failed peer tells why within this time.
 constexpr auto failure_grace = 1s;
-
-Recorder::Call call_of(const Operation& operation) {
-  return {operation.sequence, operation.signature, operation.problem.payload_bytes(),
-          operation.problem.root, operation.posted};
-}
 
 }  // namespace
 
@@ -75,51 +71,6 @@ Executor::~Executor() {
   if (done) {
     const auto token = context_->take_token();
     context_->free_control(membership_.boards[membership_.rank], sizeof(Board));
-  }
-}
-
-void Executor::post(const std::shared_ptr<Operation>& operation) {
-  const auto token = context_->take_token();
-  operation->sequence = history_.next();
-  operation->trail = trail_;
-  std::shared_ptr<const Problem> problem;
-  if (!is_plain(operation->problem)) {
-    problem = std::shared_ptr<const Problem>(operation, &operation->problem);
-  }
-  history_.add(operation->signature, trail_, std::move(problem),
-               queue_.empty() ? operation->sequence : queue_.front()->sequence);
-  trail_ = may_end_unheard(operation->problem) ? digest(operation->signature, trail_) : 0;
-  enqueue(operation);
-  if (queue_.size() == 1) {
-    advance();
-  } else {
-    recorder_.queued(call_of(*operation));
-  }
-}
-
-void Executor::enqueue(const std::shared_ptr<Operation>& operation) {
-  operation->posted = context_->pace().now();
-  operation->deadline = operation->posted + operation->timeout;
-  recorder_.called(operation->sequence);
-  queue_.push_back(operation);
-  in_flight_.fetch_add(1, std::memory_order_relaxed);
-  context_->begin_operation();
-}
-
-void Executor::drain() {
-  while (in_flight_.load(std::memory_order_acquire) > 0) {
-    std::shared_ptr<Operation> last;
-    {
-      const auto token = context_->take_token();
-      last = queue_.empty() ? nullptr : queue_.back();
-    }
-    if (last) {
-      try {
-        last->wait();
-      } catch (const Error&) {
-        // Whoever holds the Work hears of it.
-      }
-    }
   }
 }
 
@@ -192,6 +143,8 @@ void Executor::begin_active() {
   algorithm_ = planned.algorithm;
   plan_ = planned.plan;
   brief_ = planned.brief;
+  apart_ = planned.apart;
+  streams_ = goes_past_cache(active_->problem);
   recorder_.running(call_of(*active_), algorithm_->name);
   current_count_ = window_count_ = active_->problem.count;
   windows_ = 1;
@@ -214,9 +167,30 @@ void Executor::announce() {
   context_->ring(local_world_ranks_);
 }
 
+// Another plan may be better if no rank's output lies over its input, as their announcements tell.
+bool Executor::choose_plan() {
+  bool apart = active_->input != active_->output;
+  for (const int peer : local_peers_) {
+    if (!announced(peer)) {
+      return false;
+    }
+    apart &= peers_[peer].board->of(active_->sequence).in_place == 0;
+  }
+  if (apart) {
+    algorithm_ = apart_->algorithm;
+    plan_ = apart_->plan;
+    recorder_.running(call_of(*active_), algorithm_->name);
+  }
+  apart_ = nullptr;
+  return true;
+}
+
 // A pure function of what all ranks know, so all choose the same windows: the problem, and for
 // large ones on a single host, whether every announced buffer can be mapped.
 bool Executor::choose_windows() {
+  if (apart_ && !choose_plan()) {
+    return false;
+  }
   const Problem& problem = active_->problem;
   const std::size_t row = row_bytes();
   const std::size_t half = context_->config().staging_bytes / 2;

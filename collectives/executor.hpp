@@ -64,8 +64,9 @@ class Executor final : public comm::Driver {
   /// Work::wait() does.
   bool call_briefly(const Signature& signature, const std::byte* input, std::byte* output,
                     const std::function<std::shared_ptr<Operation>()>& make);
-  /// Queues an operation and moves it as far as it goes at once. Any thread.
-  void post(const std::shared_ptr<Operation>& operation);
+  /// Queues an operation and moves it as far as it goes at once; stays with a short one that the
+  /// caller would wait for anyway. Any thread.
+  void post(const std::shared_ptr<Operation>& operation, bool blocking);
   /// Until nothing is in flight. The token is not held.
   void drain();
 
@@ -89,6 +90,7 @@ class Executor final : public comm::Driver {
     std::size_t block_stride = 0;         ///< Elements.
     const BlockCounts* counts = nullptr;  ///< Where blocks lie, if they differ.
     std::size_t skip = 0;                 ///< Elements before the window, in each block.
+    bool foreign = false;                 ///< `base` is an address to fetch() from.
   };
   struct PeerState {
     Board* board = nullptr;  ///< Null for ranks of other hosts.
@@ -104,10 +106,15 @@ class Executor final : public comm::Driver {
   bool meet();
   void know(const Operation& operation);
 
-  // executor.cpp: phases
+  // executor_calls.cpp
+  static Recorder::Call call_of(const Operation& operation);
   void enqueue(const std::shared_ptr<Operation>& operation);
+  void stay(const Operation& operation);
+
+  // executor.cpp: phases
   bool advance_active();
   void begin_active();
+  bool choose_plan();
   void announce();
   bool choose_windows();
   void begin_window();
@@ -129,6 +136,9 @@ class Executor final : public comm::Driver {
   void run_signal();
   bool run_copy(const Step& step);
   bool run_reduce(const Step& step);
+  std::size_t fetch_terms(const Step& step, std::size_t count);
+  bool is_foreign(const Operand& operand) const;
+  void fetch(int rank, const std::byte* from, std::byte* to, std::size_t bytes) const;
   bool run_message(std::uint32_t index);
   void refuse_length(const Operand& operand, const comm::MessageRequest& request) const;
   std::uint64_t message_tag(const Step& step) const;
@@ -161,7 +171,7 @@ class Executor final : public comm::Driver {
   std::vector<int> awaited() const;
   void await_step(std::uint32_t index, const std::function<void(int)>& await) const;
 
-  /// Thrown within advance(): a peer's memory cannot be mapped. The step may be run again.
+  /// Thrown within advance(): a peer's memory cannot be had. The step may be run again.
   struct Unmapped {
     int world_rank;
   };
@@ -197,6 +207,7 @@ class Executor final : public comm::Driver {
   std::array<Known, 16> known_;
   std::vector<const std::byte*> inputs_;  ///< Of a brief call, by rank.
   std::vector<Term> terms_;               ///< Of the reduction at hand.
+  std::vector<std::byte> room_;           ///< For what is fetched of other processes.
   Stragglers stragglers_;
   comm::Clock::time_point looked_{};  ///< At who is late.
 
@@ -206,8 +217,10 @@ class Executor final : public comm::Driver {
   Slot* slot_ = nullptr;
   const Algorithm* algorithm_ = nullptr;
   std::shared_ptr<const Plan> plan_;
-  std::shared_ptr<const Brief> brief_;  ///< Null unless the operation is brief.
+  std::shared_ptr<const Planned> apart_;  ///< Instead, if no rank calls in place; or null.
+  std::shared_ptr<const Brief> brief_;    ///< Null unless the operation is brief.
   bool inlined_ = false;
+  bool streams_ = false;          ///< Its results go past the caches.
   std::size_t window_count_ = 0;  ///< Elements of a block in a full window.
   std::size_t windows_ = 1, window_ = 0;
   std::size_t current_count_ = 0;                     ///< Elements of a block in this window.

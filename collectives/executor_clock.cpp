@@ -101,11 +101,12 @@ void Executor::wait_for_news(const Unmapped& peer) {
   if (wire_error_ == Clock::time_point{}) {
     wire_error_ = now;
   } else if (now - wire_error_ > wire_error_grace) {
-    context_->fail(Error(
-        ErrorCode::unavailable,
-        text(describe_active(), ": cannot map memory of ", context_->describe_peer(peer.world_rank),
-             "; too many mappings or descriptors (see vm.max_map_count, ulimit -n)"),
-        peer.world_rank));
+    context_->fail(
+        Error(ErrorCode::unavailable,
+              text(describe_active(), ": cannot have the memory of ",
+                   context_->describe_peer(peer.world_rank),
+                   "; too many mappings or descriptors (see vm.max_map_count, ulimit -n)"),
+              peer.world_rank));
   }
 }
 

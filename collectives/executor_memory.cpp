@@ -64,6 +64,7 @@ void Executor::show_buffers(Slot& slot) {
     return;
   }
   const bool in_place = static_cast<const void*>(active_->input) == active_->output;
+  slot.in_place = in_place ? 1 : 0;
   const bool private_input = active_->stage_input || (traits.snapshot && in_place);
   slot.input = private_input ? comm::MemoryRef{} : context_->describe(active_->input, input_bytes);
   slot.output = context_->describe(active_->output, output_bytes);
@@ -195,6 +196,7 @@ Executor::View Executor::view_of(int rank, Buffer buffer) {
   if (view.base == nullptr) {
     throw Unmapped{world};
   }
+  view.foreign = ref.kind == comm::MemoryRef::Kind::process;
   return view;
 }
 

@@ -2,8 +2,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "collectives/copy.hpp"
 #include "collectives/executor.hpp"
-#include "collectives/pull.hpp"
 #include "collectives/reduce.hpp"
 #include "comm/base/check.hpp"
 
@@ -13,6 +13,10 @@ namespace {
 // Bytes of a copy or of one source of a reduction between two looks at the rest of the world:
 // some 50 µs of work.
 constexpr std::size_t slice_bytes = 256 << 10;
+// What is fetched of other processes at a time, of all sources and of each: little enough to stay
+// in the second-level cache.
+constexpr std::size_t room_bytes = 128 << 10, least_room_bytes = 16 << 10;
+constexpr std::size_t max_element_bytes = 8;
 
 // A collective message's tag: communicator, signature, sequence, window, ordinal. The top bit is
 // clear: it marks point-to-point messages. Messages of equal tags arrive in order, so a sequence or
@@ -123,6 +127,18 @@ void Executor::run_signal() {
   }
 }
 
+// After address() was asked for it.
+bool Executor::is_foreign(const Operand& operand) const {
+  return peers_[operand.rank].views[static_cast<int>(operand.buffer)].foreign;
+}
+
+void Executor::fetch(int rank, const std::byte* from, std::byte* to, std::size_t bytes) const {
+  const int world = membership_.world_ranks[rank];
+  if (!context_->read(world, from, to, bytes)) {
+    throw Unmapped{world};
+  }
+}
+
 bool Executor::run_copy(const Step& step) {
   const std::size_t size = element_bytes(step.to.buffer);
   const std::size_t bytes = step.to.count * size;
@@ -130,16 +146,18 @@ bool Executor::run_copy(const Step& step) {
   const std::byte* from = address(step.from) + partial_done_;
   std::byte* to = own_address(step.to) + partial_done_;
   context_->pace().point();
-  if (step.from.rank != membership_.rank) {
-    pull(to, from, piece);
+  if (is_foreign(step.from)) {
+    fetch(step.from.rank, from, to, piece);
   } else if (from != to && piece > 0) {
-    std::memcpy(to, from, piece);
+    copy(to, from, piece, streams_);
   }
   partial_done_ += piece;
   return partial_done_ == bytes;
 }
 
 bool Executor::run_reduce(const Step& step) {
+  const std::size_t size = element_bytes(step.to.buffer);
+  std::size_t piece = std::min(step.to.count - partial_done_, slice_bytes / size);
   terms_.clear();
   for (std::uint32_t i = step.sources.first; i < step.sources.last; ++i) {
     const Source& source = plan_->sources[i];
@@ -147,14 +165,44 @@ bool Executor::run_reduce(const Step& step) {
     terms_.push_back({address(source.from) + partial_done_ * element_bytes(source.from.buffer),
                       source.covers, partial});
   }
+  context_->pace().point();
+  piece = fetch_terms(step, piece);
   Arithmetic arithmetic = arithmetic_of(active_->problem);
   arithmetic.complete = step.to.buffer == Buffer::output;
-  const std::size_t size = element_bytes(step.to.buffer);
-  const std::size_t piece = std::min(step.to.count - partial_done_, slice_bytes / size);
-  context_->pace().point();
-  reduce(arithmetic, terms_, own_address(step.to) + partial_done_ * size, piece);
+  std::byte* const to = own_address(step.to) + partial_done_ * size;
+  arithmetic.past_cache = streams_;
+  reduce(arithmetic, terms_, to, piece);
   partial_done_ += piece;
   return partial_done_ == step.to.count;
+}
+
+/// Replaces terms in other processes by copies that stay in the cache. Returns how many of `count`
+/// elements there is room for.
+std::size_t Executor::fetch_terms(const Step& step, std::size_t count) {
+  const auto foreign = [&](std::size_t term) {
+    return is_foreign(plan_->sources[step.sources.first + term].from);
+  };
+  std::size_t fetched = 0;
+  for (std::size_t term = 0; term < terms_.size(); ++term) {
+    fetched += foreign(term) ? 1 : 0;
+  }
+  if (fetched == 0) {
+    return count;
+  }
+  const std::size_t each = std::max(room_bytes / fetched, least_room_bytes) / max_element_bytes;
+  count = std::min(count, each);
+  room_.resize(fetched * each * max_element_bytes);
+  std::byte* room = room_.data();
+  for (std::size_t term = 0; term < terms_.size(); ++term) {
+    if (foreign(term)) {
+      const Operand& from = plan_->sources[step.sources.first + term].from;
+      fetch(from.rank, static_cast<const std::byte*>(terms_[term].data), room,
+            count * element_bytes(from.buffer));
+      terms_[term].data = room;
+      room += each * max_element_bytes;
+    }
+  }
+  return count;
 }
 
 std::uint64_t Executor::message_tag(const Step& step) const {

@@ -7,11 +7,21 @@ namespace sprat::collectives {
 Planned planned(const Problem& problem, const Algorithm& algorithm) {
   auto plan = std::make_shared<const Plan>(make_plan(problem, algorithm));
   auto brief = std::make_shared<const Brief>(brief_of(problem, *plan, Slot::inline_bytes));
-  return {&algorithm, std::move(plan), brief->fits ? std::move(brief) : nullptr};
+  return {.algorithm = &algorithm,
+          .plan = std::move(plan),
+          .brief = brief->fits ? std::move(brief) : nullptr};
 }
 
 std::size_t PlanCache::Hash::operator()(const Key& key) const {
   return digest(key.shape) ^ (reinterpret_cast<std::uintptr_t>(key.algorithm) >> 4);
+}
+
+std::shared_ptr<const Planned> PlanCache::if_apart(Problem problem, const Algorithm& otherwise) {
+  problem.apart = problem.grouping->hosts() == 1;
+  const Algorithm& algorithm = choose(problem, *rules_);
+  return &algorithm == &otherwise
+             ? nullptr
+             : std::make_shared<const Planned>(of(problem, algorithm, problem.count));
 }
 
 const Planned& PlanCache::of(const Problem& problem) {
@@ -31,7 +41,8 @@ const Planned& PlanCache::of(const Problem& problem) {
       stated.collective = Collective::barrier;
     }
     const Algorithm& algorithm = choose(stated, *rules_);
-    const Planned planned = of(stated, algorithm, problem.count);
+    Planned planned = of(stated, algorithm, problem.count);
+    planned.apart = if_apart(stated, algorithm);
     found = plans_.emplace(key, planned).first;
   }
   last_key_ = key;

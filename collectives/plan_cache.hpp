@@ -18,6 +18,8 @@ struct Planned {
   // Shared: an operation may outlive its place in the cache.
   std::shared_ptr<const Plan> plan;
   std::shared_ptr<const Brief> brief;  ///< Null unless it fits.
+  /// For when no rank calls in place, if that makes a difference.
+  std::shared_ptr<const Planned> apart = nullptr;
 };
 
 /// `plan` for `problem`, and its Brief.
@@ -45,6 +47,8 @@ class PlanCache {
   struct Hash {
     std::size_t operator()(const Key& key) const;
   };
+  /// Null if `otherwise` is the choice then, too.
+  std::shared_ptr<const Planned> if_apart(Problem problem, const Algorithm& otherwise);
   std::shared_ptr<const Rules> rules_;
   std::unordered_map<Key, Planned, Hash> plans_;
   Planned unkept_;

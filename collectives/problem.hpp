@@ -103,6 +103,8 @@ struct Problem {
   DType output = DType::f32;
   Reduction op = ReduceOp::sum;
   int root = 0;
+  /// No rank's output lies over its input. Only ranks of one host can know, once all have called.
+  bool apart = false;
 
   int ranks() const { return grouping->ranks(); }
   /// What partial results are held in: f32 for 16-bit and 8-bit floats, else the input's own type.

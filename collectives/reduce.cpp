@@ -7,6 +7,7 @@
 #include "comm/base/check.hpp"
 
 // After reduce_targets.hpp, which tells it what to know of.
+#include <hwy/cache_control.h>
 #include <hwy/targets.h>
 
 namespace sprat::collectives {
@@ -44,6 +45,41 @@ void require_sound(const Arithmetic& arithmetic, std::span<const Term> terms) {
   require(arithmetic.output == arithmetic.input ||
               arithmetic.output == accumulator_of(arithmetic.input, arithmetic.op),
           "a reduction of ", name(arithmetic.input), " cannot give ", name(arithmetic.output));
+}
+
+void run(const Request& request) {
+  if (request.user != nullptr) {
+    const PlainArithmetic mode;
+    return reduce_user(request);
+  }
+  switch (request.input) {
+    case DType::i8:
+    case DType::u8:
+    case DType::i16:
+    case DType::u16:
+    case DType::i32:
+    case DType::u32:
+    case DType::i64:
+    case DType::u64:
+      return combines_bits(request.op) ? reduce_bits(request) : reduce_integers(request);
+    case DType::boolean:
+      return reduce_bits(request);
+    case DType::f32:
+    case DType::f64: {
+      const PlainArithmetic mode;
+      return reduce_floats(request);
+    }
+    case DType::f16:
+    case DType::bf16: {
+      const PlainArithmetic mode;
+      return reduce_halves(request);
+    }
+    case DType::f8e4m3:
+    case DType::f8e5m2: {
+      const PlainArithmetic mode;
+      return reduce_eighths(request);
+    }
+  }
 }
 
 }  // namespace
@@ -104,40 +140,11 @@ void reduce(const Arithmetic& arithmetic, std::span<const Term> terms, void* to,
                            .user = arithmetic.user,
                            .ranks = arithmetic.ranks,
                            .complete = arithmetic.complete,
+                           .past_cache = arithmetic.past_cache,
                            .to = to,
                            .count = count};
-  if (arithmetic.user != nullptr) {
-    const PlainArithmetic mode;
-    return reduce_user(request);
-  }
-  switch (arithmetic.input) {
-    case DType::i8:
-    case DType::u8:
-    case DType::i16:
-    case DType::u16:
-    case DType::i32:
-    case DType::u32:
-    case DType::i64:
-    case DType::u64:
-      return combines_bits(request.op) ? reduce_bits(request) : reduce_integers(request);
-    case DType::boolean:
-      return reduce_bits(request);
-    case DType::f32:
-    case DType::f64: {
-      const PlainArithmetic mode;
-      return reduce_floats(request);
-    }
-    case DType::f16:
-    case DType::bf16: {
-      const PlainArithmetic mode;
-      return reduce_halves(request);
-    }
-    case DType::f8e4m3:
-    case DType::f8e5m2: {
-      const PlainArithmetic mode;
-      return reduce_eighths(request);
-    }
-  }
+  run(request);
+  if (arithmetic.past_cache) hwy::FlushStream();
 }
 
 void refuse_terms(RankRange missing) {

@@ -29,6 +29,7 @@ struct Arithmetic {
   const UserOp* user = nullptr;  ///< Of user operations. Borrowed.
   int ranks = 1;                 ///< Of the whole reduction: what avg divides by.
   bool complete = true;          ///< False: `to` gets a partial, op not finished, not rounded.
+  bool past_cache = false;       ///< Results that will not be read soon, if the kernels know how.
 };
 
 /// That of a whole reduction.

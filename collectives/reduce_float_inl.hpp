@@ -20,7 +20,7 @@ void average(const Request& request) {
   using Blocks = Walk<Format, Sum>;
   const auto ranks = static_cast<Lane>(request.ranks);
   if ((request.ranks & (request.ranks - 1)) == 0) {  // Multiplying is dividing, bit for bit.
-    return walk_all<Format, Sum>(request, Scaled<Output>{Lane{1} / ranks});
+    return walk_all<Format, Sum>(request, Scaled<Output>{Lane{1} / ranks, request.past_cache});
   }
   auto* const to = static_cast<typename Output::Element*>(request.to);
   alignas(64) Lane sums[Blocks::block_count];
@@ -41,10 +41,10 @@ void reduce_with(const Request& request) {
   const Lane scale = request.covers.size() == 1 ? static_cast<Lane>(request.factor) : Lane{1};
   if constexpr (!std::is_same_v<Format, Native<Lane>>) {
     if (request.output != request.input) {
-      return walk_all<Format, Op>(request, Scaled<Native<Lane>>{scale});
+      return walk_all<Format, Op>(request, Scaled<Native<Lane>>{scale, request.past_cache});
     }
   }
-  walk_all<Format, Op>(request, Scaled<Format>{scale});
+  walk_all<Format, Op>(request, Scaled<Format>{scale, request.past_cache});
 }
 
 template <class Format>

@@ -27,6 +27,15 @@ namespace hn = hwy::HWY_NAMESPACE;
 #define SPRAT_CONVERTS_BINARY16 0
 #endif
 
+/// To memory, or past the caches; then `to` is aligned to the vector.
+template <class D, class V, class T>
+HWY_INLINE void put(D d, V vector, T* to, bool past_cache) {
+  if constexpr (hn::MaxLanes(D()) * sizeof(T) >= 16) {
+    if (past_cache) return hn::Stream(vector, d, to);
+  }
+  hn::StoreU(vector, d, to);
+}
+
 // Formats: elements in memory, lanes in registers.
 
 template <class T>
@@ -38,8 +47,8 @@ struct Native {
     return hn::LoadU(d, from);
   }
   template <class D, class V>
-  static HWY_INLINE void store(D d, V lanes, Element* to) {
-    hn::StoreU(lanes, d, to);
+  static HWY_INLINE void store(D d, V lanes, Element* to, bool past_cache) {
+    put(d, lanes, to, past_cache);
   }
 };
 
@@ -54,15 +63,15 @@ struct Brain16 {
   }
   /// No lane is a NaN but 0x7fc00000, which rounds to 0x7fc0 like a number.
   template <class D, class V>
-  static HWY_INLINE void store(D, V lanes, Element* to) {
+  static HWY_INLINE void store(D, V lanes, Element* to, bool past_cache) {
     const hn::RebindToUnsigned<D> words;
     const auto bits = hn::BitCast(words, lanes);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(words, 1u));
     const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(words, 0x7fffu)));
     const hn::RebindToSigned<D> signed_words;  // Below 2^16, so no lane saturates.
     const hn::Rebind<std::uint16_t, D> halves;
-    hn::StoreU(hn::DemoteTo(halves, hn::BitCast(signed_words, hn::ShiftRight<16>(rounded))), halves,
-               to);
+    put(halves, hn::DemoteTo(halves, hn::BitCast(signed_words, hn::ShiftRight<16>(rounded))), to,
+        past_cache);
   }
 };
 
@@ -108,7 +117,7 @@ struct Narrow {
   }
 
   template <class D, class V>
-  static HWY_INLINE void store(D d, V lanes, Element* to) {
+  static HWY_INLINE void store(D d, V lanes, Element* to, bool past_cache) {
     const hn::RebindToSigned<D> words;
     const auto wide = hn::BitCast(words, lanes);
     const auto magnitude = hn::And(wide, hn::Set(words, 0x7fffffff));
@@ -133,7 +142,7 @@ struct Narrow {
       value = hn::IfThenElse(hn::Eq(rounded, nan), nan, value);
     }
     const hn::Rebind<T, D> narrow;
-    hn::StoreU(hn::DemoteTo(narrow, value), narrow, to);
+    put(narrow, hn::DemoteTo(narrow, value), to, past_cache);
   }
 };
 
@@ -152,10 +161,10 @@ struct Binary16 {
   }
   /// No lane is a NaN but 0x7fc00000.
   template <class D, class V>
-  static HWY_INLINE void store(D, V lanes, Element* to) {
+  static HWY_INLINE void store(D, V lanes, Element* to, bool past_cache) {
     const hn::Rebind<std::uint16_t, D> halves;
     const hn::Rebind<hwy::float16_t, D> binary16;
-    hn::StoreU(hn::BitCast(halves, hn::DemoteTo(binary16, lanes)), halves, to);
+    put(halves, hn::BitCast(halves, hn::DemoteTo(binary16, lanes)), to, past_cache);
   }
 };
 #else
@@ -197,10 +206,10 @@ struct Truth {
 
 /// Every NaN becomes the one quiet NaN; then one rounding to Format.
 template <class Format, class D, class V>
-HWY_INLINE void store_complete(D d, V lanes, typename Format::Element* to) {
+HWY_INLINE void store_complete(D d, V lanes, typename Format::Element* to, bool past_cache) {
   using Lane = typename Format::Lane;
   const auto nan = hn::Set(d, std::numeric_limits<Lane>::quiet_NaN());
-  Format::store(d, hn::IfThenElse(hn::IsNaN(lanes), nan, lanes), to);
+  Format::store(d, hn::IfThenElse(hn::IsNaN(lanes), nan, lanes), to, past_cache);
 }
 
 /// Complete, times `scale`.
@@ -208,9 +217,10 @@ template <class Format>
 struct Scaled {
   using Element = typename Format::Element;
   typename Format::Lane scale;
+  bool past_cache = false;
   template <class D, class V>
   HWY_INLINE void store(D d, V lanes, Element* to) const {
-    store_complete<Format>(d, hn::Mul(lanes, hn::Set(d, scale)), to);
+    store_complete<Format>(d, hn::Mul(lanes, hn::Set(d, scale)), to, past_cache);
   }
 };
 
@@ -221,7 +231,7 @@ struct Divided {
   typename Format::Lane divisor;
   template <class D, class V>
   HWY_INLINE void store(D d, V lanes, Element* to) const {
-    store_complete<Format>(d, hn::Div(lanes, hn::Set(d, divisor)), to);
+    store_complete<Format>(d, hn::Div(lanes, hn::Set(d, divisor)), to, false);
   }
 };
 

@@ -17,6 +17,7 @@ struct Request {
   const UserOp* user;
   int ranks;
   bool complete;
+  bool past_cache;
   void* to;
   std::size_t count;
 };

@@ -40,6 +40,12 @@ HWY_NOINLINE void sweep(const typename Format::Element* const* sources, const Si
   const hn::CappedTag<typename Format::Lane, 1> one;
   const std::size_t lanes = hn::Lanes(all);
   std::size_t i = 0;
+  const auto is_aligned = [&] {
+    return reinterpret_cast<std::uintptr_t>(to + i) % (lanes * sizeof *to) == 0;
+  };
+  for (; i < count && !is_aligned(); ++i) {
+    sink.store(one, tree<Format, Op, Count>(one, from, i), to + i);
+  }
   for (; i + lanes <= count; i += lanes) {
     sink.store(all, tree<Format, Op, Count>(all, from, i), to + i);
   }

@@ -14,6 +14,7 @@ namespace {
 constexpr std::string_view defaults = R"(
 all_reduce hosts=1 ranks<=8 0-32k one_shot;
 all_reduce hosts=1 0-4k one_shot;
+all_reduce hosts=1 ranks<=2 apart=1 one_shot;
 all_reduce hosts=1 direct;
 all_reduce hosts>1 ranks<=8 0-4k one_shot;
 all_reduce hosts>1 ranks<=32 0-512 one_shot;
@@ -53,7 +54,7 @@ scatterv exchange;
 all_to_allv exchange;
 )";
 
-constexpr std::array<std::string_view, 3> properties = {"ranks", "hosts", "per_host"};
+constexpr std::array<std::string_view, 4> properties = {"ranks", "hosts", "per_host", "apart"};
 constexpr std::array<std::string_view, 5> relations = {"<", "<=", "=", ">=", ">"};
 constexpr std::string_view relation_signs = "<=>";
 constexpr std::string_view spaces = " \t\r\n";
@@ -139,7 +140,7 @@ void parse_condition(std::string_view rule, std::string_view word, Rule& into) {
   }
   const auto property = std::ranges::find(properties, left);
   if (property == properties.end()) {
-    refuse(rule, word, "speaks of none of ranks, hosts, per_host, dtype");
+    refuse(rule, word, "speaks of none of ranks, hosts, per_host, apart, dtype");
   }
   const auto value = number_of<int>(right);
   if (!value) refuse(rule, word, "does not end in a number");
@@ -194,6 +195,8 @@ int value_of(Condition::Property property, const Problem& problem) {
       return problem.ranks();
     case Condition::Property::hosts:
       return problem.grouping->hosts();
+    case Condition::Property::apart:
+      return problem.apart ? 1 : 0;
     case Condition::Property::per_host: {
       std::size_t most = 0;
       for (int host = 0; host < problem.grouping->hosts(); ++host) {

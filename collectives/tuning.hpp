@@ -15,7 +15,7 @@ namespace sprat::collectives {
 
 /// A property of a problem held against a number.
 struct Condition {
-  enum class Property : std::uint8_t { ranks, hosts, per_host };
+  enum class Property : std::uint8_t { ranks, hosts, per_host, apart };
   enum class Relation : std::uint8_t { less, at_most, equal, at_least, more };
   Property property = Property::ranks;
   Relation relation = Relation::equal;
@@ -35,8 +35,9 @@ using Rules = std::vector<Rule>;
 
 /// Rules separated by `;`, each: a collective, conditions in any order, the algorithm's name.
 /// Conditions: a range of payload bytes (`0-64k`, `1m-`; k, m, g are powers of 1024); `ranks`,
-/// `hosts` or `per_host` (most ranks on a host) with <, <=, =, >=, > and a number; `dtype=f32`.
-/// Throws Error{invalid_argument} that shows the word it does not understand.
+/// `hosts`, `per_host` (most ranks on a host) or `apart` (1: no rank calls in place) with <, <=, =,
+/// >=, > and a number; `dtype=f32`. Throws Error{invalid_argument} that shows the word it does not
+/// understand.
 Rules parse_rules(std::string_view text);
 /// The rule in the same grammar.
 std::string describe(const Rule& rule);

@@ -6,6 +6,7 @@
 #include "comm/base/log.hpp"
 #include "comm/context_header.hpp"
 #include "comm/fences.hpp"
+#include "comm/foreign_memory.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -83,7 +84,12 @@ MemoryRef Context::describe(const void* data, std::size_t bytes) const noexcept 
   if (in_process_) {
     return {MemoryRef::Kind::address, -1, 0, 0, reinterpret_cast<std::uintptr_t>(data)};
   }
-  return find_memory(data, bytes).value_or(MemoryRef{});
+  if (const auto shared = find_memory(data, bytes)) {
+    return *shared;
+  }
+  return readable_ && bytes > 0
+             ? MemoryRef{MemoryRef::Kind::process, -1, 0, 0, reinterpret_cast<std::uintptr_t>(data)}
+             : MemoryRef{};
 }
 
 const std::byte* Context::view(int rank, const MemoryRef& ref) {
@@ -91,11 +97,17 @@ const std::byte* Context::view(int rank, const MemoryRef& ref) {
     case MemoryRef::Kind::unreachable:
       return nullptr;
     case MemoryRef::Kind::address:
+    case MemoryRef::Kind::process:
       return reinterpret_cast<const std::byte*>(ref.offset);
     case MemoryRef::Kind::segment:
       return mappings_[rank]->view(ref);
   }
   return nullptr;
+}
+
+bool Context::read(int rank, const std::byte* from, std::byte* to,
+                   std::size_t bytes) const noexcept {
+  return read_foreign(peers_[rank].pid, reinterpret_cast<std::uintptr_t>(from), to, bytes);
 }
 
 MessageTransport& Context::messages(int rank) {

@@ -102,8 +102,11 @@ class Context : public std::enable_shared_from_this<Context> {
   std::byte* peer_control(int rank, std::size_t offset) { return peers_[rank].control + offset; }
   /// How peers may reach [data, data + bytes).
   MemoryRef describe(const void* data, std::size_t bytes) const noexcept;
-  /// A local peer's memory, read-only; null if it cannot be reached. Token held.
+  /// A local peer's memory, read-only; null if it cannot be reached. Of a process's private memory,
+  /// an address to read() only. Token held.
   const std::byte* view(int rank, const MemoryRef& ref);
+  /// Copies private memory of a local peer's; false if it cannot be had.
+  bool read(int rank, const std::byte* from, std::byte* to, std::size_t bytes) const noexcept;
 
   /// What `sprat status` sees of this rank.
   status::Writer& status() { return *status_; }
@@ -204,6 +207,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::vector<int> numbers_;        ///< The refuge's, by rank.
   int rank_ = 0;
   bool crowded_ = false;      ///< More ranks than cores on this machine: never spin.
+  bool readable_ = false;     ///< Every local peer can read this process's private memory.
   bool light_bells_ = false;  ///< Every local rank registered its fences.
   bool in_process_ = false;   ///< Peers are threads of this process.
   std::vector<Peer> peers_;

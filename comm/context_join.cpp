@@ -14,6 +14,7 @@
 #include "comm/context.hpp"
 #include "comm/context_header.hpp"
 #include "comm/fences.hpp"
+#include "comm/foreign_memory.hpp"
 #include "comm/grouping.hpp"
 #include "comm/topology.hpp"
 #include "comm/transports/libfabric.hpp"
@@ -148,11 +149,18 @@ void Context::meet(Clock::time_point deadline) {
   header(*control_).fences.store(register_fences() ? 1 : 0, std::memory_order_relaxed);
   header(*control_).nonce.store(nonce, std::memory_order_release);
   const MemoryRef mine = control_->ref();
-  json greeting = {{"pid", getpid()},          {"label", host.label},
-                   {"machine", host.machine},  {"name", host.name},
-                   {"cores", allowed_cores()}, {"fd", mine.fd},
-                   {"inode", mine.inode},      {"bytes", mine.segment_bytes},
-                   {"nonce", nonce},           {"address", reinterpret_cast<std::uintptr_t>(this)}};
+  json greeting = {{"pid", getpid()},
+                   {"label", host.label},
+                   {"machine", host.machine},
+                   {"name", host.name},
+                   {"cores", allowed_cores()},
+                   {"fd", mine.fd},
+                   {"inode", mine.inode},
+                   {"bytes", mine.segment_bytes},
+                   {"nonce", nonce},
+                   {"address", reinterpret_cast<std::uintptr_t>(this)},
+                   {"nonce_at", reinterpret_cast<std::uintptr_t>(&header(*control_).nonce)}};
+  if (config_.cross_memory) allow_reading();
   if (refuge_ && !shrunk) greeting["refuge"] = to_json(*refuge_);
   std::vector<json> greetings;
   for (const Blob& blob : rendezvous_->exchange(to_blob(greeting), "meeting", deadline)) {
@@ -166,6 +174,7 @@ void Context::meet(Clock::time_point deadline) {
       });
 
   Reach reach{host.label, {}};
+  std::vector<int> readable;
   std::set<int> cores;
   int machine_ranks = 0;
   control_mappings_.resize(peers_.size());
@@ -199,21 +208,31 @@ void Context::meet(Clock::time_point deadline) {
     }
     if (peer.control != nullptr && theirs["label"] == greeting["label"]) {
       reach.mapped.push_back(rank);
+      std::uint64_t seen = 0;
+      if (config_.cross_memory && !in_process_ &&
+          read_foreign(peer.pid, theirs["nonce_at"], reinterpret_cast<std::byte*>(&seen),
+                       sizeof seen) &&
+          seen == theirs["nonce"]) {
+        readable.push_back(rank);
+      }
     }
   }
   crowded_ = machine_ranks > static_cast<int>(cores.size());
 
   std::vector<Reach> reaches;
-  const json found = {{"label", reach.label}, {"mapped", reach.mapped}};
+  const json found = {{"label", reach.label}, {"mapped", reach.mapped}, {"readable", readable}};
+  std::vector<std::vector<int>> readable_by;
   for (const Blob& blob : rendezvous_->exchange(to_blob(found), "mapping memory", deadline)) {
     const json theirs = from_blob(blob);
     reaches.push_back({theirs["label"], theirs["mapped"]});
+    readable_by.push_back(theirs["readable"]);
   }
   const std::vector<int> host_of = group_hosts(reaches);
-  light_bells_ = true;
+  light_bells_ = readable_ = true;
   for (int rank = 0; rank < size(); ++rank) {
     peers_[rank].host_index = host_of[rank];
     peers_[rank].local = host_of[rank] == host_of[rank_];
+    readable_ &= !peers_[rank].local || std::ranges::count(readable_by[rank], rank_) > 0;
     light_bells_ &= !peers_[rank].local || header(rank).fences.load(std::memory_order_relaxed) == 1;
     mappings_.push_back(std::make_unique<PeerMappings>(peers_[rank].pid));
   }

@@ -19,6 +19,7 @@ struct MemoryRef {
   enum class Kind : std::uint32_t {
     unreachable,  ///< Private to its process.
     address,      ///< A pointer, for ranks of one process.
+    process,      ///< A pointer into private memory, for read_foreign().
     segment,      ///< `offset` bytes into the anonymous file `fd` of the owner.
   };
   Kind kind = Kind::unreachable;

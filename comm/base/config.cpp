@@ -99,6 +99,13 @@ std::string write_ports(const Config& config) {
 
 constexpr std::string_view suffixes = "KMG";
 
+bool read_cross_memory(Config& config, std::string_view text) {
+  config.cross_memory = text == "1";
+  return text == "0" || text == "1";
+}
+
+std::string write_cross_memory(const Config& config) { return config.cross_memory ? "1" : "0"; }
+
 bool read_staging(Config& config, std::string_view text) {
   int shift = 0;
   if (!text.empty() && suffixes.find(text.back()) != suffixes.npos) {
@@ -172,6 +179,11 @@ constexpr Field fields[] = {
      "Shared memory that a communicator stages private buffers through; suffixes K, M, G. "
      "The same on every rank.",
      read_staging, write_staging, "bytes, 1 or more, with K, M or G behind"},
+    {"cross_memory", "SPRAT_CROSS_MEMORY", "switch",
+     "Processes of a host read each other's private memory where the kernel lets them; 0: only "
+     "what "
+     "is staged for them.",
+     read_cross_memory, write_cross_memory, "0 or 1"},
     {"straggler_after", "SPRAT_STRAGGLER_AFTER", "seconds",
      "How long an operation waits until a warning says for whom; 0: never.",
      read_seconds_or_never<&Config::straggler_after>, write_seconds<&Config::straggler_after>,

@@ -32,7 +32,8 @@ struct Config {
   std::chrono::milliseconds join_timeout{60'000};  ///< SPRAT_JOIN_TIMEOUT, seconds.
   std::chrono::milliseconds timeout{1'800'000};    ///< SPRAT_TIMEOUT, seconds, of one operation.
   std::size_t staging_bytes =
-      4 << 20;  ///< SPRAT_STAGING: shared bytes a communicator stages through.
+      4 << 20;               ///< SPRAT_STAGING: shared bytes a communicator stages through.
+  bool cross_memory = true;  ///< SPRAT_CROSS_MEMORY: processes of a host read each other's memory.
   std::chrono::milliseconds straggler_after{30'000};  ///< SPRAT_STRAGGLER_AFTER, seconds; 0: never.
   std::string flight_recorder;  ///< SPRAT_FLIGHT_RECORDER: folder for what ranks did last.
 

@@ -162,8 +162,9 @@ TEST(Tuning, every_default_rule_wins_for_something) {
       for (int hosts = 1; hosts <= ranks; hosts *= 2) {
         for (std::size_t bytes : {candidate.least_bytes, std::size_t{1} << 34}) {
           Problem problem = problem_of(candidate.algorithm->collective, ranks, hosts, bytes);
-          for (const bool uneven : {false, true}) {
-            if (uneven) {
+          for (const char* kind : {"apart", "even", "uneven"}) {
+            problem.apart = kind == std::string("apart") && hosts == 1;
+            if (kind == std::string("uneven")) {
               problem.counts = std::make_shared<const BlockCounts>(
                   std::vector<std::size_t>(ranks, problem.count));
             }

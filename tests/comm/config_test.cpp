@@ -61,6 +61,7 @@ TEST(Config, reads_every_variable) {
                          {"SPRAT_JOIN_TIMEOUT", "2.5"},
                          {"SPRAT_TIMEOUT", "30"},
                          {"SPRAT_STRAGGLER_AFTER", "0"},
+                         {"SPRAT_CROSS_MEMORY", "0"},
                          {"SPRAT_FLIGHT_RECORDER", "/tmp"},
                          {"SPRAT_STAGING", "512K"}});
   const Config config = Config::from_environment();
@@ -81,6 +82,7 @@ TEST(Config, reads_every_variable) {
   EXPECT_EQ(config.straggler_after, milliseconds(0));
   EXPECT_EQ(config.flight_recorder, "/tmp");
   EXPECT_EQ(config.staging_bytes, 512u << 10);
+  EXPECT_FALSE(config.cross_memory);
   for (const ConfigField& field : describe(config)) {
     EXPECT_EQ(field.origin, "environment") << field.name;
     EXPECT_NE(field.value, field.default_value) << field.name;

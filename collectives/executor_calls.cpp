@@ -1,0 +1,82 @@
+// How operations come to an executor, and how a caller waits for all of them.
+#include "collectives/executor.hpp"
+
+namespace sprat::collectives {
+namespace {
+
+// A call of at most so many bytes takes some tens of microseconds once all have made it.
+constexpr std::size_t most_stayed_for = 1 << 20;
+
+}  // namespace
+
+Recorder::Call Executor::call_of(const Operation& operation) {
+  return {operation.sequence, operation.signature, operation.problem.payload_bytes(),
+          operation.problem.root, operation.posted};
+}
+
+void Executor::post(const std::shared_ptr<Operation>& operation, bool blocking) {
+  const auto token = context_->take_token();
+  const bool alone = context_->idle();
+  operation->sequence = history_.next();
+  operation->trail = trail_;
+  std::shared_ptr<const Problem> problem;
+  if (!is_plain(operation->problem)) {
+    problem = std::shared_ptr<const Problem>(operation, &operation->problem);
+  }
+  history_.add(operation->signature, trail_, std::move(problem),
+               queue_.empty() ? operation->sequence : queue_.front()->sequence);
+  trail_ = may_end_unheard(operation->problem) ? digest(operation->signature, trail_) : 0;
+  enqueue(operation);
+  if (queue_.size() == 1) {
+    advance();
+    if (blocking && alone) {
+      stay(*operation);
+    }
+  } else {
+    recorder_.queued(call_of(*operation));
+  }
+}
+
+void Executor::enqueue(const std::shared_ptr<Operation>& operation) {
+  operation->posted = context_->pace().now();
+  operation->deadline = operation->posted + operation->timeout;
+  recorder_.called(operation->sequence);
+  queue_.push_back(operation);
+  in_flight_.fetch_add(1, std::memory_order_relaxed);
+  context_->begin_operation();
+}
+
+void Executor::drain() {
+  while (in_flight_.load(std::memory_order_acquire) > 0) {
+    std::shared_ptr<Operation> last;
+    {
+      const auto token = context_->take_token();
+      last = queue_.empty() ? nullptr : queue_.back();
+    }
+    if (last) {
+      try {
+        last->wait();
+      } catch (const Error&) {
+        // Whoever holds the Work hears of it.
+      }
+    }
+  }
+}
+
+// While nothing else needs driving, and for as long as others may wait for the token.
+void Executor::stay(const Operation& operation) {
+  const Problem& problem = operation.problem;
+  if (grouping_->hosts() > 1 || exchanges(problem.collective) ||
+      problem.payload_bytes() > most_stayed_for) {
+    return;
+  }
+  comm::Pace& pace = context_->pace();
+  const comm::Clock::time_point since = operation.posted;
+  int round = 0;
+  while (!operation.done() && pace.rest(round, context_->crowded())) {
+    round = advance() ? 0 : round + 1;
+  }
+  context_->add_waited(pace.now() - since);
+}
+
+}  // namespace sprat::collectives
