@@ -4,20 +4,22 @@
 
 namespace sprat::comm {
 
-std::string ranks_text(const std::vector<int>& ranks) {
+std::string list_text(std::string_view noun, const std::vector<int>& numbers) {
   constexpr int most_ranges = 16;
-  if (ranks.empty()) return "no rank";
-  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
+  if (numbers.empty()) return text("no ", noun);
+  std::string out = text(noun, numbers.size() == 1 ? " " : "s ");
   std::size_t first = 0;
-  for (int ranges = 0; first < ranks.size(); ++ranges) {
-    if (ranges == most_ranges) return text(out, ", and ", ranks.size() - first, " more");
+  for (int ranges = 0; first < numbers.size(); ++ranges) {
+    if (ranges == most_ranges) return text(out, ", and ", numbers.size() - first, " more");
     std::size_t last = first;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    out += text(ranges == 0 ? "" : ", ", ranks[first]);
-    if (last > first) out += text(last == first + 1 ? ", " : "-", ranks[last]);
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    out += text(ranges == 0 ? "" : ", ", numbers[first]);
+    if (last > first) out += text(last == first + 1 ? ", " : "-", numbers[last]);
     first = last + 1;
   }
   return out;
 }
+
+std::string ranks_text(const std::vector<int>& ranks) { return list_text("rank", ranks); }
 
 }  // namespace sprat::comm

@@ -51,6 +51,7 @@ typedef enum sprat_op {
 typedef struct sprat_comm sprat_comm;
 typedef struct sprat_work sprat_work;
 typedef struct sprat_memory sprat_memory;
+typedef struct sprat_fusion sprat_fusion;
 
 /* What sprat_comm_join() takes instead of the environment's value; zero and NULL mean that value.
  */
@@ -202,6 +203,33 @@ SPRAT_C_API sprat_status sprat_work_wait_any(sprat_work* const* works, size_t co
 SPRAT_C_API sprat_status sprat_work_source(sprat_work* work, int* out);
 /* Does not cancel the operation. NULL is allowed. */
 SPRAT_C_API sprat_status sprat_work_free(sprat_work* work);
+
+/* Balanced fusion buffers: many small gradients reduced as a few large buffers, bit for bit as by
+ * one all_reduce each, while the caller goes on computing. A step is: put every parameter, in any
+ * order and from any threads; then flush, on every rank. Number parameters in the order in which
+ * they come to be ready. One that is larger than a bucket is reduced where its data lie. */
+
+/* Collective. counts[i] elements of dtypes[i] for parameter i; parameters share a buffer of at most
+ * `bucket_bytes`, 0: 25 MiB. op: sum, avg or a premultiplied sum. The timeout is each buffer's, and
+ * sprat_fusion_flush()'s. SPRAT_mismatch if ranks differ. */
+SPRAT_C_API sprat_status sprat_fusion_create(sprat_comm* comm, const size_t* counts,
+                                             const sprat_dtype* dtypes, size_t parameters,
+                                             size_t bucket_bytes, sprat_op op,
+                                             const sprat_options* options, sprat_fusion** out);
+/* *data <- where a parameter lies in its buffer: what is computed right there is not copied. */
+SPRAT_C_API sprat_status sprat_fusion_slot(sprat_fusion* fusion, size_t index, void** data);
+/* Takes this step's values of a parameter. `data` is the library's until sprat_fusion_flush()
+ * returns, which writes the result there. */
+SPRAT_C_API sprat_status sprat_fusion_put(sprat_fusion* fusion, size_t index, void* data,
+                                          size_t count, sprat_dtype dtype);
+/* Collective. Returns when every result is where its data came from. *absent_count <- how many
+ * parameters nobody has put in this step, which count as zero; the first `capacity` of their
+ * indices are written to `absent`. SPRAT_mismatch if ranks have put different ones. `absent` may be
+ * NULL if `capacity` is 0, `absent_count` may be NULL. */
+SPRAT_C_API sprat_status sprat_fusion_flush(sprat_fusion* fusion, size_t* absent, size_t capacity,
+                                            size_t* absent_count);
+/* Between steps; in the midst of one it aborts the job. NULL is allowed. */
+SPRAT_C_API sprat_status sprat_fusion_free(sprat_fusion* fusion);
 
 /* Zeroed, page-aligned memory that ranks on this host read in place: collectives on it are faster.
  * *data is its start. */

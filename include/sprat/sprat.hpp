@@ -6,6 +6,7 @@
 #include "sprat/config.hpp"
 #include "sprat/error.hpp"
 #include "sprat/fsdp.hpp"
+#include "sprat/fusion.hpp"
 #include "sprat/io.hpp"
 #include "sprat/mesh.hpp"
 #include "sprat/mp.hpp"
