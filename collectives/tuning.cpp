@@ -14,7 +14,8 @@ namespace {
 constexpr std::string_view defaults = R"(
 all_reduce hosts=1 ranks<=8 0-32k one_shot;
 all_reduce hosts=1 0-4k one_shot;
-all_reduce hosts=1 ranks<=2 apart=1 one_shot;
+all_reduce hosts=1 ranks<=2 apart=1 0-2m one_shot;
+all_reduce hosts=1 ranks<=2 apart=1 dtype=f32 one_shot;
 all_reduce hosts=1 direct;
 all_reduce hosts>1 ranks<=8 0-4k one_shot;
 all_reduce hosts>1 ranks<=32 0-512 one_shot;
