@@ -5,20 +5,32 @@ namespace sprat::collectives {
 
 namespace {
 
-std::vector<int> from_me_on(const Problem& problem, bool local) {
-  std::vector<int> ranks;
-  for (int step = 0; step < problem.ranks(); ++step) {
-    const int rank = (problem.rank + step) % problem.ranks();
-    if (problem.grouping->together(problem.rank, rank) == local) ranks.push_back(rank);
+/// Ranks of the host `distance` further on, from `problem.rank`'s position on and round again.
+void append_host(const Problem& problem, int distance, std::vector<int>& ranks) {
+  const Grouping& grouping = *problem.grouping;
+  const int host = (grouping.host_of(problem.rank) + distance) % grouping.hosts();
+  const std::vector<int>& members = grouping.members(host);
+  const auto first = static_cast<std::size_t>(grouping.local_index(problem.rank));
+  for (std::size_t step = 0; step < members.size(); ++step) {
+    ranks.push_back(members[(first + step) % members.size()]);
   }
-  return ranks;
 }
 
 }  // namespace
 
-std::vector<int> local_ranks(const Problem& problem) { return from_me_on(problem, true); }
+std::vector<int> local_ranks(const Problem& problem) {
+  std::vector<int> ranks;
+  append_host(problem, 0, ranks);
+  return ranks;
+}
 
-std::vector<int> remote_ranks(const Problem& problem) { return from_me_on(problem, false); }
+std::vector<int> remote_ranks(const Problem& problem) {
+  std::vector<int> ranks;
+  for (int distance = 1; distance < problem.grouping->hosts(); ++distance) {
+    append_host(problem, distance, ranks);
+  }
+  return ranks;
+}
 
 int carrier(const Grouping& grouping, int host, int owner) {
   if (grouping.host_of(owner) == host) return owner;

@@ -10,7 +10,8 @@ namespace sprat::collectives {
 
 /// Ranks of this rank's host, ascending from it and round again; itself first.
 std::vector<int> local_ranks(const Problem& problem);
-/// Ranks of other hosts, ascending from this rank and round again, so that not all meet at one.
+/// Ranks of other hosts: hosts from the next one on and round again, and of each its ranks from
+/// this rank's position on, so that neither hosts nor the ranks of a host all meet at one.
 std::vector<int> remote_ranks(const Problem& problem);
 
 /// The rank of `host` that handles what `owner` owns: the owner on its own host, elsewhere one that

@@ -23,8 +23,9 @@ void plan(const Problem& p, Plan& plan) {
     plan.share(input_of(p, p.rank));
     plan.signal();
   }
-  for (int host = 0; host < grouping.hosts(); ++host) {
-    if (host != home) plan.send(carrier(grouping, host, p.rank), input_of(p, p.rank));
+  for (int distance = 1; distance < grouping.hosts(); ++distance) {
+    const int host = (home + distance) % grouping.hosts();
+    plan.send(carrier(grouping, host, p.rank), input_of(p, p.rank));
   }
   for (int rank : remote) {
     if (carries(p, rank)) plan.recv(rank, output_of(p, p.rank, rank));

@@ -31,12 +31,15 @@ void spread_results(const Problem& p, Plan& plan, const std::vector<Portion>& po
     return piece_of(output_of(p, holder), portions[owner].slice);
   };
   std::vector<int> held, elsewhere;
-  for (int owner = 0; owner < p.ranks(); ++owner) {
+  for (int step = 0; step < p.ranks(); ++step) {
+    const int owner = (p.rank + step) % p.ranks();  // so that not all pull from one
     if (portions[owner].slice.count == 0) continue;
     (carrier(grouping, home, owner) == p.rank ? held : elsewhere).push_back(owner);
   }
-  for (int host = 0; portions[p.rank].slice.count > 0 && host < grouping.hosts(); ++host) {
-    if (host != home) plan.send(carrier(grouping, host, p.rank), result_of(p.rank, p.rank));
+  const bool sends = portions[p.rank].slice.count > 0;
+  for (int distance = 1; sends && distance < grouping.hosts(); ++distance) {
+    const int host = (home + distance) % grouping.hosts();
+    plan.send(carrier(grouping, host, p.rank), result_of(p.rank, p.rank));
   }
   for (int owner : held) {
     if (owner != p.rank) plan.recv(owner, result_of(p.rank, owner));
