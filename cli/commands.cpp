@@ -6,12 +6,12 @@
 namespace sprat::cli {
 
 extern const Command bench_command, doctor_command, help_command, info_command, launch_command,
-    status_command, topo_command, train_command, version_command;
+    simulate_command, status_command, topo_command, train_command, version_command;
 
 std::span<const Command* const> all_commands() noexcept {
-  static constexpr std::array commands = {&train_command,  &launch_command, &bench_command,
-                                          &status_command, &doctor_command, &topo_command,
-                                          &info_command,   &help_command,   &version_command};
+  static constexpr std::array commands = {
+      &train_command,  &launch_command, &bench_command, &simulate_command, &status_command,
+      &doctor_command, &topo_command,   &info_command,  &help_command,     &version_command};
   return commands;
 }
 

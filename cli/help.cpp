@@ -16,6 +16,7 @@ constexpr const char* introduction =
   ./quickstart                                         install, build, and train a small GPT
   mpirun -np 4 sprat train examples/gpt-jargon.json    train over four processes
   mpirun -np 4 sprat bench all_reduce                  how fast are the collectives here?
+  sprat simulate all_reduce --topology p4d --hosts 64  how fast would they be there?
   sprat doctor                                         what is missing on this machine?
   sprat topo                                           what is this machine made of?
   sprat info                                           which choices does Sprat make here, and why?

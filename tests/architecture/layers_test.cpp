@@ -35,7 +35,8 @@ const std::vector<Layer> layers = {
     {"cli/",
      {"sprat/", "train/", "cli/", "comm/base/", "comm/topology.hpp", "comm/interfaces.hpp",
       "comm/transports/libfabric/provider.hpp", "collectives/planner.hpp", "collectives/tuning.hpp",
-      "collectives/reduce.hpp", "collectives/flight_record.hpp", "collectives/explain.hpp"}},
+      "collectives/reduce.hpp", "collectives/flight_record.hpp", "collectives/explain.hpp",
+      "collectives/cost_model.hpp", "collectives/simulator.hpp"}},
 };
 
 const Layer* layer_of(const std::string& path) {
