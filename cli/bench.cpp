@@ -242,7 +242,8 @@ class Bench {
         .input = task.dtype,
         .output = task.dtype,
         .op = task.op,
-        .root = task.root};
+        .root = task.root,
+        .apart = grouping_->hosts() == 1 && !task.in_place};
     return collectives::choose(problem, rules_).name;
   }
 

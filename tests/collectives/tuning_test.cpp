@@ -156,14 +156,16 @@ TEST(Tuning, every_algorithm_is_chosen_by_default_for_something) {
 TEST(Tuning, every_default_rule_wins_for_something) {
   // Sizes beside every boundary, so that a rule hidden behind another is noticed.
   const Rules rules = rules_with("");
+  constexpr std::size_t most = std::size_t{1} << 34;
   std::set<const Rule*> winners;
   for (const Rule& candidate : rules) {
     for (int ranks = 1; ranks <= 64; ranks *= 2) {
       for (int hosts = 1; hosts <= ranks; hosts *= 2) {
-        for (std::size_t bytes : {candidate.least_bytes, std::size_t{1} << 34}) {
+        for (const std::size_t bytes :
+             {candidate.least_bytes, std::min(candidate.most_bytes, most), most}) {
           Problem problem = problem_of(candidate.algorithm->collective, ranks, hosts, bytes);
           for (const char* kind : {"apart", "even", "uneven"}) {
-            problem.apart = kind == std::string("apart") && hosts == 1;
+            problem.apart = hosts == 1 && kind == std::string("apart");
             if (kind == std::string("uneven")) {
               problem.counts = std::make_shared<const BlockCounts>(
                   std::vector<std::size_t>(ranks, problem.count));
