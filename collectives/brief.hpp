@@ -39,6 +39,8 @@ struct Brief {
   std::vector<Reduction> reductions;
 };
 
+/// If some ranks of a call are brief and others are not, every brief one reads one that is not, and
+/// then goes by its plan's steps: others may wait for it to leave their memory.
 /// A plan fits if its rank reads nothing but inputs, each of at most `most_bytes`, and all ranks
 /// share a host. Whether peers' inputs are as short, their announcements tell.
 Brief brief_of(const Problem& problem, const Plan& plan, std::size_t most_bytes);

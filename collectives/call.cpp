@@ -2,6 +2,7 @@
 #include "collectives/call.hpp"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -38,16 +39,12 @@ bool was_brief(Communicator::Impl& impl, const Call& call, const Options& option
   if (!options.blocking || call.counts || call.op.op() >= ReduceOp::premultiplied_sum) {
     return false;
   }
-  struct {
-    Communicator::Impl& impl;
-    const Call& call;
-    const Options& options;
-  } all{impl, call, options};
+  const auto make = [&] { return operation_of(impl, call, options); };
   return impl.executor.call_briefly(
       signature_of(
           {call.collective, call.count, call.root, call.in.dtype, call.out.dtype, call.op.op()}),
       static_cast<const std::byte*>(call.in.data), static_cast<std::byte*>(call.out.data),
-      [&all] { return operation_of(all.impl, all.call, all.options); });
+      std::ref(make));  // which fits into a std::function without allocation
 }
 
 }  // namespace

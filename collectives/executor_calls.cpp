@@ -71,12 +71,17 @@ void Executor::stay(const Operation& operation) {
     return;
   }
   comm::Pace& pace = context_->pace();
-  const comm::Clock::time_point since = operation.posted;
+  comm::Clock::time_point idle_since{};
   int round = 0;
   while (!operation.done() && pace.rest(round, context_->crowded())) {
     round = advance() ? 0 : round + 1;
+    if (round > 0 && idle_since == comm::Clock::time_point{}) {
+      idle_since = pace.now();
+    }
   }
-  context_->add_waited(pace.now() - since);
+  if (idle_since != comm::Clock::time_point{}) {
+    context_->add_waited(pace.now() - idle_since);
+  }
 }
 
 }  // namespace sprat::collectives

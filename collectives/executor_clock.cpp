@@ -103,9 +103,10 @@ void Executor::wait_for_news(const Unmapped& peer) {
   } else if (now - wire_error_ > wire_error_grace) {
     context_->fail(
         Error(ErrorCode::unavailable,
-              text(describe_active(), ": cannot have the memory of ",
+              text(describe_active(), ": cannot read the memory of ",
                    context_->describe_peer(peer.world_rank),
-                   "; too many mappings or descriptors (see vm.max_map_count, ulimit -n)"),
+                   "; it was freed there, or there are too many mappings or descriptors here (see "
+                   "vm.max_map_count, ulimit -n)"),
               peer.world_rank));
   }
 }

@@ -58,13 +58,13 @@ void Executor::show_buffers(Slot& slot) {
   inlined_ = traits.shares_input && !traits.shares_output && plan_->scratch_count == 0 &&
              traits.signals == 1 && input_bytes <= Slot::inline_bytes;
   slot.inlined = inlined_ ? 1 : 0;
+  const bool in_place = static_cast<const void*>(active_->input) == active_->output;
+  slot.in_place = in_place ? 1 : 0;
   if (inlined_) {
     std::memcpy(input_bytes <= Slot::short_bytes ? slot.short_payload : slot.payload,
                 active_->input, input_bytes);
     return;
   }
-  const bool in_place = static_cast<const void*>(active_->input) == active_->output;
-  slot.in_place = in_place ? 1 : 0;
   const bool private_input = active_->stage_input || (traits.snapshot && in_place);
   slot.input = private_input ? comm::MemoryRef{} : context_->describe(active_->input, input_bytes);
   slot.output = context_->describe(active_->output, output_bytes);

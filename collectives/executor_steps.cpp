@@ -149,7 +149,7 @@ bool Executor::run_copy(const Step& step) {
   if (is_foreign(step.from)) {
     fetch(step.from.rank, from, to, piece);
   } else if (from != to && piece > 0) {
-    copy(to, from, piece, streams_);
+    copy(to, from, piece, streams_ && step.to.buffer == Buffer::output);
   }
   partial_done_ += piece;
   return partial_done_ == bytes;
@@ -169,8 +169,8 @@ bool Executor::run_reduce(const Step& step) {
   piece = fetch_terms(step, piece);
   Arithmetic arithmetic = arithmetic_of(active_->problem);
   arithmetic.complete = step.to.buffer == Buffer::output;
+  arithmetic.past_cache = arithmetic.complete && streams_;
   std::byte* const to = own_address(step.to) + partial_done_ * size;
-  arithmetic.past_cache = streams_;
   reduce(arithmetic, terms_, to, piece);
   partial_done_ += piece;
   return partial_done_ == step.to.count;

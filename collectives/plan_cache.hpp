@@ -22,7 +22,7 @@ struct Planned {
   std::shared_ptr<const Planned> apart = nullptr;
 };
 
-/// `plan` for `problem`, and its Brief.
+/// What `algorithm` plans for `problem`.
 Planned planned(const Problem& problem, const Algorithm& algorithm);
 
 /// Not thread-safe: its executor's token is held.
