@@ -234,12 +234,14 @@ def case_differ(worker, sprat):
     for hosts in ("", "a,a,b,b"):
         for what, words in values.items():
             processes = start([worker, "differ", what], hosts=hosts)
+            await_line(what, processes, "joined")  # a busy machine may take seconds to start them
             check(f"different {what} on hosts [{hosts}]", collect(processes, 10), ["mismatch"] + words)
 
 
 def case_absent(worker, sprat):
     for hosts in ("", "a,b,c,d"):
         processes = start([worker, "absent", "2"], hosts=hosts)
+        await_line("absent", processes, "joined")
         absent = processes.pop(1)
         results = collect(processes, 10)
         absent.kill()

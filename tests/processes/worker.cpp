@@ -1,7 +1,7 @@
 // One rank, as a process, for the tests that kill: worker MODE.
 //   endless COUNT   all_reduce of COUNT floats for ever; prints "ready" after the first
 //   until FILE      checked all_reduces until the file exists; prints "ready" after the first
-//   differ WHAT     ranks disagree about WHAT: count, dtype, op, collective
+//   differ WHAT     prints "joined"; ranks disagree about WHAT: count, dtype, op, collective
 //   forked COUNT    endless, in ranks that have forked: a child that sleeps, and one that has ended
 //                   as programs do, destructors and all
 //   shrink COUNT    the same, but survivors of a failure shrink the job, do 100 right all_reduces
@@ -13,7 +13,7 @@
 //                   who times out refills its buffer, says "refilled", and after a line on
 //                   standard input "unchanged" if it is
 //   wait SECONDS    rank 2 comes SECONDS late to an all_reduce, and again with a message to rank 0
-//   absent SECONDS  rank 1 never calls; the others' deadline is SECONDS
+//   absent SECONDS  prints "joined"; rank 1 never calls; the others' deadline is SECONDS
 // Ends with 1 and the error on standard error, as the sprat command does.
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,13 +34,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
+void say(const char* word) {
+  std::puts(word);
+  std::fflush(stdout);
+}
+
 void run_endless(sprat::Communicator& world, std::size_t count) {
   std::vector<float> data(count, 1.0f);
   for (long round = 0;; ++round) {
     world.all_reduce(sprat::elements(data), sprat::ReduceOp::max, {.blocking = true}).wait();
     if (round == 10) {
-      std::puts("ready");
-      std::fflush(stdout);
+      say("ready");
     }
   }
 }
@@ -57,8 +61,7 @@ void run_until(sprat::Communicator& world, const std::string& file) {
       }
     }
     if (round == 0) {
-      std::puts("ready");
-      std::fflush(stdout);
+      say("ready");
     }
   }
 }
@@ -105,8 +108,7 @@ int run_stopped(sprat::Communicator& world, const std::string& memory) {
       failure = error;
     }
     if (round == 2) {
-      std::puts("ready");
-      std::fflush(stdout);
+      say("ready");
     }
   }
   std::fill(data.begin(), data.end(), 12345.0f);
@@ -177,6 +179,7 @@ void run_shrink(sprat::Communicator world, std::size_t count) {
 
 void run_differ(sprat::Communicator& world, const std::string& what) {
   const bool odd = world.rank() == 1;
+  say("joined");
   std::vector<float> data(what == "count" && odd ? 8 : 4);
   std::vector<std::int32_t> integers(4);
   if (what == "collective" && odd) {
@@ -209,6 +212,7 @@ void run_wait(sprat::Communicator& world, int seconds) {
 }
 
 void run_absent(sprat::Communicator& world, int seconds) {
+  say("joined");
   if (world.rank() == 1) {
     pause();  // until the test ends this process
   }
