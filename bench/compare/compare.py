@@ -3,27 +3,30 @@
 
   bench/compare/run [--ranks 2] [--memory shared|malloc|huge] [--collectives all_reduce,...]
                     [--sizes 8,4K,1M,...] [--samples 15] [--peers openmpi,mpich,gloo] [--out FOLDER]
+                    [--hosts 4 [--rails 2] [--rate 1gbit]]
 
 All libraries' ranks run at the same time, but one library at a time is told to work; the others sleep in a
 read. Rank r of each is pinned to core r mod cores. A sample is the slowest rank's mean over a batch of at
 least 100 us; each round takes one sample of each library, in turn; a ratio is of one round. Every element is
 checked before and after the timing of a cell. Peers use malloc memory (or huge pages with --peer-memory
 huge); the limit reads and writes what ours does on huge pages if ours is shared.
+
+With --hosts the ranks are spread over network namespaces (needs root), each with a wire of --rate in each
+direction for every rail, and nothing is pinned. A batch takes at least 50 ms. The limit is the time in which
+the wires carry what must cross one host's: at the goodput of plain TCP with all hosts sending in a ring.
 """
 import argparse
 import json
 import os
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
+from launch import LIMIT, Between, Here, launch
+
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "barrier"]
 SIZES = "8,64,512,4K,16K,64K,256K,1M,4M,16M,64M"
-LEAST_BATCH_S = 100e-6
-LIMIT = "limit"
 
 
 def size_of(text):
@@ -36,94 +39,6 @@ def size_text(size):
         if size >= scale and size % scale == 0:
             return f"{size // scale} {unit}iB"
     return f"{size} B"
-
-
-class Library:
-    """The ranks of one library, connected."""
-
-    def __init__(self, name):
-        self.name, self.streams, self.processes = name, {}, []
-
-    def ask(self, line):
-        for stream in self.streams.values():
-            stream.write(line + "\n")
-            stream.flush()
-        answers = [stream.readline().strip() for stream in self.streams.values()]
-        if "" in answers:
-            raise SystemExit(f"compare: a rank of {self.name} has ended during [{line}]")
-        return answers
-
-    def prepare(self, collective, size, memory):
-        """What is wrong; empty if nothing."""
-        return next((answer for answer in self.ask(f"cell {collective} {size} {memory}") if answer != "ok"), "")
-
-    def check(self):
-        return next((answer for answer in self.ask("check") if answer != "ok"), "")
-
-    def sample(self, calls):
-        return max(float(answer) for answer in self.ask(f"batch {calls}"))
-
-    def calls_a_batch(self):
-        """So many that a batch takes LEAST_BATCH_S; the first calls warm up."""
-        calls = 1
-        while True:
-            seconds = min(self.sample(calls) for _ in range(2)) * calls
-            if seconds >= LEAST_BATCH_S or calls >= 1 << 20:
-                return calls
-            calls = max(calls + 1, min(calls * 10, int(calls * 1.3 * LEAST_BATCH_S / max(seconds, 1e-9))))
-
-
-def launch(names, options, folder):
-    """Starts the libraries' ranks and returns them by name once all have connected."""
-    path = os.path.join(folder, "socket")
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
-    listener.listen(256)
-    ranks = options.ranks
-    base = dict(os.environ)
-    for variable in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-        base.pop(variable, None)
-    store = os.path.join(folder, "store")
-    os.mkdir(store)
-    libraries = {}
-    for name in names:
-        library = libraries[name] = Library(name)
-        start = lambda command, **more: library.processes.append(
-            subprocess.Popen(command, env=dict(base, **more), stdin=subprocess.DEVNULL))
-        program = os.path.join(options.build, "compare_" + name)
-        if name == "openmpi":
-            start(["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", str(ranks),
-                   program, path])
-        elif name == "mpich":
-            start(["mpiexec.mpich", "-bind-to", "none", "-n", str(ranks), program, path])
-        elif name.startswith(LIMIT):
-            start([os.path.join(options.build, "compare_limit"), path, str(ranks)] + ["nt"] * name.endswith("nt"))
-        elif name == "gloo":
-            for rank in range(ranks):
-                start([program, path, str(rank), str(ranks), store, "127.0.0.1"])
-        else:
-            port = str(20_000 + os.getpid() % 10_000)
-            for rank in range(ranks):
-                start([program, path], RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank),
-                      MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
-        await_ranks(listener, library, ranks)
-    return libraries
-
-
-def await_ranks(listener, library, ranks):
-    listener.settimeout(60)
-    while len(library.streams) < ranks:
-        try:
-            connection, _ = listener.accept()
-        except TimeoutError:
-            raise SystemExit(f"compare: {library.name} did not start: {len(library.streams)} of {ranks} ranks came")
-        stream = connection.makefile("rw")
-        _, rank, pid = stream.readline().split()
-        library.streams[int(rank)] = stream
-        if not library.name.startswith(LIMIT):  # its threads pin themselves
-            cores = sorted(os.sched_getaffinity(0))
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                os.sched_setaffinity(int(thread), {cores[int(rank) % len(cores)]})
 
 
 def quartiles(values):
@@ -205,12 +120,19 @@ def plot(cells, options, path):
         axis.grid(alpha=0.3)
     axes[0][0].set_ylabel("GB/s (bytes / time)")
     axes[0][0].legend(fontsize=7)
-    figure.suptitle(f"{options.ranks} ranks on {len(os.sched_getaffinity(0))} cores, ours in {options.memory} memory", fontsize=10)
+    figure.suptitle(title(options), fontsize=10)
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 
 
-def main():
+def title(options):
+    if options.hosts == 1:
+        return f"{options.ranks} ranks on {len(os.sched_getaffinity(0))} cores, ours in {options.memory} memory"
+    return (f"{options.ranks} ranks on {options.hosts} hosts, {options.rails} x {options.rate} each, "
+            f"ours in {options.memory} memory")
+
+
+def parsed():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, help="where the drivers are: bench/compare/run gives it")
     parser.add_argument("--ranks", type=int, default=2)
@@ -219,19 +141,34 @@ def main():
     parser.add_argument("--collectives", default=",".join(COLLECTIVES))
     parser.add_argument("--sizes", default=SIZES)
     parser.add_argument("--samples", type=int, default=15)
-    parser.add_argument("--peers", default="openmpi,mpich,gloo")
+    parser.add_argument("--peers", help="default: openmpi,mpich,gloo; openmpi,gloo with --hosts")
+    parser.add_argument("--hosts", type=int, default=1)
+    parser.add_argument("--rails", type=int, default=1, help="wires of a host")
+    parser.add_argument("--rate", default="1gbit", help="of a wire in each direction, as tc writes it")
     parser.add_argument("--no-limit", action="store_true")
     parser.add_argument("--out", help="a folder for compare.json and compare.svg")
     options = parser.parse_args()
+    several = options.hosts > 1
+    if options.peers is None:
+        options.peers = "openmpi,gloo" if several else "openmpi,mpich,gloo"
     options.peers = [name for name in options.peers.split(",") if name]
+    if options.ranks % options.hosts:
+        parser.error(f"{options.ranks} ranks do not spread evenly over {options.hosts} hosts")
+    if several and "mpich" in options.peers:
+        parser.error("mpich is not started on several hosts")
+    return options
+
+
+def main():
+    options = parsed()
     sizes = [size_of(text) for text in options.sizes.split(",")]
-    names = ["sprat"] + options.peers
-    if not options.no_limit and options.ranks <= len(os.sched_getaffinity(0)):
-        names += [LIMIT, LIMIT + "_nt"]
+    place = Here(options.ranks) if options.hosts == 1 else Between(options.ranks, options.hosts, options.rails, options.rate)
+    names = ["sprat"] + options.peers + ([] if options.no_limit else place.limits())
     begin, cells = time.monotonic(), []
     with tempfile.TemporaryDirectory() as folder:
-        libraries = launch(names, options, folder)
+        libraries = {}
         try:
+            libraries = launch(names, place, options, folder)
             print(header(options), flush=True)
             for collective in options.collectives.split(","):
                 for size in sizes if collective != "barrier" else [0]:
@@ -239,23 +176,14 @@ def main():
                     print(row(cells[-1], options), flush=True)
         finally:
             for library in libraries.values():
-                for stream in library.streams.values():
-                    try:
-                        stream.write("quit\n")
-                        stream.flush()
-                    except OSError:
-                        pass
-            for library in libraries.values():
-                for process in library.processes:
-                    try:
-                        process.wait(10)
-                    except subprocess.TimeoutExpired:
-                        process.kill()
+                library.quit()
+            place.remove()
     print(f"{len(cells)} cells of {options.samples} samples in {time.monotonic() - begin:.0f} s")
     if options.out:
         os.makedirs(options.out, exist_ok=True)
         with open(os.path.join(options.out, "compare.json"), "w") as file:
-            json.dump({"command": sys.argv[1:], "ranks": options.ranks, "memory": options.memory, "cells": cells}, file, indent=1)
+            json.dump({"command": sys.argv[1:], "ranks": options.ranks, "hosts": options.hosts, "rails": options.rails,
+                       "memory": options.memory, "cells": cells}, file, indent=1)
         plot(cells, options, os.path.join(options.out, "compare.svg"))
     sys.exit(1 if any(cell["wrong"] for cell in cells) else 0)
 
