@@ -68,8 +68,6 @@ struct Form {
 constexpr std::size_t KiB = 1024;
 
 const Form forms[] = {
-    {"ring_over_hosts", Collective::all_gather, "ring", 7, 1, 1, 16 * KiB,
-     [](const Terms& t) { return t.sent_in_turn(t.ranks() - 1, t.block); }},
     {"mesh_of_hosts", Collective::all_gather, "direct", 7, 1, 1, 16 * KiB,
      [](const Terms& t) { return t.sent_at_once(t.ranks() - 1, t.block); }},
     {"ranks_of_a_host_read_each_other", Collective::all_gather, "direct", 1, 6, 1, 16 * KiB,
@@ -88,17 +86,9 @@ const Form forms[] = {
      }},
     {"messages_are_striped_over_three_rails", Collective::all_gather, "direct", 4, 1, 3, 48 * KiB,
      [](const Terms& t) { return t.sent_at_once(t.ranks() - 1, t.block / 3); }},
-    {"ring_over_hosts_of_several_ranks", Collective::all_gather, "ring", 6, 2, 2, 64 * KiB,
-     [](const Terms& t) {
-       return t.sent_in_turn(t.hosts - 1, t.block) + t.signal + t.pulled(t.block);
-     }},
     {"reduce_scatter_at_once", Collective::reduce_scatter, "direct", 8, 1, 1, 16 * KiB,
      [](const Terms& t) {
        return t.sent_at_once(t.ranks() - 1, t.block) + t.reduced(0, t.ranks(), t.block);
-     }},
-    {"reduce_scatter_in_turn", Collective::reduce_scatter, "pairwise", 8, 1, 1, 16 * KiB,
-     [](const Terms& t) {
-       return t.sent_in_turn(t.ranks() - 1, t.block) + t.reduced(0, t.ranks(), t.block);
      }},
     {"mesh_all_reduce", Collective::all_reduce, "hierarchical", 8, 1, 1, 128 * KiB,
      [](const Terms& t) {
@@ -124,8 +114,6 @@ const Form forms[] = {
      }},
     {"all_to_all_at_once", Collective::all_to_all, "direct", 9, 1, 1, 4 * KiB,
      [](const Terms& t) { return t.sent_at_once(t.ranks() - 1, t.block); }},
-    {"all_to_all_in_turn", Collective::all_to_all, "pairwise", 9, 1, 1, 4 * KiB,
-     [](const Terms& t) { return t.sent_in_turn(t.ranks() - 1, t.block); }},
     {"many_send_to_one", Collective::gather, "direct", 9, 1, 1, 4 * KiB,
      [](const Terms& t) { return t.sent_at_once(t.ranks() - 1, t.block); }},
     {"one_sends_to_many", Collective::scatter, "direct", 9, 1, 1, 4 * KiB,
