@@ -117,7 +117,7 @@ void Segment::drop_pages() noexcept {
 Segment::~Segment() {
   munmap(data_, bytes_);
   if (here()) {
-    close(fd_);
+    close_and_forget(fd_);
   }
 }
 

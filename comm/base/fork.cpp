@@ -77,4 +77,13 @@ void close_on_fork(int descriptor) {
   fork.files.push_back({descriptor, status.st_dev, status.st_ino});
 }
 
+// Under the lock, so that nobody looks at the file meanwhile.
+void close_and_forget(int descriptor) noexcept {
+  ForkState& fork = state();
+  const std::lock_guard lock(fork.mutex);
+  std::erase_if(fork.files,
+                [descriptor](const OpenFile& file) { return file.descriptor == descriptor; });
+  close(descriptor);
+}
+
 }  // namespace sprat::comm

@@ -24,5 +24,7 @@ class ProcessMark {
 
 /// Children forked while `descriptor` is open close their copy. Any thread.
 void close_on_fork(int descriptor);
+/// Closes such a descriptor. Any thread.
+void close_and_forget(int descriptor) noexcept;
 
 }  // namespace sprat::comm
