@@ -25,9 +25,8 @@ using Json = nlohmann::ordered_json;
 
 /// What carries messages between hosts here, and everything that libfabric offers.
 Json providers_json(const Config& config) {
-  const auto chosen = comm::libfabric::find_provider(config.provider, config.interface);
-  return {{"chosen",
-           fmt::format("{} on {}", chosen->fabric_attr->prov_name, chosen->domain_attr->name)},
+  const auto rails = comm::libfabric::find_rails(config.provider, config.interface);
+  return {{"chosen", comm::libfabric::describe_rails(rails)},
           {"offered", comm::libfabric::describe_offers()}};
 }
 

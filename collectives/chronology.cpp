@@ -54,8 +54,10 @@ std::size_t Chronology::last_signal(int rank) const {
 bool Chronology::ready(std::size_t number) const {
   const Step& what = step(number);
   const std::size_t first = first_step_[rank_of_[number]];
-  for (std::uint32_t i = what.after.first; i < what.after.last; ++i) {
-    if (!done_[first + i]) return false;
+  for (const IndexRange& range : {what.after, what.behind}) {
+    for (std::uint32_t i = range.first; i < range.last; ++i) {
+      if (!done_[first + i]) return false;
+    }
   }
   return std::ranges::all_of(peers_awaited(number), [&](int peer) {
     return signals_[peer].size() >= static_cast<std::size_t>(what.needs);

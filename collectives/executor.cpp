@@ -185,8 +185,8 @@ bool Executor::choose_plan() {
   return true;
 }
 
-// A pure function of what all ranks know, so all choose the same windows: the problem, and for
-// large ones on a single host, whether every announced buffer can be mapped.
+// A pure function of what all ranks know, so all choose the same windows: the problem, the hosts,
+// and for large problems on a single host, whether every announced buffer can be mapped.
 bool Executor::choose_windows() {
   if (apart_ && !choose_plan()) {
     return false;
@@ -195,8 +195,8 @@ bool Executor::choose_windows() {
   const std::size_t row = row_bytes();
   const std::size_t half = context_->config().staging_bytes / 2;
   if (row * problem.count > half && !exchanges(problem.collective)) {
-    bool windowed = grouping_->hosts() > 1;
-    if (!windowed) {
+    bool windowed = grouping_->hosts() > 1 && grouping_->hosts() < problem.ranks();
+    if (grouping_->hosts() == 1) {
       for (const int peer : local_peers_) {
         if (!announced(peer)) {
           return false;

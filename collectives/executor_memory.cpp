@@ -1,4 +1,5 @@
 // Where the operands of the active operation lie, here and on local peers.
+#include <algorithm>
 #include <cstring>
 
 #include "collectives/executor.hpp"
@@ -107,9 +108,13 @@ void Executor::prepare_memory() {
   const bool may_stage = !inlined_ && (exposes_memory() || active_->stage_input) &&
                          (slot_->input.kind == comm::MemoryRef::Kind::unreachable ||
                           slot_->output.kind == comm::MemoryRef::Kind::unreachable);
-  if (may_stage && !staging_) {
-    staging_ = std::make_unique<comm::Segment>(context_->config().staging_bytes + 4096,
-                                               comm::Segment::Pages::huge);
+  // An input that is staged although this rank is alone on its host comes whole, in no windows.
+  const std::size_t alone = active_->stage_input && local_peers_.empty()
+                                ? buffer_bytes(Buffer::input, membership_.rank)
+                                : 0;
+  const std::size_t staging_bytes = std::max(context_->config().staging_bytes, alone) + 4096;
+  if (may_stage && (!staging_ || staging_->bytes() < staging_bytes)) {
+    staging_ = std::make_unique<comm::Segment>(staging_bytes, comm::Segment::Pages::huge);
     board_->staging = show(*staging_);
   }
   if (plan_->scratch_count > 0) {

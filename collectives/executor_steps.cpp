@@ -33,9 +33,11 @@ std::uint64_t low_bits(std::uint64_t value, int bits) {
 }  // namespace
 
 bool Executor::ready(const Step& step) {
-  for (std::uint32_t before = step.after.first; before < step.after.last; ++before) {
-    if (states_[before] != StepState::done) {
-      return false;
+  for (const IndexRange& range : {step.after, step.behind}) {
+    for (std::uint32_t before = range.first; before < range.last; ++before) {
+      if (states_[before] != StepState::done) {
+        return false;
+      }
     }
   }
   if (step.needs == 0) {

@@ -38,19 +38,6 @@ int carrier(const Grouping& grouping, int host, int owner) {
   return members[static_cast<std::size_t>(owner) % members.size()];
 }
 
-int pairwise_rounds(const Problem& problem) {
-  const Grouping& grouping = *problem.grouping;
-  const int ranks = problem.ranks();
-  int rounds = 0;
-  for (int distance = 1; distance < ranks; ++distance) {
-    const int to = (problem.rank + distance) % ranks,
-              from = (problem.rank - distance + ranks) % ranks;
-    const bool idle = grouping.together(problem.rank, to) && grouping.together(problem.rank, from);
-    rounds += idle ? 0 : 1;
-  }
-  return rounds;
-}
-
 Operand widened(const Problem& problem, Plan& plan, const Operand& contribution) {
   if (problem.input == problem.accumulator()) return contribution;
   const Operand wide = plan.scratch(contribution.count);

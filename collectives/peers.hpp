@@ -18,10 +18,6 @@ std::vector<int> remote_ranks(const Problem& problem);
 /// spreads owners evenly and keeps equal local positions together where hosts are equal blocks.
 int carrier(const Grouping& grouping, int host, int owner);
 
-/// Of rounds 1 .. P-1 in which a rank sends to rank+k and receives from rank-k: how many move
-/// anything between hosts.
-int pairwise_rounds(const Problem& problem);
-
 /// A contribution in the form that partial results travel in: itself if the input's type is the
 /// accumulator's, else widened into scratch by a step of the current round.
 Operand widened(const Problem& problem, Plan& plan, const Operand& contribution);

@@ -319,6 +319,9 @@ std::string describe(const Plan& plan) {
     if (step.after.first < step.after.last) {
       out += fmt::format(" after {}..{}", step.after.first, step.after.last - 1);
     }
+    if (step.behind.first < step.behind.last) {
+      out += fmt::format(" behind {}..{}", step.behind.first, step.behind.last - 1);
+    }
     out += '\n';
   }
   return out;

@@ -54,13 +54,15 @@ const char* name(Verb verb) noexcept;
 
 struct Step {
   Verb verb = Verb::wait;
-  std::uint16_t rail = 0;
   std::uint32_t needs = 0;  ///< Every peer whose memory this step reads has signalled this often.
   std::int32_t peer = -1;   ///< send, recv, wait.
   std::uint32_t message =
       0;               ///< send, recv: its ordinal among this pair's messages of that direction.
   IndexRange after;    ///< These steps are complete before this one starts.
   IndexRange sources;  ///< reduce.
+  /// send: these receives are complete before it starts. It needs nothing of them: who sends no
+  /// faster than it receives crowds nobody's wire.
+  IndexRange behind;
   /// share: peers read a copy made now even of shared memory, for this rank may overwrite `from`
   /// (in place) while they read.
   bool snapshot = false;

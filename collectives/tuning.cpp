@@ -22,14 +22,10 @@ all_reduce hosts>1 ranks<=32 0-512 one_shot;
 all_reduce hierarchical;
 
 all_gather hosts=1 direct;
-all_gather per_host=1 0-256k direct;
-all_gather hosts>2 4m- ring;
 all_gather hierarchical;
 all_gather direct;
 
 reduce_scatter hosts=1 direct;
-reduce_scatter per_host=1 hosts>2 4m- pairwise;
-reduce_scatter per_host=1 direct;
 reduce_scatter hierarchical;
 reduce_scatter direct;
 
@@ -37,9 +33,7 @@ broadcast hosts=1 flat;
 broadcast 1m- chain;
 broadcast flat;
 
-all_to_all hosts=1 direct;
-all_to_all 0-64k direct;
-all_to_all pairwise;
+all_to_all direct;
 
 barrier dissemination;
 

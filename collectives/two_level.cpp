@@ -10,36 +10,24 @@ namespace sprat::collectives {
 
 namespace {
 
-/// A portion of rank `rank`'s input.
-Operand portion_of(const Problem& problem, int rank, const Portion& portion) {
-  return piece_of(input_of(problem, rank, portion.block), portion.slice);
+/// A chunk of a portion of rank `rank`'s input.
+Operand chunk_of(const Problem& problem, int rank, const Portion& portion, int chunks, int chunk) {
+  return piece_of(piece_of(input_of(problem, rank, portion.block), portion.slice),
+                  slice(portion.slice.count, chunks, chunk));
 }
 
 int home_of(const Problem& problem) { return problem.grouping->host_of(problem.rank); }
 
-/// Owners on other hosts whose portion problem.rank carries, without empty portions.
-std::vector<int> owners_served(const Problem& problem, const std::vector<Portion>& portions) {
+/// Owners on `host`, another one, whose portion problem.rank carries, without empty portions.
+std::vector<int> owners_served(const Problem& problem, const std::vector<Portion>& portions,
+                               int host) {
   std::vector<int> owners;
-  for (int owner : remote_ranks(problem)) {
+  for (int owner : problem.grouping->members(host)) {
     if (portions[owner].slice.count == 0) continue;
     if (carrier(*problem.grouping, home_of(problem), owner) == problem.rank)
       owners.push_back(owner);
   }
   return owners;
-}
-
-/// This host's partial over `range`, as a step of the current round if there is anything to add.
-Operand partial_over(const Problem& problem, Plan& plan, RankRange range, const Portion& portion) {
-  if (range == RankRange{problem.rank, problem.rank + 1}) {
-    return widened(problem, plan, portion_of(problem, problem.rank, portion));
-  }
-  std::vector<Source> terms;
-  for (int rank = range.first; rank < range.last; ++rank) {
-    terms.push_back({.from = portion_of(problem, rank, portion), .covers = {rank, rank + 1}});
-  }
-  const Operand partial = plan.scratch(portion.slice.count);
-  plan.reduce(terms, partial, 1);
-  return partial;
 }
 
 /// Shares what peers read of this rank's input; returns the steps that do.
@@ -50,28 +38,67 @@ IndexRange share_inputs(const Problem& problem, Plan& plan, const std::vector<Po
   for (int owner = 0; owner < problem.ranks(); ++owner) {
     const bool read_by_peers = carrier(grouping, home_of(problem), owner) != problem.rank;
     if (read_by_peers && portions[owner].slice.count > 0) {
-      plan.share(portion_of(problem, problem.rank, portions[owner]));
+      plan.share(chunk_of(problem, problem.rank, portions[owner], 1, 0));
     }
   }
   return {first, plan.signal() + 1};
 }
 
-/// Terms of problem.rank's own portion: local contributions, and partials that other hosts send,
-/// which may arrive as soon as `sharing` is over.
-std::vector<Source> gather_terms(const Problem& problem, Plan& plan, const Portion& mine,
-                                 IndexRange sharing) {
-  const Grouping& grouping = *problem.grouping;
-  std::vector<Source> terms;
-  for (int rank : grouping.members(home_of(problem))) {
-    terms.push_back({.from = portion_of(problem, rank, mine), .covers = {rank, rank + 1}});
+/// This host's partial of a chunk over `range`, as a step if there is anything to add.
+Operand partial_over(const Problem& problem, Plan& plan, RankRange range, const Portion& portion,
+                     int chunks, int chunk) {
+  if (range == RankRange{problem.rank, problem.rank + 1}) {
+    return widened(problem, plan, chunk_of(problem, problem.rank, portion, chunks, chunk));
   }
-  for (int host = 0; host < grouping.hosts(); ++host) {
-    if (host == home_of(problem)) continue;
+  std::vector<Source> terms;
+  for (int rank = range.first; rank < range.last; ++rank) {
+    terms.push_back(
+        {.from = chunk_of(problem, rank, portion, chunks, chunk), .covers = {rank, rank + 1}});
+  }
+  const Operand partial = plan.scratch(terms.front().from.count);
+  plan.reduce(terms, partial, 1);
+  return partial;
+}
+
+/// Reduces and sends this host's partials of a chunk once `sharing` is over; returns the steps.
+IndexRange send_partials(const Problem& problem, Plan& plan, int owner, const Portion& portion,
+                         int chunks, int chunk, IndexRange sharing, IndexRange behind) {
+  const auto first = static_cast<std::uint32_t>(plan.steps.size());
+  std::vector<Operand> partials;
+  for (const RankRange& range : problem.grouping->subtrees(home_of(problem))) {
+    partials.push_back(partial_over(problem, plan, range, portion, chunks, chunk));
+  }
+  const auto reduced = static_cast<std::uint32_t>(plan.steps.size());
+  for (std::uint32_t step = first; step < reduced; ++step) plan.steps[step].after = sharing;
+  for (const Operand& partial : partials) {
+    Step& send = plan.steps[plan.send(owner, partial)];
+    send.behind = behind;
+    send.after = reduced > first ? IndexRange{first, reduced} : sharing;
+  }
+  return {first, static_cast<std::uint32_t>(plan.steps.size())};
+}
+
+/// Terms of a chunk of problem.rank's own portion: local contributions, and partials that other
+/// hosts send, which may arrive as soon as `sharing` is over.
+std::vector<Source> gather_terms(const Problem& problem, Plan& plan, const Portion& mine,
+                                 Legs& legs, int chunk, IndexRange sharing) {
+  const Grouping& grouping = *problem.grouping;
+  const int home = home_of(problem), hosts = grouping.hosts();
+  std::vector<Source> terms;
+  for (int rank : grouping.members(home)) {
+    const Operand own = chunk_of(problem, rank, mine, legs.chunks(), chunk);
+    terms.push_back({.from = own, .covers = {rank, rank + 1}});
+  }
+  const std::size_t count = terms.front().from.count;
+  for (int distance = 1; distance < hosts; ++distance) {
+    const int host = (home + hosts - distance) % hosts;
+    const auto first = static_cast<std::uint32_t>(plan.steps.size());
     for (const RankRange& range : grouping.subtrees(host)) {
-      const Operand partial = plan.scratch(mine.slice.count);
+      const Operand partial = plan.scratch(count);
       plan.steps[plan.recv(carrier(grouping, host, problem.rank), partial)].after = sharing;
       terms.push_back({.from = partial, .covers = range});
     }
+    legs.arrives(distance, chunk, {first, static_cast<std::uint32_t>(plan.steps.size())});
   }
   std::ranges::sort(terms, {}, [](const Source& term) { return term.covers.first; });
   return terms;
@@ -79,29 +106,46 @@ std::vector<Source> gather_terms(const Problem& problem, Plan& plan, const Porti
 
 }  // namespace
 
-void reduce_to_owners(const Problem& problem, Plan& plan, const std::vector<Portion>& portions,
-                      const Operand& result) {
+Legs legs_of(const Problem& problem, const std::vector<Portion>& portions, int trips) {
+  std::size_t largest = 0;
+  for (const Portion& portion : portions) largest = std::max(largest, portion.slice.count);
+  const int others = problem.grouping->hosts() - 1;
+  return Legs(trips * others, others == 0 ? 0 : largest * size_of(problem.accumulator()));
+}
+
+// Receives come first, so that all are posted when the first partial leaves.
+Reduced reduce_to_owners(const Problem& problem, Plan& plan, const std::vector<Portion>& portions,
+                         const Operand& result, Legs& legs) {
+  const Grouping& grouping = *problem.grouping;
   const Portion& mine = portions[problem.rank];
-  struct Message {
-    int owner;
-    Operand partial;
-  };
-  std::vector<Message> leaving;
+  const int chunks = legs.chunks();
   const IndexRange sharing = share_inputs(problem, plan, portions);
-  plan.next_round();
-  for (int owner : owners_served(problem, portions)) {
-    for (const RankRange& range : problem.grouping->subtrees(home_of(problem))) {
-      leaving.push_back({owner, partial_over(problem, plan, range, portions[owner])});
+  Reduced reduced{.left = std::vector<std::vector<IndexRange>>(portions.size())};
+
+  std::vector<std::vector<Source>> terms;
+  std::vector<IndexRange> arrivals;
+  for (int chunk = 0; mine.slice.count > 0 && chunk < chunks; ++chunk) {
+    const auto first = static_cast<std::uint32_t>(plan.steps.size());
+    terms.push_back(gather_terms(problem, plan, mine, legs, chunk, sharing));
+    const auto last = static_cast<std::uint32_t>(plan.steps.size());
+    arrivals.push_back(last > first ? IndexRange{first, last} : sharing);
+  }
+  for (int distance = 1; distance < grouping.hosts(); ++distance) {
+    const int host = (home_of(problem) + distance) % grouping.hosts();
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      for (int owner : owners_served(problem, portions, host)) {
+        reduced.left[owner].push_back(send_partials(problem, plan, owner, portions[owner], chunks,
+                                                    chunk, sharing, legs.behind(distance, chunk)));
+      }
     }
   }
-  plan.next_round();
-  for (const Message& message : leaving) plan.send(message.owner, message.partial);
-  if (mine.slice.count > 0) {
-    const std::vector<Source> terms = gather_terms(problem, plan, mine, sharing);
-    plan.next_round();
-    plan.reduce(terms, result, local_ranks(problem).size() > 1 ? 1 : 0);
+  reduced.result = static_cast<std::uint32_t>(plan.steps.size());
+  for (std::size_t chunk = 0; chunk < terms.size(); ++chunk) {
+    const Slice piece = slice(mine.slice.count, chunks, static_cast<int>(chunk));
+    const std::uint32_t needs = local_ranks(problem).size() > 1 ? 1 : 0;
+    plan.steps[plan.reduce(terms[chunk], piece_of(result, piece), needs)].after = arrivals[chunk];
   }
-  plan.next_round();
+  return reduced;
 }
 
 Cost cost_of_reducing(const Problem& problem, const std::vector<Portion>& portions) {
@@ -109,15 +153,15 @@ Cost cost_of_reducing(const Problem& problem, const std::vector<Portion>& portio
   const std::size_t partial_size = size_of(problem.accumulator());
   const std::size_t mine = portions[problem.rank].slice.count;
   const std::size_t peers = local_ranks(problem).size() - 1;
-  std::size_t partials_here = 0, partials_elsewhere = 0;
+  std::size_t partials_here = 0, partials_elsewhere = 0, carried = 0;
   for (int host = 0; host < grouping.hosts(); ++host) {
-    (host == home_of(problem) ? partials_here : partials_elsewhere) +=
-        grouping.subtrees(host).size();
+    const bool here = host == home_of(problem);
+    (here ? partials_here : partials_elsewhere) += grouping.subtrees(host).size();
+    if (here) continue;
+    for (int owner : owners_served(problem, portions, host)) carried += portions[owner].slice.count;
   }
-  std::size_t carried = 0;
-  for (int owner : owners_served(problem, portions)) carried += portions[owner].slice.count;
-  const int messages = carried > 0 ? (peers > 0 ? 2 : 1) : mine > 0 && grouping.hosts() > 1 ? 1 : 0;
-  return {.rounds = messages + (mine > 0 && peers > 0 ? 1 : 0),
+  const int pulls = peers > 0 ? 1 : 0, receives = grouping.hosts() > 1 ? 1 : 0;
+  return {.rounds = std::max(carried > 0 ? pulls + 1 : 0, mine > 0 ? receives + pulls : 0),
           .bytes_sent = partials_here * carried * partial_size,
           .bytes_received = partials_elsewhere * mine * partial_size,
           .bytes_pulled = peers * (mine + carried) * size_of(problem.input)};

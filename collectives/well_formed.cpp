@@ -29,6 +29,7 @@ class Inspector {
   std::string flaw(std::uint32_t index) const {
     const Step& step = plan_.steps[index];
     if (step.after.first > step.after.last || step.after.last > index) return "depends on itself";
+    if (step.behind.first > step.behind.last || step.behind.last > index) return "is behind itself";
     switch (step.verb) {
       case Verb::share:
         if (step.from.buffer == Buffer::scratch) return "shares scratch, which always is shared";

@@ -44,10 +44,10 @@ bool has_efa() {
 
 Finding check_providers(const Config& config) {
   try {
-    const auto info = comm::libfabric::find_provider(config.provider, config.interface);
+    const auto rails = comm::libfabric::find_rails(config.provider, config.interface);
     return {"libfabric", Level::ok,
-            fmt::format("{} on {}; {} efa here", info->fabric_attr->prov_name,
-                        info->domain_attr->name, has_efa() ? "there is" : "there is no")};
+            fmt::format("{}; {} efa here", comm::libfabric::describe_rails(rails),
+                        has_efa() ? "there is" : "there is no")};
   } catch (const Error& error) {
     return {"libfabric", Level::fail, error.what(),
             "unset SPRAT_PROVIDER and SPRAT_INTERFACE, or install the provider"};

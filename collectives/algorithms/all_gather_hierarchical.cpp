@@ -1,7 +1,8 @@
-// Two-level all-gather: every part goes to one rank of each other host, which its host's ranks pull
-// from. Cost: 1 round between hosts, 1 inside; a rank sends its part once per other host. Use:
-// several hosts; short chains, many peers at once.
+// Two-level all-gather: every part goes to one rank of each other host, in legs, and is pulled from
+// it inside, chunk by chunk. Cost: 1 round between hosts, 1 inside; a rank sends its part once per
+// other host. Use: several hosts.
 #include "collectives/algorithm.hpp"
+#include "collectives/legs.hpp"
 #include "collectives/peers.hpp"
 
 namespace sprat::collectives {
@@ -14,33 +15,91 @@ bool carries(const Problem& p, int owner) {
   return carrier(*p.grouping, p.grouping->host_of(p.rank), owner) == p.rank;
 }
 
+/// A chunk of the owner's part, as `holder` has it.
+Operand part_of(const Problem& p, const Legs& legs, int holder, int owner, int chunk) {
+  return piece_of(output_of(p, holder, owner), slice(p.count, legs.chunks(), chunk));
+}
+
+/// What other hosts send; by chunk, the steps that receive it. Signals afterwards are ordered with
+/// the first, which is among `sharing`.
+std::vector<IndexRange> receive_parts(const Problem& p, Plan& plan, Legs& legs,
+                                      IndexRange sharing) {
+  const Grouping& grouping = *p.grouping;
+  const int home = grouping.host_of(p.rank), hosts = grouping.hosts();
+  std::vector<IndexRange> chunks;
+  for (int chunk = 0; chunk < legs.chunks(); ++chunk) {
+    const auto begin = static_cast<std::uint32_t>(plan.steps.size());
+    for (int distance = 1; distance < hosts; ++distance) {
+      const auto first = static_cast<std::uint32_t>(plan.steps.size());
+      for (int owner : grouping.members((home + hosts - distance) % hosts)) {
+        if (!carries(p, owner)) continue;
+        const std::uint32_t recv = plan.recv(owner, part_of(p, legs, p.rank, owner, chunk));
+        plan.steps[recv].after = sharing;
+      }
+      legs.arrives(distance, chunk, {first, static_cast<std::uint32_t>(plan.steps.size())});
+    }
+    chunks.push_back({begin, static_cast<std::uint32_t>(plan.steps.size())});
+  }
+  return chunks;
+}
+
+void send_part(const Problem& p, Plan& plan, const Legs& legs) {
+  const Grouping& grouping = *p.grouping;
+  const int home = grouping.host_of(p.rank), hosts = grouping.hosts();
+  for (int distance = 1; distance < hosts; ++distance) {
+    const int to = carrier(grouping, (home + distance) % hosts, p.rank);
+    for (int chunk = 0; chunk < legs.chunks(); ++chunk) {
+      const Slice piece = slice(p.count, legs.chunks(), chunk);
+      const std::uint32_t send = plan.send(to, piece_of(input_of(p, p.rank), piece));
+      plan.steps[send].behind = legs.behind(distance, chunk);
+    }
+  }
+}
+
+// One signal for each chunk, so that peers pull it while the next one travels.
+void spread_parts(const Problem& p, Plan& plan, const Legs& legs,
+                  const std::vector<IndexRange>& arrivals) {
+  const std::vector<int> remote = remote_ranks(p);
+  std::uint32_t before = 0;
+  std::vector<IndexRange> signals;
+  for (int chunk = 0; chunk < legs.chunks(); ++chunk) {
+    const auto first = static_cast<std::uint32_t>(plan.steps.size());
+    for (int rank : remote) {
+      if (!carries(p, rank)) continue;
+      plan.steps[plan.share(part_of(p, legs, p.rank, rank, chunk))].after = arrivals[chunk];
+    }
+    const std::uint32_t signal = plan.signal();
+    const bool shares = signal > first;
+    plan.steps[signal].after = {chunk > 0 ? before : shares ? first : 0, signal};
+    before = signal;
+    signals.push_back({signal, signal + 1});
+  }
+  for (int chunk = 0; chunk < legs.chunks(); ++chunk) {
+    for (int rank : remote) {
+      if (carries(p, rank)) continue;
+      const int holder = carrier(*p.grouping, p.grouping->host_of(p.rank), rank);
+      const std::uint32_t copy =
+          plan.copy(part_of(p, legs, holder, rank, chunk), part_of(p, legs, p.rank, rank, chunk),
+                    static_cast<std::uint32_t>(chunk) + 2);
+      plan.steps[copy].after = signals[chunk];
+    }
+  }
+}
+
 void plan(const Problem& p, Plan& plan) {
   if (p.count == 0) return;
-  const Grouping& grouping = *p.grouping;
-  const int home = grouping.host_of(p.rank);
-  const std::vector<int> local = local_ranks(p), remote = remote_ranks(p);
+  const std::vector<int> local = local_ranks(p);
+  const int others = p.grouping->hosts() - 1;
+  IndexRange sharing;
   if (local.size() > 1) {
     plan.share(input_of(p, p.rank));
-    plan.signal();
+    sharing = {0, plan.signal() + 1};
   }
-  for (int distance = 1; distance < grouping.hosts(); ++distance) {
-    const int host = (home + distance) % grouping.hosts();
-    plan.send(carrier(grouping, host, p.rank), input_of(p, p.rank));
-  }
-  for (int rank : remote) {
-    if (carries(p, rank)) plan.recv(rank, output_of(p, p.rank, rank));
-  }
-  plan.next_round();
-  if (local.size() > 1 && !remote.empty()) {
-    for (int rank : remote) {
-      if (carries(p, rank)) plan.share(output_of(p, p.rank, rank));
-    }
-    plan.signal();
-    plan.next_round();
-  }
-  for (int rank : remote) {
-    const Operand held = output_of(p, carrier(grouping, home, rank), rank);
-    if (!carries(p, rank)) plan.copy(held, output_of(p, p.rank, rank), 2);
+  if (others > 0) {
+    Legs legs(others, p.count * size_of(p.input));
+    const std::vector<IndexRange> arrivals = receive_parts(p, plan, legs, sharing);
+    send_part(p, plan, legs);
+    if (local.size() > 1) spread_parts(p, plan, legs, arrivals);
   }
   plan.next_lane();
   for (int rank : local) {

@@ -1,7 +1,8 @@
-// Direct all-to-all: every block goes from its sender to its receiver, all at once.
-// Cost: 1 round; each rank sends and receives P-1 blocks.
-// Use: one host; between hosts, small payloads or few ranks.
+// Direct all-to-all: every block goes from its sender to its receiver; between hosts in legs, to
+// rank+1 first. Cost: 1 round; each rank sends and receives the blocks of other hosts' ranks once.
+// Use: always.
 #include "collectives/algorithm.hpp"
+#include "collectives/legs.hpp"
 #include "collectives/peers.hpp"
 
 namespace sprat::collectives {
@@ -9,6 +10,28 @@ namespace sprat::collectives {
 namespace {
 
 bool fits(const Problem&) { return true; }
+
+void exchange_blocks(const Problem& p, Plan& plan) {
+  const Grouping& grouping = *p.grouping;
+  Legs legs(p.ranks() - 1, p.count * size_of(p.input));
+  const auto chunk_of = [&](const Operand& block, int chunk) {
+    return piece_of(block, slice(p.count, legs.chunks(), chunk));
+  };
+  for (int distance = 1; distance < p.ranks(); ++distance) {
+    const int from = (p.rank + p.ranks() - distance) % p.ranks();
+    for (int chunk = 0; !grouping.together(p.rank, from) && chunk < legs.chunks(); ++chunk) {
+      const std::uint32_t recv = plan.recv(from, chunk_of(output_of(p, p.rank, from), chunk));
+      legs.arrives(distance, chunk, {recv, recv + 1});
+    }
+  }
+  for (int distance = 1; distance < p.ranks(); ++distance) {
+    const int to = (p.rank + distance) % p.ranks();
+    for (int chunk = 0; !grouping.together(p.rank, to) && chunk < legs.chunks(); ++chunk) {
+      const std::uint32_t send = plan.send(to, chunk_of(input_of(p, p.rank, to), chunk));
+      plan.steps[send].behind = legs.behind(distance, chunk);
+    }
+  }
+}
 
 void plan(const Problem& p, Plan& plan) {
   if (p.count == 0) return;
@@ -22,10 +45,7 @@ void plan(const Problem& p, Plan& plan) {
     plan.copy(input_of(p, rank, p.rank), output_of(p, p.rank, rank), rank == p.rank ? 0 : 1);
   }
   plan.next_lane();
-  for (int rank : remote_ranks(p)) {
-    plan.send(rank, input_of(p, p.rank, rank));
-    plan.recv(rank, output_of(p, p.rank, rank));
-  }
+  exchange_blocks(p, plan);
 }
 
 Cost cost(const Problem& p) {
@@ -42,7 +62,7 @@ Cost cost(const Problem& p) {
 extern const Algorithm all_to_all_direct = {
     .collective = Collective::all_to_all,
     .name = "direct",
-    .summary = "Every block straight to its rank, all at once: one host, or small payloads.",
+    .summary = "Every block straight to its rank.",
     .order = Order::canonical,
     .fits = fits,
     .plan = plan,

@@ -5,20 +5,16 @@
 #include <algorithm>
 
 #include "collectives/algorithm.hpp"
+#include "collectives/legs.hpp"
 #include "collectives/peers.hpp"
 
 namespace sprat::collectives {
 
 namespace {
 
-constexpr std::size_t chunk_bytes = 512 * 1024;
-
 bool fits(const Problem&) { return true; }
 
-int chunks_of(const Problem& p) {
-  const std::size_t bytes = p.count * size_of(p.input);
-  return static_cast<int>((bytes + chunk_bytes - 1) / chunk_bytes);
-}
+int chunks_of(const Problem& p) { return collectives::chunks_of(p.count * size_of(p.input)); }
 
 /// The rank that has the data on the host `distance` hosts down the chain.
 int leader(const Problem& p, int distance) {

@@ -22,7 +22,9 @@ std::vector<Portion> portions_of(const Problem& p) {
 // In place, the output is the root's input, which no peer reads.
 void plan(const Problem& p, Plan& plan) {
   if (p.count == 0) return;
-  reduce_to_owners(p, plan, portions_of(p), output_of(p, p.rank));
+  const std::vector<Portion> portions = portions_of(p);
+  Legs legs = legs_of(p, portions, 1);
+  reduce_to_owners(p, plan, portions, output_of(p, p.rank), legs);
 }
 
 Cost cost(const Problem& p) { return cost_of_reducing(p, portions_of(p)); }

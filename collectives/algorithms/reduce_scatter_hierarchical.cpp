@@ -23,7 +23,9 @@ std::vector<Portion> blocks(const Problem& p) {
 // In place, the output is block `rank` of the input, which its owner alone reads on this host.
 void plan(const Problem& p, Plan& plan) {
   if (p.count == 0) return;
-  reduce_to_owners(p, plan, blocks(p), output_of(p, p.rank));
+  const std::vector<Portion> portions = blocks(p);
+  Legs legs = legs_of(p, portions, 1);
+  reduce_to_owners(p, plan, portions, output_of(p, p.rank), legs);
 }
 
 Cost cost(const Problem& p) { return cost_of_reducing(p, blocks(p)); }

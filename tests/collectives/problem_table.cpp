@@ -32,8 +32,9 @@ std::vector<int> rank_counts() {
 std::vector<std::size_t> element_counts(Collective collective, int ranks) {
   if (collective == Collective::barrier) return {0};
   std::vector<std::size_t> counts = {0, 1, 5, 64 * static_cast<std::size_t>(ranks) + 3};
-  // Several chunks of a pipelined broadcast.
+  // Several chunks where plans are pipelined.
   if (collective == Collective::broadcast) counts.push_back(1'000'000);
+  if (reduces(collective) && ranks <= 8) counts.push_back(70'000 * static_cast<std::size_t>(ranks));
   return counts;
 }
 

@@ -36,8 +36,8 @@ TEST(Tuning, rules_read_back_as_they_were_written) {
   for (const char* rule : {
            "all_reduce one_shot",
            "all_reduce 0-65536 one_shot",
-           "all_gather 1048576- ring",
-           "reduce_scatter 5-5 ranks<8 hosts>1 per_host=1 pairwise",
+           "all_gather 1048576- hierarchical",
+           "reduce_scatter 5-5 ranks<8 hosts>1 per_host=1 direct",
            "broadcast ranks>=3 hosts<=4 dtype=bf16 chain",
        }) {
     const Rules rules = parse_rules(rule);
@@ -70,7 +70,7 @@ TEST(Tuning, bad_words_are_shown_with_their_place) {
       {"all_reduce hosts>x one_shot", "\"hosts>x\" (at character 12)"},
       {"all_reduce dtype=f31 one_shot", "\"dtype=f31\" (at character 12)"},
       {"all_reduce dtype<f32 one_shot", "\"dtype<f32\" (at character 12)"},
-      {"all_gather ring; all_reduce fast", "\"fast\" (at character 12)"},
+      {"all_gather direct; all_reduce fast", "\"fast\" (at character 12)"},
   };
   for (const auto& [rule, complaint] : table) {
     try {
@@ -110,7 +110,7 @@ TEST(Tuning, conditions_hold_each_property_against_its_number) {
       {"4800-4800", true},  {"4801-", false},      {"0-4799", false},   {"0-5k", true},
   };
   for (const auto& [condition, holds] : table) {
-    const Rules rules = parse_rules("all_gather " + condition + " ring");
+    const Rules rules = parse_rules("all_gather " + condition + " direct");
     EXPECT_EQ(applies(rules[0], problem), holds) << condition;
   }
   EXPECT_FALSE(applies(parse_rules("broadcast chain")[0], problem));

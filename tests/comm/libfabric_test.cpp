@@ -306,11 +306,12 @@ TEST(Libfabric, a_stranger_that_poses_as_a_peer_matches_no_receive) {
   EXPECT_EQ(got, sent);
 }
 
-/// As a provider on IP names an endpoint: its name, a zero byte, a socket address.
+/// As a provider on IP names an endpoint, behind the length of that: its name, a zero byte, a
+/// socket address.
 int port_of(MessageTransport& wire) {
   const Blob address = wire.address();
   const auto* socket = reinterpret_cast<const std::uint8_t*>(
-      address.data() + std::string_view(wire.name()).size() + 1);
+      address.data() + sizeof(std::uint32_t) + std::string_view(wire.name()).size() + 1);
   return socket[2] << 8 | socket[3];
 }
 
@@ -347,7 +348,7 @@ TEST(Libfabric, an_unknown_provider_is_refused_with_what_there_is) {
 
 TEST(Libfabric, peers_with_another_provider_are_refused_by_name) {
   Wires wires(2);
-  const std::string_view foreign("efa\0somewhere", 13);
+  const std::string_view foreign("\15\0\0\0efa\0somewhere", 17);  // one rail, 13 bytes
   const auto bytes = std::as_bytes(std::span(foreign));
   const Blob addresses[] = {{}, Blob(bytes.begin(), bytes.end())};
   try {
@@ -360,7 +361,7 @@ TEST(Libfabric, peers_with_another_provider_are_refused_by_name) {
   }
 }
 
-TEST(Provider, the_best_offer_is_chosen) {
+TEST(Provider, the_best_offers_are_chosen) {
   using libfabric::Offer;
   const std::vector<InterfaceChoice> interfaces = {
       {{.name = "ens5", .addresses = {"10.0.0.5", "fd00::5"}}, true, ""},
@@ -373,28 +374,30 @@ TEST(Provider, the_best_offer_is_chosen) {
   struct Case {
     const char* wish;
     std::vector<Offer> offers;
-    std::optional<std::size_t> chosen;
+    std::vector<std::size_t> chosen;
+    std::size_t rails = 1;
   };
   const Case cases[] = {
-      {"", {lo, ens6, ens5, efa}, 3},     // efa before tcp
-      {"tcp", {lo, ens6, ens5, efa}, 2},  // unless tcp is named; the first interface
-      {"tcp;ofi_rxm", {lo, ens6, ens5}, 2},
-      {"", {lo, ens6}, 1},        // the next interface
-      {"", {v6, ens5}, 1},        // IPv4 before IPv6
-      {"", {v6, ens6}, 0},        // but the interface before that
-      {"", {few_bits, ens5}, 1},  // tags must be whole
-      {"", {few_bits}, std::nullopt},
-      {"", {shm, sockets}, 1},  // anything that reaches other hosts
-      {"", {shm}, std::nullopt},
-      {"shm", {shm}, 0},
-      {"", {lo}, std::nullopt},           // no interface that was not chosen
-      {"efa", {lo, ens5}, std::nullopt},  // never silently another provider
-      {"", {}, std::nullopt},
+      {"", {lo, ens6, ens5, efa}, {3}},     // efa before tcp
+      {"tcp", {lo, ens6, ens5, efa}, {2}},  // unless tcp is named; the first interface
+      {"tcp;ofi_rxm", {lo, ens6, ens5}, {2}},
+      {"", {lo, ens6}, {1}},        // the next interface
+      {"", {v6, ens5}, {1}},        // IPv4 before IPv6
+      {"", {v6, ens6}, {0}},        // but the interface before that
+      {"", {few_bits, ens5}, {1}},  // tags must be whole
+      {"", {few_bits}, {}},
+      {"", {shm, sockets}, {1}},  // anything that reaches other hosts
+      {"", {shm}, {}},
+      {"shm", {shm}, {0}},
+      {"", {lo}, {}},           // no interface that was not chosen
+      {"efa", {lo, ens5}, {}},  // never silently another provider
+      {"", {}, {}},
+      {"", {lo, ens6, v6, ens5}, {3, 1}, 3},  // a rail each, in the interfaces' order
+      {"", {lo, ens6}, {1}, 3},
   };
   for (std::size_t at = 0; at < std::size(cases); ++at) {
-    EXPECT_EQ(libfabric::choose_offer(cases[at].offers, cases[at].wish, interfaces),
-              cases[at].chosen)
-        << "case " << at;
+    const auto& [wish, offers, chosen, rails] = cases[at];
+    EXPECT_EQ(libfabric::choose_offers(offers, wish, interfaces, rails), chosen) << "case " << at;
   }
 }
 

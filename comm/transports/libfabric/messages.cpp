@@ -10,12 +10,17 @@
 #include "comm/base/log.hpp"
 #include "comm/transports/libfabric.hpp"
 #include "comm/transports/libfabric/provider.hpp"
+#include "comm/transports/libfabric/rails.hpp"
 
 namespace sprat::comm {
 
 std::unique_ptr<MessageTransport> open_libfabric(const Config& config, int rank, int size) {
-  return std::make_unique<libfabric::Messages>(
-      libfabric::find_provider(config.provider, config.interface), config.ports, rank, size);
+  std::vector<std::unique_ptr<libfabric::Messages>> rails;
+  for (libfabric::Info& info : libfabric::find_rails(config.provider, config.interface)) {
+    rails.push_back(
+        std::make_unique<libfabric::Messages>(std::move(info), config.ports, rank, size));
+  }
+  return std::make_unique<libfabric::Rails>(std::move(rails));
 }
 
 namespace libfabric {
@@ -290,7 +295,8 @@ bool Messages::read_completions() {
   }
   if (count < 0) {
     if (count != -FI_EAGAIN) {
-      log().error("libfabric's {} failed: {}", name(), fi_strerror(static_cast<int>(-count)));
+      log().error("libfabric's {} on {} failed: {}", name(), info_->domain_attr->name,
+                  fi_strerror(static_cast<int>(-count)));
       close(to_errno(static_cast<int>(-count)));
     }
     return false;
@@ -308,7 +314,8 @@ bool Messages::read_error() {
     return false;
   }
   if (entry.op_context == nullptr) {
-    log().debug("libfabric's {} reports: {}", name(), fi_strerror(entry.err));
+    log().debug("libfabric's {} on {} reports: {}", name(), info_->domain_attr->name,
+                fi_strerror(entry.err));
     return true;
   }
   auto& operation = *static_cast<Operation*>(entry.op_context);

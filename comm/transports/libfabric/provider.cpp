@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "comm/base/check.hpp"
 
@@ -35,7 +37,17 @@ Info make_hints() {
   return hints;
 }
 
+/// ofi_rxm sends what fits its buffers as a stream. Longer messages the receiver reads from the
+/// sender: a request each, which on the way to a peer that sends as much waits behind all of that.
+/// Plans cut messages to fit. Whoever sets the variable knows better.
+void make_room_for_chunks() {
+  constexpr const char* bytes = "262144";
+  static std::once_flag once;
+  std::call_once(once, [] { setenv("FI_OFI_RXM_BUFFER_SIZE", bytes, 0); });
+}
+
 Info get_info(const fi_info* hints) {
+  make_room_for_chunks();
   fi_info* list = nullptr;
   const int status = fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &list);
   need(status == 0 || status == -FI_ENODATA,
@@ -128,56 +140,78 @@ bool set_port(fi_info& info, int port) {
   return true;
 }
 
-std::optional<std::size_t> choose_offer(std::span<const Offer> offers, std::string_view wish,
-                                        std::span<const InterfaceChoice> interfaces) {
-  const auto find = [&](auto fits) -> std::optional<std::size_t> {
+std::vector<std::size_t> choose_offers(std::span<const Offer> offers, std::string_view wish,
+                                       std::span<const InterfaceChoice> interfaces,
+                                       std::size_t rails) {
+  std::vector<std::size_t> chosen;
+  const auto take = [&](auto fits) {
     const auto found = std::find_if(offers.begin(), offers.end(), [&](const Offer& offer) {
       return offer.tag_bits >= tag_bits_needed && fits(offer);
     });
-    return found == offers.end() ? std::nullopt
-                                 : std::optional(static_cast<std::size_t>(found - offers.begin()));
+    if (found == offers.end()) {
+      return false;
+    }
+    chosen.push_back(static_cast<std::size_t>(found - offers.begin()));
+    return true;
   };
   for (const std::string& provider : preferences(offers, wish)) {
-    if (const auto at = find(
-            [&](const Offer& offer) { return is(offer, provider) && offer.address.empty(); })) {
-      return at;
+    if (take([&](const Offer& offer) { return is(offer, provider) && offer.address.empty(); })) {
+      return chosen;
     }
     for (const InterfaceChoice& choice : interfaces) {
-      for (const std::string& address :
-           choice.chosen ? choice.interface.addresses : std::vector<std::string>()) {
-        if (const auto at = find([&](const Offer& offer) {
+      if (!choice.chosen || chosen.size() == rails) {
+        continue;
+      }
+      for (const std::string& address : choice.interface.addresses) {
+        if (take([&](const Offer& offer) {
               return is(offer, provider) && offer.address == address;
             })) {
-          return at;
+          break;
         }
       }
     }
+    if (!chosen.empty()) {
+      return chosen;
+    }
   }
-  return std::nullopt;
+  return chosen;
+}
+
+std::string describe_rails(std::span<const Info> rails) {
+  std::string out;
+  for (const Info& rail : rails) {
+    out += out.empty() ? text(rail->fabric_attr->prov_name, " on ") : ", ";
+    out += rail->domain_attr->name;
+  }
+  return out;
 }
 
 std::vector<std::string> describe_offers() {
   return describe(list_offers(get_info(make_hints().get()).get()));
 }
 
-Info find_provider(std::string_view wish, std::string_view interface_wish) {
+std::vector<Info> find_rails(std::string_view wish, std::string_view interface_wish) {
   const Info list = get_info(make_hints().get());
   const std::vector<Offer> offers = list_offers(list.get());
   const auto interfaces = choose_interfaces(read_interfaces(), interface_wish);
-  const auto chosen = choose_offer(offers, wish, interfaces);
-  if (!chosen) {
+  const bool named = !interface_wish.empty() && !interface_wish.starts_with('^');
+  const auto chosen = choose_offers(offers, wish, interfaces, named ? interfaces.size() : 1);
+  if (chosen.empty()) {
     need(!offers.empty(), "no libfabric provider has ordered tagged messages; there are:",
          joined(describe(list_offers(get_info(nullptr).get()))));
     need(false, "no libfabric provider fits SPRAT_PROVIDER=\"", wish, "\" and SPRAT_INTERFACE=\"",
          interface_wish, "\"; there are:", joined(describe(offers)));
   }
-  const fi_info* at = list.get();
-  for (std::size_t index = 0; index < *chosen; ++index) {
-    at = at->next;
+  std::vector<Info> rails;
+  for (const std::size_t wanted : chosen) {
+    const fi_info* at = list.get();
+    for (std::size_t index = 0; index < wanted; ++index) {
+      at = at->next;
+    }
+    rails.emplace_back(fi_dupinfo(at));
+    need(rails.back() != nullptr, "out of memory for libfabric");
   }
-  Info copy(fi_dupinfo(at));
-  need(copy != nullptr, "out of memory for libfabric");
-  return copy;
+  return rails;
 }
 
 }  // namespace sprat::comm::libfabric

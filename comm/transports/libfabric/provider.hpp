@@ -1,7 +1,6 @@
 // Which of libfabric's providers carries the messages, on which interface.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,17 +19,23 @@ struct Offer {
   int tag_bits = 0;
 };
 
-/// Pure. The index of the best offer. `wish` is Config::provider: a provider ("tcp" also means
-/// "tcp;ofi_rxm"), or empty for efa, else tcp;ofi_rxm, else any that reaches other hosts. Of offers
-/// on IP only those on a chosen interface count, in the interfaces' order.
-std::optional<std::size_t> choose_offer(std::span<const Offer> offers, std::string_view wish,
-                                        std::span<const InterfaceChoice> interfaces);
+/// Pure. The indices of the best offers, one for each rail; none if none fits. `wish` is
+/// Config::provider: a provider ("tcp" also means "tcp;ofi_rxm"), or empty for efa, else
+/// tcp;ofi_rxm, else any that reaches other hosts. Of offers on IP only those on a chosen interface
+/// count, in the interfaces' order; each of the first `rails` that has one is a rail.
+std::vector<std::size_t> choose_offers(std::span<const Offer> offers, std::string_view wish,
+                                       std::span<const InterfaceChoice> interfaces,
+                                       std::size_t rails);
+
+/// For people: "tcp;ofi_rxm on eth0, eth1".
+std::string describe_rails(std::span<const Info> rails);
 
 /// For people: the providers that fi_getinfo offers, "tcp;ofi_rxm on eth0 (192.0.2.1)".
 std::vector<std::string> describe_offers();
 
-/// Asks fi_getinfo and chooses. Throws Error{unavailable} listing what was offered.
-Info find_provider(std::string_view wish, std::string_view interface_wish);
+/// Asks fi_getinfo and chooses; several rails only where the wish names several interfaces. Throws
+/// Error{unavailable} listing what was offered.
+std::vector<Info> find_rails(std::string_view wish, std::string_view interface_wish);
 
 /// Lets an endpoint listen on this port. False if the provider does not stand on IP.
 bool set_port(fi_info& info, int port);
