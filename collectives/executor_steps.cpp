@@ -18,13 +18,13 @@ constexpr std::size_t slice_bytes = 256 << 10;
 constexpr std::size_t room_bytes = 128 << 10, least_room_bytes = 16 << 10;
 constexpr std::size_t max_element_bytes = 8;
 
-// A collective message's tag: communicator, signature, sequence, window, ordinal. The top bit is
-// clear: it marks point-to-point messages. Messages of equal tags arrive in order, so a sequence or
-// a window that wraps does no harm.
-constexpr int communicator_bits = 15, signature_bits = 24, sequence_bits = 6, window_bits = 4,
+// A collective message's tag: communicator, signature, sequence, window, ordinal. The highest of a
+// tag's bits is clear: it marks point-to-point messages. Messages of equal tags arrive in order, so
+// a sequence or a window that wraps does no harm.
+constexpr int communicator_bits = 15, signature_bits = 23, sequence_bits = 6, window_bits = 4,
               message_bits = 14;
 static_assert(communicator_bits + signature_bits + sequence_bits + window_bits + message_bits ==
-              63);
+              comm::tag_bits - 1);
 
 std::uint64_t low_bits(std::uint64_t value, int bits) {
   return value & ((std::uint64_t{1} << bits) - 1);

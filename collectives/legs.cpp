@@ -9,9 +9,10 @@ namespace {
 
 constexpr std::size_t chunk_bytes = 128 * 1024;
 constexpr std::size_t most_chunks = 256;  // so that plans stay short
-// Under way from one rank: what a wire needs to be busy while a message is acknowledged.
-constexpr std::size_t bytes_at_once = 4 * chunk_bytes;
-constexpr std::size_t least_at_once = 4;
+// Under way from one rank: what a wire needs to be busy while a message is acknowledged. Whole
+// messages go to as many hosts, whose wires others fill as well.
+constexpr std::size_t chunks_at_once = 4;
+constexpr std::size_t whole_bytes_at_once = chunk_bytes;
 
 }  // namespace
 
@@ -21,8 +22,9 @@ int chunks_of(std::size_t bytes) {
 
 Legs::Legs(int distances, std::size_t bytes)
     : chunks_(chunks_of(bytes)), arrivals_(static_cast<std::size_t>(distances * chunks_)) {
-  const std::size_t piece = std::max<std::size_t>(1, bytes / static_cast<std::size_t>(chunks_));
-  at_once_ = std::max(least_at_once, bytes_at_once / piece);
+  const std::size_t whole =
+      std::max<std::size_t>(1, whole_bytes_at_once / std::max<std::size_t>(1, bytes));
+  at_once_ = chunks_ > 1 ? chunks_at_once : whole;
 }
 
 void Legs::arrives(int distance, int chunk, IndexRange receives) {

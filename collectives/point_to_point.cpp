@@ -18,11 +18,11 @@ using State = comm::MessageRequest::State;
 // A wire's error is usually a peer's death, which the control thread explains a moment later.
 constexpr std::chrono::seconds news_grace{2};
 
-// The top bit tells these tags from those of collectives; then communicator and the caller's tag,
-// and at the end whether the message is the library's own.
+// The highest bit tells these tags from those of collectives; then communicator and the caller's
+// tag, and at the end whether the message is the library's own.
 std::uint64_t wire_tag(std::uint64_t communicator, const Message& message) {
-  return std::uint64_t{1} << 63 | (communicator & 0x7fff) << 48 |
-         static_cast<std::uint64_t>(static_cast<std::uint32_t>(message.tag)) << 16 |
+  return std::uint64_t{1} << (comm::tag_bits - 1) | (communicator & 0x7fff) << 47 |
+         static_cast<std::uint64_t>(static_cast<std::uint32_t>(message.tag)) << 15 |
          (message.purpose.empty() ? 0u : 1u);
 }
 

@@ -17,19 +17,23 @@ all_reduce hosts=1 0-4k one_shot;
 all_reduce hosts=1 ranks<=2 apart=1 0-2m one_shot;
 all_reduce hosts=1 ranks<=2 apart=1 dtype=f32 one_shot;
 all_reduce hosts=1 direct;
+all_reduce hosts>1 0-8k doubling;
 all_reduce hosts>1 ranks<=8 0-4k one_shot;
 all_reduce hosts>1 ranks<=32 0-512 one_shot;
 all_reduce hierarchical;
 
 all_gather hosts=1 direct;
+all_gather hosts>2 0-8k bruck;
 all_gather hierarchical;
 all_gather direct;
 
 reduce_scatter hosts=1 direct;
+reduce_scatter hosts>2 0-8k doubling;
 reduce_scatter hierarchical;
 reduce_scatter direct;
 
 broadcast hosts=1 flat;
+broadcast hosts>2 32k- chain;
 broadcast 1m- chain;
 broadcast flat;
 

@@ -14,6 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // Sleeping threads look again this often: what a wire brings rings no bell.
+constexpr int wire_spin_rounds = 50;
 constexpr auto sleep_with_wire = 50us;
 constexpr auto sleep_without_wire = 2ms;
 
@@ -152,7 +153,9 @@ void Context::drive_until(const std::function<bool()>& done) {
     if (idle == 0 && idle_since == Clock::time_point{}) {
       idle_since = pace_->now();
     }
-    if (pace_->rest(idle, crowded_)) {
+    // A look at the wire is a system call: not often before others may have the core.
+    const bool wire = wire_messages_ && messages_in_flight_.load(std::memory_order_relaxed) > 0;
+    if (pace_->rest(idle, crowded_ || (wire && idle >= wire_spin_rounds))) {
       ++idle;
     } else {
       sleep_until_rung(done);

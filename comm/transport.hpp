@@ -27,6 +27,10 @@ struct MessageRequest {
       provider{};  ///< For the transport alone (libfabric's fi_context2 lies here).
 };
 
+/// Bits of a tag that count, from the lowest; the others are clear. libfabric's tcp, from 1.18 on,
+/// has no more.
+inline constexpr int tag_bits = 63;
+
 /// Tagged messages, matched by (sender, tag), in order for equal tags and in any order otherwise.
 /// Not thread-safe: callers hold their context's token. Memory belongs to the transport while
 /// posted.

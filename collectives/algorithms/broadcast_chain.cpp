@@ -14,7 +14,16 @@ namespace {
 
 bool fits(const Problem&) { return true; }
 
-int chunks_of(const Problem& p) { return collectives::chunks_of(p.count * size_of(p.input)); }
+// Several even of a payload that is one chunk elsewhere: a chain's last host waits for all before
+// it.
+constexpr std::size_t least_chunk_bytes = 8 * 1024;
+constexpr int least_chunks = 8;
+
+int chunks_of(const Problem& p) {
+  const std::size_t bytes = p.count * size_of(p.input);
+  const auto few = static_cast<int>(std::min<std::size_t>(bytes / least_chunk_bytes, least_chunks));
+  return std::max({1, few, collectives::chunks_of(bytes)});
+}
 
 /// The rank that has the data on the host `distance` hosts down the chain.
 int leader(const Problem& p, int distance) {

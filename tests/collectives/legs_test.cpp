@@ -32,8 +32,8 @@ TEST(Legs, hold_a_chunk_back_behind_what_comes_four_legs_before) {
 TEST(Legs, hold_small_messages_back_only_when_they_add_up) {
   Legs legs(1000, 1 * KiB);
   for (int distance = 1; distance <= 1000; ++distance) legs.arrives(distance, 0, {7, 8});
-  EXPECT_EQ(legs.behind(512, 0).last, 0u);
-  EXPECT_EQ(legs.behind(513, 0).last, 8u);
+  EXPECT_EQ(legs.behind(128, 0).last, 0u);
+  EXPECT_EQ(legs.behind(129, 0).last, 8u);
 }
 
 }  // namespace

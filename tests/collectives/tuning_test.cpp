@@ -153,6 +153,12 @@ TEST(Tuning, every_algorithm_is_chosen_by_default_for_something) {
   }
 }
 
+std::shared_ptr<const Grouping> round_robin(int ranks, int hosts) {
+  std::vector<int> host_of;
+  for (int rank = 0; rank < ranks; ++rank) host_of.push_back(rank % hosts);
+  return std::make_shared<Grouping>(host_of);
+}
+
 TEST(Tuning, every_default_rule_wins_for_something) {
   // Sizes beside every boundary, so that a rule hidden behind another is noticed.
   const Rules rules = rules_with("");
@@ -164,9 +170,10 @@ TEST(Tuning, every_default_rule_wins_for_something) {
         for (const std::size_t bytes :
              {candidate.least_bytes, std::min(candidate.most_bytes, most), most}) {
           Problem problem = problem_of(candidate.algorithm->collective, ranks, hosts, bytes);
-          for (const char* kind : {"apart", "even", "uneven"}) {
-            problem.apart = hosts == 1 && kind == std::string("apart");
-            if (kind == std::string("uneven")) {
+          for (const std::string kind : {"apart", "even", "round robin", "uneven"}) {
+            problem.apart = hosts == 1 && kind == "apart";
+            if (kind == "round robin") problem.grouping = round_robin(ranks, hosts);
+            if (kind == "uneven") {
               problem.counts = std::make_shared<const BlockCounts>(
                   std::vector<std::size_t>(ranks, problem.count));
             }

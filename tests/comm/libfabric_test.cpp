@@ -122,9 +122,9 @@ TEST(Libfabric, a_message_goes_to_the_receive_that_names_its_sender_and_its_whol
   };
   constexpr std::array<Case, 5> cases = {{{1, 0},
                                           {2, 0},
-                                          {1, ~std::uint64_t{0}},
                                           {1, ~std::uint64_t{0} >> 1},
-                                          {2, std::uint64_t{1} << 63}}};
+                                          {1, ~std::uint64_t{0} >> 2},
+                                          {2, std::uint64_t{1} << (tag_bits - 1)}}};
   std::array<MessageRequest, cases.size()> sends, recvs;
   std::array<std::byte, cases.size()> sent{}, got{};
   for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -369,7 +369,7 @@ TEST(Provider, the_best_offers_are_chosen) {
       {{.name = "lo", .addresses = {"127.0.0.1"}, .loopback = true}, false, ""}};
   const Offer lo{"tcp;ofi_rxm", "lo", "127.0.0.1", 64}, ens6{"tcp;ofi_rxm", "ens6", "10.0.1.5", 64},
       ens5{"tcp;ofi_rxm", "ens5", "10.0.0.5", 64}, v6{"tcp;ofi_rxm", "ens5", "fd00::5", 64},
-      few_bits{"tcp;ofi_rxm", "ens5", "10.0.0.5", 63}, efa{"efa", "rdmap0s6-rdm", "", 64},
+      few_bits{"tcp;ofi_rxm", "ens5", "10.0.0.5", 62}, efa{"efa", "rdmap0s6-rdm", "", 64},
       shm{"shm", "shm", "", 64}, sockets{"sockets", "ens5", "10.0.0.5", 64};
   struct Case {
     const char* wish;

@@ -12,12 +12,11 @@
 #include <mutex>
 
 #include "comm/base/check.hpp"
+#include "comm/transport.hpp"
 
 namespace sprat::comm::libfabric {
 
 namespace {
-
-constexpr int tag_bits_needed = 64;
 
 /// What every candidate must do: tagged messages from a named peer, in order, without connections.
 /// FI_MR_LOCAL is not offered: efa's and rxm's own registration caches watch the memory for being
@@ -74,7 +73,7 @@ std::vector<Offer> list_offers(const fi_info* list) {
   std::vector<Offer> offers;
   for (const fi_info* at = list; at != nullptr; at = at->next) {
     offers.push_back({at->fabric_attr->prov_name, at->domain_attr->name, numeric_address(*at),
-                      tag_bits_needed - std::countl_zero(at->ep_attr->mem_tag_format)});
+                      64 - std::countl_zero(at->ep_attr->mem_tag_format)});
   }
   return offers;
 }
@@ -84,7 +83,7 @@ std::string describe(const Offer& offer) {
   if (!offer.address.empty()) {
     line += text(" (", offer.address, ")");
   }
-  if (offer.tag_bits < tag_bits_needed) {
+  if (offer.tag_bits < tag_bits) {
     line += text(", only ", offer.tag_bits, " bits of tag");
   }
   return line;
@@ -113,12 +112,13 @@ bool is(const Offer& offer, std::string_view provider) {
   return offer.provider == provider || offer.provider == std::string(provider) + ";ofi_rxm";
 }
 
-/// The providers to try, best first.
+/// The providers to try, best first. libfabric 1.17 has what became tcp in 1.18 under the name of
+/// net: its messages need no ofi_rxm.
 std::vector<std::string> preferences(std::span<const Offer> offers, std::string_view wish) {
   if (!wish.empty()) {
     return {std::string(wish)};
   }
-  std::vector<std::string> order = {"efa", "tcp"};
+  std::vector<std::string> order = {"efa", "net", "tcp"};
   for (const Offer& offer : offers) {
     if (offer.provider != "shm") {  // It reaches this host only.
       order.push_back(offer.provider);
@@ -147,7 +147,7 @@ std::vector<std::size_t> choose_offers(std::span<const Offer> offers, std::strin
   std::vector<std::size_t> chosen;
   const auto take = [&](auto fits) {
     const auto found = std::find_if(offers.begin(), offers.end(), [&](const Offer& offer) {
-      return offer.tag_bits >= tag_bits_needed && fits(offer);
+      return offer.tag_bits >= tag_bits && fits(offer);
     });
     if (found == offers.end()) {
       return false;

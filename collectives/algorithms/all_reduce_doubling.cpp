@@ -1,0 +1,95 @@
+// Recursive doubling: hosts reduce inside, exchange partials at each level of the canonical tree,
+// and hand the result out inside.
+// Cost: ceil(lg P/L) messages in a row, each of the whole payload; 1 round inside a host before and
+// after. Use: several hosts and small payloads, where a message costs more than its bytes.
+#include <algorithm>
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/doubling.hpp"
+#include "collectives/peers.hpp"
+
+namespace sprat::collectives {
+
+namespace {
+
+bool fits(const Problem& p) { return one_node_a_host(*p.grouping); }
+
+void follow_leader(const Problem& p, Plan& plan, int leader) {
+  plan.share(input_of(p, p.rank));
+  plan.signal();
+  plan.copy(output_of(p, leader), output_of(p, p.rank), 1);
+}
+
+// In place, a result overwrites inputs that the leader alone reads, before it shares the result.
+void lead(const Problem& p, Plan& plan) {
+  const std::vector<int>& members = p.grouping->members(p.grouping->host_of(p.rank));
+  const std::vector<Meeting> meetings = meetings_of(p);
+  const std::uint32_t needs = members.size() > 1 ? 1 : 0;
+  const Operand result = output_of(p, p.rank);
+  std::vector<Source> terms;
+  for (int rank : members) {
+    terms.push_back({.from = input_of(p, rank), .covers = {rank, rank + 1}});
+  }
+  Operand partial = result;
+  if (meetings.empty() || needs > 0) {
+    if (!meetings.empty()) partial = plan.scratch(p.count);
+    plan.reduce(terms, partial, needs);
+  } else {
+    partial = widened(p, plan, terms.front().from);
+  }
+  for (const Meeting& meeting : meetings) {
+    plan.next_round();
+    for (int sink : meeting.sinks) plan.send(sink, partial);
+    const Operand theirs = plan.scratch(p.count);
+    plan.recv(meeting.source, theirs);
+    plan.next_round();
+    terms = {{.from = partial, .covers = meeting.mine}, {.from = theirs, .covers = meeting.theirs}};
+    std::ranges::sort(terms, {}, [](const Source& term) { return term.covers.first; });
+    partial = &meeting == &meetings.back() ? result : theirs;
+    plan.reduce(terms, partial);
+  }
+  plan.next_round();
+  if (members.size() == 1) return;
+  plan.share(result);
+  plan.signal();
+}
+
+void plan(const Problem& p, Plan& plan) {
+  if (p.count == 0) return;
+  const int first = leader_of(*p.grouping, p.grouping->host_of(p.rank));
+  if (p.rank == first) return lead(p, plan);
+  follow_leader(p, plan, first);
+}
+
+Cost cost(const Problem& p) {
+  if (p.count == 0) return {};
+  const Grouping& grouping = *p.grouping;
+  const int home = grouping.host_of(p.rank);
+  const std::size_t peers = grouping.members(home).size() - 1;
+  if (p.rank != leader_of(grouping, home)) {
+    return {.rounds = 1, .bytes_pulled = p.count * size_of(p.output)};
+  }
+  const std::size_t message_bytes = p.count * size_of(p.accumulator());
+  Cost cost{.rounds = peers > 0 ? 1 : 0, .bytes_pulled = peers * p.count * size_of(p.input)};
+  for (const Meeting& meeting : meetings_of(p)) {
+    ++cost.rounds;
+    cost.bytes_sent += meeting.sinks.size() * message_bytes;
+    cost.bytes_received += message_bytes;
+  }
+  return cost;
+}
+
+}  // namespace
+
+extern const Algorithm all_reduce_doubling = {
+    .collective = Collective::all_reduce,
+    .name = "doubling",
+    .summary = "Hosts exchange partials at each level of the tree: several hosts, small payloads.",
+    .order = Order::canonical,
+    .fits = fits,
+    .plan = plan,
+    .cost = cost,
+};
+
+}  // namespace sprat::collectives
