@@ -126,7 +126,7 @@ class Limit final : public compare::Library {
         return;
       case Collective::broadcast:
         if (rank != root) {
-          sum<past_cache>({all[static_cast<std::size_t>(root)].input}, {cell.output}, cell.block);
+          sum<past_cache>({all[static_cast<std::size_t>(root)].output}, {cell.output}, cell.block);
         }
         return;
       case Collective::barrier:
