@@ -148,13 +148,12 @@ std::string rules_for(const std::string& algorithm, const std::vector<Collective
 /// One rank's part in a sweep.
 class Bench {
  public:
-  Bench(Communicator& world, const Sweep& sweep, const std::string& rules,
-        const std::string& json_path)
+  Bench(Communicator& world, const Sweep& sweep, const Config& config, const std::string& json_path)
       : world_(world),
         sweep_(sweep),
         buffers_(sweep.memory, sweep.sizes.back()),
         grouping_(std::make_shared<collectives::Grouping>(world.hosts())),
-        rules_(collectives::rules_with(rules)) {
+        rules_(collectives::rules_of(config)) {
     if (world.rank() == 0) {
       report_.emplace(json_path);
     }
@@ -265,7 +264,7 @@ int run(const Request& request) {
     config.algorithm = rules_for(request.algorithm, sweep.collectives) + config.algorithm;
   }
   return run_in_job(config, request.virtual_ranks, [&](Communicator& world) {
-    const std::uint64_t wrong = Bench(world, sweep, config.algorithm, request.json).run();
+    const std::uint64_t wrong = Bench(world, sweep, config, request.json).run();
     if (wrong > 0 && world.rank() == 0) {
       fmt::print(stderr, "sprat: {} wrong elements; see the column #wrong\n", wrong);
     }

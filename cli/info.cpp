@@ -53,7 +53,7 @@ Json algorithms_json() {
 
 Json rules_json(const Config& config) {
   Json list = Json::array();
-  for (const collectives::Rule& rule : collectives::rules_with(config.algorithm)) {
+  for (const collectives::Rule& rule : collectives::rules_of(config)) {
     list.push_back(describe(rule));
   }
   return list;
