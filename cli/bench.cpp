@@ -11,10 +11,10 @@
 
 #include "cli/bench/measure.hpp"
 #include "cli/bench/report.hpp"
-#include "cli/bench/task.hpp"
+#include "cli/bench/sweep.hpp"
+#include "cli/bench/tune.hpp"
 #include "cli/command.hpp"
 #include "cli/job.hpp"
-#include "collectives/planner.hpp"
 #include "collectives/tuning.hpp"
 
 namespace sprat::cli {
@@ -26,7 +26,7 @@ struct Request {
   int samples = 0, warmup = 1, virtual_ranks = 0;
   int check = 1;
   bool in_place = false;
-  std::string algorithm, json;
+  std::string algorithm, json, tuning;
 };
 
 /// The entries of `table` called `wanted`, or all of them.
@@ -46,38 +46,6 @@ std::vector<Entry> select(std::span<const Entry> table, const std::string& wante
   }
   return chosen;
 }
-
-/// What is to be run: the cross product of these, in this order.
-struct Sweep {
-  std::vector<Collective> collectives;
-  std::vector<DType> dtypes;
-  std::vector<ReduceOp> ops;
-  std::vector<std::size_t> sizes;  ///< Bytes.
-  Buffers::Kind memory = Buffers::Kind::private_memory;
-  bool in_place = false, check = true;
-  Effort effort;
-
-  /// The operations that take the type; one, of no meaning, where nothing is reduced.
-  std::vector<ReduceOp> ops_for(Collective collective, DType dtype) const {
-    if (!reduces(collective)) {
-      return {ReduceOp::sum};
-    }
-    std::vector<ReduceOp> chosen;
-    std::copy_if(ops.begin(), ops.end(), std::back_inserter(chosen),
-                 [dtype](ReduceOp op) { return takes(op, dtype); });
-    return chosen;
-  }
-
-  std::size_t rows() const {
-    std::size_t tables = 0;
-    for (Collective collective : collectives) {
-      for (DType dtype : dtypes) {
-        tables += ops_for(collective, dtype).size();
-      }
-    }
-    return tables * sizes.size();
-  }
-};
 
 Sweep plan_sweep(const Request& request) {
   Sweep sweep;
@@ -111,22 +79,6 @@ Sweep plan_sweep(const Request& request) {
   return sweep;
 }
 
-/// Whose algorithms carry a collective out.
-std::optional<collectives::Collective> planned(Collective collective) {
-  if (collective == Collective::all_gatherv) {
-    return collectives::Collective::all_gather;
-  }
-  if (collective == Collective::reduce_scatterv) {
-    return collectives::Collective::reduce_scatter;
-  }
-  for (collectives::Collective candidate : collectives::all_collectives()) {
-    if (std::string_view(name(collective)) == name(candidate)) {
-      return candidate;
-    }
-  }
-  return std::nullopt;  // sendrecv is two messages, not a plan
-}
-
 /// Rules that prefer `algorithm` wherever a benched collective has one of that name.
 std::string rules_for(const std::string& algorithm, const std::vector<Collective>& benched) {
   std::string rules, names;
@@ -148,13 +100,12 @@ std::string rules_for(const std::string& algorithm, const std::vector<Collective
 /// One rank's part in a sweep.
 class Bench {
  public:
-  Bench(Communicator& world, const Sweep& sweep, const std::string& rules,
-        const std::string& json_path)
+  Bench(Communicator& world, const Sweep& sweep, const Config& config, const std::string& json_path)
       : world_(world),
         sweep_(sweep),
         buffers_(sweep.memory, sweep.sizes.back()),
         grouping_(std::make_shared<collectives::Grouping>(world.hosts())),
-        rules_(collectives::rules_with(rules)) {
+        rules_(collectives::rules_of(config)) {
     if (world.rank() == 0) {
       report_.emplace(json_path);
     }
@@ -226,25 +177,8 @@ class Bench {
   }
 
   std::string chosen_algorithm(const Task& task) const {
-    const auto collective = planned(task.collective);
-    if (!collective) {
-      return "messages";
-    }
-    auto blocks =
-        std::make_shared<const collectives::BlockCounts>(block_counts(task, world_.size()));
-    const std::size_t count = blocks->largest();
-    const collectives::Problem problem{
-        .collective = *collective,
-        .rank = world_.rank(),
-        .grouping = grouping_,
-        .count = count,
-        .counts = is_uneven(task.collective) ? std::move(blocks) : nullptr,
-        .input = task.dtype,
-        .output = task.dtype,
-        .op = task.op,
-        .root = task.root,
-        .apart = grouping_->hosts() == 1 && !task.in_place};
-    return collectives::choose(problem, rules_).name;
+    const auto problem = problem_of(task, grouping_, world_.rank());
+    return problem ? collectives::choose(*problem, rules_).name : "messages";
   }
 
   Communicator& world_;
@@ -265,7 +199,11 @@ int run(const Request& request) {
     config.algorithm = rules_for(request.algorithm, sweep.collectives) + config.algorithm;
   }
   return run_in_job(config, request.virtual_ranks, [&](Communicator& world) {
-    const std::uint64_t wrong = Bench(world, sweep, config.algorithm, request.json).run();
+    if (!request.tuning.empty()) {
+      tune(world, sweep, config, request.tuning);
+      return 0;
+    }
+    const std::uint64_t wrong = Bench(world, sweep, config, request.json).run();
     if (wrong > 0 && world.rank() == 0) {
       fmt::print(stderr, "sprat: {} wrong elements; see the column #wrong\n", wrong);
     }
@@ -301,6 +239,8 @@ Action prepare(CLI::App& app) {
       ->capture_default_str();
   app.add_flag("--in-place", r->in_place, "Output over input where the collective allows");
   app.add_option("--algorithm", r->algorithm, "Prefer this algorithm (names: sprat info)");
+  app.add_option("--tune", r->tuning, "Time every algorithm that fits; write rules to this file")
+      ->excludes("--algorithm");
   app.add_option("--json", r->json, "Also write one JSON object a row to this file");
   app.add_option("--virtual-ranks", r->virtual_ranks, "Ranks as threads of this process")
       ->check(CLI::Range(1, 4096));
@@ -318,11 +258,15 @@ samples, each the slowest rank's; p99 likewise. algbw: size / time. busbw: what 
 comparable between rank counts. #wrong: elements that differ from the exact result on any rank. Roots
 take turns; blocks of the v-forms are uneven, some of them empty, and add up to the size.
 
+--tune FILE times all algorithms side by side instead, and writes rules for what is clearly faster than
+the usual choice (* marks it). SPRAT_TUNING=FILE puts them in force; docs/tuning.md tells more.
+
 Examples:
   mpirun -np 4 sprat bench all_reduce                           8 B to 64 MiB of f32
   mpirun -np 4 sprat bench all -d all -o all -e 1M              is everything right?
   mpirun -np 4 sprat bench all_gather -b 1M -e 1M --memory shared --json rows.jsonl
   sprat bench all_reduce --virtual-ranks 4 --algorithm direct   without a launcher
+  mpirun -np 4 sprat bench all --tune four.rules                which algorithms suit this machine?
 )",
     prepare,
 };

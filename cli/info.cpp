@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cli/command.hpp"
+#include "cli/info/plan.hpp"
 #include "collectives/reduce.hpp"
 #include "collectives/tuning.hpp"
 #include "comm/interfaces.hpp"
@@ -53,8 +54,8 @@ Json algorithms_json() {
 
 Json rules_json(const Config& config) {
   Json list = Json::array();
-  for (const collectives::Rule& rule : collectives::rules_with(config.algorithm)) {
-    list.push_back(describe(rule));
+  for (const collectives::Rule& rule : collectives::rules_of(config)) {
+    list.push_back({{"rule", describe(rule)}, {"origin", rule.origin}});
   }
   return list;
 }
@@ -138,6 +139,15 @@ std::string configuration_line(const Json& field) {
                      word(field, "variable"));
 }
 
+void print_rules(const Json& rules) {
+  print(
+      "Rules, the first that applies and fits chooses (SPRAT_ALGORITHM and SPRAT_TUNING put some "
+      "before)",
+      rules, [](const Json& entry) {
+        return fmt::format("{:<64} {}", word(entry, "rule"), word(entry, "origin"));
+      });
+}
+
 /// "tcp;ofi_rxm on eth0 (192.0.2.1)" and its like, without the addresses and the repetitions.
 Json shortened(const Json& offers) {
   Json list = Json::array();
@@ -172,8 +182,7 @@ void print(const Json& all) {
     return fmt::format("{:<15} {:<15} {}", word(entry, "collective"), word(entry, "name"),
                        word(entry, "summary"));
   });
-  print("Rules, the first that applies chooses (SPRAT_ALGORITHM puts some before)", all["rules"],
-        plain);
+  print_rules(all["rules"]);
   print("Matrix products, the backend in use first", all["gemm"], [](const Json& entry) {
     return fmt::format("{:<24} {:.0f} GFLOP/s on one thread", word(entry, "backend"),
                        entry["gflops"].get<double>());
@@ -182,17 +191,63 @@ void print(const Json& all) {
         configuration_line);
 }
 
+struct Request {
+  bool as_json = false, rules_only = false;
+  std::vector<std::string> plan;  ///< Collective, algorithm, ranks.
+  PlanRequest details;
+};
+
+int run_rules(bool as_json) {
+  const Json rules = rules_json(Config::from_environment());
+  if (as_json) {
+    fmt::print("{}\n", rules.dump(2));
+  } else {
+    print_rules(rules);
+  }
+  return 0;
+}
+
+int run_plan(const Request& request) {
+  PlanRequest plan = request.details;
+  plan.collective = request.plan[0];
+  plan.algorithm = request.plan[1];
+  if (!CLI::detail::lexical_cast(request.plan[2], plan.ranks)) {
+    throw UsageError("\"" + request.plan[2] + "\" is no number of ranks");
+  }
+  fmt::print("{}", request.as_json ? plan_json(plan).dump(2) + "\n" : plan_text(plan));
+  return 0;
+}
+
+int run_all(bool as_json) {
+  const Json all = collect();
+  if (as_json) {
+    fmt::print("{}\n", all.dump(2));
+  } else {
+    print(all);
+  }
+  return 0;
+}
+
 Action prepare(CLI::App& app) {
-  auto as_json = std::make_shared<bool>(false);
-  app.add_flag("--json", *as_json, "One JSON object");
-  return [as_json] {
-    const Json all = collect();
-    if (*as_json) {
-      fmt::print("{}\n", all.dump(2));
-    } else {
-      print(all);
+  auto r = std::make_shared<Request>();
+  app.add_flag("--json", r->as_json, "One JSON object");
+  app.add_flag("--rules", r->rules_only, "Only the rules that choose algorithms, in order");
+  auto* plan =
+      app.add_option("--plan", r->plan, "Instead, what a rank does: COLLECTIVE ALGORITHM RANKS")
+          ->expected(3)
+          ->excludes("--rules");
+  app.add_option("--ranks-per-host", r->details.ranks_per_host, "Of --plan (default: all)")
+      ->check(CLI::PositiveNumber)
+      ->needs(plan);
+  app.add_option("--count", r->details.count, "Of --plan: elements, f32")
+      ->capture_default_str()
+      ->needs(plan);
+  app.add_option("--rank", r->details.rank, "Of --plan: whose")->capture_default_str()->needs(plan);
+  return [r] {
+    if (!r->plan.empty()) {
+      return run_plan(*r);
     }
-    return 0;
+    return r->rules_only ? run_rules(r->as_json) : run_all(r->as_json);
   };
 }
 
@@ -209,6 +264,8 @@ Examples:
   sprat info
   SPRAT_INTERFACE=^docker0 sprat info         what changes if an interface is left out
   sprat info --json | python3 -m json.tool
+  SPRAT_ALGORITHM="all_reduce one_shot" sprat info --rules    which rules are in force?
+  sprat info --plan all_gather hierarchical 8 --ranks-per-host 4 --rank 5
 )",
     prepare,
 };

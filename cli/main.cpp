@@ -15,10 +15,16 @@ namespace {
 
 using namespace sprat::cli;
 
-/// The first line of `message`, as one line on standard error.
-void complain(std::string message) {
-  message.resize(std::min(message.size(), message.find('\n')));
-  fmt::print(stderr, "sprat: {}\n", message);
+/// `message`, which may be a list, as one line on standard error.
+void complain(std::string_view message) {
+  std::string line;
+  for (std::size_t at = 0; at < message.size();) {
+    const std::size_t end = std::min(message.find('\n', at), message.size());
+    if (!line.empty()) line += line.back() == ':' ? " " : "; ";
+    line += message.substr(at, end - at);
+    at = std::min(message.find_first_not_of("\n ", end), message.size());
+  }
+  fmt::print(stderr, "sprat: {}\n", line);
 }
 
 bool is_command(std::string_view word) {

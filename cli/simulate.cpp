@@ -120,7 +120,7 @@ class Simulate {
         machine_(machine_from(request.topology)),
         collective_(collective_from(request.collective)),
         dtype_(dtype_from(request.dtype)),
-        rules_(collectives::rules_with(Config::from_environment().algorithm)) {
+        rules_(collectives::rules_of(Config::from_environment())) {
     const int per_host = request.ranks_per_host > 0 ? request.ranks_per_host : machine_.ranks;
     for (int rank = 0; rank < request.hosts * per_host; ++rank) {
       host_of_.push_back(rank / per_host);

@@ -4,15 +4,16 @@
 #include <array>
 
 // One line a file; a test compares the list with the folder.
-#define SPRAT_ALGORITHMS(entry)                                                             \
-  entry(all_gather_bruck) entry(all_gather_direct) entry(all_gather_hierarchical)           \
-      entry(all_reduce_direct) entry(all_reduce_doubling) entry(all_reduce_hierarchical)    \
-          entry(all_reduce_one_shot) entry(all_to_all_direct) entry(all_to_allv_exchange)   \
-              entry(barrier_dissemination) entry(broadcast_chain) entry(broadcast_flat)     \
-                  entry(gather_direct) entry(gatherv_exchange) entry(reduce_direct)         \
-                      entry(reduce_hierarchical) entry(reduce_scatter_direct)               \
-                          entry(reduce_scatter_doubling) entry(reduce_scatter_hierarchical) \
-                              entry(scatter_direct) entry(scatterv_exchange)
+#define SPRAT_ALGORITHMS(entry)                                                                    \
+  entry(all_gather_bruck) entry(all_gather_direct) entry(all_gather_hierarchical)                  \
+      entry(all_reduce_direct) entry(all_reduce_doubling) entry(all_reduce_hierarchical)           \
+          entry(all_reduce_one_shot) entry(all_reduce_ring) entry(all_to_all_direct)               \
+              entry(all_to_allv_exchange) entry(barrier_dissemination) entry(broadcast_chain)      \
+                  entry(broadcast_flat) entry(gather_direct) entry(gatherv_exchange)               \
+                      entry(reduce_direct) entry(reduce_hierarchical) entry(reduce_scatter_direct) \
+                          entry(reduce_scatter_doubling) entry(reduce_scatter_hierarchical)        \
+                              entry(reduce_scatter_ring) entry(scatter_direct)                     \
+                                  entry(scatterv_exchange)
 
 namespace sprat::collectives {
 

@@ -9,15 +9,12 @@
 
 namespace sprat::collectives {
 
-/// The association that a reduction's result has.
-enum class Order : std::uint8_t { canonical, chain, any };
-
 /// An entry of the table. `plan` and `cost` are pure.
 struct Algorithm {
   Collective collective;
   const char* name;
   const char* summary;  ///< One sentence: when it is good.
-  Order order;
+  ReduceOrder order;    ///< Of what reduces; canonical for the rest.
   bool (*fits)(const Problem& problem);
   void (*plan)(const Problem& problem, Plan& plan);
   Cost (*cost)(const Problem& problem);

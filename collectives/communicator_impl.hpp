@@ -16,7 +16,8 @@ class Communicator::Impl {
        std::shared_ptr<const collectives::Rules> rules);
 
   /// The communicator of all ranks of a freshly joined context. Collective over the job.
-  static std::unique_ptr<Impl> world(std::shared_ptr<comm::Context> context);
+  static std::unique_ptr<Impl> world(std::shared_ptr<comm::Context> context,
+                                     std::shared_ptr<const collectives::Rules> rules);
 
   std::shared_ptr<comm::Context> context;  ///< Shared with other communicators and with Works.
   std::shared_ptr<const collectives::Rules> rules;  ///< Shared with communicators split off.

@@ -92,7 +92,7 @@ std::size_t make_board(comm::Context& context) {
 }  // namespace
 
 std::unique_ptr<Communicator::Impl> Communicator::Impl::world(
-    std::shared_ptr<comm::Context> context) {
+    std::shared_ptr<comm::Context> context, std::shared_ptr<const collectives::Rules> rules) {
   Membership membership;
   membership.id = 0;
   membership.name = "world";
@@ -101,18 +101,16 @@ std::unique_ptr<Communicator::Impl> Communicator::Impl::world(
   std::iota(membership.world_ranks.begin(), membership.world_ranks.end(), 0);
   membership.boards.assign(context->size(), context->world_control());
   context->on_failure([raw = context.get()] { collectives::leave_flight_record(*raw); });
-  auto rules = std::make_shared<const collectives::Rules>(
-      collectives::rules_with(context->config().algorithm));
   return std::make_unique<Impl>(std::move(context), std::move(membership), std::move(rules));
 }
 
 Communicator Communicator::join(const Config& config) {
-  // Parsed before anybody waits for us.
-  collectives::rules_with(config.algorithm);
+  // Read before anybody waits for us.
+  auto rules = std::make_shared<const collectives::Rules>(collectives::rules_of(config));
   auto context = comm::Context::join(
       config, {.rendezvous = comm::open_rendezvous(config), .refuge = comm::Refuge::open(config)},
       sizeof(Board));
-  return Communicator(Impl::world(std::move(context)));
+  return Communicator(Impl::world(std::move(context), std::move(rules)));
 }
 
 Communicator Communicator::shrink(int at_least, std::optional<std::chrono::milliseconds> patience) {
@@ -121,7 +119,7 @@ Communicator Communicator::shrink(int at_least, std::optional<std::chrono::milli
           " ranks; shrink a communicator of all of them, then split it again");
   auto smaller =
       context.shrink(sizeof(Board), at_least, patience.value_or(context.config().join_timeout));
-  return Communicator(Impl::world(std::move(smaller)));
+  return Communicator(Impl::world(std::move(smaller), impl_->rules));
 }
 
 std::optional<Communicator> Communicator::split(int color, int key, std::string_view name_) {
@@ -192,9 +190,16 @@ Communicator Communicator::duplicate(std::string_view name_) {
   return *split(0, rank(), name_.empty() ? text(name(), ".", impl_->children) : std::string(name_));
 }
 
+void collectives::follow(Communicator& communicator, Rules rules) {
+  auto shared = std::make_shared<const Rules>(std::move(rules));
+  communicator.impl().rules = shared;
+  communicator.impl().executor.follow(std::move(shared));
+}
+
 void run_virtual_ranks(int size, const Config& config,
                        const std::function<void(Communicator&)>& body) {
   require(size >= 1, "size is ", size, "; a job has at least one rank");
+  const auto rules = std::make_shared<const collectives::Rules>(collectives::rules_of(config));
   auto rendezvous = comm::open_rendezvous_in_process(size);
   std::vector<std::shared_ptr<comm::Context>> contexts(size);  // outlive every rank's thread
   std::mutex mutex;                                            // guards first
@@ -206,7 +211,7 @@ void run_virtual_ranks(int size, const Config& config,
         comm::Context::join(config,
                             {.rendezvous = std::move(rendezvous[rank]), .keep = &contexts[rank]},
                             sizeof(Board));
-        Communicator world(Communicator::Impl::world(contexts[rank]));
+        Communicator world(Communicator::Impl::world(contexts[rank], rules));
         try {
           body(world);
         } catch (const std::exception& error) {

@@ -58,6 +58,9 @@ class Executor final : public comm::Driver {
            std::shared_ptr<const Grouping> grouping, std::shared_ptr<const Rules> rules);
   ~Executor() override;
 
+  /// Waits until nothing is in flight, then plans by these rules. Nobody calls meanwhile.
+  void follow(std::shared_ptr<const Rules> rules);
+
   /// A blocking call, if it is brief, was made before and finds everything else at rest: begins,
   /// and waits for as long as it pays to hold the token. False if it is none of these, and nothing
   /// happened. A call that outlasts this goes on as the operation that `make` gives. Throws what

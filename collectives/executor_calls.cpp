@@ -14,6 +14,13 @@ Recorder::Call Executor::call_of(const Operation& operation) {
           operation.problem.root, operation.posted};
 }
 
+void Executor::follow(std::shared_ptr<const Rules> rules) {
+  drain();
+  const auto token = context_->take_token();
+  plans_ = PlanCache(std::move(rules));
+  known_ = {};
+}
+
 void Executor::post(const std::shared_ptr<Operation>& operation, bool blocking) {
   const auto token = context_->take_token();
   const bool alone = context_->idle();

@@ -27,7 +27,14 @@ std::vector<Operand> reads(const Plan& plan, const Step& step) {
   return operands;
 }
 
-const char* name(Buffer buffer) {
+std::string text_of(const Operand& operand) {
+  return fmt::format("{}.{}[{}]+{}x{}", operand.rank, name(operand.buffer), operand.block,
+                     operand.offset, operand.count);
+}
+
+}  // namespace
+
+const char* name(Buffer buffer) noexcept {
   switch (buffer) {
     case Buffer::input:
       return "input";
@@ -36,15 +43,8 @@ const char* name(Buffer buffer) {
     case Buffer::scratch:
       return "scratch";
   }
-  return "?";
+  return "unknown buffer";
 }
-
-std::string text_of(const Operand& operand) {
-  return fmt::format("{}.{}[{}]+{}x{}", operand.rank, name(operand.buffer), operand.block,
-                     operand.offset, operand.count);
-}
-
-}  // namespace
 
 const char* name(Verb verb) noexcept {
   switch (verb) {

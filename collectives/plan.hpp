@@ -18,6 +18,7 @@
 namespace sprat::collectives {
 
 enum class Buffer : std::uint8_t { input, output, scratch };
+const char* name(Buffer buffer) noexcept;
 
 /// `count` elements at `offset` of block `block` of a rank's buffer. scratch has one block, 0.
 struct Operand {
@@ -28,7 +29,8 @@ struct Operand {
   std::size_t count = 0;
 };
 
-/// A term of a reduction: the partial result of ranks [covers.first, covers.last).
+/// A term of a reduction: the partial result of ranks [covers.first, covers.last); in a plan whose
+/// order is `any`, of the ranks at these places of whatever line it has them stand in.
 /// In input or output it is a rank's own contribution (covers one rank); in scratch, a partial.
 struct Source {
   Operand from;
@@ -45,8 +47,8 @@ enum class Verb : std::uint8_t {
   signal,  ///< Tells every rank of this host: my signal count is now one higher.
   wait,    ///< Until `peer` (of this host) has signalled `needs` times.
   copy,    ///< from -> to; a peer's `from` is a pull.
-  reduce,  ///< sources -> to, in canonical order. To output: complete, op applied, rounded once.
-           ///< To scratch: a partial over the sources' joint range.
+  reduce,  ///< sources -> to, as a tree (problem.hpp). To output: complete, op applied, rounded
+           ///< once. To scratch: a partial over the sources' joint range.
   send,    ///< from (mine) -> peer. Its k-th recv from me gets my k-th send to it.
   recv,    ///< peer's message -> to (mine).
 };
@@ -78,6 +80,7 @@ class Plan {
   std::vector<Source> sources;
   std::size_t scratch_count = 0;  ///< Elements of scratch.
   std::string algorithm;
+  ReduceOrder order = ReduceOrder::canonical;
 
   /// What executors ask of it over and over; settle() works it out.
   struct Traits {

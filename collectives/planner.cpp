@@ -27,6 +27,7 @@ Plan make_plan(const Problem& problem, const Algorithm& algorithm) {
           problem.grouping->hosts(), " hosts");
   Plan plan(problem);
   plan.algorithm = algorithm.name;
+  plan.order = algorithm.order;
   algorithm.plan(problem, plan);
   plan.settle();
   return plan;

@@ -109,6 +109,8 @@ int split_point(RankRange range) {
   return range.first + static_cast<int>(std::bit_floor(below));
 }
 
+int split_point(RankRange node, RankRange first) { return std::max(split_point(node), first.last); }
+
 Grouping::Grouping(const std::vector<int>& host_of) {
   require(!host_of.empty(), "a grouping needs at least one rank");
   std::unordered_map<int, int> hosts;

@@ -67,6 +67,9 @@ class Grouping {
 
 /// The canonical tree: tree(first, last) splits at the largest power of two below its size.
 int split_point(RankRange range);
+/// Where a node of a reduction splits whose first term covers `first`, not all of it: there, or
+/// where that term ends if it reaches further, as no term of a canonical tree does.
+int split_point(RankRange node, RankRange first);
 
 /// Elements of blocks that lie one after the other. Immutable.
 class BlockCounts {

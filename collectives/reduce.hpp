@@ -41,9 +41,10 @@ DType accumulator_of(DType input, ReduceOp op = ReduceOp::sum) noexcept;
 /// Throws, naming the types that `op` takes, if `dtype` is none of them.
 void require_takes(ReduceOp op, DType dtype);
 
-/// to[i] <- canonical tree over the terms' elements i, for i < count. Terms are ascending, their
-/// ranges joined without gaps, each range a subtree of the canonical tree over all `ranks`.
-/// A node tree(first,last) is a term if one covers exactly that, else op(left half, right half).
+/// to[i] <- tree over the terms' elements i, for i < count. Terms are ascending, their ranges
+/// joined without gaps. A node tree(first,last) is a term if one covers exactly that, else op(left,
+/// right) of what split_point(node, its first term) makes of it: the canonical tree if each range
+/// is a subtree of the canonical tree over all `ranks`. Otherwise only the first may cover several.
 /// `to` may be exactly one of the terms' memory; no other overlap. Any thread, no allocation
 /// up to 64 terms. Integers wrap; avg divides the complete sum, integers truncating toward zero;
 /// narrower floats are summed in f32 and rounded once to nearest even; every NaN of a complete

@@ -43,7 +43,7 @@ class UserWalk {
     }
     if (node.size() < 2) refuse_terms(node);
     alignas(64) std::byte left_block[block_bytes];
-    const int middle = split_point(node);
+    const int middle = split_point(node, term.covers);
     const std::byte* const left = evaluate({node.first, middle}, left_block);
     const std::byte* const right = evaluate({middle, node.last}, block);
     if (right != block) std::memcpy(block, right, count_ * size);

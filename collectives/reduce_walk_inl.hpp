@@ -140,7 +140,7 @@ class Walk {
   template <class Sink>
   HWY_NOINLINE void combine(RankRange node, const Sink& sink, typename Sink::Element* to) {
     if (next_ == last_ || node.size() < 2) refuse_terms(node);
-    const int middle = split_point(node);
+    const int middle = split_point(node, next_->covers);
     alignas(64) Lane left_block[block_count];
     alignas(64) Lane right_block[block_count];
     const Lane* const left = lanes_of({node.first, middle}, left_block);

@@ -63,6 +63,33 @@ Expression Symbols::shifted(Expression of, std::ptrdiff_t distance) {
   return intern({Kind::shifted, of, distance});
 }
 
+std::vector<Expression> Symbols::terms(Expression expression) const {
+  std::vector<Expression> open = {expression}, found;
+  while (!open.empty()) {
+    const Expression one = open.back();
+    open.pop_back();
+    if (one == undefined || nodes_[one].kind != Kind::combined) {
+      found.push_back(one);
+      continue;
+    }
+    open.push_back(static_cast<Expression>(nodes_[one].a));
+    open.push_back(static_cast<Expression>(nodes_[one].b));
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+Expression Symbols::unordered(Expression expression) {
+  if (expression == undefined) return undefined;
+  if (nodes_[expression].kind == Kind::finished) {
+    return finished(unordered(static_cast<Expression>(nodes_[expression].a)));
+  }
+  const std::vector<Expression> found = terms(expression);
+  Expression sum = found.front();
+  for (std::size_t i = 1; i < found.size(); ++i) sum = combined(sum, found[i]);
+  return sum;
+}
+
 std::string Symbols::text(Expression expression) const {
   if (expression == undefined) return "nothing";
   const Node& node = nodes_[expression];

@@ -24,6 +24,10 @@ class Symbols {
   Expression finished(Expression sum);
   /// `of` at e + distance.
   Expression shifted(Expression of, std::ptrdiff_t distance);
+  /// What an expression joins by combined(), ascending; itself if it is no such thing.
+  std::vector<Expression> terms(Expression expression) const;
+  /// Equal for expressions that differ in the order of what they combine, and for no others.
+  Expression unordered(Expression expression);
   /// For reports: "(0+1)+2" are the ranks in the tree's shape.
   std::string text(Expression expression) const;
 

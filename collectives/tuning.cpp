@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <fstream>
+#include <functional>
+#include <iterator>
 
 #include "comm/base/check.hpp"
 
@@ -20,6 +23,7 @@ all_reduce hosts=1 direct;
 all_reduce hosts>1 0-8k doubling;
 all_reduce hosts>1 ranks<=8 0-4k one_shot;
 all_reduce hosts>1 ranks<=32 0-512 one_shot;
+all_reduce partials>1 64m- ring;
 all_reduce hierarchical;
 
 all_gather hosts=1 direct;
@@ -29,6 +33,7 @@ all_gather direct;
 
 reduce_scatter hosts=1 direct;
 reduce_scatter hosts>2 0-8k doubling;
+reduce_scatter partials>1 64m- ring;
 reduce_scatter hierarchical;
 reduce_scatter direct;
 
@@ -53,16 +58,26 @@ scatterv exchange;
 all_to_allv exchange;
 )";
 
-constexpr std::array<std::string_view, 4> properties = {"ranks", "hosts", "per_host", "apart"};
+constexpr std::array<std::string_view, 5> properties = {"ranks", "hosts", "per_host", "apart",
+                                                        "partials"};
 constexpr std::array<std::string_view, 5> relations = {"<", "<=", "=", ">=", ">"};
 constexpr std::string_view relation_signs = "<=>";
 constexpr std::string_view spaces = " \t\r\n";
 
-[[noreturn]] void refuse(std::string_view rule, std::string_view word, std::string_view why) {
-  const auto column = static_cast<std::size_t>(word.data() - rule.data());
+/// A rule as it is written, and where.
+struct Clause {
+  std::string_view text;
+  std::string_view origin;
+  int line = 1;
+
+  std::string place() const { return fmt::format("{} line {}", origin, line); }
+};
+
+[[noreturn]] void refuse(const Clause& rule, std::string_view word, std::string_view why) {
+  const auto column = static_cast<std::size_t>(word.data() - rule.text.data());
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("algorithm rule \"{}\": \"{}\" (at character {}) {}", rule, word,
-                          column + 1, why));
+              fmt::format("{}: algorithm rule \"{}\": \"{}\" (at character {}) {}", rule.place(),
+                          rule.text, word, column + 1, why));
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -103,9 +118,20 @@ std::optional<std::size_t> bytes_of(std::string_view word) {
   return *value << shift;
 }
 
+/// The same backwards, with the largest unit that leaves a whole number.
+std::string text_of_bytes(std::size_t bytes) {
+  std::string_view unit;
+  for (std::string_view larger : {"k", "m", "g"}) {
+    if (bytes == 0 || bytes % 1024 != 0) break;
+    bytes /= 1024;
+    unit = larger;
+  }
+  return fmt::format("{}{}", bytes, unit);
+}
+
 bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 
-void parse_range(std::string_view rule, std::string_view word, Rule& into) {
+void parse_range(const Clause& rule, std::string_view word, Rule& into) {
   const std::size_t dash = word.find('-');
   const auto least = bytes_of(word.substr(0, dash));
   const bool open = dash + 1 == word.size();
@@ -119,7 +145,7 @@ void parse_range(std::string_view rule, std::string_view word, Rule& into) {
   into.most_bytes = *most;
 }
 
-void parse_condition(std::string_view rule, std::string_view word, Rule& into) {
+void parse_condition(const Clause& rule, std::string_view word, Rule& into) {
   const std::size_t sign = word.find_first_of(relation_signs);
   const std::size_t operand = word.find_first_not_of(relation_signs, sign);
   if (sign == std::string_view::npos || operand == std::string_view::npos) {
@@ -139,7 +165,7 @@ void parse_condition(std::string_view rule, std::string_view word, Rule& into) {
   }
   const auto property = std::ranges::find(properties, left);
   if (property == properties.end()) {
-    refuse(rule, word, "speaks of none of ranks, hosts, per_host, apart, dtype");
+    refuse(rule, word, "speaks of none of ranks, hosts, per_host, apart, partials, dtype");
   }
   const auto value = number_of<int>(right);
   if (!value) refuse(rule, word, "does not end in a number");
@@ -166,11 +192,12 @@ std::string names_of(Collective collective) {
   return names;
 }
 
-Rule parse_rule(std::string_view rule) {
-  const std::vector<std::string_view> words = words_of(rule);
+Rule parse_rule(const Clause& rule) {
+  const std::vector<std::string_view> words = words_of(rule.text);
   const auto collective = collective_of(words.front());
   if (!collective) refuse(rule, words.front(), "is not a collective such as all_reduce");
   Rule parsed;
+  parsed.origin = rule.place();
   for (std::size_t i = 1; i + 1 < words.size(); ++i) {
     if (is_digit(words[i].front())) {
       parse_range(rule, words[i], parsed);
@@ -188,21 +215,26 @@ Rule parse_rule(std::string_view rule) {
   return parsed;
 }
 
+/// The largest of what `of` gives for each host.
+int most(const Grouping& grouping, const std::function<std::size_t(int host)>& of) {
+  std::size_t most = 0;
+  for (int host = 0; host < grouping.hosts(); ++host) most = std::max(most, of(host));
+  return static_cast<int>(most);
+}
+
 int value_of(Condition::Property property, const Problem& problem) {
+  const Grouping& grouping = *problem.grouping;
   switch (property) {
     case Condition::Property::ranks:
       return problem.ranks();
     case Condition::Property::hosts:
-      return problem.grouping->hosts();
+      return grouping.hosts();
     case Condition::Property::apart:
       return problem.apart ? 1 : 0;
-    case Condition::Property::per_host: {
-      std::size_t most = 0;
-      for (int host = 0; host < problem.grouping->hosts(); ++host) {
-        most = std::max(most, problem.grouping->members(host).size());
-      }
-      return static_cast<int>(most);
-    }
+    case Condition::Property::per_host:
+      return most(grouping, [&](int host) { return grouping.members(host).size(); });
+    case Condition::Property::partials:
+      return most(grouping, [&](int host) { return grouping.subtrees(host).size(); });
   }
   return 0;
 }
@@ -226,22 +258,38 @@ bool holds(const Condition& condition, const Problem& problem) {
 
 }  // namespace
 
-Rules parse_rules(std::string_view text) {
+Rules parse_rules(std::string_view text, std::string_view origin) {
   Rules rules;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(';', begin), text.size());
-    const std::string_view rule = trimmed(text.substr(begin, end - begin));
-    if (!rule.empty()) rules.push_back(parse_rule(rule));
+  int line = 1;
+  for (std::size_t begin = 0; begin <= text.size(); ++line) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view rest = text.substr(begin, end - begin);
+    rest = rest.substr(0, rest.find('#'));
+    while (!rest.empty()) {
+      const std::size_t semicolon = std::min(rest.find(';'), rest.size());
+      const Clause rule{trimmed(rest.substr(0, semicolon)), origin, line};
+      if (!rule.text.empty()) rules.push_back(parse_rule(rule));
+      rest.remove_prefix(std::min(semicolon + 1, rest.size()));
+    }
     begin = end + 1;
   }
   return rules;
+}
+
+Rules read_rules(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  need(file.is_open() && !file.bad(), "the rules of SPRAT_TUNING cannot be read from \"", path,
+       "\"");
+  return parse_rules(text, path);
 }
 
 std::string describe(const Rule& rule) {
   std::string out = name(rule.algorithm->collective);
   const bool bounded = rule.most_bytes != std::numeric_limits<std::size_t>::max();
   if (rule.least_bytes > 0 || bounded) {
-    out += fmt::format(" {}-{}", rule.least_bytes, bounded ? fmt::to_string(rule.most_bytes) : "");
+    out += fmt::format(" {}-{}", text_of_bytes(rule.least_bytes),
+                       bounded ? text_of_bytes(rule.most_bytes) : "");
   }
   for (const Condition& condition : rule.conditions) {
     out += fmt::format(" {}{}{}", properties[static_cast<std::size_t>(condition.property)],
@@ -253,10 +301,22 @@ std::string describe(const Rule& rule) {
 
 std::string_view default_rules() { return defaults; }
 
-Rules rules_with(std::string_view override_text) {
-  Rules rules = parse_rules(override_text);
-  const Rules ours = parse_rules(defaults);
-  rules.insert(rules.end(), ours.begin(), ours.end());
+Rules rules_of(const Config& config) {
+  const auto allowed = [&config](const Rule& rule) {
+    return config.order == ReduceOrder::any || rule.algorithm->order == ReduceOrder::canonical;
+  };
+  Rules rules = parse_rules(config.algorithm, "SPRAT_ALGORITHM");
+  if (!config.tuning.empty())
+    std::ranges::copy(read_rules(config.tuning), std::back_inserter(rules));
+  for (const Rule& rule : rules) {
+    require(allowed(rule), rule.origin, ": algorithm rule \"", describe(rule),
+            "\" reduces in another order than the canonical; set SPRAT_ORDER=any to allow it");
+  }
+  for (Rule& rule : parse_rules(defaults)) {
+    if (!allowed(rule)) continue;
+    rule.origin = "default";
+    rules.push_back(std::move(rule));
+  }
   return rules;
 }
 

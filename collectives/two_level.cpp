@@ -10,12 +10,6 @@ namespace sprat::collectives {
 
 namespace {
 
-/// A chunk of a portion of rank `rank`'s input.
-Operand chunk_of(const Problem& problem, int rank, const Portion& portion, int chunks, int chunk) {
-  return piece_of(piece_of(input_of(problem, rank, portion.block), portion.slice),
-                  slice(portion.slice.count, chunks, chunk));
-}
-
 int home_of(const Problem& problem) { return problem.grouping->host_of(problem.rank); }
 
 /// Owners on `host`, another one, whose portion problem.rank carries, without empty portions.
@@ -28,20 +22,6 @@ std::vector<int> owners_served(const Problem& problem, const std::vector<Portion
       owners.push_back(owner);
   }
   return owners;
-}
-
-/// Shares what peers read of this rank's input; returns the steps that do.
-IndexRange share_inputs(const Problem& problem, Plan& plan, const std::vector<Portion>& portions) {
-  const Grouping& grouping = *problem.grouping;
-  if (grouping.members(home_of(problem)).size() == 1) return {};
-  const auto first = static_cast<std::uint32_t>(plan.steps.size());
-  for (int owner = 0; owner < problem.ranks(); ++owner) {
-    const bool read_by_peers = carrier(grouping, home_of(problem), owner) != problem.rank;
-    if (read_by_peers && portions[owner].slice.count > 0) {
-      plan.share(chunk_of(problem, problem.rank, portions[owner], 1, 0));
-    }
-  }
-  return {first, plan.signal() + 1};
 }
 
 /// This host's partial of a chunk over `range`, as a step if there is anything to add.
@@ -104,7 +84,80 @@ std::vector<Source> gather_terms(const Problem& problem, Plan& plan, const Porti
   return terms;
 }
 
+/// A chunk of the owner's result, as `holder` has it.
+Operand result_of(const Problem& problem, int holder, const Portion& portion, int chunks,
+                  int chunk) {
+  return piece_of(piece_of(output_of(problem, holder), portion.slice),
+                  slice(portion.slice.count, chunks, chunk));
+}
+
+/// Owners on `host` whose results this rank receives for its own.
+std::vector<int> held_from(const Problem& problem, const std::vector<Portion>& portions, int host) {
+  std::vector<int> owners;
+  for (int owner : problem.grouping->members(host)) {
+    const bool carries =
+        carrier(*problem.grouping, problem.grouping->host_of(problem.rank), owner) == problem.rank;
+    if (carries && portions[owner].slice.count > 0) owners.push_back(owner);
+  }
+  return owners;
+}
+
+/// Sends this rank's results and receives those of other hosts that it holds. By owner, then chunk:
+/// the step that brings it. In place, a result overwrites the input that its carrier, and nobody
+/// else on this host, has read for its owner.
+std::vector<std::vector<IndexRange>> exchange_results(const Problem& problem, Plan& plan,
+                                                      const std::vector<Portion>& portions,
+                                                      const Reduced& reduced, Legs& legs) {
+  const Grouping& grouping = *problem.grouping;
+  const int home = grouping.host_of(problem.rank), hosts = grouping.hosts(), chunks = legs.chunks();
+  std::vector<std::vector<IndexRange>> brought(portions.size());
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const std::uint32_t mine = reduced.result + static_cast<std::uint32_t>(chunk);
+    brought[problem.rank].push_back({mine, mine + 1});
+    for (int distance = 1; distance < hosts; ++distance) {
+      const auto first = static_cast<std::uint32_t>(plan.steps.size());
+      for (int owner : held_from(problem, portions, (home + hosts - distance) % hosts)) {
+        const auto step =
+            plan.recv(owner, result_of(problem, problem.rank, portions[owner], chunks, chunk));
+        plan.steps[step].after = reduced.left[owner][chunk];
+        brought[owner].push_back({step, step + 1});
+      }
+      const auto last = static_cast<std::uint32_t>(plan.steps.size());
+      legs.arrives(hosts - 1 + distance, chunk, {first, last});
+    }
+  }
+  for (int distance = 1; distance < hosts; ++distance) {
+    const int to = carrier(grouping, (home + distance) % hosts, problem.rank);
+    for (int chunk = 0; portions[problem.rank].slice.count > 0 && chunk < chunks; ++chunk) {
+      const Operand result =
+          result_of(problem, problem.rank, portions[problem.rank], chunks, chunk);
+      Step& send = plan.steps[plan.send(to, result)];
+      send.after = brought[problem.rank][chunk];
+      send.behind = legs.behind(hosts - 1 + distance, chunk);
+    }
+  }
+  return brought;
+}
+
 }  // namespace
+
+Operand chunk_of(const Problem& problem, int rank, const Portion& portion, int chunks, int chunk) {
+  return piece_of(piece_of(input_of(problem, rank, portion.block), portion.slice),
+                  slice(portion.slice.count, chunks, chunk));
+}
+
+IndexRange share_inputs(const Problem& problem, Plan& plan, const std::vector<Portion>& portions) {
+  const Grouping& grouping = *problem.grouping;
+  if (grouping.members(home_of(problem)).size() == 1) return {};
+  const auto first = static_cast<std::uint32_t>(plan.steps.size());
+  for (int owner = 0; owner < problem.ranks(); ++owner) {
+    const bool read_by_peers = carrier(grouping, home_of(problem), owner) != problem.rank;
+    if (read_by_peers && portions[owner].slice.count > 0) {
+      plan.share(chunk_of(problem, problem.rank, portions[owner], 1, 0));
+    }
+  }
+  return {first, plan.signal() + 1};
+}
 
 Legs legs_of(const Problem& problem, const std::vector<Portion>& portions, int trips) {
   std::size_t largest = 0;
@@ -165,6 +218,62 @@ Cost cost_of_reducing(const Problem& problem, const std::vector<Portion>& portio
           .bytes_sent = partials_here * carried * partial_size,
           .bytes_received = partials_elsewhere * mine * partial_size,
           .bytes_pulled = peers * (mine + carried) * size_of(problem.input)};
+}
+
+// One signal for each chunk, so that peers pull it while the next one travels.
+void spread_results(const Problem& problem, Plan& plan, const std::vector<Portion>& portions,
+                    const Reduced& reduced, Legs& legs) {
+  const Grouping& grouping = *problem.grouping;
+  const int home = grouping.host_of(problem.rank), chunks = legs.chunks();
+  std::vector<int> held, elsewhere;
+  for (int owner = 0; owner < problem.ranks(); ++owner) {
+    if (portions[owner].slice.count == 0) continue;
+    (carrier(grouping, home, owner) == problem.rank ? held : elsewhere).push_back(owner);
+  }
+  const auto brought = exchange_results(problem, plan, portions, reduced, legs);
+  if (grouping.members(home).size() == 1) return;
+  auto first = held.empty() ? 0 : static_cast<std::uint32_t>(plan.steps.size());
+  std::vector<IndexRange> signals;
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    for (int owner : held) {
+      const Operand result = result_of(problem, problem.rank, portions[owner], chunks, chunk);
+      plan.steps[plan.share(result)].after = brought[owner][chunk];
+    }
+    const std::uint32_t signal = plan.signal();
+    plan.steps[signal].after = {first, signal};
+    signals.push_back({signal, signal + 1});
+    first = signal;
+  }
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    for (int owner : elsewhere) {
+      const int holder = carrier(grouping, home, owner);
+      const std::uint32_t copy =
+          plan.copy(result_of(problem, holder, portions[owner], chunks, chunk),
+                    result_of(problem, problem.rank, portions[owner], chunks, chunk),
+                    static_cast<std::uint32_t>(chunk) + 2);
+      plan.steps[copy].after = signals[chunk];
+    }
+  }
+}
+
+Cost cost_of_spreading(const Problem& problem, const std::vector<Portion>& portions,
+                       const Cost& reducing, const Chains& chains) {
+  const Grouping& grouping = *problem.grouping;
+  const std::size_t mine = portions[problem.rank].slice.count;
+  const auto other_hosts = static_cast<std::size_t>(grouping.hosts() - 1);
+  std::size_t held = 0;
+  for (int owner = 0; owner < problem.ranks(); ++owner) {
+    const bool carries = carrier(grouping, home_of(problem), owner) == problem.rank;
+    held += carries ? portions[owner].slice.count : 0;
+  }
+  const int received = held > mine ? chains.left + 1 : 0;
+  const int sent = mine > 0 && other_hosts > 0 ? chains.result + 1 : 0;
+  const int pulled = held < problem.count ? std::max(chains.result, received) + 1 : 0;
+  const std::size_t size = size_of(problem.output);
+  return {.rounds = std::max({reducing.rounds, sent, received, pulled}),
+          .bytes_sent = reducing.bytes_sent + other_hosts * mine * size,
+          .bytes_received = reducing.bytes_received + (held - mine) * size,
+          .bytes_pulled = reducing.bytes_pulled + (problem.count - held) * size};
 }
 
 }  // namespace sprat::collectives

@@ -1,5 +1,5 @@
 // Reductions over hosts in two levels: partials inside hosts, one owner for each portion between
-// them.
+// them; and how all-reduces bring results back.
 #pragma once
 
 #include <vector>
@@ -17,10 +17,18 @@ struct Portion {
   Slice slice;
 };
 
+/// A chunk of a portion of rank `rank`'s input.
+Operand chunk_of(const Problem& problem, int rank, const Portion& portion, int chunks, int chunk);
+
+/// Shares what peers on this host read of this rank's input if each portion's carrier reads it, and
+/// signals; returns the steps that do. None if the rank has no peers.
+IndexRange share_inputs(const Problem& problem, Plan& plan, const std::vector<Portion>& portions);
+
 /// Legs in which portions go round the hosts `trips` times, the same on every rank.
 Legs legs_of(const Problem& problem, const std::vector<Portion>& portions, int trips);
 
-/// Where a reduction's steps are, for those that follow it.
+/// Where a reduction's steps are, for those that follow it. On each host one carrier alone reads a
+/// portion of any input.
 struct Reduced {
   std::uint32_t result = 0;  ///< The step that completes chunk 0 of the result; the others follow.
   /// By owner, then chunk: the last steps that read that piece of this rank's input for others.
@@ -36,5 +44,21 @@ Reduced reduce_to_owners(const Problem& problem, Plan& plan, const std::vector<P
 
 /// What reduce_to_owners() costs.
 Cost cost_of_reducing(const Problem& problem, const std::vector<Portion>& portions);
+
+/// Brings each owner's result, a slice of the output, to every rank: to one rank of each other
+/// host, from which that host's ranks pull it. Signals once for each chunk. Takes the second trip
+/// of `legs`.
+void spread_results(const Problem& problem, Plan& plan, const std::vector<Portion>& portions,
+                    const Reduced& reduced, Legs& legs);
+
+/// Rounds of a reduction by what follows them.
+struct Chains {
+  int result = 0;  ///< Of this rank's own portion, if it has one.
+  int left = 0;    ///< Of what it does for others; 0 if nothing.
+};
+
+/// What spread_results() and the reduction before it cost.
+Cost cost_of_spreading(const Problem& problem, const std::vector<Portion>& portions,
+                       const Cost& reducing, const Chains& chains);
 
 }  // namespace sprat::collectives

@@ -64,6 +64,7 @@ class Verification {
   void copy(std::size_t step);
   void reduce(std::size_t step);
   void exchange(std::size_t sender, std::size_t receiver);
+  void check_term(std::size_t step, const Source& term, const Value& value);
   Value tree(RankRange range, std::span<const Source> terms, std::span<const Value> values,
              std::size_t& next);
 
@@ -199,6 +200,7 @@ void Verification::reduce(std::size_t step) {
     const Place from = place_of(term.from);
     if (from != to && overlap(from, to)) report(step, "reduces onto part of a term");
     values.push_back(read(step, term.from));
+    if (plan.order == ReduceOrder::any) check_term(step, term, values.back());
   }
   std::size_t next = 0;
   const RankRange joint{terms.front().covers.first, terms.back().covers.last};
@@ -206,11 +208,21 @@ void Verification::reduce(std::size_t step) {
   write(step, what.to, what.to.buffer == Buffer::output ? finished(symbols_, sum) : sum);
 }
 
+/// How many ranks a term says it holds decides how it enters the sum: see Term.
+void Verification::check_term(std::size_t step, const Source& term, const Value& value) {
+  for (const Segment& segment : value) {
+    const std::size_t ranks = symbols_.terms(segment.expression).size();
+    if (ranks == static_cast<std::size_t>(term.covers.size())) continue;
+    report(step, "takes ", symbols_.text(segment.expression), " for the partial of ",
+           term.covers.size(), " ranks");
+  }
+}
+
 /// As an executor reduces: a node is a term if one covers exactly that, else of its halves.
 Value Verification::tree(RankRange range, std::span<const Source> terms,
                          std::span<const Value> values, std::size_t& next) {
   if (terms[next].covers == range) return values[next++];
-  const int middle = split_point(range);
+  const int middle = split_point(range, terms[next].covers);
   const Value left = tree({range.first, middle}, terms, values, next);
   return combined(symbols_, left, tree({middle, range.last}, terms, values, next));
 }
@@ -331,9 +343,14 @@ void Verification::check_outputs(int rank) {
   for (int block = 0; block < blocks_of(p_, Buffer::output, rank); ++block) {
     const Place place = place_of(output_of(problems_[rank], rank, block));
     const Expression wanted = result_of(symbols_, p_, rank, block);
+    const bool any_order = plans_[rank].order == ReduceOrder::any;
+    const auto is_right = [&](Expression found) {
+      return found == wanted ||
+             (any_order && symbols_.unordered(found) == symbols_.unordered(wanted));
+    };
     std::size_t offset = 0;
     for (const Segment& segment : contents_of(place).read(place.begin, place.count)) {
-      if (segment.expression != wanted || segment.origin != offset) {
+      if (!is_right(segment.expression) || segment.origin != offset) {
         violations_.push_back(text("rank ", rank, " ends with ", symbols_.text(segment.expression),
                                    " of ", segment.origin, " at ", offset, " in block ", block,
                                    " for ", segment.count, " elements, not ",

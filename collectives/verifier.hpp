@@ -22,7 +22,8 @@ namespace sprat::collectives {
 ///   element of which one writes, one happens before the other. This holds where memory is private
 ///   (peers see what a share copied) and where it is mapped (they read it live); with `in_place`,
 ///   where the output lies over the input.
-/// - Every output element is the collective's result, a reduction's as exactly the canonical tree.
+/// - Every output element is the collective's result, a reduction's as exactly the canonical tree;
+///   in plans whose order is `any`, with each contribution exactly once.
 ///
 /// A broadcast is always in place; an all-to-all never is, for its executor stages the input.
 std::vector<std::string> verify(const Problem& problem, const std::vector<Plan>& plans,

@@ -126,8 +126,9 @@ class Inspector {
       if (!flaw.empty()) return flaw;
       const RankRange covers = term.covers;
       if (covers.first != next) return text("has a gap before the term from rank ", covers.first);
-      if (covers.size() < 1 || covers.last > p_.ranks() || !is_subtree(covers, p_.ranks())) {
-        return text("has a term over ", covers.first, "..", covers.last, ", which is no subtree");
+      const std::string misfit = flaw_of_range(covers, &term == &terms.front());
+      if (!misfit.empty()) {
+        return text("has a term over ", covers.first, "..", covers.last, ", ", misfit);
       }
       if (term.from.buffer != Buffer::scratch && covers.size() != 1) {
         return "takes a partial from input or output";
@@ -144,7 +145,17 @@ class Inspector {
     if (step.to.buffer == Buffer::output && joint != RankRange{0, p_.ranks()}) {
       return text("completes ", joint.first, "..", joint.last, " only");
     }
-    return is_subtree(joint, p_.ranks()) ? "" : "reduces to a partial that is no subtree";
+    const std::string misfit = flaw_of_range(joint, true);
+    return misfit.empty() ? "" : "reduces to a partial, " + misfit;
+  }
+
+  /// Whether reduce() takes the range as a term where it stands; only the first may be a chain's.
+  std::string flaw_of_range(RankRange range, bool first) const {
+    if (range.size() < 1 || range.last > p_.ranks()) return "which holds no such ranks";
+    if (plan_.order == ReduceOrder::canonical) {
+      return is_subtree(range, p_.ranks()) ? "" : "which is no subtree";
+    }
+    return first || range.size() == 1 ? "" : "which only a first term may";
   }
 
   const std::vector<Problem>& problems_;

@@ -8,7 +8,7 @@
 
 namespace sprat::comm {
 
-/// Versions, and those settings that decide what ranks do together.
+/// Versions, and those settings that decide what ranks do together. Of a file its content counts.
 std::vector<Term> job_terms(const Config& config);
 
 }  // namespace sprat::comm

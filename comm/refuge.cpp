@@ -93,12 +93,14 @@ std::shared_ptr<Refuge> Refuge::open(const Config& config) {
        " is taken on this host; a rank needs one to be found after a failure: see "
        "who has them with ss -ltnp, or set a wider range on every rank");
   std::shared_ptr<Refuge> refuge(new Refuge);
-  refuge->config_ = config;
+  refuge->terms_ = job_terms(config);
   refuge->descriptor_ = listening->acceptor.release();
   refuge->token_ = random_token();
   refuge->doors_ = doors_of_this_host(config, listening->port);
   return refuge;
 }
+
+Refuge::Refuge() = default;
 
 Refuge::~Refuge() {
   if (mark_.here()) close(descriptor_);
@@ -114,9 +116,7 @@ void Refuge::settle(int rank, std::vector<std::vector<Door>> doors, std::string 
   }
 }
 
-Hello Refuge::hello() const {
-  return {number_, static_cast<int>(all_doors_.size()), job_terms(config_)};
-}
+Hello Refuge::hello() const { return {number_, static_cast<int>(all_doors_.size()), terms_}; }
 
 /// The lowest rank that may be alive.
 int Refuge::leader(Time deadline) {

@@ -19,6 +19,7 @@
 namespace sprat::comm {
 
 struct Hello;
+struct Term;
 
 /// Shared by the contexts of one process's life in a job, before and after it shrinks. Ranks are
 /// numbered as the job first had them. One thread at a time.
@@ -60,7 +61,7 @@ class Refuge {
   void commit(std::vector<int> numbers);
 
  private:
-  Refuge() = default;
+  Refuge();
   int leader(Time deadline);
   /// A line to the hub of survivors, and what each of them said there.
   struct Meeting {
@@ -72,8 +73,8 @@ class Refuge {
   Hello hello() const;
 
   ProcessMark mark_;
-  Config config_;
-  int descriptor_ = -1;  ///< Listens.
+  std::vector<Term> terms_;  ///< As they were on joining.
+  int descriptor_ = -1;      ///< Listens.
   std::vector<Door> doors_;
   int number_ = 0;
   std::vector<std::vector<Door>> all_doors_;

@@ -77,4 +77,36 @@ Timing measure(Communicator& world, const std::function<void()>& operation, cons
   return {quantile(times, 0.5), quantile(times, 0.99), times.front()};
 }
 
+std::vector<std::vector<double>> measure_in_turns(
+    Communicator& world, const std::vector<std::function<void()>>& operations,
+    const Effort& effort) {
+  std::vector<Batch> batches;
+  Batch all;
+  for (const auto& operation : operations) {
+    for (int i = 0; i < effort.warmup; ++i) {
+      operation();
+    }
+    batches.push_back(calibrate(world, operation));
+    all.us += batches.back().us;
+  }
+  std::vector<std::vector<double>> times(
+      operations.size(), std::vector<double>(static_cast<std::size_t>(sample_count(effort, all))));
+  for (std::size_t sample = 0; sample < times.front().size(); ++sample) {
+    for (std::size_t turn = 0; turn < operations.size(); ++turn) {
+      const std::size_t i = (sample + turn) % operations.size();  // nobody is always the first
+      times[i][sample] =
+          time_batch_us(world, operations[i], batches[i].operations) / batches[i].operations;
+    }
+  }
+  for (std::vector<double>& of_one : times) {
+    keep_slowest(world, of_one);
+  }
+  return times;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return quantile(values, 0.5);
+}
+
 }  // namespace sprat::cli

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "sprat/communicator.hpp"
 
@@ -23,5 +24,13 @@ struct Timing {
 /// Collective. A sample is a batch of operations that lasts at least 100 microseconds, after a
 /// barrier; what ranks tell each other about time happens outside of it.
 Timing measure(Communicator& world, const std::function<void()>& operation, const Effort& effort);
+
+/// The same for several operations, whose samples take turns: by operation, each sample's
+/// microseconds. Samples of the same number were taken together.
+std::vector<std::vector<double>> measure_in_turns(
+    Communicator& world, const std::vector<std::function<void()>>& operations,
+    const Effort& effort);
+
+double median(std::vector<double> values);
 
 }  // namespace sprat::cli

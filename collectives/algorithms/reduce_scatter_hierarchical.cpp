@@ -37,7 +37,7 @@ extern const Algorithm reduce_scatter_hierarchical = {
     .name = "hierarchical",
     .summary =
         "Partials inside hosts, then one message per partial: several hosts of several ranks.",
-    .order = Order::canonical,
+    .order = ReduceOrder::canonical,
     .fits = fits,
     .plan = plan,
     .cost = cost,

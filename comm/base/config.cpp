@@ -128,6 +128,17 @@ std::string write_staging(const Config& config) {
   return suffix == 0 ? text(value) : text(value, suffixes[suffix - 1]);
 }
 
+bool read_order(Config& config, std::string_view text) {
+  for (const ReduceOrder order : {ReduceOrder::canonical, ReduceOrder::any}) {
+    if (text != name(order)) continue;
+    config.order = order;
+    return true;
+  }
+  return false;
+}
+
+std::string write_order(const Config& config) { return name(config.order); }
+
 bool read_log_level(Config& config, std::string_view text) {
   static constexpr std::array<std::string_view, 6> levels = {"trace", "debug", "info",
                                                              "warn",  "error", "off"};
@@ -164,8 +175,16 @@ constexpr Field fields[] = {
     {"topology", "SPRAT_TOPOLOGY", "path", "hwloc XML file that replaces detection.",
      read_text<&Config::topology>, write_text<&Config::topology>, "a path"},
     {"algorithm", "SPRAT_ALGORITHM", "rules",
-     "Rules for choosing algorithms, put before the library's own. The same on every rank.",
+     "Rules for choosing algorithms, put before all others. The same on every rank.",
      read_text<&Config::algorithm>, write_text<&Config::algorithm>, "rules"},
+    {"tuning", "SPRAT_TUNING", "path",
+     "File of rules put before the library's own, as sprat bench --tune writes it. Its content is "
+     "the same on every rank.",
+     read_text<&Config::tuning>, write_text<&Config::tuning>, "a path"},
+    {"order", "SPRAT_ORDER", "order",
+     "How reductions combine ranks: canonical, the same bits everywhere, or any, where that is "
+     "faster. The same on every rank.",
+     read_order, write_order, "canonical or any"},
     {"token", "SPRAT_TOKEN", "secret",
      "The job's shared secret. The same on every rank; empty: derived from the launch.",
      read_text<&Config::token>, write_token, "text"},

@@ -55,6 +55,16 @@ const char* name(ReduceOp op) noexcept {
   return "unknown op";
 }
 
+const char* name(ReduceOrder order) noexcept {
+  switch (order) {
+    case ReduceOrder::canonical:
+      return "canonical";
+    case ReduceOrder::any:
+      return "any";
+  }
+  return "unknown order";
+}
+
 std::span<const ReduceOp> all_reduce_ops() noexcept {
   static constexpr std::array ops = {ReduceOp::sum,  ReduceOp::prod, ReduceOp::min, ReduceOp::max,
                                      ReduceOp::avg,  ReduceOp::band, ReduceOp::bor, ReduceOp::bxor,

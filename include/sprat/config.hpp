@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sprat/export.hpp"
+#include "sprat/reduction.hpp"
 
 namespace sprat {
 
@@ -26,9 +27,11 @@ struct Config {
   PortRange ports;         ///< SPRAT_PORTS: "first-last", all that Sprat listens on.
   std::string provider;    ///< SPRAT_PROVIDER: libfabric provider; empty: efa, else tcp.
   std::string topology;    ///< SPRAT_TOPOLOGY: hwloc XML that replaces detection.
-  std::string algorithm;   ///< SPRAT_ALGORITHM: rules put before ours.
-  std::string token;       ///< SPRAT_TOKEN: the job's shared secret.
-  std::string log_level = "warn";  ///< SPRAT_LOG: trace, debug, info, warn, error, off.
+  std::string algorithm;   ///< SPRAT_ALGORITHM: rules put before all others.
+  std::string tuning;      ///< SPRAT_TUNING: file of rules put before ours, as bench writes it.
+  ReduceOrder order = ReduceOrder::canonical;  ///< SPRAT_ORDER: of reductions; canonical or any.
+  std::string token;                           ///< SPRAT_TOKEN: the job's shared secret.
+  std::string log_level = "warn";              ///< SPRAT_LOG: trace, debug, info, warn, error, off.
   std::chrono::milliseconds join_timeout{60'000};  ///< SPRAT_JOIN_TIMEOUT, seconds.
   std::chrono::milliseconds timeout{1'800'000};    ///< SPRAT_TIMEOUT, seconds, of one operation.
   std::size_t staging_bytes =

@@ -37,6 +37,14 @@ SPRAT_API std::span<const ReduceOp> all_reduce_ops() noexcept;
 /// booleans only, avg on numbers only, premultiplied_sum on floats only.
 SPRAT_API bool takes(ReduceOp op, DType dtype) noexcept;
 
+/// The order in which reductions combine their ranks' contributions.
+enum class ReduceOrder : std::uint8_t {
+  canonical,  ///< One tree over the ranks, whatever their placement and the algorithm.
+  any,        ///< Each contribution once, in an order that suits placement and size.
+};
+/// "canonical" or "any".
+SPRAT_API const char* name(ReduceOrder order) noexcept;
+
 /// An operation of the caller's own. It must be associative; it need not be commutative.
 struct UserOp {
   /// right[i] <- left[i] op right[i], for i < count; `left` comes from lower ranks than `right`.

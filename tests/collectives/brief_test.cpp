@@ -78,7 +78,7 @@ const Collective regular[] = {
     Collective::gather,     Collective::scatter,        Collective::barrier};
 
 Brief brief_for(const Problem& problem) {
-  const Rules rules = rules_with("");
+  const Rules rules = rules_of({});
   return brief_of(problem, make_plan(problem, choose(problem, rules)), most_bytes);
 }
 

@@ -122,7 +122,7 @@ TEST(Plan, a_small_operation_on_one_host_is_one_shot) {
     if (exchanges(collective)) continue;
     // Where the root only reads, another rank's plan shows it.
     problem.rank = collective == Collective::reduce || collective == Collective::gather ? 1 : 0;
-    const Plan plan = make_plan(problem, choose(problem, rules_with("")));
+    const Plan plan = make_plan(problem, choose(problem, rules_of({})));
     bool signalled = false;
     for (const Step& step : plan.steps) {
       const bool announces = step.verb == Verb::share || step.verb == Verb::signal;

@@ -22,29 +22,39 @@ constexpr bool sanitized = false;
 constexpr bool sanitized = false;
 #endif
 
+/// Up to here a problem is varied in every way; beyond, only in ranks and placement.
+constexpr int varied_ranks = 17;
+
 std::vector<int> rank_counts() {
-  if (sanitized) return {1, 2, 3, 4, 5, 8, 11, 17};
+  if (sanitized) return {1, 2, 3, 4, 5, 8, 11, 17, 24, 33};
   std::vector<int> counts;
-  for (int ranks = 1; ranks <= 17; ++ranks) counts.push_back(ranks);
+  for (int ranks = 1; ranks <= 33; ++ranks) counts.push_back(ranks);
   return counts;
 }
 
 std::vector<std::size_t> element_counts(Collective collective, int ranks) {
   if (collective == Collective::barrier) return {0};
-  std::vector<std::size_t> counts = {0, 1, 5, 64 * static_cast<std::size_t>(ranks) + 3};
+  const std::size_t whole = 64 * static_cast<std::size_t>(ranks) + 3;
+  if (ranks > varied_ranks) return {whole};
+  std::vector<std::size_t> counts = {0, 1, 5, whole};
   // Several chunks where plans are pipelined.
   if (collective == Collective::broadcast) counts.push_back(1'000'000);
   if (reduces(collective) && ranks <= 8) counts.push_back(70'000 * static_cast<std::size_t>(ranks));
   return counts;
 }
 
-std::vector<Types> element_types(Collective collective) {
+std::vector<Types> element_types(Collective collective, int ranks) {
   if (!reduces(collective)) return {{DType::i16, DType::i16}};
+  if (ranks > varied_ranks) {
+    const DType dtype = ranks % 2 == 0 ? DType::f32 : DType::bf16;
+    return {{dtype, dtype}};
+  }
   return {{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::f16, DType::f32}};
 }
 
 std::set<int> roots(Collective collective, int ranks) {
   if (!has_root(collective)) return {0};
+  if (ranks > varied_ranks) return {ranks / 2};
   return {0, ranks / 2, ranks - 1};
 }
 
@@ -61,6 +71,10 @@ const Skew skews[] = {
     {"one has all", [](std::size_t count, int ranks, int from,
                        int to) { return from == ranks / 2 || to == ranks / 2 ? count : 0; }},
 };
+
+std::span<const Skew> skews_for(int ranks) {
+  return std::span(skews).first(ranks > varied_ranks ? 1 : std::size(skews));
+}
 
 std::shared_ptr<const BlockCounts> counts_by(int ranks, const std::function<std::size_t(int)>& of) {
   std::vector<std::size_t> counts;
@@ -120,6 +134,9 @@ const std::vector<Placement>& placements() {
                                                                   : 2; }},
       {"round robin over 3", [](int rank, int) { return rank % 3; }},
       {"fours", [](int rank, int) { return rank / 4; }},
+      {"pairs round robin over 2", [](int rank, int) { return rank / 2 % 2; }},
+      {"every second of threes, as split", [](int rank, int) { return 2 * rank / 3 % 5; }},
+      {"fours backwards, as split", [](int rank, int ranks) { return (ranks - 1 - rank) / 4; }},
   };
   return table;
 }
@@ -137,7 +154,7 @@ void for_each_case(const Algorithm& algorithm, const std::function<void(const Ca
     for (const Placement& placement : placements()) {
       problem.grouping = place(placement, ranks);
       if (!algorithm.fits(problem)) continue;
-      for (const Types& types : element_types(algorithm.collective)) {
+      for (const Types& types : element_types(algorithm.collective, ranks)) {
         problem.input = types.input;
         problem.output = types.output;
         for (std::size_t count : element_counts(algorithm.collective, ranks)) {
@@ -149,7 +166,7 @@ void for_each_case(const Algorithm& algorithm, const std::function<void(const Ca
                      " to ", name(types.output), ", root ", root);
             if (!exchanges(problem.collective)) body({problem, for_each_rank(problem), label});
             if (!has_counts(problem, algorithm)) continue;
-            for (const Skew& skew : skews) {
+            for (const Skew& skew : skews_for(ranks)) {
               const std::vector<Problem> each = skewed(problem, skew);
               body({each.front(), each, label + ", " + skew.name});
             }

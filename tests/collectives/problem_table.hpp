@@ -31,7 +31,8 @@ struct Case {
 };
 
 /// Every problem that the algorithm fits: ranks x placements x counts x types x roots x block
-/// counts. Ranks are 1..17, under a sanitizer those of them where trees and rings change shape.
+/// counts. Ranks are 1..33, under a sanitizer those of them where trees and rings change shape;
+/// from 18 on only ranks and placements vary.
 void for_each_case(const Algorithm& algorithm, const std::function<void(const Case&)>& body);
 
 /// Whether the output may lie over the input, as plans see it.

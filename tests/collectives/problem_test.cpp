@@ -27,6 +27,12 @@ TEST(Problem, tree_splits_at_the_largest_power_of_two_below_its_size) {
   }
 }
 
+TEST(Problem, nodes_split_behind_a_first_term_that_reaches_over_their_middle) {
+  EXPECT_EQ(split_point({0, 8}, {0, 1}), 4);
+  EXPECT_EQ(split_point({0, 8}, {0, 4}), 4);
+  EXPECT_EQ(split_point({0, 8}, {0, 7}), 7);
+}
+
 TEST(Problem, slices_tile_the_count_at_multiples_of_64) {
   for (std::size_t count : {0ul, 1ul, 63ul, 64ul, 65ul, 1000ul, 64ul * 17 + 3, (1ul << 40) + 7}) {
     for (int parts = 1; parts <= 17; ++parts) {

@@ -26,7 +26,7 @@ TEST(ReduceContract, refuses_terms_that_do_not_make_up_the_tree) {
       {{0, 2}, {3, 4}},          // a gap
       {{0, 2}, {1, 4}},          // an overlap
       {{0, 1}, {1, 3}, {3, 4}},  // [1, 3) is no subtree
-      {{0, 3}, {3, 4}},          // nor is [0, 3)
+      {{0, 1}, {1, 4}},          // nor is [1, 4), and only a first term may be none
       {{0, 1}, {1, 1}, {1, 4}},  // an empty range
       {{0, 4}, {4, 4}},          // even behind the rest
   };

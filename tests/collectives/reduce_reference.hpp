@@ -1,6 +1,7 @@
 // What a reduction means, one element at a time: the reference that kernels are held against.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -164,6 +165,9 @@ Accumulator<T> tree(const Arithmetic& arithmetic, std::span<const Term> terms, R
   }
   int left = 1;
   while (2 * left < node.size()) left *= 2;
+  if (terms.front().covers.first == node.first) {
+    left = std::max(left, terms.front().covers.size());  // the partial that a chain begins with
+  }
   const auto child = [&](RankRange half) {
     const Accumulator<T> value = tree<T>(arithmetic, terms, half, i);
     return half.size() == 1 ? multiplied(value, arithmetic.factor) : value;

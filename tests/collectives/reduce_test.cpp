@@ -243,6 +243,20 @@ TEST(Reduce, of_a_subtree_gives_its_partial) {
   }
 }
 
+TEST(Reduce, adds_contributions_to_a_partial_of_any_length) {
+  Random random(7);
+  for (const auto& [before, added] : {std::pair{3, 1}, {5, 3}, {6, 8}, {1, 4}, {2, 9}}) {
+    for_each_reduction(before + added, [&](const Arithmetic& arithmetic) {
+      Operands operands;
+      operands.add({0, before}, true, arithmetic.input, 150, random);
+      for (int place = before; place < before + added; ++place) {
+        operands.add({place, place + 1}, false, arithmetic.input, 150, random);
+      }
+      check(arithmetic, operands, 150);
+    });
+  }
+}
+
 TEST(Reduce, may_write_over_any_one_term) {
   Random random(5);
   for (const int ranks : {1, 2, 3, 5, 8, 16, 17}) {
@@ -280,6 +294,40 @@ TEST(Reduce, widens_and_returns_every_pattern_of_narrow_floats) {
     for (const DType output : {input, DType::f32}) {
       check({.input = input, .output = output, .op = ReduceOp::sum}, operands, patterns);
     }
+  }
+}
+
+TEST(Reduce, of_every_pattern_is_the_same_at_every_offset_and_tail) {
+  constexpr std::size_t lanes = 32;  // of the widest vector of 16-bit floats
+  for (const DType input : {DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2}) {
+    const std::size_t size = size_of(input), patterns = std::size_t{1} << 8 * size;
+    Bytes up(patterns * size), down(patterns * size), to(patterns * size);
+    for (std::size_t pattern = 0; pattern < patterns; ++pattern) {
+      const std::size_t other = patterns - 1 - pattern / 3;
+      std::memcpy(&up[pattern * size], &pattern, size);
+      std::memcpy(&down[pattern * size], &other, size);
+    }
+    const auto terms = [&](std::size_t first) {
+      return std::vector<Term>{{&up[first * size], {0, 1}, false},
+                               {&down[first * size], {1, 2}, false}};
+    };
+    const Arithmetic sum = {.input = input, .output = input, .ranks = 2};
+    const Bytes expected = reference(sum, terms(0), patterns);
+    const auto expect_right = [&](std::size_t first, std::size_t count, const std::string& what) {
+      reduce(sum, terms(first), to.data(), count);
+      ASSERT_EQ(std::memcmp(to.data(), &expected[first * size], count * size), 0)
+          << what << ": " << name(input) << ", " << count << " patterns from " << first;
+    };
+    for (const std::string& target : reduce_targets()) {
+      ASSERT_TRUE(use_reduce_target(target));
+      for (std::size_t offset = 0; offset <= lanes; ++offset) {
+        expect_right(offset, patterns - 2 * offset, target);
+        for (std::size_t count = 1; count <= 2 * lanes; ++count) {
+          expect_right(patterns / 2 + offset, count, target);
+        }
+      }
+    }
+    use_reduce_target("");
   }
 }
 

@@ -166,8 +166,12 @@ TEST_P(ClosedForms, hold) {
   EXPECT_NEAR(made.seconds, expected, expected * form.tolerance);
 }
 
-/// The lane in which a step works: its rank's core, or a direction of its messages.
-int lane_of(Verb verb) { return verb == Verb::send ? 1 : verb == Verb::recv ? 2 : 0; }
+/// The lane in which a step works: its rank's core, which receives from its own host too, or a
+/// direction of its messages to others.
+int lane_of(const Span& span, const Grouping& grouping) {
+  if (span.peer >= 0 && grouping.together(span.rank, span.peer)) return 0;
+  return span.verb == Verb::send ? 1 : span.verb == Verb::recv ? 2 : 0;
+}
 
 class Simulated : public ::testing::TestWithParam<const Algorithm*> {};
 
@@ -181,7 +185,7 @@ TEST_P(Simulated, lasts_at_least_as_long_as_any_of_its_parts_and_does_one_thing_
   for_each_case(*GetParam(), [](const Case& c) {
     std::map<std::pair<int, int>, double> busy_until;
     const auto observe = [&](const Span& span) {
-      double& until = busy_until[{span.rank, lane_of(span.verb)}];
+      double& until = busy_until[{span.rank, lane_of(span, *c.problem.grouping)}];
       EXPECT_GE(span.begin, until * (1 - 1e-12)) << c.label << ", rank " << span.rank;
       EXPECT_LE(span.begin, span.end) << c.label << ", rank " << span.rank;
       until = span.end;
@@ -209,7 +213,7 @@ TEST(Simulator, says_which_steps_wait_for_each_other) {
       .collective = Collective::barrier,
       .name = "stuck",
       .summary = "Everybody waits for the next rank.",
-      .order = Order::any,
+      .order = ReduceOrder::any,
       .fits = [](const Problem&) { return true; },
       .plan = [](const Problem& p, Plan& plan) { plan.wait((p.rank + 1) % p.ranks(), 1); },
       .cost = [](const Problem&) { return Cost{}; }};

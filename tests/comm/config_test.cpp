@@ -56,6 +56,8 @@ TEST(Config, reads_every_variable) {
                          {"SPRAT_PROVIDER", "tcp"},
                          {"SPRAT_TOPOLOGY", "/a.xml"},
                          {"SPRAT_ALGORITHM", "all_reduce tree"},
+                         {"SPRAT_TUNING", "/a.rules"},
+                         {"SPRAT_ORDER", "any"},
                          {"SPRAT_TOKEN", "hush"},
                          {"SPRAT_LOG", "debug"},
                          {"SPRAT_JOIN_TIMEOUT", "2.5"},
@@ -75,6 +77,8 @@ TEST(Config, reads_every_variable) {
   EXPECT_EQ(config.provider, "tcp");
   EXPECT_EQ(config.topology, "/a.xml");
   EXPECT_EQ(config.algorithm, "all_reduce tree");
+  EXPECT_EQ(config.tuning, "/a.rules");
+  EXPECT_EQ(config.order, ReduceOrder::any);
   EXPECT_EQ(config.token, "hush");
   EXPECT_EQ(config.log_level, "debug");
   EXPECT_EQ(config.join_timeout, milliseconds(2500));
@@ -96,27 +100,18 @@ TEST(Config, takes_an_empty_variable_for_none) {
 }
 
 TEST(Config, refuses_values_by_name) {
-  const std::pair<const char*, const char*> bad[] = {{"SPRAT_RANK", "-1"},
-                                                     {"SPRAT_RANK", "two"},
-                                                     {"SPRAT_RANK", "1 "},
-                                                     {"SPRAT_SIZE", "0"},
-                                                     {"SPRAT_SIZE", "99999999999"},
-                                                     {"SPRAT_LOG", "loud"},
-                                                     {"SPRAT_JOIN_TIMEOUT", "0"},
-                                                     {"SPRAT_TIMEOUT", "nan"},
-                                                     {"SPRAT_TIMEOUT", "-3"},
-                                                     {"SPRAT_TIMEOUT", "inf"},
-                                                     {"SPRAT_TIMEOUT", "10s"},
-                                                     {"SPRAT_STAGING", "0"},
-                                                     {"SPRAT_STAGING", "4Q"},
-                                                     {"SPRAT_STAGING", "K"},
-                                                     {"SPRAT_PORTS", "0-9"},
-                                                     {"SPRAT_PORTS", "9-8"},
-                                                     {"SPRAT_PORTS", "1-65536"},
-                                                     {"SPRAT_PORTS", "5-"},
-                                                     {"SPRAT_PORTS", "a"},
-                                                     {"SPRAT_STAGING", "-1"},
-                                                     {"SPRAT_STAGING", "99999999999999999G"}};
+  const std::pair<const char*, const char*> bad[] = {
+      {"SPRAT_RANK", "-1"},          {"SPRAT_RANK", "two"},
+      {"SPRAT_RANK", "1 "},          {"SPRAT_SIZE", "0"},
+      {"SPRAT_SIZE", "99999999999"}, {"SPRAT_LOG", "loud"},
+      {"SPRAT_ORDER", "chain"},      {"SPRAT_JOIN_TIMEOUT", "0"},
+      {"SPRAT_TIMEOUT", "nan"},      {"SPRAT_TIMEOUT", "-3"},
+      {"SPRAT_TIMEOUT", "inf"},      {"SPRAT_TIMEOUT", "10s"},
+      {"SPRAT_STAGING", "0"},        {"SPRAT_STAGING", "4Q"},
+      {"SPRAT_STAGING", "K"},        {"SPRAT_PORTS", "0-9"},
+      {"SPRAT_PORTS", "9-8"},        {"SPRAT_PORTS", "1-65536"},
+      {"SPRAT_PORTS", "5-"},         {"SPRAT_PORTS", "a"},
+      {"SPRAT_STAGING", "-1"},       {"SPRAT_STAGING", "99999999999999999G"}};
   for (const auto& [variable, value] : bad) {
     const Environment set({{variable, value}});
     try {

@@ -129,7 +129,8 @@ void Job::live(int rank) {
   auto context = comm::Context::join(config, std::move(surroundings), sizeof(collectives::Board));
   simulator_.trace(rank, "has joined");
   std::vector<Communicator> families;
-  families.emplace_back(Communicator::Impl::world(std::move(context)));
+  auto rules = std::make_shared<const collectives::Rules>(collectives::rules_of(context->config()));
+  families.emplace_back(Communicator::Impl::world(std::move(context), std::move(rules)));
   for (std::size_t index = 0; index < scenario_.steps.size(); ++index) {
     outcomes_[rank].step = static_cast<int>(index);
     arm_fault(rank, static_cast<int>(index));

@@ -1,0 +1,36 @@
+// What `sprat bench` goes through: collectives, types, operations and sizes.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cli/bench/measure.hpp"
+#include "cli/bench/task.hpp"
+#include "collectives/planner.hpp"
+
+namespace sprat::cli {
+
+/// What is to be run: the cross product of these, in this order.
+struct Sweep {
+  std::vector<Collective> collectives;
+  std::vector<DType> dtypes;
+  std::vector<ReduceOp> ops;
+  std::vector<std::size_t> sizes;  ///< Bytes.
+  Buffers::Kind memory = Buffers::Kind::private_memory;
+  bool in_place = false, check = true;
+  Effort effort;
+
+  /// The operations that take the type; one, of no meaning, where nothing is reduced.
+  std::vector<ReduceOp> ops_for(Collective collective, DType dtype) const;
+  std::size_t rows() const;
+};
+
+/// Whose algorithms carry a collective out; none for messages.
+std::optional<collectives::Collective> planned(Collective collective);
+
+/// What a planner sees of a task; none for messages.
+std::optional<collectives::Problem> problem_of(
+    const Task& task, std::shared_ptr<const collectives::Grouping> grouping, int rank);
+
+}  // namespace sprat::cli

@@ -1,0 +1,54 @@
+// Ring all-reduce over hosts: slices' partials grow from host to host until their owners have them
+// (Patarasuk, Yuan 2009), then the results go to one rank per host and are pulled inside hosts.
+// Cost: H-1 messages in a row and 1 round; 2(H-1)/P of the payload leaves a rank, whatever the
+// placement. Use: where the canonical order makes hosts send several partials of a large payload.
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/ring.hpp"
+
+namespace sprat::collectives {
+
+namespace {
+
+// A user's operation need not be commutative.
+bool fits(const Problem& p) { return p.op.op() != ReduceOp::user; }
+
+std::vector<Portion> slices(const Problem& p) {
+  std::vector<Portion> portions;
+  for (int owner = 0; owner < p.ranks(); ++owner) {
+    portions.push_back({.slice = slice(p.count, p.ranks(), owner)});
+  }
+  return portions;
+}
+
+// In place, a result overwrites the same slice of inputs. Its carrier alone reads that slice on
+// this host, and has done so before the result comes.
+void plan(const Problem& p, Plan& plan) {
+  if (p.count == 0) return;
+  const std::vector<Portion> portions = slices(p);
+  const Operand result = piece_of(output_of(p, p.rank), portions[p.rank].slice);
+  Legs legs = legs_of(p, portions, 2);
+  const Reduced reduced = reduce_around(p, plan, portions, result, legs);
+  spread_results(p, plan, portions, reduced, legs);
+}
+
+Cost cost(const Problem& p) {
+  const std::vector<Portion> portions = slices(p);
+  return cost_of_spreading(p, portions, cost_of_reducing_around(p, portions),
+                           chains_around(p, portions));
+}
+
+}  // namespace
+
+extern const Algorithm all_reduce_ring = {
+    .collective = Collective::all_reduce,
+    .name = "ring",
+    .summary = "Partials grow from host to host, in any order; unaligned hosts, large payloads.",
+    .order = ReduceOrder::any,
+    .fits = fits,
+    .plan = plan,
+    .cost = cost,
+};
+
+}  // namespace sprat::collectives

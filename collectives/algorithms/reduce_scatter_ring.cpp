@@ -1,0 +1,47 @@
+// Ring reduce-scatter over hosts: each block's partial goes from host to host, grows by their
+// ranks' contributions, and ends with its owner (Patarasuk, Yuan 2009).
+// Cost: H-1 messages in a row; (H-1)/P of the input leaves a rank, whatever the placement.
+// Use: where the canonical order makes hosts send several partials of large blocks.
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/ring.hpp"
+
+namespace sprat::collectives {
+
+namespace {
+
+// A user's operation need not be commutative.
+bool fits(const Problem& p) { return !p.counts && p.op.op() != ReduceOp::user; }
+
+std::vector<Portion> blocks(const Problem& p) {
+  std::vector<Portion> portions;
+  for (int owner = 0; owner < p.ranks(); ++owner) {
+    portions.push_back({.block = owner, .slice = {.count = p.count}});
+  }
+  return portions;
+}
+
+// In place, the output is block `rank` of the input, which its owner alone reads on this host.
+void plan(const Problem& p, Plan& plan) {
+  if (p.count == 0) return;
+  const std::vector<Portion> portions = blocks(p);
+  Legs legs = legs_of(p, portions, 1);
+  reduce_around(p, plan, portions, output_of(p, p.rank), legs);
+}
+
+Cost cost(const Problem& p) { return cost_of_reducing_around(p, blocks(p)); }
+
+}  // namespace
+
+extern const Algorithm reduce_scatter_ring = {
+    .collective = Collective::reduce_scatter,
+    .name = "ring",
+    .summary = "Partials grow from host to host, in any order: unaligned hosts, large blocks.",
+    .order = ReduceOrder::any,
+    .fits = fits,
+    .plan = plan,
+    .cost = cost,
+};
+
+}  // namespace sprat::collectives
