@@ -73,6 +73,47 @@ struct Brain16 {
     put(halves, hn::DemoteTo(halves, hn::BitCast(signed_words, hn::ShiftRight<16>(rounded))), to,
         past_cache);
   }
+
+  // Two vectors at once, of the elements of even and of odd index: no lane moves.
+
+  /// A 32-bit word holds an even element below an odd one.
+  template <class D>
+  static HWY_INLINE auto load_words(D, const Element* from) {
+    const hn::RebindToUnsigned<D> words;
+    const hn::Repartition<std::uint16_t, D> halves;
+    return hn::BitCast(words, hn::LoadU(halves, from));
+  }
+  struct Even {
+    using Element = std::uint16_t;
+    template <class D>
+    static HWY_INLINE hn::Vec<D> load(D d, const Element* from) {
+      return hn::BitCast(d, hn::ShiftLeft<16>(load_words(d, from)));
+    }
+  };
+  struct Odd {
+    using Element = std::uint16_t;
+    template <class D>
+    static HWY_INLINE hn::Vec<D> load(D d, const Element* from) {
+      const hn::RebindToUnsigned<D> words;
+      return hn::BitCast(d, hn::And(load_words(d, from), hn::Set(words, 0xffff0000u)));
+    }
+  };
+  /// As store(). The upper halves go up by one where the lower ones, and 1 for an odd upper one,
+  /// are above a half: to nearest, and to even between two.
+  template <class D, class V>
+  static HWY_INLINE void store_pair(D, V even, V odd, Element* to, bool past_cache) {
+    const hn::RebindToUnsigned<D> words;
+    const hn::Repartition<std::uint16_t, D> halves;
+    const auto e = hn::BitCast(words, even), o = hn::BitCast(words, odd);
+    const auto upper =
+        hn::OddEven(hn::BitCast(halves, o), hn::BitCast(halves, hn::ShiftRight<16>(e)));
+    const auto lower =
+        hn::OddEven(hn::BitCast(halves, hn::ShiftLeft<16>(o)), hn::BitCast(halves, e));
+    const auto one = hn::Set(halves, std::uint16_t{1});
+    const auto beyond = hn::SaturatedAdd(lower, hn::And(upper, one));
+    const auto up = hn::Gt(beyond, hn::Set(halves, std::uint16_t{0x8000}));
+    put(halves, hn::Add(upper, hn::IfThenElseZero(up, one)), to, past_cache);
+  }
 };
 
 /// A sign, an exponent, a fraction. The largest exponent is infinity and NaN or, without
@@ -221,6 +262,21 @@ struct Scaled {
   template <class D, class V>
   HWY_INLINE void store(D d, V lanes, Element* to) const {
     store_complete<Format>(d, hn::Mul(lanes, hn::Set(d, scale)), to, past_cache);
+  }
+  /// Of a Format that stores pairs.
+  template <class D, class V>
+  HWY_INLINE void store_pair(D d, V even, V odd, Element* to) const {
+    const auto factor = hn::Set(d, scale);
+    even = hn::Mul(even, factor);
+    odd = hn::Mul(odd, factor);
+    // A NaN in either is one in the sum, which is cheaper to look at; so is a difference of
+    // infinities, for which nothing changes here.
+    if (!hn::AllFalse(d, hn::IsNaN(hn::Add(even, odd)))) [[unlikely]] {
+      const auto nan = hn::Set(d, std::numeric_limits<float>::quiet_NaN());
+      even = hn::IfThenElse(hn::IsNaN(even), nan, even);
+      odd = hn::IfThenElse(hn::IsNaN(odd), nan, odd);
+    }
+    Format::store_pair(d, even, odd, to, past_cache);
   }
 };
 

@@ -39,12 +39,21 @@ HWY_NOINLINE void sweep(const typename Format::Element* const* sources, const Si
   const hn::ScalableTag<typename Format::Lane> all;
   const hn::CappedTag<typename Format::Lane, 1> one;
   const std::size_t lanes = hn::Lanes(all);
+  constexpr bool in_pairs = HWY_TARGET != HWY_SCALAR && std::is_same_v<Format, Brain16> &&
+                            std::is_same_v<Sink, Scaled<Brain16>>;
   std::size_t i = 0;
   const auto is_aligned = [&] {
-    return reinterpret_cast<std::uintptr_t>(to + i) % (lanes * sizeof *to) == 0;
+    const std::size_t unit = (in_pairs ? 2 : 1) * lanes * sizeof *to;
+    return reinterpret_cast<std::uintptr_t>(to + i) % unit == 0;
   };
   for (; i < count && !is_aligned(); ++i) {
     sink.store(one, tree<Format, Op, Count>(one, from, i), to + i);
+  }
+  if constexpr (in_pairs) {
+    for (; i + 2 * lanes <= count; i += 2 * lanes) {
+      sink.store_pair(all, tree<typename Format::Even, Op, Count>(all, from, i),
+                      tree<typename Format::Odd, Op, Count>(all, from, i), to + i);
+    }
   }
   for (; i + lanes <= count; i += lanes) {
     sink.store(all, tree<Format, Op, Count>(all, from, i), to + i);

@@ -7,7 +7,7 @@
 
 All libraries' ranks run at the same time, but one library at a time is told to work; the others sleep in a
 read. Rank r of each is pinned to core r mod cores. A sample is the slowest rank's mean over a batch of at
-least 100 us; each round takes one sample of each library, in turn; a ratio is of one round. Every element is
+least 2 ms; each round takes one sample of each library, in turn; a ratio is of one round. Every element is
 checked before and after the timing of a cell. Peers use malloc memory (or huge pages with --peer-memory
 huge); the limit reads and writes what ours does on huge pages if ours is shared.
 
