@@ -299,10 +299,17 @@ bool Executor::end_window() {
   }
   phase_ = Phase::leaving;
   slot_->left.store(static_cast<std::uint32_t>(windows_), std::memory_order_release);
-  if (!inlined_) {
+  if (!all_inlined()) {
     context_->ring(local_world_ranks_);
   }
   return true;
+}
+
+/// Nobody on this host reads memory of another's: nobody waits until it has been left.
+bool Executor::all_inlined() const {
+  return inlined_ && std::ranges::all_of(local_peers_, [&](int peer) {
+           return peers_[peer].announced && peers_[peer].board->of(active_->sequence).inlined != 0;
+         });
 }
 
 bool Executor::leave() {
@@ -317,7 +324,7 @@ bool Executor::leave() {
       return false;
     }
   }
-  if (plan_->traits.reads_peers && !inlined_ && !read_good_memory()) {
+  if (plan_->traits.reads_peers && !all_inlined() && !read_good_memory()) {
     return false;
   }
   finish_active();

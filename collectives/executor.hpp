@@ -124,6 +124,7 @@ class Executor final : public comm::Driver {
   bool run_steps();
   bool end_window();
   bool leave();
+  bool all_inlined() const;
   bool read_good_memory();
   void finish_active();
   void fail_all(const Error& failure);

@@ -1,48 +1,102 @@
-// Bruck's all-gather (Bruck, Ho, Kipnis, Upfal, Weathersby 1997): each rank passes on all that it
-// has to a rank twice as far away each time.
-// Cost: ceil(lg P) messages in a row, of 1, 2, 4, ... parts. Use: more than two hosts, a rank each,
-// and small payloads, where a message costs more than its bytes.
+// Bruck's all-gather (Bruck, Ho, Kipnis, Upfal, Weathersby 1997) over hosts:
+// each passes on all that it has to one twice as far away each time, and its
+// ranks copy the whole. Cost: ceil(lg H) messages in a row, of 1, 2, 4, ...
+// hosts' parts; 1 round inside a host before and after. Use: more than two
+// hosts and small payloads, where a message costs more than its bytes.
 #include <algorithm>
 
 #include "collectives/algorithm.hpp"
+#include "collectives/doubling.hpp"
 
 namespace sprat::collectives {
 
 namespace {
 
-bool fits(const Problem& p) { return !p.counts && p.grouping->hosts() == p.ranks(); }
+bool fits(const Problem &p) { return !p.counts; }
 
-void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
-  const int ranks = p.ranks();
-  // The k-th piece is the part of the k-th rank from this one on.
-  const Operand parts = plan.scratch(p.count * static_cast<std::size_t>(ranks));
-  const auto pieces = [&](int first, int count) {
-    return piece_of(parts, {p.count * static_cast<std::size_t>(first),
-                            p.count * static_cast<std::size_t>(count)});
-  };
-  plan.copy(input_of(p, p.rank), pieces(0, 1));
-  for (int have = 1; have < ranks; have *= 2) {
-    const int more = std::min(have, ranks - have);
-    plan.next_round();
-    plan.send((p.rank + ranks - have) % ranks, pieces(0, more));
-    plan.recv((p.rank + have) % ranks, pieces(have, more));
-  }
-  plan.next_round();
-  for (int distance = 0; distance < ranks; ++distance) {
-    plan.copy(pieces(distance, 1), output_of(p, p.rank, (p.rank + distance) % ranks));
-  }
+/// The host so many further on than this rank's.
+int host_after(const Problem &p, int distance) {
+  return (p.grouping->host_of(p.rank) + distance) % p.grouping->hosts();
 }
 
-Cost cost(const Problem& p) {
+/// Ranks of the `count` hosts from the `first`-th after this rank's on.
+std::size_t ranks_of(const Problem &p, int first, int count) {
+  std::size_t ranks = 0;
+  for (int host = first; host < first + count; ++host) {
+    ranks += p.grouping->members(host_after(p, host)).size();
+  }
+  return ranks;
+}
+
+/// The parts of these hosts' ranks as the leader has them: its own host's come
+/// first.
+Operand parts_of(const Problem &p, int first, int count) {
+  return {.rank = leader_of(*p.grouping, host_after(p, 0)),
+          .buffer = Buffer::scratch,
+          .offset = p.count * ranks_of(p, 0, first),
+          .count = p.count * ranks_of(p, first, count)};
+}
+
+void copy_parts(const Problem &p, Plan &plan, std::uint32_t needs) {
+  for (int distance = 0; distance < p.grouping->hosts(); ++distance) {
+    Operand part = parts_of(p, distance, 1);
+    part.count = p.count;
+    for (int owner : p.grouping->members(host_after(p, distance))) {
+      if (owner != p.rank) plan.copy(part, output_of(p, p.rank, owner), needs);
+      part.offset += p.count;
+    }
+  }
+  plan.copy(input_of(p, p.rank), output_of(p, p.rank, p.rank));
+}
+
+void follow(const Problem &p, Plan &plan) {
+  plan.share(input_of(p, p.rank));
+  plan.signal();
+  plan.next_round();
+  copy_parts(p, plan, 1);
+}
+
+void lead(const Problem &p, Plan &plan) {
+  const Grouping &grouping = *p.grouping;
+  const int hosts = grouping.hosts();
+  plan.scratch(p.count * static_cast<std::size_t>(p.ranks()));
+  Operand part = parts_of(p, 0, 1);
+  part.count = p.count;
+  for (int member : grouping.members(host_after(p, 0))) {
+    plan.copy(input_of(p, member), part, member == p.rank ? 0 : 1);
+    part.offset += p.count;
+  }
+  for (int have = 1; have < hosts; have *= 2) {
+    const int more = std::min(have, hosts - have);
+    plan.next_round();
+    plan.send(leader_of(grouping, host_after(p, hosts - have)), parts_of(p, 0, more));
+    plan.recv(leader_of(grouping, host_after(p, have)), parts_of(p, have, more));
+  }
+  plan.next_round();
+  if (grouping.members(host_after(p, 0)).size() > 1) plan.signal();
+  copy_parts(p, plan, 0);
+}
+
+void plan(const Problem &p, Plan &plan) {
+  if (p.count == 0) return;
+  if (p.rank == leader_of(*p.grouping, host_after(p, 0))) return lead(p, plan);
+  follow(p, plan);
+}
+
+Cost cost(const Problem &p) {
   if (p.count == 0) return {};
+  const int hosts = p.grouping->hosts();
   const std::size_t part_bytes = p.count * size_of(p.input);
-  Cost cost;
-  for (int have = 1; have < p.ranks(); have *= 2) {
-    const auto more = static_cast<std::size_t>(std::min(have, p.ranks() - have));
+  if (p.rank != leader_of(*p.grouping, host_after(p, 0))) {
+    return {.rounds = 1, .bytes_pulled = part_bytes * static_cast<std::size_t>(p.ranks() - 1)};
+  }
+  const std::size_t peers = ranks_of(p, 0, 1) - 1;
+  Cost cost{.rounds = peers > 0 ? 1 : 0, .bytes_pulled = peers * part_bytes};
+  for (int have = 1; have < hosts; have *= 2) {
+    const int more = std::min(have, hosts - have);
     ++cost.rounds;
-    cost.bytes_sent += more * part_bytes;
-    cost.bytes_received += more * part_bytes;
+    cost.bytes_sent += ranks_of(p, 0, more) * part_bytes;
+    cost.bytes_received += ranks_of(p, have, more) * part_bytes;
   }
   return cost;
 }
@@ -52,7 +106,9 @@ Cost cost(const Problem& p) {
 extern const Algorithm all_gather_bruck = {
     .collective = Collective::all_gather,
     .name = "bruck",
-    .summary = "Twice as many parts to a rank twice as far: several hosts, small payloads.",
+    .summary =
+        "Twice as many parts to a host twice as far: several hosts, "
+        "small payloads.",
     .order = ReduceOrder::canonical,
     .fits = fits,
     .plan = plan,

@@ -1,7 +1,8 @@
-// Recursive doubling for reduce-scatter: partials of all blocks are exchanged at each level of the
-// canonical tree, but at the root only those that the other half keeps.
-// Cost: ceil(lg P) messages in a row, each of the whole payload but the last. Use: more than two
-// hosts, a rank each, and small payloads, where a message costs more than its bytes.
+// Recursive doubling for reduce-scatter: hosts exchange partials of all blocks
+// at each level of the canonical tree, but at the root only those that the
+// other half keeps. Cost: ceil(lg H) messages in a row, each of the whole
+// payload but the last; 1 round inside a host before and after. Use: more than
+// two hosts and small payloads, where a message costs more than its bytes.
 #include <algorithm>
 #include <vector>
 
@@ -12,68 +13,125 @@ namespace sprat::collectives {
 
 namespace {
 
-bool fits(const Problem& p) { return !p.counts && p.grouping->hosts() == p.ranks(); }
-
-/// Block `block` of a partial of all blocks.
-Operand block_of(const Problem& p, const Operand& partial, int block) {
-  return piece_of(partial, {p.count * static_cast<std::size_t>(block), p.count});
+bool fits(const Problem &p) {
+  return !p.counts && p.grouping->hosts() > 1 && one_node_a_host(*p.grouping);
 }
 
-/// This rank's contribution, its blocks one after another.
-Operand own_partial(const Problem& p, Plan& plan) {
-  const Operand all = plan.scratch(p.count * static_cast<std::size_t>(p.ranks()));
-  for (int block = 0; block < p.ranks(); ++block) {
-    const Source own{.from = input_of(p, p.rank, block), .covers = {p.rank, p.rank + 1}};
-    plan.reduce({&own, 1}, block_of(p, all, block));
+/// Where a host's leader keeps partials: its host's own, then what comes at
+/// each meeting, which becomes their sum. Blocks lie host by host; the last has
+/// only those of its host's ranks.
+std::vector<Operand> partials_of(const Problem &p, const std::vector<Meeting> &meetings,
+                                 Plan &leaders) {
+  const std::size_t home_ranks = p.grouping->members(p.grouping->host_of(p.rank)).size();
+  std::vector<Operand> partials;
+  for (std::size_t at = 0; at <= meetings.size(); ++at) {
+    const bool last = at > 0 && at == meetings.size();
+    const std::size_t blocks = last ? home_ranks : static_cast<std::size_t>(p.ranks());
+    partials.push_back(leaders.scratch(p.count * blocks));
   }
-  return all;
+  return partials;
 }
 
-void add_up(Plan& plan, const Meeting& meeting, const Operand& mine, const Operand& theirs,
-            const Operand& to) {
+/// The blocks of a host's ranks in a partial of all.
+Operand blocks_of_host(const Problem &p, const Operand &partial, int host) {
+  std::size_t before = 0;
+  for (int other = 0; other < host; ++other) before += p.grouping->members(other).size();
+  return piece_of(partial, {p.count * before, p.count * p.grouping->members(host).size()});
+}
+
+/// A rank's block among those of its host.
+Operand block_of_rank(const Problem &p, const Operand &blocks, int rank) {
+  const auto place = static_cast<std::size_t>(p.grouping->local_index(rank));
+  return piece_of(blocks, {p.count * place, p.count});
+}
+
+void add_up(Plan &plan, const Meeting &meeting, const Operand &mine, const Operand &theirs,
+            const Operand &to, std::uint32_t needs) {
   std::vector<Source> terms = {{.from = mine, .covers = meeting.mine},
                                {.from = theirs, .covers = meeting.theirs}};
-  std::ranges::sort(terms, {}, [](const Source& term) { return term.covers.first; });
-  plan.reduce(terms, to);
+  std::ranges::sort(terms, {}, [](const Source &term) { return term.covers.first; });
+  plan.reduce(terms, to, needs);
 }
 
-void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
-  const std::vector<Meeting> meetings = meetings_of(p);
-  if (meetings.empty()) {
-    const Source own{.from = input_of(p, p.rank), .covers = {0, 1}};
-    plan.reduce({&own, 1}, output_of(p, p.rank));
-    return;
+/// This rank's block, from its leader's partials.
+void finish(const Problem &p, Plan &plan, const std::vector<Meeting> &meetings,
+            const std::vector<Operand> &partials, std::uint32_t needs) {
+  const int home = p.grouping->host_of(p.rank);
+  const Operand &mine = partials[meetings.size() - 1];
+  add_up(plan, meetings.back(), block_of_rank(p, blocks_of_host(p, mine, home), p.rank),
+         block_of_rank(p, partials.back(), p.rank), output_of(p, p.rank), needs);
+}
+
+/// The host's partial of every block.
+void reduce_home(const Problem &p, Plan &plan, const Operand &to) {
+  const std::vector<int> &members = p.grouping->members(p.grouping->host_of(p.rank));
+  for (int owner = 0; owner < p.ranks(); ++owner) {
+    std::vector<Source> terms;
+    for (int rank : members) {
+      terms.push_back({.from = input_of(p, rank, owner), .covers = {rank, rank + 1}});
+    }
+    const Operand blocks = blocks_of_host(p, to, p.grouping->host_of(owner));
+    plan.reduce(terms, block_of_rank(p, blocks, owner), members.size() > 1 ? 1 : 0);
   }
-  Operand partial = own_partial(p, plan);
-  for (const Meeting& meeting : meetings) {
-    const bool last = &meeting == &meetings.back();
+}
+
+void lead(const Problem &p, Plan &plan, const std::vector<Meeting> &meetings) {
+  const Grouping &grouping = *p.grouping;
+  const std::vector<Operand> partials = partials_of(p, meetings, plan);
+  reduce_home(p, plan, partials.front());
+  for (std::size_t at = 0; at < meetings.size(); ++at) {
+    const Meeting &meeting = meetings[at];
+    const bool last = at + 1 == meetings.size();
+    const Operand &mine = partials[at], &theirs = partials[at + 1];
     plan.next_round();
-    for (int sink : meeting.sinks) plan.send(sink, last ? block_of(p, partial, sink) : partial);
-    const Operand theirs = plan.scratch(last ? p.count : partial.count);
+    for (int sink : meeting.sinks) {
+      plan.send(sink, last ? blocks_of_host(p, mine, grouping.host_of(sink)) : mine);
+    }
     plan.recv(meeting.source, theirs);
     plan.next_round();
-    if (last) {
-      add_up(plan, meeting, block_of(p, partial, p.rank), theirs, output_of(p, p.rank));
-    } else {
-      add_up(plan, meeting, partial, theirs, theirs);
-      partial = theirs;
-    }
+    if (!last) add_up(plan, meeting, mine, theirs, theirs, 0);
   }
+  if (grouping.members(grouping.host_of(p.rank)).size() > 1) plan.signal();
+  finish(p, plan, meetings, partials, 0);
 }
 
-Cost cost(const Problem& p) {
-  if (p.count == 0) return {};
-  const std::size_t block_bytes = p.count * size_of(p.accumulator());
+void follow(const Problem &p, Plan &plan, const std::vector<Meeting> &meetings, int leader) {
+  for (int owner = 0; owner < p.ranks(); ++owner) plan.share(input_of(p, p.rank, owner));
+  plan.signal();
+  plan.next_round();
+  Problem theirs = p;
+  theirs.rank = leader;
+  Plan leaders(theirs);
+  finish(p, plan, meetings, partials_of(p, meetings, leaders), 1);
+}
+
+void plan(const Problem &p, Plan &plan) {
+  if (p.count == 0) return;
+  const int leader = leader_of(*p.grouping, p.grouping->host_of(p.rank));
   const std::vector<Meeting> meetings = meetings_of(p);
-  Cost cost;
-  for (const Meeting& meeting : meetings) {
+  if (p.rank == leader) return lead(p, plan, meetings);
+  follow(p, plan, meetings, leader);
+}
+
+Cost cost(const Problem &p) {
+  if (p.count == 0) return {};
+  const Grouping &grouping = *p.grouping;
+  const int home = grouping.host_of(p.rank);
+  const std::size_t block_bytes = p.count * size_of(p.accumulator());
+  if (p.rank != leader_of(grouping, home)) return {.rounds = 1, .bytes_pulled = 2 * block_bytes};
+  const auto ranks = static_cast<std::size_t>(p.ranks());
+  const std::size_t peers = grouping.members(home).size() - 1;
+  const std::vector<Meeting> meetings = meetings_of(p);
+  Cost cost{.rounds = peers > 0 ? 1 : 0,
+            .bytes_pulled = peers * ranks * p.count * size_of(p.input)};
+  for (const Meeting &meeting : meetings) {
     const bool last = &meeting == &meetings.back();
-    const std::size_t bytes =
-        last ? block_bytes : block_bytes * static_cast<std::size_t>(p.ranks());
     ++cost.rounds;
-    cost.bytes_sent += meeting.sinks.size() * bytes;
-    cost.bytes_received += bytes;
+    for (int sink : meeting.sinks) {
+      const std::size_t kept = grouping.members(grouping.host_of(sink)).size();
+      cost.bytes_sent += (last ? kept : ranks) * block_bytes;
+    }
+    cost.bytes_received += (last ? peers + 1 : ranks) * block_bytes;
   }
   return cost;
 }
@@ -83,7 +141,9 @@ Cost cost(const Problem& p) {
 extern const Algorithm reduce_scatter_doubling = {
     .collective = Collective::reduce_scatter,
     .name = "doubling",
-    .summary = "Partials of all blocks at each level of the tree: several hosts, small payloads.",
+    .summary =
+        "Partials of all blocks at each level of the tree: several "
+        "hosts, small payloads.",
     .order = ReduceOrder::canonical,
     .fits = fits,
     .plan = plan,
