@@ -1,3 +1,4 @@
+// Copies, and which of them go past the caches.
 #include "collectives/copy.hpp"
 
 #include <algorithm>
@@ -7,12 +8,15 @@
 #include <emmintrin.h>
 #endif
 
+#include "collectives/plan.hpp"
+
 namespace sprat::collectives {
 namespace {
 
 // Measured on an EPYC with 1 MiB of second-level cache a core and 32 MiB of third-level cache, by
-// bench/compare/run against its two limits, plain and past the caches.
-constexpr std::size_t least_reduced = 4 << 20, least_copied = 32 << 20;
+// bench/compare/run against its two limits, plain and past the caches: bytes of the payload of a
+// reduction, of input and output together of other collectives.
+constexpr std::size_t least_reduced = 4 << 20, least_copied = 16 << 20;
 // Roots change, so receivers' buffers have been read by peers: from here on, asking for these lines
 // costs more than writing them to memory.
 constexpr std::size_t least_broadcast = 32 << 10;
@@ -57,10 +61,14 @@ void copy(std::byte* to, const std::byte* from, std::size_t bytes, bool past_cac
 }
 
 bool goes_past_cache(const Problem& problem) {
-  const std::size_t bytes = problem.payload_bytes();
-  return bytes >= (problem.collective == Collective::broadcast ? least_broadcast
-                   : reduces(problem.collective)               ? least_reduced
-                                                               : least_copied);
+  if (problem.collective == Collective::broadcast)
+    return problem.payload_bytes() >= least_broadcast;
+  if (reduces(problem.collective)) return problem.payload_bytes() >= least_reduced;
+  const auto bytes = [&](Buffer buffer, DType type) {
+    return elements_of(problem, buffer, problem.rank) * size_of(type);
+  };
+  return bytes(Buffer::input, problem.input) + bytes(Buffer::output, problem.output) >=
+         least_copied;
 }
 
 }  // namespace sprat::collectives

@@ -28,11 +28,13 @@ all_reduce hierarchical;
 
 all_gather hosts=1 direct;
 all_gather hosts>2 0-8k bruck;
+all_gather hosts>2 per_host>1 0-16k bruck;
 all_gather hierarchical;
 all_gather direct;
 
 reduce_scatter hosts=1 direct;
 reduce_scatter hosts>2 0-8k doubling;
+reduce_scatter hosts>2 per_host>1 0-16k doubling;
 reduce_scatter partials>1 64m- ring;
 reduce_scatter hierarchical;
 reduce_scatter direct;
