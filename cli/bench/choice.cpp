@@ -13,7 +13,7 @@ namespace {
 constexpr double impossible = std::numeric_limits<double>::infinity();
 const std::string usual;  // a path's name for what is chosen without new rules
 
-double cost_of(const Finding& finding, const std::string& algorithm) {
+double cost_of(const Measured& finding, const std::string& algorithm) {
   if (algorithm == usual || algorithm == finding.usual) return 0;
   const auto measured = finding.ratio.find(algorithm);
   if (measured == finding.ratio.end()) return impossible;  // it does not fit
@@ -29,13 +29,13 @@ std::size_t boundary(std::size_t smaller, std::size_t larger) {
 }
 
 /// An algorithm for each finding.
-std::vector<std::string> cheapest_path(const std::vector<Finding>& findings) {
+std::vector<std::string> cheapest_path(const std::vector<Measured>& findings) {
   struct Step {
     double cost = 0;
     std::string before;
   };
   std::set<std::string> names = {usual};
-  for (const Finding& finding : findings) {
+  for (const Measured& finding : findings) {
     for (const auto& [algorithm, ratio] : finding.ratio) names.insert(algorithm);
   }
   const double change = -std::log(1 - clear_gain);
@@ -67,7 +67,7 @@ std::vector<std::string> cheapest_path(const std::vector<Finding>& findings) {
 
 }  // namespace
 
-std::vector<Stretch> preferred(const std::vector<Finding>& findings) {
+std::vector<Stretch> preferred(const std::vector<Measured>& findings) {
   const std::vector<std::string> path = cheapest_path(findings);
   std::vector<Stretch> stretches;
   for (std::size_t i = 0; i < path.size(); ++i) {

@@ -9,7 +9,7 @@
 namespace sprat::cli {
 
 /// One size of a collective, measured by every algorithm that fits.
-struct Finding {
+struct Measured {
   std::size_t bytes = 0;
   std::string usual;  ///< What is chosen without new rules.
   /// Time over the usual algorithm's, of samples taken in turns: the median.
@@ -31,6 +31,6 @@ inline constexpr double clear_gain = 0.05;
 /// as if the usual one came before the first size and after the last.
 /// Sizes that keep what is usual are left out. The first stretch of a list reaches down to 0, the
 /// last up to the largest number; others meet between two sizes.
-std::vector<Stretch> preferred(const std::vector<Finding>& findings);
+std::vector<Stretch> preferred(const std::vector<Measured>& findings);
 
 }  // namespace sprat::cli

@@ -61,7 +61,7 @@ class Tuner {
   std::string tune(Collective collective, DType dtype) {
     const ReduceOp op = sweep_.ops_for(collective, dtype).front();
     const Oracle oracle(collective, dtype, op, world_.size(), world_.rank());
-    std::vector<Finding> findings;
+    std::vector<Measured> findings;
     for (std::size_t size : sweep_.sizes) {
       const Task task{.collective = collective,
                       .dtype = dtype,
@@ -99,8 +99,8 @@ class Tuner {
     return fitting;
   }
 
-  Finding measure_all(const Task& task, const collectives::Problem& problem, const Oracle& oracle,
-                      const std::vector<Candidate>& fitting) {
+  Measured measure_all(const Task& task, const collectives::Problem& problem, const Oracle& oracle,
+                       const std::vector<Candidate>& fitting) {
     std::vector<std::unique_ptr<Run>> runs;
     std::vector<std::function<void()>> operations;
     for (const Candidate& candidate : fitting) {
@@ -111,9 +111,9 @@ class Tuner {
       refuse_wrong(runs.back()->wrong(), problem, candidate.algorithm);
     }
     const auto samples = measure_in_turns(world_, operations, sweep_.effort);
-    Finding finding{.bytes = problem.payload_bytes(),
-                    .usual = collectives::choose(problem, rules_).name,
-                    .ratio = {}};
+    Measured finding{.bytes = problem.payload_bytes(),
+                     .usual = collectives::choose(problem, rules_).name,
+                     .ratio = {}};
     const auto usual = std::ranges::find(fitting, finding.usual, &Candidate::algorithm);
     const auto& base = samples[static_cast<std::size_t>(usual - fitting.begin())];
     std::string report = fmt::format("{:<15} {:>11} B", name(task.collective), finding.bytes);

@@ -11,8 +11,8 @@ namespace {
 constexpr std::size_t no_end = std::numeric_limits<std::size_t>::max();
 
 /// Sizes 8, 32, 128 ... of one other algorithm beside the usual one.
-std::vector<Finding> findings(const std::vector<double>& ratios) {
-  std::vector<Finding> list;
+std::vector<Measured> findings(const std::vector<double>& ratios) {
+  std::vector<Measured> list;
   std::size_t bytes = 8;
   for (double ratio : ratios) {
     list.push_back({bytes, "direct", {{"direct", 1.0}, {"ring", ratio}}});
@@ -57,19 +57,19 @@ TEST(Choice, says_how_much_a_stretch_gains) {
 }
 
 TEST(Choice, leaves_out_an_algorithm_where_it_does_not_fit) {
-  std::vector<Finding> list = findings({0.5, 0.5, 0.5});
+  std::vector<Measured> list = findings({0.5, 0.5, 0.5});
   list[1].ratio.erase("ring");
   EXPECT_EQ(texts(preferred(list)), (std::vector<std::string>{"ring 0-16", "ring 65-"}));
 }
 
 TEST(Choice, joins_a_stretch_with_sizes_where_the_same_is_usual) {
-  std::vector<Finding> list = findings({1, 0.5, 0.5});
+  std::vector<Measured> list = findings({1, 0.5, 0.5});
   list[0] = {8, "ring", {{"direct", 2}, {"ring", 1}}};
   EXPECT_EQ(texts(preferred(list)), std::vector<std::string>{"ring 0-"});
 }
 
 TEST(Choice, sizes_close_to_each_other_are_parted_in_the_middle) {
-  std::vector<Finding> list = findings({2, 0.5});
+  std::vector<Measured> list = findings({2, 0.5});
   list[1].bytes = 16;
   EXPECT_EQ(preferred(list)[0].least_bytes, 13);
 }
