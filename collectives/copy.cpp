@@ -60,9 +60,9 @@ void copy(std::byte* to, const std::byte* from, std::size_t bytes, bool past_cac
   std::memcpy(to, from, bytes);
 }
 
-bool goes_past_cache(const Problem& problem) {
+bool goes_past_cache(const Problem& problem, bool crowded) {
   if (problem.collective == Collective::broadcast)
-    return problem.payload_bytes() >= least_broadcast;
+    return problem.payload_bytes() >= (crowded ? least_copied : least_broadcast);
   if (reduces(problem.collective)) return problem.payload_bytes() >= least_reduced;
   const auto bytes = [&](Buffer buffer, DType type) {
     return elements_of(problem, buffer, problem.rank) * size_of(type);

@@ -13,6 +13,7 @@ void copy(std::byte* to, const std::byte* from, std::size_t bytes, bool past_cac
 
 /// Whether a call's results go past the caches of a host: where they would push out more than they
 /// keep, or the lines that they replace are in peers' caches and would have to be fetched first.
-bool goes_past_cache(const Problem& problem);
+/// `crowded`: ranks share cores, and with them caches.
+bool goes_past_cache(const Problem& problem, bool crowded);
 
 }  // namespace sprat::collectives

@@ -144,7 +144,7 @@ void Executor::begin_active() {
   plan_ = planned.plan;
   brief_ = planned.brief;
   apart_ = planned.apart;
-  streams_ = goes_past_cache(active_->problem);
+  streams_ = goes_past_cache(active_->problem, context_->crowded());
   recorder_.running(call_of(*active_), algorithm_->name);
   current_count_ = window_count_ = active_->problem.count;
   windows_ = 1;
