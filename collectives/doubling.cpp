@@ -55,4 +55,12 @@ std::vector<Meeting> meetings_of(const Problem& problem) {
   return meetings;
 }
 
+void join_halves(Plan& plan, const Meeting& meeting, const Operand& mine, const Operand& theirs,
+                 const Operand& to, std::uint32_t needs) {
+  std::vector<Source> terms = {{.from = mine, .covers = meeting.mine},
+                               {.from = theirs, .covers = meeting.theirs}};
+  std::ranges::sort(terms, {}, [](const Source& term) { return term.covers.first; });
+  plan.reduce(terms, to, needs);
+}
+
 }  // namespace sprat::collectives

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "collectives/plan.hpp"
 #include "collectives/problem.hpp"
 
 namespace sprat::collectives {
@@ -23,5 +24,9 @@ struct Meeting {
 
 /// Of problem.rank's host, from its own node up to the root. Needs one_node_a_host().
 std::vector<Meeting> meetings_of(const Problem& problem);
+
+/// A step that reduces both halves' partials.
+void join_halves(Plan& plan, const Meeting& meeting, const Operand& mine, const Operand& theirs,
+                 const Operand& to, std::uint32_t needs = 0);
 
 }  // namespace sprat::collectives

@@ -141,6 +141,22 @@ std::vector<std::vector<IndexRange>> exchange_results(const Problem& problem, Pl
 
 }  // namespace
 
+std::vector<Portion> slice_a_rank(const Problem& problem) {
+  std::vector<Portion> portions;
+  for (int owner = 0; owner < problem.ranks(); ++owner) {
+    portions.push_back({.slice = slice(problem.count, problem.ranks(), owner)});
+  }
+  return portions;
+}
+
+std::vector<Portion> block_a_rank(const Problem& problem) {
+  std::vector<Portion> portions;
+  for (int owner = 0; owner < problem.ranks(); ++owner) {
+    portions.push_back({.block = owner, .slice = {.count = problem.count}});
+  }
+  return portions;
+}
+
 Operand chunk_of(const Problem& problem, int rank, const Portion& portion, int chunks, int chunk) {
   return piece_of(piece_of(input_of(problem, rank, portion.block), portion.slice),
                   slice(portion.slice.count, chunks, chunk));

@@ -17,6 +17,10 @@ struct Portion {
   Slice slice;
 };
 
+/// Each rank owns its slice of the only block, as in an all-reduce, or its block.
+std::vector<Portion> slice_a_rank(const Problem& problem);
+std::vector<Portion> block_a_rank(const Problem& problem);
+
 /// A chunk of a portion of rank `rank`'s input.
 Operand chunk_of(const Problem& problem, int rank, const Portion& portion, int chunks, int chunk);
 

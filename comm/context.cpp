@@ -13,8 +13,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Sleeping threads look again this often: what a wire brings rings no bell.
+// Looks at a wire, a system call each, before others may have the core.
 constexpr int wire_spin_rounds = 50;
+// Sleeping threads look again this often: what a wire brings rings no bell.
 constexpr auto sleep_with_wire = 50us;
 constexpr auto sleep_without_wire = 2ms;
 
@@ -153,7 +154,6 @@ void Context::drive_until(const std::function<bool()>& done) {
     if (idle == 0 && idle_since == Clock::time_point{}) {
       idle_since = pace_->now();
     }
-    // A look at the wire is a system call: not often before others may have the core.
     const bool wire = wire_messages_ && messages_in_flight_.load(std::memory_order_relaxed) > 0;
     if (pace_->rest(idle, crowded_ || (wire && idle >= wire_spin_rounds))) {
       ++idle;

@@ -2,7 +2,6 @@
 // and hand the result out inside.
 // Cost: ceil(lg P/L) messages in a row, each of the whole payload; 1 round inside a host before and
 // after. Use: several hosts and small payloads, where a message costs more than its bytes.
-#include <algorithm>
 #include <vector>
 
 #include "collectives/algorithm.hpp"
@@ -44,10 +43,9 @@ void lead(const Problem& p, Plan& plan) {
     const Operand theirs = plan.scratch(p.count);
     plan.recv(meeting.source, theirs);
     plan.next_round();
-    terms = {{.from = partial, .covers = meeting.mine}, {.from = theirs, .covers = meeting.theirs}};
-    std::ranges::sort(terms, {}, [](const Source& term) { return term.covers.first; });
-    partial = &meeting == &meetings.back() ? result : theirs;
-    plan.reduce(terms, partial);
+    const Operand to = &meeting == &meetings.back() ? result : theirs;
+    join_halves(plan, meeting, partial, theirs, to);
+    partial = to;
   }
   plan.next_round();
   if (members.size() == 1) return;

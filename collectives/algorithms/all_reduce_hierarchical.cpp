@@ -14,17 +14,9 @@ namespace {
 
 bool fits(const Problem&) { return true; }
 
-std::vector<Portion> slices(const Problem& p) {
-  std::vector<Portion> portions;
-  for (int owner = 0; owner < p.ranks(); ++owner) {
-    portions.push_back({.slice = slice(p.count, p.ranks(), owner)});
-  }
-  return portions;
-}
-
 void plan(const Problem& p, Plan& plan) {
   if (p.count == 0) return;
-  const std::vector<Portion> portions = slices(p);
+  const std::vector<Portion> portions = slice_a_rank(p);
   const Operand result = piece_of(output_of(p, p.rank), portions[p.rank].slice);
   Legs legs = legs_of(p, portions, 2);
   const Reduced reduced = reduce_to_owners(p, plan, portions, result, legs);
@@ -32,7 +24,7 @@ void plan(const Problem& p, Plan& plan) {
 }
 
 Cost cost(const Problem& p) {
-  const std::vector<Portion> portions = slices(p);
+  const std::vector<Portion> portions = slice_a_rank(p);
   const int pulls = local_ranks(p).size() > 1 ? 1 : 0;
   const bool mine = portions[p.rank].slice.count > 0;
   const Chains chains{.result = mine ? pulls + (p.grouping->hosts() > 1 ? 1 : 0) : 0,

@@ -14,19 +14,11 @@ namespace {
 // A user's operation need not be commutative.
 bool fits(const Problem& p) { return p.op.op() != ReduceOp::user; }
 
-std::vector<Portion> slices(const Problem& p) {
-  std::vector<Portion> portions;
-  for (int owner = 0; owner < p.ranks(); ++owner) {
-    portions.push_back({.slice = slice(p.count, p.ranks(), owner)});
-  }
-  return portions;
-}
-
 // In place, a result overwrites the same slice of inputs. Its carrier alone reads that slice on
 // this host, and has done so before the result comes.
 void plan(const Problem& p, Plan& plan) {
   if (p.count == 0) return;
-  const std::vector<Portion> portions = slices(p);
+  const std::vector<Portion> portions = slice_a_rank(p);
   const Operand result = piece_of(output_of(p, p.rank), portions[p.rank].slice);
   Legs legs = legs_of(p, portions, 2);
   const Reduced reduced = reduce_around(p, plan, portions, result, legs);
@@ -34,7 +26,7 @@ void plan(const Problem& p, Plan& plan) {
 }
 
 Cost cost(const Problem& p) {
-  const std::vector<Portion> portions = slices(p);
+  const std::vector<Portion> portions = slice_a_rank(p);
   return cost_of_spreading(p, portions, cost_of_reducing_around(p, portions),
                            chains_around(p, portions));
 }

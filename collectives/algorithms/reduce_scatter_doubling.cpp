@@ -3,7 +3,6 @@
 // other half keeps. Cost: ceil(lg H) messages in a row, each of the whole
 // payload but the last; 1 round inside a host before and after. Use: more than
 // two hosts and small payloads, where a message costs more than its bytes.
-#include <algorithm>
 #include <vector>
 
 #include "collectives/algorithm.hpp"
@@ -45,21 +44,13 @@ Operand block_of_rank(const Problem &p, const Operand &blocks, int rank) {
   return piece_of(blocks, {p.count * place, p.count});
 }
 
-void add_up(Plan &plan, const Meeting &meeting, const Operand &mine, const Operand &theirs,
-            const Operand &to, std::uint32_t needs) {
-  std::vector<Source> terms = {{.from = mine, .covers = meeting.mine},
-                               {.from = theirs, .covers = meeting.theirs}};
-  std::ranges::sort(terms, {}, [](const Source &term) { return term.covers.first; });
-  plan.reduce(terms, to, needs);
-}
-
 /// This rank's block, from its leader's partials.
 void finish(const Problem &p, Plan &plan, const std::vector<Meeting> &meetings,
             const std::vector<Operand> &partials, std::uint32_t needs) {
   const int home = p.grouping->host_of(p.rank);
   const Operand &mine = partials[meetings.size() - 1];
-  add_up(plan, meetings.back(), block_of_rank(p, blocks_of_host(p, mine, home), p.rank),
-         block_of_rank(p, partials.back(), p.rank), output_of(p, p.rank), needs);
+  join_halves(plan, meetings.back(), block_of_rank(p, blocks_of_host(p, mine, home), p.rank),
+              block_of_rank(p, partials.back(), p.rank), output_of(p, p.rank), needs);
 }
 
 /// The host's partial of every block.
@@ -89,7 +80,7 @@ void lead(const Problem &p, Plan &plan, const std::vector<Meeting> &meetings) {
     }
     plan.recv(meeting.source, theirs);
     plan.next_round();
-    if (!last) add_up(plan, meeting, mine, theirs, theirs, 0);
+    if (!last) join_halves(plan, meeting, mine, theirs, theirs);
   }
   if (grouping.members(grouping.host_of(p.rank)).size() > 1) plan.signal();
   finish(p, plan, meetings, partials, 0);

@@ -12,23 +12,15 @@ namespace {
 
 bool fits(const Problem& p) { return !p.counts; }
 
-std::vector<Portion> blocks(const Problem& p) {
-  std::vector<Portion> portions;
-  for (int owner = 0; owner < p.ranks(); ++owner) {
-    portions.push_back({.block = owner, .slice = {.count = p.count}});
-  }
-  return portions;
-}
-
 // In place, the output is block `rank` of the input, which its owner alone reads on this host.
 void plan(const Problem& p, Plan& plan) {
   if (p.count == 0) return;
-  const std::vector<Portion> portions = blocks(p);
+  const std::vector<Portion> portions = block_a_rank(p);
   Legs legs = legs_of(p, portions, 1);
   reduce_to_owners(p, plan, portions, output_of(p, p.rank), legs);
 }
 
-Cost cost(const Problem& p) { return cost_of_reducing(p, blocks(p)); }
+Cost cost(const Problem& p) { return cost_of_reducing(p, block_a_rank(p)); }
 
 }  // namespace
 
