@@ -3,6 +3,7 @@
 
 #include "collectives/call.hpp"
 #include "collectives/communicator_impl.hpp"
+#include "collectives/flight_file.hpp"
 #include "comm/base/check.hpp"
 
 namespace sprat {
@@ -82,6 +83,10 @@ std::optional<Error> Communicator::failure() const {
   return failure == nullptr ? std::nullopt : std::optional(*failure);
 }
 
+std::string Communicator::flight_record() const {
+  return collectives::flight_record_of(*impl_->context);
+}
+
 double Communicator::seconds_waited() const noexcept { return impl_->context->seconds_waited(); }
 
 void Communicator::abort(std::string_view reason) {
@@ -156,8 +161,12 @@ Work Communicator::all_to_all(ConstElements in, Elements out, Options options) {
 
 void Communicator::barrier(Options options) {
   options.blocking = true;
+  start_barrier(options);
+}
+
+Work Communicator::start_barrier(Options options) {
   const Elements none{nullptr, 0, DType::u8};
-  post(*impl_, {Collective::barrier, 0, none, none}, options);
+  return post(*impl_, {Collective::barrier, 0, none, none}, options);
 }
 
 Work Communicator::send(ConstElements data, int to, int tag, Options options) {

@@ -1,11 +1,13 @@
 // What a Communicator owns.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "collectives/executor.hpp"
 #include "collectives/point_to_point.hpp"
 #include "comm/context.hpp"
+#include "comm/rendezvous.hpp"
 #include "sprat/communicator.hpp"
 
 namespace sprat {
@@ -15,6 +17,9 @@ class Communicator::Impl {
   Impl(std::shared_ptr<comm::Context> context, collectives::Membership membership,
        std::shared_ptr<const collectives::Rules> rules);
 
+  /// Joins as `meet` says.
+  static std::unique_ptr<Impl> join(const Config& config,
+                                    const std::function<std::unique_ptr<comm::Rendezvous>()>& meet);
   /// The communicator of all ranks of a freshly joined context. Collective over the job.
   static std::unique_ptr<Impl> world(std::shared_ptr<comm::Context> context,
                                      std::shared_ptr<const collectives::Rules> rules);

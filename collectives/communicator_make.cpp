@@ -91,6 +91,15 @@ std::size_t make_board(comm::Context& context) {
 
 }  // namespace
 
+std::unique_ptr<Communicator::Impl> Communicator::Impl::join(
+    const Config& config, const std::function<std::unique_ptr<comm::Rendezvous>()>& meet) {
+  // Read before anybody waits for us.
+  auto rules = std::make_shared<const collectives::Rules>(collectives::rules_of(config));
+  auto context = comm::Context::join(
+      config, {.rendezvous = meet(), .refuge = comm::Refuge::open(config)}, sizeof(Board));
+  return world(std::move(context), std::move(rules));
+}
+
 std::unique_ptr<Communicator::Impl> Communicator::Impl::world(
     std::shared_ptr<comm::Context> context, std::shared_ptr<const collectives::Rules> rules) {
   Membership membership;
@@ -105,12 +114,11 @@ std::unique_ptr<Communicator::Impl> Communicator::Impl::world(
 }
 
 Communicator Communicator::join(const Config& config) {
-  // Read before anybody waits for us.
-  auto rules = std::make_shared<const collectives::Rules>(collectives::rules_of(config));
-  auto context = comm::Context::join(
-      config, {.rendezvous = comm::open_rendezvous(config), .refuge = comm::Refuge::open(config)},
-      sizeof(Board));
-  return Communicator(Impl::world(std::move(context), std::move(rules)));
+  return Communicator(Impl::join(config, [&] { return comm::open_rendezvous(config); }));
+}
+
+Communicator Communicator::join(const Config& config, Store& store) {
+  return Communicator(Impl::join(config, [&] { return comm::open_rendezvous(config, store); }));
 }
 
 Communicator Communicator::shrink(int at_least, std::optional<std::chrono::milliseconds> patience) {

@@ -55,6 +55,26 @@ std::vector<Work::State*> Work::states() const {
 
 int Work::source() const noexcept { return state_ && state_->done() ? state_->source() : -1; }
 
+void Work::on_done(std::function<void()> notice) {
+  const std::vector<State*> all = states();
+  if (all.empty()) {
+    notice();
+  } else if (all.size() == 1) {
+    all.front()->on_done(std::move(notice));
+  } else {
+    // Shared by the states, of which the last one that ends calls.
+    auto left = std::make_shared<std::atomic<std::size_t>>(all.size());
+    auto last = std::make_shared<const std::function<void()>>(std::move(notice));
+    for (State* state : all) {
+      state->on_done([left, last] {
+        if (left->fetch_sub(1) == 1) {
+          (*last)();
+        }
+      });
+    }
+  }
+}
+
 Work all_of(std::vector<Work> works) {
   Work all;
   for (Work& work : works) {
@@ -117,6 +137,15 @@ void Work::State::leave_unattended() {
   }
 }
 
+void Work::State::on_done(std::function<void()> notice) {
+  notice_ = std::move(notice);
+  to_notice_.store(true);
+  // The operation may have ended before it could see the flag.
+  if (done() && to_notice_.exchange(false)) {
+    notice_();
+  }
+}
+
 void Work::State::finish() { end(); }
 
 void Work::State::fail(const Error& error) {
@@ -125,9 +154,12 @@ void Work::State::fail(const Error& error) {
 }
 
 void Work::State::end() {
-  done_.store(true);  // sequentially consistent with leave_unattended()
+  done_.store(true);  // sequentially consistent with leave_unattended() and on_done()
   if (unattended_.exchange(false)) {
     context_->count_unattended(-1);
+  }
+  if (to_notice_.load() && to_notice_.exchange(false)) {
+    notice_();
   }
   context_->ring_self();
 }

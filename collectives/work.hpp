@@ -27,6 +27,8 @@ class Work::State {
   void drive_until(const std::function<bool()>& done);
 
   bool done() const { return done_.load(std::memory_order_acquire); }
+  /// Calls `notice` once when done, on whichever thread notices. Once.
+  void on_done(std::function<void()> notice);
   /// Asks for a progress thread's help unless done. Once, after posting.
   void leave_unattended();
 
@@ -42,6 +44,8 @@ class Work::State {
   std::shared_ptr<comm::Context> context_;
   std::atomic<bool> done_ = false;        ///< Release: error_ is complete.
   std::atomic<bool> unattended_ = false;  ///< Counted in the context; whoever clears it uncounts.
+  std::function<void()> notice_;
+  std::atomic<bool> to_notice_ = false;  ///< notice_ is complete; whoever clears this calls it.
   std::optional<Error> error_;
 };
 

@@ -10,6 +10,7 @@
 
 #include "comm/rendezvous.hpp"
 #include "comm/trust.hpp"
+#include "sprat/store.hpp"
 
 namespace sprat::comm {
 
@@ -62,6 +63,9 @@ std::unique_ptr<MeetingPlace> find_meeting_place(const Config& config, const Lau
 std::unique_ptr<MeetingPlace> meet_at_address(const Config& config, const Launch& launch);
 std::unique_ptr<MeetingPlace> meet_at_file(const Config& config, const Launch& launch);
 std::unique_ptr<MeetingPlace> meet_by_pmix(const Config& config, const Launch& launch);
+/// `store` outlives it.
+std::unique_ptr<MeetingPlace> meet_at_store(const Config& config, const Launch& launch,
+                                            Store& store);
 
 /// Where rank 0 may listen if nothing else says it: SPRAT_PORTS, or {0}, any.
 std::vector<int> free_ports(const Config& config);

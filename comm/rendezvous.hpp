@@ -14,6 +14,7 @@
 
 #include "comm/transport.hpp"
 #include "sprat/config.hpp"
+#include "sprat/store.hpp"
 
 namespace sprat::comm {
 
@@ -99,6 +100,8 @@ Launch detect_launch(const Config& config,
 
 /// Joins. Throws Error{timeout}, Error{unavailable} or Error{invalid_argument}.
 std::unique_ptr<Rendezvous> open_rendezvous(const Config& config);
+/// As rank config.rank of config.size, which meet in `store`, whatever launched them.
+std::unique_ptr<Rendezvous> open_rendezvous(const Config& config, Store& store);
 /// A job of `size` ranks that are threads of this process: element r is for rank r's thread.
 std::vector<std::unique_ptr<Rendezvous>> open_rendezvous_in_process(int size);
 

@@ -62,23 +62,37 @@ std::unique_ptr<Rendezvous> visit(MeetingPlace& place, const Hello& hello,
   return make_member(hello, loop, find_hub(loop->io(), place, hello, deadline), nullptr);
 }
 
+std::unique_ptr<Rendezvous> join_at(MeetingPlace& place, const Config& config, const Launch& launch,
+                                    Clock::time_point begin) {
+  const auto deadline = begin + config.join_timeout;
+  const Hello hello{launch.rank, place.size(), job_terms(config)};
+  if (hello.size == 1) return std::move(open_rendezvous_in_process(1).front());
+  auto rendezvous =
+      launch.rank == 0 ? serve(place, hello, deadline) : visit(place, hello, deadline);
+  rendezvous->exchange({}, "joining", deadline);
+  log().info("rank {} of {}, launched by {}, joined by {} in {} ms", hello.rank, hello.size,
+             launch.by, place.name(),
+             std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin).count());
+  return rendezvous;
+}
+
 }  // namespace
 
 std::unique_ptr<Rendezvous> open_rendezvous(const Config& config) {
-  const Launch launch = detect_launch(config, environment);
   const auto begin = Clock::now();
-  const auto deadline = begin + config.join_timeout;
+  const Launch launch = detect_launch(config, environment);
   if (launch.size == 1) return std::move(open_rendezvous_in_process(1).front());
   const auto place = find_meeting_place(config, launch);
-  const Hello hello{launch.rank, place->size(), job_terms(config)};
-  if (hello.size == 1) return std::move(open_rendezvous_in_process(1).front());
-  auto rendezvous =
-      launch.rank == 0 ? serve(*place, hello, deadline) : visit(*place, hello, deadline);
-  rendezvous->exchange({}, "joining", deadline);
-  log().info("rank {} of {}, launched by {}, joined by {} in {} ms", hello.rank, hello.size,
-             launch.by, place->name(),
-             std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin).count());
-  return rendezvous;
+  return join_at(*place, config, launch, begin);
+}
+
+std::unique_ptr<Rendezvous> open_rendezvous(const Config& config, Store& store) {
+  const auto begin = Clock::now();
+  require(config.rank >= 0 && config.rank < config.size, "rank is ", config.rank, " and size ",
+          config.size, "; whoever joins by a store says both");
+  const Launch launch{.by = "its framework", .rank = config.rank, .size = config.size};
+  const auto place = meet_at_store(config, launch, store);
+  return join_at(*place, config, launch, begin);
 }
 
 }  // namespace sprat::comm

@@ -15,6 +15,7 @@
 #include "sprat/error.hpp"
 #include "sprat/export.hpp"
 #include "sprat/reduction.hpp"
+#include "sprat/store.hpp"
 
 namespace sprat {
 
@@ -37,6 +38,10 @@ class SPRAT_API Work {
   bool done() const noexcept;
   /// Of a receive that is done: the communicator's rank that sent. Otherwise -1.
   int source() const noexcept;
+  /// Calls `notice` once when done, well or not: at once if it is, else from whichever thread
+  /// drives. It is for waking a thread of one's own: it must not block, throw or call Sprat. Once a
+  /// Work.
+  void on_done(std::function<void()> notice);
 
   /// One Work for several operations, of any communicators: done when all of them are. Its wait()
   /// returns once none of them is under way any more, and throws the first Error.
@@ -72,6 +77,9 @@ class SPRAT_API Communicator {
 
   /// Joins the job described by `config`. Blocks at most config.join_timeout.
   static Communicator join(const Config& config = Config::from_environment());
+  /// As rank config.rank of config.size, which meet in a store of their framework, whatever
+  /// launched them. `store` is used in this call only.
+  static Communicator join(const Config& config, Store& store);
 
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
@@ -134,6 +142,8 @@ class SPRAT_API Communicator {
   Work recv(Elements data, int from, int tag = 0, Options options = {});
   /// Returns once every rank has called it.
   void barrier(Options options = {});
+  /// The same, done once every rank has called it or barrier().
+  Work start_barrier(Options options = {});
 
   /// Collective. Ranks of one `color` form a communicator ordered by (key, rank); color < 0: none.
   std::optional<Communicator> split(int color, int key = 0, std::string_view name = "");
@@ -155,6 +165,9 @@ class SPRAT_API Communicator {
   void abort(std::string_view reason);
   /// What failed the job; nothing while it is well. Never blocks.
   std::optional<Error> failure() const;
+  /// What this rank did last, on every communicator of the job, as JSON: what SPRAT_FLIGHT_RECORDER
+  /// keeps when a job fails. Any time.
+  std::string flight_record() const;
   /// Seconds this rank's threads have spent inside wait() so far: exposed communication.
   double seconds_waited() const noexcept;
 

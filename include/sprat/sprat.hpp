@@ -11,3 +11,4 @@
 #include "sprat/mesh.hpp"
 #include "sprat/mp.hpp"
 #include "sprat/reduction.hpp"
+#include "sprat/store.hpp"

@@ -1,0 +1,122 @@
+// What a Work tells of its end.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+#include <vector>
+
+#include "sprat/communicator.hpp"
+
+namespace sprat {
+namespace {
+
+constexpr int ranks = 3;
+
+TEST(OnDone, is_called_once_without_anybody_waiting) {
+  run_virtual_ranks(ranks, Config(), [](Communicator& world) {
+    std::vector<float> data(100'000, 1);
+    std::atomic<int> calls = 0;
+    Work work = world.all_reduce(elements(data));
+    work.on_done([&] {
+      ++calls;
+      calls.notify_all();
+    });
+    calls.wait(0);
+    EXPECT_TRUE(work.done());
+    work.wait();
+    EXPECT_EQ(data.back(), ranks);
+    world.barrier();
+    EXPECT_EQ(calls, 1);
+  });
+}
+
+TEST(OnDone, is_called_at_once_for_what_is_done) {
+  int calls = 0;
+  Work().on_done([&] { ++calls; });
+  EXPECT_EQ(calls, 1);
+  run_virtual_ranks(ranks, Config(), [](Communicator& world) {
+    std::vector<float> data(10, 1);
+    Work work = world.all_reduce(elements(data));
+    work.wait();
+    int called = 0;
+    work.on_done([&] { ++called; });
+    EXPECT_EQ(called, 1);
+  });
+}
+
+TEST(OnDone, of_several_is_called_when_the_last_ends) {
+  run_virtual_ranks(2, Config(), [](Communicator& world) {
+    std::int32_t early = 0, late = 0;
+    if (world.rank() == 1) {
+      world.send({&early, 1, DType::i32}, 0, 1).wait();
+      world.recv({&early, 1, DType::i32}, 0, 3).wait();
+      world.send({&late, 1, DType::i32}, 0, 2).wait();
+      return;
+    }
+    std::atomic<int> calls = 0;
+    Work first = world.recv({&early, 1, DType::i32}, 1, 1);
+    Work both = all_of({first, world.recv({&late, 1, DType::i32}, 1, 2)});
+    both.on_done([&] {
+      ++calls;
+      calls.notify_all();
+    });
+    first.wait();
+    EXPECT_EQ(calls, 0);
+    world.send({&early, 1, DType::i32}, 1, 3).wait();
+    calls.wait(0);
+    EXPECT_TRUE(both.done());
+  });
+}
+
+TEST(OnDone, is_called_for_what_fails) {
+  std::atomic<int> calls = 0;
+  EXPECT_THROW(run_virtual_ranks(2, Config(),
+                                 [&](Communicator& world) {
+                                   std::int32_t value = 0;
+                                   if (world.rank() == 1) {
+                                     world.recv({&value, 1, DType::i32}, 0).wait();
+                                     world.abort("enough");
+                                     return;
+                                   }
+                                   Work work = world.recv({&value, 1, DType::i32}, 1);
+                                   work.on_done([&] {
+                                     ++calls;
+                                     calls.notify_all();
+                                   });
+                                   world.send({&value, 1, DType::i32}, 1).wait();
+                                   calls.wait(0);
+                                   work.wait();
+                                 }),
+               Error);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(StartBarrier, ends_with_the_last_rank_that_calls_either_form) {
+  run_virtual_ranks(ranks, Config(), [](Communicator& world) {
+    if (world.rank() == 1) {
+      std::int32_t go = 0;
+      world.recv({&go, 1, DType::i32}, 0).wait();
+      world.barrier();
+      return;
+    }
+    Work barrier = world.start_barrier();
+    if (world.rank() == 0) {
+      EXPECT_FALSE(barrier.test());
+      std::int32_t go = 1;
+      world.send({&go, 1, DType::i32}, 1).wait();
+    }
+    barrier.wait();
+  });
+}
+
+TEST(FlightRecord, is_there_without_a_failure) {
+  run_virtual_ranks(2, Config(), [](Communicator& world) {
+    std::vector<float> data(10, 1);
+    world.all_reduce(elements(data)).wait();
+    const std::string record = world.flight_record();
+    EXPECT_NE(record.find("all_reduce"), std::string::npos) << record;
+  });
+}
+
+}  // namespace
+}  // namespace sprat

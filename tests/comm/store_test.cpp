@@ -1,0 +1,122 @@
+// Ranks that meet in a store of their framework.
+#include "sprat/store.hpp"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+
+#include "tests/comm/rendezvous_ranks.hpp"
+
+namespace sprat::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Shared by threads; what a framework's own does between processes.
+class SharedMap {
+ public:
+  void set(const std::string& key, const std::string& value) {
+    const std::lock_guard lock(mutex_);
+    values_[key] = value;
+    changed_.notify_all();
+  }
+  std::optional<std::string> get(const std::string& key, std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, patience, [&] { return values_.contains(key); })) {
+      return std::nullopt;
+    }
+    return values_[key];
+  }
+  void remove(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    values_.erase(key);
+  }
+  std::size_t size() {
+    const std::lock_guard lock(mutex_);
+    return values_.size();
+  }
+
+ private:
+  std::mutex mutex_;  // guards values_
+  std::condition_variable changed_;
+  std::map<std::string, std::string> values_;
+};
+
+class MapStore final : public Store {
+ public:
+  explicit MapStore(SharedMap& map) : map_(map) {}
+  std::string name() const override { return "the map of this test"; }
+  void set(const std::string& key, const std::string& value) override { map_.set(key, value); }
+  std::optional<std::string> get(const std::string& key,
+                                 std::chrono::milliseconds patience) override {
+    return map_.get(key, patience);
+  }
+  void remove(const std::string& key) override { map_.remove(key); }
+
+ private:
+  SharedMap& map_;
+};
+
+std::vector<Joined> join_in(SharedMap& map, const std::vector<Config>& configs) {
+  std::vector<Joined> joined(configs.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    threads.emplace_back([&, i] {
+      MapStore store(map);
+      try {
+        joined[i].rank = open_rendezvous(configs[i], store);
+      } catch (const Error& error) {
+        joined[i].error = error;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return joined;
+}
+
+TEST(Store, ranks_meet_in_it_and_leave_nothing_there) {
+  SharedMap map;
+  auto joined = join_in(map, configs_at("", 3));
+  for (int rank = 0; rank < 3; ++rank) {
+    ASSERT_FALSE(joined[rank].error) << joined[rank].error->what();
+    EXPECT_EQ(joined[rank].rank->rank(), rank);
+    EXPECT_EQ(joined[rank].rank->size(), 3);
+  }
+  EXPECT_EQ(map.size(), 0u);
+  leave(joined);
+}
+
+TEST(Store, what_an_earlier_job_left_there_does_no_harm) {
+  SharedMap map;
+  map.set("sprat/contact", "not an address");
+  auto joined = join_in(map, configs_at("", 2));
+  for (const Joined& one : joined) ASSERT_FALSE(one.error) << one.error->what();
+  leave(joined);
+}
+
+TEST(Store, without_rank_0_the_others_say_so_at_the_deadline) {
+  SharedMap map;
+  auto configs = configs_at("", 2);
+  configs.erase(configs.begin());
+  configs[0].join_timeout = 300ms;
+  const auto joined = join_in(map, configs);
+  ASSERT_TRUE(joined[0].error);
+  EXPECT_EQ(joined[0].error->code(), ErrorCode::timeout);
+  EXPECT_NE(std::string(joined[0].error->what()).find("the map of this test"), std::string::npos)
+      << joined[0].error->what();
+}
+
+TEST(Store, a_rank_beyond_the_size_is_refused) {
+  SharedMap map;
+  auto configs = configs_at("", 2);
+  configs.resize(1);
+  configs[0].rank = 2;
+  const auto joined = join_in(map, configs);
+  ASSERT_TRUE(joined[0].error);
+  EXPECT_EQ(joined[0].error->code(), ErrorCode::invalid_argument);
+}
+
+}  // namespace
+}  // namespace sprat::comm
