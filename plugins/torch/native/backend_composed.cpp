@@ -1,0 +1,107 @@
+// The two collectives that are made of others: a sparse all_reduce, and a barrier that names who
+// does not come.
+#include <algorithm>
+#include <numeric>
+
+#include "plugins/torch/native/backend.hpp"
+#include "plugins/torch/native/elements.hpp"
+#include "plugins/torch/native/errors.hpp"
+#include "plugins/torch/native/store.hpp"
+
+namespace sprat::pytorch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using WorkPointer = c10::intrusive_ptr<c10d::Work>;
+using namespace std::chrono_literals;
+
+std::string listed(const std::vector<int>& ranks) {
+  std::string out;
+  for (const int rank : ranks) {
+    out += (out.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  return out;
+}
+
+std::chrono::milliseconds until(Clock::time_point deadline) {
+  return std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()), 1ms);
+}
+
+}  // namespace
+
+// Sums what any rank has at each index, in rank order.
+WorkPointer Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  TORCH_CHECK_VALUE(tensors.size() == 1 && tensors.front().is_sparse() && tensors.front().is_cpu(),
+                    "sprat's sparse all_reduce takes one sparse tensor on the CPU");
+  TORCH_CHECK_VALUE(opts.reduceOp == c10d::ReduceOp::SUM,
+                    "sprat adds sparse tensors up and can do ", "nothing else with them");
+  const at::Tensor mine = tensors.front().coalesce();
+  const Manner now{opts.timeout, false};
+  at::Tensor count = at::tensor({mine._nnz()}, at::kLong);
+  at::Tensor counts = at::empty({size_}, at::kLong);
+  issue(calls::all_gather_single(counts, count), now);
+  // Where an index takes rows of many values, indices and values are gathered each as they are.
+  const auto gathered = [&](const at::Tensor& part) {
+    Tensors parts;
+    for (int rank = 0; rank < size_; ++rank) {
+      auto sizes = part.sizes().vec();
+      sizes.front() = counts[rank].item<std::int64_t>();
+      parts.push_back(at::empty(sizes, part.options()));
+    }
+    issue(calls::all_gather(parts, part), now);
+    return at::cat(parts);
+  };
+  const at::Tensor indices = gathered(mine._indices().t().contiguous()).t();
+  const at::Tensor values = gathered(mine._values().contiguous());
+  const at::Tensor sum =
+      at::sparse_coo_tensor(indices, values, mine.sizes(), mine.options()).coalesce();
+  tensors.front().copy_(sum);
+  Operation done{.type = c10d::OpType::_ALLREDUCE_SPARSE,
+                 .title = "sprat:all_reduce_sparse",
+                 .inputs = {},
+                 .results = {tensors.front()},
+                 .staging = {},
+                 .finish = nullptr};
+  return opts.asyncOp ? c10::make_intrusive<Work>(std::move(done), sprat::Work(), notes_, sequence_)
+                      : nullptr;
+}
+
+// By the store, and not by an operation of the job, which would end with a rank that does not come.
+void Backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
+  const auto timeout = or_default(opts.timeout);
+  const auto deadline = Clock::now() + timeout;
+  const auto key = [this](std::uint64_t barrier, const std::string& whose) {
+    return "sprat/monitored_barrier/" + std::to_string(barrier) + "/" + whose;
+  };
+  Store store(membership_.store);
+  const std::uint64_t barrier = monitored_barriers_++;
+  if (rank_ != 0) {
+    store.set(key(barrier, std::to_string(rank_)), "here");
+    const auto verdict = store.get(key(barrier, "verdict"), until(deadline));
+    TORCH_CHECK(verdict && *verdict == "all", "[Rank ", rank_, "]: Rank ", rank_,
+                " successfully reached monitoredBarrier, but received errors while waiting for ",
+                "rank 0: ",
+                verdict.value_or("rank 0 does not answer within " +
+                                 std::to_string(timeout.count()) + " ms"));
+    return;
+  }
+  std::vector<int> missing;
+  for (int rank = 1; rank < size_ && (missing.empty() || wait_all_ranks); ++rank) {
+    const std::string theirs = key(barrier, std::to_string(rank));
+    if (store.get(theirs, until(deadline))) {
+      store.remove(theirs);
+    } else {
+      missing.push_back(rank);
+    }
+  }
+  if (missing.empty() && barrier > 0) {
+    store.remove(key(barrier - 1, "verdict"));  // everyone has read it
+  }
+  const std::string failed = std::string(missing.size() == 1 ? "Rank " : "Ranks ") +
+                             listed(missing) + " failed to pass monitoredBarrier in " +
+                             std::to_string(timeout.count()) + " ms";
+  store.set(key(barrier, "verdict"), missing.empty() ? "all" : failed);
+  TORCH_CHECK(missing.empty(), "[Rank 0]: ", failed);
+}
+
+}  // namespace sprat::pytorch

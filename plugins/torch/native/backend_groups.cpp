@@ -1,0 +1,211 @@
+// How a Backend comes to be, what it knows of itself, and how it ends.
+#include <algorithm>
+#include <numeric>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <utility>
+
+#include "plugins/torch/native/backend.hpp"
+#include "plugins/torch/native/errors.hpp"
+#include "plugins/torch/native/memory.hpp"
+
+namespace sprat::pytorch {
+
+using WorkPointer = c10::intrusive_ptr<c10d::Work>;
+
+c10::intrusive_ptr<Backend> Backend::join(Membership membership) {
+  return guard([&] {
+    Config config = Config::from_environment();
+    config.rank = membership.rank;
+    config.size = membership.size;
+    config.join_timeout = membership.timeout;
+    Store store(membership.store);
+    return c10::make_intrusive<Backend>(Communicator::join(config, store), membership);
+  });
+}
+
+c10::intrusive_ptr<Backend> Backend::create_group(const std::vector<int>& members,
+                                                  Membership membership) {
+  return guard([&] {
+    return c10::make_intrusive<Backend>(
+        ranks()->create_group(members, membership.group, {.timeout = membership.timeout}),
+        membership);
+  });
+}
+
+Backend::Backend(sprat::Communicator ranks, Membership membership)
+    : c10d::Backend(membership.rank, membership.size),
+      membership_(std::move(membership)),
+      notes_(std::make_shared<const Notes>(
+          Notes{membership_.store, membership_.group, membership_.rank, membership_.size})),
+      timeout_(membership_.timeout),
+      ranks_(std::make_shared<sprat::Communicator>(std::move(ranks))) {}
+
+Backend::~Backend() { shutdown(); }
+
+std::shared_ptr<sprat::Communicator> Backend::ranks() {
+  const std::lock_guard lock(mutex_);
+  if (!ranks_) {
+    throw Error(ErrorCode::invalid_argument,
+                "the process group " + membership_.group + " has been destroyed");
+  }
+  return ranks_;
+}
+
+std::shared_ptr<sprat::Communicator> Backend::device_ranks() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (device_ranks_) {
+      return device_ranks_;
+    }
+  }
+  std::vector<int> all(static_cast<std::size_t>(size_));
+  std::iota(all.begin(), all.end(), 0);
+  auto made = std::make_shared<sprat::Communicator>(
+      ranks()->create_group(all, membership_.group + "/device"));
+  const std::lock_guard lock(mutex_);
+  return device_ranks_ = std::move(made);
+}
+
+DeviceLane& Backend::lane(at::DeviceType type) {
+  const std::lock_guard lock(mutex_);
+  if (!lane_) {
+    lane_ = open_device_lane(type);
+  }
+  return *lane_;
+}
+
+void Backend::settle_device() {
+  DeviceLane* lane = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    lane = lane_.get();
+  }
+  if (lane != nullptr) {
+    lane->settle();
+  }
+}
+
+std::chrono::milliseconds Backend::or_default(std::chrono::milliseconds timeout) const {
+  return timeout == c10d::kUnsetTimeout ? timeout_.load() : timeout;
+}
+
+void Backend::setTimeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+
+c10::intrusive_ptr<Backend::Options> Backend::getBackendOptions() {
+  auto options = c10::make_intrusive<Options>("sprat", timeout_.load());
+  options->group_name = membership_.group;
+  return options;
+}
+
+at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
+  const at::ScalarType dtype = c10::typeMetaToScalarType(options.dtype());
+  if (options.device().is_cpu()) {
+    return guard([&] { return empty_shared({size}, dtype); });
+  }
+  return at::empty({size}, options);
+}
+
+c10d::ErrorType Backend::getError() {
+  const std::optional<Error> failure = guard([&] { return ranks()->failure(); });
+  if (!failure) {
+    return c10d::ErrorType::SUCCESS;
+  }
+  return failure->code() == ErrorCode::timeout     ? c10d::ErrorType::TIMEOUT
+         : failure->code() == ErrorCode::lost_peer ? c10d::ErrorType::REMOTE_ERROR
+                                                   : c10d::ErrorType::COMM_ERROR;
+}
+
+std::string Backend::flight_record() {
+  return guard([&] { return ranks()->flight_record(); });
+}
+
+c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 const std::vector<int>& members,
+                                                 const c10::intrusive_ptr<Options>& opts) {
+  const auto me = std::ranges::find(members, rank_);
+  if (me == members.end()) {
+    return nullptr;
+  }
+  const bool named = opts && !opts->group_name.empty();
+  std::string name = named ? opts->group_name : membership_.group + "/split";
+  if (!named) {
+    for (const int rank : members) {
+      name += ' ' + std::to_string(rank);
+    }
+  }
+  return create_group(members, {.store = store,
+                                .rank = static_cast<int>(me - members.begin()),
+                                .size = static_cast<int>(members.size()),
+                                .timeout = opts ? opts->timeout : timeout_.load(),
+                                .group = std::move(name)});
+}
+
+void Backend::abort() {
+  std::shared_ptr<sprat::Communicator> group;
+  {
+    const std::lock_guard lock(mutex_);
+    group = ranks_;
+  }
+  if (group) {
+    group->abort("the process group " + membership_.group + " was aborted");
+  }
+}
+
+void Backend::shutdown() {
+  std::shared_ptr<sprat::Communicator> group, device_group;
+  std::unique_ptr<DeviceLane> lane;
+  {
+    const std::lock_guard lock(mutex_);
+    group.swap(ranks_);
+    device_group.swap(device_ranks_);
+    lane.swap(lane_);
+  }
+  lane.reset();  // ends what is under way, without the lock
+}
+
+void Backend::startCoalescing() {
+  const std::lock_guard lock(mutex_);
+  const bool fresh = batches_.try_emplace(std::this_thread::get_id()).second;
+  TORCH_CHECK(fresh, "startCoalescing() twice on a thread without endCoalescing()");
+  batches_open_.fetch_add(1);
+}
+
+bool Backend::add_to_batch(Call& call, std::chrono::milliseconds timeout) {
+  Batch* batch = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = batches_.find(std::this_thread::get_id());
+    if (found == batches_.end()) {
+      return false;
+    }
+    batch = &found->second;  // of this thread alone; others' entries do not move it
+  }
+  const sprat::Options options{.timeout = or_default(timeout), .blocking = false};
+  batch->works.push_back(call.start(*ranks(), options));
+  batch->messages |= c10d::isP2POp(call.operation.type);
+  batch->operations.push_back(std::move(call.operation));
+  return true;
+}
+
+WorkPointer Backend::endCoalescing() {
+  Batch batch;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = batches_.find(std::this_thread::get_id());
+    TORCH_CHECK(found != batches_.end(), "endCoalescing() without startCoalescing()");
+    batch = std::move(found->second);
+    batches_.erase(found);
+    batches_open_.fetch_sub(1);
+  }
+  auto work = c10::make_intrusive<Work>(
+      all_of(std::move(batch.operations), c10d::OpType::COALESCED, "sprat:coalesced"),
+      sprat::all_of(std::move(batch.works)), notes_, sequence_);
+  // Users of coalesced gathers look at their tensors at once (DeepSpeed's MiCS); sends and receives
+  // may wait for what the caller does next.
+  if (!batch.messages) {
+    work->wait();
+  }
+  return work;
+}
+
+}  // namespace sprat::pytorch

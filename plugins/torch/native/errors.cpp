@@ -1,0 +1,17 @@
+#include "plugins/torch/native/errors.hpp"
+
+#include <c10/util/Exception.h>
+
+namespace sprat::pytorch {
+
+std::exception_ptr as_torch_error(const Error& error, const std::string& more) {
+  // Made here and not thrown: a trace of C++ frames would bury the message.
+  const std::string message = std::string(error.what()) + more;
+  const c10::SourceLocation here{__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)};
+  if (error.code() == ErrorCode::invalid_argument) {
+    return std::make_exception_ptr(c10::ValueError(here, message));
+  }
+  return std::make_exception_ptr(c10::DistBackendError(here, message));
+}
+
+}  // namespace sprat::pytorch

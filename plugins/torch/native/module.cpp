@@ -1,0 +1,61 @@
+// The Python module sprat.torch._native.
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/extension.h>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "plugins/torch/native/backend.hpp"
+#include "plugins/torch/native/errors.hpp"
+#include "plugins/torch/native/memory.hpp"
+#include "sprat/sprat.h"
+
+namespace py = pybind11;
+
+namespace sprat::pytorch {
+namespace {
+
+Backend::Membership membership_of(const c10d::DistributedBackendOptions& options) {
+  return {.store = options.store,
+          .rank = options.group_rank,
+          .size = options.group_size,
+          .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout),
+          .group = options.group_id};
+}
+
+c10::intrusive_ptr<Backend> join(const c10d::DistributedBackendOptions& options) {
+  return Backend::join(membership_of(options));
+}
+
+c10::intrusive_ptr<Backend> create_group(Backend& parent, const std::vector<int>& ranks,
+                                         const c10d::DistributedBackendOptions& options) {
+  return parent.create_group(ranks, membership_of(options));
+}
+
+at::Tensor empty(const std::vector<std::int64_t>& sizes, at::ScalarType dtype) {
+  return guard([&] { return empty_shared(sizes, dtype); });
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_native, module) {
+  module.doc() = "Sprat under torch.distributed; see sprat.torch.";
+  using Released = py::call_guard<py::gil_scoped_release>;
+  py::module_::import("torch.distributed");
+  py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend")
+      .def("abort", &Backend::abort, Released())
+      .def("shutdown", &Backend::shutdown, Released())
+      .def("flight_record", &Backend::flight_record, Released());
+  module.def("join", &join, Released());
+  module.def("create_group", &create_group, Released());
+  module.def("empty", &empty, Released());
+  module.def("is_shared", &is_shared);
+  module.def("memory_use", [] {
+    const MemoryUse use = memory_use();
+    return py::dict(py::arg("used") = use.used, py::arg("kept") = use.kept);
+  });
+  module.def("release_kept_memory", &release_kept_memory, Released());
+  module.def("version", [] { return std::string(sprat_version()); });
+}
+
+}  // namespace sprat::pytorch

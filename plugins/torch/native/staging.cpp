@@ -1,0 +1,103 @@
+#include "plugins/torch/native/staging.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "plugins/torch/native/elements.hpp"
+#include "plugins/torch/native/memory.hpp"
+
+namespace sprat::pytorch {
+namespace {
+
+at::Tensor staged(const at::Tensor& like, at::IntArrayRef sizes, Operation& operation) {
+  at::Tensor copy = empty_shared(sizes, like.scalar_type());
+  operation.staging.push_back(copy);
+  return copy;
+}
+
+/// Of as many elements, one of them contiguous.
+void copy_into(const at::Tensor& to, const at::Tensor& from) {
+  if (to.is_contiguous() && from.is_contiguous()) {
+    if (to.nbytes() > 0) {
+      std::memcpy(to.data_ptr(), from.data_ptr(), to.nbytes());
+    }
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  const at::Tensor flat_from = from.is_contiguous() ? from.view(to.sizes()) : from;
+  to.is_contiguous() ? to.view(from.sizes()).copy_(from) : to.copy_(flat_from);
+}
+
+/// One dimension over adjacent tensors.
+at::Tensor spanning(const std::vector<at::Tensor>& tensors) {
+  return tensors.front().as_strided({total_count(tensors)}, {1});
+}
+
+}  // namespace
+
+void finish_also(Operation& operation, std::function<void()> then) {
+  if (!operation.finish) {
+    operation.finish = std::move(then);
+    return;
+  }
+  operation.finish = [first = std::move(operation.finish), then = std::move(then)] {
+    first();
+    then();
+  };
+}
+
+at::Tensor readable(const at::Tensor& tensor, Operation& operation) {
+  if (tensor.is_contiguous()) {
+    return tensor;
+  }
+  at::Tensor copy = staged(tensor, tensor.sizes(), operation);
+  copy_into(copy, tensor);
+  return copy;
+}
+
+at::Tensor writable(const at::Tensor& tensor, Operation& operation) {
+  if (tensor.is_contiguous()) {
+    return tensor;
+  }
+  at::Tensor copy = staged(tensor, tensor.sizes(), operation);
+  finish_also(operation, [tensor, copy] { copy_into(tensor, copy); });
+  return copy;
+}
+
+at::Tensor updatable(const at::Tensor& tensor, Operation& operation) {
+  at::Tensor same = writable(tensor, operation);
+  if (!same.is_same(tensor)) {
+    copy_into(same, tensor);
+  }
+  return same;
+}
+
+at::Tensor joined_readable(const std::vector<at::Tensor>& tensors, Operation& operation) {
+  if (are_adjacent(tensors)) {
+    return spanning(tensors);
+  }
+  at::Tensor all = staged(tensors.front(), {total_count(tensors)}, operation);
+  std::int64_t at = 0;
+  for (const at::Tensor& tensor : tensors) {
+    copy_into(all.narrow(0, at, tensor.numel()), tensor);
+    at += tensor.numel();
+  }
+  return all;
+}
+
+at::Tensor joined_writable(const std::vector<at::Tensor>& tensors, Operation& operation) {
+  if (are_adjacent(tensors)) {
+    return spanning(tensors);
+  }
+  at::Tensor all = staged(tensors.front(), {total_count(tensors)}, operation);
+  finish_also(operation, [tensors, all] {
+    std::int64_t at = 0;
+    for (const at::Tensor& tensor : tensors) {
+      copy_into(tensor, all.narrow(0, at, tensor.numel()));
+      at += tensor.numel();
+    }
+  });
+  return all;
+}
+
+}  // namespace sprat::pytorch

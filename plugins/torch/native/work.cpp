@@ -1,0 +1,185 @@
+#include "plugins/torch/native/work.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "plugins/torch/native/elements.hpp"
+#include "plugins/torch/native/errors.hpp"
+#include "plugins/torch/native/notices.hpp"
+
+namespace sprat::pytorch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+/// Between looks of a wait that has a deadline of its own.
+constexpr auto look_again = 20us;
+
+std::exception_ptr as_error(const Error& error, const Operation& operation, const Notes& notes) {
+  const bool differs = error.code() == ErrorCode::mismatch;
+  return as_torch_error(error, differs ? compare_notes(notes, describe(operation)) : "");
+}
+
+}  // namespace
+
+std::string describe(const Operation& operation) {
+  const std::string title = operation.title;
+  const auto& tensors = operation.inputs.empty() ? operation.results : operation.inputs;
+  return title.substr(title.find(':') + 1) + " of " + shapes_of(tensors);
+}
+
+void run_now(const Operation& operation, const Notes& notes, const std::function<void()>& start) {
+  try {
+    start();
+  } catch (const Error& error) {
+    std::rethrow_exception(as_error(error, operation, notes));
+  }
+  if (operation.finish) {
+    operation.finish();
+  }
+}
+
+Work::Work(Operation operation, sprat::Work work, std::shared_ptr<const Notes> notes,
+           std::uint64_t sequence)
+    : c10d::Work(notes->rank, operation.type, operation.title,
+                 std::optional<std::vector<at::Tensor>>(operation.inputs)),
+      work_(std::move(work)),
+      notes_(std::move(notes)),
+      sequence_(sequence),
+      operation_(std::move(operation)) {}
+
+void Work::complete() {
+  if (ended_.load(std::memory_order_acquire)) {
+    return;
+  }
+  std::exception_ptr failed;
+  std::optional<Error> error;
+  try {
+    work_.wait();  // outside the lock: whoever waits drives
+  } catch (const Error& caught) {
+    error = caught;
+  }
+  const std::lock_guard lock(completing_);
+  if (ended_.load(std::memory_order_relaxed)) {
+    return;
+  }
+  try {
+    if (error) {
+      failed = as_error(*error, operation_, *notes_);
+    } else if (operation_.finish) {
+      operation_.finish();
+    }
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  std::vector<at::Tensor> gone_inputs, gone_staging;  // freed after the locks
+  {
+    const std::lock_guard base_lock(mutex_);
+    exception_ = failed;
+    completed_ = true;
+    gone_inputs.swap(operation_.inputs);
+    gone_staging.swap(operation_.staging);
+    operation_.finish = nullptr;
+  }
+  ended_.store(true, std::memory_order_release);
+  if (recordFunctionEndCallback_) {
+    recordFunctionEndCallback_();
+    recordFunctionEndCallback_ = nullptr;
+  }
+}
+
+bool Work::isCompleted() {
+  if (!ended_.load(std::memory_order_acquire)) {
+    try {
+      if (!work_.test()) {
+        return false;
+      }
+    } catch (const Error&) {  // complete() keeps it
+    }
+    complete();
+  }
+  return true;
+}
+
+bool Work::isSuccess() const {
+  const std::lock_guard lock(mutex_);
+  return completed_ && !exception_;
+}
+
+std::exception_ptr Work::exception() const {
+  const std::lock_guard lock(mutex_);
+  return exception_;
+}
+
+int Work::sourceRank() const { return work_.source(); }
+
+std::vector<at::Tensor> Work::result() { return operation_.results; }
+
+bool Work::wait(std::chrono::milliseconds timeout) {
+  if (timeout > kNoTimeout && !ended_.load(std::memory_order_acquire)) {
+    for (const auto deadline = Clock::now() + timeout; !isCompleted();) {
+      if (Clock::now() >= deadline) {
+        C10_THROW_ERROR(DistBackendError,
+                        c10::str("Wait timeout: ", describe(operation_), " of group ",
+                                 notes_->group, " is not done after ", timeout.count(),
+                                 " ms; it goes on. `sprat status --explain` says who is late"));
+      }
+      std::this_thread::sleep_for(look_again);
+    }
+  }
+  complete();
+  if (exception_) {
+    std::rethrow_exception(exception_);
+  }
+  return true;
+}
+
+void Work::abort() {
+  TORCH_CHECK(false, "sprat cannot abort one operation; abort the process group");
+}
+
+void Work::complete_futures() {
+  complete();
+  future_result_->markCompleted(c10::IValue(static_cast<std::int64_t>(
+      exception_ ? c10d::WorkResult::COMM_ERROR : c10d::WorkResult::SUCCESS)));
+  if (exception_) {
+    future_->setError(exception_);
+  } else {
+    future_->markCompleted(c10::IValue(operation_.results));
+  }
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
+  watch();
+  return future_;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFutureResult() {
+  watch();
+  return future_result_;
+}
+
+void Work::watch() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (future_) {
+      return;
+    }
+    // Both at once, since the operation tells of its end once.
+    future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors());
+    future_result_ = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+  }
+  if (isCompleted()) {
+    return complete_futures();
+  }
+  // Moved on by the notice: a thread of Sprat's must not be the one that frees tensors.
+  auto self = std::make_shared<c10::intrusive_ptr<Work>>(
+      c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this));
+  work_.on_done([self] {
+    Notices::of_process().post([work = std::move(*self)] { work->complete_futures(); });
+  });
+}
+
+}  // namespace sprat::pytorch

@@ -1,0 +1,72 @@
+// An operation of Sprat as PyTorch's Work.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
+
+#include "plugins/torch/native/disagreement.hpp"
+#include "sprat/communicator.hpp"
+
+namespace sprat::pytorch {
+
+/// What an operation is, beside its Sprat part.
+struct Operation {
+  c10d::OpType type = c10d::OpType::UNKNOWN;
+  const char* title = "sprat:unknown";  ///< For the profiler, "sprat:all_reduce".
+  std::vector<at::Tensor> inputs;       ///< Kept until done, as are the others.
+  std::vector<at::Tensor> results;      ///< What the future holds.
+  std::vector<at::Tensor> staging;
+  /// Puts what has come into the tensors that it is for. Once, when done well; may be null.
+  std::function<void()> finish;
+};
+/// "all_reduce of [4, 3] float".
+std::string describe(const Operation& operation);
+
+/// Any thread. Its operation is finished by whoever first sees it done: wait(), isCompleted() or,
+/// if there is a future, a thread of Notices. Futures' callbacks run with no lock held.
+class Work final : public c10d::Work {
+ public:
+  Work(Operation operation, sprat::Work work, std::shared_ptr<const Notes> notes,
+       std::uint64_t sequence);
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  int sourceRank() const override;
+  std::vector<at::Tensor> result() override;
+  void synchronize() override { wait(); }
+  /// Throws the operation's error, or DistBackendError once `timeout` passes; the operation goes on
+  /// then.
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  void abort() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
+  std::uint64_t getSequencenumber() const override { return sequence_; }
+
+  /// The operation, which is done or will be, finished. Throws nothing.
+  void complete();
+
+ private:
+  /// Makes the futures, and sees to it that somebody completes them. Once does something.
+  void watch();
+  void complete_futures();
+
+  sprat::Work work_;
+  const std::shared_ptr<const Notes> notes_;  ///< Shared with the group's other works.
+  const std::uint64_t sequence_;
+  std::mutex completing_;  ///< Guards operation_ until completed_; taken before mutex_.
+  Operation operation_;
+  std::atomic<bool> ended_ = false;  ///< Release: exception_ and the results are complete.
+  c10::intrusive_ptr<c10::ivalue::Future> future_, future_result_;  ///< Made under mutex_, once.
+};
+
+/// Runs an operation that the caller waits for, and finishes it: `start` does and waits. Throws
+/// PyTorch's errors.
+void run_now(const Operation& operation, const Notes& notes, const std::function<void()>& start);
+
+}  // namespace sprat::pytorch

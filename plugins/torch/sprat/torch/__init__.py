@@ -1,0 +1,27 @@
+"""Sprat under PyTorch: ``import sprat.torch; torch.distributed.init_process_group("sprat")``."""
+
+from __future__ import annotations
+
+import torch
+
+from sprat.torch._version import check_torch
+
+check_torch(torch.__version__)
+
+from sprat.torch import _native  # noqa: E402  (after the check, which says more than the loader)
+from sprat.torch.allocation import empty, is_shared, memory_use, release_kept_memory  # noqa: E402
+from sprat.torch.backend import flight_record, register  # noqa: E402
+from sprat.torch.overlap import overlap  # noqa: E402
+
+__all__ = [
+    "empty",
+    "flight_record",
+    "is_shared",
+    "memory_use",
+    "overlap",
+    "register",
+    "release_kept_memory",
+]
+__version__ = _native.version()
+
+register()

@@ -1,0 +1,92 @@
+"""The backend "sprat": how torch.distributed makes its process groups."""
+
+from __future__ import annotations
+
+import atexit
+import json
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+from sprat.torch import _native
+
+DEVICES = ["cpu", "cuda"]
+
+
+class _Job:
+    """The backend of the default group, of whose ranks the other groups are made."""
+
+    def __init__(self) -> None:
+        self.world: _native.Backend | None = None
+        self.groups: list[_native.Backend] = []
+
+    def create(self, options: Any, _: Any = None) -> _native.Backend:
+        """As torch.distributed calls it: on every member of the group that is made."""
+        ranks = list(options.global_ranks_in_group)
+        if not ranks:  # the default group
+            self.leave()
+            self.world = _native.join(options)
+            made = self.world
+        elif self.world is not None and self._is_world_of(dist.group.WORLD):
+            made = _native.create_group(self.world, ranks, options)
+        else:  # the default group is another backend's
+            made = _native.join(options)
+        self.groups.append(made)
+        return made
+
+    def _is_world_of(self, group: dist.ProcessGroup | None) -> bool:
+        return group is not None and any(
+            isinstance(group._get_backend(torch.device(device)), _native.Backend)
+            for device in DEVICES
+            if torch.device(device) in group._device_types
+        )
+
+    def leave(self) -> None:
+        """Without it the others would take a process that ends for one that died."""
+        for group in reversed(self.groups):
+            group.shutdown()
+        self.groups.clear()
+        self.world = None
+
+
+_job = _Job()
+atexit.register(_job.leave)
+
+
+def register() -> None:
+    """Makes ``torch.distributed`` know the backend. Called by the import; again does nothing."""
+    if not hasattr(dist.Backend, "SPRAT"):
+        dist.Backend.register_backend("sprat", _job.create, extended_api=True, devices=DEVICES)
+        monitored_barrier.others = dist.monitored_barrier
+        dist.monitored_barrier = c10d.monitored_barrier = monitored_barrier
+
+
+def monitored_barrier(
+    group: dist.ProcessGroup | None = None,
+    timeout: timedelta | None = None,
+    wait_all_ranks: bool = False,
+) -> None:
+    """``torch.distributed.monitored_barrier``, which PyTorch itself refuses to all but gloo.
+
+    Rank 0 raises ``RuntimeError`` naming who has not come within ``timeout``; every other rank that
+    has come raises the same. The job goes on.
+    """
+    if c10d._rank_not_in_group(group) or dist.get_backend(group) != "sprat":
+        return monitored_barrier.others(group, timeout, wait_all_ranks)
+    # -1 ms: the group's own.
+    return (group or dist.group.WORLD).monitored_barrier(
+        timeout or timedelta(milliseconds=-1), wait_all_ranks=wait_all_ranks
+    )
+
+
+def flight_record(group: dist.ProcessGroup | None = None) -> dict[str, Any]:
+    """What this rank did last, on every group of the job of ``group``: a dictionary.
+
+    ``SPRAT_FLIGHT_RECORDER=DIR`` writes the same as JSON when a job fails, and ``sprat status``
+    shows it of processes that hang.
+    """
+    backend = (group or dist.group.WORLD)._get_backend(torch.device("cpu"))
+    return json.loads(backend.flight_record())
