@@ -1,0 +1,2 @@
+def names(c): return []
+def between_hosts(): return []
