@@ -53,22 +53,73 @@ def misses(cell: dict) -> list[str]:
             for way, ratio in cell["ratio"].items() if ratio["median"] < bar(cell["bytes"], way)]
 
 
-HEADER = (f"{'':15}{'':>9}{'gloo':>10}{'sprat':>10}{'its mem.':>10}   {'gloo / sprat':19}"
-          f"{'gloo / its memory':19}   missed bar")
+def ratio_text(cell: dict, way: str) -> str:
+    """Three digits of the median and of the quartiles."""
+    if way not in cell["ratio"]:
+        return ""
+    digits = 0 if cell["ratio"][way]["median"] >= 100 else 1 if cell["ratio"][way]["median"] >= 10 else 2
+    low, middle, high = (f"{cell['ratio'][way][key]:.{digits}f}" for key in ("low", "median", "high"))
+    return f"{middle} ({low}-{high})"
+
+
+HEADER = (f"{'':15}{'':>9}{'gloo':>10}{'sprat':>10}{'its mem.':>10}   {'gloo / sprat':20}"
+          f"{'gloo / its memory':20}missed bar")
 
 
 def row(cell: dict) -> str:
-    def ratio_text(way: str) -> str:
-        if way not in cell["ratio"]:
-            return ""
-        ratio = cell["ratio"][way]
-        return f"{ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})"
-
     times = "".join(f"{time_text(cell['median_s'][way]) if way in cell['median_s'] else '':>10}"
                     for way in (GLOO, SPRAT, OURS))
     wrong = [f"{count} wrong of {way}!" for way, count in cell["wrong"].items() if count]
     return (f"{SHORT[cell['collective']]:15}{size_text(cell['bytes']):>9}{times}   "
-            f"{ratio_text(SPRAT):19}{ratio_text(OURS):19}   {'; '.join(wrong + misses(cell))}")
+            f"{ratio_text(cell, SPRAT):20}{ratio_text(cell, OURS):20}{'; '.join(wrong + misses(cell))}")
+
+
+STEP_WAYS = {SPRAT: "gloo / sprat", "sprat, overlap": "gloo / overlap"}
+STEP_HEADER = (f"{'':21}{'':25}{'gloo':>8}{'sprat':>8}{'overlap':>8}{'none':>8}{'share':>7}   "
+               + "".join(f"{title:19}" for title in STEP_WAYS.values()) + "bar")
+
+
+def add_step_ratios(cell: dict, bar: float) -> dict:
+    """Ratios of steps, and gloo's communication as a share of its step."""
+    samples = cell["samples_s"]
+    cell["ratio"] = {way: quartiles(samples[GLOO], samples[way]) for way in STEP_WAYS
+                     if way in samples}
+    cell["share"] = 1 - 1 / quartiles(samples[GLOO], samples["nothing"])["median"]
+    cell["bar"] = bar
+    cell["missed"] = [way for way, ratio in cell["ratio"].items() if ratio["median"] < bar]
+    return cell
+
+
+def step_row(cell: dict) -> str:
+    times = "".join(f"{time_text(cell['median_s'][way]) if way in cell['median_s'] else '':>8}"
+                    for way in (GLOO, *STEP_WAYS, "nothing"))
+    wrong = [f"{count} losses of {way} differ!" for way, count in cell["wrong"].items() if count]
+    missed = [f"missed by {way}" for way in cell["missed"]]
+    return (f"{cell['shape']:21}{cell['text']:25}{times}{cell['share']:7.0%}   "
+            + "".join(f"{ratio_text(cell, way):19}" for way in STEP_WAYS)
+            + f"{cell['bar']:g} {'; '.join(wrong + missed)}")
+
+
+# A frame of 1514 bytes, as the limit of a wire counts it, carries 1448 of a TCP stream.
+GOODPUT = 1448 / 1514
+WIRE_HEADER = HEADER.replace("missed bar", "gloo's share of the wire, sprat's, its memory's")
+
+
+def wire_bytes(collective: str, size: int, hosts: int) -> float:
+    """What must leave each of `hosts` hosts of one rank."""
+    return size * (hosts - 1) / hosts * (2 if collective == "all_reduce" else 1)
+
+
+def add_wire(cell: dict, bits_per_second: float) -> dict:
+    """Of each way's time, the share in which a wire carries what must cross it."""
+    least = wire_bytes(cell["collective"], cell["bytes"], cell["ranks"]) * 8 / (bits_per_second * GOODPUT)
+    cell["wire_share"] = {way: least / seconds for way, seconds in cell["median_s"].items()}
+    cell["missed"] = []
+    return cell
+
+
+def wire_row(cell: dict) -> str:
+    return row(cell) + "  ".join(f"{share:.0%}" for share in cell["wire_share"].values())
 
 
 def plot(cells: list[dict], path: str) -> None:
@@ -103,4 +154,3 @@ def plot(cells: list[dict], path: str) -> None:
     axes[0][0].legend(frameon=False)
     figure.tight_layout()
     figure.savefig(path)
-STEP_HEADER=WIRE_HEADER=""

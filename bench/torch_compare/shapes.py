@@ -1,2 +1,31 @@
-def names(c): return []
-def between_hosts(): return []
+"""The GPT shapes whose FSDP2 steps are compared, fixed so that gloo's communication takes a known share."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A GPT over bytes, and each rank's part of a batch."""
+
+    layers: int
+    width: int
+    context: int
+    sequences: int
+
+    @property
+    def heads(self) -> int:
+        return self.width // 64
+
+    def text(self) -> str:
+        return f"{self.layers}x{self.width}, {self.sequences}x{self.context} tokens"
+
+
+# By name: the share of a step in percent that gloo's communication takes on two cores.
+SHAPES = {
+    2: {"20%": Shape(4, 256, 128, 8), "40%": Shape(4, 256, 128, 4), "60%": Shape(4, 512, 64, 2)},
+    4: {"20%": Shape(4, 256, 128, 8), "40%": Shape(4, 256, 128, 4), "60%": Shape(4, 512, 64, 2)},
+}
+# One rank on each of four hosts at 1 Gbit/s.
+BETWEEN_HOSTS = {"communication-bound": Shape(4, 512, 64, 2), "even": Shape(4, 512, 128, 4)}
+# How many times faster than gloo's a step has to be.
+BARS = {"20%": 1.1, "40%": 1.3, "60%": 1.6, "communication-bound": 1.25, "even": 1.6}
