@@ -1,0 +1,106 @@
+"""Which rank is in which group of reduced data (D), pipeline (P) and tensor (T) parallelism in SMP.
+
+Pure. Groups list their ranks in rising order, and a rank's position in its group is its rank there.
+Identities: pp * tp * rdp = size, pp * dp = size, mp * rdp = size.
+Source: aws/sagemaker-python-sdk, doc/api/training/smd_model_parallel_general.rst, "Ranking Basics".
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from .smp_config import Settings
+
+STRATEGIES = {"cluster": "DPT", "spread": "TPD"}
+
+
+class CommGroup(enum.Enum):
+    """A kind of group; its value names the axes that its ranks differ in.
+
+    D is split in R, replicas, and S, the shards of one copy.
+    """
+
+    WORLD = "RSPT"
+    MP_GROUP = "PT"
+    DP_GROUP = "RST"
+    RDP_GROUP = "RS"
+    PP_GROUP = "P"
+    TP_GROUP = "T"
+    SHARD_GROUP = "S"
+    REPLICATE_GROUP = "R"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """size = replicas x shard x pipeline x tensor ranks.
+
+    A shard group is consecutive in its reduced data group.
+    """
+
+    size: int
+    shard: int
+    pipeline: int = 1
+    tensor: int = 1
+    strategy: str = "DPT"
+
+    @property
+    def replicas(self) -> int:
+        return self.size // (self.shard * self.pipeline * self.tensor)
+
+    def coordinates(self, rank: int) -> dict[str, int]:
+        """The rank's place on each axis; the strategy's right-most letter varies fastest."""
+        sizes = {"D": self.replicas * self.shard, "P": self.pipeline, "T": self.tensor}
+        place = {}
+        for letter in reversed(self.strategy):
+            rank, place[letter] = divmod(rank, sizes[letter])
+        place["R"], place["S"] = divmod(place.pop("D"), self.shard)
+        return place
+
+    def groups(self, kind: CommGroup) -> list[list[int]]:
+        """All groups of a kind: ranks whose other coordinates agree."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for rank in range(self.size):
+            place = self.coordinates(rank)
+            found.setdefault(
+                tuple(place[axis] for axis in "RSPT" if axis not in kind.value), []
+            ).append(rank)
+        return list(found.values())
+
+    def group(self, kind: CommGroup, rank: int) -> list[int]:
+        """The group of a kind that the rank is in."""
+        return next(group for group in self.groups(kind) if rank in group)
+
+    def mesh(self) -> list[list[list[int]]]:
+        """Ranks by [replica][shard][tensor rank], for one pipeline stage."""
+        ranks = {
+            tuple(self.coordinates(rank)[axis] for axis in "RST"): rank for rank in range(self.size)
+        }
+        return [
+            [[ranks[r, s, t] for t in range(self.tensor)] for s in range(self.shard)]
+            for r in range(self.replicas)
+        ]
+
+
+def place(settings: Settings, size: int) -> Placement:
+    """The placement of `size` ranks; shard degree 0 is the largest possible."""
+    tensor = settings.values["tensor_parallel_degree"]
+    if size % tensor != 0:
+        raise ValueError(
+            f"tensor_parallel_degree = {tensor} must divide the world of {size} ranks: "
+            f"choose one of {_divisors(size)}"
+        )
+    data_parallel = size // tensor
+    shard = settings.shard_degree or data_parallel
+    if data_parallel % shard != 0:
+        raise ValueError(
+            f"{settings.shard_key} = {shard}: the world of {size} ranks is not replicas x {shard} "
+            f"x tensor_parallel_degree {tensor}; the shard degree must divide {data_parallel}, so "
+            f"choose one of {_divisors(data_parallel)}"
+        )
+    strategy = settings.values.get("placement_strategy", "cluster")
+    return Placement(size, shard, 1, tensor, STRATEGIES.get(strategy, strategy))
+
+
+def _divisors(number: int) -> str:
+    return ", ".join(str(divisor) for divisor in range(1, number + 1) if number % divisor == 0)
