@@ -1,0 +1,9 @@
+"""Every cell of the feature table, in the order of docs/pytorch.md."""
+
+from __future__ import annotations
+
+from cell import Cell
+from cells import collectives, ddp, groups, point_to_point
+
+THEMES = (collectives, point_to_point, groups, ddp)
+CELLS: list[Cell] = [cell for theme in THEMES for cell in theme.CELLS]
