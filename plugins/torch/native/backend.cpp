@@ -42,12 +42,20 @@ WorkPointer Backend::issue(const Tensors& inputs, const Tensors& outputs, Manner
     return guard([&] { return start(make(host_inputs, host_outputs), manner.timeout, true); });
   };
   ++sequence_;
-  return lane(either.front().device().type()).run(std::move(operation));
+  auto work = lane(either.front().device().type()).run(std::move(operation));
+  if (Batch* batch = open_batch()) {
+    batch->device_works.push_back(work);
+  }
+  return work;
 }
 
 WorkPointer Backend::issue(Call call, Manner manner) {
   ++sequence_;
-  if (batches_open_.load(std::memory_order_relaxed) > 0 && add_to_batch(call, manner.timeout)) {
+  if (Batch* batch = open_batch()) {
+    const sprat::Options options{.timeout = or_default(manner.timeout), .blocking = false};
+    batch->works.push_back(call.start(*ranks(), options));
+    batch->messages |= c10d::isP2POp(call.operation.type);
+    batch->operations.push_back(std::move(call.operation));
     return nullptr;
   }
   if (manner.async) {

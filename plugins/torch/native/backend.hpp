@@ -115,6 +115,7 @@ class Backend final : public c10d::Backend {
   struct Batch {
     std::vector<Operation> operations;
     std::vector<sprat::Work> works;
+    std::vector<c10::intrusive_ptr<c10d::Work>> device_works;
     bool messages = false;  ///< Has sends or receives.
   };
 
@@ -128,8 +129,8 @@ class Backend final : public c10d::Backend {
                                        const MakeCall& make);
   c10::intrusive_ptr<c10d::Work> issue(Call call, Manner manner);
   c10::intrusive_ptr<Work> start(Call call, std::chrono::milliseconds timeout, bool of_device);
-  /// False if this thread has none open.
-  bool add_to_batch(Call& call, std::chrono::milliseconds timeout);
+  /// Null if this thread has none open.
+  Batch* open_batch();
   std::chrono::milliseconds or_default(std::chrono::milliseconds timeout) const;
 
   const Membership membership_;

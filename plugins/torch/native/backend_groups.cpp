@@ -170,21 +170,14 @@ void Backend::startCoalescing() {
   batches_open_.fetch_add(1);
 }
 
-bool Backend::add_to_batch(Call& call, std::chrono::milliseconds timeout) {
-  Batch* batch = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = batches_.find(std::this_thread::get_id());
-    if (found == batches_.end()) {
-      return false;
-    }
-    batch = &found->second;  // of this thread alone; others' entries do not move it
+Backend::Batch* Backend::open_batch() {
+  if (batches_open_.load(std::memory_order_relaxed) == 0) {
+    return nullptr;
   }
-  const sprat::Options options{.timeout = or_default(timeout), .blocking = false};
-  batch->works.push_back(call.start(*ranks(), options));
-  batch->messages |= c10d::isP2POp(call.operation.type);
-  batch->operations.push_back(std::move(call.operation));
-  return true;
+  const std::lock_guard lock(mutex_);
+  const auto found = batches_.find(std::this_thread::get_id());
+  // Of this thread alone: what others do to the map does not move it.
+  return found == batches_.end() ? nullptr : &found->second;
 }
 
 WorkPointer Backend::endCoalescing() {
@@ -204,6 +197,10 @@ WorkPointer Backend::endCoalescing() {
   // may wait for what the caller does next.
   if (!batch.messages) {
     work->wait();
+  }
+  if (!batch.device_works.empty()) {
+    batch.device_works.push_back(std::move(work));
+    return c10::make_intrusive<Works>(std::move(batch.device_works));
   }
   return work;
 }

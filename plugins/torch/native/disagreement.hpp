@@ -16,7 +16,7 @@ struct Notes {
 };
 
 /// Leaves `mine` in the store and waits a moment for the others': "\nrank 0: all_reduce of [4, 3]
-/// float\nrank 1: ...". Empty if the store is gone.
+/// float32\nrank 1: ...". Empty if the store is gone.
 std::string compare_notes(const Notes& notes, const std::string& mine);
 
 }  // namespace sprat::pytorch

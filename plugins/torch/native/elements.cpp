@@ -75,7 +75,7 @@ Elements reduced(const at::Tensor& tensor) {
 
 std::string shape_of(const at::Tensor& tensor) {
   std::ostringstream out;
-  out << tensor.sizes() << ' ' << tensor.scalar_type();
+  out << tensor.sizes() << ' ' << c10::getDtypeNames(tensor.scalar_type()).first;
   return out.str();
 }
 

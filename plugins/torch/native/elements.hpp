@@ -18,7 +18,7 @@ Elements reduced(const at::Tensor& tensor);
 /// How many of moved()'s elements `count` elements of the tensor are.
 std::size_t moved_count(const at::Tensor& tensor, std::int64_t count);
 
-/// "[4, 3] float": for messages.
+/// "[4, 3] float32": for messages.
 std::string shape_of(const at::Tensor& tensor);
 std::string shapes_of(const std::vector<at::Tensor>& tensors);
 

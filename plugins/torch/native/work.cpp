@@ -182,4 +182,19 @@ void Work::watch() {
   });
 }
 
+bool Works::isCompleted() {
+  return std::ranges::all_of(works_, [](const auto& work) { return work->isCompleted(); });
+}
+
+bool Works::isSuccess() const {
+  return std::ranges::all_of(works_, [](const auto& work) { return work->isSuccess(); });
+}
+
+bool Works::wait(std::chrono::milliseconds timeout) {
+  for (const auto& work : works_) {
+    work->wait(timeout);
+  }
+  return true;
+}
+
 }  // namespace sprat::pytorch

@@ -24,7 +24,7 @@ struct Operation {
   /// Puts what has come into the tensors that it is for. Once, when done well; may be null.
   std::function<void()> finish;
 };
-/// "all_reduce of [4, 3] float".
+/// "all_reduce of [4, 3] float32".
 std::string describe(const Operation& operation);
 
 /// Any thread. Its operation is finished by whoever first sees it done: wait(), isCompleted() or,
@@ -63,6 +63,19 @@ class Work final : public c10d::Work {
   Operation operation_;
   std::atomic<bool> ended_ = false;  ///< Release: exception_ and the results are complete.
   c10::intrusive_ptr<c10::ivalue::Future> future_, future_result_;  ///< Made under mutex_, once.
+};
+
+/// Several as one, done when all are.
+class Works final : public c10d::Work {
+ public:
+  explicit Works(std::vector<c10::intrusive_ptr<c10d::Work>> works) : works_(std::move(works)) {}
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  void synchronize() override { wait(); }
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+
+ private:
+  const std::vector<c10::intrusive_ptr<c10d::Work>> works_;
 };
 
 /// Runs an operation that the caller waits for, and finishes it: `start` does and waits. Throws
