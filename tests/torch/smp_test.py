@@ -389,6 +389,7 @@ class LearningRate(unittest.TestCase):
         self.assertEqual(rate(0.1, 256, 8192), 3.2)  # section 5.1 of the paper
         self.assertEqual(rate(0.5, 64, 32), 0.25)
         self.assertEqual(rate(0.1, 256, 256, warmup_steps=10, step=0), 0.1)
+        self.assertEqual(rate(0.25, 8, 64, step=0), 2.0)  # without a warm-up, from the first step
 
     def test_warm_up_goes_from_the_base_to_the_target_in_equal_steps(self):
         rates = [

@@ -142,7 +142,7 @@ def shard(model: nn.Module, blocks: Blocks | None = None, **options: Any) -> nn.
         fully_shard(block, mesh=mesh, **options)
     fully_shard(model, mesh=mesh, **options)
     if mesh.device_type == "cpu" and _backends().get("cpu") == "sprat":
-        from . import overlap
+        from .overlap import overlap
 
         overlap(model)
     return model
@@ -176,15 +176,11 @@ def tensor_parallel_random() -> Iterator[None]:
 
 
 def _join_world() -> None:
-    if dist.is_initialized():
-        return
-    launched = {}
-    if "RANK" not in os.environ and "OMPI_COMM_WORLD_RANK" in os.environ:
-        launched = {
-            "rank": int(os.environ["OMPI_COMM_WORLD_RANK"]),
-            "world_size": int(os.environ["OMPI_COMM_WORLD_SIZE"]),
-        }
-    dist.init_process_group("sprat", **launched)
+    if not dist.is_initialized():
+        from .launch import launch_environment
+
+        launch_environment()
+        dist.init_process_group("sprat")
 
 
 def _require_agreement(settings: Settings) -> None:
