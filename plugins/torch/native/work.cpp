@@ -50,6 +50,30 @@ Work::Work(Operation operation, sprat::Work work, std::shared_ptr<const Notes> n
       sequence_(sequence),
       operation_(std::move(operation)) {}
 
+Work::~Work() {
+  if (ended_.load(std::memory_order_acquire)) {
+    return;
+  }
+  // As in watch(); nobody can be told of an error any more.
+  struct Rest {
+    Operation operation;
+    sprat::Work work;
+    void end() {
+      try {
+        work.wait();
+        if (operation.finish) {
+          operation.finish();
+        }
+      } catch (const std::exception&) {
+        // Sprat has logged why the job failed.
+      }
+    }
+  };
+  auto rest = std::make_shared<Rest>(Rest{std::move(operation_), work_});
+  work_.on_done(
+      [rest] { Notices::of_process().post([rest = std::move(*rest)]() mutable { rest.end(); }); });
+}
+
 void Work::complete() {
   if (ended_.load(std::memory_order_acquire)) {
     return;

@@ -33,6 +33,8 @@ class Work final : public c10d::Work {
  public:
   Work(Operation operation, sprat::Work work, std::shared_ptr<const Notes> notes,
        std::uint64_t sequence);
+  /// An operation that nobody waited for goes on, keeps its tensors, and is finished.
+  ~Work() override;
 
   bool isCompleted() override;
   bool isSuccess() const override;
