@@ -16,8 +16,11 @@ using namespace std::chrono_literals;
 // Looks at a wire, a system call each, before others may have the core.
 constexpr int wire_spin_rounds = 50;
 // Sleeping threads look again this often: what a wire brings rings no bell.
-constexpr auto sleep_with_wire = 50us;
-constexpr auto sleep_without_wire = 2ms;
+constexpr std::chrono::nanoseconds sleep_with_wire = 50us;
+constexpr std::chrono::nanoseconds sleep_without_wire = 2ms;
+// The progress thread takes the core from whoever computes: the longer nothing comes, the longer it
+// sleeps, up to this, but no longer than it has waited already.
+constexpr std::chrono::nanoseconds longest_sleep_with_wire = 1ms;
 
 }  // namespace
 
@@ -158,7 +161,7 @@ void Context::drive_until(const std::function<bool()>& done) {
     if (pace_->rest(idle, crowded_ || (wire && idle >= wire_spin_rounds))) {
       ++idle;
     } else {
-      sleep_until_rung(done);
+      sleep_until_rung(done, sleep_with_wire);
     }
   }
   status_->waiting_threads().fetch_sub(1, std::memory_order_relaxed);
@@ -169,7 +172,8 @@ void Context::drive_until(const std::function<bool()>& done) {
 
 // A publisher writes, then looks for sleepers; a sleeper announces itself, then looks for what was
 // written. Both with a fence between, so at least one of them sees the other.
-void Context::sleep_until_rung(const std::function<bool()>& done) {
+void Context::sleep_until_rung(const std::function<bool()>& done,
+                               std::chrono::nanoseconds with_wire) {
   Header& mine = header(rank_);
   mine.sleepers.fetch_add(1, std::memory_order_seq_cst);
   pace_->point();
@@ -181,7 +185,7 @@ void Context::sleep_until_rung(const std::function<bool()>& done) {
   const std::uint32_t bell = mine.bell.load(std::memory_order_acquire);
   if (!drive_once() && !done()) {
     const bool wire = messages_in_flight_.load(std::memory_order_relaxed) > 0;
-    pace_->sleep(mine.bell, bell, wire ? sleep_with_wire : sleep_without_wire);
+    pace_->sleep(mine.bell, bell, wire ? with_wire : sleep_without_wire);
   }
   mine.sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -226,15 +230,23 @@ void Context::count_unattended(int delta) {
 
 void Context::run_progress_thread() {
   std::unique_lock lock(progress_mutex_);
+  auto moved = pace_->now();
   while (!stopping_) {
-    progress_wake_.wait(lock, [this] { return stopping_ || unattended_ > 0; });
+    if (unattended_ == 0) {
+      progress_wake_.wait(lock, [this] { return stopping_ || unattended_ > 0; });
+      moved = pace_->now();
+    }
     if (status_->waiting_threads().load(std::memory_order_relaxed) > 0) {
       progress_wake_.wait_for(lock, 1ms);  // whoever waits drives; look again soon
       continue;
     }
     lock.unlock();
-    if (!drive_once()) {
-      sleep_until_rung([] { return false; });
+    if (drive_once()) {
+      moved = pace_->now();
+    } else {
+      const std::chrono::nanoseconds waited = pace_->now() - moved;
+      sleep_until_rung([] { return false; },
+                       std::clamp(waited, sleep_with_wire, longest_sleep_with_wire));
     }
     lock.lock();
   }

@@ -191,7 +191,8 @@ class Context : public std::enable_shared_from_this<Context> {
   void answer(const ControlMessage& query);
   void set_failure(const Error& error) noexcept;
   void run_progress_thread();
-  void sleep_until_rung(const std::function<bool()>& done);
+  /// At most for `with_wire` while messages are in flight.
+  void sleep_until_rung(const std::function<bool()>& done, std::chrono::nanoseconds with_wire);
   void ring_bell(int rank);
   static Header& header(const Segment& segment);
   Header& header(int rank) const;

@@ -85,6 +85,8 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_r
                                  std::to_string(timeout.count()) + " ms"));
     return;
   }
+  TORCH_CHECK(timeout > 0ms, "[Rank 0]: Rank 0 timed out in monitoredBarrier after ",
+              timeout.count(), " ms; give it time for the others to come");
   std::vector<int> missing;
   for (int rank = 1; rank < size_ && (missing.empty() || wait_all_ranks); ++rank) {
     const std::string theirs = key(barrier, std::to_string(rank));
