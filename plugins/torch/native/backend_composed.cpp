@@ -79,7 +79,8 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_r
     store.set(key(barrier, std::to_string(rank_)), "here");
     const auto verdict = store.get(key(barrier, "verdict"), until(deadline));
     TORCH_CHECK(verdict && *verdict == "all", "[Rank ", rank_, "]: Rank ", rank_,
-                " successfully reached monitoredBarrier, but received errors while waiting for ",
+                " successfully reached monitoredBarrier, but received errors while waiting for "
+                "send/recv from ",
                 "rank 0: ",
                 verdict.value_or("rank 0 does not answer within " +
                                  std::to_string(timeout.count()) + " ms"));
