@@ -7,7 +7,6 @@ import json
 from datetime import timedelta
 from typing import Any
 
-import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
@@ -30,19 +29,12 @@ class _Job:
             self.leave()
             self.world = _native.join(options)
             made = self.world
-        elif self.world is not None and self._is_world_of(dist.group.WORLD):
+        elif self.world is not None and _backend_of(dist.group.WORLD) is not None:
             made = _native.create_group(self.world, ranks, options)
         else:  # the default group is another backend's
             made = _native.join(options)
         self.groups.append(made)
         return made
-
-    def _is_world_of(self, group: dist.ProcessGroup | None) -> bool:
-        return group is not None and any(
-            isinstance(group._get_backend(torch.device(device)), _native.Backend)
-            for device in DEVICES
-            if torch.device(device) in group._device_types
-        )
 
     def leave(self) -> None:
         """Without it the others would take a process that ends for one that died."""
@@ -88,5 +80,17 @@ def flight_record(group: dist.ProcessGroup | None = None) -> dict[str, Any]:
     ``SPRAT_FLIGHT_RECORDER=DIR`` writes the same as JSON when a job fails, and ``sprat status``
     shows it of processes that hang.
     """
-    backend = (group or dist.group.WORLD)._get_backend(torch.device("cpu"))
+    backend = _backend_of(group or dist.group.WORLD)
+    if backend is None:
+        raise ValueError(f"the group is {dist.get_backend(group)}'s; only sprat keeps such a record")
     return json.loads(backend.flight_record())
+
+
+def _backend_of(group: dist.ProcessGroup | None) -> _native.Backend | None:
+    """Sprat's part of a group, under what TORCH_DISTRIBUTED_DEBUG=DETAIL wraps it in."""
+    for device in [] if group is None else group._device_types:
+        backend = group._get_backend(device)
+        backend = getattr(backend, "wrapped_pg", backend)
+        if isinstance(backend, _native.Backend):
+            return backend
+    return None
