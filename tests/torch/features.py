@@ -7,6 +7,7 @@ import time
 from typing import Iterable, NamedTuple
 
 from cell import Cell
+from cells import CELLS
 from launch import Ranks, Report
 
 
@@ -20,7 +21,7 @@ class Result(NamedTuple):
     seconds: float
 
 
-def run_cells(cells: Iterable[Cell], backend: str, size: int) -> list[Result]:
+def run_cells(cells: Iterable[Cell], backend: str, size: int, verbose: bool = False) -> list[Result]:
     """Runs the cells one after another in one launch; a failure costs the launch, and the next cell gets a fresh one."""
     results: list[Result] = []
     ranks: Ranks | None = None
@@ -33,6 +34,7 @@ def run_cells(cells: Iterable[Cell], backend: str, size: int) -> list[Result]:
         _tell(results[-1])
         if error:
             ranks.kill()
+            print(ranks.tail(60) if verbose else "", end="", file=sys.stderr)
             ranks = None
     if ranks:
         ranks.leave()
@@ -71,7 +73,8 @@ def rows(results: list[Result], backends: list[str]) -> list[tuple[str, list[str
     """Feature and verdicts; a row of no verdicts opens a theme."""
     table: list[tuple[str, list[str]]] = []
     themes: list[str] = []
-    for cell in dict.fromkeys(result.cell for result in results):
+    ran = {result.cell for result in results}
+    for cell in (cell for cell in CELLS if cell in ran):
         if cell.theme not in themes:
             themes.append(cell.theme)
             table.append((cell.theme, []))
