@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cell import Cell
-from cells import collectives, ddp, dtensor, fsdp, groups, pipeline, point_to_point
+from cells import checkpoint, collectives, compiled, ddp, dtensor, fsdp, groups, pipeline, point_to_point
 
-THEMES = (collectives, point_to_point, groups, ddp, fsdp, dtensor, pipeline)
+THEMES = (collectives, point_to_point, groups, ddp, fsdp, dtensor, pipeline, checkpoint, compiled)
 CELLS: list[Cell] = [cell for theme in THEMES for cell in theme.CELLS]
