@@ -20,10 +20,10 @@ class Shape:
         return f"{self.layers}x{self.width}, {self.sequences}x{self.context} tokens"
 
 
-# By name: the share of a step in percent that gloo's communication takes on two cores.
+# By number of ranks and name: the share of a step that gloo's communication takes on two cores.
 SHAPES = {
-    2: {"20%": Shape(4, 256, 128, 8), "40%": Shape(4, 256, 128, 4), "60%": Shape(4, 512, 64, 2)},
-    4: {"20%": Shape(4, 256, 128, 8), "40%": Shape(4, 256, 128, 4), "60%": Shape(4, 512, 64, 2)},
+    2: {"20%": Shape(4, 256, 128, 8), "40%": Shape(4, 512, 128, 1), "60%": Shape(12, 128, 64, 1)},
+    4: {"20%": Shape(4, 256, 128, 6), "40%": Shape(4, 256, 128, 2), "60%": Shape(12, 128, 64, 1)},
 }
 # One rank on each of four hosts at 1 Gbit/s.
 BETWEEN_HOSTS = {"communication-bound": Shape(4, 512, 64, 2), "even": Shape(4, 512, 128, 4)}

@@ -38,7 +38,7 @@ class Training:
         if overlap:
             import sprat.torch
             sprat.torch.overlap(self.model)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True)
         self.losses: list[float] = []
 
     def sample(self) -> float:
