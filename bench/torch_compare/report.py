@@ -67,11 +67,18 @@ HEADER = (f"{'':15}{'':>9}{'gloo':>10}{'sprat':>10}{'its mem.':>10}   {'gloo / s
 
 
 def row(cell: dict) -> str:
+    return cell_text(cell) + "; ".join(wrong_texts(cell) + misses(cell))
+
+
+def cell_text(cell: dict) -> str:
     times = "".join(f"{time_text(cell['median_s'][way]) if way in cell['median_s'] else '':>10}"
                     for way in (GLOO, SPRAT, OURS))
-    wrong = [f"{count} wrong of {way}!" for way, count in cell["wrong"].items() if count]
     return (f"{SHORT[cell['collective']]:15}{size_text(cell['bytes']):>9}{times}   "
-            f"{ratio_text(cell, SPRAT):20}{ratio_text(cell, OURS):20}{'; '.join(wrong + misses(cell))}")
+            f"{ratio_text(cell, SPRAT):20}{ratio_text(cell, OURS):20}")
+
+
+def wrong_texts(cell: dict) -> list[str]:
+    return [f"{count} elements of {way} are wrong!" for way, count in cell["wrong"].items() if count]
 
 
 STEP_WAYS = {SPRAT: "gloo / sprat", "sprat, overlap": "gloo / overlap"}
@@ -102,7 +109,7 @@ def step_row(cell: dict) -> str:
 
 # A frame of 1514 bytes, as the limit of a wire counts it, carries 1448 of a TCP stream.
 GOODPUT = 1448 / 1514
-WIRE_HEADER = HEADER.replace("missed bar", "gloo's share of the wire, sprat's, its memory's")
+WIRE_HEADER = HEADER.replace("missed bar", "share of the wire: gloo, sprat, its memory")
 
 
 def wire_bytes(collective: str, size: int, hosts: int) -> float:
@@ -112,14 +119,16 @@ def wire_bytes(collective: str, size: int, hosts: int) -> float:
 
 def add_wire(cell: dict, bits_per_second: float) -> dict:
     """Of each way's time, the share in which a wire carries what must cross it."""
-    least = wire_bytes(cell["collective"], cell["bytes"], cell["ranks"]) * 8 / (bits_per_second * GOODPUT)
-    cell["wire_share"] = {way: least / seconds for way, seconds in cell["median_s"].items()}
-    cell["missed"] = []
+    needed = wire_bytes(cell["collective"], cell["bytes"], cell["ranks"]) * 8
+    cell["wire_share"] = {way: needed / (bits_per_second * GOODPUT) / seconds
+                          for way, seconds in cell["median_s"].items()}
+    cell["missed"] = []  # no bar: where gloo fills the wire nobody is faster
     return cell
 
 
 def wire_row(cell: dict) -> str:
-    return row(cell) + "  ".join(f"{share:.0%}" for share in cell["wire_share"].values())
+    return cell_text(cell) + "".join(f"{share:>6.0%}" for share in cell["wire_share"].values()) + (
+        "   " + "; ".join(wrong_texts(cell)))
 
 
 def plot(cells: list[dict], path: str) -> None:

@@ -25,7 +25,8 @@ def configuration(options, size: int) -> dict:
     zero = {"stage": options.stage, "stage3_param_persistence_threshold": 0}
     if options.mics:
         zero.update(stage=3, mics_shard_size=options.mics)
-    return {"train_micro_batch_size_per_gpu": options.batch // size, "zero_optimization": zero}
+    return {"train_micro_batch_size_per_gpu": options.batch // size, "zero_optimization": zero,
+            "gradient_clipping": 0.0}  # as in the other examples; DeepSpeed would clip at 1
 
 
 def main() -> None:
