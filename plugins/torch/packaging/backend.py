@@ -5,12 +5,12 @@ from scikit_build_core.build import *  # noqa: F403  (the hooks that are not cha
 from scikit_build_core.build import get_requires_for_build_wheel as _requires
 
 # Where there is none yet, pip will install this one with the package.
-_torch = "torch==2.11.0"
+TORCH = "torch==2.11.0"
 
 
 def get_requires_for_build_wheel(config_settings=None):
     """PyTorch itself only where the environment has none: it is large."""
-    return [*_requires(config_settings), *([] if torch_folder() else [_torch])]
+    return [*_requires(config_settings), *([] if torch_folder() else [TORCH])]
 
 
 def get_requires_for_build_editable(config_settings=None):
