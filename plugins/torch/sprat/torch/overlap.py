@@ -130,9 +130,9 @@ class _Reduce(_Allocate, ReduceScatter):
             op != dist.ReduceOp.SUM  # is followed by a division
             and not self._group._is_hsdp
             and self._group._all_reduce_hook is None
-            and self._group._orig_dtype == output.dtype
             and not any(
                 param.sharded_param.grad is not None
+                or param.orig_dtype != output.dtype
                 or param.offload_to_cpu
                 or getattr(param.sharded_param, "_post_accumulate_grad_hooks", None)
                 for param in self._group.fsdp_params
