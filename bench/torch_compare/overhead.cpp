@@ -1,6 +1,5 @@
 // What a call of the c10d backend costs beside the same call of the C API: two ranks, in turns.
 #include <sys/wait.h>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <vector>
 
 #include "plugins/torch/native/backend.hpp"
@@ -91,21 +91,21 @@ int run(int rank, const std::string& folder) {
                                  SPRAT_sum, nullptr, nullptr));
         },
         [&] { backend->allreduce(data, now); });
-    compare(
-        (name + " async").c_str(), rank,
-        [&] {
-          sprat_work* work = nullptr;
-          check(sprat_all_reduce(comm, values, values, static_cast<std::size_t>(count), SPRAT_f32,
-                                 SPRAT_sum, nullptr, &work));
-          check(sprat_work_wait(work));
-          check(sprat_work_free(work));
-        },
-        [&] { backend->allreduce(data, {})->wait(); });
+    compare((name + " async").c_str(), rank,
+            [&] {
+              sprat_work* work = nullptr;
+              check(sprat_all_reduce(comm, values, values, static_cast<std::size_t>(count),
+                                     SPRAT_f32, SPRAT_sum, nullptr, &work));
+              check(sprat_work_wait(work));
+              check(sprat_work_free(work));
+            },
+            [&] { backend->allreduce(data, {})->wait(); });
   }
   c10d::BarrierOptions now;
   now.asyncOp = false;
-  compare("barrier", rank, [&] { check(sprat_barrier(comm, nullptr)); },
-          [&] { backend->barrier(now); });
+  compare(
+      "barrier", rank, [&] { check(sprat_barrier(comm, nullptr)); },
+      [&] { backend->barrier(now); });
   backend->shutdown();
   check(sprat_comm_free(comm));
   return 0;
