@@ -14,6 +14,7 @@ class Cell(NamedTuple):
     sizes: tuple[int, ...]  # Numbers of ranks on which the feature is checked.
     deadline: float  # Seconds; a cell that takes longer counts as hung.
     quick: bool  # Whether it belongs to the fixed subset for CI.
+    last: bool  # Whether it leaves ranks that nothing else should run on.
 
 
 class Theme(list[Cell]):
@@ -24,11 +25,11 @@ class Theme(list[Cell]):
         self.name = name
 
     def cell(self, feature: str, sizes: tuple[int, ...] = (2, 4), deadline: float = 90,
-             quick: bool = True):
+             quick: bool = True, last: bool = False):
         """Registers the function it decorates."""
 
         def register(check: Callable[[int, int], None]) -> Callable[[int, int], None]:
-            self.append(Cell(self.name, feature, check, sizes, deadline, quick))
+            self.append(Cell(self.name, feature, check, sizes, deadline, quick, last))
             return check
 
         return register

@@ -36,6 +36,8 @@ def run_cells(cells: Iterable[Cell], backend: str, size: int, verbose: bool = Fa
             ranks.kill()
             print(ranks.tail(60) if verbose else "", end="", file=sys.stderr)
             ranks = None
+        elif cell.last:
+            ranks = ranks.kill()
     if ranks:
         ranks.leave()
     return results
