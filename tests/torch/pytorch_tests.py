@@ -40,7 +40,7 @@ def load(backend: str, size: int) -> dict[str, ModuleType]:
     """The module of the tests, once for each name; its decorators are evaluated when it is imported."""
     use_backend(backend)
     folder = tempfile.mkdtemp(prefix="pytorch_tests.")
-    os.environ.update(WORLD_SIZE=str(size), TEMP_DIR=folder, INIT_METHOD=f"file://{folder}/test_dir/init",
+    os.environ.update(WORLD_SIZE=str(size), TEMP_DIR=folder, INIT_METHOD=f"file://{folder}/init",
                       MASTER_ADDR="127.0.0.1", BACKEND=backend)
     from torch.testing._internal import common_distributed
 
