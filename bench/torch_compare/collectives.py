@@ -1,4 +1,4 @@
-"""One rank of the comparison of collectives: times cells for gloo and Sprat in turns and checks every element."""
+"""One rank of the comparison of collectives: gloo and Sprat in turns, every element checked."""
 
 import json
 import statistics
@@ -166,7 +166,7 @@ class Timed:
 
 
 def measure(name: str, size_bytes: int, all_ways: list[ways.Way], samples: int) -> dict:
-    """One cell, `size_bytes` bytes a rank of the larger buffer (at least an element for each rank)."""
+    """One cell; `size_bytes` is a rank's larger buffer, at least an element for each rank."""
     count = max(size_bytes // 4, dist.get_world_size())
     timed = {way.name: Timed(COLLECTIVES[name](way, count)) for way in all_ways}
     wrong = {way: entry.check() for way, entry in timed.items()}

@@ -16,7 +16,7 @@ PORT_BETWEEN_HOSTS = 29_500  # in namespaces, where nobody else listens
 
 
 class Here:
-    """All ranks on this host, not pinned, as torchrun starts them; or rank r to core r mod cores."""
+    """All ranks on this host, as torchrun starts them, or rank r pinned to core r mod cores."""
 
     def __init__(self, count: int, pin: bool = False):
         self.count, self.pin = count, pin

@@ -57,8 +57,9 @@ def ratio_text(cell: dict, way: str) -> str:
     """Three digits of the median and of the quartiles."""
     if way not in cell["ratio"]:
         return ""
-    digits = 0 if cell["ratio"][way]["median"] >= 100 else 1 if cell["ratio"][way]["median"] >= 10 else 2
-    low, middle, high = (f"{cell['ratio'][way][key]:.{digits}f}" for key in ("low", "median", "high"))
+    ratio = cell["ratio"][way]
+    digits = 0 if ratio["median"] >= 100 else 1 if ratio["median"] >= 10 else 2
+    low, middle, high = (f"{ratio[key]:.{digits}f}" for key in ("low", "median", "high"))
     return f"{middle} ({low}-{high})"
 
 
@@ -78,7 +79,8 @@ def cell_text(cell: dict) -> str:
 
 
 def wrong_texts(cell: dict) -> list[str]:
-    return [f"{count} elements of {way} are wrong!" for way, count in cell["wrong"].items() if count]
+    return [f"{count} elements of {way} are wrong!"
+            for way, count in cell["wrong"].items() if count]
 
 
 STEP_WAYS = {SPRAT: "gloo / sprat", "sprat, overlap": "gloo / overlap"}
@@ -131,6 +133,22 @@ def wire_row(cell: dict) -> str:
         "   " + "; ".join(wrong_texts(cell)))
 
 
+def add_step_wire(cell: dict, bits_per_second: float) -> dict:
+    """What a wire needs for two gathers and a reduction of all f32 parameters."""
+    hosts = cell["ranks"]
+    crossing = 3 * 4 * cell["parameters"] * (hosts - 1) / hosts
+    cell["wire_s"] = crossing * 8 / (bits_per_second * GOODPUT)
+    cell["wire_share"] = {way: cell["wire_s"] / median for way, median in cell["median_s"].items()}
+    return cell
+
+
+def step_wire_text(cell: dict) -> str:
+    shares = (f"{way} {cell['wire_share'][way]:.0%}" for way in (GLOO, *STEP_WAYS)
+              if way in cell["wire_share"])
+    return (f"{cell['shape']}: a wire needs {time_text(cell['wire_s'])} at the least; its share of "
+            f"the step: {', '.join(shares)}")
+
+
 def plot(cells: list[dict], path: str) -> None:
     """A panel for each collective and number of ranks: time by size, gloo's and ours."""
     import matplotlib
@@ -147,7 +165,8 @@ def plot(cells: list[dict], path: str) -> None:
               OURS: dict(color="tab:orange")}
     for line, count in zip(axes, counts):
         for axis, name in zip(line, names):
-            chosen = [cell for cell in cells if (cell["collective"], cell["ranks"]) == (name, count)]
+            chosen = [cell for cell in cells
+                      if (cell["collective"], cell["ranks"]) == (name, count)]
             for way, style in styles.items():
                 points = [(cell["bytes"], cell["median_s"][way] * 1e6) for cell in chosen
                           if way in cell["median_s"]]

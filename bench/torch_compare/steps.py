@@ -1,4 +1,4 @@
-"""One rank of the comparison of training steps: FSDP2 over gloo, over Sprat, and over nothing, in turns."""
+"""One rank of the comparison of FSDP2 steps: over gloo, over Sprat, and over nothing, in turns."""
 
 import json
 import pathlib
@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
-from torch.testing._internal.distributed import fake_pg  # noqa: F401  (registers the backend "fake")
+from torch.testing._internal.distributed import fake_pg  # noqa: F401  (registers "fake")
 
 import shapes
 import ways
@@ -68,7 +68,7 @@ def groups(against: str) -> dict[str, tuple[dist.ProcessGroup, bool]]:
 
 
 def differing(training: dict[str, Training]) -> dict[str, int]:
-    """Of the first two losses, how many are not gloo's; before a reduction they are its very bits."""
+    """Of the first two losses, how many are not gloo's; the first has to be its very bits."""
     expected = training[ways.GLOO].losses
     return {name: int(one.losses[0] != expected[0])
             + int(abs(one.losses[1] - expected[1]) > TOLERANCE * abs(expected[1]))
@@ -83,7 +83,7 @@ def measure(name: str, shape: shapes.Shape, against: dict, samples: int) -> dict
     wrong = differing(training)
     seconds = ways.alternate({way: one.sample for way, one in training.items()}, samples)
     return {"shape": name, "ranks": dist.get_world_size(), "text": shape.text(),
-            "parameters": sum(parameter.numel() for parameter in training[NOTHING].model.parameters()),
+            "parameters": sum(part.numel() for part in training[NOTHING].model.parameters()),
             "samples_s": seconds, "wrong": wrong,
             "median_s": {way: statistics.median(values) for way, values in seconds.items()}}
 

@@ -33,7 +33,7 @@ def join(against: str = SPRAT) -> list[Way]:
 
 
 def alternate(samplers: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Each round takes one sample of each, in an order that turns; a sample is its slowest rank's."""
+    """A round takes one sample of each, in an order that turns; a sample is its slowest rank's."""
     names = list(samplers)
     mine = torch.zeros(len(names), rounds, dtype=torch.float64)
     for number in range(rounds):

@@ -1,11 +1,11 @@
 """Trains a small GPT on the Jargon File with DeepSpeed's ZeRO over Sprat.
 
-  mpirun -np 4 python deepspeed_zero.py --stage 3            (more ranks than cores: --oversubscribe)
+  mpirun -np 4 python deepspeed_zero.py --stage 3       (more ranks than cores: --oversubscribe)
   torchrun --nproc-per-node 4 deepspeed_zero.py --stage 3 --mics 2
 
 Stage 1 shards the optimizer's moments, 2 also the gradients, 3 also the parameters. --mics N is
 MiCS: groups of N ranks share one copy of the model, as in hybrid sharding.
-Wants: pip install --no-deps --no-build-isolation deepspeed, and what DeepSpeed needs.
+Wants DeepSpeed: docs/pytorch.md tells how to install it, and which version MiCS needs.
 """
 
 import os

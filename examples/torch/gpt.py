@@ -14,7 +14,7 @@ VOCABULARY = 256  # a token is a byte
 
 
 class Attention(nn.Module):
-    """Causal self-attention; counts its heads by its width, so that a slice of the heads is one too."""
+    """Causal self-attention over as many heads as its projections have, all of them or a slice."""
 
     def __init__(self, width: int, heads: int):
         super().__init__()

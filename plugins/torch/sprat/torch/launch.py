@@ -1,15 +1,16 @@
-"""What PyTorch's env:// rendezvous needs, from what the launcher of this process left in its environment."""
+"""What PyTorch's env:// rendezvous needs, from what this process's launcher left behind."""
 
 import os
 import zlib
 from typing import MutableMapping
 
-# By launcher: its variables of rank, size, rank on the host, ranks on the host, and the job's name.
+# By launcher, its variables: rank, size, rank and ranks on the host, name of the job.
+# MPICH names none, so its jobs on a host share a port.
 LAUNCHERS = {
     "mpirun of Open MPI": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                            "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
                            "PMIX_NAMESPACE"),
-    "mpiexec of MPICH": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "HYDRA_JOBID"),
+    "mpiexec of MPICH": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", ""),
 }
 # Below the ports that Linux gives to outgoing connections.
 FIRST_PORT, PORTS = 12_000, 20_000
