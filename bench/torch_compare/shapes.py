@@ -27,6 +27,6 @@ SHAPES = {
 }
 # One rank on each of four hosts at 1 Gbit/s, all on two cores; even: a step without communication
 # takes as long as a wire needs.
-BETWEEN_HOSTS = {"communication-bound": Shape(4, 512, 64, 2), "even": Shape(4, 512, 128, 3)}
+BETWEEN_HOSTS = {"communication-bound": Shape(4, 512, 64, 2), "even": Shape(8, 384, 128, 3)}
 # How many times faster than gloo's a step has to be.
 BARS = {"20%": 1.1, "40%": 1.3, "60%": 1.6, "communication-bound": 1.25, "even": 1.6}
