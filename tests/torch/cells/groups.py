@@ -22,6 +22,12 @@ def _sum_of_ranks(group: dist.ProcessGroup | None, ranks: list[int], rank: int) 
     same_bits(tensor, torch.full((50,), float(sum(ranks))), f"sum over {ranks}")
 
 
+@CELLS.cell("new_group that only its members enter (use_local_synchronization)", sizes=(4,))
+def local(rank: int, size: int) -> None:
+    ranks = [1, 3] if rank % 2 else [0, 2]
+    _sum_of_ranks(dist.new_group(ranks, use_local_synchronization=True), ranks, rank)
+
+
 @CELLS.cell("new_group of some ranks, and of one", sizes=(4,))
 def subsets(rank: int, size: int) -> None:
     for ranks in ([0, 1], [1, 3], [0, 2, 3], [2], [3, 1, 0]):
@@ -29,12 +35,8 @@ def subsets(rank: int, size: int) -> None:
         if rank in ranks:
             _sum_of_ranks(group, ranks, rank)
             assert dist.get_process_group_ranks(group) == sorted(ranks)
-
-
-@CELLS.cell("new_group that only its members enter (use_local_synchronization)", sizes=(4,))
-def local(rank: int, size: int) -> None:
-    ranks = [1, 3] if rank % 2 else [0, 2]
-    _sum_of_ranks(dist.new_group(ranks, use_local_synchronization=True), ranks, rank)
+            # PyTorch names a group of use_local_synchronization by how many groups the rank is in.
+            dist.destroy_process_group(group)
 
 
 @CELLS.cell("new_subgroups, new_subgroups_by_enumeration", sizes=(4,))
@@ -174,7 +176,8 @@ def timeout(rank: int, size: int) -> None:
     assert rank == 1 or "rank 1" in message, f"the message does not name rank 1: {message}"
 
 
-@CELLS.cell("after a timeout in a group, other groups go on", last=True)
+# Not in the subset for CI: on sprat an error ends the job (docs/failure.md), and the table says so.
+@CELLS.cell("after a timeout in a group, other groups go on", quick=False, last=True)
 def after_timeout(rank: int, size: int) -> None:
     other = dist.new_group()
     _time_out(rank, size)
