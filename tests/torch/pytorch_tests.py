@@ -170,18 +170,24 @@ def judge(outcomes: list[Outcome], size: int) -> list[str]:
     return wrong
 
 
+def _by_reason(outcomes: list[Outcome], verdict: str) -> dict[str, list[str]]:
+    """The names of the tests that ended so, by why."""
+    reasons: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        if outcome.verdict == verdict:
+            listed = pytorch_known.FAILURES.get(outcome.name)
+            reason = listed.reason if listed and verdict == "failed" else outcome.reason
+            reasons.setdefault(reason, []).append(outcome.name)
+    return reasons
+
+
 def summary(outcomes: list[Outcome], backend: str, size: int) -> str:
     counts = {verdict: sum(o.verdict == verdict for o in outcomes) for verdict in ("passed", "skipped", "failed")}
     seconds = sum(o.seconds for o in outcomes)
     lines = [f"{backend}, {size} ranks: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
              + f", in {seconds / 60:.0f} min", ""]
     for verdict in ("failed", "skipped"):
-        reasons: dict[str, list[str]] = {}
-        for outcome in outcomes:
-            if outcome.verdict == verdict:
-                listed = pytorch_known.FAILURES.get(outcome.name)
-                reason = listed.reason if listed and verdict == "failed" else outcome.reason
-                reasons.setdefault(reason, []).append(outcome.name)
+        reasons = _by_reason(outcomes, verdict)
         for reason, tests in sorted(reasons.items(), key=lambda item: -len(item[1])):
             lines.append(f"{verdict} {len(tests)}: {reason}")
             lines.append("    " + " ".join(tests))
@@ -189,17 +195,13 @@ def summary(outcomes: list[Outcome], backend: str, size: int) -> str:
 
 
 def markdown(outcomes: list[Outcome]) -> str:
-    """Tables of reasons, for docs/pytorch.md."""
+    """Tables of reasons, for docs/pytorch_tests.md."""
     lines = []
     for verdict in ("failed", "skipped"):
-        reasons: dict[str, list[str]] = {}
-        for outcome in outcomes:
-            if outcome.verdict == verdict:
-                listed = pytorch_known.FAILURES.get(outcome.name)
-                reason = listed.reason if listed and verdict == "failed" else outcome.reason
-                reasons.setdefault(reason, []).append(outcome.name.removeprefix("test_"))
+        reasons = _by_reason(outcomes, verdict)
         if reasons:
             lines += ["", f"| {verdict} | tests | reason |", "|---|---|---|"]
         for reason, tests in sorted(reasons.items(), key=lambda item: -len(item[1])):
-            lines.append(f"| {len(tests)} | {', '.join(tests)} | {reason.replace('|', '/')} |")
+            names = ", ".join(test.removeprefix("test_") for test in tests)
+            lines.append(f"| {len(tests)} | {names} | {reason.replace('|', '/')} |")
     return "\n".join(lines)

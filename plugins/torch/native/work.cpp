@@ -1,8 +1,6 @@
 #include "plugins/torch/native/work.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "plugins/torch/native/elements.hpp"
 #include "plugins/torch/native/errors.hpp"
@@ -10,12 +8,6 @@
 
 namespace sprat::pytorch {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-using namespace std::chrono_literals;
-
-/// Between looks of a wait that has a deadline of its own.
-constexpr auto look_again = 20us;
 
 std::exception_ptr as_error(const Error& error, const Operation& operation, const Notes& notes) {
   const bool differs = error.code() == ErrorCode::mismatch;
@@ -108,6 +100,7 @@ void Work::complete() {
     operation_.finish = nullptr;
   }
   ended_.store(true, std::memory_order_release);
+  cv_.notify_all();
   if (recordFunctionEndCallback_) {
     recordFunctionEndCallback_();
     recordFunctionEndCallback_ = nullptr;
@@ -143,14 +136,13 @@ std::vector<at::Tensor> Work::result() { return operation_.results; }
 
 bool Work::wait(std::chrono::milliseconds timeout) {
   if (timeout > kNoTimeout && !ended_.load(std::memory_order_acquire)) {
-    for (const auto deadline = Clock::now() + timeout; !isCompleted();) {
-      if (Clock::now() >= deadline) {
-        C10_THROW_ERROR(DistBackendError,
-                        c10::str("Wait timeout: ", describe(operation_), " of group ",
-                                 notes_->group, " is not done after ", timeout.count(),
-                                 " ms; it goes on. `sprat status --explain` says who is late"));
-      }
-      std::this_thread::sleep_for(look_again);
+    watch();
+    std::unique_lock lock(mutex_);
+    if (!cv_.wait_for(lock, timeout, [this] { return completed_; })) {
+      C10_THROW_ERROR(DistBackendError,
+                      c10::str("Wait timeout: ", describe(operation_), " of group ", notes_->group,
+                               " is not done after ", timeout.count(),
+                               " ms; it goes on. `sprat status --explain` says who is late"));
     }
   }
   complete();
