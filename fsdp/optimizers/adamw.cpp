@@ -1,25 +1,24 @@
 // AdamW: bias-corrected moments, decoupled weight decay.
 #include "fsdp/optimizers/adamw.hpp"
 
+#include <array>
 #include <cmath>
+#include <limits>
 
+#include "collectives/reduce_targets.hpp"
+#include "fsdp/optimizer.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fsdp/optimizers/adamw.cpp"
+#include <hwy/foreach_target.h>  // Compiles what follows once per instruction set.
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
 namespace sprat::fsdp {
+namespace HWY_NAMESPACE {
 
-AdamWStep AdamWSchedule::next(float learning_rate, double gradient_scale) {
-  beta1_power_ *= static_cast<double>(options_.beta1);
-  beta2_power_ *= static_cast<double>(options_.beta2);
-  const double rate = static_cast<double>(learning_rate);
-  const double decay = static_cast<double>(options_.weight_decay);
-  return {.gradient_scale = static_cast<float>(gradient_scale),
-          .beta1 = options_.beta1,
-          .beta2 = options_.beta2,
-          .step_size = static_cast<float>(rate / (1 - beta1_power_)),
-          .second_correction = static_cast<float>(1 / std::sqrt(1 - beta2_power_)),
-          .epsilon = options_.epsilon,
-          .kept = static_cast<float>(1 - rate * decay)};
-}
-
-void update(const AdamWStep& step, bool decay, const AdamWElements& elements) {
+/// A plain loop, of which compilers make vectors: divisions and roots limit narrow ones.
+void update_adamw(const AdamWStep& step, bool decay, const AdamWElements& elements) {
   const AdamWStep s = step;  // a local copy cannot alias the arrays, so the loop vectorises
   const float kept = decay ? s.kept : 1.0f;
   const float new_first = 1.0f - s.beta1;
@@ -40,4 +39,105 @@ void update(const AdamWStep& step, bool decay, const AdamWElements& elements) {
   }
 }
 
+}  // namespace HWY_NAMESPACE
 }  // namespace sprat::fsdp
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace sprat::fsdp {
+
+AdamWStep AdamWSchedule::next(float learning_rate, double gradient_scale) {
+  beta1_power_ *= static_cast<double>(options_.beta1);
+  beta2_power_ *= static_cast<double>(options_.beta2);
+  const double rate = static_cast<double>(learning_rate);
+  const double decay = static_cast<double>(options_.weight_decay);
+  return {.gradient_scale = static_cast<float>(gradient_scale),
+          .beta1 = options_.beta1,
+          .beta2 = options_.beta2,
+          .step_size = static_cast<float>(rate / (1 - beta1_power_)),
+          .second_correction = static_cast<float>(1 / std::sqrt(1 - beta2_power_)),
+          .epsilon = options_.epsilon,
+          .kept = static_cast<float>(1 - rate * decay)};
+}
+
+namespace {
+
+HWY_EXPORT(update_adamw);
+
+}  // namespace
+
+void update(const AdamWStep& step, bool decay, const AdamWElements& elements) {
+  HWY_DYNAMIC_DISPATCH(update_adamw)(step, decay, elements);
+}
+
+namespace {
+
+constexpr double unbounded = std::numeric_limits<double>::infinity();
+constexpr std::array states = {"exp_avg", "exp_avg_sq"};
+constexpr std::array hyperparameters = {
+    Hyperparameter{.name = "beta1", .standard = 0.9, .least = 0, .below = 1},
+    Hyperparameter{.name = "beta2", .standard = 0.95, .least = 0, .below = 1},
+    Hyperparameter{.name = "epsilon", .standard = 1e-8, .least = 1e-30, .below = unbounded},
+    Hyperparameter{.name = "weight_decay", .standard = 0.1, .least = 0, .below = unbounded},
+};
+
+class AdamW final : public Optimizer {
+ public:
+  explicit AdamW(const std::map<std::string, double>& values)
+      : beta1_(static_cast<float>(values.at("beta1"))),
+        beta2_(static_cast<float>(values.at("beta2"))),
+        epsilon_(static_cast<float>(values.at("epsilon"))),
+        weight_decay_(static_cast<float>(values.at("weight_decay"))) {}
+
+  void begin_step(std::int64_t step, float learning_rate, double gradient_scale) override {
+    advance(step);
+    const double rate = double{learning_rate};
+    numbers_ = {.gradient_scale = static_cast<float>(gradient_scale),
+                .beta1 = beta1_,
+                .beta2 = beta2_,
+                .step_size = static_cast<float>(rate / (1 - beta1_power_)),
+                .second_correction = static_cast<float>(1 / std::sqrt(1 - beta2_power_)),
+                .epsilon = epsilon_,
+                .kept = static_cast<float>(1 - rate * double{weight_decay_})};
+  }
+  void update(bool decay, const OptimizerElements& elements) const override {
+    fsdp::update(numbers_, decay,
+                 {.parameters = elements.parameters,
+                  .first_moments = elements.states[0],
+                  .second_moments = elements.states[1],
+                  .gradients = elements.gradients});
+  }
+
+ private:
+  /// Powers are products from step 1 on, so no library's pow() decides bits; a jump remakes them.
+  void advance(std::int64_t step) {
+    if (step < step_) {
+      step_ = 0;
+      beta1_power_ = beta2_power_ = 1;
+    }
+    for (; step_ < step; ++step_) {
+      beta1_power_ *= double{beta1_};
+      beta2_power_ *= double{beta2_};
+    }
+  }
+
+  float beta1_, beta2_, epsilon_, weight_decay_;
+  std::int64_t step_ = 0;  // whose powers these are
+  double beta1_power_ = 1, beta2_power_ = 1;
+  AdamWStep numbers_;
+};
+
+}  // namespace
+
+extern const OptimizerKind adamw_optimizer;
+const OptimizerKind adamw_optimizer = {
+    .name = "adamw",
+    .states = states,
+    .hyperparameters = hyperparameters,
+    .make = [](const std::map<std::string, double>& values) -> std::unique_ptr<Optimizer> {
+      return std::make_unique<AdamW>(values);
+    }};
+
+}  // namespace sprat::fsdp
+#endif

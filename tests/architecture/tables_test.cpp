@@ -7,6 +7,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/tuning.hpp"
+#include "fsdp/optimizer.hpp"
 #include "tests/architecture/source_tree.hpp"
 
 namespace sprat::architecture {
@@ -29,6 +30,14 @@ TEST(Tables, every_algorithm_is_chosen_by_a_default_rule) {
         rules, [&](const collectives::Rule& rule) { return rule.algorithm == algorithm; }))
         << name(algorithm->collective) << ' ' << algorithm->name;
   }
+}
+
+TEST(Tables, every_optimizer_is_a_file_named_for_it) {
+  std::vector<std::string> names;
+  for (const fsdp::OptimizerKind* kind : fsdp::all_optimizers()) {
+    names.emplace_back(kind->name);
+  }
+  EXPECT_EQ(names, stems("fsdp/optimizers", ".cpp"));
 }
 
 }  // namespace
