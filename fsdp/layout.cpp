@@ -38,6 +38,29 @@ FlatLayout lay_out(const UnitSpec& unit, int shards) {
   return layout;
 }
 
+PersistentSplit split_persistent(std::vector<UnitSpec> units, std::size_t threshold) {
+  PersistentSplit split;
+  UnitSpec persistent{.name = "persistent", .parameters = {}};
+  const int last = static_cast<int>(units.size());
+  for (UnitSpec& unit : units) {
+    std::vector<ParameterSpec> stay;
+    auto& places = split.places.emplace_back();
+    for (ParameterSpec& parameter : unit.parameters) {
+      const bool small = element_count(unit, parameter) < threshold;
+      std::vector<ParameterSpec>& into = small ? persistent.parameters : stay;
+      places.push_back({.unit = small ? last : static_cast<int>(split.units.size()),
+                        .index = static_cast<int>(into.size())});
+      into.push_back(std::move(parameter));
+    }
+    split.units.push_back({.name = std::move(unit.name), .parameters = std::move(stay)});
+  }
+  split.persists = !persistent.parameters.empty();
+  if (split.persists) {
+    split.units.push_back(std::move(persistent));
+  }
+  return split;
+}
+
 ShardLayout shard_layout(const FlatLayout& layout, int shards, int shard) {
   ShardLayout result;
   result.count = layout.padded / static_cast<std::size_t>(shards);

@@ -30,6 +30,20 @@ struct FlatLayout {
 /// Throws Error{invalid_argument} naming the unit and parameter whose shape has a negative extent.
 FlatLayout lay_out(const UnitSpec& unit, int shards);
 
+/// A model whose small parameters are in a unit of their own.
+struct PersistentSplit {
+  /// Where a parameter of the caller's units now lies.
+  struct Place {
+    int unit = 0, index = 0;
+  };
+  std::vector<UnitSpec>
+      units;              ///< The caller's, and last the one of persistent parameters, if any.
+  bool persists = false;  ///< There is that last one.
+  std::vector<std::vector<Place>> places;  ///< By the caller's unit and index.
+};
+/// Moves parameters of fewer than `threshold` elements into one last unit.
+PersistentSplit split_persistent(std::vector<UnitSpec> units, std::size_t threshold);
+
 /// A contiguous part of one parameter within a shard.
 struct ShardPiece {
   int parameter = 0;

@@ -8,15 +8,9 @@
 #include <string>
 #include <string_view>
 
-namespace sprat {
+#include "sprat/fsdp.hpp"
 
-/// An optimizer and its hyperparameters by name; those not given have their standard values.
-struct OptimizerOptions {
-  std::string name = "adamw";
-  std::map<std::string, double> values;
-};
-
-namespace fsdp {
+namespace sprat::fsdp {
 
 /// A number by which an optimizer is tuned; accepted where least <= value < below.
 struct Hyperparameter {
@@ -63,5 +57,4 @@ const OptimizerKind& optimizer_named(std::string_view name);
 /// Throws Error{invalid_argument} naming what is unknown, with what is known, or out of range.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
 
-}  // namespace fsdp
-}  // namespace sprat
+}  // namespace sprat::fsdp

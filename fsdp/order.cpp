@@ -32,8 +32,12 @@ GatherOrder::GatherOrder(VisitOrder order) : order_(std::move(order)) {
   if (order_.backward.empty()) {
     order_.backward.assign(order_.forward.rbegin(), order_.forward.rend());
   }
-  visits_ = order_.forward;
-  visits_.insert(visits_.end(), order_.backward.begin(), order_.backward.end());
+  require(order_.micro_steps >= 1, "micro_steps is ", order_.micro_steps, "; it is 1 or more");
+  for (int micro_step = 0; micro_step < order_.micro_steps; ++micro_step) {
+    visits_.insert(visits_.end(), order_.forward.begin(), order_.forward.end());
+    visits_.insert(visits_.end(), order_.backward.begin(), order_.backward.end());
+  }
+  order_.elements.resize(order_.units.size(), 0);
   for (const int unit : visits_) {
     require(unit >= 0 && unit < units, "the order of visits names unit ", unit, "; units are 0 to ",
             units - 1);
@@ -47,7 +51,7 @@ std::vector<int> GatherOrder::restart() {
   std::fill(full_.begin(), full_.end(), false);
   std::fill(held_.begin(), held_.end(), 0);
   positions_ = {0};
-  return gather_missing(window(order_.ahead));
+  return gather_missing(wanted(-1));
 }
 
 VisitActions GatherOrder::acquire(int unit) {
@@ -65,8 +69,7 @@ VisitActions GatherOrder::acquire(int unit) {
   positions_ = std::move(next);
   ++held_[unit];
 
-  std::vector<int> wanted = window(order_.ahead);
-  wanted.insert(wanted.begin(), unit);
+  const std::vector<int> wanted = this->wanted(unit);
   VisitActions actions;
   for (int other = 0; other < static_cast<int>(full_.size()); ++other) {
     if (full_[other] && held_[other] == 0 && !contains(wanted, other)) {
@@ -136,6 +139,26 @@ std::vector<int> GatherOrder::window(int count) const {
   const int last = std::min(positions_.front() + count, static_cast<int>(visits_.size()));
   for (int position = positions_.front(); position < last; ++position) {
     add(units, visits_[position]);
+  }
+  return units;
+}
+
+std::vector<int> GatherOrder::wanted(int visited) const {
+  std::vector<int> units;
+  if (visited >= 0) {
+    units.push_back(visited);
+  }
+  std::size_t live = 0;
+  for (std::size_t unit = 0; unit < held_.size(); ++unit) {
+    live += held_[unit] > 0 ? order_.elements[unit] : 0;
+  }
+  for (const int unit : window(order_.ahead)) {
+    const bool counted = held_[static_cast<std::size_t>(unit)] > 0;
+    live += counted ? 0 : order_.elements[static_cast<std::size_t>(unit)];
+    if (live > order_.max_live) {
+      break;
+    }
+    add(units, unit);
   }
   return units;
 }

@@ -1,6 +1,7 @@
 // Which units to gather and free as the declared visits go by.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -16,13 +17,17 @@ struct VisitActions {
 struct VisitOrder {
   std::vector<std::string> units;  ///< Names, for messages.
   std::vector<int> forward, backward;
-  int ahead = 1;  ///< Visits whose units are gathered ahead of the one in use.
+  int ahead = 1;  ///< Visits whose units are gathered ahead of the one in use,
+  /// while all that is full has at most so many elements; `elements` is by unit, empty: none count.
+  std::size_t max_live = ~std::size_t{0};
+  std::vector<std::size_t> elements;
+  int micro_steps = 1;  ///< Passes of forward and backward between two restarts.
 };
 
 /// A state machine over visits: says which gathers to issue at each acquire, and what to keep at
-/// each release. Pure: it only counts. A pass is forward and then backward, or forward alone
-/// (evaluation); passes repeat. Nothing is gathered beyond the end of backward, since the
-/// parameters change there.
+/// each release. Pure: it only counts. A step is forward and then backward, micro_steps times;
+/// before it there may be passes of forward alone (evaluation). Nothing is gathered beyond the end
+/// of a step, since the parameters change there.
 ///
 /// Invariant: a unit is full from its place in a `gather` until its `drop` or a true release(), and
 /// units that nobody holds are full only if one of the next max(1, ahead) visits uses them.
@@ -31,6 +36,8 @@ class GatherOrder {
   /// Throws Error{invalid_argument} if a visit names no unit. An empty forward is every unit in
   /// turn, an empty backward the reverse of forward.
   explicit GatherOrder(VisitOrder order);
+  /// With the defaults filled in.
+  const VisitOrder& declared() const { return order_; }
 
   /// Begins anew with nothing full. Returns the gathers to issue ahead of the first visit.
   std::vector<int> restart();
@@ -52,10 +59,12 @@ class GatherOrder {
   std::vector<int> choices() const;
   /// Units of the next `count` visits on the likeliest path.
   std::vector<int> window(int count) const;
+  /// Those that are to be full: `visited` (-1: none), and of the visits ahead as many as fit.
+  std::vector<int> wanted(int visited) const;
   std::vector<int> gather_missing(const std::vector<int>& units);
 
   VisitOrder order_;
-  std::vector<int> visits_;     // forward, then backward
+  std::vector<int> visits_;     // forward, then backward, so often as there are micro-steps
   std::vector<int> positions_;  // where the next visit may be: likeliest first, never empty
   std::vector<int> held_;       // acquires without release, by unit
   std::vector<bool> full_;

@@ -4,19 +4,9 @@
 #include <map>
 #include <string>
 
-namespace sprat {
+#include "sprat/fsdp.hpp"
 
-/// Scales and factors are powers of two, so that scaling rounds nothing.
-struct LossScaleOptions {
-  bool dynamic = false;  ///< Down after overflows, up after a while without.
-  double initial = 0;    ///< 0: 65536 if dynamic, else 1.
-  double growth = 2, backoff = 0.5;
-  int window = 1000;   ///< Good steps in a row before it grows.
-  int hysteresis = 2;  ///< Overflows before it backs off; refilled when it grows.
-  double least = 1;
-};
-
-namespace fsdp {
+namespace sprat::fsdp {
 
 /// Megatron's rules (its DynamicGradScaler). Every rank makes the same updates, so all hold the
 /// same.
@@ -46,5 +36,4 @@ class LossScaler {
   bool warned_ = false;
 };
 
-}  // namespace fsdp
-}  // namespace sprat
+}  // namespace sprat::fsdp

@@ -1,160 +1,326 @@
-// Gathers, reductions and updates of one unit, as its row of the placement table says.
+// Gathers, sums and updates of one unit, as its row of the placement table says.
 #include "fsdp/unit.hpp"
 
 #include <algorithm>
-#include <exception>
 #include <utility>
 
 #include "comm/base/check.hpp"
-#include "comm/base/log.hpp"
 #include "fsdp/clip.hpp"
+#include "fsdp/rounding.hpp"
 
 namespace sprat::fsdp {
 namespace {
 
-/// For a destructor: the memory must not go before the operation ends, however it ends.
-void settle(Work& work, const std::string& unit) noexcept {
-  try {
-    work.wait();
-  } catch (const std::exception& error) {
-    log().debug("unit \"{}\" was given up: {}", unit, error.what());
-  }
+std::size_t divided(std::size_t elements, int parts) {
+  return elements / static_cast<std::size_t>(parts);
 }
 
-Elements floats(const Memory& memory, std::size_t count) {
-  return {.data = memory.data(), .count = count, .dtype = DType::f32};
+Elements floats(std::span<float> values) {
+  return {.data = values.data(), .count = values.size(), .dtype = DType::f32};
+}
+
+/// `count` elements of an array from `offset` on.
+Elements part_of(void* data, std::size_t offset, std::size_t count, DType dtype) {
+  return {.data = static_cast<std::byte*>(data) + offset * size_of(dtype),
+          .count = count,
+          .dtype = dtype};
+}
+
+void add(std::span<const float> values, std::span<float> onto) {
+  for (std::size_t i = 0; i < onto.size(); ++i) {
+    onto[i] += values[i];
+  }
 }
 
 }  // namespace
 
-Unit::Unit(const UnitSpec& spec, const UnitHome& home)
-    : name_(spec.name),
+Unit::Unit(const UnitSpec& spec, int id, const UnitHome& home)
+    : spec_(&spec),
+      id_(id),
       home_(home),
-      sharded_parameters_(home.strategy.parameters[1] == Placement::flat),
-      sharded_gradients_(home.strategy.gradients[1] == Placement::flat),
-      layout_(lay_out(spec, home.shards.size())),
-      shard_(shard_layout(layout_, home.shards.size(), home.shards.rank())),
-      parameters_(allocate<float>(shard_.count)),
-      gradients_(allocate<float>(shard_.count)),
-      first_moments_(shard_.count),
-      second_moments_(shard_.count) {
-  fill(spec);
-}
-
-Unit::~Unit() {
-  settle(gather_, name_);
-  settle(shard_reduction_, name_);
-  settle(replica_reduction_, name_);
+      gathers_(gathers_parameters(home.sharding)),
+      shards_gradients_(fsdp::shards_gradients(home.sharding)),
+      hops_(reduction_hops(home.sharding)),
+      part_(optimizer_part(home.sharding, home.rank)),
+      layout_(lay_out(spec, part_.parts)),
+      own_(shard_layout(layout_, part_.parts, part_.part)),
+      fresh_(spec.parameters.size(), true) {
+  const int shards = home.sharding.shards;
+  shard_ = divided(layout_.padded, shards) * static_cast<std::size_t>(home.rank % shards);
+  parameters_ = Memory(divided(layout_.padded, gathers_ ? shards : 1) *
+                       size_of(home.options.parameter_dtype));
+  gradients_ = allocate<float>(divided(layout_.padded, shards_gradients_ ? shards : 1));
+  if (home.options.parameter_dtype != DType::f32) {
+    masters_.resize(own_.count);
+  }
+  states_.assign(static_cast<std::size_t>(home.states), std::vector<float>(own_.count));
+  fill();
 }
 
 const FlatItem& Unit::item(int index) const {
-  require(index >= 0 && index < static_cast<int>(layout_.items.size()), "unit \"", name_,
+  require(index >= 0 && index < static_cast<int>(layout_.items.size()), "unit \"", name(),
           "\" has no parameter ", index, "; it has ", layout_.items.size());
-  return layout_.items[index];
+  return layout_.items[static_cast<std::size_t>(index)];
 }
 
 std::size_t Unit::kept_bytes() const {
-  return (parameters_.bytes() + gradients_.bytes()) +
-         (first_moments_.size() + second_moments_.size()) * sizeof(float);
+  return parameters_.bytes() + gradients_.bytes() +
+         (masters_.size() + states_.size() * own_.count) * sizeof(float);
 }
 
-void Unit::fill(const UnitSpec& spec) {
-  const std::span<float> values = parameters_.as<float>();
-  for (const ShardPiece& piece : shard_.pieces) {
-    const ParameterSpec& parameter = spec.parameters[piece.parameter];
-    if (!parameter.initial) {
-      continue;  // zero
+/// Kept parameters by flat offset.
+Elements Unit::kept(std::size_t offset, std::size_t count) {
+  return part_of(parameters_.data(), offset - (gathers_ ? shard_ : 0), count,
+                 home_.options.parameter_dtype);
+}
+
+/// State 0 is the f32 parameters, the rest the optimizer's.
+std::span<float> Unit::values(std::size_t state) {
+  if (state > 0) {
+    return states_[state - 1];
+  }
+  if (!masters_.empty() || own_.count == 0) {
+    return masters_;
+  }
+  return {static_cast<float*>(kept(own_.offset, own_.count).data), own_.count};
+}
+
+HeldUnit Unit::held() {
+  finish_gather();
+  HeldUnit held{.spec = spec_,
+                .layout = layout_,
+                .parts = part_.parts,
+                .part = part_.part,
+                .copies = part_.copies,
+                .copy = part_.copy,
+                .holders = std::vector<int>(static_cast<std::size_t>(home_.sharding.ranks())),
+                .values = {}};
+  for (int rank = 0; rank < home_.sharding.ranks(); ++rank) {
+    const OptimizerPart its = optimizer_part(home_.sharding, rank);
+    held.holders[static_cast<std::size_t>(its.copy * its.parts + its.part)] = rank;
+  }
+  for (std::size_t state = 0; state <= states_.size(); ++state) {
+    held.values.push_back(values(state));
+  }
+  return held;
+}
+
+void Unit::fill() {
+  // All that is kept is filled, not only the own part: nothing needs to be sent.
+  const auto fill_part = [&](const ShardLayout& part, std::span<float> into) {
+    for (const ShardPiece& piece : part.pieces) {
+      const auto& initial = spec_->parameters[static_cast<std::size_t>(piece.parameter)].initial;
+      for (std::size_t i = 0; initial && i < piece.count; ++i) {
+        into[piece.shard_offset + i] = initial(piece.parameter_offset + i);
+      }
     }
-    for (std::size_t i = 0; i < piece.count; ++i) {
-      values[piece.shard_offset + i] = parameter.initial(piece.parameter_offset + i);
-    }
+  };
+  const int shards = gathers_ ? home_.sharding.shards : 1;
+  const ShardLayout all = shard_layout(layout_, shards, gathers_ ? home_.rank % shards : 0);
+  if (masters_.empty()) {
+    fill_part(all, parameters_.as<float>().first(all.count));
+    return;
+  }
+  fill_part(own_, masters_);
+  // Piece by piece, so that no more than one part is ever there in f32.
+  const int pieces = std::max(1, part_.parts / shards);
+  std::vector<float> piece(divided(all.count, pieces));
+  for (int index = 0; index < pieces; ++index) {
+    const ShardLayout one = shard_layout(layout_, shards * pieces,
+                                         (gathers_ ? home_.rank % shards : 0) * pieces + index);
+    std::ranges::fill(piece, 0.0f);
+    fill_part(one, piece);
+    narrow(home_.options.parameter_dtype, piece, kept(one.offset, one.count).data);
   }
 }
 
 void Unit::start_gather() {
-  if (!sharded_parameters_) {
+  if (!gathers_ || layout_.padded == 0) {
     return;
   }
-  full_parameters_ = home_.pool.take(layout_.padded * sizeof(float));
-  gather_ = home_.shards.all_gather(floats(parameters_, shard_.count),
-                                    floats(full_parameters_, layout_.padded));
+  refresh_.wait();
+  full_parameters_ = home_.parameter_slots->take(id_);
+  const DType dtype = home_.options.parameter_dtype;
+  gather_ = home_.lanes[shard_axis]->all_gather(
+      kept(shard_, divided(layout_.padded, home_.sharding.shards)),
+      part_of(full_parameters_.data(), 0, layout_.padded, dtype), home_.traffic.parameters);
 }
 
-void Unit::finish_gather() { std::exchange(gather_, {}).wait(); }
+void Unit::finish_gather() {
+  refresh_.wait();
+  gather_.wait();
+}
 
 void Unit::drop() {
   finish_gather();
-  if (full_parameters_.data() != nullptr) {
-    home_.pool.give(std::exchange(full_parameters_, {}));
-  }
+  full_parameters_ = {};
 }
 
-std::span<const float> Unit::parameter(int index) const {
+ConstElements Unit::parameter(int index) const {
   const FlatItem& which = item(index);
-  const Memory& full = sharded_parameters_ ? full_parameters_ : parameters_;
-  return full.as<const float>().subspan(which.offset, which.count);
+  void* const full = gathers_ ? full_parameters_.data() : parameters_.data();
+  return part_of(full, which.offset, which.count, home_.options.parameter_dtype);
 }
 
 std::span<float> Unit::full_gradient() {
-  if (state_ == GradientState::untouched) {
-    if (sharded_gradients_) {
-      full_gradients_ = home_.pool.take(layout_.padded * sizeof(float));
-    }
-    state_ = GradientState::adding;
-    // The padding is zeroed too: it is reduced and counted in the norm.
-    std::ranges::fill(full_gradient(), 0.0f);
-  }
-  const Memory& full = sharded_gradients_ ? full_gradients_ : gradients_;
-  return full.as<float>().first(layout_.padded);
+  void* const full = shards_gradients_ ? full_gradients_.data() : gradients_.data();
+  return {static_cast<float*>(full), layout_.padded};
 }
 
-std::span<float> Unit::gradient(int index) {
+void Unit::begin_gradient() {
+  if (std::exchange(making_, true)) {
+    return;
+  }
+  fresh_.assign(fresh_.size(), true);
+  if (layout_.padded == 0) {
+    return;
+  }
+  if (shards_gradients_) {
+    full_gradients_ = home_.gradient_slots->take(id_);
+  }
+  // What lies between parameters is summed too, and counted in the norm.
+  std::size_t end = 0;
+  for (const FlatItem& item : layout_.items) {
+    std::ranges::fill(full_gradient().subspan(end, item.offset - end), 0.0f);
+    end = item.offset + item.count;
+  }
+  std::ranges::fill(full_gradient().subspan(end), 0.0f);
+}
+
+GradientTarget Unit::gradient_target(int index) {
   const FlatItem& which = item(index);
-  require(!reduction_started(), "gradient() of unit \"", name_,
-          "\" after its reduce(); its next gradient belongs to the next step");
-  return full_gradient().subspan(which.offset, which.count);
+  begin_gradient();
+  const bool fresh = fresh_[static_cast<std::size_t>(index)];
+  fresh_[static_cast<std::size_t>(index)] = false;
+  return {.values = full_gradient().subspan(which.offset, which.count), .fresh = fresh};
 }
 
-void Unit::start_reduction() {
-  require(!reduction_started(), "reduce() of unit \"", name_, "\" a second time before step()");
-  const std::span<float> whole = full_gradient();
-  state_ = GradientState::summing_shards;
-  if (sharded_gradients_) {
-    shard_reduction_ =
-        home_.shards.reduce_scatter(elements(whole), floats(gradients_, shard_.count));
+/// Parameters that got no gradient have one of zero.
+void Unit::complete_gradient() {
+  begin_gradient();
+  for (std::size_t index = 0; index < fresh_.size(); ++index) {
+    if (fresh_[index]) {
+      std::ranges::fill(gradient_target(static_cast<int>(index)).values, 0.0f);
+    }
+  }
+  making_ = false;
+}
+
+ConstElements Unit::kept_gradient() {
+  if (home_.options.gradient_wire == DType::f32) {
+    return floats(full_gradient());
+  }
+  narrowed_ = home_.narrowed_slots->take(id_);
+  narrow(home_.options.gradient_wire, full_gradient(), narrowed_.data());
+  return part_of(narrowed_.data(), 0, layout_.padded, home_.options.gradient_wire);
+}
+
+void Unit::start_first_sum() {
+  complete_gradient();
+  if (hops_.empty() || layout_.padded == 0) {
+    return;
+  }
+  const Hop hop = hops_.front();
+  Lane& lane = *home_.lanes[hop.axis];
+  const std::size_t part = divided(layout_.padded, lane.size());
+  if (shards_gradients_) {
+    const DType wire = home_.options.gradient_wire;
+    if (wire != DType::f32) {
+      narrow(wire, full_gradient(), full_gradients_.data());
+    }
+    float* sum = gradients_.as<float>().data();
+    if (adds_) {
+      sum_ = home_.sum_slots->take(id_);
+      sum = static_cast<float*>(sum_.data());
+    }
+    first_sum_ = lane.reduce_scatter(part_of(full_gradients_.data(), 0, layout_.padded, wire),
+                                     floats({sum, part}), home_.traffic.gradients);
+  } else if (hop.scatters) {
+    const std::size_t offset = part * static_cast<std::size_t>(lane.rank());
+    first_sum_ = lane.reduce_scatter(kept_gradient(), floats(full_gradient().subspan(offset, part)),
+                                     home_.traffic.gradients);
+  } else {
+    first_sum_ = lane.all_reduce(kept_gradient(), floats(full_gradient()), home_.traffic.gradients);
   }
 }
 
-void Unit::start_replica_reduction() {
-  std::exchange(shard_reduction_, {}).wait();
-  if (full_gradients_.data() != nullptr) {
-    home_.pool.give(std::exchange(full_gradients_, {}));
+void Unit::finish_first_sum(bool last) {
+  first_sum_.wait();
+  full_gradients_ = {};
+  narrowed_ = {};
+  if (sum_) {
+    add({static_cast<const float*>(sum_.data()), gradients_.as<float>().size()},
+        gradients_.as<float>());
+    sum_ = {};
   }
-  state_ = GradientState::summing_replicas;
-  if (home_.strategy.gradients[0] == Placement::partial) {
-    replica_reduction_ = home_.replicas.all_reduce(floats(gradients_, shard_.count));
+  adds_ = shards_gradients_;
+  if (!last || hops_.size() < 2 || layout_.padded == 0) {
+    return;
+  }
+  const Hop hop = hops_[1];  // over replicas, of this rank's shard
+  Lane& lane = *home_.lanes[hop.axis];
+  const std::size_t count = divided(layout_.padded, home_.sharding.shards);
+  const std::span<float> shard =
+      gradients_.as<float>().subspan(shards_gradients_ ? 0 : shard_, count);
+  if (hop.scatters) {
+    second_sum_ =
+        lane.reduce_scatter(floats(shard), floats(own_gradient()), home_.traffic.gradients);
+  } else {
+    second_sum_ = lane.all_reduce(floats(shard), floats(shard), home_.traffic.gradients);
   }
 }
 
-void Unit::finish_reduction() {
-  std::exchange(replica_reduction_, {}).wait();
-  state_ = GradientState::reduced;
+void Unit::finish_sums() { second_sum_.wait(); }
+
+std::span<float> Unit::own_gradient() const {
+  return gradients_.as<float>().subspan(own_.offset - (shards_gradients_ ? shard_ : 0), own_.count);
 }
 
 void Unit::sum_squares(std::span<double> sums) const {
-  block_sums_of_squares(gradients_.as<const float>().first(shard_.count), sums);
+  block_sums_of_squares(own_gradient(), sums);
 }
 
-void Unit::update(const AdamWStep& step) {
-  for (const DecayRange& range : shard_.ranges) {
-    const auto part = [&](auto&& values) {
-      return std::span(values).subspan(range.offset, range.count);
-    };
-    fsdp::update(step, range.decay,
-                 {.parameters = part(parameters_.as<float>()),
-                  .first_moments = part(first_moments_),
-                  .second_moments = part(second_moments_),
-                  .gradients = part(gradients_.as<const float>())});
+void Unit::update(const Optimizer& optimizer, std::int64_t step) {
+  finish_gather();
+  std::vector<std::span<float>> states(states_.size());
+  for (const DecayRange& range : own_.ranges) {
+    const auto part = [&](auto values) { return values.subspan(range.offset, range.count); };
+    for (std::size_t state = 0; state < states.size(); ++state) {
+      states[state] = part(values(state + 1));
+    }
+    optimizer.update(
+        range.decay,
+        {.parameters = part(values(0)), .gradients = part(own_gradient()), .states = states});
+  }
+  refresh(step);
+}
+
+void Unit::refresh(std::int64_t step) {
+  if (layout_.padded == 0) {
+    return;
+  }
+  finish_gather();
+  if (!masters_.empty()) {
+    const DType dtype = home_.options.parameter_dtype;
+    void* const own = kept(own_.offset, own_.count).data;
+    if (home_.options.stochastic_rounding && step > 0) {
+      narrow_stochastically(dtype, masters_, own,
+                            {.seed = home_.options.seed,
+                             .step = step,
+                             .unit = static_cast<std::uint32_t>(id_),
+                             .first = own_.offset});
+    } else {
+      narrow(dtype, masters_, own);
+    }
+  }
+  std::size_t offset = own_.offset, count = own_.count;
+  for (const Axis axis : refresh_axes(home_.sharding)) {
+    refresh_.wait();
+    Lane& lane = *home_.lanes[axis];
+    const Elements part = kept(offset, count);
+    offset -= count * static_cast<std::size_t>(lane.rank());
+    count *= static_cast<std::size_t>(lane.size());
+    refresh_ = lane.all_gather(part, kept(offset, count), home_.traffic.parameters);
   }
 }
 

@@ -1,85 +1,108 @@
-// One unit at run time: its shard, its full buffers while they are needed, and what is under way.
+// One unit at run time: what this rank keeps of it, its full buffers while they are needed, and
+// what is under way.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "fsdp/arena.hpp"
+#include "fsdp/held.hpp"
+#include "fsdp/lane.hpp"
 #include "fsdp/layout.hpp"
-#include "fsdp/optimizers/adamw.hpp"
-#include "fsdp/pool.hpp"
-#include "sprat/communicator.hpp"
+#include "fsdp/optimizer.hpp"
+#include "fsdp/placement.hpp"
 #include "sprat/fsdp.hpp"
 
 namespace sprat::fsdp {
 
-/// Where a unit lives; everything outlives it.
+/// What all units of a model share; everything outlives them.
 struct UnitHome {
-  const Strategy& strategy;
-  Communicator& replicas;  ///< Ranks that hold the same shard.
-  Communicator& shards;    ///< Ranks that hold one copy of the model between them.
-  BufferPool& pool;
+  Sharding sharding;
+  Lane* lanes[2];  ///< By Axis.
+  int rank = 0;    ///< Of the mesh.
+  const FsdpOptions& options;
+  bool every_micro_step = false;  ///< Gradients are summed in each, into shards.
+  int states = 0;                 ///< Arrays of the optimizer's state.
+  Arena* parameter_slots;
+  Arena* gradient_slots;
+  Arena* narrowed_slots;
+  Arena* sum_slots;
+  Traffic& traffic;
 };
 
 /// Not thread-safe. The calls that start or finish an operation are collective.
 class Unit {
  public:
-  /// Lays the unit out and fills this rank's shard.
-  Unit(const UnitSpec& spec, const UnitHome& home);
-  /// Waits for what is under way, since it uses this unit's memory.
-  ~Unit();
-  Unit(const Unit&) = delete;
-  Unit& operator=(const Unit&) = delete;
+  /// Lays the unit out and fills what this rank keeps. `id` is its number in the arenas.
+  Unit(const UnitSpec& spec, int id, const UnitHome& home);
 
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return spec_->name; }
   const FlatLayout& layout() const { return layout_; }
   /// Throws Error{invalid_argument} if there is no parameter `index`.
   const FlatItem& item(int index) const;
-  /// Blocks of this rank's shard.
-  std::size_t blocks() const { return shard_.count / block_elements; }
+  /// Blocks of what this rank updates.
+  std::size_t blocks() const { return own_.count / block_elements; }
   /// Bytes this rank keeps of the unit between steps.
   std::size_t kept_bytes() const;
+  HeldUnit held();
 
   /// Starts to make the parameters full; they are once finish_gather() returns.
   void start_gather();
   void finish_gather();
   /// Lets go of the full parameters, if the unit does not keep them anyway.
   void drop();
-  std::span<const float> parameter(int index) const;
+  ConstElements parameter(int index) const;
 
-  /// Throws Error{invalid_argument} once the step's reduction has started.
-  std::span<float> gradient(int index);
-  bool reduction_started() const { return state_ >= GradientState::summing_shards; }
-  /// Starts the sum over the ranks that share a copy of the model.
-  void start_reduction();
-  /// Ends that, frees the full gradient, and starts the sum of shards over the copies.
-  void start_replica_reduction();
-  /// Ends that: the shard of the gradient is the sum over all ranks.
-  void finish_reduction();
+  GradientTarget gradient_target(int index);
+  /// The first sum of a gradient that is whole. It may need one more: finish_first_sum() starts it
+  /// if `last`, and finish_sums() ends it.
+  void start_first_sum();
+  bool first_sum_done() const { return first_sum_.done(); }
+  void finish_first_sum(bool last);
+  void finish_sums();
 
   /// sums.size() is blocks().
   void sum_squares(std::span<double> sums) const;
-  void update(const AdamWStep& step);
-  /// The next step's gradients start from zero.
-  void end_step() { state_ = GradientState::untouched; }
+  /// Updates this rank's part, and starts to make what ranks keep of parameters whole again.
+  void update(const Optimizer& optimizer, std::int64_t step);
+  /// The same from parameters that were written through held().
+  void refresh(std::int64_t step);
+  /// The next step's gradients start from nothing.
+  void end_step() { adds_ = false; }
 
  private:
-  enum class GradientState { untouched, adding, summing_shards, summing_replicas, reduced };
-
-  void fill(const UnitSpec& spec);
+  void fill();
+  std::span<float> values(std::size_t state);
+  std::span<float> own_gradient() const;
   std::span<float> full_gradient();
+  void begin_gradient();
+  void complete_gradient();
+  /// A gradient that stays full, as it is or in a narrowed copy.
+  ConstElements kept_gradient();
+  Elements kept(std::size_t offset, std::size_t count);
 
-  std::string name_;
+  const UnitSpec* spec_;
+  int id_;
   UnitHome home_;
-  bool sharded_parameters_, sharded_gradients_;
+  bool gathers_, shards_gradients_;
+  std::vector<Hop> hops_;
+  OptimizerPart part_;
   FlatLayout layout_;
-  ShardLayout shard_;
-  Memory parameters_, gradients_;  // this rank's shard
-  std::vector<float> first_moments_, second_moments_;
-  Memory full_parameters_, full_gradients_;  // from the pool; empty when not needed
-  GradientState state_ = GradientState::untouched;
-  Work gather_, shard_reduction_, replica_reduction_;
+  ShardLayout own_;             // what this rank updates
+  std::size_t shard_ = 0;       // flat offset of this rank's shard, where anything is cut by shards
+  Memory parameters_;           // of options.parameter_dtype: a shard, or all
+  Memory gradients_;            // f32: a shard, or all
+  std::vector<float> masters_;  // of the own part, if parameters are narrower than f32
+  std::vector<std::vector<float>> states_;  // of the own part
+
+  Lease full_parameters_, full_gradients_, narrowed_, sum_;
+  std::vector<bool> fresh_;  // by parameter: nothing has been written yet
+  bool making_ = false;      // a gradient is being made
+  bool adds_ = false;        // an earlier micro-step's sum lies in gradients_
+  Pending gather_, refresh_, first_sum_, second_sum_;
 };
 
 }  // namespace sprat::fsdp

@@ -44,9 +44,10 @@ FsdpOptions sharding(const TrainConfig& config) {
           .forward = gpt_forward_order(config.model),
           .backward = gpt_backward_order(config.model),
           .prefetch_units = config.parallel.prefetch_units,
-          .adamw = {.beta1 = static_cast<float>(config.train.beta1),
-                    .beta2 = static_cast<float>(config.train.beta2),
-                    .weight_decay = static_cast<float>(config.train.weight_decay)},
+          .optimizer = {.name = "adamw",
+                        .values = {{"beta1", config.train.beta1},
+                                   {"beta2", config.train.beta2},
+                                   {"weight_decay", config.train.weight_decay}}},
           .clip_norm = static_cast<float>(config.train.clip_norm)};
 }
 

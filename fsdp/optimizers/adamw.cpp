@@ -1,6 +1,4 @@
 // AdamW: bias-corrected moments, decoupled weight decay.
-#include "fsdp/optimizers/adamw.hpp"
-
 #include <array>
 #include <cmath>
 #include <limits>
@@ -17,15 +15,23 @@ HWY_BEFORE_NAMESPACE();
 namespace sprat::fsdp {
 namespace HWY_NAMESPACE {
 
-/// A plain loop, of which compilers make vectors: divisions and roots limit narrow ones.
-void update_adamw(const AdamWStep& step, bool decay, const AdamWElements& elements) {
-  const AdamWStep s = step;  // a local copy cannot alias the arrays, so the loop vectorises
-  const float kept = decay ? s.kept : 1.0f;
+/// The numbers of one step, the same for every element: what the gradient is multiplied by, betas,
+/// learning rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t), epsilon, and what decay leaves.
+struct Numbers {
+  float gradient_scale, beta1, beta2, step_size, second_correction, epsilon, kept;
+};
+
+/// One update (Loshchilov and Hutter, arXiv:1711.05101, with decay applied first as torch does). A
+/// plain loop, of which compilers make vectors: divisions and roots limit narrow ones.
+void update_adamw(const float* numbers, const OptimizerElements& elements) {
+  // A local copy cannot alias the arrays, so the loop vectorises.
+  const Numbers s = {numbers[0], numbers[1], numbers[2], numbers[3],
+                     numbers[4], numbers[5], numbers[6]};
   const float new_first = 1.0f - s.beta1;
   const float new_second = 1.0f - s.beta2;
   float* __restrict parameters = elements.parameters.data();
-  float* __restrict first = elements.first_moments.data();
-  float* __restrict second = elements.second_moments.data();
+  float* __restrict first = elements.states[0].data();
+  float* __restrict second = elements.states[1].data();
   const float* __restrict gradients = elements.gradients.data();
   const std::size_t count = elements.parameters.size();
   for (std::size_t i = 0; i < count; ++i) {
@@ -35,7 +41,7 @@ void update_adamw(const AdamWStep& step, bool decay, const AdamWElements& elemen
     const float root = std::sqrt(v) * s.second_correction + s.epsilon;
     first[i] = m;
     second[i] = v;
-    parameters[i] = parameters[i] * kept - s.step_size * (m / root);
+    parameters[i] = parameters[i] * s.kept - s.step_size * (m / root);
   }
 }
 
@@ -47,31 +53,9 @@ HWY_AFTER_NAMESPACE();
 
 namespace sprat::fsdp {
 
-AdamWStep AdamWSchedule::next(float learning_rate, double gradient_scale) {
-  beta1_power_ *= static_cast<double>(options_.beta1);
-  beta2_power_ *= static_cast<double>(options_.beta2);
-  const double rate = static_cast<double>(learning_rate);
-  const double decay = static_cast<double>(options_.weight_decay);
-  return {.gradient_scale = static_cast<float>(gradient_scale),
-          .beta1 = options_.beta1,
-          .beta2 = options_.beta2,
-          .step_size = static_cast<float>(rate / (1 - beta1_power_)),
-          .second_correction = static_cast<float>(1 / std::sqrt(1 - beta2_power_)),
-          .epsilon = options_.epsilon,
-          .kept = static_cast<float>(1 - rate * decay)};
-}
-
 namespace {
 
 HWY_EXPORT(update_adamw);
-
-}  // namespace
-
-void update(const AdamWStep& step, bool decay, const AdamWElements& elements) {
-  HWY_DYNAMIC_DISPATCH(update_adamw)(step, decay, elements);
-}
-
-namespace {
 
 constexpr double unbounded = std::numeric_limits<double>::infinity();
 constexpr std::array states = {"exp_avg", "exp_avg_sq"};
@@ -93,20 +77,18 @@ class AdamW final : public Optimizer {
   void begin_step(std::int64_t step, float learning_rate, double gradient_scale) override {
     advance(step);
     const double rate = double{learning_rate};
-    numbers_ = {.gradient_scale = static_cast<float>(gradient_scale),
-                .beta1 = beta1_,
-                .beta2 = beta2_,
-                .step_size = static_cast<float>(rate / (1 - beta1_power_)),
-                .second_correction = static_cast<float>(1 / std::sqrt(1 - beta2_power_)),
-                .epsilon = epsilon_,
-                .kept = static_cast<float>(1 - rate * double{weight_decay_})};
+    numbers_ = {static_cast<float>(gradient_scale),
+                beta1_,
+                beta2_,
+                static_cast<float>(rate / (1 - beta1_power_)),
+                static_cast<float>(1 / std::sqrt(1 - beta2_power_)),
+                epsilon_,
+                static_cast<float>(1 - rate * double{weight_decay_})};
   }
   void update(bool decay, const OptimizerElements& elements) const override {
-    fsdp::update(numbers_, decay,
-                 {.parameters = elements.parameters,
-                  .first_moments = elements.states[0],
-                  .second_moments = elements.states[1],
-                  .gradients = elements.gradients});
+    std::array<float, 7> numbers = numbers_;
+    numbers.back() = decay ? numbers.back() : 1.0f;
+    HWY_DYNAMIC_DISPATCH(update_adamw)(numbers.data(), elements);
   }
 
  private:
@@ -125,7 +107,7 @@ class AdamW final : public Optimizer {
   float beta1_, beta2_, epsilon_, weight_decay_;
   std::int64_t step_ = 0;  // whose powers these are
   double beta1_power_ = 1, beta2_power_ = 1;
-  AdamWStep numbers_;
+  std::array<float, 7> numbers_{};  // in the order of Numbers
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +12,10 @@
 #include "sprat/communicator.hpp"
 
 namespace sprat {
+
+namespace fsdp {
+class Engine;
+}
 
 /// How one of parameters, gradients, optimizer state lies along one mesh axis.
 enum class Placement : std::uint8_t { replicated, flat, partial };
@@ -26,7 +31,8 @@ struct ParameterSpec {
   std::string name;
   std::vector<std::int64_t> shape;
   bool decay = true;  ///< Weight decay applies.
-  /// Initial value of the element at a row-major index; pure, so that any sharding gives the same.
+  /// Initial value of the element at a row-major index; pure, so that any sharding gives the same,
+  /// and no rank ever holds more than its shard.
   std::function<float(std::uint64_t index)> initial;
 };
 
@@ -36,33 +42,97 @@ struct UnitSpec {
   std::vector<ParameterSpec> parameters;
 };
 
-struct AdamWOptions {
-  float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weight_decay = 0.1f;
+/// An update rule by name, and its numbers by name; those not given have the rule's defaults
+/// (docs/fsdp.md). Unknown ones throw Error{invalid_argument} with what is known.
+struct OptimizerOptions {
+  std::string name = "adamw";
+  std::map<std::string, double> values = {};
+};
+
+/// What the loss is multiplied by so that narrow gradients neither overflow nor vanish. Powers of
+/// two change no bits of a gradient that does neither.
+struct LossScaleOptions {
+  bool dynamic = false;
+  double initial = 0;  ///< 0: 65536 if dynamic, else 1.
+  double growth = 2, backoff = 0.5;
+  int window = 1000;   ///< Steps without overflow before the scale grows.
+  int hysteresis = 2;  ///< Overflows before it shrinks.
+  double least = 1;
+};
+
+/// Where the gradients of micro-steps add up.
+enum class Accumulate : std::uint8_t {
+  two_hop,  ///< In shards: each micro-step sums over the shard axis, the last also over replicas.
+  local,    ///< In full on each rank: the last micro-step alone communicates. More memory.
 };
 
 struct FsdpOptions {
-  /// Ranks that share one copy of the model; 1 is DDP, world.size() is ZeRO-3, between is HSDP.
-  int hybrid_shard_degree = 1;
+  /// A row of the table. Empty: by degree, that is ddp for 1, zero3 for all ranks, else hsdp.
+  std::string strategy = {};
+  /// Ranks that share one copy of the model, consecutive ones; divides world.size(). 0: as many as
+  /// the strategy takes, all of them if it leaves the choice.
+  int hybrid_shard_degree = 0;
   /// Units in the order they are visited. A unit may occur more than once in a pass. Empty: every
   /// unit in turn, and the reverse of forward.
-  std::vector<int> forward, backward;
-  int prefetch_units = 1;  ///< Gathers issued ahead of the unit in use.
-  AdamWOptions adamw;
+  std::vector<int> forward = {}, backward = {};
+  int prefetch_units = 1;  ///< Gathers issued ahead of the unit in use,
+  /// but none that would make more elements full than this.
+  std::size_t max_live_elements = 1'000'000'000;
+  /// Sums over the shard axis under way at a time,
+  int reductions_in_flight = 1;
+  /// and the elements that more than one of them may have together.
+  std::size_t reduce_bucket_elements = 500'000'000;
+  /// Parameters of fewer elements are replicated on every rank.
+  std::size_t persistence_threshold = 0;
+  int micro_steps = 1;  ///< Passes of forward and backward that a step sums.
+  Accumulate accumulate = Accumulate::two_hop;
+  /// f32, bf16 or f16: how parameters are gathered and seen. What is updated is always f32.
+  DType parameter_dtype = DType::f32;
+  /// f32, bf16 or f16: how gradients travel in their first sum; they are summed in f32.
+  DType gradient_wire = DType::f32;
+  /// Rounds updated parameters up or down by chance, so that the mean is right; else to nearest.
+  bool stochastic_rounding = false;
+  std::uint64_t seed = 0;  ///< Of stochastic rounding.
+  LossScaleOptions loss_scale = {};
+  OptimizerOptions optimizer = {};
   float clip_norm = 1.0f;  ///< 0: no clipping.
 };
 
 struct StepResult {
-  double grad_norm = 0;  ///< Before clipping, over the whole model.
+  double grad_norm = 0;  ///< Before clipping, over the whole model, without the loss scale.
   bool skipped = false;  ///< The norm was not finite, so no rank changed anything.
 };
 
+/// Bytes a rank has sent in collectives, as their definitions count them: all-gather and
+/// reduce-scatter of a buffer over p ranks (p-1)/p of it, all-reduce twice that. Since
+/// construction.
+struct Traffic {
+  std::uint64_t parameters = 0, gradients = 0, norm = 0;
+};
+
+/// Bytes of a rank's buffers. `kept` is there always; a unit that is full, or a gradient on its
+/// way, lies in a slot, and which units share one is fixed beforehand.
+struct MemoryPlan {
+  std::size_t kept = 0;             ///< Parameters, gradients, optimizer state.
+  std::size_t parameter_slots = 0;  ///< Full parameters.
+  std::size_t gradient_slots = 0;   ///< Full gradients, narrowed ones, sums not yet added.
+  std::size_t total() const { return kept + parameter_slots + gradient_slots; }
+};
+
+/// A full gradient to be written.
+struct GradientTarget {
+  std::span<float> values;
+  bool fresh = false;  ///< Holds nothing yet: every element must be written. Else add to it.
+};
+
 /// A model whose units live sharded and are full only while they are used. One thread at a time.
-/// A training step is: for each visit of `forward`, acquire, compute, release; the same for
-/// `backward`, with gradients added into gradient() and reduce() after a unit's last use; then
-/// step().
+/// A training step is, options.micro_steps times: for each visit of `forward`, acquire, compute,
+/// release; the same for `backward`, with gradients added into gradient() and reduce() after a
+/// unit's last use; then step().
 class SPRAT_API ShardedModel {
  public:
-  /// Collective. `world` must outlive the model.
+  /// Collective. `world` must outlive the model. Ranks of a host should be consecutive:
+  /// order_by_host().
   ShardedModel(Communicator& world, std::vector<UnitSpec> units, FsdpOptions options);
   ~ShardedModel();
   ShardedModel(ShardedModel&&) noexcept;
@@ -71,25 +141,42 @@ class SPRAT_API ShardedModel {
   void acquire(int unit);
   /// The unit's full parameters may go once every acquire() has its release().
   void release(int unit);
-  /// Full values of parameter `index` of an acquired unit.
+  /// Full values of parameter `index` of an acquired unit, of options.parameter_dtype.
+  ConstElements parameter_elements(int unit, int index) const;
+  /// The same where that is f32.
   std::span<const float> parameter(int unit, int index) const;
-  /// Full gradient of that parameter; zero when first asked for in a step. Add into it.
+  /// Full gradient of that parameter, times loss_scale(); zero when first asked for in a step. Add
+  /// into it.
   std::span<float> gradient(int unit, int index);
-  /// This step's gradients of the unit are whole: starts their reduction.
+  /// The same without the zeros: for who can write the first time and add from then on.
+  GradientTarget gradient_target(int unit, int index);
+  /// This micro-step's gradients of the unit are whole: starts their reduction if it is due.
   void reduce(int unit);
-  /// Ends the reductions, clips, updates; the mean over ranks of gradients is what is applied.
-  StepResult step(float learning_rate);
+  /// What the loss of this step is to be multiplied by.
+  double loss_scale() const noexcept;
+  /// Ends the reductions, clips, updates. What is applied is the sum of gradients over ranks and
+  /// micro-steps, divided once by `divisor`, such as the count of tokens of all ranks; 0: by the
+  /// number of ranks times micro-steps.
+  StepResult step(float learning_rate, double divisor = 0);
 
   std::int64_t parameter_count() const;
-  /// The row of the table that hybrid_shard_degree stands for.
+  /// The row of the table in use, and how many ranks share a copy.
   const Strategy& strategy() const noexcept;
-  /// Bytes of the longest-lived buffers now, and the most that were ever held.
+  int hybrid_shard_degree() const noexcept;
+  /// What buffers are planned to take at most, now hold, and have held at most.
+  const MemoryPlan& memory_plan() const noexcept;
   std::size_t bytes_held() const;
   std::size_t bytes_high_water() const;
+  const Traffic& traffic() const noexcept;
+
+  fsdp::Engine& engine() noexcept { return *engine_; }  ///< For the library itself.
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<fsdp::Engine> engine_;
 };
+
+/// Collective. The same ranks, those of one host next to each other and hosts in the order of their
+/// first ranks, so that consecutive ranks share memory where they can.
+SPRAT_API Communicator order_by_host(Communicator& world);
 
 }  // namespace sprat

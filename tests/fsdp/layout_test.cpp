@@ -125,5 +125,25 @@ TEST(ShardLayout, ranges_cover_the_shard_and_agree_with_the_parameters) {
   }
 }
 
+TEST(PersistentSplit, small_parameters_move_into_one_last_unit) {
+  const std::vector<UnitSpec> units = {unit_of({{4, 4}, {3}}), unit_of({{2}, {5, 5}, {}})};
+  const PersistentSplit split = split_persistent(units, 16);
+  ASSERT_EQ(split.units.size(), 3u);
+  EXPECT_TRUE(split.persists);
+  EXPECT_EQ(split.units[0].parameters.size(), 1u);
+  EXPECT_EQ(split.units[1].parameters.size(), 1u);
+  EXPECT_EQ(split.units[2].parameters.size(), 3u);
+  for (std::size_t unit = 0; unit < units.size(); ++unit) {
+    for (std::size_t index = 0; index < units[unit].parameters.size(); ++index) {
+      const auto place = split.places[unit][index];
+      EXPECT_EQ(split.units[place.unit].parameters[place.index].shape,
+                units[unit].parameters[index].shape);
+    }
+  }
+  const PersistentSplit none = split_persistent(units, 0);
+  EXPECT_EQ(none.units.size(), 2u);
+  EXPECT_FALSE(none.persists);
+}
+
 }  // namespace
 }  // namespace sprat::fsdp

@@ -1,4 +1,4 @@
-// The sharded model: the same bits at every degree, and those of a scalar reference.
+// The sharded model: the same bits from every row of the table, and those of a scalar reference.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,189 +10,82 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/layout.hpp"
 #include "fsdp/placement.hpp"
 #include "sprat/fsdp.hpp"
+#include "tests/fsdp/small_model.hpp"
 
-namespace sprat {
+namespace sprat::fsdp {
 namespace {
 
-/// A value in [-1, 1) that looks random and depends only on the key.
-float noise(std::uint64_t key) {
-  key += 0x9e3779b97f4a7c15u;  // splitmix64
-  key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
-  key = (key ^ (key >> 27)) * 0x94d049bb133111ebu;
-  key ^= key >> 31;
-  return static_cast<float>(static_cast<std::int32_t>(key >> 40) - (1 << 23)) * 0x1p-23f;
-}
-
-std::uint64_t key_of(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d) {
-  return ((a * 131 + b) * 131 + c) * 1'000'003 + d;
-}
-
-/// An embedding that is also the head, and two blocks; sizes that no alignment divides.
-const std::vector<std::vector<std::vector<std::int64_t>>> shapes = {
-    {{101, 64}, {17}}, {{65, 33}, {33}, {1500}}, {{65, 33}, {33}, {1}}};
-const std::vector<int> forward = {0, 1, 2, 0};
-const std::vector<int> backward = {0, 2, 1, 0};
-
-std::vector<UnitSpec> unit_specs() {
-  const std::vector<std::string> names = {"embed", "block0", "block1"};
-  std::vector<UnitSpec> units;
-  for (std::size_t unit = 0; unit < shapes.size(); ++unit) {
-    units.push_back({.name = names[unit], .parameters = {}});
-    for (std::size_t index = 0; index < shapes[unit].size(); ++index) {
-      units.back().parameters.push_back(
-          {.name = "p" + std::to_string(index),
-           .shape = shapes[unit][index],
-           .decay = shapes[unit][index].size() > 1,
-           .initial = [=](std::uint64_t i) { return noise(key_of(7, unit, index, i)); }});
-    }
-  }
-  return units;
-}
-
-/// What rank `rank` adds to a gradient element at one visit. Visits of a unit: 0, 1, ...
-struct GradientKey {
-  int rank, step, visit, unit, index;
-  std::size_t element;
-  float parameter;
-};
-using Gradient = std::function<float(const GradientKey&)>;
-
-float noisy(const GradientKey& at) {
-  const std::uint64_t where = key_of(at.rank, at.step, at.visit, at.unit * 8 + at.index);
-  return noise(key_of(where, 0, 0, at.element)) + 0.25f * at.parameter;
-}
-
-/// Every partial sum of these is exact.
-float small_integer(const GradientKey& at) {
-  const std::uint64_t where = key_of(at.rank, at.step, at.visit, at.unit * 8 + at.index);
-  return std::floor(noise(key_of(where, 0, 0, at.element)) * 8.0f) * 0x1p-4f;
-}
-
-struct Job {
-  int ranks = 1, degree = 1, steps = 3, prefetch = 1, micro_steps = 1;
-  float clip_norm = 1.0f;
-  bool evaluate = false;  ///< A forward pass after each step.
-};
-constexpr float learning_rate = 0.02f;
-
-using Values = std::vector<std::uint32_t>;  // bits of every parameter, in order
-
-struct Outcome {
-  Values values;
-  std::vector<double> norms;
+/// What may differ between runs that give the same bits on a row: everything but the row.
+struct Setting {
+  const char* name;
+  std::function<void(FsdpOptions&)> apply;
 };
 
-Values read_parameters(ShardedModel& model) {
-  std::vector<std::vector<Values>> parts(shapes.size());
-  for (const int unit : forward) {
-    model.acquire(unit);
-    parts[unit].clear();
-    for (std::size_t index = 0; index < shapes[unit].size(); ++index) {
-      Values values;
-      for (const float value : model.parameter(unit, static_cast<int>(index))) {
-        values.push_back(std::bit_cast<std::uint32_t>(value));
+const std::vector<Setting> settings = {
+    {"f32", [](FsdpOptions&) {}},
+    {"bf16 wire", [](FsdpOptions& o) { o.gradient_wire = DType::bf16; }},
+    {"f16 wire", [](FsdpOptions& o) { o.gradient_wire = DType::f16; }},
+    {"bf16 parameters and wire",
+     [](FsdpOptions& o) { o.parameter_dtype = o.gradient_wire = DType::bf16; }},
+    {"bf16 rounded by chance",
+     [](FsdpOptions& o) {
+       o.parameter_dtype = DType::bf16;
+       o.stochastic_rounding = true;
+       o.seed = 5;
+     }},
+    {"f16 with a loss scale",
+     [](FsdpOptions& o) {
+       o.parameter_dtype = o.gradient_wire = DType::f16;
+       o.loss_scale.dynamic = true;
+       o.loss_scale.initial = 16;
+     }},
+    {"four micro-steps added locally",
+     [](FsdpOptions& o) {
+       o.micro_steps = 4;
+       o.accumulate = Accumulate::local;
+     }},
+    {"sgd", [](FsdpOptions& o) { o.optimizer.name = "sgd"; }},
+    {"lion", [](FsdpOptions& o) { o.optimizer.name = "lion"; }},
+};
+
+TEST(ShardedModel, every_row_of_the_table_gives_the_same_bits) {
+  for (const Setting& setting : settings) {
+    for (const int ranks : {2, 8}) {
+      std::optional<Outcome> truth;
+      for (FsdpOptions options : all_rows(ranks)) {
+        setting.apply(options);
+        const Outcome outcome = train({.ranks = ranks, .options = options}, noisy);
+        if (!truth) {
+          truth = outcome;
+        }
+        expect_same_bits(
+            outcome, *truth,
+            std::string(setting.name) + ", " + row_name(options) + " on " + std::to_string(ranks));
       }
-      parts[unit].push_back(std::move(values));
-    }
-    model.release(unit);
-  }
-  Values all;
-  for (const auto& unit : parts) {
-    for (const Values& values : unit) {
-      all.insert(all.end(), values.begin(), values.end());
     }
   }
-  return all;
 }
 
-void train_step(ShardedModel& model, const Job& job, int rank, int step, const Gradient& gradient) {
-  std::vector<int> visits(shapes.size(), 0);
-  std::vector<int> left(shapes.size(), 0);
-  for (const int unit : backward) {
-    left[unit] += job.micro_steps;
-  }
-  for (int micro_step = 0; micro_step < job.micro_steps; ++micro_step) {
-    for (const int unit : forward) {
-      model.acquire(unit);
-      model.release(unit);
-    }
-    for (const int unit : backward) {
-      model.acquire(unit);
-      for (int index = 0; index < static_cast<int>(shapes[unit].size()); ++index) {
-        const std::span<const float> values = model.parameter(unit, index);
-        const std::span<float> into = model.gradient(unit, index);
-        for (std::size_t i = 0; i < into.size(); ++i) {
-          into[i] += gradient({rank, step, visits[unit], unit, index, i, values[i]});
+TEST(ShardedModel, prefetching_budgets_and_evaluation_do_not_change_bits) {
+  FsdpOptions plain{.strategy = "hsdp", .hybrid_shard_degree = 2, .prefetch_units = 0};
+  for (const int micro_steps : {1, 3}) {
+    plain.micro_steps = micro_steps;
+    const Outcome truth = train({.ranks = 4, .options = plain}, noisy);
+    for (const int prefetch : {0, 1, 2, 9}) {
+      for (const std::size_t live : {std::size_t{1}, std::size_t{9000}, std::size_t{1} << 40}) {
+        for (const int in_flight : {1, 2, 3}) {
+          FsdpOptions options = plain;
+          options.prefetch_units = prefetch;
+          options.max_live_elements = live;
+          options.reductions_in_flight = in_flight;
+          options.reduce_bucket_elements = live;
+          const Job job{.ranks = 4, .options = options, .evaluate = prefetch != 1};
+          expect_same_bits(train(job, noisy), truth, "prefetch " + std::to_string(prefetch));
         }
       }
-      ++visits[unit];
-      model.release(unit);
-      if (--left[unit] == 0) {
-        model.reduce(unit);
-      }
     }
-  }
-}
-
-FsdpOptions options_of(const Job& job) {
-  FsdpOptions options;
-  options.hybrid_shard_degree = job.degree;
-  options.forward = forward;
-  options.backward = backward;
-  options.prefetch_units = job.prefetch;
-  options.clip_norm = job.clip_norm;
-  return options;
-}
-
-/// Trains, and checks that every rank ends with the same.
-Outcome train(const Job& job, const Gradient& gradient) {
-  std::vector<Outcome> outcomes(job.ranks);
-  run_virtual_ranks(job.ranks, Config{}, [&](Communicator& world) {
-    ShardedModel model(world, unit_specs(), options_of(job));
-    Outcome& outcome = outcomes[world.rank()];
-    for (int step = 0; step < job.steps; ++step) {
-      train_step(model, job, world.rank(), step, gradient);
-      outcome.norms.push_back(model.step(learning_rate).grad_norm);
-      if (job.evaluate) {
-        read_parameters(model);
-      }
-    }
-    outcome.values = read_parameters(model);
-  });
-  for (int rank = 1; rank < job.ranks; ++rank) {
-    EXPECT_TRUE(outcomes[rank].values == outcomes[0].values) << "rank " << rank;
-    EXPECT_EQ(outcomes[rank].norms, outcomes[0].norms) << "rank " << rank;
-  }
-  return outcomes[0];
-}
-
-void expect_same_bits(const Outcome& a, const Outcome& b, const std::string& what) {
-  ASSERT_EQ(a.values.size(), b.values.size()) << what;
-  for (std::size_t i = 0; i < a.values.size(); ++i) {
-    ASSERT_EQ(std::bit_cast<float>(a.values[i]), std::bit_cast<float>(b.values[i]))
-        << what << ", element " << i;
-  }
-  EXPECT_EQ(a.norms, b.norms) << what;
-}
-
-TEST(ShardedModel, every_degree_gives_the_same_bits) {
-  for (const int ranks : {2, 4, 8}) {
-    const Outcome truth = train({.ranks = ranks, .degree = 1}, noisy);
-    for (const int degree : fsdp::allowed_degrees(ranks)) {
-      expect_same_bits(train({.ranks = ranks, .degree = degree}, noisy), truth,
-                       "degree " + std::to_string(degree) + " of " + std::to_string(ranks));
-    }
-  }
-}
-
-TEST(ShardedModel, prefetching_and_evaluation_do_not_change_bits) {
-  const Outcome truth = train({.ranks = 4, .degree = 2, .prefetch = 0}, noisy);
-  for (const int prefetch : {0, 1, 2, 9}) {
-    const Job job{.ranks = 4, .degree = 2, .prefetch = prefetch, .evaluate = prefetch != 1};
-    expect_same_bits(train(job, noisy), truth, "prefetch " + std::to_string(prefetch));
   }
 }
 
@@ -201,10 +94,27 @@ TEST(ShardedModel, equal_gradients_on_all_ranks_give_the_bits_of_one_rank) {
     at.rank = 0;
     return noisy(at);
   };
-  const Outcome one = train({.ranks = 1, .degree = 1}, same);
+  const Outcome one = train({.ranks = 1}, same);
+  for (const FsdpOptions& options : all_rows(4)) {
+    expect_same_bits(train({.ranks = 4, .options = options}, same), one, row_name(options));
+  }
+}
+
+TEST(ShardedModel, two_hops_give_the_same_bits_on_every_row_that_sums_over_the_same_ranks) {
+  // Sums of micro-steps are added in shards: the order depends on the degree, not on the row.
   for (const int degree : {1, 2, 4}) {
-    expect_same_bits(train({.ranks = 4, .degree = degree}, same), one,
-                     "degree " + std::to_string(degree));
+    std::optional<Outcome> truth;
+    for (FsdpOptions options : all_rows(4)) {
+      options.micro_steps = 3;
+      if (options.hybrid_shard_degree != degree || options.strategy == "zero1") {
+        continue;  // zero1 keeps gradients full, and so adds locally
+      }
+      const Outcome outcome = train({.ranks = 4, .options = options}, noisy);
+      if (!truth) {
+        truth = outcome;
+      }
+      expect_same_bits(outcome, *truth, row_name(options));
+    }
   }
 }
 
@@ -217,7 +127,7 @@ Outcome reference(const Job& job, const Gradient& gradient) {
     float parameter, first, second, sum;
   };
   std::vector<Element> model;
-  const std::vector<UnitSpec> specs = unit_specs();
+  const std::vector<UnitSpec> specs = small_units();
   for (int unit = 0; unit < static_cast<int>(specs.size()); ++unit) {
     for (int index = 0; index < static_cast<int>(specs[unit].parameters.size()); ++index) {
       const ParameterSpec& spec = specs[unit].parameters[index];
@@ -230,14 +140,15 @@ Outcome reference(const Job& job, const Gradient& gradient) {
       }
     }
   }
-  const AdamWOptions adamw;
+  constexpr float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weight_decay = 0.1f;
   Outcome outcome;
   double power1 = 1, power2 = 1;
   for (int step = 0; step < job.steps; ++step) {
+    const int terms = job.ranks * job.options.micro_steps;
     double squares = 0;
     for (Element& e : model) {
       e.sum = 0;
-      const int visits = job.micro_steps * (e.unit == 0 ? 2 : 1);
+      const int visits = job.options.micro_steps * (e.unit == 0 ? 2 : 1);
       for (int rank = 0; rank < job.ranks; ++rank) {
         for (int visit = 0; visit < visits; ++visit) {
           e.sum += gradient({rank, step, visit, e.unit, e.index, e.element, e.parameter});
@@ -245,21 +156,21 @@ Outcome reference(const Job& job, const Gradient& gradient) {
       }
       squares += double{e.sum} * double{e.sum};
     }
-    const double norm = std::sqrt(squares) / job.ranks;
+    const double inverse = 1.0 / terms, norm = std::sqrt(squares) * inverse;
     outcome.norms.push_back(norm);
-    const double clip = std::min(1.0, double{job.clip_norm} / (norm + 1e-6));
-    const float scale = static_cast<float>(clip / job.ranks);
-    power1 *= double{adamw.beta1};
-    power2 *= double{adamw.beta2};
-    const float size = static_cast<float>(double{learning_rate} / (1 - power1));
+    const double clip = std::min(1.0, double{job.options.clip_norm} / (norm + 1e-6));
+    const float scale = static_cast<float>(clip * inverse);
+    power1 *= double{beta1};
+    power2 *= double{beta2};
+    const float size = static_cast<float>(double{small_rate} / (1 - power1));
     const float correction = static_cast<float>(1 / std::sqrt(1 - power2));
-    const double lost = double{learning_rate} * double{adamw.weight_decay};
+    const double lost = double{small_rate} * double{weight_decay};
     for (Element& e : model) {
       const float g = e.sum * scale;
-      e.first = adamw.beta1 * e.first + (1.0f - adamw.beta1) * g;
-      e.second = adamw.beta2 * e.second + (1.0f - adamw.beta2) * (g * g);
+      e.first = beta1 * e.first + (1.0f - beta1) * g;
+      e.second = beta2 * e.second + (1.0f - beta2) * (g * g);
       e.parameter *= e.decay ? static_cast<float>(1 - lost) : 1.0f;
-      e.parameter -= size * (e.first / (std::sqrt(e.second) * correction + adamw.epsilon));
+      e.parameter -= size * (e.first / (std::sqrt(e.second) * correction + epsilon));
     }
   }
   for (const Element& e : model) {
@@ -270,39 +181,29 @@ Outcome reference(const Job& job, const Gradient& gradient) {
 
 TEST(ShardedModel, follows_the_scalar_reference_at_any_number_of_ranks) {
   for (const int ranks : {1, 2, 3, 4, 6}) {
-    for (const int degree : fsdp::allowed_degrees(ranks)) {
-      const Job job{.ranks = ranks, .degree = degree, .steps = 2, .micro_steps = 1 + degree % 2};
-      expect_same_bits(train(job, small_integer), reference(job, small_integer),
-                       "degree " + std::to_string(degree) + " of " + std::to_string(ranks));
+    for (FsdpOptions options : all_rows(ranks)) {
+      for (const int micro_steps : {1, 2}) {
+        for (const Accumulate accumulate : {Accumulate::two_hop, Accumulate::local}) {
+          options.micro_steps = micro_steps;
+          options.accumulate = accumulate;
+          options.gradient_wire = ranks % 2 == 0 ? DType::bf16 : DType::f32;  // exact either way
+          const Job job{.ranks = ranks, .options = options, .steps = 2};
+          expect_same_bits(train(job, small_integer), reference(job, small_integer),
+                           row_name(options) + " on " + std::to_string(ranks));
+        }
+      }
     }
   }
 }
 
-TEST(ShardedModel, memory_keeps_to_its_formula) {
-  for (const int degree : {1, 2, 4}) {
-    for (const int prefetch : {0, 1, 2}) {
-      const Job job{.ranks = 4, .degree = degree, .prefetch = prefetch};
-      std::size_t kept = 0, largest = 0;
-      for (const UnitSpec& unit : unit_specs()) {
-        const std::size_t padded = fsdp::lay_out(unit, degree).padded;
-        kept += fsdp::kept_bytes(fsdp::strategy_for(4, degree), padded, 4 / degree, degree).total();
-        largest = std::max(largest, padded * sizeof(float));
-      }
-      // Full parameters: the unit in use and those ahead. Full gradients: the one being made, the
-      // one being reduced, and the embedding's, which lasts from the head to the end.
-      const std::size_t lent = degree == 1 ? 0 : (1 + prefetch + 3) * largest;
-      run_virtual_ranks(4, Config{}, [&](Communicator& world) {
-        ShardedModel model(world, unit_specs(), options_of(job));
-        if (degree == 1 || prefetch == 0) {
-          EXPECT_EQ(model.bytes_held(), kept);
-        }
-        for (int step = 0; step < 2; ++step) {
-          train_step(model, job, world.rank(), step, noisy);
-          model.step(learning_rate);
-        }
-        EXPECT_LE(model.bytes_high_water(), kept + lent) << "degree " << degree;
-        EXPECT_LE(model.bytes_held(), model.bytes_high_water());
-      });
+TEST(ShardedModel, persistent_parameters_follow_the_scalar_reference) {
+  for (FsdpOptions options : all_rows(4)) {
+    for (const std::size_t threshold : {std::size_t{34}, std::size_t{2000}, std::size_t{100000}}) {
+      options.persistence_threshold = threshold;
+      options.micro_steps = 2;
+      const Job job{.ranks = 4, .options = options, .steps = 2};
+      expect_same_bits(train(job, small_integer), reference(job, small_integer),
+                       row_name(options) + ", threshold " + std::to_string(threshold));
     }
   }
 }
@@ -312,20 +213,50 @@ TEST(ShardedModel, a_gradient_that_is_not_finite_skips_the_step_on_every_rank) {
     const bool here = at.rank == 2 && at.step == 1 && at.unit == 1 && at.element == 5;
     return here ? std::numeric_limits<float>::infinity() : noisy(at);
   };
-  for (const int degree : {1, 2, 4}) {
-    const Job job{.ranks = 4, .degree = degree};
+  for (FsdpOptions options : all_rows(4)) {
+    options.loss_scale = {.dynamic = true, .initial = 8, .hysteresis = 1};
     run_virtual_ranks(4, Config{}, [&](Communicator& world) {
-      ShardedModel model(world, unit_specs(), options_of(job));
-      Values before;
+      Engine model(world, small_units(), with_small_order(options));
       for (int step = 0; step < 3; ++step) {
-        before = read_parameters(model);
-        train_step(model, job, world.rank(), step, broken);
-        const StepResult result = model.step(learning_rate);
+        const Values before = read_parameters(model);
+        const double scale = model.scaler().scale();
+        run_passes(model, world.rank(), step, broken);
+        const StepResult result = model.step(small_rate, 0);
         EXPECT_EQ(result.skipped, step == 1) << "rank " << world.rank();
+        EXPECT_EQ(model.scaler().scale(), step == 1 ? scale / 2 : scale);
         EXPECT_EQ(read_parameters(model) == before, step == 1) << "rank " << world.rank();
+      }
+      EXPECT_EQ(model.counters().at("optimizer_steps"), 2);
+    });
+  }
+}
+
+TEST(ShardedModel, an_overflow_of_the_narrow_wire_is_found_on_every_rank) {
+  // 70000 is past the largest f16 on one rank only.
+  const Gradient large = [](const GradientKey& at) {
+    return at.rank == 1 && at.step == 0 && at.unit == 2 ? 70000.0f : noisy(at);
+  };
+  for (FsdpOptions options : all_rows(4)) {
+    options.gradient_wire = DType::f16;
+    const Outcome outcome = train({.ranks = 4, .options = options, .steps = 2}, large);
+    EXPECT_EQ(outcome.skipped, (std::vector<bool>{true, false})) << row_name(options);
+  }
+}
+
+TEST(ShardedModel, the_divisor_divides_once) {
+  std::vector<Values> values;
+  for (const double divisor : {0.0, 4.0}) {
+    run_virtual_ranks(4, Config{}, [&](Communicator& world) {
+      Engine model(world, small_units(), with_small_order({}));
+      run_passes(model, world.rank(), 0, noisy);
+      model.step(small_rate, divisor);
+      const Values mine = read_parameters(model);
+      if (world.rank() == 0) {
+        values.push_back(mine);
       }
     });
   }
+  EXPECT_TRUE(values[0] == values[1]);
 }
 
 std::string message_of(const std::function<void()>& call) {
@@ -341,10 +272,15 @@ std::string message_of(const std::function<void()>& call) {
 
 TEST(ShardedModel, broken_contracts_are_refused_by_name) {
   run_virtual_ranks(2, Config{}, [](Communicator& world) {
-    EXPECT_EQ(message_of([&] { ShardedModel(world, unit_specs(), options_of({.degree = 3})); }),
-              "hybrid_shard_degree 3 does not divide the 2 ranks of the world; allowed: 1, 2");
-    ShardedModel model(world, unit_specs(), options_of({.degree = 2}));
+    const auto with_degree = [](int degree) {
+      return with_small_order({.hybrid_shard_degree = degree});
+    };
+    EXPECT_EQ(message_of([&] { ShardedModel(world, small_units(), with_degree(3)); }),
+              "hybrid_shard_degree 3 does not divide the 2 ranks of the world; allowed: 0, 1, 2 "
+              "(0: as many as the strategy takes)");
+    ShardedModel model(world, small_units(), with_degree(0));
     EXPECT_STREQ(model.strategy().name, "zero3");
+    EXPECT_EQ(model.hybrid_shard_degree(), 2);
     EXPECT_EQ(model.parameter_count(), 101 * 64 + 17 + 2 * (65 * 33 + 33) + 1500 + 1);
     EXPECT_EQ(message_of([&] { model.parameter(1, 0); }),
               "parameter(1, 0) of unit \"block0\", which is not acquired; acquire() it first");
@@ -353,10 +289,11 @@ TEST(ShardedModel, broken_contracts_are_refused_by_name) {
     EXPECT_EQ(message_of([&] { model.gradient(3, 0); }), "there is no unit 3; units are 0 to 2");
     EXPECT_EQ(message_of([&] { model.gradient(0, 2); }),
               "unit \"embed\" has no parameter 2; it has 2");
-    EXPECT_EQ(message_of([&] { model.step(0.1f); }), "step() before reduce() of unit \"embed\"");
+    EXPECT_EQ(message_of([&] { model.step(0.1f); }),
+              "step() before reduce() of unit \"embed\", which came 0 of 1 times");
     model.reduce(0);
     EXPECT_EQ(message_of([&] { model.reduce(0); }),
-              "reduce() of unit \"embed\" a second time before step()");
+              "reduce() of unit \"embed\" came 2 times before step(); micro_steps is 1");
     EXPECT_EQ(
         message_of([&] { model.gradient(0, 0); }),
         "gradient() of unit \"embed\" after its reduce(); its next gradient belongs to the next "
@@ -369,4 +306,4 @@ TEST(ShardedModel, broken_contracts_are_refused_by_name) {
 }
 
 }  // namespace
-}  // namespace sprat
+}  // namespace sprat::fsdp

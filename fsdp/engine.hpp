@@ -1,0 +1,92 @@
+// The engine of a sharded model: units on a mesh, driven by the orders of gathers and reductions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fsdp/arena.hpp"
+#include "fsdp/held.hpp"
+#include "fsdp/lane.hpp"
+#include "fsdp/layout.hpp"
+#include "fsdp/lifetimes.hpp"
+#include "fsdp/optimizer.hpp"
+#include "fsdp/order.hpp"
+#include "fsdp/placement.hpp"
+#include "fsdp/queue.hpp"
+#include "fsdp/scaler.hpp"
+#include "fsdp/unit.hpp"
+#include "sprat/fsdp.hpp"
+#include "sprat/mesh.hpp"
+
+namespace sprat::fsdp {
+
+/// What ShardedModel does; its calls mean what that one's mean.
+class Engine {
+ public:
+  Engine(Communicator& world, std::vector<UnitSpec> units, FsdpOptions options,
+         const QueueKind& queues = inline_queue());
+
+  void acquire(int unit);
+  void release(int unit);
+  ConstElements parameter(int unit, int index) const;
+  GradientTarget gradient_target(int unit, int index);
+  void reduce(int unit);
+  StepResult step(float learning_rate, double divisor);
+
+  Communicator& world() noexcept { return mesh_.world(); }
+  const FsdpOptions& options() const noexcept { return options_; }
+  const Sharding& sharding() const noexcept { return sharding_; }
+  const LossScaler& scaler() const noexcept { return scaler_; }
+  const MemoryPlan& memory_plan() const noexcept { return memory_plan_; }
+  const Traffic& traffic() const noexcept { return traffic_; }
+  std::size_t bytes_held() const;
+  std::size_t bytes_high_water() const;
+  std::int64_t parameter_count() const;
+
+  /// For checkpoints, between steps. Values may be written; restore() then makes use of them.
+  HeldModel held();
+  /// What steps depend on beside the values: steps done, the loss scale.
+  std::map<std::string, double> counters() const;
+  /// Collective. Takes counters, and what was written into held(). Throws Error{invalid_argument}
+  /// naming a counter that is missing.
+  void restore(const std::map<std::string, double>& counters);
+
+ private:
+  /// Slots for one kind of buffer.
+  struct Arenas {
+    std::optional<Arena> parameters, gradients, narrowed, sums;
+  };
+
+  void check_unit(int unit) const;
+  void plan_memory(const QueueKind& queues);
+  void gather(const std::vector<int>& units);
+  void finish_first_sums(const std::vector<int>& units);
+  void advance_reductions();
+  void finish_reductions();
+  double gradient_norm();
+  void update(float learning_rate, double scale);
+
+  FsdpOptions options_;
+  PersistentSplit split_;
+  Sharding sharding_;
+  Mesh mesh_;
+  const OptimizerKind& kind_;
+  std::unique_ptr<Optimizer> optimizer_;
+  LossScaler scaler_;
+  GatherOrder order_;
+  ReductionOrder reductions_;
+  Traffic traffic_;
+  MemoryPlan memory_plan_;
+  Lane replicas_, shards_, everyone_;
+  Arenas arenas_;
+  std::vector<std::unique_ptr<Unit>> units_;  // in split_'s order
+  std::vector<int> reduced_;                  // micro-steps whose reduce() came, by unit
+  std::int64_t steps_ = 0;                    // updates done
+};
+
+}  // namespace sprat::fsdp

@@ -1,0 +1,65 @@
+// A model of three units whose gradients are a formula: what a training step must give is known.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fsdp/engine.hpp"
+#include "sprat/fsdp.hpp"
+
+namespace sprat::fsdp {
+
+/// A value in [-1, 1) that looks random and depends only on the key.
+float noise(std::uint64_t key);
+std::uint64_t key_of(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d);
+
+/// An embedding that is also the head, and two blocks; sizes that no alignment divides.
+extern const std::vector<std::vector<std::vector<std::int64_t>>> small_shapes;
+extern const std::vector<int> small_forward, small_backward;
+std::vector<UnitSpec> small_units();
+
+/// What a rank adds to a gradient element at one visit. Visits of a unit in a step: 0, 1, ...
+struct GradientKey {
+  int rank = 0, step = 0, visit = 0, unit = 0, index = 0;
+  std::size_t element = 0;
+  float parameter = 0;
+};
+using Gradient = std::function<float(const GradientKey&)>;
+float noisy(const GradientKey& at);
+/// Every partial sum of these is exact, in f32 and as bf16.
+float small_integer(const GradientKey& at);
+
+struct Job {
+  int ranks = 1;
+  FsdpOptions options = {};
+  int steps = 3;
+  bool evaluate = false;  ///< A forward pass after each step.
+};
+constexpr float small_rate = 0.02f;
+
+/// small_forward and small_backward filled in.
+FsdpOptions with_small_order(FsdpOptions options);
+/// Forward and backward, micro_steps times; without the step.
+void run_passes(Engine& model, int rank, int step, const Gradient& gradient);
+/// Bits of every parameter as f32, in order. Collective.
+using Values = std::vector<std::uint32_t>;
+Values read_parameters(Engine& model);
+
+struct Outcome {
+  Values values;
+  std::vector<double> norms;
+  std::vector<bool> skipped;
+};
+/// Trains on threads, and checks that every rank ends with the same.
+Outcome train(const Job& job, const Gradient& gradient, const QueueKind& queues = inline_queue());
+void expect_same_bits(const Outcome& a, const Outcome& b, const std::string& what);
+
+/// Every row of the table on so many ranks, with every degree it takes, as options.
+std::vector<FsdpOptions> all_rows(int ranks);
+/// "hsdp of 2".
+std::string row_name(const FsdpOptions& options);
+
+}  // namespace sprat::fsdp
