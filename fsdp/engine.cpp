@@ -314,7 +314,7 @@ StepResult Engine::step(float learning_rate, double divisor) {
     divisor = static_cast<double>(mesh_.world().size()) * options_.micro_steps;
   }
   const double inverse = 1 / (divisor * scaler_.scale());
-  StepResult result{.grad_norm = gradient_norm() * inverse};
+  StepResult result{.grad_norm = gradient_norm() * inverse, .loss_scale = scaler_.scale()};
   result.skipped = !std::isfinite(result.grad_norm);  // the same on every rank: so is the norm
   scaler_.update(result.skipped);
   for (const auto& unit : units_) {

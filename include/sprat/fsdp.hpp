@@ -99,8 +99,9 @@ struct FsdpOptions {
 };
 
 struct StepResult {
-  double grad_norm = 0;  ///< Before clipping, over the whole model, without the loss scale.
-  bool skipped = false;  ///< The norm was not finite, so no rank changed anything.
+  double grad_norm = 0;   ///< Before clipping, over the whole model, without the loss scale.
+  bool skipped = false;   ///< The norm was not finite, so no rank changed anything.
+  double loss_scale = 1;  ///< That of this step.
 };
 
 /// Bytes a rank has sent in collectives, as their definitions count them: all-gather and
