@@ -8,6 +8,7 @@
 #include "collectives/algorithm.hpp"
 #include "collectives/tuning.hpp"
 #include "fsdp/optimizer.hpp"
+#include "io/tier.hpp"
 #include "tests/architecture/source_tree.hpp"
 
 namespace sprat::architecture {
@@ -38,6 +39,14 @@ TEST(Tables, every_optimizer_is_a_file_named_for_it) {
     names.emplace_back(kind->name);
   }
   EXPECT_EQ(names, stems("fsdp/optimizers", ".cpp"));
+}
+
+TEST(Tables, every_tier_is_a_file_named_for_it) {
+  std::vector<std::string> names;
+  for (const io::TierKind* kind : io::all_tier_kinds()) {
+    names.emplace_back(kind->name);
+  }
+  EXPECT_EQ(names, stems("io/tiers", ".cpp"));
 }
 
 }  // namespace
