@@ -1,6 +1,7 @@
 // How a training step goes: gathers ahead of use, sums behind it, then norm, clip and update.
 #include "fsdp/engine.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -84,6 +85,7 @@ Engine::Engine(Communicator& world, std::vector<UnitSpec> units, FsdpOptions opt
       replicas_(mesh_["replica"], queues.make()),
       shards_(mesh_["shard"], queues.make()),
       everyone_(world, queues.make()),
+      state_tier_(io::open_tier(options_.state_tier)),
       reduced_(visited(split_), 0) {
   plan_memory(queues);
   UnitHome home{.sharding = sharding_,
@@ -95,6 +97,7 @@ Engine::Engine(Communicator& world, std::vector<UnitSpec> units, FsdpOptions opt
                 .gradient_slots = &*arenas_.gradients,
                 .narrowed_slots = &*arenas_.narrowed,
                 .sum_slots = &*arenas_.sums,
+                .state_tier = state_tier_.get(),
                 .traffic = traffic_};
   for (std::size_t unit = 0; unit < split_.units.size(); ++unit) {
     if (unit == visited(split_)) {  // replicated over all ranks, whatever the mesh
@@ -280,20 +283,21 @@ void Engine::update(float learning_rate, double scale) {
   ++steps_;
   optimizer_->begin_step(steps_, learning_rate, scale);
   // What comes first in the next step is made whole while the rest is updated.
-  std::vector<bool> started(units_.size(), false);
   const std::vector<int> first = order_.restart();
-  const auto update_unit = [&](std::size_t unit) {
-    if (!started[unit]) {
-      started[unit] = true;
-      units_[unit]->update(*optimizer_, steps_);
-    }
-  };
-  for (const int unit : first) {
-    update_unit(static_cast<std::size_t>(unit));
-    units_[static_cast<std::size_t>(unit)]->start_gather();
-  }
+  std::vector<std::size_t> units(first.begin(), first.end());
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-    update_unit(unit);
+    if (std::ranges::find(first, static_cast<int>(unit)) == first.end()) {
+      units.push_back(unit);
+    }
+  }
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    if (i + 1 < units.size()) {
+      units_[units[i + 1]]->fetch_state();
+    }
+    units_[units[i]]->update(*optimizer_, steps_);
+    if (i < first.size()) {
+      units_[units[i]]->start_gather();
+    }
   }
 }
 

@@ -20,6 +20,7 @@
 #include "fsdp/queue.hpp"
 #include "fsdp/scaler.hpp"
 #include "fsdp/unit.hpp"
+#include "io/tier.hpp"
 #include "sprat/fsdp.hpp"
 #include "sprat/mesh.hpp"
 
@@ -84,6 +85,7 @@ class Engine {
   MemoryPlan memory_plan_;
   Lane replicas_, shards_, everyone_;
   Arenas arenas_;
+  std::unique_ptr<io::Tier> state_tier_;
   std::vector<std::unique_ptr<Unit>> units_;  // in split_'s order
   std::vector<int> reduced_;                  // micro-steps whose reduce() came, by unit
   std::int64_t steps_ = 0;                    // updates done

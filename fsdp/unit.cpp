@@ -26,6 +26,16 @@ Elements part_of(void* data, std::size_t offset, std::size_t count, DType dtype)
           .dtype = dtype};
 }
 
+/// Zeros for as many values.
+std::span<float> state_array(io::Tier& tier, std::size_t count) {
+  const std::span<std::byte> bytes = tier.allocate(count * sizeof(float));
+  return {reinterpret_cast<float*>(bytes.data()), count};
+}
+
+std::span<std::byte> bytes_of(std::span<float> values) {
+  return {reinterpret_cast<std::byte*>(values.data()), values.size_bytes()};
+}
+
 void add(std::span<const float> values, std::span<float> onto) {
   for (std::size_t i = 0; i < onto.size(); ++i) {
     onto[i] += values[i];
@@ -51,10 +61,13 @@ Unit::Unit(const UnitSpec& spec, int id, const UnitHome& home)
                        size_of(home.options.parameter_dtype));
   gradients_ = allocate<float>(divided(layout_.padded, shards_gradients_ ? shards : 1));
   if (home.options.parameter_dtype != DType::f32) {
-    masters_.resize(own_.count);
+    masters_ = state_array(*home.state_tier, own_.count);
   }
-  states_.assign(static_cast<std::size_t>(home.states), std::vector<float>(own_.count));
+  for (int state = 0; state < home.states; ++state) {
+    states_.push_back(state_array(*home.state_tier, own_.count));
+  }
   fill();
+  release_state();
 }
 
 const FlatItem& Unit::item(int index) const {
@@ -278,6 +291,20 @@ std::span<float> Unit::own_gradient() const {
 
 void Unit::sum_squares(std::span<double> sums) const {
   block_sums_of_squares(own_gradient(), sums);
+}
+
+void Unit::fetch_state() {
+  home_.state_tier->fetch(bytes_of(masters_));
+  for (const std::span<float> state : states_) {
+    home_.state_tier->fetch(bytes_of(state));
+  }
+}
+
+void Unit::release_state() {
+  home_.state_tier->release(bytes_of(masters_));
+  for (const std::span<float> state : states_) {
+    home_.state_tier->release(bytes_of(state));
+  }
 }
 
 void Unit::update(const Optimizer& optimizer, std::int64_t step) {

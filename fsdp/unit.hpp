@@ -14,6 +14,7 @@
 #include "fsdp/layout.hpp"
 #include "fsdp/optimizer.hpp"
 #include "fsdp/placement.hpp"
+#include "io/tier.hpp"
 #include "sprat/fsdp.hpp"
 
 namespace sprat::fsdp {
@@ -30,6 +31,7 @@ struct UnitHome {
   Arena* gradient_slots;
   Arena* narrowed_slots;
   Arena* sum_slots;
+  io::Tier* state_tier;
   Traffic& traffic;
 };
 
@@ -68,6 +70,8 @@ class Unit {
   void sum_squares(std::span<double> sums) const;
   /// Updates this rank's part, and starts to make what ranks keep of parameters whole again.
   void update(const Optimizer& optimizer, std::int64_t step);
+  /// The update comes next, or the one after: state that is far is brought near.
+  void fetch_state();
   /// The same from parameters that were written through held().
   void refresh(std::int64_t step);
   /// The next step's gradients start from nothing.
@@ -75,6 +79,7 @@ class Unit {
 
  private:
   void fill();
+  void release_state();
   std::span<float> values(std::size_t state);
   std::span<float> own_gradient() const;
   std::span<float> full_gradient();
@@ -91,12 +96,12 @@ class Unit {
   std::vector<Hop> hops_;
   OptimizerPart part_;
   FlatLayout layout_;
-  ShardLayout own_;             // what this rank updates
-  std::size_t shard_ = 0;       // flat offset of this rank's shard, where anything is cut by shards
-  Memory parameters_;           // of options.parameter_dtype: a shard, or all
-  Memory gradients_;            // f32: a shard, or all
-  std::vector<float> masters_;  // of the own part, if parameters are narrower than f32
-  std::vector<std::vector<float>> states_;  // of the own part
+  ShardLayout own_;           // what this rank updates
+  std::size_t shard_ = 0;     // flat offset of this rank's shard, where anything is cut by shards
+  Memory parameters_;         // of options.parameter_dtype: a shard, or all
+  Memory gradients_;          // f32: a shard, or all
+  std::span<float> masters_;  // of the own part, if parameters are narrower than f32
+  std::vector<std::span<float>> states_;  // of the own part
 
   Lease full_parameters_, full_gradients_, narrowed_, sum_;
   std::vector<bool> fresh_;  // by parameter: nothing has been written yet

@@ -95,6 +95,9 @@ struct FsdpOptions {
   std::uint64_t seed = 0;  ///< Of stochastic rounding.
   LossScaleOptions loss_scale = {};
   OptimizerOptions optimizer = {};
+  /// Where optimizer state lives, masters included: "memory", or "file:FOLDER" for files that stand
+  /// in for memory, on a disk of this host. Bits are the same.
+  std::string state_tier = "memory";
   float clip_norm = 1.0f;  ///< 0: no clipping.
 };
 

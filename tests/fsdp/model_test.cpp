@@ -46,6 +46,11 @@ const std::vector<Setting> settings = {
        o.micro_steps = 4;
        o.accumulate = Accumulate::local;
      }},
+    {"state in files",
+     [](FsdpOptions& o) {
+       o.state_tier = "file:" + testing::TempDir();
+       o.parameter_dtype = DType::bf16;
+     }},
     {"sgd", [](FsdpOptions& o) { o.optimizer.name = "sgd"; }},
     {"lion", [](FsdpOptions& o) { o.optimizer.name = "lion"; }},
 };
@@ -240,6 +245,35 @@ TEST(ShardedModel, an_overflow_of_the_narrow_wire_is_found_on_every_rank) {
     options.gradient_wire = DType::f16;
     const Outcome outcome = train({.ranks = 4, .options = options, .steps = 2}, large);
     EXPECT_EQ(outcome.skipped, (std::vector<bool>{true, false})) << row_name(options);
+  }
+}
+
+TEST(ShardedModel, a_parameter_without_a_gradient_has_one_of_zero) {
+  for (const FsdpOptions& options : all_rows(2)) {
+    run_virtual_ranks(2, Config{}, [&](Communicator& world) {
+      Engine model(world, small_units(), with_small_order(options));
+      for (int step = 0; step < 2; ++step) {
+        for (const int unit : small_forward) {
+          model.acquire(unit);
+          model.release(unit);
+        }
+        for (const int unit : small_backward) {
+          model.acquire(unit);
+          // Only the first parameter of the embedding; other units fill its slots in between.
+          const int last = step == 0 ? 2 : unit == 0 ? 1 : 0;
+          for (int index = 0; index < last; ++index) {
+            std::ranges::fill(model.gradient_target(unit, index).values, 1.0f);
+          }
+          model.release(unit);
+          if (unit != 0) {
+            model.reduce(unit);
+          }
+        }
+        model.reduce(0);
+        const double expected = step == 0 ? 101 * 64 + 17 + 2 * (65 * 33 + 33) : 101 * 64;
+        EXPECT_EQ(model.step(small_rate, 0).grad_norm, std::sqrt(expected)) << row_name(options);
+      }
+    });
   }
 }
 

@@ -141,5 +141,16 @@ TEST(HostOrder, ranks_of_a_host_become_neighbours_in_their_old_order) {
   EXPECT_EQ(host_order({}), std::vector<int>{});
 }
 
+TEST(HostOrder, a_communicator_is_put_in_that_order) {
+  Config config;
+  config.host = "a,b,a,b";  // by rank
+  run_virtual_ranks(4, config, [](Communicator& world) {
+    const Communicator ordered = order_by_host(world);
+    EXPECT_EQ(ordered.rank(),
+              (std::vector<int>{0, 2, 1, 3})[static_cast<std::size_t>(world.rank())]);
+    EXPECT_EQ(ordered.hosts(), (std::vector<int>{0, 0, 1, 1}));
+  });
+}
+
 }  // namespace
 }  // namespace sprat::fsdp
