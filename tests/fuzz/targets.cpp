@@ -12,6 +12,7 @@ std::span<const Target> all_targets() {
       Target{"control", run_control},
       Target{"ring", run_ring},
       Target{"text", run_text},
+      Target{"safetensors", run_safetensors},
   };
   return targets;
 }

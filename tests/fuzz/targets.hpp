@@ -18,6 +18,7 @@ void run_control(
     std::span<const std::byte> input);            ///< Frames of joined ranks, and the hub's state.
 void run_ring(std::span<const std::byte> input);  ///< A local peer's memory.
 void run_text(std::span<const std::byte> input);  ///< Settings, rules, addresses, topologies.
+void run_safetensors(std::span<const std::byte> input);  ///< Files of tensors.
 
 /// Ends the program, so that a broken invariant counts like a crash.
 void expect(bool holds, const char* what);

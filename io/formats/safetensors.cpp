@@ -1,0 +1,199 @@
+#include "io/formats/safetensors.hpp"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "comm/base/check.hpp"
+
+namespace sprat::io {
+namespace {
+
+using Json = nlohmann::json;
+constexpr const char* metadata_key = "__metadata__";
+constexpr std::size_t data_alignment = 64;
+constexpr int deepest = 8;  // header, tensor, array are 3
+
+struct DTypeBits {
+  const char* name;
+  std::uint64_t bits;
+};
+constexpr std::array dtypes = {
+    DTypeBits{"BOOL", 8},        DTypeBits{"F4", 4},          DTypeBits{"F6_E2M3", 6},
+    DTypeBits{"F6_E3M2", 6},     DTypeBits{"U8", 8},          DTypeBits{"I8", 8},
+    DTypeBits{"F8_E5M2", 8},     DTypeBits{"F8_E4M3", 8},     DTypeBits{"F8_E8M0", 8},
+    DTypeBits{"F8_E5M2FNUZ", 8}, DTypeBits{"F8_E4M3FNUZ", 8}, DTypeBits{"I16", 16},
+    DTypeBits{"U16", 16},        DTypeBits{"F16", 16},        DTypeBits{"BF16", 16},
+    DTypeBits{"I32", 32},        DTypeBits{"U32", 32},        DTypeBits{"F32", 32},
+    DTypeBits{"C64", 64},        DTypeBits{"F64", 64},        DTypeBits{"I64", 64},
+    DTypeBits{"U64", 64},
+};
+
+/// In quotes and on one line, whatever it holds.
+std::string quoted(const std::string& name) { return Json(name).dump(); }
+
+Json parse_json(const std::string& file, std::string_view text) {
+  need(text.starts_with('{'), file, ": the header does not begin with '{'");
+  std::vector<std::set<std::string>> keys;  // of the objects that are open, by depth
+  const auto note = [&](int depth, Json::parse_event_t event, Json& value) {
+    need(depth <= deepest, file, ": the header is nested too deeply");
+    if (event == Json::parse_event_t::object_start) {
+      keys.resize(static_cast<std::size_t>(depth) + 1);
+      keys.back().clear();
+    } else if (event == Json::parse_event_t::key) {
+      const auto& name = value.get_ref<const std::string&>();
+      need(keys[static_cast<std::size_t>(depth) - 1].insert(name).second, file, ": the key ",
+           quoted(name), " is given twice in the header");
+    }
+    return true;
+  };
+  try {
+    return Json::parse(text.begin(), text.end(), note);
+  } catch (const Json::exception& error) {
+    throw Error(ErrorCode::unavailable, sprat::text(file, ": the header is no JSON: ",
+                                                    std::string_view(error.what()).substr(0, 200)));
+  }
+}
+
+std::vector<std::uint64_t> unsigned_array(const Json& entry, const char* key,
+                                          const std::string& who) {
+  const auto found = entry.find(key);
+  need(found != entry.end() && found->is_array(), who, " has no array \"", key, "\"");
+  std::vector<std::uint64_t> values;
+  for (const Json& value : *found) {
+    need(value.is_number_unsigned(), who, ": \"", key, "\" holds ", value.dump().substr(0, 40),
+         ", which is no whole number from 0 on");
+    values.push_back(value.get<std::uint64_t>());
+  }
+  return values;
+}
+
+/// Bytes that shape and dtype ask for.
+std::uint64_t expected_bytes(const SafeTensor& tensor, const std::string& who) {
+  const auto bits = safetensors_bits(tensor.dtype);
+  need(bits.has_value(), who, " has the unknown dtype ", quoted(tensor.dtype).substr(0, 40));
+  std::uint64_t total = *bits;
+  for (const std::uint64_t extent : tensor.shape) {
+    need(!__builtin_mul_overflow(total, extent, &total), who,
+         " has a shape of more than 2^64 bits");
+  }
+  need(total % 8 == 0, who, " ends within a byte");
+  return total / 8;
+}
+
+SafeTensor tensor_of(const std::string& file, const std::string& name, const Json& entry) {
+  const std::string who = file + ": tensor " + quoted(name);
+  need(entry.is_object(), who, " is described by ", entry.type_name(), ", not by an object");
+  const auto dtype = entry.find("dtype");
+  need(dtype != entry.end() && dtype->is_string(), who, " has no \"dtype\"");
+  SafeTensor tensor{.name = name,
+                    .dtype = dtype->get<std::string>(),
+                    .shape = unsigned_array(entry, "shape", who)};
+  const auto offsets = unsigned_array(entry, "data_offsets", who);
+  need(offsets.size() == 2 && offsets[0] <= offsets[1], who,
+       " has no [begin, end] in data_offsets");
+  tensor.begin = offsets[0];
+  tensor.end = offsets[1];
+  const std::uint64_t bytes = expected_bytes(tensor, who);
+  need(tensor.end - tensor.begin == bytes, who, " has ", tensor.end - tensor.begin,
+       " bytes of data where its shape and dtype ask for ", bytes);
+  return tensor;
+}
+
+std::map<std::string, std::string> metadata_of(const std::string& file, const Json& entry) {
+  need(entry.is_object(), file, ": ", metadata_key, " is no object");
+  std::map<std::string, std::string> metadata;
+  for (const auto& [key, value] : entry.items()) {
+    need(value.is_string(), file, ": ", metadata_key, " holds ", quoted(key),
+         ", which is no string");
+    metadata.emplace(key, value.get<std::string>());
+  }
+  return metadata;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> safetensors_bits(std::string_view dtype) {
+  const auto* found = std::ranges::find(dtypes, dtype, &DTypeBits::name);
+  return found == dtypes.end() ? std::nullopt : std::optional(found->bits);
+}
+
+std::uint64_t safetensors_json_bytes(const std::string& file, std::span<const std::byte> first,
+                                     std::uint64_t file_bytes) {
+  need(first.size() >= safetensors_length_bytes && file_bytes >= safetensors_length_bytes, file,
+       ": a file of ", file_bytes, " bytes is too short to be safetensors");
+  std::uint64_t bytes = 0;
+  for (std::size_t at = safetensors_length_bytes; at-- > 0;) {
+    bytes = bytes << 8 | std::to_integer<std::uint64_t>(first[at]);
+  }
+  need(bytes <= safetensors_longest_header, file, ": a header of ", bytes,
+       " bytes is longer than safetensors allows (", safetensors_longest_header, ")");
+  need(bytes <= file_bytes - safetensors_length_bytes, file, ": a header of ", bytes,
+       " bytes does not fit into a file of ", file_bytes);
+  return bytes;
+}
+
+SafetensorsHeader parse_safetensors(const std::string& file, std::string_view json,
+                                    std::uint64_t file_bytes) {
+  const Json root = parse_json(file, json);
+  SafetensorsHeader header;
+  header.data_offset = safetensors_length_bytes + json.size();
+  for (const auto& [name, entry] : root.items()) {
+    if (name == metadata_key) {
+      header.metadata = metadata_of(file, entry);
+    } else {
+      header.tensors.push_back(tensor_of(file, name, entry));
+    }
+  }
+  std::ranges::sort(header.tensors, {},
+                    [](const SafeTensor& tensor) { return std::pair(tensor.begin, tensor.end); });
+  std::uint64_t end = 0;
+  for (const SafeTensor& tensor : header.tensors) {
+    need(tensor.begin == end, file, ": tensor ", quoted(tensor.name), " begins at byte ",
+         tensor.begin, " of the data, ", tensor.begin < end ? "inside" : "with a hole after",
+         " what ends at byte ", end);
+    end = tensor.end;
+  }
+  const std::uint64_t data_bytes = file_bytes - std::min(file_bytes, header.data_offset);
+  need(data_bytes == end, file, ": holds ", data_bytes, " bytes of data, and its header describes ",
+       end, "; the file is ", data_bytes < end ? "cut short" : "too long");
+  return header;
+}
+
+std::string write_safetensors_header(const std::vector<SafeTensor>& tensors,
+                                     const std::map<std::string, std::string>& metadata) {
+  std::set<std::string_view> names = {metadata_key};
+  std::string json = "{";
+  if (!metadata.empty()) {
+    json += sprat::text('"', metadata_key, "\":", Json(metadata).dump(), ",\n");
+  }
+  std::uint64_t end = 0;
+  for (const SafeTensor& tensor : tensors) {
+    require(names.insert(tensor.name).second, "two tensors of one file cannot be named ",
+            quoted(tensor.name));
+    require(tensor.begin == end && tensor.end - end == expected_bytes(tensor, tensor.name),
+            "tensor ", quoted(tensor.name), " does not follow the one before it");
+    const Json entry = {{"dtype", tensor.dtype},
+                        {"shape", tensor.shape},
+                        {"data_offsets", {tensor.begin, tensor.end}}};
+    json += sprat::text(quoted(tensor.name), ":", entry.dump(), ",\n");
+    end = tensor.end;
+  }
+  if (json.size() > 1) {
+    json.resize(json.size() - 2);  // the last comma and line end
+  }
+  json += "}";
+  const std::size_t used = safetensors_length_bytes + json.size();
+  json.append((data_alignment - used % data_alignment) % data_alignment, ' ');
+  require(json.size() <= safetensors_longest_header, "a header of ", json.size(),
+          " bytes is longer than safetensors allows: name fewer tensors in one file");
+  std::string bytes;
+  for (std::size_t at = 0; at < safetensors_length_bytes; ++at) {
+    bytes.push_back(static_cast<char>(json.size() >> (8 * at) & 0xff));
+  }
+  return bytes + json;
+}
+
+}  // namespace sprat::io
