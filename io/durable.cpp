@@ -1,0 +1,206 @@
+#include "io/durable.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
+
+namespace sprat::io {
+namespace {
+
+/// A call writes no more, so that a stop is noticed and errors come early.
+constexpr std::size_t largest_write = std::size_t{64} << 20;
+
+[[noreturn]] void fail(std::string_view what, const std::string& path, int error) {
+  throw Error(ErrorCode::unavailable, describe_failure(what, path, error));
+}
+
+void tell(const StepHook& hook, std::string_view step, const std::string& path) {
+  if (hook) {
+    hook(step, path);
+  }
+}
+
+const char* remedy(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return "; free some space, or choose a folder on another disk";
+    case EROFS:
+      return "; choose a folder that can be written to";
+    case EACCES:
+    case EPERM:
+      return "; choose a folder that this user may write to";
+    case ENOENT:
+    case ENOTDIR:
+      return "; every rank needs the same folder, on a file system that all hosts share";
+    case EFBIG:
+      return "; raise the limit of file sizes (ulimit -f), or use more ranks";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+std::string describe_failure(std::string_view what, const std::string& path, int error) {
+  return text("cannot ", what, " ", path, ": ", std::strerror(error), remedy(error));
+}
+
+BlockHasher::BlockHasher() : state_(XXH3_createState()) {
+  need(state_ != nullptr, "no memory for a checksum");
+  XXH3_64bits_reset(state_.get());
+}
+
+void BlockHasher::add(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::size_t room = checked_block_bytes - bytes_ % checked_block_bytes;
+    const std::span<const std::byte> piece = bytes.first(std::min(room, bytes.size()));
+    XXH3_64bits_update(state_.get(), piece.data(), piece.size());
+    bytes_ += piece.size();
+    if (bytes_ % checked_block_bytes == 0) {
+      blocks_.push_back(XXH3_64bits_digest(state_.get()));
+      XXH3_64bits_reset(state_.get());
+    }
+    bytes = bytes.subspan(piece.size());
+  }
+}
+
+std::vector<std::uint64_t> BlockHasher::finish() {
+  if (bytes_ % checked_block_bytes != 0) {
+    blocks_.push_back(XXH3_64bits_digest(state_.get()));
+  }
+  return std::move(blocks_);
+}
+
+DurableFile::DurableFile(std::string path, StepHook hook)
+    : path_(std::move(path)), hook_(std::move(hook)) {
+  tell(hook_, "create", path_);
+  descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) {
+    fail("create", path_, errno);
+  }
+}
+
+DurableFile::~DurableFile() {
+  if (descriptor_ >= 0) {
+    close(descriptor_);
+    unlink(path_.c_str());
+  }
+}
+
+void DurableFile::write(std::span<const std::byte> bytes) {
+  tell(hook_, "write", path_);
+  hasher_.add(bytes);
+  while (!bytes.empty()) {
+    const ssize_t wrote = ::write(descriptor_, bytes.data(), std::min(bytes.size(), largest_write));
+    if (wrote < 0 && errno == EINTR) {
+      continue;
+    }
+    if (wrote <= 0) {
+      fail("write to", path_, wrote == 0 ? ENOSPC : errno);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(wrote));
+  }
+}
+
+FileRecord DurableFile::finish() {
+  tell(hook_, "fsync", path_);
+  if (fsync(descriptor_) != 0) {
+    fail("bring to the disk", path_, errno);
+  }
+  const int descriptor = std::exchange(descriptor_, -1);
+  if (close(descriptor) != 0) {
+    const int error = errno;
+    unlink(path_.c_str());
+    fail("close", path_, error);
+  }
+  const std::uint64_t bytes = hasher_.bytes();
+  return {.bytes = bytes, .blocks = hasher_.finish()};
+}
+
+void make_folder(const std::string& path, const StepHook& hook) {
+  tell(hook, "make folder", path);
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    fail("make folder", path, error.value());
+  }
+}
+
+void write_file(const std::string& path, std::string_view text, const StepHook& hook) {
+  DurableFile file(path, hook);
+  file.write(std::as_bytes(std::span(text)));
+  file.finish();
+}
+
+void sync_folder(const std::string& path, const StepHook& hook) {
+  tell(hook, "fsync folder", path);
+  const int descriptor = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) {
+    fail("open folder", path, errno);
+  }
+  const int error = fsync(descriptor) == 0 ? 0 : errno;
+  close(descriptor);
+  // File systems that cannot sync a folder say EINVAL; they order such changes themselves.
+  if (error != 0 && error != EINVAL) {
+    fail("bring to the disk the folder", path, error);
+  }
+}
+
+void rename_over(const std::string& from, const std::string& to, const StepHook& hook) {
+  tell(hook, "rename", to);
+  if (rename(from.c_str(), to.c_str()) == 0) {
+    return;
+  }
+  if (errno != ENOTEMPTY && errno != EEXIST) {
+    fail("rename " + from + " to", to, errno);
+  }
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+    return;
+  }
+  const std::string aside = from + "-replaced";
+  tell(hook, "rename aside", to);
+  if (rename(to.c_str(), aside.c_str()) != 0 || rename(from.c_str(), to.c_str()) != 0 ||
+      rename(aside.c_str(), from.c_str()) != 0) {
+    fail("replace", to, errno);
+  }
+}
+
+void point_link(const std::string& path, const std::string& target, const std::string& spare,
+                const StepHook& hook) {
+  tell(hook, "link", spare);
+  if (symlink(target.c_str(), spare.c_str()) != 0) {
+    fail("make the link", spare, errno);
+  }
+  tell(hook, "rename link", path);
+  if (rename(spare.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    unlink(spare.c_str());
+    fail("rename " + spare + " to", path, error);
+  }
+}
+
+void remove_all(const std::string& path, const StepHook& hook) noexcept {
+  try {
+    tell(hook, "remove", path);
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    if (error) {
+      log().warn("{}", describe_failure("remove", path, error.value()));
+    }
+  } catch (const std::exception& error) {
+    log().warn("cannot remove {}: {}", path, error.what());
+  }
+}
+
+}  // namespace sprat::io
