@@ -17,7 +17,8 @@
 namespace sprat::io {
 namespace {
 
-/// A call writes no more, so that a stop is noticed and errors come early.
+/// Smaller pieces are collected; a call writes at most the larger, so that errors come early.
+constexpr std::size_t smallest_write = std::size_t{1} << 20;
 constexpr std::size_t largest_write = std::size_t{64} << 20;
 
 [[noreturn]] void fail(std::string_view what, const std::string& path, int error) {
@@ -99,9 +100,19 @@ DurableFile::~DurableFile() {
 }
 
 void DurableFile::write(std::span<const std::byte> bytes) {
-  tell(hook_, "write", path_);
+  if (collected_.size() + bytes.size() < smallest_write) {
+    collected_.insert(collected_.end(), bytes.begin(), bytes.end());
+    return;
+  }
+  write_out(collected_);
+  collected_.clear();
+  write_out(bytes);
+}
+
+void DurableFile::write_out(std::span<const std::byte> bytes) {
   hasher_.add(bytes);
   while (!bytes.empty()) {
+    tell(hook_, "write", path_);
     const ssize_t wrote = ::write(descriptor_, bytes.data(), std::min(bytes.size(), largest_write));
     if (wrote < 0 && errno == EINTR) {
       continue;
@@ -114,6 +125,7 @@ void DurableFile::write(std::span<const std::byte> bytes) {
 }
 
 FileRecord DurableFile::finish() {
+  write_out(collected_);
   tell(hook_, "fsync", path_);
   if (fsync(descriptor_) != 0) {
     fail("bring to the disk", path_, errno);

@@ -61,9 +61,12 @@ class DurableFile {
   FileRecord finish();
 
  private:
+  void write_out(std::span<const std::byte> bytes);
+
   std::string path_;
   StepHook hook_;
   int descriptor_ = -1;
+  std::vector<std::byte> collected_;  // pieces that are too small for a call each
   BlockHasher hasher_;
 };
 

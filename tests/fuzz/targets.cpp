@@ -13,6 +13,7 @@ std::span<const Target> all_targets() {
       Target{"ring", run_ring},
       Target{"text", run_text},
       Target{"safetensors", run_safetensors},
+      Target{"manifest", run_manifest},
   };
   return targets;
 }

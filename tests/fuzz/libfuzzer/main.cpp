@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
     }
   }
   if (chosen == nullptr) {
-    std::fprintf(stderr, "say --target=handshake, control, ring, text or safetensors\n");
+    std::fprintf(stderr, "say --target=handshake, control, ring, text, safetensors or manifest\n");
     std::exit(2);
   }
   return 0;

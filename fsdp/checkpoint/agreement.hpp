@@ -1,0 +1,18 @@
+// One outcome for all ranks.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "sprat/communicator.hpp"
+
+namespace sprat::fsdp {
+
+/// Collective. If any rank gives an Error, all throw one that names these ranks and says the first
+/// one's message.
+void agree(Communicator& world, const std::optional<Error>& mine);
+
+/// The Error of what `body` throws; nullopt if it returns.
+std::optional<Error> outcome_of(const std::function<void()>& body);
+
+}  // namespace sprat::fsdp

@@ -1,0 +1,59 @@
+// What a checkpoint holds: tensors, as whole rows in files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "io/durable.hpp"
+
+namespace sprat::fsdp {
+
+/// Whole rows (along the first dimension) of one tensor, in one file.
+struct RowBox {
+  std::size_t file = 0;     ///< Index in Contents::files.
+  std::uint64_t begin = 0;  ///< Where its bytes begin in the file.
+  std::uint64_t first_row = 0, rows = 0;
+  bool operator==(const RowBox&) const = default;
+};
+
+struct StoredTensor {
+  std::string name;
+  std::string dtype = "F32";  ///< As safetensors names it.
+  std::vector<std::int64_t> shape;
+  std::vector<RowBox> boxes;  ///< Ascending by row; together every row once.
+  bool operator==(const StoredTensor&) const = default;
+
+  std::uint64_t rows() const;          ///< 1 without dimensions.
+  std::uint64_t row_elements() const;  ///< Of one row.
+  std::uint64_t elements() const { return rows() * row_elements(); }
+};
+
+struct StoredFile {
+  std::string name;
+  io::FileRecord record;  ///< Without checksums if nobody wrote them down.
+  bool operator==(const StoredFile&) const = default;
+};
+
+struct Contents {
+  std::string folder;  ///< Where the files are.
+  std::vector<StoredTensor> tensors;
+  std::vector<StoredFile> files;
+  /// Null if there is none of the name.
+  const StoredTensor* find(const std::string& name) const;
+};
+
+/// Throws Error{unavailable} naming `where` and the tensor whose boxes overlap, leave rows out, lie
+/// in no file or reach beyond its end.
+void check_contents(const std::string& where, const Contents& contents);
+
+/// Of safetensors files: their headers, without checksums. A file that names saved offsets (as
+/// torch.distributed.checkpoint writes them) holds a box of each tensor, any other whole tensors.
+Contents read_safetensors(const std::vector<std::string>& paths);
+
+/// The names of optimizer state and of parameters (state "") in a checkpoint.
+std::string stored_name(const std::string& state, const std::string& parameter);
+
+}  // namespace sprat::fsdp

@@ -1,0 +1,46 @@
+// The folder that holds checkpoints: what its entries are called, which is the latest, which go.
+//
+//   step-00001000/            a checkpoint: complete, since it got its name last
+//   step-00002000.tmp-ID/     one being written, or what a save that died left
+//   latest -> step-00001000
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/durable.hpp"
+
+namespace sprat::fsdp {
+
+std::string step_name(std::int64_t step);
+/// The step of an entry's name; nullopt if it is no checkpoint's.
+std::optional<std::int64_t> step_of(const std::string& name);
+/// Steps of the checkpoints in `folder`, ascending; none if there is no folder.
+std::vector<std::int64_t> steps_in(const std::string& folder);
+
+/// Where the latest checkpoint in `folder` lies: what `latest` points at, else the highest step.
+std::optional<std::string> latest_in(const std::string& folder);
+/// `path` itself if it is a checkpoint, else the latest one in it. Throws Error{unavailable} if
+/// there is none.
+std::string checkpoint_at(const std::string& path);
+
+/// Removes checkpoints before `step` beyond the `keep_last` - 1 highest, and what dead saves left.
+/// Checkpoints after `step` stay: they are of a run that went further.
+void prune(const std::string& folder, std::int64_t step, int keep_last, const io::StepHook& hook);
+
+/// Keeps other jobs from saving into a folder; ends with the process at the latest.
+class FolderLock {
+ public:
+  /// Throws Error{unavailable} if another job has it. File systems without locks have no guard.
+  explicit FolderLock(const std::string& folder);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
+}  // namespace sprat::fsdp

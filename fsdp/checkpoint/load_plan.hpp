@@ -1,0 +1,28 @@
+// Which bytes of which files belong where in a rank's parts. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "fsdp/checkpoint/contents.hpp"
+#include "fsdp/held.hpp"
+
+namespace sprat::fsdp {
+
+/// `count` f32 elements of a file that become elements of a part.
+struct PartRead {
+  std::size_t file = 0;
+  std::uint64_t begin = 0;  ///< Byte in the file.
+  std::size_t unit = 0, state = 0, offset = 0, count = 0;
+};
+
+enum class LoadWhat : std::uint8_t { everything, parameters };
+
+/// Ascending by file and byte. Each element of this rank's parts that belongs to a parameter comes
+/// once. Throws Error{invalid_argument} naming `where` and the tensor if the model is another one:
+/// missing tensors, additional ones, other shapes or dtypes.
+std::vector<PartRead> plan_load(const std::string& where, const Contents& contents,
+                                const HeldModel& held, LoadWhat what);
+
+}  // namespace sprat::fsdp

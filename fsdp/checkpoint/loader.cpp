@@ -1,0 +1,60 @@
+#include "fsdp/checkpoint/loader.hpp"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "comm/base/check.hpp"
+#include "fsdp/checkpoint/agreement.hpp"
+#include "fsdp/checkpoint/folder.hpp"
+#include "io/checked_file.hpp"
+
+namespace sprat::fsdp {
+namespace {
+
+void read_parts(const Contents& contents, const HeldModel& held,
+                const std::vector<PartRead>& reads) {
+  std::optional<io::CheckedFile> file;
+  std::size_t open = contents.files.size();
+  for (const PartRead& read : reads) {
+    if (read.file != open) {
+      const StoredFile& stored = contents.files[read.file];
+      file.emplace(contents.folder + "/" + stored.name, stored.record);
+      open = read.file;
+    }
+    const auto into = held.units[read.unit].values[read.state].subspan(read.offset, read.count);
+    file->read(read.begin, std::as_writable_bytes(into));
+  }
+}
+
+/// Hosts that do not share the folder would load different states.
+void check_same(Communicator& world, const std::string& path, const Manifest& manifest) {
+  const std::string text = write_manifest(manifest);
+  const std::uint64_t mine = XXH3_64bits(text.data(), text.size());
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(elements(std::span(&mine, 1)), elements(all)).wait();
+  const auto other = std::ranges::find_if(all, [&](std::uint64_t one) { return one != all[0]; });
+  require(other == all.end(), "ranks 0 and ", other - all.begin(),
+          " find different checkpoints at ", path,
+          "; every rank needs the same folder, on a file system that all hosts share");
+}
+
+}  // namespace
+
+Manifest load(Communicator& world, const HeldModel& held, const std::string& path, LoadWhat what) {
+  Manifest manifest;
+  std::vector<PartRead> reads;
+  agree(world, outcome_of([&] {
+          const std::string at = checkpoint_at(path);
+          manifest = read_manifest(at);
+          reads = plan_load(at, manifest.contents, held, what);
+        }));
+  check_same(world, path, manifest);
+  agree(world, outcome_of([&] { read_parts(manifest.contents, held, reads); }));
+  return manifest;
+}
+
+}  // namespace sprat::fsdp

@@ -1,0 +1,241 @@
+#include "fsdp/checkpoint/saver.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+#include <random>
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "fsdp/checkpoint/agreement.hpp"
+
+namespace sprat::fsdp {
+namespace {
+
+constexpr Options at_once{.timeout = {}, .blocking = true};
+/// How long a rank waits for its own disk before it asks the others, so that no collective lasts.
+constexpr std::chrono::milliseconds patience{200};
+constexpr std::size_t piece_elements = std::size_t{1} << 22;  // of a write that may be given up
+
+std::uint64_t random_id() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
+
+}  // namespace
+
+/// This rank's files on their way to the disk, on a thread.
+class Saver::Writing {
+ public:
+  struct File {
+    std::string path, header;
+    std::vector<std::span<const float>> data;
+  };
+
+  Writing(std::vector<File> files, io::StepHook hook)
+      : files_(std::move(files)), hook_(std::move(hook)), thread_([this] { run(); }) {}
+  /// Drops what is not written yet.
+  ~Writing() {
+    stop_ = true;
+    join();
+  }
+
+  bool done() {
+    const std::lock_guard lock(mutex_);
+    return done_;
+  }
+  void wait_for(std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, time, [this] { return done_; });
+  }
+  void join() {
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
+  // Once joined:
+  const std::optional<Error>& error() const { return error_; }
+  const std::vector<io::FileRecord>& records() const { return records_; }
+
+ private:
+  void run() {
+    error_ = outcome_of([this] {
+      for (const File& file : files_) {
+        write(file);
+      }
+    });
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+    changed_.notify_all();
+  }
+  void write(const File& file) {
+    io::DurableFile out(file.path, hook_);
+    out.write(std::as_bytes(std::span(file.header)));
+    for (std::span<const float> values : file.data) {
+      while (!values.empty()) {
+        need(!stop_, "the save was given up");
+        const auto piece = values.first(std::min(values.size(), piece_elements));
+        out.write(std::as_bytes(piece));
+        values = values.subspan(piece.size());
+      }
+    }
+    records_.push_back(out.finish());
+  }
+
+  const std::vector<File> files_;
+  const io::StepHook hook_;
+  std::optional<Error> error_;
+  std::vector<io::FileRecord> records_;
+  std::atomic<bool> stop_ = false;  // a hint alone: nothing is read because of it
+  std::mutex mutex_;                // guards done_
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+Saver::Saver(Communicator& world, const HeldModel& held, SaverOptions options)
+    : world_(world), held_(held), options_(std::move(options)), plan_(plan_save(held)) {
+  require(options_.keep_last >= 1, "keep_last is ", options_.keep_last, "; it is at least 1");
+  require(!options_.folder.empty(), "checkpoints need a folder");
+  if (world_.rank() == 0) {
+    contents_ = contents_of(plan_);
+  }
+}
+
+Saver::~Saver() = default;
+
+std::string Saver::unfinished_name() const {
+  return fmt::format("{}/{}.tmp-{:016x}", options_.folder, step_name(about_.step), id_);
+}
+
+void Saver::open_folder(std::uint64_t id) {
+  world_.broadcast(elements(std::span(&id, 1)), 0, at_once).wait();
+  id_ = id;
+  std::optional<Error> error;
+  if (world_.rank() == 0) {
+    error = outcome_of([this] {
+      const bool is_new = !std::filesystem::exists(options_.folder);
+      io::make_folder(options_.folder, options_.hook);
+      if (is_new) {
+        const auto parent = std::filesystem::absolute(options_.folder).parent_path();
+        io::sync_folder(parent, options_.hook);
+      }
+      if (!lock_) {
+        lock_.emplace(options_.folder);
+      }
+      io::make_folder(unfinished_name(), options_.hook);
+    });
+  }
+  agree(world_, error);
+}
+
+void Saver::save(Manifest about) {
+  wait();
+  about_ = std::move(about);
+  step_name(about_.step);  // refuses a step that is none
+  open_folder(random_id());
+  rows_ = gather_rows(world_, held_, plan_);
+  if (options_.asynchronous) {
+    take_snapshot(rows_, snapshot_);
+  }
+  std::vector<Writing::File> files;
+  for (const SavedFile& file : plan_) {
+    if (file.writer == world_.rank()) {
+      files.push_back({.path = unfinished_name() + "/" + file.name,
+                       .header = header_of(file),
+                       .data = std::move(rows_.files[files.size()])});
+    }
+  }
+  writing_ = std::make_unique<Writing>(std::move(files), options_.hook);
+  if (!options_.asynchronous) {
+    wait();
+  }
+}
+
+void Saver::poll() {
+  if (writing_ == nullptr) {
+    return;
+  }
+  std::int64_t done = writing_->done() ? 1 : 0;
+  world_.all_reduce(elements(std::span(&done, 1)), ReduceOp::min, at_once).wait();
+  if (done == 1) {
+    commit();
+  }
+}
+
+void Saver::wait() {
+  while (writing_ != nullptr) {
+    writing_->wait_for(patience);
+    poll();
+  }
+}
+
+void Saver::commit() {
+  const std::unique_ptr<Writing> writing = std::move(writing_);
+  writing->join();
+  rows_ = {};
+  try {
+    agree(world_, writing->error());
+    std::vector<std::uint64_t> checksums = gather_checksums(writing->records());
+    std::optional<Error> error;
+    if (world_.rank() == 0) {
+      error = outcome_of([&] { publish(std::move(checksums)); });
+    }
+    agree(world_, error);
+  } catch (...) {
+    if (world_.rank() == 0) {
+      io::remove_all(unfinished_name(), options_.hook);
+    }
+    throw;
+  }
+  if (world_.rank() == 0) {
+    prune(options_.folder, about_.step, options_.keep_last, options_.hook);
+  }
+}
+
+std::vector<std::uint64_t> Saver::gather_checksums(const std::vector<io::FileRecord>& mine) {
+  std::vector<std::uint64_t> part;
+  for (const io::FileRecord& record : mine) {
+    part.insert(part.end(), record.blocks.begin(), record.blocks.end());
+  }
+  std::vector<std::size_t> counts(static_cast<std::size_t>(world_.size()), 0);
+  std::vector<std::uint64_t> all;
+  if (world_.rank() == 0) {
+    std::size_t total = 0;
+    for (std::size_t index = 0; index < plan_.size(); ++index) {
+      const std::uint64_t bytes = contents_.files[index].record.bytes;
+      const std::size_t blocks = (bytes + io::checked_block_bytes - 1) / io::checked_block_bytes;
+      counts[static_cast<std::size_t>(plan_[index].writer)] += blocks;
+      total += blocks;
+    }
+    all.resize(total);
+  }
+  world_.gatherv(elements(std::as_const(part)), elements(all), counts, 0).wait();
+  return all;
+}
+
+void Saver::publish(std::vector<std::uint64_t> checksums) {
+  about_.contents = contents_;
+  auto next = checksums.begin();
+  for (StoredFile& file : about_.contents.files) {
+    const auto blocks = static_cast<std::ptrdiff_t>(
+        (file.record.bytes + io::checked_block_bytes - 1) / io::checked_block_bytes);
+    file.record.blocks.assign(next, next + blocks);
+    next += blocks;
+  }
+  const std::string unfinished = unfinished_name(), name = step_name(about_.step);
+  io::write_file(unfinished + "/" + manifest_name, write_manifest(about_), options_.hook);
+  io::sync_folder(unfinished, options_.hook);
+  io::rename_over(unfinished, options_.folder + "/" + name, options_.hook);
+  io::sync_folder(options_.folder, options_.hook);
+  io::point_link(options_.folder + "/latest", name,
+                 fmt::format("{}/latest.tmp-{:016x}", options_.folder, id_), options_.hook);
+  io::sync_folder(options_.folder, options_.hook);
+}
+
+}  // namespace sprat::fsdp

@@ -1,0 +1,71 @@
+// Saves a model's state as a checkpoint, while training goes on.
+//
+// save() brings rows together, takes a snapshot and starts a thread that writes this rank's files;
+// no collective runs there. poll() asks whether all ranks are done, and then commits: rank 0
+// writes the manifest and gives the folder its name. Whatever goes wrong before that leaves the
+// last checkpoint as it is.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fsdp/checkpoint/folder.hpp"
+#include "fsdp/checkpoint/manifest.hpp"
+#include "fsdp/checkpoint/rows.hpp"
+#include "fsdp/checkpoint/save_plan.hpp"
+#include "fsdp/held.hpp"
+#include "sprat/communicator.hpp"
+
+namespace sprat::fsdp {
+
+struct SaverOptions {
+  std::string folder;  ///< The same on every rank, on a file system that all share.
+  int keep_last = 2;
+  bool asynchronous = true;
+  io::StepHook hook;
+};
+
+/// Its calls are collective and of one thread. Errors are the same on every rank.
+class Saver {
+ public:
+  /// `world` and `held` outlive it.
+  Saver(Communicator& world, const HeldModel& held, SaverOptions options);
+  /// Drops a save that is under way: wait() first.
+  ~Saver();
+  Saver(const Saver&) = delete;
+  Saver& operator=(const Saver&) = delete;
+
+  /// Starts a checkpoint of the values as they are now; `about` has no contents yet. Waits for the
+  /// one before it.
+  void save(Manifest about);
+  /// Commits the save that is under way, if every rank has written its files.
+  void poll();
+  /// Returns once no save is under way.
+  void wait();
+
+ private:
+  class Writing;
+
+  void open_folder(std::uint64_t id);
+  void commit();
+  std::vector<std::uint64_t> gather_checksums(const std::vector<io::FileRecord>& mine);
+  void publish(std::vector<std::uint64_t> checksums);
+  std::string unfinished_name() const;
+
+  Communicator& world_;
+  const HeldModel& held_;
+  SaverOptions options_;
+  std::vector<SavedFile> plan_;
+  Contents contents_;               // on rank 0
+  std::optional<FolderLock> lock_;  // on rank 0
+  Manifest about_;                  // of the save under way, as the rest
+  std::uint64_t id_ = 0;
+  std::vector<float> snapshot_;
+  GatheredRows rows_;
+  std::unique_ptr<Writing> writing_;
+};
+
+}  // namespace sprat::fsdp
