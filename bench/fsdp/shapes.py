@@ -1,0 +1,42 @@
+"""The GPTs that are trained, and the bars of issue and table."""
+
+from dataclasses import dataclass
+
+TEXT = "/usr/share/doc/jargon-text/jargon.txt.gz"  # Debian package jargon-text
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A GPT over bytes, and each rank's part of a batch."""
+
+    layers: int
+    width: int
+    context: int
+    sequences: int
+
+    def text(self) -> str:
+        return f"{self.layers}x{self.width}, {self.sequences}x{self.context} tokens"
+
+    def config(self, ranks: int) -> dict:
+        """As `sprat train` reads it: ZeRO-3 over all ranks, a rate that stays the same."""
+        return {
+            "model": {"layers": self.layers, "width": self.width, "heads": self.width // 64,
+                      "context": self.context},
+            "data": {"files": [TEXT], "validation_share": 0.001},
+            "train": {"steps": 1_000_000, "batch": self.sequences * ranks, "learning_rate": 1e-3,
+                      "final_learning_rate": 1e-3, "warmup_steps": 0, "weight_decay": 0.1,
+                      "beta1": 0.9, "beta2": 0.95, "clip_norm": 1.0, "seed": 1,
+                      "validate_every": 0, "sample_bytes": 0},
+            "parallel": {"hybrid_shard_degree": ranks},
+        }
+
+
+# By number of ranks and name: about the share of a step that gloo's communication takes on two cores.
+SHAPES = {
+    2: {"20%": Shape(4, 256, 128, 8), "40%": Shape(4, 512, 128, 1), "60%": Shape(12, 128, 64, 1)},
+    4: {"20%": Shape(4, 256, 128, 6), "40%": Shape(4, 256, 128, 2), "60%": Shape(12, 128, 64, 1)},
+}
+# Tokens a second, ours by PyTorch's.
+BARS = {"20%": 1.1, "40%": 1.3, "60%": 1.6}
+# Of the first step's losses, from the same weights and samples.
+LOSS_TOLERANCE = 1e-5
