@@ -15,8 +15,10 @@ constexpr std::string_view prefix = "openblas/";
 // A product about as large as a layer's, and how often each kernel does it: some milliseconds each.
 constexpr int probe_size = 192;
 constexpr int probe_rounds = 8;
-// Another kernel must be this much faster than the library's own choice.
-constexpr double clear_gain = 1.1;
+// Another kernel must be this much faster than the library's own choice: more than the kernels of
+// one vector width differ by (about a tenth, so that noise would decide, and bits with it), less
+// than those of an older one lack.
+constexpr double clear_gain = 1.3;
 
 /// The library is the process's: OpenBLAS holds its kernel in one global of its own.
 struct Process {
