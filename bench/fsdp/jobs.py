@@ -71,13 +71,24 @@ class Between:
     def variables(self, rank: int) -> dict[str, str]:
         wire = self.hosts.interface()
         return {"LOCAL_RANK": str(rank % self.per_host), "GLOO_SOCKET_IFNAME": wire,
-                "SPRAT_INTERFACE": wire, "SPRAT_HOST": f"host{rank // self.per_host}"}
+                "SPRAT_INTERFACE": wire, "SPRAT_TOKEN": "of this run", "SPRAT_HOST": f"host{rank // self.per_host}"}
 
     def remove(self) -> None:
         self.hosts.remove()
 
 
-def start(place: Here | Between, command: list[str], **pipes) -> list[subprocess.Popen]:
+Place = Here | Between
+
+
+def bits_of(rate: str) -> float:
+    """Bits per second of a rate as tc writes it."""
+    for unit, scale in (("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3)):
+        if rate.endswith(unit):
+            return float(rate.removesuffix(unit)) * scale
+    raise SystemExit(f"bench/fsdp: a rate of {rate}; write it as 1gbit or 500mbit")
+
+
+def start(place: Place, command: list[str], **pipes) -> list[subprocess.Popen]:
     """One process for each rank, with torchrun's variables and one thread of computation."""
     meeting = place.meeting()
     ranks = [subprocess.Popen(
@@ -93,7 +104,7 @@ def start(place: Here | Between, command: list[str], **pipes) -> list[subprocess
 class Job:
     """Ranks that compute when told to, and sleep otherwise."""
 
-    def __init__(self, name: str, place: Here | Between, command: list[str]):
+    def __init__(self, name: str, place: Place, command: list[str]):
         self.name = name
         self.ranks = start(place, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 

@@ -1,8 +1,9 @@
-"""The GPTs that are trained, and the bars of issue and table."""
+"""The GPTs that are trained, and what is asked of them."""
 
 from dataclasses import dataclass
 
 TEXT = "/usr/share/doc/jargon-text/jargon.txt.gz"  # Debian package jargon-text
+VOCABULARY = 256
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,13 @@ class Shape:
 
     def text(self) -> str:
         return f"{self.layers}x{self.width}, {self.sequences}x{self.context} tokens"
+
+    def tokens(self, ranks: int) -> int:
+        return self.sequences * self.context * ranks
+
+    def parameters(self) -> int:
+        block = 12 * self.width**2 + 13 * self.width
+        return self.layers * block + (VOCABULARY + self.context + 2) * self.width
 
     def config(self, ranks: int) -> dict:
         """As `sprat train` reads it: ZeRO-3 over all ranks, a rate that stays the same."""
@@ -31,12 +39,26 @@ class Shape:
         }
 
 
-# By number of ranks and name: about the share of a step that gloo's communication takes on two cores.
-SHAPES = {
-    2: {"20%": Shape(4, 256, 128, 8), "40%": Shape(4, 512, 128, 1), "60%": Shape(12, 128, 64, 1)},
-    4: {"20%": Shape(4, 256, 128, 6), "40%": Shape(4, 256, 128, 2), "60%": Shape(12, 128, 64, 1)},
+# By number of ranks and name: about the share of FSDP2's step that gloo's communication takes on two
+# cores. The first of a share is a model whose calls take a while, the second one of many small calls.
+BESIDE_TORCH = {
+    2: {"20%": Shape(4, 256, 128, 8), "40%": Shape(4, 512, 128, 1), "60%": Shape(4, 512, 64, 1),
+        "60%, small": Shape(12, 128, 64, 1)},
+    4: {"20%": Shape(4, 256, 128, 6), "40%": Shape(4, 256, 128, 2), "60%": Shape(4, 512, 64, 1),
+        "60%, small": Shape(12, 128, 64, 1)},
 }
-# Tokens a second, ours by PyTorch's.
-BARS = {"20%": 1.1, "40%": 1.3, "60%": 1.6}
 # Of the first step's losses, from the same weights and samples.
 LOSS_TOLERANCE = 1e-5
+# About 20 % as well, where four hosts at 1 Gbit/s share two cores.
+FOUR_HOSTS = Shape(4, 256, 128, 20)
+EXPOSED_BAR = 0.1
+# ZeRO-3's wires at 1 Gbit/s need at least three times as long as its computation.
+HYBRID = Shape(4, 768, 64, 1)
+HYBRID_WIRE = 3.0
+# By micro-steps: how many times faster HSDP is.
+HYBRID_BARS = {1: 1.25, 4: 3.0}
+
+
+def bar(name: str) -> float:
+    """Tokens a second, ours by PyTorch's."""
+    return {"20%": 1.1, "40%": 1.3, "60%": 1.6}[name.split(",")[0]]

@@ -1,0 +1,92 @@
+// The trainer's step over the engine, and a queue whose collectives can be left out.
+#include "bench/fsdp/training.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace sprat::bench {
+namespace {
+
+/// Starts collectives, or forgets them while `silent`.
+class SilentQueue final : public fsdp::Queue {
+ public:
+  explicit SilentQueue(const bool& silent)
+      : silent_(silent), started_(fsdp::inline_queue().make()) {}
+  fsdp::Pending submit(std::function<Work()> start) override {
+    return silent_ ? fsdp::Pending() : started_->submit(std::move(start));
+  }
+
+ private:
+  const bool& silent_;
+  std::unique_ptr<fsdp::Queue> started_;
+};
+
+FsdpOptions sharding(const train::TrainConfig& config, const Way& way) {
+  const train::OptimizationConfig& train = config.train;
+  FsdpOptions options;
+  options.strategy = way.strategy;
+  options.hybrid_shard_degree = way.hybrid_shard_degree;
+  options.forward = gpt_forward_order(config.model);
+  options.backward = gpt_backward_order(config.model);
+  options.prefetch_units = way.prefetch_units;
+  options.reductions_in_flight = way.reductions_in_flight;
+  options.micro_steps = way.micro_steps;
+  options.accumulate = way.local ? Accumulate::local : Accumulate::two_hop;
+  options.optimizer.values = {
+      {"beta1", train.beta1}, {"beta2", train.beta2}, {"weight_decay", train.weight_decay}};
+  options.clip_norm = static_cast<float>(train.clip_norm);
+  return options;
+}
+
+}  // namespace
+
+std::span<const float> EngineParameters::values(int unit, int index) const {
+  const ConstElements values = engine_.parameter(unit, index);
+  return {static_cast<const float*>(values.data), values.count};
+}
+
+std::span<float> EngineParameters::gradients(int unit, int index) {
+  const GradientTarget target = engine_.gradient_target(unit, index);
+  if (target.fresh) {
+    std::ranges::fill(target.values, 0.0f);
+  }
+  return target.values;
+}
+
+Training::Training(Communicator& world, const train::TrainConfig& config, const Way& way,
+                   const std::shared_ptr<const GemmBackend>& gemm)
+    : world_(world),
+      config_(config),
+      way_(way),
+      batches_(read_text(config.data.files), config),
+      engine_(world, gpt_units(config.model, config.train.seed), sharding(config, way),
+              {.make = [this] { return std::make_unique<SilentQueue>(silent_); }}),
+      parameters_(engine_),
+      gpt_(config.model, config.train.batch / world.size(), gemm) {
+  check_ranks(config, world.size());
+}
+
+double Training::step() {
+  double loss = 0;
+  for (int micro = 0; micro < way_.micro_steps; ++micro) {
+    const auto batch = batches_.training(std::int64_t{step_} * way_.micro_steps + micro,
+                                         {world_.rank(), world_.size()});
+    loss += gpt_.forward(parameters_, batch.inputs, batch.targets);
+    gpt_.backward(parameters_);
+  }
+  engine_.step(static_cast<float>(learning_rate(config_.train, step_)), 0);
+  if (!silent_) {
+    world_
+        .all_reduce(elements(std::span(&loss, 1)), ReduceOp::sum, {.timeout = {}, .blocking = true})
+        .wait();
+  }
+  ++step_;
+  silent_ = way_.nothing;
+  return loss / (1.0 * way_.micro_steps * config_.train.batch * config_.model.context);
+}
+
+std::uint64_t Training::bytes_sent() const {
+  return engine_.traffic().parameters + engine_.traffic().gradients;
+}
+
+}  // namespace sprat::bench

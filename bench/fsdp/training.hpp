@@ -1,0 +1,71 @@
+// One way of training the GPT, with a model and a place in the text of its own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "fsdp/engine.hpp"
+#include "sprat/communicator.hpp"
+#include "sprat/mp.hpp"
+#include "train/batches.hpp"
+#include "train/config.hpp"
+#include "train/gpt.hpp"
+
+namespace sprat::bench {
+
+/// What a way is, beside the configuration.
+struct Way {
+  std::string name;
+  std::string strategy;         ///< A row of the table; empty: by degree.
+  int hybrid_shard_degree = 0;  ///< As FsdpOptions has it.
+  int prefetch_units = 1;
+  int reductions_in_flight = 1;
+  int micro_steps = 1;
+  bool local = false;  ///< Accumulates locally, not in two hops.
+  /// Once the first step has filled the buffers, collectives return at once.
+  bool nothing = false;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Way, name, strategy, hybrid_shard_degree,
+                                                prefetch_units, reductions_in_flight, micro_steps,
+                                                local, nothing)
+
+/// Parameters of an engine, which must outlive this.
+class EngineParameters final : public train::Parameters {
+ public:
+  explicit EngineParameters(fsdp::Engine& engine) : engine_(engine) {}
+  void acquire(int unit) override { engine_.acquire(unit); }
+  void release(int unit) override { engine_.release(unit); }
+  std::span<const float> values(int unit, int index) const override;
+  std::span<float> gradients(int unit, int index) override;
+  void reduce(int unit) override { engine_.reduce(unit); }
+
+ private:
+  fsdp::Engine& engine_;
+};
+
+class Training {
+ public:
+  /// Collective. A batch of the configuration is that of one micro-step.
+  Training(Communicator& world, const train::TrainConfig& config, const Way& way,
+           const std::shared_ptr<const GemmBackend>& gemm);
+
+  /// As the trainer's: the mean loss of all ranks' samples.
+  double step();
+  /// Of parameters and gradients so far, by the collectives' definitions.
+  std::uint64_t bytes_sent() const;
+
+ private:
+  Communicator& world_;
+  const train::TrainConfig& config_;
+  Way way_;
+  bool silent_ = false;  // collectives return at once
+  train::Batches batches_;
+  fsdp::Engine engine_;
+  EngineParameters parameters_;
+  train::Gpt gpt_;
+  int step_ = 0;
+};
+
+}  // namespace sprat::bench
