@@ -333,6 +333,10 @@ StepResult Engine::step(float learning_rate, double divisor) {
   return result;
 }
 
+void Engine::sum_over_ranks(std::span<double> values) {
+  everyone_.all_reduce(elements(values), elements(values), traffic_.control).wait();
+}
+
 HeldModel Engine::held() {
   HeldModel model{.states = {""}, .units = {}};
   model.states.insert(model.states.end(), kind_.states.begin(), kind_.states.end());

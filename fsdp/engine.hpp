@@ -38,6 +38,7 @@ class Engine {
   GradientTarget gradient_target(int unit, int index);
   void reduce(int unit);
   StepResult step(float learning_rate, double divisor);
+  void sum_over_ranks(std::span<double> values);
 
   Communicator& world() noexcept { return mesh_.world(); }
   const FsdpOptions& options() const noexcept { return options_; }

@@ -2,8 +2,9 @@
 //
 //   sprat_bench_fsdp CONFIG.json --way '{"name": "zero3", "hybrid_shard_degree": 4}' [--way ...]
 //
-// CONFIG.json is one of `sprat train`. Each line "NAME COUNT" of standard input asks for so many steps
-// of that way; the answer is a line of JSON, this rank's seconds and losses. Otherwise nothing runs.
+// CONFIG.json is one of `sprat train`. Each line "NAME COUNT" of standard input asks for so many
+// steps of that way; the answer is a line of JSON, this rank's seconds and losses. Otherwise
+// nothing runs.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>

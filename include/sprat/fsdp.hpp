@@ -111,7 +111,7 @@ struct StepResult {
 /// reduce-scatter of a buffer over p ranks (p-1)/p of it, all-reduce twice that. Since
 /// construction.
 struct Traffic {
-  std::uint64_t parameters = 0, gradients = 0, norm = 0;
+  std::uint64_t parameters = 0, gradients = 0, norm = 0, control = 0;
 };
 
 /// Bytes of a rank's buffers. `kept` is there always; a unit that is full, or a gradient on its
@@ -162,6 +162,9 @@ class SPRAT_API ShardedModel {
   /// micro-steps, divided once by `divisor`, such as the count of tokens of all ranks; 0: by the
   /// number of ranks times micro-steps.
   StepResult step(float learning_rate, double divisor = 0);
+
+  /// values <- their sums over all ranks, such as loss and tokens; the same bits on each.
+  void sum_over_ranks(std::span<double> values);
 
   std::int64_t parameter_count() const;
   /// The row of the table in use, and how many ranks share a copy.

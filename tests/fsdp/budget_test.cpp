@@ -201,5 +201,15 @@ TEST(Budget, payload_is_the_formula_of_the_table_for_every_row) {
   }
 }
 
+TEST(Budget, sums_of_a_few_numbers_are_control) {
+  run_virtual_ranks(4, Config{}, [&](Communicator& world) {
+    Engine model(world, small_units(), with_small_order({}));
+    std::vector<double> values = {1.0 + world.rank(), 0.5};
+    model.sum_over_ranks(values);
+    EXPECT_EQ(values, (std::vector<double>{10, 2}));
+    EXPECT_EQ(model.traffic().control, 2 * 2 * sizeof(double) / 4 * 3);
+  });
+}
+
 }  // namespace
 }  // namespace sprat::fsdp
