@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sprat/buffer.hpp"
+#include "sprat/checkpoint.hpp"
 #include "sprat/communicator.hpp"
 #include "sprat/config.hpp"
 #include "sprat/error.hpp"

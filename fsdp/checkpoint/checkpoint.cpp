@@ -1,0 +1,86 @@
+// The public face of checkpoints: a model's engine on one side, saver and loader on the other.
+#include "sprat/checkpoint.hpp"
+
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "fsdp/checkpoint/folder.hpp"
+#include "fsdp/checkpoint/loader.hpp"
+#include "fsdp/checkpoint/saver.hpp"
+#include "fsdp/engine.hpp"
+
+namespace sprat {
+namespace {
+
+/// What people want to know of the run that saved; nothing is read back from it.
+std::map<std::string, std::string> config_of(fsdp::Engine& engine) {
+  const FsdpOptions& options = engine.options();
+  const fsdp::Sharding& sharding = engine.sharding();
+  return {{"ranks", text(sharding.ranks())},
+          {"strategy", sharding.strategy->name},
+          {"hybrid_shard_degree", text(sharding.shards)},
+          {"optimizer", options.optimizer.name},
+          {"parameter_dtype", name(options.parameter_dtype)},
+          {"gradient_wire", name(options.gradient_wire)},
+          {"micro_steps", text(options.micro_steps)},
+          {"persistence_threshold", text(options.persistence_threshold)}};
+}
+
+TrainingState state_of(const fsdp::Manifest& manifest) {
+  return {.step = manifest.step, .samples = manifest.samples, .notes = manifest.notes};
+}
+
+}  // namespace
+
+struct CheckpointWriter::Impl {
+  fsdp::Engine& engine;
+  fsdp::HeldModel held;
+  fsdp::Saver saver;
+
+  Impl(fsdp::Engine& of, CheckpointOptions options)
+      : engine(of),
+        held(engine.held()),
+        saver(engine.world(), held,
+              {.folder = std::move(options.folder),
+               .keep_last = options.keep_last,
+               .asynchronous = options.asynchronous,
+               .hook = {}}) {}
+};
+
+CheckpointWriter::CheckpointWriter(ShardedModel& model, CheckpointOptions options)
+    : impl_(std::make_unique<Impl>(model.engine(), std::move(options))) {}
+CheckpointWriter::~CheckpointWriter() = default;
+
+void CheckpointWriter::save(const TrainingState& state) {
+  impl_->saver.save({.step = state.step,
+                     .samples = state.samples,
+                     .counters = impl_->engine.counters(),
+                     .notes = state.notes,
+                     .config = config_of(impl_->engine),
+                     .contents = {}});
+}
+
+void CheckpointWriter::poll() { impl_->saver.poll(); }
+void CheckpointWriter::wait() { impl_->saver.wait(); }
+
+std::optional<std::string> latest_checkpoint(const std::string& folder) {
+  return fsdp::latest_in(folder);
+}
+
+TrainingState load_checkpoint(ShardedModel& model, const std::string& path) {
+  fsdp::Engine& engine = model.engine();
+  const fsdp::Manifest manifest =
+      fsdp::load(engine.world(), engine.held(), path, fsdp::LoadWhat::everything);
+  engine.restore(manifest.counters);
+  return state_of(manifest);
+}
+
+TrainingState load_parameters(ShardedModel& model, const std::string& path) {
+  fsdp::Engine& engine = model.engine();
+  const fsdp::Manifest manifest =
+      fsdp::load(engine.world(), engine.held(), path, fsdp::LoadWhat::parameters);
+  engine.restore(engine.counters());
+  return state_of(manifest);
+}
+
+}  // namespace sprat
