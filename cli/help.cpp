@@ -15,6 +15,7 @@ constexpr const char* introduction =
 
   ./quickstart                                         install, build, and train a small GPT
   mpirun -np 4 sprat train examples/gpt-jargon.json    train over four processes
+  sprat checkpoint inspect FOLDER                      what is in a checkpoint?
   mpirun -np 4 sprat bench all_reduce                  how fast are the collectives here?
   sprat simulate all_reduce --topology p4d --hosts 64  how fast would they be there?
   sprat doctor                                         what is missing on this machine?
@@ -32,7 +33,7 @@ Action prepare(CLI::App& app) {
     if (topic->empty()) {
       fmt::print("{}", introduction);
       for (const Command* command : all_commands()) {
-        fmt::print("  {:<9} {}\n", command->name, command->summary);
+        fmt::print("  {:<10} {}\n", command->name, command->summary);
       }
       fmt::print("\n`sprat help COMMAND` explains one of them, with examples.\n");
       return 0;

@@ -4,10 +4,13 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "fsdp/checkpoint/convert.hpp"
 #include "fsdp/checkpoint/folder.hpp"
 #include "fsdp/checkpoint/loader.hpp"
 #include "fsdp/checkpoint/saver.hpp"
+#include "fsdp/checkpoint/tensor_reader.hpp"
 #include "fsdp/engine.hpp"
+#include "io/formats/safetensors.hpp"
 
 namespace sprat {
 namespace {
@@ -81,6 +84,34 @@ TrainingState load_parameters(ShardedModel& model, const std::string& path) {
       fsdp::load(engine.world(), engine.held(), path, fsdp::LoadWhat::parameters);
   engine.restore(engine.counters());
   return state_of(manifest);
+}
+
+CheckpointInfo describe_checkpoint(const std::string& path) {
+  const fsdp::Opened opened = fsdp::open_any(path);
+  CheckpointInfo info{.path = opened.path,
+                      .checked = opened.checked,
+                      .state = state_of(opened.manifest),
+                      .counters = opened.manifest.counters,
+                      .config = opened.manifest.config,
+                      .tensors = {},
+                      .files = {}};
+  for (const fsdp::StoredTensor& tensor : opened.manifest.contents.tensors) {
+    const std::uint64_t bits = *io::safetensors_bits(tensor.dtype);
+    info.tensors.push_back({.name = tensor.name,
+                            .dtype = tensor.dtype,
+                            .shape = tensor.shape,
+                            .bytes = tensor.elements() * bits / 8});
+  }
+  for (const fsdp::StoredFile& file : opened.manifest.contents.files) {
+    info.files.push_back({.name = file.name, .bytes = file.record.bytes});
+  }
+  return info;
+}
+
+std::vector<std::string> verify_checkpoint(const std::string& path) { return fsdp::verify(path); }
+
+void convert_checkpoint(const std::string& from, const std::string& to, CheckpointForm form) {
+  fsdp::convert(from, to, form);
 }
 
 }  // namespace sprat

@@ -60,4 +60,46 @@ SPRAT_API TrainingState load_checkpoint(ShardedModel& model, const std::string& 
 /// The same of the parameters alone; the optimizer stays as it is.
 SPRAT_API TrainingState load_parameters(ShardedModel& model, const std::string& path);
 
+// Of checkpoints as files, without a job. A path is a checkpoint, a folder of them (its latest is
+// meant), a safetensors file, or a folder of such files. These throw Error{unavailable} naming the
+// file that is missing or damaged.
+
+struct CheckpointTensor {
+  std::string name;
+  std::string dtype;  ///< As safetensors names it.
+  std::vector<std::int64_t> shape;
+  std::uint64_t bytes = 0;
+};
+
+struct CheckpointFile {
+  std::string name;
+  std::uint64_t bytes = 0;
+};
+
+struct CheckpointInfo {
+  std::string path;      ///< Of the checkpoint that was meant.
+  bool checked = false;  ///< It has a manifest with checksums; else only tensors and files.
+  TrainingState state;
+  std::map<std::string, double> counters;     ///< Of optimizer and loss scaler.
+  std::map<std::string, std::string> config;  ///< What the model ran with.
+  std::vector<CheckpointTensor> tensors;
+  std::vector<CheckpointFile> files;
+};
+SPRAT_API CheckpointInfo describe_checkpoint(const std::string& path);
+
+/// Reads every block of every file: a line for each that is missing or damaged, naming it; no line
+/// if the checkpoint is whole.
+SPRAT_API std::vector<std::string> verify_checkpoint(const std::string& path);
+
+enum class CheckpointForm {
+  sprat,    ///< A checkpoint of the parameters alone, for load_parameters(): a new folder.
+  single,   ///< One safetensors file, or model.safetensors in a folder that is there.
+  hf_gpt2,  ///< The same with Hugging Face's names for GPT-2, and its weights as (in, out).
+};
+/// Writes the parameters at `from` to `to`, in f32. Names and weights of Hugging Face's GPT-2 are
+/// known and turned into ours. Memory: one tensor. Throws Error{invalid_argument} naming a tensor
+/// that has no place in the form.
+SPRAT_API void convert_checkpoint(const std::string& from, const std::string& to,
+                                  CheckpointForm form);
+
 }  // namespace sprat
