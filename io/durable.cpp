@@ -140,6 +140,43 @@ FileRecord DurableFile::finish() {
   return {.bytes = bytes, .blocks = hasher_.finish()};
 }
 
+PlacedFile::PlacedFile(std::string path)
+    : path_(std::move(path)), descriptor_(open(path_.c_str(), O_WRONLY | O_CLOEXEC)) {
+  if (descriptor_ < 0) {
+    fail("open", path_, errno);
+  }
+}
+
+PlacedFile::~PlacedFile() {
+  if (descriptor_ >= 0) {
+    close(descriptor_);
+  }
+}
+
+void PlacedFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t wrote = pwrite(descriptor_, bytes.data(), std::min(bytes.size(), largest_write),
+                                 static_cast<off_t>(offset));
+    if (wrote < 0 && errno == EINTR) {
+      continue;
+    }
+    if (wrote <= 0) {
+      fail("write to", path_, wrote == 0 ? ENOSPC : errno);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(wrote));
+    offset += static_cast<std::uint64_t>(wrote);
+  }
+}
+
+void PlacedFile::finish() {
+  if (fsync(descriptor_) != 0) {
+    fail("bring to the disk", path_, errno);
+  }
+  if (close(std::exchange(descriptor_, -1)) != 0) {
+    fail("close", path_, errno);
+  }
+}
+
 void make_folder(const std::string& path, const StepHook& hook) {
   tell(hook, "make folder", path);
   std::error_code error;

@@ -70,6 +70,24 @@ class DurableFile {
   BlockHasher hasher_;
 };
 
+/// A file that is there, written at places that several processes share out. One thread at a time.
+class PlacedFile {
+ public:
+  /// Throws Error{unavailable} naming path, reason and remedy, as all of its calls do.
+  explicit PlacedFile(std::string path);
+  ~PlacedFile();
+  PlacedFile(const PlacedFile&) = delete;
+  PlacedFile& operator=(const PlacedFile&) = delete;
+
+  void write(std::uint64_t offset, std::span<const std::byte> bytes);
+  /// Returns once the disk has what was written here.
+  void finish();
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+};
+
 /// Throw Error{unavailable} naming path, reason and remedy.
 void make_folder(const std::string& path, const StepHook& hook);
 void write_file(const std::string& path, std::string_view text, const StepHook& hook);

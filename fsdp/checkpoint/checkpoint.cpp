@@ -5,6 +5,7 @@
 
 #include "comm/base/check.hpp"
 #include "fsdp/checkpoint/convert.hpp"
+#include "fsdp/checkpoint/exporter.hpp"
 #include "fsdp/checkpoint/folder.hpp"
 #include "fsdp/checkpoint/loader.hpp"
 #include "fsdp/checkpoint/saver.hpp"
@@ -112,6 +113,16 @@ std::vector<std::string> verify_checkpoint(const std::string& path) { return fsd
 
 void convert_checkpoint(const std::string& from, const std::string& to, CheckpointForm form) {
   fsdp::convert(from, to, form);
+}
+
+void export_parameters(ShardedModel& model, const std::string& path, CheckpointForm form) {
+  require(form != CheckpointForm::sprat,
+          "a model is exported as one file; CheckpointWriter saves "
+          "it in the form sprat");
+  fsdp::Engine& engine = model.engine();
+  fsdp::export_parameters(
+      engine.world(), engine.held(), path,
+      form == CheckpointForm::hf_gpt2 ? fsdp::ModelLayout::hf_gpt2 : fsdp::ModelLayout::sprat);
 }
 
 }  // namespace sprat

@@ -10,10 +10,8 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
-#include "fsdp/checkpoint/gpt2_names.hpp"
 #include "fsdp/checkpoint/tensor_reader.hpp"
 #include "io/durable.hpp"
-#include "io/formats/safetensors.hpp"
 
 namespace sprat::fsdp {
 namespace {
@@ -27,22 +25,6 @@ std::vector<std::int64_t> shape_of(const CopiedTensor& copy) {
     std::swap(shape[0], shape[1]);
   }
   return shape;
-}
-
-std::vector<io::SafeTensor> describe(const CopyPlan& plan) {
-  std::vector<io::SafeTensor> tensors;
-  std::uint64_t end = 0;
-  for (const CopiedTensor& copy : plan.tensors) {
-    const std::vector<std::int64_t> shape = shape_of(copy);
-    const std::uint64_t bytes = copy.from->elements() * sizeof(float);
-    tensors.push_back({.name = copy.name,
-                       .dtype = "F32",
-                       .shape = {shape.begin(), shape.end()},
-                       .begin = end,
-                       .end = end + bytes});
-    end += bytes;
-  }
-  return tensors;
 }
 
 /// Calls `visit` with the values of a tensor, piece by piece.
@@ -106,17 +88,12 @@ void check_head(const Contents& contents, const CopyPlan& plan) {
           "\", and a head of its own has no place here");
 }
 
-std::string unfinished(const std::string& path) {
-  std::random_device device;
-  return fmt::format("{}.tmp-{:08x}{:08x}", path, device(), device());
-}
-
 std::string parent_of(const std::string& path) { return fs::absolute(path).parent_path(); }
 
 void convert_to_file(const Contents& contents, const CopyPlan& plan, const std::string& to) {
   const std::string path = fs::is_directory(to) ? to + "/model.safetensors" : to;
-  const std::string temporary = unfinished(path);
-  const std::string header = io::write_safetensors_header(describe(plan), {{"format", "pt"}});
+  const std::string temporary = unfinished_name(path);
+  const std::string header = io::write_safetensors_header(described(plan), {{"format", "pt"}});
   write_tensors(temporary, header, contents, plan);
   io::rename_over(temporary, path, {});
   io::sync_folder(parent_of(path), {});
@@ -126,7 +103,7 @@ void convert_to_file(const Contents& contents, const CopyPlan& plan, const std::
 void convert_to_checkpoint(Manifest manifest, const CopyPlan& plan, const std::string& to) {
   require(!fs::exists(to), to, " is already there; convert into a new folder");
   const Contents from = std::exchange(manifest.contents, {});
-  const std::vector<io::SafeTensor> tensors = describe(plan);
+  const std::vector<io::SafeTensor> tensors = described(plan);
   nlohmann::json offsets = nlohmann::json::object();
   for (const io::SafeTensor& tensor : tensors) {
     offsets[tensor.name] = {{"saved_offsets", std::vector<int>(tensor.shape.size(), 0)}};
@@ -140,7 +117,7 @@ void convert_to_checkpoint(Manifest manifest, const CopyPlan& plan, const std::s
     manifest.contents.tensors.push_back(std::move(stored));
   }
   const std::string name = "shard-00001-model-00001-of-00001.safetensors";
-  const std::string temporary = unfinished(to);
+  const std::string temporary = unfinished_name(to);
   io::make_folder(temporary, {});
   try {
     manifest.contents.files = {
@@ -192,6 +169,27 @@ std::vector<std::string> verify_headers(const Contents& contents) {
 }
 
 }  // namespace
+
+std::vector<io::SafeTensor> described(const CopyPlan& plan) {
+  std::vector<io::SafeTensor> tensors;
+  std::uint64_t end = 0;
+  for (const CopiedTensor& copy : plan.tensors) {
+    const std::vector<std::int64_t> shape = shape_of(copy);
+    const std::uint64_t bytes = copy.from->elements() * sizeof(float);
+    tensors.push_back({.name = copy.name,
+                       .dtype = "F32",
+                       .shape = {shape.begin(), shape.end()},
+                       .begin = end,
+                       .end = end + bytes});
+    end += bytes;
+  }
+  return tensors;
+}
+
+std::string unfinished_name(const std::string& path) {
+  std::random_device device;
+  return fmt::format("{}.tmp-{:08x}{:08x}", path, device(), device());
+}
 
 void convert(const std::string& from, const std::string& to, CheckpointForm form) {
   Opened opened = open_any(from);

@@ -101,5 +101,9 @@ enum class CheckpointForm {
 /// that has no place in the form.
 SPRAT_API void convert_checkpoint(const std::string& from, const std::string& to,
                                   CheckpointForm form);
+/// Collective, between steps. The parameters of a model as one safetensors file at `path`, in the
+/// form `single` or `hf_gpt2`. Every rank writes its own part: none ever has the whole model.
+SPRAT_API void export_parameters(ShardedModel& model, const std::string& path,
+                                 CheckpointForm form = CheckpointForm::single);
 
 }  // namespace sprat

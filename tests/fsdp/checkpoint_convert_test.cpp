@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "fsdp/checkpoint/exporter.hpp"
 #include "fsdp/checkpoint/gpt2_names.hpp"
 #include "fsdp/checkpoint/loader.hpp"
 #include "fsdp/checkpoint/saver.hpp"
 #include "fsdp/checkpoint/tensor_reader.hpp"
+#include "io/checked_file.hpp"
 #include "io/durable.hpp"
 #include "io/formats/safetensors.hpp"
 #include "sprat/buffer.hpp"
@@ -27,7 +29,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 namespace fs = std::filesystem;
 
-constexpr int width = 6;
+constexpr int width = 24;  // large enough that weights are cut among ranks
 
 /// A GPT-2 of one layer, as ours is named.
 std::vector<UnitSpec> gpt_units() {
@@ -218,7 +220,7 @@ TEST(Convert, what_has_no_place_is_named) {
   EXPECT_THAT(complaint_of([&] {
                 convert_checkpoint(folder / "none", folder / "x", CheckpointForm::single);
               }),
-              HasSubstr("no checkpoint and no safetensors file at " + folder / "none"));
+              HasSubstr("no checkpoint and no safetensors file at " + (folder / "none")));
   EXPECT_THAT(complaint_of([&] {
                 convert_checkpoint(folder / "other.safetensors", folder.path(),
                                    CheckpointForm::sprat);
@@ -242,6 +244,49 @@ TEST(Convert, damaged_checkpoints_are_not_converted) {
   for (const auto& entry : fs::directory_iterator(folder.path())) {
     EXPECT_EQ(entry.path().filename(), "c") << "nothing else is left";
   }
+}
+
+/// The bytes of a file.
+std::string bytes_of(const std::string& path) { return io::read_whole(path, 1 << 30); }
+
+TEST(Export, every_arrangement_writes_the_file_that_convert_writes) {
+  const TemporaryFolder folder;
+  save_gpt(folder / "c");
+  for (const ModelLayout layout : {ModelLayout::sprat, ModelLayout::hf_gpt2}) {
+    const bool foreign = layout == ModelLayout::hf_gpt2;
+    convert_checkpoint(folder / "c", folder / "converted",
+                       foreign ? CheckpointForm::hf_gpt2 : CheckpointForm::single);
+    for (const Arrangement arrangement :
+         {Arrangement{.ranks = 1, .shards = 1}, Arrangement{.ranks = 3, .shards = 3},
+          Arrangement{.ranks = 4, .shards = 2},
+          Arrangement{.ranks = 4, .shards = 2, .over_all = true}}) {
+      run_virtual_ranks(arrangement.ranks, {}, [&](Communicator& world) {
+        HandMade model(arrangement, world.rank(), {"", "exp_avg"}, gpt_units());
+        model.fill();
+        export_parameters(world, model.held(), folder / "exported", layout);
+      });
+      EXPECT_EQ(bytes_of(folder / "exported"), bytes_of(folder / "converted"))
+          << arrangement.text();
+    }
+  }
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path())) {
+    EXPECT_EQ(entry.path().string().find(".tmp-"), std::string::npos);
+    ++files;
+  }
+  EXPECT_EQ(files, 3);
+}
+
+TEST(Export, a_folder_that_is_not_there_is_named_on_every_rank) {
+  const TemporaryFolder folder;
+  const Arrangement arrangement{.ranks = 2, .shards = 2};
+  run_virtual_ranks(2, {}, [&](Communicator& world) {
+    HandMade model(arrangement, world.rank());
+    EXPECT_THAT(complaint_of([&] {
+                  export_parameters(world, model.held(), folder / "no/f", ModelLayout::sprat);
+                }),
+                HasSubstr("rank 0: cannot create " + (folder / "no/f")));
+  });
 }
 
 TEST(Verify, names_each_file_that_is_not_as_it_was) {
