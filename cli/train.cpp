@@ -12,19 +12,30 @@ namespace {
 
 struct Request {
   train::TrainRequest train;
+  std::string resume;
   int virtual_ranks = 0;
 };
 
 Action prepare(CLI::App& app) {
   auto r = std::make_shared<Request>();
-  app.add_option("CONFIG", r->train.config, "JSON with the sections model, data, train, parallel")
+  app.add_option("CONFIG", r->train.config,
+                 "JSON with the sections model, data, train, parallel, checkpoint")
       ->required();
   app.add_option("--steps", r->train.steps, "Stop after so many; the schedule stays the file's")
       ->check(CLI::PositiveNumber);
   app.add_option("--report", r->train.report, "Write one JSON object a step to this file");
   app.add_option("--virtual-ranks", r->virtual_ranks, "Ranks as threads of this process")
       ->check(CLI::Range(1, 4096));
-  return [r] {
+  auto* resume = app.add_option("--resume", r->resume, "Go on from this checkpoint, or the latest")
+                     ->expected(0, 1)
+                     ->type_name("[PATH]");
+  return [r, resume] {
+    if (resume->count() > 0) {
+      r->train.resume = r->resume;
+    }
+    train::StopRequest stop;
+    const train::StopSignals signals(stop);  // before any other thread
+    r->train.stop = &stop;
     return run_in_job(Config::from_environment(), r->virtual_ranks,
                       [&](Communicator& world) { return train::run(world, r->train); });
   };
@@ -40,9 +51,14 @@ const Command train_command = {
 at the end the validation loss and a text that the model writes. The losses do not depend on the number
 of ranks that share a copy (parallel.hybrid_shard_degree), nor on whether ranks are processes or threads.
 
+With checkpoint.folder in the configuration the run is saved every checkpoint.every steps and at its end.
+At SIGTERM or Ctrl-C all ranks finish the step, save and end with status 143; --resume goes on from there
+with the same bits, as if nothing had been.
+
 Examples:
   mpirun -np 4 sprat train examples/gpt-jargon.json
   mpirun -np 4 sprat train examples/gpt-jargon.json --steps 50 --report steps.jsonl
+  mpirun -np 4 sprat train examples/gpt-jargon.json --resume    from the latest checkpoint, if any
   sprat train examples/gpt-jargon.json --virtual-ranks 4        without a launcher
 )",
     prepare,

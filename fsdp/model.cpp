@@ -4,6 +4,7 @@
 
 #include "comm/base/check.hpp"
 #include "fsdp/engine.hpp"
+#include "fsdp/rounding.hpp"
 #include "sprat/fsdp.hpp"
 
 namespace sprat {
@@ -54,5 +55,10 @@ const MemoryPlan& ShardedModel::memory_plan() const noexcept { return engine_->m
 std::size_t ShardedModel::bytes_held() const { return engine_->bytes_held(); }
 std::size_t ShardedModel::bytes_high_water() const { return engine_->bytes_high_water(); }
 const Traffic& ShardedModel::traffic() const noexcept { return engine_->traffic(); }
+
+void widen(const ConstElements& from, std::span<float> to) {
+  require(from.count == to.size(), "widen() of ", from.count, " elements to ", to.size());
+  fsdp::widen(from.dtype, from.data, to);
+}
 
 }  // namespace sprat

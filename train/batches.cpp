@@ -34,7 +34,7 @@ Batches::Batches(std::vector<std::uint8_t> text, const TrainConfig& config)
     : text_(std::move(text)),
       training_tokens_(split(text_.size(), config)),
       context_(config.model.context),
-      batch_(config.train.batch),
+      batch_(config.train.batch / config.train.micro_steps),
       order_(config.train.seed, training_tokens_ - 1, static_cast<std::uint64_t>(context_)) {}
 
 std::span<const std::uint8_t> Batches::training_text() const {
@@ -52,12 +52,12 @@ void Batches::append(std::span<const std::uint8_t> text, std::uint64_t begin, Ba
   batch.targets.insert(batch.targets.end(), targets.begin(), targets.end());
 }
 
-Batch Batches::training(std::int64_t step, BatchShare share) const {
+Batch Batches::training(std::int64_t first_sample, int micro_step, BatchShare share) const {
   const int mine = batch_ / share.ranks;
+  const std::int64_t first = first_sample + std::int64_t{micro_step} * batch_ + share.rank * mine;
   Batch batch;
   for (int i = 0; i < mine; ++i) {
-    const std::int64_t sample = step * batch_ + share.rank * mine + i;
-    append(training_text(), order_.begin(static_cast<std::uint64_t>(sample)), batch);
+    append(training_text(), order_.begin(static_cast<std::uint64_t>(first + i)), batch);
   }
   return batch;
 }

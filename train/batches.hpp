@@ -20,14 +20,16 @@ struct BatchShare {
   int rank = 0, ranks = 1;
 };
 
-/// Which samples a step takes depends on seed and step alone; ranks take consecutive shares of
-/// them.
+/// Which samples a step takes depends on the seed and on how many came before alone. Its
+/// micro-steps take consecutive parts of them, and in each of these the ranks.
 class Batches {
  public:
   /// Holds out the end of `text`. Throws Error{invalid_argument} if either part is too short.
   Batches(std::vector<std::uint8_t> text, const TrainConfig& config);
 
-  Batch training(std::int64_t step, BatchShare share) const;
+  /// This rank's share of a micro-step of the step that begins at a global sample.
+  Batch training(std::int64_t first_sample, int micro_step, BatchShare share) const;
+  std::uint64_t samples_per_epoch() const { return order_.per_epoch(); }
   /// How many batches hold the first `samples` samples of the held-out text; the last may be short.
   int validation_batches(int samples) const;
   /// This rank's share of one of them; may be empty.
@@ -43,7 +45,7 @@ class Batches {
 
   std::vector<std::uint8_t> text_;
   std::size_t training_tokens_;
-  int context_, batch_;
+  int context_, batch_;  // batch_: samples of a micro-step
   SampleOrder order_;
 };
 

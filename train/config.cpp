@@ -9,24 +9,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <numbers>
 #include <set>
 
+#include "train/config_check.hpp"
 #include "train/json_section.hpp"
+#include "train/schedule.hpp"
 
 namespace sprat::train {
 namespace {
-
-template <class... Args>
-void check(bool holds, fmt::format_string<Args...> message, Args&&... args) {
-  if (!holds) {
-    throw Error(ErrorCode::invalid_argument, fmt::format(message, std::forward<Args>(args)...));
-  }
-}
-
-void check_at_least(const char* key, int value, int least) {
-  check(value >= least, "{} is {}; it is at least {}", key, value, least);
-}
 
 void read_model(const nlohmann::json& root, GptShape& model) {
   JsonSection section(root, "model");
@@ -57,56 +47,84 @@ void read_data(const nlohmann::json& root, DataConfig& data) {
 void read_rates(JsonSection& section, OptimizationConfig& train) {
   const double default_ratio = train.final_learning_rate / train.learning_rate;
   section.read("learning_rate", train.learning_rate);
-  train.final_learning_rate = train.learning_rate * default_ratio;
-  section.read("final_learning_rate", train.final_learning_rate);
-  section.read("weight_decay", train.weight_decay);
-  section.read("beta1", train.beta1);
-  section.read("beta2", train.beta2);
-  section.read("clip_norm", train.clip_norm);
+  section.read("base_batch", train.base_batch);
   check(train.learning_rate > 0, "train.learning_rate is {}; it is above 0", train.learning_rate);
-  check(train.final_learning_rate >= 0 && train.final_learning_rate <= train.learning_rate,
-        "train.final_learning_rate is {}; it is from 0 to train.learning_rate, {}",
-        train.final_learning_rate, train.learning_rate);
-  check(train.weight_decay >= 0, "train.weight_decay is {}; it is 0 or more", train.weight_decay);
-  check(train.beta1 >= 0 && train.beta1 < 1, "train.beta1 is {}; it is in [0, 1)", train.beta1);
-  check(train.beta2 >= 0 && train.beta2 < 1, "train.beta2 is {}; it is in [0, 1)", train.beta2);
-  check(train.clip_norm >= 0, "train.clip_norm is {}; it is 0 (none) or more", train.clip_norm);
+  check_at_least("train.base_batch", train.base_batch, 0);
+  const double peak = peak_learning_rate(train);
+  train.final_learning_rate = peak * default_ratio;
+  section.read("final_learning_rate", train.final_learning_rate);
+  check(train.final_learning_rate >= 0 && train.final_learning_rate <= peak,
+        "train.final_learning_rate is {}; it is from 0 to the peak, {}", train.final_learning_rate,
+        peak);
+  train.warmup_steps = std::min(train.warmup_steps, train.steps / 10);
+  section.read("warmup_steps", train.warmup_steps);
+  check_at_least("train.warmup_steps", train.warmup_steps, 0);
+  check(train.warmup_steps < train.steps,
+        "train.warmup_steps is {}, train.steps is {}; the warm-up is the shorter",
+        train.warmup_steps, train.steps);
+}
+
+void read_accumulation(JsonSection& section, OptimizationConfig& train) {
+  section.read("micro_steps", train.micro_steps);
+  check_at_least("train.micro_steps", train.micro_steps, 1);
+  std::string accumulate = "two_hop";
+  section.read("accumulate", accumulate);
+  check(accumulate == "two_hop" || accumulate == "local",
+        "train.accumulate is \"{}\"; it is \"two_hop\" (reduce-scatter in each micro-step) or "
+        "\"local\" (each rank adds up first)",
+        accumulate);
+  train.accumulate_two_hop = accumulate == "two_hop";
+}
+
+void read_optimizer(JsonSection& section, OptimizationConfig& train) {
+  JsonSection optimizer = section.section("optimizer");
+  optimizer.read("name", train.optimizer);
+  train.optimizer_values = optimizer.numbers();
+}
+
+void read_text_generation(JsonSection& section, OptimizationConfig& train) {
+  section.read("sample_bytes", train.sample_bytes);
+  section.read("temperature", train.temperature);
+  section.read("prompt", train.prompt);
+  check_at_least("train.sample_bytes", train.sample_bytes, 0);
+  check(train.temperature > 0, "train.temperature is {}; it is above 0", train.temperature);
+  check(!train.prompt.empty(), "train.prompt is empty; generation continues at least one byte");
 }
 
 void read_train(const nlohmann::json& root, OptimizationConfig& train) {
   JsonSection section(root, "train");
   section.read("steps", train.steps);
   section.read("batch", train.batch);
+  check_at_least("train.steps", train.steps, 1);
+  check_at_least("train.batch", train.batch, 1);
+  read_accumulation(section, train);
   read_rates(section, train);
-  train.warmup_steps = std::min(train.warmup_steps, train.steps / 10);
-  section.read("warmup_steps", train.warmup_steps);
+  read_optimizer(section, train);
+  section.read("clip_norm", train.clip_norm);
+  check(train.clip_norm >= 0, "train.clip_norm is {}; it is 0 (none) or more", train.clip_norm);
+  read_precision(section, train.precision);
   section.read("seed", train.seed);
   section.read("validate_every", train.validate_every);
   section.read("validation_samples", train.validation_samples);
-  section.read("sample_bytes", train.sample_bytes);
-  section.read("temperature", train.temperature);
-  section.read("prompt", train.prompt);
-  section.end();
-  check_at_least("train.steps", train.steps, 1);
-  check_at_least("train.batch", train.batch, 1);
-  check_at_least("train.warmup_steps", train.warmup_steps, 0);
-  check(train.warmup_steps < train.steps,
-        "train.warmup_steps is {}, train.steps is {}; the warm-up is the shorter",
-        train.warmup_steps, train.steps);
   check_at_least("train.validate_every", train.validate_every, 0);
   check_at_least("train.validation_samples", train.validation_samples, 1);
-  check_at_least("train.sample_bytes", train.sample_bytes, 0);
-  check(train.temperature > 0, "train.temperature is {}; it is above 0", train.temperature);
-  check(!train.prompt.empty(), "train.prompt is empty; generation continues at least one byte");
+  read_text_generation(section, train);
+  section.read("stop_grace_s", train.stop_grace_s);
+  check_at_least("train.stop_grace_s", train.stop_grace_s, 1);
+  section.end();
 }
 
-void read_parallel(const nlohmann::json& root, ParallelConfig& parallel) {
-  JsonSection section(root, "parallel");
-  section.read("hybrid_shard_degree", parallel.hybrid_shard_degree);
-  section.read("prefetch_units", parallel.prefetch_units);
+void read_checkpoint(const nlohmann::json& root, CheckpointConfig& checkpoint) {
+  JsonSection section(root, "checkpoint");
+  section.read("folder", checkpoint.folder);
+  section.read("every", checkpoint.every);
+  section.read("keep", checkpoint.keep);
+  section.read("asynchronous", checkpoint.asynchronous);
   section.end();
-  check_at_least("parallel.hybrid_shard_degree", parallel.hybrid_shard_degree, 1);
-  check_at_least("parallel.prefetch_units", parallel.prefetch_units, 0);
+  check_at_least("checkpoint.every", checkpoint.every, 0);
+  check_at_least("checkpoint.keep", checkpoint.keep, 1);
+  check(!checkpoint.folder.empty() || checkpoint.every == 0,
+        "checkpoint.every is {} without checkpoint.folder; say where they go", checkpoint.every);
 }
 
 /// Parses, and refuses a key that an object has twice: which of its values was meant?
@@ -129,7 +147,7 @@ nlohmann::json parse_json(std::string_view json) {
 TrainConfig parse(std::string_view json) {
   const auto root = parse_json(json);
   check(root.is_object(), "this is no object of sections, {{...}}");
-  const std::vector<std::string> sections = {"model", "data", "train", "parallel"};
+  const std::vector<std::string> sections = {"model", "data", "train", "parallel", "checkpoint"};
   for (const auto& [key, value] : root.items()) {
     if (std::find(sections.begin(), sections.end(), key) == sections.end()) {
       refuse_key("the configuration", key, sections);
@@ -139,7 +157,8 @@ TrainConfig parse(std::string_view json) {
   read_model(root, config.model);
   read_data(root, config.data);
   read_train(root, config.train);
-  read_parallel(root, config.parallel);
+  read_parallel(root, config);
+  read_checkpoint(root, config.checkpoint);
   return config;
 }
 
@@ -169,27 +188,30 @@ TrainConfig read_train_config(const std::string& path) {
   for (std::string& name : config.data.files) {
     name = (folder / name).string();  // an absolute name replaces the folder
   }
+  const std::string file_tier = "file:";
+  if (std::string& tier = config.parallel.state_tier; tier.starts_with(file_tier)) {
+    tier = file_tier + (folder / tier.substr(file_tier.size())).string();
+  }
+  if (!config.checkpoint.folder.empty()) {
+    config.checkpoint.folder = (folder / config.checkpoint.folder).string();
+  }
   return config;
 }
 
 void check_ranks(const TrainConfig& config, int ranks) {
-  const int batch = config.train.batch, degree = config.parallel.hybrid_shard_degree;
-  check(batch % ranks == 0,
-        "train.batch {} does not divide among {} ranks; make it a multiple of {}, such as {}",
-        batch, ranks, ranks, (batch + ranks - 1) / ranks * ranks);
-  check(ranks % degree == 0,
-        "parallel.hybrid_shard_degree {} does not divide the {} ranks; take a divisor of {}",
+  const int batch = config.train.batch, micro_steps = config.train.micro_steps;
+  const int share = ranks * micro_steps;
+  const std::string among = micro_steps == 1
+                                ? fmt::format("{} ranks", ranks)
+                                : fmt::format("{} ranks x {} micro-steps", ranks, micro_steps);
+  check(batch % share == 0,
+        "train.batch {} does not divide among {}; make it a multiple of {}, such as {}", batch,
+        among, share, (batch + share - 1) / share * share);
+  const int degree = config.parallel.hybrid_shard_degree;
+  check(degree == 0 || ranks % degree == 0,
+        "parallel.hybrid_shard_degree {} does not divide the {} ranks; take a divisor of {}, or 0 "
+        "for all",
         degree, ranks, ranks);
-}
-
-double learning_rate(const OptimizationConfig& config, int step) {
-  if (step < config.warmup_steps) {
-    return config.learning_rate * (step + 1) / config.warmup_steps;
-  }
-  const double done = std::min(
-      1.0, static_cast<double>(step - config.warmup_steps) / (config.steps - config.warmup_steps));
-  const double share = 0.5 * (1.0 + std::cos(std::numbers::pi * done));
-  return config.final_learning_rate + share * (config.learning_rate - config.final_learning_rate);
 }
 
 }  // namespace sprat::train

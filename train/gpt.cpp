@@ -88,16 +88,15 @@ void Gpt::begin(std::span<const std::uint8_t> inputs, int length) {
 }
 
 double Gpt::forward(Parameters& parameters, std::span<const std::uint8_t> inputs,
-                    std::span<const std::uint8_t> targets) {
+                    std::span<const std::uint8_t> targets, float loss_scale) {
   begin(inputs, shape_.context);
   embed_and_run_blocks(parameters);
   parameters.acquire(embedding_unit);
   head(parameters, 0);
   parameters.release(embedding_unit);
-  const float share = rows_ > 0 ? 1.0f / static_cast<float>(rows_) : 0.0f;
   return cross_entropy(
       std::span(logits_).first(static_cast<std::size_t>(rows_) * GptShape::vocabulary), targets,
-      share);
+      loss_scale);
 }
 
 std::span<const float> Gpt::predict(Parameters& parameters, std::span<const std::uint8_t> inputs) {

@@ -41,8 +41,9 @@ class Gpt {
   /// Of `inputs.size() / length` sequences: the sum over all tokens of -log p(targets[i]), in nats.
   /// length <= context; no sequences at all are fine. Prepares backward().
   double forward(Parameters& parameters, std::span<const std::uint8_t> inputs,
-                 std::span<const std::uint8_t> targets);
-  /// Adds to the gradients of the mean of what the last forward() summed, and reduces each unit.
+                 std::span<const std::uint8_t> targets, float loss_scale = 1.0f);
+  /// Adds to the gradients of what the last forward() summed, times its loss_scale, and reduces
+  /// each unit.
   void backward(Parameters& parameters);
   /// The logits of the token that follows `inputs`, one sequence of at most `context` tokens. Valid
   /// until the next call.

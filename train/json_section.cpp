@@ -50,11 +50,35 @@ void refuse_key(const std::string& where, const std::string& key,
 }
 
 JsonSection::JsonSection(const nlohmann::json& root, std::string name)
-    : name_(std::move(name)), object_(root.value(name_, nlohmann::json::object())) {
+    : JsonSection(name, root.value(name, nlohmann::json::object())) {}
+
+JsonSection::JsonSection(std::string name, nlohmann::json object)
+    : name_(std::move(name)), object_(std::move(object)) {
   if (!object_.is_object()) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("\"{}\" is {}; it is a section, {{...}}", name_, object_.dump()));
   }
+}
+
+JsonSection JsonSection::section(const std::string& key) {
+  known_.push_back(key);
+  return {name_ + "." + key, object_.value(key, nlohmann::json::object())};
+}
+
+const nlohmann::json* JsonSection::find(const std::string& key) {
+  known_.push_back(key);
+  const auto found = object_.find(key);
+  return found == object_.end() ? nullptr : &*found;
+}
+
+std::map<std::string, double> JsonSection::numbers() {
+  std::map<std::string, double> values;
+  for (const auto& [key, value] : object_.items()) {
+    if (std::find(known_.begin(), known_.end(), key) == known_.end()) {
+      read(key, values[key]);
+    }
+  }
+  return values;
 }
 
 void JsonSection::end() const {
@@ -92,6 +116,13 @@ void JsonSection::convert(const std::string& key, const nlohmann::json& from, do
     refuse(key, from, "a number");
   }
   to = from.get<double>();
+}
+
+void JsonSection::convert(const std::string& key, const nlohmann::json& from, bool& to) const {
+  if (!from.is_boolean()) {
+    refuse(key, from, "true or false");
+  }
+  to = from.get<bool>();
 }
 
 void JsonSection::convert(const std::string& key, const nlohmann::json& from,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -23,6 +24,10 @@ class JsonSection {
  public:
   /// `root` is the whole document. A section that is missing reads as empty.
   JsonSection(const nlohmann::json& root, std::string name);
+  /// The section in this one; its keys are named "outer.inner.key".
+  JsonSection section(const std::string& key);
+
+  bool has(const std::string& key) const { return object_.contains(key); }
 
   /// Leaves `value` as it is if the key is missing.
   template <class T>
@@ -32,17 +37,24 @@ class JsonSection {
       convert(key, *found, value);
     }
   }
+  /// The value of a key that takes values of several kinds; null if it is missing.
+  const nlohmann::json* find(const std::string& key);
+  /// All other keys, each a number.
+  std::map<std::string, double> numbers();
   void end() const;
 
+  [[noreturn]] void refuse(const std::string& key, const nlohmann::json& value,
+                           const char* expected) const;
+
  private:
+  JsonSection(std::string name, nlohmann::json object);
   void convert(const std::string& key, const nlohmann::json& from, int& to) const;
   void convert(const std::string& key, const nlohmann::json& from, std::uint64_t& to) const;
   void convert(const std::string& key, const nlohmann::json& from, double& to) const;
   void convert(const std::string& key, const nlohmann::json& from, std::string& to) const;
   void convert(const std::string& key, const nlohmann::json& from,
                std::vector<std::string>& to) const;
-  [[noreturn]] void refuse(const std::string& key, const nlohmann::json& value,
-                           const char* expected) const;
+  void convert(const std::string& key, const nlohmann::json& from, bool& to) const;
 
   std::string name_;
   nlohmann::json object_;

@@ -20,20 +20,35 @@ class Parameters {
   virtual void reduce(int unit) = 0;
 };
 
-/// Those of a sharded model, which must outlive this.
+/// Those of a sharded model, which must outlive this. Values that are gathered narrow are widened
+/// while their unit is acquired.
 class ShardedParameters final : public Parameters {
  public:
-  explicit ShardedParameters(ShardedModel& model) : model_(model) {}
-  void acquire(int unit) override { model_.acquire(unit); }
-  void release(int unit) override { model_.release(unit); }
+  /// `type`: the model's parameter_dtype.
+  ShardedParameters(ShardedModel& model, const std::vector<UnitSpec>& units,
+                    DType type = DType::f32);
+  void acquire(int unit) override;
+  void release(int unit) override;
   std::span<const float> values(int unit, int index) const override {
-    return model_.parameter(unit, index);
+    return narrow_ ? std::span<const float>(wide_[unit].values[index])
+                   : model_.parameter(unit, index);
   }
   std::span<float> gradients(int unit, int index) override { return model_.gradient(unit, index); }
   void reduce(int unit) override { model_.reduce(unit); }
 
  private:
+  /// A unit's values as f32, in memory that units lend each other.
+  struct Wide {
+    int acquired = 0;
+    int parameters = 0;
+    std::vector<Floats> values;
+  };
+  void widen_values(int unit);
+
   ShardedModel& model_;
+  bool narrow_;
+  std::vector<Wide> wide_;     // by unit
+  std::vector<Floats> spare_;  // of units that are not acquired
 };
 
 /// Whole, in this rank's own memory.

@@ -28,6 +28,20 @@ std::string duration(double seconds) {
                     : fmt::format("{} min {:02} s", whole / 60, whole % 60);
 }
 
+/// The report's lines of steps 1 to `step`. A last line that was cut short is none.
+std::string lines_until(const std::string& path, int step) {
+  std::string kept;
+  std::ifstream file(path);
+  for (std::string line; step > 0 && std::getline(file, line);) {
+    const auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!record.is_object() || record.value("step", step + 1) > step) {
+      break;
+    }
+    kept += line + "\n";
+  }
+  return kept;
+}
+
 struct Range {
   double low = std::numeric_limits<double>::infinity();
   double high = -std::numeric_limits<double>::infinity();
@@ -54,13 +68,22 @@ std::string to_json(const StepRecord& record) {
                                  {"tokens_per_s", std::round(record.tokens_per_s)},
                                  {"grad_norm", record.grad_norm},
                                  {"exposed_comm_ms", record.exposed_comm_ms}};
+  if (record.skipped) {
+    line["skipped"] = true;
+  }
+  if (record.loss_scale) {
+    line["loss_scale"] = *record.loss_scale;
+  }
   if (record.validation_loss) {
     line["validation_loss"] = *record.validation_loss;
   }
   return line.dump();
 }
 
-ReportFile::ReportFile(const std::string& path) : path_(path), file_(path) {
+ReportFile::ReportFile(const std::string& path, int kept_steps) : path_(path) {
+  const std::string kept = lines_until(path, kept_steps);
+  file_.open(path);
+  file_ << kept << std::flush;
   if (!file_) {
     throw Error(ErrorCode::unavailable,
                 fmt::format("cannot write report {}: {}", path, std::strerror(errno)));
@@ -79,12 +102,12 @@ std::optional<std::string> Progress::step(const StepRecord& record, Clock::time_
   ++since_;
   tokens_per_s_ += record.tokens_per_s;
   exposed_ms_ += record.exposed_comm_ms;
-  const bool ends = record.step == 1 || record.step == steps_ || record.validation_loss;
+  const bool ends = record.step == done_ + 1 || record.step == steps_ || record.validation_loss;
   if (!ends && now - last_ < line_interval) {
     return std::nullopt;
   }
   const double done = milliseconds(now - begin_);
-  const double left = done / record.step * (steps_ - record.step) / 1000;
+  const double left = done / (record.step - done_) * (steps_ - record.step) / 1000;
   std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}", record.step,
                                  std::to_string(steps_).size(), steps_, record.loss);
   line += record.validation_loss ? fmt::format("  validation {:.4f}", *record.validation_loss) : "";
@@ -140,8 +163,10 @@ std::string plot_losses(const std::vector<StepRecord>& records, int columns, int
     const double level = range.high - height * row / (rows - 1);
     text += fmt::format("{:7.3f} |{}\n", level, canvas[row]);
   }
-  text += fmt::format("{:8}+{:-<{}}\n{:9}1{:>{}}\n", "", "", columns, "", steps,
-                      std::max(1, columns - 1));
+  const std::string first = std::to_string(records.front().step);
+  text +=
+      fmt::format("{:8}+{:-<{}}\n{:9}{}{:>{}}\n", "", "", columns, "", first, records.back().step,
+                  std::max<int>(1, columns - static_cast<int>(first.size())));
   return text;
 }
 

@@ -16,6 +16,8 @@ struct StepRecord {
   double tokens_per_s = 0;
   double grad_norm = 0;
   double exposed_comm_ms = 0;             ///< This rank's time spent waiting for others.
+  bool skipped = false;                   ///< The gradient was not finite: nothing changed.
+  std::optional<double> loss_scale;       ///< That the step used, where it may change.
   std::optional<double> validation_loss;  ///< After the step, where it was measured.
 };
 
@@ -27,8 +29,9 @@ std::string to_json(const StepRecord& record);
 /// Appends records to a file, a line each, at once.
 class ReportFile {
  public:
+  /// Keeps the lines of the first `kept_steps` steps that the file has, for a run that resumes.
   /// Throws Error{unavailable} naming the path.
-  explicit ReportFile(const std::string& path);
+  explicit ReportFile(const std::string& path, int kept_steps = 0);
   void write(const StepRecord& record);
 
  private:
@@ -40,13 +43,15 @@ class ReportFile {
 class Progress {
  public:
   using Clock = std::chrono::steady_clock;
-  explicit Progress(int steps, Clock::time_point now) : steps_(steps), begin_(now), last_(now) {}
+  /// Of a run to step `steps` that has `done` behind it already.
+  Progress(int done, int steps, Clock::time_point now)
+      : done_(done), steps_(steps), begin_(now), last_(now) {}
   /// Counts a step; a line when there is something to say (every two seconds, first, last,
   /// validation).
   std::optional<std::string> step(const StepRecord& record, Clock::time_point now);
 
  private:
-  int steps_;
+  int done_, steps_;
   Clock::time_point begin_, last_;            // of the run, of the last line
   int since_ = 0;                             // steps since the last line
   double tokens_per_s_ = 0, exposed_ms_ = 0;  // summed over them

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "sprat/communicator.hpp"
+#include "train/stop.hpp"
 
 namespace sprat::train {
 
@@ -12,6 +13,9 @@ struct TrainRequest {
   std::string config;                 ///< Path of the JSON file.
   std::optional<int> steps;           ///< Stop after so many; the schedule stays the file's.
   std::optional<std::string> report;  ///< Rank 0 writes a line of JSON for each step there.
+  /// Go on from this checkpoint; empty: from the latest in the configuration's folder, if any.
+  std::optional<std::string> resume;
+  StopRequest* stop = nullptr;  ///< Looked at after each step. Borrowed.
 };
 
 /// Trains on all ranks of `world`; rank 0 tells of it on standard output. Collective: every rank

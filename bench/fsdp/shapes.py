@@ -32,8 +32,8 @@ class Shape:
                       "context": self.context},
             "data": {"files": [TEXT], "validation_share": 0.001},
             "train": {"steps": 1_000_000, "batch": self.sequences * ranks, "learning_rate": 1e-3,
-                      "final_learning_rate": 1e-3, "warmup_steps": 0, "weight_decay": 0.1,
-                      "beta1": 0.9, "beta2": 0.95, "clip_norm": 1.0, "seed": 1,
+                      "final_learning_rate": 1e-3, "warmup_steps": 0, "clip_norm": 1.0, "seed": 1,
+                      "optimizer": {"weight_decay": 0.1, "beta1": 0.9, "beta2": 0.95},
                       "validate_every": 0, "sample_bytes": 0},
             "parallel": {"hybrid_shard_degree": ranks},
         }

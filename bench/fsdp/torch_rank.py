@@ -86,12 +86,13 @@ class Training:
             fully_shard(block, mesh=mesh)
         fully_shard(self.model, mesh=mesh)
         train = config["train"]
+        adamw = train["optimizer"]
         matrices = [one for one in self.model.parameters() if one.ndim > 1]
         vectors = [one for one in self.model.parameters() if one.ndim == 1]
         self.optimizer = torch.optim.AdamW(
-            [{"params": matrices, "weight_decay": train["weight_decay"]},
+            [{"params": matrices, "weight_decay": adamw["weight_decay"]},
              {"params": vectors, "weight_decay": 0.0}],
-            lr=train["learning_rate"], betas=(train["beta1"], train["beta2"]), eps=1e-8, fused=True)
+            lr=train["learning_rate"], betas=(adamw["beta1"], adamw["beta2"]), eps=1e-8, fused=True)
 
     def step(self) -> float:
         """The mean loss of this rank's samples."""

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "train/schedule.hpp"
+#include "train/sharding.hpp"
+
 namespace sprat::bench {
 namespace {
 
@@ -22,19 +25,13 @@ class SilentQueue final : public fsdp::Queue {
 };
 
 FsdpOptions sharding(const train::TrainConfig& config, const Way& way) {
-  const train::OptimizationConfig& train = config.train;
-  FsdpOptions options;
+  FsdpOptions options = train::sharding(config);
   options.strategy = way.strategy;
   options.hybrid_shard_degree = way.hybrid_shard_degree;
-  options.forward = gpt_forward_order(config.model);
-  options.backward = gpt_backward_order(config.model);
   options.prefetch_units = way.prefetch_units;
   options.reductions_in_flight = way.reductions_in_flight;
   options.micro_steps = way.micro_steps;
   options.accumulate = way.local ? Accumulate::local : Accumulate::two_hop;
-  options.optimizer.values = {
-      {"beta1", train.beta1}, {"beta2", train.beta2}, {"weight_decay", train.weight_decay}};
-  options.clip_norm = static_cast<float>(train.clip_norm);
   return options;
 }
 
@@ -69,12 +66,14 @@ Training::Training(Communicator& world, const train::TrainConfig& config, const 
 double Training::step() {
   double loss = 0;
   for (int micro = 0; micro < way_.micro_steps; ++micro) {
-    const auto batch = batches_.training(std::int64_t{step_} * way_.micro_steps + micro,
-                                         {world_.rank(), world_.size()});
+    const std::int64_t before = std::int64_t{step_} * way_.micro_steps + micro;
+    const auto batch =
+        batches_.training(before * config_.train.batch, 0, {world_.rank(), world_.size()});
     loss += gpt_.forward(parameters_, batch.inputs, batch.targets);
     gpt_.backward(parameters_);
   }
-  engine_.step(static_cast<float>(learning_rate(config_.train, step_)), 0);
+  const double tokens = 1.0 * way_.micro_steps * config_.train.batch * config_.model.context;
+  engine_.step(static_cast<float>(train::learning_rate(config_.train, step_)), tokens);
   if (!silent_) {
     world_
         .all_reduce(elements(std::span(&loss, 1)), ReduceOp::sum, {.timeout = {}, .blocking = true})
@@ -82,7 +81,7 @@ double Training::step() {
   }
   ++step_;
   silent_ = way_.nothing;
-  return loss / (1.0 * way_.micro_steps * config_.train.batch * config_.model.context);
+  return loss / tokens;
 }
 
 std::uint64_t Training::bytes_sent() const {

@@ -182,6 +182,9 @@ class SPRAT_API ShardedModel {
   std::unique_ptr<fsdp::Engine> engine_;
 };
 
+/// `to` <- `from`, which is f32, bf16 or f16; exact. As many elements; no overlap.
+SPRAT_API void widen(const ConstElements& from, std::span<float> to);
+
 /// Collective. The same ranks, those of one host next to each other and hosts in the order of their
 /// first ranks, so that consecutive ranks share memory where they can.
 SPRAT_API Communicator order_by_host(Communicator& world);

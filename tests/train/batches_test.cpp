@@ -27,27 +27,34 @@ std::vector<std::uint8_t> counting(std::size_t count) {
   return text;
 }
 
-TEST(Batches, a_step_is_the_same_however_many_ranks_share_it) {
-  const Batches batches(counting(2000), config());
-  for (const std::int64_t step : {0, 1, 7, 100}) {
-    const Batch whole = batches.training(step, {0, 1});
+TEST(Batches, a_step_is_the_same_however_many_ranks_and_micro_steps_share_it) {
+  TrainConfig parted = config();
+  for (const std::int64_t first : {0, 12, 84, 1205}) {
+    const Batch whole = Batches(counting(2000), config()).training(first, 0, {0, 1});
     ASSERT_EQ(whole.inputs.size(), 12u * 8u);
-    for (const int ranks : {2, 3, 4, 6, 12}) {
+    for (const auto& [ranks, micro_steps] :
+         {std::pair{2, 1}, {3, 1}, {12, 1}, {1, 3}, {2, 2}, {4, 3}, {3, 4}}) {
+      parted.train.micro_steps = micro_steps;
+      const Batches batches(counting(2000), parted);
       Batch joined;
-      for (int rank = 0; rank < ranks; ++rank) {
-        const Batch part = batches.training(step, {rank, ranks});
-        joined.inputs.insert(joined.inputs.end(), part.inputs.begin(), part.inputs.end());
-        joined.targets.insert(joined.targets.end(), part.targets.begin(), part.targets.end());
+      for (int micro_step = 0; micro_step < micro_steps; ++micro_step) {
+        for (int rank = 0; rank < ranks; ++rank) {
+          const Batch part = batches.training(first, micro_step, {rank, ranks});
+          joined.inputs.insert(joined.inputs.end(), part.inputs.begin(), part.inputs.end());
+          joined.targets.insert(joined.targets.end(), part.targets.begin(), part.targets.end());
+        }
       }
-      EXPECT_EQ(joined.inputs, whole.inputs) << "step " << step << " ranks " << ranks;
-      EXPECT_EQ(joined.targets, whole.targets) << "step " << step << " ranks " << ranks;
+      EXPECT_EQ(joined.inputs, whole.inputs)
+          << "from " << first << ", " << ranks << " ranks, " << micro_steps << " micro-steps";
+      EXPECT_EQ(joined.targets, whole.targets)
+          << "from " << first << ", " << ranks << " ranks, " << micro_steps << " micro-steps";
     }
   }
 }
 
 TEST(Batches, targets_are_the_bytes_that_follow) {
   const Batches batches(counting(2000), config());
-  for (const Batch& batch : {batches.training(3, {0, 1}), batches.validation(0, 20, {0, 1})}) {
+  for (const Batch& batch : {batches.training(36, 0, {0, 1}), batches.validation(0, 20, {0, 1})}) {
     for (std::size_t i = 0; i < batch.inputs.size(); ++i) {
       ASSERT_EQ(batch.targets[i], (batch.inputs[i] + 1) % 251) << i;
       if (i % 8 > 0) {
@@ -63,7 +70,7 @@ TEST(Batches, training_never_sees_the_held_out_end) {
   const Batches batches(text, config());
   EXPECT_EQ(batches.training_text().size(), 300u);
   for (std::int64_t step = 0; step < 50; ++step) {
-    const Batch batch = batches.training(step, {0, 1});
+    const Batch batch = batches.training(12 * step, 0, {0, 1});
     const std::set<std::uint8_t> seen(batch.targets.begin(), batch.targets.end());
     ASSERT_EQ(seen, std::set<std::uint8_t>{'a'}) << step;
   }

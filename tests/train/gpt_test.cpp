@@ -52,8 +52,10 @@ class Gradient : public testing::Test {
   }
 
   double mean_loss() {
-    return gpt_.forward(parameters_, inputs_, targets_) / static_cast<double>(inputs_.size());
+    return mean_of(gpt_.forward(parameters_, inputs_, targets_, 1.0f / tokens()));
   }
+  float tokens() const { return static_cast<float>(inputs_.size()); }
+  double mean_of(double sum) const { return sum / static_cast<double>(inputs_.size()); }
   /// Slope of the loss along `direction` from this parameter's values, by a central difference.
   double slope(std::span<float> values, const std::vector<float>& direction, float step) {
     const std::vector<float> home(values.begin(), values.end());
@@ -130,13 +132,30 @@ TEST_F(Gradient, adds_up_over_calls) {
   }
 }
 
+TEST_F(Gradient, is_multiplied_by_the_scale) {
+  gpt_.forward(parameters_, inputs_, targets_);
+  gpt_.backward(parameters_);
+  WholeParameters scaled(units_);
+  scaled.copy_values(parameters_, gpt_forward_order(tiny));
+  gpt_.forward(scaled, inputs_, targets_, 1024.0f);
+  gpt_.backward(scaled);
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    for (std::size_t index = 0; index < units_[unit].parameters.size(); ++index) {
+      const int u = static_cast<int>(unit), k = static_cast<int>(index);
+      const auto once = parameters_.gradients(u, k), often = scaled.gradients(u, k);
+      for (std::size_t i = 0; i < once.size(); ++i) {
+        ASSERT_EQ(often[i], 1024.0f * once[i]) << units_[unit].parameters[index].name;
+      }
+    }
+  }
+}
+
 TEST_F(Gradient, of_nothing_is_nothing) { EXPECT_EQ(gpt_.forward(parameters_, {}, {}), 0.0); }
 
 TEST_F(Gradient, repeats_to_the_bit) {
   const double loss = mean_loss();
   Gpt other(tiny, batch, gemm());
-  EXPECT_EQ(other.forward(parameters_, inputs_, targets_) / static_cast<double>(inputs_.size()),
-            loss);
+  EXPECT_EQ(mean_of(other.forward(parameters_, inputs_, targets_)), loss);
 }
 
 TEST_F(Gradient, loss_is_that_of_the_sequences_one_by_one) {

@@ -4,8 +4,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -51,10 +54,39 @@ TEST(Report, a_path_that_cannot_be_written_is_named) {
   EXPECT_THROW(ReportFile("/nowhere/at/all.jsonl"), Error);
 }
 
+TEST(Report, goes_on_after_the_steps_that_a_resumed_run_has_done) {
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("sprat-report-" + std::to_string(getpid()) + ".jsonl");
+  {
+    ReportFile report(path);
+    for (int step = 1; step <= 5; ++step) {
+      report.write(record(step, 3));
+    }
+  }
+  std::ofstream(path, std::ios::app) << R"({"step":6,"lo)";  // cut short
+  ReportFile(path, 3).write(record(4, 2));
+  std::ifstream file(path);
+  std::vector<int> steps;
+  for (std::string line; std::getline(file, line);) {
+    steps.push_back(nlohmann::json::parse(line).at("step"));
+  }
+  std::filesystem::remove(path);
+  EXPECT_EQ(steps, (std::vector<int>{1, 2, 3, 4}));
+}
+
+TEST(Report, says_what_was_skipped_and_at_which_scale) {
+  StepRecord skipped = record(1, 3);
+  skipped.skipped = true;
+  skipped.loss_scale = 64;
+  const auto line = nlohmann::json::parse(to_json(skipped));
+  EXPECT_EQ(line.at("skipped"), true);
+  EXPECT_EQ(line.at("loss_scale"), 64);
+}
+
 TEST(Progress, speaks_first_last_at_validation_and_every_two_seconds) {
   using namespace std::chrono_literals;
   Progress::Clock::time_point now{};
-  Progress progress(100, now);
+  Progress progress(0, 100, now);
   EXPECT_TRUE(progress.step(record(1, 5), now += 500ms));
   EXPECT_FALSE(progress.step(record(2, 5), now += 500ms));
   EXPECT_FALSE(progress.step(record(3, 5), now += 500ms));
@@ -89,6 +121,11 @@ TEST(Plot, falls_from_the_first_row_to_the_last) {
   EXPECT_EQ(lines[10].find_last_of('*'), 48u) << plot;
   EXPECT_EQ(lines[3].find('o'), 48u) << plot;
   EXPECT_THAT(lines[12], HasSubstr("200"));
+}
+
+TEST(Plot, begins_at_the_first_step_of_a_resumed_run) {
+  EXPECT_THAT(plot_losses({record(41, 5), record(42, 4), record(43, 3)}, 40, 10),
+              HasSubstr("         4143\n"));
 }
 
 TEST(Plot, survives_one_step_and_losses_that_are_not_finite) {

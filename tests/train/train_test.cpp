@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -34,21 +37,25 @@ class Run : public testing::Test {
   }
   ~Run() override { std::filesystem::remove_all(folder_); }
 
-  std::string config(int degree) const {
-    const auto path = folder_ / ("degree" + std::to_string(degree) + ".json");
+  /// A configuration file of these sections beside model and data; "train" gets more keys.
+  std::string config(const std::string& train, const std::string& sections) const {
+    const auto path = folder_ / "config.json";
     std::ofstream(path) << R"({
       "model": {"layers": 2, "width": 16, "heads": 2, "context": 16},
       "data": {"files": ["text.txt"]},
       "train": {"steps": 12, "batch": 8, "learning_rate": 0.01, "validate_every": 5,
-                "validation_samples": 10, "sample_bytes": 20},
-      "parallel": {"hybrid_shard_degree": )"
-                        << degree << "}}";
+                "validation_samples": 10, "sample_bytes": 20)"
+                        << train << "}, " << sections << "}";
     return path;
+  }
+  static std::string degree(int degree) {
+    return R"("parallel": {"hybrid_shard_degree": )" + std::to_string(degree) + "}";
   }
 
   struct Outcome {
     std::vector<nlohmann::json> lines;
     std::string output;
+    int code = 0;
     std::vector<std::string> loss_hex() const {
       std::vector<std::string> all;
       for (const auto& line : lines) {
@@ -57,18 +64,25 @@ class Run : public testing::Test {
       return all;
     }
   };
-  Outcome train(int ranks, int degree, std::optional<int> steps = {}) const {
-    const TrainRequest request{
-        .config = config(degree), .steps = steps, .report = (folder_ / "report.jsonl").string()};
-    testing::internal::CaptureStdout();
-    run_virtual_ranks(ranks, Config{}, [&](Communicator& world) { run(world, request); });
+  Outcome train(int ranks, TrainRequest request) const {
+    request.report = (folder_ / "report.jsonl").string();
+    std::mutex mutex;  // guards the outcome's code
     Outcome outcome;
+    testing::internal::CaptureStdout();
+    run_virtual_ranks(ranks, Config{}, [&](Communicator& world) {
+      const int code = run(world, request);
+      const std::lock_guard lock(mutex);
+      outcome.code = std::max(outcome.code, code);
+    });
     outcome.output = testing::internal::GetCapturedStdout();
     std::ifstream report(*request.report);
     for (std::string line; std::getline(report, line);) {
       outcome.lines.push_back(nlohmann::json::parse(line));
     }
     return outcome;
+  }
+  Outcome train(int ranks, int degree, std::optional<int> steps = {}) const {
+    return train(ranks, {.config = config("", Run::degree(degree)), .steps = steps});
   }
 
   std::filesystem::path folder_;
@@ -113,6 +127,113 @@ TEST_F(Run, ranks_that_do_not_divide_the_batch_are_refused) {
     testing::internal::GetCapturedStdout();
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_THAT(error.what(), HasSubstr("train.batch 8"));
+  }
+}
+
+constexpr const char* saved = R"("checkpoint": {"folder": "saved"})";
+
+TEST_F(Run, resumes_with_the_bits_of_a_run_that_went_on) {
+  const auto whole = train(4, {.config = config("", degree(2))});
+  const auto start = train(4, {.config = config("", degree(2) + ", " + saved), .steps = 5});
+  const auto rest = train(4, {.config = config("", degree(2) + ", " + saved), .resume = ""});
+  EXPECT_THAT(rest.output, HasSubstr("resuming after step 5"));
+  EXPECT_THAT(rest.output, HasSubstr("step  6/12"));
+  EXPECT_EQ(rest.lines.size(), 12u) << "the report goes on";
+  EXPECT_EQ(rest.loss_hex(), whole.loss_hex());
+  EXPECT_EQ(rest.lines.back().at("validation_loss"), whole.lines.back().at("validation_loss"));
+}
+
+TEST_F(Run, resumes_under_any_strategy_with_the_same_bits) {
+  const auto whole = train(4, {.config = config("", degree(4))});
+  train(4, {.config = config("", degree(4) + ", " + saved), .steps = 5});
+  const auto rest = train(4, {.config = config("", degree(1) + ", " + saved), .resume = ""});
+  EXPECT_EQ(rest.loss_hex(), whole.loss_hex());
+}
+
+TEST_F(Run, resumes_on_another_number_of_ranks) {
+  const auto whole = train(4, {.config = config("", degree(0))});
+  train(4, {.config = config("", degree(0) + ", " + saved), .steps = 5});
+  const auto rest = train(2, {.config = config("", degree(0) + ", " + saved), .resume = ""});
+  ASSERT_EQ(rest.lines.size(), 12u);
+  for (int step = 5; step < 12; ++step) {
+    // Same samples and parameters; sums over rows are grouped differently, step after step.
+    EXPECT_NEAR(rest.lines[step].at("loss").get<double>(),
+                whole.lines[step].at("loss").get<double>(), (step - 4) * 128 * 1.2e-7 * 5)
+        << "step " << step + 1;
+  }
+}
+
+TEST_F(Run, resumes_the_loss_scale_and_the_rounding) {
+  const std::string narrow = R"(, "precision": {"parameters": "bf16", "gradient_wire": "f16",
+      "stochastic_rounding": true, "loss_scale": {"initial": 64, "window": 3}})";
+  const auto whole = train(2, {.config = config(narrow, degree(0))});
+  train(2, {.config = config(narrow, degree(0) + ", " + saved), .steps = 4});
+  const auto rest = train(2, {.config = config(narrow, degree(0) + ", " + saved), .resume = ""});
+  EXPECT_EQ(rest.loss_hex(), whole.loss_hex());
+  EXPECT_EQ(whole.lines[0].at("loss_scale"), 64.0);
+  EXPECT_EQ(whole.lines[11].at("loss_scale"), 512.0);
+  EXPECT_EQ(rest.lines[11].at("loss_scale"), 512.0);
+}
+
+TEST_F(Run, skips_steps_that_overflow_until_the_loss_scale_fits) {
+  // The largest f16 is 65504, so a gradient of 2^-24 already overflows at 2^40.
+  const auto outcome = train(2, {.config = config(R"(, "precision": {"gradient_wire": "f16",
+      "loss_scale": {"initial": 1099511627776, "hysteresis": 1}})",
+                                                  degree(0))});
+  EXPECT_TRUE(outcome.lines[0].at("skipped"));
+  EXPECT_EQ(outcome.lines[0].at("loss_scale"), 0x1p40);
+  EXPECT_EQ(outcome.lines[1].at("loss_scale"), 0x1p39);
+  EXPECT_THAT(outcome.output, HasSubstr("step 1: gradients overflow, nothing was changed"));
+}
+
+TEST_F(Run, begins_anew_where_nothing_was_saved_yet) {
+  const auto fresh = train(2, {.config = config("", saved), .steps = 2, .resume = ""});
+  EXPECT_THAT(fresh.output, HasSubstr("no checkpoint in"));
+  EXPECT_EQ(fresh.lines.size(), 2u);
+  const auto again = train(2, {.config = config("", saved), .steps = 2, .resume = ""});
+  EXPECT_THAT(again.output, HasSubstr("2 steps are done already"));
+}
+
+TEST_F(Run, warns_where_a_resumed_run_differs) {
+  train(2, {.config = config("", saved), .steps = 2});
+  const auto other =
+      train(2, {.config = config(R"(, "seed": 7)", saved), .steps = 3, .resume = ""});
+  EXPECT_THAT(other.output, HasSubstr("train.seed is 7, in the checkpoint 1"));
+}
+
+TEST_F(Run, that_is_asked_to_stop_saves_and_says_so) {
+  const auto whole = train(2, {.config = config("", saved)});
+  std::filesystem::remove_all(folder_ / "saved");
+  StopRequest stop;
+  stop.ask(SIGTERM);
+  const auto stopped = train(2, {.config = config("", saved), .stop = &stop});
+  EXPECT_EQ(stopped.code, 143);
+  EXPECT_TRUE(stop.settled());
+  EXPECT_EQ(stopped.lines.size(), 1u);
+  EXPECT_THAT(stopped.output, HasSubstr("stopped after step 1, saved in"));
+  const auto rest = train(2, {.config = config("", saved), .resume = ""});
+  EXPECT_EQ(rest.loss_hex(), whole.loss_hex());
+}
+
+TEST_F(Run, saves_on_schedule_and_keeps_the_last) {
+  train(2, {.config = config("", R"("checkpoint": {"folder": "saved", "every": 2, "keep": 3})")});
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "saved")) {
+    if (entry.is_directory() && !entry.is_symlink()) {
+      names.push_back(entry.path().filename());
+    }
+  }
+  std::ranges::sort(names);
+  EXPECT_EQ(names, (std::vector<std::string>{"step-00000008", "step-00000010", "step-00000012"}));
+}
+
+TEST_F(Run, without_a_folder_there_is_nothing_to_resume) {
+  try {
+    train(2, {.config = config("", degree(0)), .resume = ""});
+    FAIL() << "ran";
+  } catch (const Error& error) {
+    testing::internal::GetCapturedStdout();
+    EXPECT_THAT(error.what(), HasSubstr("--resume without a path looks in checkpoint.folder"));
   }
 }
 

@@ -1,0 +1,98 @@
+// The equivalence lattice: every row of the placement table trains with the same bits.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "sprat/communicator.hpp"
+#include "train/train.hpp"
+
+namespace sprat::train {
+namespace {
+
+constexpr int ranks = 8, steps = 20;
+
+/// What all rows are to agree on: precision and accumulation, as keys of the section train.
+struct Form {
+  const char* name;
+  const char* keys;
+  friend void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
+};
+
+class Lattice : public testing::TestWithParam<Form> {
+ protected:
+  Lattice() {
+    std::string name = (std::filesystem::temp_directory_path() / "sprat-lattice-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) {
+      throw std::runtime_error("no temporary folder");
+    }
+    folder_ = name;
+    std::ofstream text(folder_ / "text.txt");
+    for (int line = 0; line < 200; ++line) {
+      text << "line " << line << " of a text that repeats itself.\n";
+    }
+  }
+  ~Lattice() override { std::filesystem::remove_all(folder_); }
+
+  /// Each step's loss and gradient norm, every bit.
+  std::vector<std::string> train(const std::string& parallel) const {
+    const auto path = folder_ / "config.json", report = folder_ / "report.jsonl";
+    std::ofstream(path) << R"({"model": {"layers": 2, "width": 32, "heads": 2, "context": 16},
+        "data": {"files": ["text.txt"]}, "parallel": {)"
+                        << parallel << R"(},
+        "train": {"learning_rate": 0.01, "validate_every": 0, "sample_bytes": 0, "batch": 16,
+                  "steps": )"
+                        << steps << GetParam().keys << "}}";
+    testing::internal::CaptureStdout();
+    run_virtual_ranks(ranks, Config{}, [&](Communicator& world) {
+      run(world, {.config = path, .steps = steps, .report = report.string()});
+    });
+    testing::internal::GetCapturedStdout();
+    std::vector<std::string> lines;
+    std::ifstream file(report);
+    for (std::string line; std::getline(file, line);) {
+      const auto record = nlohmann::json::parse(line);
+      lines.push_back(record.at("loss_hex").get<std::string>() + " " +
+                      record.at("grad_norm").dump());
+    }
+    return lines;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_P(Lattice, every_row_and_degree_gives_the_same_bits) {
+  const auto reference = train(R"("strategy": "ddp")");
+  ASSERT_EQ(reference.size(), static_cast<std::size_t>(steps));
+  for (const char* parallel :
+       {R"("strategy": "zero1")", R"("strategy": "zero2")", R"("strategy": "zero3")",
+        R"("strategy": "hsdp", "hybrid_shard_degree": 2)",
+        R"("strategy": "hsdp", "hybrid_shard_degree": 4)",
+        R"("strategy": "hfsdp", "hybrid_shard_degree": 2)",
+        R"("strategy": "hfsdp", "hybrid_shard_degree": 4)",
+        R"("strategy": "hsdp", "hybrid_shard_degree": 2, "prefetch_units": 3,
+           "reductions_in_flight": 2)"}) {
+    EXPECT_EQ(train(parallel), reference) << parallel;
+  }
+}
+
+// Two-hop accumulation is not among them: it adds micro-steps after the first sum, so its bits
+// depend on the degree.
+INSTANTIATE_TEST_SUITE_P(
+    Of, Lattice,
+    testing::Values(Form{"f32", ""},
+                    Form{"local_accumulation", R"(, "micro_steps": 2, "accumulate": "local")"},
+                    Form{"bf16_wire", R"(, "precision": {"gradient_wire": "bf16"})"},
+                    Form{"f16_wire", R"(, "precision": {"gradient_wire": "f16"})"},
+                    Form{"bf16_parameters",
+                         R"(, "precision": {"parameters": "bf16", "stochastic_rounding": true})"},
+                    Form{"sgd", R"(, "optimizer": {"name": "sgd"})"},
+                    Form{"lion", R"(, "optimizer": {"name": "lion", "weight_decay": 0.1})"}),
+    [](const auto& form) { return std::string(form.param.name); });
+
+}  // namespace
+}  // namespace sprat::train

@@ -1,0 +1,94 @@
+// Signals: a request while a run listens, the end of the process otherwise.
+#include "train/stop.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+
+namespace sprat::train {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ExitedWithCode;
+using testing::KilledBySignal;
+
+void send(int signal) { kill(getpid(), signal); }
+
+/// For bodies whose process a signal is to end; a test's own limit ends them otherwise.
+[[noreturn]] void wait_for_the_end() {
+  for (;;) {
+    pause();
+  }
+}
+
+/// Returns once the watcher has told the request.
+void await(const StopRequest& request) {
+  while (request.asked() == 0) {
+    std::this_thread::yield();
+  }
+}
+
+// A death test's child has one thread, so that no other takes the signal.
+
+TEST(StopDeathTest, without_a_run_a_signal_ends_the_process) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    EXPECT_EXIT(
+        {
+          StopRequest request;
+          const StopSignals signals(request);
+          send(signal);
+          wait_for_the_end();
+        },
+        KilledBySignal(signal), "");
+  }
+}
+
+TEST(StopDeathTest, a_run_that_listens_is_asked_and_may_take_its_time_once_all_agree) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    EXPECT_EXIT(
+        {
+          StopRequest request;
+          {
+            const StopSignals signals(request);
+            request.listen(0s);
+            request.settle();
+            send(signal);
+            await(request);
+          }
+          _exit(request.asked());
+        },
+        ExitedWithCode(signal), "");
+  }
+}
+
+TEST(StopDeathTest, gives_up_with_a_line_if_the_ranks_do_not_agree_in_time) {
+  EXPECT_EXIT(
+      {
+        StopRequest request;
+        const StopSignals signals(request);
+        request.listen(0s);
+        send(SIGTERM);
+        wait_for_the_end();
+      },
+      ExitedWithCode(1), "did not agree on a stop within 0 s of signal 15: giving up");
+}
+
+TEST(StopDeathTest, a_second_interrupt_ends_the_process_at_once) {
+  EXPECT_EXIT(
+      {
+        StopRequest request;
+        const StopSignals signals(request);
+        request.listen(1h);
+        send(SIGTERM);
+        await(request);
+        send(SIGTERM);  // launchers repeat it
+        send(SIGINT);
+        wait_for_the_end();
+      },
+      KilledBySignal(SIGINT), "");
+}
+
+}  // namespace
+}  // namespace sprat::train

@@ -1,0 +1,31 @@
+// What the sections of a configuration share: refusals, and the readers that have their own files.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "sprat/error.hpp"
+#include "train/config.hpp"
+#include "train/json_section.hpp"
+
+namespace sprat::train {
+
+template <class... Args>
+void check(bool holds, fmt::format_string<Args...> message, Args&&... args) {
+  if (!holds) {
+    throw Error(ErrorCode::invalid_argument, fmt::format(message, std::forward<Args>(args)...));
+  }
+}
+
+inline void check_at_least(const char* key, int value, int least) {
+  check(value >= least, "{} is {}; it is at least {}", key, value, least);
+}
+
+/// The section train.precision.
+void read_precision(JsonSection& train, PrecisionConfig& precision);
+/// The section parallel, by our names and SMP's; also train.clip_norm where SMP's name gives it.
+void read_parallel(const nlohmann::json& root, TrainConfig& config);
+
+}  // namespace sprat::train

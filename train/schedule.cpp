@@ -1,0 +1,66 @@
+// The linear scaling rule, the cosine, and what the documents warn of.
+#include "train/schedule.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace sprat::train {
+
+double peak_learning_rate(const OptimizationConfig& config) {
+  const int base = config.base_batch > 0 ? config.base_batch : config.batch;
+  return config.learning_rate * config.batch / base;
+}
+
+double learning_rate(const OptimizationConfig& config, int step) {
+  const double peak = peak_learning_rate(config);
+  if (step < config.warmup_steps) {
+    const double begin = peak > config.learning_rate ? config.learning_rate : 0.0;
+    return begin + (peak - begin) * (step + 1) / config.warmup_steps;
+  }
+  const double done = std::min(
+      1.0, static_cast<double>(step - config.warmup_steps) / (config.steps - config.warmup_steps));
+  const double share = 0.5 * (1.0 + std::cos(std::numbers::pi * done));
+  return config.final_learning_rate + share * (peak - config.final_learning_rate);
+}
+
+std::vector<std::string> batch_warnings(const TrainConfig& config, const BatchFacts& facts) {
+  std::vector<std::string> warnings;
+  const auto warn = [&]<class... Args>(fmt::format_string<Args...> message, Args&&... args) {
+    warnings.push_back(fmt::format(message, std::forward<Args>(args)...));
+  };
+  const OptimizationConfig& train = config.train;
+  if (static_cast<std::uint64_t>(train.batch) > facts.samples_per_epoch) {
+    warn(
+        "train.batch {} is more than the {} samples of an epoch, so a step sees some twice; take "
+        "at "
+        "most {}, or more text",
+        train.batch, facts.samples_per_epoch, facts.samples_per_epoch);
+  }
+  const double tokens = double{1} * train.steps * train.batch * config.model.context;
+  if (tokens < static_cast<double>(facts.parameters)) {
+    warn(
+        "the run sees {:.3g} tokens, fewer than the model's {:.3g} parameters; raise train.steps "
+        "or "
+        "train.batch, or take a smaller model",
+        tokens, static_cast<double>(facts.parameters));
+  }
+  if (train.micro_steps > 1 && train.batch == facts.ranks * train.micro_steps) {
+    warn(
+        "each of {} ranks computes one sample at a time, {} times a step; if memory allows, "
+        "train.micro_steps {} computes larger products",
+        facts.ranks, train.micro_steps, (train.micro_steps + 1) / 2);
+  }
+  const double raised = peak_learning_rate(train) / train.learning_rate;
+  if (raised > 1 && train.warmup_steps == 0) {
+    warn(
+        "train.base_batch {} raises the learning rate {:.3g} times to {:.3g} at once; give "
+        "train.warmup_steps, such as {}",
+        train.base_batch, raised, peak_learning_rate(train), std::max(1, train.steps / 20));
+  }
+  return warnings;
+}
+
+}  // namespace sprat::train

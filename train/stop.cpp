@@ -1,0 +1,102 @@
+// Signals as a descriptor that a thread reads: no code runs in a handler.
+#include "train/stop.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "sprat/error.hpp"
+
+namespace sprat::train {
+namespace {
+
+sigset_t stop_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+/// Ends the process by `signal` itself, so that whoever waits for it sees that.
+void end_by(int signal) {
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);  // pending until the mask lets it through
+  const sigset_t set = stop_signals();
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+}  // namespace
+
+StopSignals::StopSignals(StopRequest& request) : request_(request) {
+  const sigset_t set = stop_signals();
+  pthread_sigmask(SIG_BLOCK, &set, &before_);
+  signals_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  end_ = eventfd(0, EFD_CLOEXEC);
+  if (signals_ < 0 || end_ < 0) {
+    throw Error(ErrorCode::unavailable,
+                fmt::format("cannot watch for signals: {}", std::strerror(errno)));
+  }
+  watcher_ = std::thread([this] { watch(); });
+}
+
+StopSignals::~StopSignals() {
+  const std::uint64_t one = 1;
+  if (write(end_, &one, sizeof one) != sizeof one) {
+    std::abort();  // an eventfd takes a first 1
+  }
+  watcher_.join();
+  close(signals_);
+  close(end_);
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+int StopSignals::left() const {
+  if (deadline_ == Clock::time_point::max() || request_.settled()) {
+    return -1;
+  }
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
+  return static_cast<int>(std::max(std::int64_t{0}, std::int64_t{left.count()}));
+}
+
+void StopSignals::watch() {
+  pollfd watched[] = {{.fd = signals_, .events = POLLIN, .revents = 0},
+                      {.fd = end_, .events = POLLIN, .revents = 0}};
+  while ((watched[1].revents & POLLIN) == 0) {
+    const int wait = left();
+    if (wait == 0) {
+      fmt::print(
+          stderr,
+          "sprat: the ranks did not agree on a stop within {} s of signal {}: giving up, the "
+          "last checkpoint is what is left (train.stop_grace_s)\n",
+          request_.grace().count(), request_.asked());
+      std::_Exit(1);
+    }
+    if (poll(watched, 2, wait) > 0 && (watched[0].revents & POLLIN) != 0) {
+      receive();
+    }
+  }
+}
+
+void StopSignals::receive() {
+  signalfd_siginfo info;
+  while (read(signals_, &info, sizeof info) == sizeof info) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (!request_.listening() || (request_.asked() != 0 && signal == SIGINT)) {
+      end_by(signal);
+    } else if (request_.asked() == 0) {
+      deadline_ = Clock::now() + request_.grace();
+      request_.ask(signal);
+    }
+  }
+}
+
+}  // namespace sprat::train

@@ -1,0 +1,64 @@
+// A stop that is asked for from outside, by SIGTERM or SIGINT.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <thread>
+
+namespace sprat::train {
+
+/// What this process knows of a stop. Any thread; ranks that are threads share one.
+class StopRequest {
+ public:
+  /// The run looks at asked() from now on, at each step. All ranks should know within `grace`.
+  void listen(std::chrono::seconds grace) {
+    grace_s_ = grace.count();
+    listening_ = true;
+  }
+  bool listening() const { return listening_; }
+  std::chrono::seconds grace() const { return std::chrono::seconds(grace_s_); }
+
+  void ask(int signal) { signal_ = signal; }
+  /// The signal, or 0.
+  int asked() const { return signal_; }
+
+  /// All ranks know of the request, or the run is past its steps: nobody waits for them any more.
+  void settle() { settled_ = true; }
+  bool settled() const { return settled_; }
+
+ private:
+  // Each is one fact that stays so once it is; what it announces travels by collectives.
+  std::atomic<bool> listening_ = false, settled_ = false;
+  std::atomic<int> signal_ = 0;
+  std::atomic<std::int64_t> grace_s_ = 0;
+};
+
+/// Turns the first SIGTERM or SIGINT into a request while the run listens. Without a run, and at a
+/// second SIGINT, the signal ends the process as it always would. If the ranks have not settled
+/// within the request's grace of the first, the process says so in one line and ends with status 1:
+/// then a peer does not answer, and only the last checkpoint is left to go on from.
+class StopSignals {
+ public:
+  /// Blocks both signals in this thread and in those it starts, which must be all of the process.
+  explicit StopSignals(StopRequest& request);
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+ private:
+  void watch();
+  void receive();
+  /// Milliseconds until the grace is over; -1: none runs.
+  int left() const;
+
+  using Clock = std::chrono::steady_clock;
+  StopRequest& request_;
+  Clock::time_point deadline_ = Clock::time_point::max();  // the watcher's own
+  sigset_t before_{};
+  int signals_ = -1, end_ = -1;  // descriptors: what came, and that this object goes
+  std::thread watcher_;
+};
+
+}  // namespace sprat::train

@@ -1,0 +1,255 @@
+// The training loop.
+#include "train/trainer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <limits>
+#include <string_view>
+
+#include "train/sample.hpp"
+#include "train/schedule.hpp"
+#include "train/sharding.hpp"
+
+namespace sprat::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int plot_columns = 64, plot_rows = 14;
+constexpr int all_samples = std::numeric_limits<int>::max();
+
+double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+/// Rank 0's choice, opened by all: equal bits need equal kernels.
+std::shared_ptr<const GemmBackend> agree_on_gemm(Communicator& world) {
+  std::array<std::uint8_t, 64> name{};
+  if (world.rank() == 0) {
+    const std::string choice = choose_gemm_backend();
+    std::copy_n(choice.begin(), std::min(choice.size(), name.size() - 1), name.begin());
+  }
+  world.broadcast(elements(name), 0).wait();
+  return open_gemm_backend(std::string(name.begin(), std::find(name.begin(), name.end(), 0)));
+}
+
+}  // namespace
+
+Trainer::Trainer(Communicator& world, const TrainConfig& config, const TrainRequest& request)
+    : world_(world),
+      config_(config),
+      request_(request),
+      last_step_(request.steps.value_or(config.train.steps)),
+      batches_(read_text(config.data.files), config),
+      gemm_(agree_on_gemm(world)),
+      units_(gpt_units(config.model, config.train.seed)),
+      model_(world, units_, sharding(config)),
+      parameters_(model_, units_, config.train.precision.parameters),
+      gpt_(config.model, config.train.batch / (world.size() * config.train.micro_steps), gemm_),
+      checkpoints_(model_, config.checkpoint,
+                   [this](const std::string& line) { say("{}\n", line); }) {}
+
+void Trainer::introduce() const {
+  const GptShape& shape = config_.model;
+  const OptimizationConfig& train = config_.train;
+  say("GPT of {} parameters: {} layers of width {}, {} heads, context {}\n",
+      model_.parameter_count(), shape.layers, shape.width, shape.heads, shape.context);
+  say("{} bytes to learn, {} held out; {} samples a step", batches_.training_text().size(),
+      batches_.validation_text().size(), train.batch);
+  say("{}\n", train.micro_steps == 1 ? "" : fmt::format(" in {} micro-steps", train.micro_steps));
+  say("{} ranks, hybrid_shard_degree {} ({}), matrix products by {}\n", world_.size(),
+      model_.hybrid_shard_degree(), model_.strategy().name, gemm_->name());
+  for (const std::string& warning :
+       batch_warnings(config_, {.ranks = world_.size(),
+                               .samples_per_epoch = batches_.samples_per_epoch(),
+                               .parameters = model_.parameter_count()})) {
+    say("warning: {}\n", warning);
+  }
+}
+
+Trainer::Totals Trainer::pass() {
+  const auto loss_scale = static_cast<float>(model_.loss_scale());
+  double loss = 0, tokens = 0;
+  for (int micro_step = 0; micro_step < config_.train.micro_steps; ++micro_step) {
+    const Batch batch = batches_.training(samples_, micro_step, share());
+    loss += gpt_.forward(parameters_, batch.inputs, batch.targets, loss_scale);
+    gpt_.backward(parameters_);
+    tokens += static_cast<double>(batch.targets.size());
+  }
+  const bool asked = request_.stop != nullptr && request_.stop->asked() != 0;
+  std::array<double, 3> totals = {loss, tokens, asked ? 1.0 : 0.0};
+  model_.sum_over_ranks(totals);
+  return {.loss = totals[0], .tokens = totals[1], .stop = totals[2] > 0};
+}
+
+StepRecord Trainer::train_step() {
+  const auto begin = Clock::now();
+  const double waited = world_.seconds_waited();
+  const Totals totals = pass();
+  const StepResult result =
+      model_.step(static_cast<float>(learning_rate(config_.train, step_)), totals.tokens);
+  ++step_;
+  samples_ += config_.train.batch;
+  stopping_ = totals.stop;
+  StepRecord record;
+  record.step = step_;
+  record.loss = totals.loss / totals.tokens;
+  record.tokens_per_s = totals.tokens / seconds(Clock::now() - begin);
+  record.grad_norm = result.grad_norm;
+  record.exposed_comm_ms = 1000 * (world_.seconds_waited() - waited);
+  record.skipped = result.skipped;
+  if (config_.train.precision.dynamic_loss_scale) {
+    record.loss_scale = result.loss_scale;
+  }
+  tell(result);
+  return record;
+}
+
+void Trainer::tell(const StepResult& result) {
+  if (!result.skipped) {
+    return;
+  }
+  if (config_.train.precision.dynamic_loss_scale) {
+    say("step {}: gradients overflow, nothing was changed; the loss scale is now {}\n", step_,
+        model_.loss_scale());
+  } else {
+    say("step {}: the gradient is not finite, so nothing was changed; lower train.learning_rate\n",
+        step_);
+  }
+}
+
+double Trainer::validate(int samples) {
+  samples = batches_.validation_samples(samples);
+  double loss = 0;
+  for (int index = 0; index < batches_.validation_batches(samples); ++index) {
+    const Batch batch = batches_.validation(index, samples, share());
+    loss += gpt_.forward(parameters_, batch.inputs, batch.targets);
+  }
+  model_.sum_over_ranks(std::span(&loss, 1));
+  return loss / (double{1} * samples * config_.model.context);
+}
+
+TrainingState Trainer::state() const {
+  const std::size_t text = batches_.training_text().size() + batches_.validation_text().size();
+  return {.step = step_, .samples = samples_, .notes = run_notes(config_, text)};
+}
+
+void Trainer::resume() {
+  if (!request_.resume) {
+    return;
+  }
+  const auto path = resume_path(config_, *request_.resume);
+  if (!path) {
+    say("no checkpoint in {} yet: beginning anew\n", config_.checkpoint.folder);
+    return;
+  }
+  const TrainingState saved = load_checkpoint(model_, *path);
+  step_ = static_cast<int>(saved.step);
+  samples_ = saved.samples;
+  say("resuming after step {} from {}\n", step_, *path);
+  for (const std::string& warning : resume_warnings(saved.notes, state().notes)) {
+    say("warning: {}\n", warning);
+  }
+}
+
+void Trainer::train(std::vector<StepRecord>& records) {
+  Progress progress(step_, last_step_, Clock::now());
+  const OptimizationConfig& train = config_.train;
+  while (step_ < last_step_ && !stopping_) {
+    StepRecord record = train_step();
+    if (step_ == last_step_) {
+      record.validation_loss = validate(all_samples);
+    } else if (train.validate_every > 0 && step_ % train.validate_every == 0 && !stopping_) {
+      record.validation_loss = validate(train.validation_samples);
+    }
+    if (const auto line = progress.step(record, Clock::now())) {
+      say("{}\n", *line);
+    }
+    if (report_) {
+      report_->write(record);
+    }
+    records.push_back(record);
+    checkpoints_.step(state());
+  }
+}
+
+int Trainer::run() {
+  introduce();
+  resume();
+  if (request_.report && leads()) {
+    report_.emplace(*request_.report, step_);
+  }
+  if (step_ >= last_step_) {
+    say("{} steps are done already; raise train.steps or --steps\n", step_);
+    return 0;
+  }
+  if (request_.stop != nullptr) {
+    request_.stop->listen(std::chrono::seconds(config_.train.stop_grace_s));
+  }
+  std::vector<StepRecord> records;
+  train(records);
+  if (request_.stop != nullptr) {
+    request_.stop->settle();
+  }
+  checkpoints_.finish(state());
+  if (step_ < last_step_) {
+    return end_stopped();
+  }
+  finish(records);
+  return 0;
+}
+
+int Trainer::end_stopped() {
+  if (checkpoints_.enabled()) {
+    say("stopped after step {}, saved in {}: --resume goes on from there\n", step_,
+        config_.checkpoint.folder);
+  } else {
+    say("stopped after step {}; without checkpoint.folder nothing is saved\n", step_);
+  }
+  world_.barrier();  // nobody ends with a status that makes a launcher kill the others
+  return 128 + SIGTERM;
+}
+
+void Trainer::finish(const std::vector<StepRecord>& records) {
+  say("\n{}\nvalidation loss {:.4f} nats per byte ({:.2f} bits)\n",
+      plot_losses(records, plot_columns, plot_rows), *records.back().validation_loss,
+      *records.back().validation_loss / 0.6931471805599453);
+  if (config_.train.sample_bytes > 0) {
+    write_text();
+  }
+  advise();
+  world_.barrier();  // nobody leaves while rank 0 still writes
+}
+
+void Trainer::write_text() {
+  WholeParameters whole(units_);
+  whole.copy_values(parameters_, gpt_forward_order(config_.model));
+  if (!leads()) {
+    return;
+  }
+  Gpt writer(config_.model, 1, gemm_);
+  const std::string sample = write_sample(writer, whole,
+                                          {.prompt = config_.train.prompt,
+                                           .bytes = config_.train.sample_bytes,
+                                           .temperature = config_.train.temperature,
+                                           .seed = config_.train.seed,
+                                           .context = config_.model.context});
+  const WordShare words = known_words(sample, words_of(batches_.training_text()));
+  say("\nthe model writes (temperature {}):\n{:-<72}\n{}{}\n{:-<72}\n", config_.train.temperature,
+      "", config_.train.prompt, sample, "");
+  say("{} of its {} words ({:.0f} %) occur in the training text\n", words.known, words.words,
+      100 * words.share());
+}
+
+void Trainer::advise() const {
+  const int ranks = world_.size(), degree = model_.hybrid_shard_degree();
+  say("\nwhat to try next:\n");
+  say("  parallel.hybrid_shard_degree {}: the same losses to the bit, another share of memory "
+      "each\n",
+      degree == ranks ? 1 : ranks);
+  say("  --virtual-ranks {}: the same ranks as threads of one process, the same losses again\n",
+      ranks);
+  say("  more train.steps, or a larger model.width: a lower loss for more time\n");
+  say("  data.files: your own text; --report FILE: every step's figures as JSON\n");
+}
+
+}  // namespace sprat::train

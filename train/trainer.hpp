@@ -1,0 +1,82 @@
+// One rank's part of a training run: batches through the model, gradients through the sharded step,
+// and what to tell.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sprat/fsdp.hpp"
+#include "sprat/mp.hpp"
+#include "train/batches.hpp"
+#include "train/checkpoints.hpp"
+#include "train/config.hpp"
+#include "train/gpt.hpp"
+#include "train/report.hpp"
+#include "train/stop.hpp"
+#include "train/train.hpp"
+
+namespace sprat::train {
+
+/// Every call is collective.
+class Trainer {
+ public:
+  /// `world`: ranks of a host next to each other; it and the rest outlive this.
+  Trainer(Communicator& world, const TrainConfig& config, const TrainRequest& request);
+  /// Trains from where the request begins to its last step. Returns the program's exit code.
+  int run();
+
+ private:
+  /// Sums over ranks of what a step's batch came to.
+  struct Totals {
+    double loss = 0, tokens = 0;
+    bool stop = false;  ///< Some rank was asked to.
+  };
+
+  bool leads() const { return world_.rank() == 0; }
+  BatchShare share() const { return {world_.rank(), world_.size()}; }
+  template <class... Args>
+  void say(fmt::format_string<Args...> message, Args&&... args) const {
+    if (leads()) {
+      fmt::print(message, std::forward<Args>(args)...);
+      std::fflush(stdout);
+    }
+  }
+  void introduce() const;
+  /// Goes on from where the request says.
+  void resume();
+  TrainingState state() const;
+  void train(std::vector<StepRecord>& records);
+  int end_stopped();
+  /// All micro-steps, forward and backward.
+  Totals pass();
+  StepRecord train_step();
+  double validate(int samples);
+  void tell(const StepResult& result);
+  void finish(const std::vector<StepRecord>& records);
+  void write_text();
+  void advise() const;
+
+  Communicator& world_;
+  const TrainConfig& config_;
+  const TrainRequest& request_;
+  int last_step_;
+  Batches batches_;
+  std::shared_ptr<const GemmBackend> gemm_;
+  std::vector<UnitSpec> units_;
+  ShardedModel model_;
+  ShardedParameters parameters_;
+  Gpt gpt_;
+  Checkpoints checkpoints_;
+  std::optional<ReportFile> report_;
+  int step_ = 0;              // steps done
+  std::int64_t samples_ = 0;  // and samples that they took
+  bool stopping_ = false;     // all ranks know
+};
+
+}  // namespace sprat::train
