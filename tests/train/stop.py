@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Signals to a training run under mpirun. stop.py SPRAT [CASE ...]
+
+one_rank      SIGTERM to one rank: all finish the step, save, end with 143; the run resumes with the same bits
+launcher      SIGTERM to mpirun, which passes it on: the same
+absent_peer   SIGTERM to one rank while another is stopped (SIGSTOP): the grace, then one line, status 1, and the last
+              checkpoint is whole
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+RANKS, STEPS, EVERY, GRACE_S = 2, 300, 5, 2
+# What mpirun waits before it passes SIGTERM on, and again before it kills.
+MPIRUN_S = 3
+PATIENCE_S = 120
+
+
+def configure(folder):
+    (folder / "text.txt").write_text("all work and no play makes jack a dull boy. " * 2000)
+    config = folder / "config.json"
+    config.write_text(json.dumps({
+        "model": {"layers": 2, "width": 64, "heads": 2, "context": 64}, "data": {"files": ["text.txt"]},
+        "train": {"steps": STEPS, "batch": 8, "validate_every": 0, "sample_bytes": 0, "stop_grace_s": GRACE_S},
+        "checkpoint": {"folder": "saved", "every": EVERY}}))
+    return config
+
+
+def start(sprat, config, *more):
+    return subprocess.Popen(
+        ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "odls_base_sigkill_timeout", str(MPIRUN_S),
+         "-n", str(RANKS), sprat, "train", str(config), "--report", str(config.parent / "report"), *more],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def ranks_of(mpirun):
+    """Process ids of the ranks: mpirun's children."""
+    children = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:
+            continue
+        if int(text.rsplit(")", 1)[1].split()[1]) == mpirun.pid:
+            children.append(int(text.split()[0]))
+    return sorted(children)
+
+
+def steps(config):
+    report = config.parent / "report"
+    return [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
+
+
+def await_steps(config, mpirun, count):
+    begin = time.monotonic()
+    while len(steps(config)) < count:
+        if mpirun.poll() is not None or time.monotonic() - begin > PATIENCE_S:
+            mpirun.kill()
+            fail("training did not get far enough", *mpirun.communicate())
+        time.sleep(0.05)
+
+
+def fail(what, output="", errors=""):
+    sys.exit(f"FAILED: {what}\n{output[-1500:]}\n{errors[-1500:]}")
+
+
+def finish(mpirun):
+    try:
+        output, errors = mpirun.communicate(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        mpirun.kill()
+        fail("the run did not end", *mpirun.communicate())
+    return output, errors
+
+
+def resumed(sprat, config):
+    """The hexadecimal losses of the whole run, the rest of it resumed."""
+    mpirun = start(sprat, config, "--resume")
+    output, errors = finish(mpirun)
+    if mpirun.returncode != 0 or "resuming after step" not in output:
+        fail(f"--resume ended with {mpirun.returncode}", output, errors)
+    return [line["loss_hex"] for line in steps(config)]
+
+
+def stop_and_resume(sprat, config, send):
+    mpirun = start(sprat, config)
+    await_steps(config, mpirun, 7)
+    send(mpirun)
+    output, errors = finish(mpirun)
+    if "saved in" not in output:
+        fail("the run does not say that it saved", output, errors)
+    if mpirun.returncode == 0:
+        fail("a stopped run ended as if it were complete", output, errors)
+    done = len(steps(config))
+    if done >= STEPS:
+        fail("the run was over before the signal", output, errors)
+    saved = json.loads((config.parent / "saved" / "latest" / "manifest.json").read_text())["step"]
+    if saved != done:
+        fail(f"step {done} was the last, {saved} was saved", output, errors)
+    return resumed(sprat, config)
+
+
+def case_one_rank(sprat, config):
+    return stop_and_resume(sprat, config, lambda mpirun: os.kill(ranks_of(mpirun)[-1], signal.SIGTERM))
+
+
+def case_launcher(sprat, config):
+    return stop_and_resume(sprat, config, lambda mpirun: mpirun.send_signal(signal.SIGTERM))
+
+
+def case_absent_peer(sprat, config):
+    mpirun = start(sprat, config)
+    await_steps(config, mpirun, EVERY + 2)
+    first, last = ranks_of(mpirun)
+    os.kill(last, signal.SIGSTOP)
+    begin = time.monotonic()
+    os.kill(first, signal.SIGTERM)
+    while pathlib.Path(f"/proc/{first}").exists() and mpirun.poll() is None:
+        if time.monotonic() - begin > PATIENCE_S:
+            fail("the rank that was asked does not give up")
+        time.sleep(0.05)
+    seconds = time.monotonic() - begin
+    try:
+        os.kill(last, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # mpirun was faster
+    output, errors = finish(mpirun)
+    if "did not agree on a stop" not in errors or seconds < GRACE_S:
+        fail(f"no word of giving up after {seconds:.1f} s", output, errors)
+    print(f"gave up after {seconds:.1f} s of a grace of {GRACE_S} s")
+    return resumed(sprat, config)
+
+
+def main():
+    sprat, cases = sys.argv[1], sys.argv[2:] or ["one_rank", "launcher", "absent_peer"]
+    with tempfile.TemporaryDirectory() as name:
+        config = configure(pathlib.Path(name))
+        output, errors = finish(start(sprat, config))
+        reference = [line["loss_hex"] for line in steps(config)]
+        if len(reference) != STEPS:
+            fail("the run to compare with is not whole", output, errors)
+    for case in cases:
+        with tempfile.TemporaryDirectory() as name:
+            if globals()[f"case_{case}"](sprat, configure(pathlib.Path(name))) != reference:
+                fail(f"{case}: the resumed run has other bits")
+        print(f"ok {case}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
