@@ -42,7 +42,7 @@ class Shape:
 # By number of ranks and name: about the share of FSDP2's step that gloo's communication takes on two
 # cores. The first of a share is a model whose calls take a while, the second one of many small calls.
 BESIDE_TORCH = {
-    2: {"20%": Shape(4, 256, 128, 8), "40%": Shape(4, 512, 128, 1), "60%": Shape(4, 512, 64, 1),
+    2: {"20%": Shape(4, 256, 128, 8), "40%": Shape(4, 512, 128, 1), "60%": Shape(4, 512, 32, 1),
         "60%, small": Shape(12, 128, 64, 1)},
     4: {"20%": Shape(4, 256, 128, 6), "40%": Shape(4, 256, 128, 2), "60%": Shape(4, 512, 64, 1),
         "60%, small": Shape(12, 128, 64, 1)},
@@ -52,8 +52,8 @@ LOSS_TOLERANCE = 1e-5
 # About 20 % as well, where four hosts at 1 Gbit/s share two cores.
 FOUR_HOSTS = Shape(4, 256, 128, 20)
 EXPOSED_BAR = 0.1
-# ZeRO-3's wires at 1 Gbit/s need at least three times as long as its computation.
-HYBRID = Shape(4, 768, 64, 1)
+# ZeRO-3's wires at 1 Gbit/s need at least HYBRID_WIRE times as long as its computation.
+HYBRID = Shape(8, 512, 16, 1)
 HYBRID_WIRE = 3.0
 # By micro-steps: how many times faster HSDP is.
 HYBRID_BARS = {1: 1.25, 4: 3.0}

@@ -15,6 +15,7 @@ import jobs
 import shapes
 
 HERE = pathlib.Path(__file__).resolve().parent
+TRAINER_STEPS = 20  # of which the second half counts
 
 
 @dataclass
@@ -41,13 +42,13 @@ class Sides:
         """`sprat train` itself for some steps: the median rate, and the first loss."""
         report = self.config.with_suffix(".report")
         ranks = jobs.start(self.place, [str(self.binaries / "sprat"), "train", str(self.config),
-                                        "--steps", "12", "--report", str(report)],
+                                        "--steps", str(TRAINER_STEPS), "--report", str(report)],
                            stdout=subprocess.DEVNULL)
         if any([rank.wait(120) for rank in ranks]):
             raise SystemExit("bench/fsdp: sprat train failed; its message is above")
         steps = [json.loads(line) for line in report.read_text().splitlines()]
         return {"loss": steps[0]["loss"],
-                "tokens_per_s": statistics.median(step["tokens_per_s"] for step in steps[2:])}
+                "tokens_per_s": statistics.median(step["tokens_per_s"] for step in steps[TRAINER_STEPS // 2:])}
 
 
 @contextmanager
