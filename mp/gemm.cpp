@@ -19,6 +19,8 @@ constexpr int probe_rounds = 8;
 // one vector width differ by (about a tenth, so that noise would decide, and bits with it), less
 // than those of an older one lack.
 constexpr double clear_gain = 1.3;
+// Other load only slows a kernel down, so the library's own is measured again before it is dropped.
+constexpr int second_chances = 3;
 
 /// The library is the process's: OpenBLAS holds its kernel in one global of its own.
 struct Process {
@@ -85,7 +87,12 @@ const std::vector<GemmRate>& rates(Process& process) {
   const auto fastest = std::max_element(found.begin(), found.end(), [](auto& left, auto& right) {
     return left.gflops < right.gflops;
   });
-  if (fastest->gflops > clear_gain * found.front().gflops) {
+  const auto is_beaten = [&] { return fastest->gflops > clear_gain * found.front().gflops; };
+  for (int chance = 0; chance < second_chances && is_beaten(); ++chance) {
+    library.select(library.kernels().front());
+    found.front().gflops = std::max(found.front().gflops, measure(library));
+  }
+  if (is_beaten()) {
     std::iter_swap(found.begin(), fastest);
   }
   std::sort(found.begin() + 1, found.end(),
