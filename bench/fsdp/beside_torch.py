@@ -59,6 +59,8 @@ def measure(options: argparse.Namespace) -> tuple[list[dict], list[str]]:
         place = jobs.Here(count, options.pin)
         known = shapes.BESIDE_TORCH[count]
         names = options.shapes.split(",") if options.shapes else list(known)
+        if unknown := set(names) - set(known):
+            raise SystemExit(f"bench/fsdp: no shape {', '.join(unknown)}; there are: {', '.join(known)}")
         found = [cell_of(name, known[name], place, options) for name in names]
         print(f"\n{place.text()}\n\n{table.lines(COLUMNS, list(map(row, found)))}", flush=True)
         cells += found

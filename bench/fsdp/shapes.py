@@ -43,9 +43,9 @@ class Shape:
 # cores. The first of a share is a model whose calls take a while, the second one of many small calls.
 BESIDE_TORCH = {
     2: {"20%": Shape(4, 256, 128, 8), "40%": Shape(4, 512, 128, 1), "60%": Shape(4, 512, 32, 1),
-        "60%, small": Shape(12, 128, 64, 1)},
+        "60% small": Shape(12, 128, 64, 1)},
     4: {"20%": Shape(4, 256, 128, 6), "40%": Shape(4, 256, 128, 2), "60%": Shape(4, 512, 64, 1),
-        "60%, small": Shape(12, 128, 64, 1)},
+        "60% small": Shape(12, 128, 64, 1)},
 }
 # Of the first step's losses, from the same weights and samples.
 LOSS_TOLERANCE = 1e-5
@@ -61,4 +61,4 @@ HYBRID_BARS = {1: 1.25, 4: 3.0}
 
 def bar(name: str) -> float:
     """Tokens a second, ours by PyTorch's."""
-    return {"20%": 1.1, "40%": 1.3, "60%": 1.6}[name.split(",")[0]]
+    return {"20%": 1.1, "40%": 1.3, "60%": 1.6}[name.split()[0]]
