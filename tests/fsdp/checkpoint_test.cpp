@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/base/check.hpp"
 #include "fsdp/checkpoint/loader.hpp"
 #include "fsdp/checkpoint/saver.hpp"
 #include "io/checked_file.hpp"
@@ -286,6 +287,26 @@ TEST(Checkpoint, saving_goes_on_after_a_failure) {
     saver.wait();
   });
   expect_loads(arrangement, folder.path(), 1);
+}
+
+TEST(Checkpoint, a_rank_that_leaves_during_a_save_harms_nothing) {
+  const TemporaryFolder folder;
+  const Arrangement arrangement{.ranks = 2, .shards = 2};
+  save_steps(arrangement, {.folder = folder.path()}, {1});
+  for (const bool before_wait : {true, false}) {
+    EXPECT_THROW(on_ranks(arrangement,
+                          [&](Communicator& world, HandMade& model) {
+                            Saver saver(world, model.held(), {.folder = folder.path()});
+                            model.fill(2);
+                            if (before_wait || world.rank() == 0) {
+                              saver.save({.step = 2, .samples = 20});
+                            }
+                            require(world.rank() == 0, "rank 1 leaves");
+                            saver.wait();
+                          }),
+                 Error);
+    expect_loads(arrangement, folder.path(), 1);
+  }
 }
 
 TEST(Checkpoint, another_job_may_not_save_into_the_folder) {
