@@ -57,7 +57,7 @@ void Checkpoints::step(const TrainingState& state) {
   }
   try {
     writer_->poll();
-    if (config_.every > 0 && state.step % config_.every == 0) {
+    if (config_.every > 0 && state.step % config_.every == 0 && saved_step_ != state.step) {
       writer_->save(state);
       saved_step_ = state.step;
     }

@@ -17,6 +17,8 @@ class StopRequest {
     grace_s_ = grace.count();
     listening_ = true;
   }
+  /// What matters is saved: a signal ends the process from now on.
+  void stop_listening() { listening_ = false; }
   bool listening() const { return listening_; }
   std::chrono::seconds grace() const { return std::chrono::seconds(grace_s_); }
 
@@ -29,7 +31,7 @@ class StopRequest {
   bool settled() const { return settled_; }
 
  private:
-  // Each is one fact that stays so once it is; what it announces travels by collectives.
+  // Each is one fact by itself; what it announces to other ranks travels by collectives.
   std::atomic<bool> listening_ = false, settled_ = false;
   std::atomic<int> signal_ = 0;
   std::atomic<std::int64_t> grace_s_ = 0;

@@ -19,13 +19,23 @@ using Clock = std::chrono::steady_clock;
 constexpr int plot_columns = 64, plot_rows = 14;
 constexpr int all_samples = std::numeric_limits<int>::max();
 
+/// Whose products gave a run its bits, among the notes of its checkpoints.
+constexpr const char* kernel_note = "matrix products by";
+
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
+/// `wanted` if this machine has it, else what is fastest.
+std::string choose_gemm(const std::string& wanted) {
+  const std::vector<GemmRate> here = probe_gemm_backends();
+  const bool has = std::ranges::find(here, wanted, &GemmRate::backend) != here.end();
+  return has ? wanted : here.front().backend;
+}
+
 /// Rank 0's choice, opened by all: equal bits need equal kernels.
-std::shared_ptr<const GemmBackend> agree_on_gemm(Communicator& world) {
+std::shared_ptr<const GemmBackend> agree_on_gemm(Communicator& world, const std::string& wanted) {
   std::array<std::uint8_t, 64> name{};
   if (world.rank() == 0) {
-    const std::string choice = choose_gemm_backend();
+    const std::string choice = choose_gemm(wanted);
     std::copy_n(choice.begin(), std::min(choice.size(), name.size() - 1), name.begin());
   }
   world.broadcast(elements(name), 0).wait();
@@ -40,13 +50,16 @@ Trainer::Trainer(Communicator& world, const TrainConfig& config, const TrainRequ
       request_(request),
       last_step_(request.steps.value_or(config.train.steps)),
       batches_(read_text(config.data.files), config),
-      gemm_(agree_on_gemm(world)),
       units_(gpt_units(config.model, config.train.seed)),
       model_(world, units_, sharding(config)),
+      resumed_(resume()),
+      gemm_(agree_on_gemm(world, resumed_.notes[kernel_note])),
       parameters_(model_, units_, config.train.precision.parameters),
       gpt_(config.model, config.train.batch / (world.size() * config.train.micro_steps), gemm_),
       checkpoints_(model_, config.checkpoint,
-                   [this](const std::string& line) { say("{}\n", line); }) {}
+                   [this](const std::string& line) { say("{}\n", line); }),
+      step_(static_cast<int>(resumed_.step)),
+      samples_(resumed_.samples) {}
 
 void Trainer::introduce() const {
   const GptShape& shape = config_.model;
@@ -62,6 +75,9 @@ void Trainer::introduce() const {
        batch_warnings(config_, {.ranks = world_.size(),
                                .samples_per_epoch = batches_.samples_per_epoch(),
                                .parameters = model_.parameter_count()})) {
+    say("warning: {}\n", warning);
+  }
+  for (const std::string& warning : resume_warnings(resumed_.notes, state().notes)) {
     say("warning: {}\n", warning);
   }
 }
@@ -90,6 +106,9 @@ StepRecord Trainer::train_step() {
   ++step_;
   samples_ += config_.train.batch;
   stopping_ = totals.stop;
+  if (request_.stop != nullptr && (stopping_ || step_ == last_step_)) {
+    request_.stop->settle();
+  }
   StepRecord record;
   record.step = step_;
   record.loss = totals.loss / totals.tokens;
@@ -130,25 +149,23 @@ double Trainer::validate(int samples) {
 
 TrainingState Trainer::state() const {
   const std::size_t text = batches_.training_text().size() + batches_.validation_text().size();
-  return {.step = step_, .samples = samples_, .notes = run_notes(config_, text)};
+  TrainingState state{.step = step_, .samples = samples_, .notes = run_notes(config_, text)};
+  state.notes[kernel_note] = gemm_->name();
+  return state;
 }
 
-void Trainer::resume() {
+TrainingState Trainer::resume() {
   if (!request_.resume) {
-    return;
+    return {};
   }
   const auto path = resume_path(config_, *request_.resume);
   if (!path) {
     say("no checkpoint in {} yet: beginning anew\n", config_.checkpoint.folder);
-    return;
+    return {};
   }
   const TrainingState saved = load_checkpoint(model_, *path);
-  step_ = static_cast<int>(saved.step);
-  samples_ = saved.samples;
-  say("resuming after step {} from {}\n", step_, *path);
-  for (const std::string& warning : resume_warnings(saved.notes, state().notes)) {
-    say("warning: {}\n", warning);
-  }
+  say("resuming after step {} from {}\n", saved.step, *path);
+  return saved;
 }
 
 void Trainer::train(std::vector<StepRecord>& records) {
@@ -157,6 +174,7 @@ void Trainer::train(std::vector<StepRecord>& records) {
   while (step_ < last_step_ && !stopping_) {
     StepRecord record = train_step();
     if (step_ == last_step_) {
+      save_last();  // before what may take long
       record.validation_loss = validate(all_samples);
     } else if (train.validate_every > 0 && step_ % train.validate_every == 0 && !stopping_) {
       record.validation_loss = validate(train.validation_samples);
@@ -172,9 +190,15 @@ void Trainer::train(std::vector<StepRecord>& records) {
   }
 }
 
+void Trainer::save_last() {
+  checkpoints_.finish(state());
+  if (request_.stop != nullptr) {
+    request_.stop->stop_listening();
+  }
+}
+
 int Trainer::run() {
   introduce();
-  resume();
   if (request_.report && leads()) {
     report_.emplace(*request_.report, step_);
   }
@@ -187,11 +211,8 @@ int Trainer::run() {
   }
   std::vector<StepRecord> records;
   train(records);
-  if (request_.stop != nullptr) {
-    request_.stop->settle();
-  }
-  checkpoints_.finish(state());
   if (step_ < last_step_) {
+    checkpoints_.finish(state());
     return end_stopped();
   }
   finish(records);

@@ -48,10 +48,11 @@ class Trainer {
     }
   }
   void introduce() const;
-  /// Goes on from where the request says.
-  void resume();
+  /// Loads what the request says to go on from; a state of no steps if that is nothing.
+  TrainingState resume();
   TrainingState state() const;
   void train(std::vector<StepRecord>& records);
+  void save_last();
   int end_stopped();
   /// All micro-steps, forward and backward.
   Totals pass();
@@ -67,9 +68,10 @@ class Trainer {
   const TrainRequest& request_;
   int last_step_;
   Batches batches_;
-  std::shared_ptr<const GemmBackend> gemm_;
   std::vector<UnitSpec> units_;
   ShardedModel model_;
+  TrainingState resumed_;
+  std::shared_ptr<const GemmBackend> gemm_;  // that of the run so far, if it is to be had
   ShardedParameters parameters_;
   Gpt gpt_;
   Checkpoints checkpoints_;

@@ -9,15 +9,18 @@ absent_peer   SIGTERM to one rank while another is stopped (SIGSTOP): the grace,
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-RANKS, STEPS, EVERY, GRACE_S = 2, 300, 5, 2
+RANKS, STEPS, EVERY, GRACE_S = 2, 200, 5, 2
 # What mpirun waits before it passes SIGTERM on, and again before it kills.
-MPIRUN_S = 3
+MPIRUN_S = 2
+# The kernel of matrix products that the first run chose: a probe on a busy machine may choose another, with other bits.
+KERNEL = {}
 PATIENCE_S = 120
 
 
@@ -25,8 +28,8 @@ def configure(folder):
     (folder / "text.txt").write_text("all work and no play makes jack a dull boy. " * 2000)
     config = folder / "config.json"
     config.write_text(json.dumps({
-        "model": {"layers": 2, "width": 64, "heads": 2, "context": 64}, "data": {"files": ["text.txt"]},
-        "train": {"steps": STEPS, "batch": 8, "validate_every": 0, "sample_bytes": 0, "stop_grace_s": GRACE_S},
+        "model": {"layers": 2, "width": 64, "heads": 2, "context": 128}, "data": {"files": ["text.txt"]},
+        "train": {"steps": STEPS, "batch": 16, "validate_every": 0, "sample_bytes": 0, "stop_grace_s": GRACE_S},
         "checkpoint": {"folder": "saved", "every": EVERY}}))
     return config
 
@@ -35,7 +38,7 @@ def start(sprat, config, *more):
     return subprocess.Popen(
         ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "odls_base_sigkill_timeout", str(MPIRUN_S),
          "-n", str(RANKS), sprat, "train", str(config), "--report", str(config.parent / "report"), *more],
-        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, **KERNEL))
 
 
 def ranks_of(mpirun):
@@ -144,10 +147,13 @@ def main():
         reference = [line["loss_hex"] for line in steps(config)]
         if len(reference) != STEPS:
             fail("the run to compare with is not whole", output, errors)
+        KERNEL["OPENBLAS_CORETYPE"] = re.search(r"matrix products by openblas/(\S+)", output)[1]
     for case in cases:
         with tempfile.TemporaryDirectory() as name:
-            if globals()[f"case_{case}"](sprat, configure(pathlib.Path(name))) != reference:
-                fail(f"{case}: the resumed run has other bits")
+            losses = globals()[f"case_{case}"](sprat, configure(pathlib.Path(name)))
+            if losses != reference:
+                at = next((i + 1 for i, pair in enumerate(zip(losses, reference)) if pair[0] != pair[1]), None)
+                fail(f"{case}: the resumed run has {len(losses)} steps, and other bits from step {at} on")
         print(f"ok {case}", flush=True)
 
 
