@@ -24,6 +24,12 @@ constexpr const char* kernel_note = "matrix products by";
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
+/// Empty if nobody noted it.
+std::string kernel_of(const TrainingState& state) {
+  const auto found = state.notes.find(kernel_note);
+  return found == state.notes.end() ? "" : found->second;
+}
+
 /// `wanted` if this machine has it, else what is fastest.
 std::string choose_gemm(const std::string& wanted) {
   const std::vector<GemmRate> here = probe_gemm_backends();
@@ -53,7 +59,7 @@ Trainer::Trainer(Communicator& world, const TrainConfig& config, const TrainRequ
       units_(gpt_units(config.model, config.train.seed)),
       model_(world, units_, sharding(config)),
       resumed_(resume()),
-      gemm_(agree_on_gemm(world, resumed_.notes[kernel_note])),
+      gemm_(agree_on_gemm(world, kernel_of(resumed_))),
       parameters_(model_, units_, config.train.precision.parameters),
       gpt_(config.model, config.train.batch / (world.size() * config.train.micro_steps), gemm_),
       checkpoints_(model_, config.checkpoint,

@@ -21,6 +21,7 @@ namespace sprat::train {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class Run : public testing::Test {
  protected:
@@ -136,7 +137,9 @@ TEST_F(Run, resumes_with_the_bits_of_a_run_that_went_on) {
   const auto whole = train(4, {.config = config("", degree(2))});
   const auto start = train(4, {.config = config("", degree(2) + ", " + saved), .steps = 5});
   const auto rest = train(4, {.config = config("", degree(2) + ", " + saved), .resume = ""});
+  EXPECT_THAT(whole.output, Not(HasSubstr("in the checkpoint")));
   EXPECT_THAT(rest.output, HasSubstr("resuming after step 5"));
+  EXPECT_THAT(rest.output, Not(HasSubstr("in the checkpoint")));
   EXPECT_THAT(rest.output, HasSubstr("step  6/12"));
   EXPECT_EQ(rest.lines.size(), 12u) << "the report goes on";
   EXPECT_EQ(rest.loss_hex(), whole.loss_hex());
