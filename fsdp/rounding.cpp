@@ -11,6 +11,7 @@
 
 #if HWY_ONCE
 
+#include <algorithm>
 #include <cstring>
 
 #include "collectives/reduce_environment.hpp"
@@ -35,7 +36,9 @@ void require_narrow(DType type) {
 
 void narrow(DType type, std::span<const float> from, void* to) {
   if (type == DType::f32) {
-    std::memmove(to, from.data(), from.size_bytes());
+    if (!from.empty()) {
+      std::memmove(to, from.data(), from.size_bytes());
+    }
     return;
   }
   require_narrow(type);
@@ -64,7 +67,7 @@ void narrow_stochastically(DType type, std::span<const float> from, void* to,
 
 void widen(DType type, const void* from, std::span<float> to) {
   if (type == DType::f32) {
-    std::memcpy(to.data(), from, to.size_bytes());
+    std::copy_n(static_cast<const float*>(from), to.size(), to.begin());
     return;
   }
   require_narrow(type);
