@@ -1,5 +1,5 @@
 // `sprat bench`: times every size of a collective, and checks every element.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

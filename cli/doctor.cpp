@@ -1,5 +1,5 @@
 // `sprat doctor`: what this machine lacks, and what to type.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

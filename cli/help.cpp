@@ -1,5 +1,5 @@
 // `sprat help [COMMAND]`: what there is, and how to use it.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>

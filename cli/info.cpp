@@ -1,5 +1,5 @@
 // `sprat info`: which choices Sprat makes on this machine, and why.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -1,5 +1,5 @@
 // `sprat launch`: ranks on this machine or on several hosts, by mpirun.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

@@ -1,5 +1,5 @@
 // The `sprat` command: parses, runs one subcommand, and says what failed in one line.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -73,8 +73,7 @@ int main(int argc, char** argv) {
     complain(error.what());
     return 2;
   } catch (const sprat::Error& error) {
-    if (error.code() != sprat::ErrorCode::lost_peer ||
-        !sprat::log().should_log(spdlog::level::err)) {
+    if (error.code() != sprat::ErrorCode::lost_peer || !sprat::log().says(sprat::LogLevel::error)) {
       complain(error.what());  // a lost rank is named by the library itself, the moment it is known
     }
     return 1;

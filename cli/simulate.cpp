@@ -1,5 +1,5 @@
 // `sprat simulate`: what a collective would take on machines that are not here.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -1,5 +1,5 @@
 // `sprat topo`: what the hosts of the job are made of, and where its ranks run.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

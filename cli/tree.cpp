@@ -1,7 +1,7 @@
 // Draws trees with box characters.
 #include "cli/tree.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 

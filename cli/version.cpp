@@ -1,5 +1,5 @@
 // `sprat version`: the version, alone on a line.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "cli/command.hpp"
 #include "sprat/sprat.h"

@@ -12,6 +12,14 @@ namespace sprat {
 namespace {
 
 constexpr std::string_view prefix = "openblas/";
+
+std::string listed(const std::vector<std::string>& kernels) {
+  std::string list;
+  for (const auto& kernel : kernels) {
+    list += text(list.empty() ? "" : ", ", prefix, kernel);
+  }
+  return list;
+}
 // A product about as large as a layer's, and how often each kernel does it: some milliseconds each.
 constexpr int probe_size = 192;
 constexpr int probe_rounds = 8;
@@ -121,8 +129,7 @@ std::shared_ptr<const GemmBackend> open_gemm_backend(std::string_view name) {
   }
   mp::OpenBlas& library = loaded(here);
   need(name.substr(0, prefix.size()) == prefix && library.select(name.substr(prefix.size())),
-       "matrix kernel ", name, " is not available here; there is ",
-       fmt::format("{}{}", prefix, fmt::join(library.kernels(), text(", ", prefix))),
+       "matrix kernel ", name, " is not available here; there is ", listed(library.kernels()),
        " (OPENBLAS_CORETYPE, if set, allows only itself)");
   auto backend = std::make_shared<const OpenBlasBackend>(library);
   here.open = backend;

@@ -1,7 +1,7 @@
 // Cutting samples out of the text.
 #include "train/batches.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <limits>

@@ -1,7 +1,7 @@
 // Saving on schedule and at the end; resuming.
 #include "train/checkpoints.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "sprat/error.hpp"
 

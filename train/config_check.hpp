@@ -1,7 +1,7 @@
 // What the sections of a configuration share: refusals, and the readers that have their own files.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 #include <utility>

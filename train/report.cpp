@@ -1,7 +1,7 @@
 // Records as JSON, as progress lines and as a curve.
 #include "train/report.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

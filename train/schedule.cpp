@@ -1,7 +1,7 @@
 // The linear scaling rule, the cosine, and what the documents warn of.
 #include "train/schedule.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

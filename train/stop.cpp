@@ -1,7 +1,7 @@
 // Signals as a descriptor that a thread reads: no code runs in a handler.
 #include "train/stop.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>

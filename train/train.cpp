@@ -1,7 +1,7 @@
 // A run as `sprat train` asks for it.
 #include "train/train.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "train/config.hpp"
 #include "train/trainer.hpp"

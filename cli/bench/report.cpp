@@ -1,7 +1,7 @@
 // Formats rows of measurements.
 #include "cli/bench/report.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 #include <nlohmann/json.hpp>

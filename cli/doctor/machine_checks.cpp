@@ -1,5 +1,5 @@
 // Limits, clock, cores and launchers of this machine.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sched.h>
 #include <sys/resource.h>
 

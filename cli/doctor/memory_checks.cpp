@@ -1,6 +1,6 @@
 // What ranks of one host share: memory that one makes and the others map.
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/uio.h>

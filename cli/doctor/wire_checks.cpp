@@ -1,5 +1,5 @@
 // What ranks of several hosts need: interfaces and libfabric.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // `sprat info --plan`: what a rank does in a collective, step by step.
 #include "cli/info/plan.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "cli/command.hpp"
 

@@ -1,6 +1,6 @@
 #include "cli/launch/mpirun_line.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

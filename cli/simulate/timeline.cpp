@@ -1,7 +1,7 @@
 // Draws spans of time as an SVG.
 #include "cli/simulate/timeline.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // Contracts, said with values: require(count % size == 0, "count ", count, " ...").
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 
@@ -9,12 +9,13 @@
 
 namespace sprat {
 
+/// The text of `count` arguments, one after another.
+std::string joined_text(fmt::format_args args, int count);
+
 /// The arguments' text, one after another.
 template <class... Args>
 std::string text(const Args&... args) {
-  std::string out;
-  (fmt::format_to(std::back_inserter(out), "{}", args), ...);
-  return out;
+  return joined_text(fmt::make_format_args(args...), sizeof...(args));
 }
 
 /// Throws Error{invalid_argument} with the arguments' text unless `condition` holds.

@@ -1,6 +1,6 @@
 #include "fsdp/checkpoint/manifest.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <xxhash.h>
 
 #include <charconv>

@@ -1,6 +1,6 @@
 #include "fsdp/checkpoint/save_plan.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,6 @@
 #include "fsdp/checkpoint/saver.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <atomic>

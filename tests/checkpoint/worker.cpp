@@ -1,6 +1,6 @@
 // Saves and checks checkpoints of a model made by hand, for the scripts of this folder: ranks are
 // threads. worker COMMAND ..., see usage below.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <signal.h>
 #include <unistd.h>
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -244,7 +245,7 @@ class Overheard final : public spdlog::sinks::base_sink<std::mutex> {
 
 TEST(Recorder, warns_of_a_straggler_once_and_tells_when_it_came) {
   const auto overheard = std::make_shared<Overheard>();
-  log().sinks().push_back(overheard);
+  Log::logger().sinks().push_back(overheard);
   Config config = quick();
   config.straggler_after = 200ms;
   run_virtual_ranks(3, config, [&](Communicator& world) {
@@ -255,7 +256,7 @@ TEST(Recorder, warns_of_a_straggler_once_and_tells_when_it_came) {
     world.all_reduce(elements(data)).wait();
     world.barrier();
   });
-  log().sinks().pop_back();
+  Log::logger().sinks().pop_back();
   EXPECT_THAT(overheard->text(),
               ::testing::MatchesRegex(
                   "all_reduce of 8 f32, sum \\(operation 0 of world\\) has waited [0-9.]+ s for "

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <sstream>
 #include <string>
@@ -76,14 +77,14 @@ TEST(LossScaler, goes_on_from_its_counters) {
 TEST(LossScaler, says_once_that_it_cannot_back_off) {
   std::ostringstream said;
   const auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(said);
-  log().sinks().push_back(sink);
+  Log::logger().sinks().push_back(sink);
   LossScaler scaler({.dynamic = true, .initial = 2, .hysteresis = 1});
   scaler.update(true);
   EXPECT_EQ(said.str(), "");
   scaler.update(true);
   const std::string once = said.str();
   scaler.update(true);
-  log().sinks().pop_back();
+  Log::logger().sinks().pop_back();
   EXPECT_THAT(once, HasSubstr("at the least loss scale, 1"));
   EXPECT_THAT(once, HasSubstr("learning rate"));
   EXPECT_EQ(said.str(), once);

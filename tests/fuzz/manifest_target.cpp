@@ -1,5 +1,5 @@
 // Manifests of checkpoints whose checksum is right: each is refused with an Error, or comes back.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <xxhash.h>
 
 #include <string>
