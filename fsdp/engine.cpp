@@ -40,6 +40,12 @@ const std::vector<UnitSpec>& with_names_of_their_own(const std::vector<UnitSpec>
   return units;
 }
 
+/// Null for memory: shards lie where peers can map them, which no tier offers.
+std::unique_ptr<io::Tier> open_shard_tier(const std::string& name) {
+  auto tier = io::open_tier(name);
+  return name == "memory" ? nullptr : std::move(tier);
+}
+
 /// Units that are visited: all but the one of persistent parameters.
 std::size_t visited(const PersistentSplit& split) { return split.places.size(); }
 
@@ -86,6 +92,7 @@ Engine::Engine(Communicator& world, std::vector<UnitSpec> units, FsdpOptions opt
       shards_(mesh_["shard"], queues.make()),
       everyone_(world, queues.make()),
       state_tier_(io::open_tier(options_.state_tier)),
+      shard_tier_(open_shard_tier(options_.shard_tier)),
       reduced_(visited(split_), 0) {
   plan_memory(queues);
   UnitHome home{.sharding = sharding_,
@@ -98,6 +105,7 @@ Engine::Engine(Communicator& world, std::vector<UnitSpec> units, FsdpOptions opt
                 .narrowed_slots = &*arenas_.narrowed,
                 .sum_slots = &*arenas_.sums,
                 .state_tier = state_tier_.get(),
+                .shard_tier = shard_tier_.get(),
                 .traffic = traffic_};
   for (std::size_t unit = 0; unit < split_.units.size(); ++unit) {
     if (unit == visited(split_)) {  // replicated over all ranks, whatever the mesh
@@ -163,6 +171,9 @@ void Engine::acquire(int unit) {
     units_[static_cast<std::size_t>(unused)]->drop();
   }
   gather(actions.gather);
+  for (const int soon : order_.upcoming()) {
+    units_[static_cast<std::size_t>(soon)]->fetch_shard();
+  }
   advance_reductions();
   units_[static_cast<std::size_t>(unit)]->finish_gather();
 }
@@ -254,6 +265,9 @@ double Engine::gradient_norm() {
   std::vector<double> sums(count + whole);
   std::size_t offset = 0;
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    if (unit + 1 < units_.size()) {
+      units_[unit + 1]->fetch_gradient();
+    }
     units_[unit]->sum_squares(std::span(sums).subspan(offset, blocks[unit]));
     offset += blocks[unit];
   }

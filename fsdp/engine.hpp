@@ -87,6 +87,7 @@ class Engine {
   Lane replicas_, shards_, everyone_;
   Arenas arenas_;
   std::unique_ptr<io::Tier> state_tier_;
+  std::unique_ptr<io::Tier> shard_tier_;      // null: memory that peers can map
   std::vector<std::unique_ptr<Unit>> units_;  // in split_'s order
   std::vector<int> reduced_;                  // micro-steps whose reduce() came, by unit
   std::int64_t steps_ = 0;                    // updates done

@@ -143,6 +143,12 @@ std::vector<int> GatherOrder::window(int count) const {
   return units;
 }
 
+std::vector<int> GatherOrder::upcoming() const {
+  std::vector<int> units = window(order_.ahead + 1);
+  std::erase_if(units, [&](int unit) { return full_[static_cast<std::size_t>(unit)]; });
+  return units;
+}
+
 std::vector<int> GatherOrder::wanted(int visited) const {
   std::vector<int> units;
   if (visited >= 0) {

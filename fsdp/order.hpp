@@ -46,6 +46,8 @@ class GatherOrder {
   /// True if the unit is to be freed now. Throws Error{invalid_argument} if it is not acquired.
   bool release(int unit);
 
+  /// Units to be gathered soon, just past those that are gathered ahead.
+  std::vector<int> upcoming() const;
   bool acquired(int unit) const { return held_[unit] > 0; }
   bool full(int unit) const { return full_[unit]; }
   /// True if a step may end here: no unit is held and no pass is half done.

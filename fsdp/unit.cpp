@@ -26,14 +26,24 @@ Elements part_of(void* data, std::size_t offset, std::size_t count, DType dtype)
           .dtype = dtype};
 }
 
-/// Zeros for as many values.
-std::span<float> state_array(io::Tier& tier, std::size_t count) {
-  const std::span<std::byte> bytes = tier.allocate(count * sizeof(float));
-  return {reinterpret_cast<float*>(bytes.data()), count};
+std::span<float> as_floats(std::span<std::byte> bytes) {
+  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
 std::span<std::byte> bytes_of(std::span<float> values) {
   return {reinterpret_cast<std::byte*>(values.data()), values.size_bytes()};
+}
+
+/// Brings near, or lets go of, what a tier keeps; null is memory, which is near.
+void fetch(io::Tier* tier, std::span<std::byte> array) {
+  if (tier != nullptr) {
+    tier->fetch(array);
+  }
+}
+void release(io::Tier* tier, std::span<std::byte> array) {
+  if (tier != nullptr) {
+    tier->release(array);
+  }
 }
 
 void add(std::span<const float> values, std::span<float> onto) {
@@ -54,20 +64,31 @@ Unit::Unit(const UnitSpec& spec, int id, const UnitHome& home)
       part_(optimizer_part(home.sharding, home.rank)),
       layout_(lay_out(spec, part_.parts)),
       own_(shard_layout(layout_, part_.parts, part_.part)),
+      parameter_tier_(gathers_ ? home.shard_tier : nullptr),
+      gradient_tier_(shards_gradients_ ? home.shard_tier : nullptr),
       fresh_(spec.parameters.size(), true) {
   const int shards = home.sharding.shards;
   shard_ = divided(layout_.padded, shards) * static_cast<std::size_t>(home.rank % shards);
-  parameters_ = Memory(divided(layout_.padded, gathers_ ? shards : 1) *
-                       size_of(home.options.parameter_dtype));
-  gradients_ = allocate<float>(divided(layout_.padded, shards_gradients_ ? shards : 1));
+  const std::size_t dtype = size_of(home.options.parameter_dtype);
+  const std::size_t own_bytes = own_.count * sizeof(float);
+  parameters_ = keep(divided(layout_.padded, gathers_ ? shards : 1) * dtype, parameter_tier_);
+  gradients_ = as_floats(keep(
+      divided(layout_.padded, shards_gradients_ ? shards : 1) * sizeof(float), gradient_tier_));
   if (home.options.parameter_dtype != DType::f32) {
-    masters_ = state_array(*home.state_tier, own_.count);
+    masters_ = as_floats(home.state_tier->allocate(own_bytes));
   }
   for (int state = 0; state < home.states; ++state) {
-    states_.push_back(state_array(*home.state_tier, own_.count));
+    states_.push_back(as_floats(home.state_tier->allocate(own_bytes)));
   }
   fill();
   release_state();
+}
+
+std::span<std::byte> Unit::keep(std::size_t bytes, io::Tier* tier) {
+  if (tier != nullptr) {
+    return tier->allocate(bytes);
+  }
+  return memories_.emplace_back(bytes).as<std::byte>();
 }
 
 const FlatItem& Unit::item(int index) const {
@@ -77,7 +98,7 @@ const FlatItem& Unit::item(int index) const {
 }
 
 std::size_t Unit::kept_bytes() const {
-  return parameters_.bytes() + gradients_.bytes() +
+  return parameters_.size() + gradients_.size_bytes() +
          (masters_.size() + states_.size() * own_.count) * sizeof(float);
 }
 
@@ -131,7 +152,7 @@ void Unit::fill() {
   const int shards = gathers_ ? home_.sharding.shards : 1;
   const ShardLayout all = shard_layout(layout_, shards, gathers_ ? home_.rank % shards : 0);
   if (masters_.empty()) {
-    fill_part(all, parameters_.as<float>().first(all.count));
+    fill_part(all, as_floats(parameters_).first(all.count));
     return;
   }
   fill_part(own_, masters_);
@@ -147,6 +168,8 @@ void Unit::fill() {
   }
 }
 
+void Unit::fetch_shard() { fetch(parameter_tier_, parameters_); }
+
 void Unit::start_gather() {
   if (!gathers_ || layout_.padded == 0) {
     return;
@@ -157,11 +180,15 @@ void Unit::start_gather() {
   gather_ = home_.lanes[shard_axis]->all_gather(
       kept(shard_, divided(layout_.padded, home_.sharding.shards)),
       part_of(full_parameters_.data(), 0, layout_.padded, dtype), home_.traffic.parameters);
+  reads_shard_ = true;
 }
 
 void Unit::finish_gather() {
   refresh_.wait();
   gather_.wait();
+  if (std::exchange(reads_shard_, false)) {
+    release(parameter_tier_, parameters_);
+  }
 }
 
 void Unit::drop() {
@@ -176,8 +203,8 @@ ConstElements Unit::parameter(int index) const {
 }
 
 std::span<float> Unit::full_gradient() {
-  void* const full = shards_gradients_ ? full_gradients_.data() : gradients_.data();
-  return {static_cast<float*>(full), layout_.padded};
+  return shards_gradients_ ? std::span(static_cast<float*>(full_gradients_.data()), layout_.padded)
+                           : gradients_;
 }
 
 void Unit::begin_gradient() {
@@ -241,7 +268,8 @@ void Unit::start_first_sum() {
     if (wire != DType::f32) {
       narrow(wire, full_gradient(), full_gradients_.data());
     }
-    float* sum = gradients_.as<float>().data();
+    float* sum = gradients_.data();
+    fetch_gradient();
     if (adds_) {
       sum_ = home_.sum_slots->take(id_);
       sum = static_cast<float*>(sum_.data());
@@ -262,19 +290,18 @@ void Unit::finish_first_sum(bool last) {
   full_gradients_ = {};
   narrowed_ = {};
   if (sum_) {
-    add({static_cast<const float*>(sum_.data()), gradients_.as<float>().size()},
-        gradients_.as<float>());
+    add({static_cast<const float*>(sum_.data()), gradients_.size()}, gradients_);
     sum_ = {};
   }
   adds_ = shards_gradients_;
   if (!last || hops_.size() < 2 || layout_.padded == 0) {
+    release_gradient();
     return;
   }
   const Hop hop = hops_[1];  // over replicas, of this rank's shard
   Lane& lane = *home_.lanes[hop.axis];
   const std::size_t count = divided(layout_.padded, home_.sharding.shards);
-  const std::span<float> shard =
-      gradients_.as<float>().subspan(shards_gradients_ ? 0 : shard_, count);
+  const std::span<float> shard = gradients_.subspan(shards_gradients_ ? 0 : shard_, count);
   if (hop.scatters) {
     second_sum_ =
         lane.reduce_scatter(floats(shard), floats(own_gradient()), home_.traffic.gradients);
@@ -283,27 +310,39 @@ void Unit::finish_first_sum(bool last) {
   }
 }
 
-void Unit::finish_sums() { second_sum_.wait(); }
-
-std::span<float> Unit::own_gradient() const {
-  return gradients_.as<float>().subspan(own_.offset - (shards_gradients_ ? shard_ : 0), own_.count);
+void Unit::finish_sums() {
+  second_sum_.wait();
+  release_gradient();
 }
 
-void Unit::sum_squares(std::span<double> sums) const {
+std::span<float> Unit::own_gradient() const {
+  return gradients_.subspan(own_.offset - (shards_gradients_ ? shard_ : 0), own_.count);
+}
+
+void Unit::fetch_gradient() { fetch(gradient_tier_, bytes_of(gradients_)); }
+
+void Unit::release_gradient() { release(gradient_tier_, bytes_of(gradients_)); }
+
+void Unit::sum_squares(std::span<double> sums) {
   block_sums_of_squares(own_gradient(), sums);
+  release_gradient();
 }
 
 void Unit::fetch_state() {
-  home_.state_tier->fetch(bytes_of(masters_));
+  fetch_shard();
+  fetch_gradient();
+  fetch(home_.state_tier, bytes_of(masters_));
   for (const std::span<float> state : states_) {
-    home_.state_tier->fetch(bytes_of(state));
+    fetch(home_.state_tier, bytes_of(state));
   }
 }
 
 void Unit::release_state() {
-  home_.state_tier->release(bytes_of(masters_));
+  release(parameter_tier_, parameters_);
+  release_gradient();
+  release(home_.state_tier, bytes_of(masters_));
   for (const std::span<float> state : states_) {
-    home_.state_tier->release(bytes_of(state));
+    release(home_.state_tier, bytes_of(state));
   }
 }
 
@@ -320,6 +359,7 @@ void Unit::update(const Optimizer& optimizer, std::int64_t step) {
         {.parameters = part(values(0)), .gradients = part(own_gradient()), .states = states});
   }
   refresh(step);
+  release_state();
 }
 
 void Unit::refresh(std::int64_t step) {

@@ -32,6 +32,7 @@ struct UnitHome {
   Arena* narrowed_slots;
   Arena* sum_slots;
   io::Tier* state_tier;
+  io::Tier* shard_tier;  ///< Null: memory that peers can map.
   Traffic& traffic;
 };
 
@@ -51,6 +52,8 @@ class Unit {
   std::size_t kept_bytes() const;
   HeldUnit held();
 
+  /// A gather comes soon: the shard is brought near, if it is far.
+  void fetch_shard();
   /// Starts to make the parameters full; they are once finish_gather() returns.
   void start_gather();
   void finish_gather();
@@ -66,8 +69,10 @@ class Unit {
   void finish_first_sum(bool last);
   void finish_sums();
 
+  /// The gradient is read next, or the one after.
+  void fetch_gradient();
   /// sums.size() is blocks().
-  void sum_squares(std::span<double> sums) const;
+  void sum_squares(std::span<double> sums);
   /// Updates this rank's part, and starts to make what ranks keep of parameters whole again.
   void update(const Optimizer& optimizer, std::int64_t step);
   /// The update comes next, or the one after: state that is far is brought near.
@@ -78,7 +83,9 @@ class Unit {
   void end_step() { adds_ = false; }
 
  private:
+  std::span<std::byte> keep(std::size_t bytes, io::Tier* tier);
   void fill();
+  void release_gradient();
   void release_state();
   std::span<float> values(std::size_t state);
   std::span<float> own_gradient() const;
@@ -96,17 +103,21 @@ class Unit {
   std::vector<Hop> hops_;
   OptimizerPart part_;
   FlatLayout layout_;
-  ShardLayout own_;           // what this rank updates
-  std::size_t shard_ = 0;     // flat offset of this rank's shard, where anything is cut by shards
-  Memory parameters_;         // of options.parameter_dtype: a shard, or all
-  Memory gradients_;          // f32: a shard, or all
-  std::span<float> masters_;  // of the own part, if parameters are narrower than f32
+  ShardLayout own_;        // what this rank updates
+  std::size_t shard_ = 0;  // flat offset of this rank's shard, where anything is cut by shards
+  // What stays between steps. Parts are in the tier of shards; what is whole is in memory.
+  std::vector<Memory> memories_;
+  io::Tier *parameter_tier_, *gradient_tier_;
+  std::span<std::byte> parameters_;       // of options.parameter_dtype: a shard, or all
+  std::span<float> gradients_;            // a shard, or all
+  std::span<float> masters_;              // of the own part, if parameters are narrower than f32
   std::vector<std::span<float>> states_;  // of the own part
 
   Lease full_parameters_, full_gradients_, narrowed_, sum_;
-  std::vector<bool> fresh_;  // by parameter: nothing has been written yet
-  bool making_ = false;      // a gradient is being made
-  bool adds_ = false;        // an earlier micro-step's sum lies in gradients_
+  std::vector<bool> fresh_;   // by parameter: nothing has been written yet
+  bool making_ = false;       // a gradient is being made
+  bool adds_ = false;         // an earlier micro-step's sum lies in gradients_
+  bool reads_shard_ = false;  // a gather was started and not finished
   Pending gather_, refresh_, first_sum_, second_sum_;
 };
 

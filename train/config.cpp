@@ -1,7 +1,7 @@
 // The configuration's keys, and what they may be.
 #include "train/config.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cerrno>
 #include <cmath>
@@ -189,8 +189,10 @@ TrainConfig read_train_config(const std::string& path) {
     name = (folder / name).string();  // an absolute name replaces the folder
   }
   const std::string file_tier = "file:";
-  if (std::string& tier = config.parallel.state_tier; tier.starts_with(file_tier)) {
-    tier = file_tier + (folder / tier.substr(file_tier.size())).string();
+  for (std::string* tier : {&config.parallel.state_tier, &config.parallel.shard_tier}) {
+    if (tier->starts_with(file_tier)) {
+      *tier = file_tier + (folder / tier->substr(file_tier.size())).string();
+    }
   }
   if (!config.checkpoint.folder.empty()) {
     config.checkpoint.folder = (folder / config.checkpoint.folder).string();

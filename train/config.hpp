@@ -60,7 +60,7 @@ struct ParallelConfig {
   std::size_t reduce_bucket_elements = 500'000'000;
   std::size_t persistence_threshold = 0;  ///< Smaller parameters stay replicated.
   /// Where optimizer state lives: "memory" or "file:FOLDER", relative to the configuration file.
-  std::string state_tier = "memory";
+  std::string state_tier = "memory", shard_tier = "memory";
 };
 
 struct CheckpointConfig {

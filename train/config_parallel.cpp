@@ -97,6 +97,7 @@ void read_parallel(const nlohmann::json& root, TrainConfig& config) {
   bool hierarchical = true;  // either is well: all-gathers choose their levels by the topology
   section.read("sdp_hierarchical_allgather", hierarchical);
   section.read("state_tier", parallel.state_tier);
+  section.read("shard_tier", parallel.shard_tier);
   read_clipping(root, section, config);
   section.end();
   check_at_least("parallel.prefetch_units", parallel.prefetch_units, 0);

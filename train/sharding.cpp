@@ -35,6 +35,7 @@ FsdpOptions sharding(const TrainConfig& config) {
           .loss_scale = loss_scaling(train.precision),
           .optimizer = {.name = train.optimizer, .values = train.optimizer_values},
           .state_tier = parallel.state_tier,
+          .shard_tier = parallel.shard_tier,
           .clip_norm = static_cast<float>(train.clip_norm)};
 }
 

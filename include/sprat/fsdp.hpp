@@ -98,6 +98,9 @@ struct FsdpOptions {
   /// Where optimizer state lives, masters included: "memory", or "file:FOLDER" for files that stand
   /// in for memory, on a disk of this host. Bits are the same.
   std::string state_tier = "memory";
+  /// The same for parameters and gradients between their uses, where they are cut into shards. What
+  /// is whole on a rank stays in memory.
+  std::string shard_tier = "memory";
   float clip_norm = 1.0f;  ///< 0: no clipping.
 };
 
@@ -117,7 +120,7 @@ struct Traffic {
 /// Bytes of a rank's buffers. `kept` is there always; a unit that is full, or a gradient on its
 /// way, lies in a slot, and which units share one is fixed beforehand.
 struct MemoryPlan {
-  std::size_t kept = 0;             ///< Parameters, gradients, optimizer state.
+  std::size_t kept = 0;             ///< Parameters, gradients, optimizer state; in tiers, too.
   std::size_t parameter_slots = 0;  ///< Full parameters.
   std::size_t gradient_slots = 0;   ///< Full gradients, narrowed ones, sums not yet added.
   std::size_t total() const { return kept + parameter_slots + gradient_slots; }

@@ -51,6 +51,14 @@ const std::vector<Setting> settings = {
        o.state_tier = "file:" + testing::TempDir();
        o.parameter_dtype = DType::bf16;
      }},
+    {"shards in files, of two micro-steps",
+     [](FsdpOptions& o) {
+       o.shard_tier = "file:" + testing::TempDir();
+       o.micro_steps = 2;
+       o.accumulate = Accumulate::local;
+     }},
+    {"everything in files",
+     [](FsdpOptions& o) { o.state_tier = o.shard_tier = "file:" + testing::TempDir(); }},
     {"sgd", [](FsdpOptions& o) { o.optimizer.name = "sgd"; }},
     {"lion", [](FsdpOptions& o) { o.optimizer.name = "lion"; }},
 };

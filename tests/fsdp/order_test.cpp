@@ -242,5 +242,26 @@ TEST(GatherOrder, errors_name_what_was_expected_and_what_came) {
             "prefetch_units is -1; it is 0 or more");
 }
 
+TEST(GatherOrder, knows_what_it_gathers_next) {
+  for (const int ahead : {0, 1, 2, 5}) {
+    GatherOrder order({.units = unit_names(4),
+                       .forward = {0, 1, 2, 3, 0},
+                       .backward = {},
+                       .ahead = ahead,
+                       .elements = {},
+                       .micro_steps = 2});
+    order.restart();
+    for (const int unit : {0, 1, 2, 3, 0, 0, 3, 2, 1, 0, 0, 1, 2, 3, 0, 0, 3, 2, 1, 0}) {
+      const std::vector<int> upcoming = order.upcoming();
+      EXPECT_LE(upcoming.size(), 1u);
+      for (const int gathered : order.acquire(unit).gather) {
+        EXPECT_EQ(upcoming, std::vector{gathered}) << "u" << unit << ", " << ahead << " ahead";
+      }
+      order.release(unit);
+    }
+    EXPECT_TRUE(order.upcoming().empty()) << "parameters change at the end of a step";
+  }
+}
+
 }  // namespace
 }  // namespace sprat::fsdp

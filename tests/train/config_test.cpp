@@ -49,7 +49,8 @@ TEST(TrainConfig, reads_every_section) {
               "temperature": 0.5, "prompt": "The", "stop_grace_s": 3},
     "parallel": {"strategy": "hfsdp", "hybrid_shard_degree": 2, "prefetch_units": 3,
                  "max_live_elements": 1e6, "reductions_in_flight": 2, "reduce_bucket_elements": 2e5,
-                 "persistence_threshold": 100, "state_tier": "file:states"},
+                 "persistence_threshold": 100, "state_tier": "file:states",
+                 "shard_tier": "file:shards"},
     "checkpoint": {"folder": "saved", "every": 20, "keep": 3, "asynchronous": false}
   })",
                                                 "test.json");
@@ -94,6 +95,7 @@ TEST(TrainConfig, reads_every_section) {
   EXPECT_EQ(config.parallel.reduce_bucket_elements, 200'000u);
   EXPECT_EQ(config.parallel.persistence_threshold, 100u);
   EXPECT_EQ(config.parallel.state_tier, "file:states");
+  EXPECT_EQ(config.parallel.shard_tier, "file:shards");
   EXPECT_EQ(config.checkpoint.folder, "saved");
   EXPECT_EQ(config.checkpoint.every, 20);
   EXPECT_EQ(config.checkpoint.keep, 3);
@@ -251,12 +253,13 @@ TEST(TrainConfig, files_are_relative_to_the_configuration) {
   const auto path = folder / ("sprat-config-" + std::to_string(getpid()) + ".json");
   std::ofstream(path)
       << R"({"data": {"files": ["a.txt", "/b.txt"]}, "checkpoint": {"folder": "saved"},
-          "parallel": {"state_tier": "file:states"}})";
+          "parallel": {"state_tier": "file:states", "shard_tier": "file:/shards"}})";
   const TrainConfig config = read_train_config(path.string());
   std::filesystem::remove(path);
   EXPECT_EQ(config.data.files, (std::vector<std::string>{(folder / "a.txt").string(), "/b.txt"}));
   EXPECT_EQ(config.checkpoint.folder, (folder / "saved").string());
   EXPECT_EQ(config.parallel.state_tier, "file:" + (folder / "states").string());
+  EXPECT_EQ(config.parallel.shard_tier, "file:/shards");
 }
 
 TEST(TrainConfig, a_missing_file_is_named) {
