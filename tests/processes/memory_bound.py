@@ -3,15 +3,16 @@
 Needs root and a memory control group; ends with 77, saying why, where there is none.
 
 Four ranks share one group of 0.6 x 4 x the bytes of a whole f32 state with AdamW (16 an element). ZeRO-3 must
-train in it; DDP must be killed in it, or the limit would prove nothing.
+train in it; DDP must be killed in it, or the limit would prove nothing. In half of it ZeRO-3 must train with
+shards and optimizer state in files, and be killed without.
 """
 import json
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import tempfile
+import time
 
 import run
 
@@ -22,14 +23,14 @@ PARAMETERS = LAYERS * (12 * WIDTH * WIDTH + 13 * WIDTH) + (256 + CONTEXT) * WIDT
 LIMIT = int(0.6 * RANKS * 16 * PARAMETERS)
 
 
-def make_group():
-    """A new control group with the limit, or None with the reason."""
+def make_group(bytes):
+    """A new control group with a limit of so many, or None with the reason."""
     for folder, limit in (("memory", "memory.limit_in_bytes"), (".", "memory.max")):
         root = pathlib.Path("/sys/fs/cgroup") / folder
         group = root / f"sprat-test-{os.getpid()}"
         try:
             group.mkdir()
-            (group / limit).write_text(str(LIMIT))
+            (group / limit).write_text(str(bytes))
             return group, ""
         except OSError as error:
             reason = str(error)
@@ -38,8 +39,8 @@ def make_group():
     return None, reason
 
 
-def train(sprat, group, config, degree):
-    config["parallel"] = {"hybrid_shard_degree": degree}
+def train(sprat, group, config, parallel):
+    config["parallel"] = parallel
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(config, file)
         file.flush()
@@ -47,30 +48,41 @@ def train(sprat, group, config, degree):
         return run.collect(run.start(inside + [sprat, "train", file.name], ranks=RANKS), 240)
 
 
+def held(sprat, config, bytes, kind, parallel, trains):
+    """Trains within so many bytes, or is killed for want of more."""
+    group, _ = make_group(bytes)
+    try:
+        results = train(sprat, group, config, parallel)
+        if trains and any(status != 0 for status, _, _ in results.values()):
+            run.fail(kind, f"it did not train in {bytes >> 20} MiB", results)
+        if not trains and not any(status == -signal.SIGKILL for status, _, _ in results.values()):
+            run.fail(kind, f"nobody was killed in {bytes >> 20} MiB", results)
+        print(f"ok {kind} {'trains' if trains else 'is killed'} in {bytes >> 20} MiB", flush=True)
+    finally:
+        time.sleep(0.2)  # the killed leave the group
+        group.rmdir()
+
+
 def main():
     sprat = sys.argv[1]
-    group, reason = make_group()
+    group, reason = make_group(LIMIT)
     if group is None:
         print(f"skipped: no memory control group can be made here: {reason}")
         return 77
-    with tempfile.NamedTemporaryFile(suffix=".txt") as text:
+    group.rmdir()
+    print(f"{PARAMETERS} parameters, {RANKS} ranks")
+    with tempfile.NamedTemporaryFile(suffix=".txt") as text, tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         text.write(b"the quick brown fox jumps over the lazy dog. " * 200)
         text.flush()
         config = {"model": {"layers": LAYERS, "width": WIDTH, "heads": 8, "context": CONTEXT},
                   "data": {"files": [text.name]},
                   "train": {"steps": 2, "batch": RANKS, "validate_every": 0, "sample_bytes": 0}}
-        try:
-            results = train(sprat, group, config, RANKS)
-            if any(status != 0 for status, _, _ in results.values()):
-                run.fail("ZeRO-3", f"it did not train in {LIMIT >> 20} MiB", results)
-            print(f"ok ZeRO-3 trains {PARAMETERS} parameters on {RANKS} ranks in {LIMIT >> 20} MiB")
-            results = train(sprat, group, config, 1)
-            if not any(status == -signal.SIGKILL for status, _, _ in results.values()):
-                run.fail("DDP", f"nobody was killed in {LIMIT >> 20} MiB", results)
-            print("ok DDP is killed")
-        finally:
-            subprocess.run(["sleep", "0.2"], check=True)  # the killed leave the group
-            group.rmdir()
+        zero3 = {"hybrid_shard_degree": RANKS}
+        tiers = {"state_tier": f"file:{folder}", "shard_tier": f"file:{folder}"}
+        held(sprat, config, LIMIT, "ZeRO-3", zero3, trains=True)
+        held(sprat, config, LIMIT, "DDP", {"hybrid_shard_degree": 1}, trains=False)
+        held(sprat, config, LIMIT // 2, "ZeRO-3 in files", zero3 | tiers, trains=True)
+        held(sprat, config, LIMIT // 2, "ZeRO-3 in memory", zero3, trains=False)
     return 0
 
 
