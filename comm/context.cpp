@@ -283,6 +283,9 @@ void Context::on_failure(std::function<void()> leave) {
 
 void Context::leave_record() noexcept {
   std::lock_guard lock(leave_mutex_);
+  if (failure() == nullptr) {
+    return;
+  }
   if (const auto leave = std::exchange(leave_, nullptr)) {
     status_->fail(failure()->what());
     leave();
@@ -303,6 +306,9 @@ void Context::fail(const Error& error) noexcept {
 }
 
 void Context::quiesce() {
+  if (failure() == nullptr) {
+    return;  // one operation failed, such as a message whose communicator is gone, and not the job
+  }
   for (Context* sibling : siblings_) {
     if (sibling != this) {
       sibling->set_failure(*failure());

@@ -77,6 +77,28 @@ TEST(AnySource, looks_only_at_its_tag_and_communicator) {
   });
 }
 
+TEST(Messages, say_that_their_communicator_is_gone_and_harm_no_other) {
+  on_each_placement(2, [](Communicator& world) {
+    std::vector<std::int32_t> data = {world.rank()};
+    Work work;
+    {
+      Communicator copy = world.duplicate();
+      if (world.rank() == 0) {
+        work = copy.recv(elements(data), 1, 5);
+      }
+    }
+    try {
+      work.wait();
+      EXPECT_EQ(world.rank(), 1);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::aborted);
+      EXPECT_THAT(error.what(), HasSubstr("its communicator is gone"));
+    }
+    world.all_reduce(elements(data)).wait();
+    EXPECT_EQ(data[0], 1);
+  });
+}
+
 TEST(AnySource, and_named_receives_get_messages_in_the_order_of_the_calls) {
   on_each_placement(2, [](Communicator& world) {
     std::vector<std::int32_t> a = {-1}, b = {-1}, c = {-1};
