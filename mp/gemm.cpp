@@ -117,7 +117,12 @@ std::vector<GemmRate> probe_gemm_backends() {
   return rates(process());
 }
 
-std::string choose_gemm_backend() { return probe_gemm_backends().front().backend; }
+std::string choose_gemm_backend() {
+  Process& here = process();
+  const std::lock_guard lock(here.mutex);
+  const auto open = here.open.lock();
+  return open ? open->name() : rates(here).front().backend;
+}
 
 std::shared_ptr<const GemmBackend> open_gemm_backend(std::string_view name) {
   Process& here = process();

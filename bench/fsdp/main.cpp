@@ -6,10 +6,7 @@
 // steps of that way; the answer is a line of JSON, this rank's seconds and losses. Otherwise
 // nothing runs.
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
 #include <iostream>
 #include <map>
@@ -35,22 +32,11 @@ nlohmann::json measure(bench::Training& training, int count) {
   return {{"seconds", seconds}, {"losses", losses}, {"sent", training.bytes_sent()}};
 }
 
-/// Rank 0's choice, as the trainer has it: the ranks' own probes disturb each other.
-std::shared_ptr<const GemmBackend> agree_on_gemm(Communicator& world) {
-  std::array<std::uint8_t, 64> name{};
-  if (world.rank() == 0) {
-    const std::string choice = choose_gemm_backend();
-    std::copy_n(choice.begin(), std::min(choice.size(), name.size() - 1), name.begin());
-  }
-  world.broadcast(elements(name), 0).wait();
-  return open_gemm_backend(std::string(name.begin(), std::find(name.begin(), name.end(), 0)));
-}
-
 void serve(const std::string& path, const std::vector<std::string>& ways) {
   const train::TrainConfig config = train::read_train_config(path);
   Communicator joined = Communicator::join();
   Communicator world = order_by_host(joined);
-  const auto gemm = agree_on_gemm(world);
+  const auto gemm = agree_on_gemm_backend(world);
   std::map<std::string, std::unique_ptr<bench::Training>> training;
   for (const std::string& text : ways) {
     const auto way = nlohmann::json::parse(text).get<bench::Way>();

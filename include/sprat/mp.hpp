@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sprat/communicator.hpp"
 #include "sprat/export.hpp"
 
 namespace sprat {
@@ -50,14 +51,20 @@ struct GemmRate {
 
 /// The name of the backend that a short probe (about 20 ms) finds fastest here. The library's own
 /// choice is kept unless another is clearly faster, so equal machines choose equally.
-/// OPENBLAS_CORETYPE, where set, decides instead. Sets environment variables while it runs: call it
-/// before threads that read the environment are started. Throws Error{unavailable} without a BLAS.
+/// OPENBLAS_CORETYPE, where set, decides instead; so does a backend that is open. Sets environment
+/// variables while it runs: call it before threads that read the environment are started. Throws
+/// Error{unavailable} without a BLAS.
 SPRAT_API std::string choose_gemm_backend();
 /// The probe's figures, the chosen backend first.
 SPRAT_API std::vector<GemmRate> probe_gemm_backends();
 /// Opens a backend by name. A process has one kernel at a time: throws Error{unavailable} if this
 /// machine lacks the kernel or another one is still open. Environment as above.
 SPRAT_API std::shared_ptr<const GemmBackend> open_gemm_backend(std::string_view name);
+/// Collective. Opens rank 0's choice on every rank, since equal bits need equal kernels: `wanted`
+/// if rank 0's machine has it, else what choose_gemm_backend() says there. Throws on every rank if
+/// rank 0 can open none, and Error{unavailable} where this machine lacks what it chose.
+SPRAT_API std::shared_ptr<const GemmBackend> agree_on_gemm_backend(Communicator& world,
+                                                                   std::string_view wanted = {});
 /// The library, its version, and the kernels with their rates, for people; one line each.
 SPRAT_API std::string describe_gemm_backends();
 

@@ -1,0 +1,45 @@
+// One kernel for all ranks: rank 0's.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "comm/base/check.hpp"
+#include "sprat/mp.hpp"
+
+namespace sprat {
+namespace {
+
+std::string choose(std::string_view wanted) {
+  const std::string usual = choose_gemm_backend();
+  if (wanted.empty() || wanted == usual) {
+    return usual;
+  }
+  const std::vector<GemmRate> here = probe_gemm_backends();
+  const bool has = std::ranges::find(here, wanted, &GemmRate::backend) != here.end();
+  return has ? std::string(wanted) : usual;
+}
+
+}  // namespace
+
+std::shared_ptr<const GemmBackend> agree_on_gemm_backend(Communicator& world,
+                                                         std::string_view wanted) {
+  std::array<std::uint8_t, 64> name{};  // ends with a zero; all zeros: there is none
+  std::optional<Error> error;
+  if (world.rank() == 0) {
+    try {
+      const std::string choice = choose(wanted);
+      std::copy_n(choice.begin(), std::min(choice.size(), name.size() - 1), name.begin());
+    } catch (const Error& caught) {
+      error = caught;
+    }
+  }
+  world.broadcast(elements(name), 0).wait();
+  if (error) {
+    throw *error;
+  }
+  need(name[0] != 0, "rank 0 found no kernel for matrix products; its message says why");
+  return open_gemm_backend(std::string(name.begin(), std::ranges::find(name, 0)));
+}
+
+}  // namespace sprat
