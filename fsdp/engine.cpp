@@ -3,42 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <utility>
 
 #include "comm/base/check.hpp"
 #include "fsdp/clip.hpp"
+#include "fsdp/options.hpp"
 
 namespace sprat::fsdp {
 namespace {
-
-bool is_narrow_or_f32(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
-}
-
-FsdpOptions checked(FsdpOptions options) {
-  require(options.clip_norm >= 0, "clip_norm ", options.clip_norm, " is below 0");
-  require(options.reductions_in_flight >= 1, "reductions_in_flight is ",
-          options.reductions_in_flight, "; it is 1 or more");
-  require(is_narrow_or_f32(options.parameter_dtype), "parameter_dtype is ",
-          name(options.parameter_dtype), "; it is f32, bf16 or f16");
-  require(is_narrow_or_f32(options.gradient_wire), "gradient_wire is ", name(options.gradient_wire),
-          "; it is f32, bf16 or f16");
-  return options;
-}
-
-const std::vector<UnitSpec>& with_names_of_their_own(const std::vector<UnitSpec>& units) {
-  std::set<std::string> seen;
-  for (const UnitSpec& unit : units) {
-    require(seen.insert(unit.name).second, "two units are named \"", unit.name, "\"");
-    std::set<std::string> parameters;
-    for (const ParameterSpec& parameter : unit.parameters) {
-      require(parameters.insert(parameter.name).second, "unit \"", unit.name,
-              "\" has two parameters named \"", parameter.name, "\"");
-    }
-  }
-  return units;
-}
 
 /// Null for memory: shards lie where peers can map them, which no tier offers.
 std::unique_ptr<io::Tier> open_shard_tier(const std::string& name) {
@@ -94,6 +66,7 @@ Engine::Engine(Communicator& world, std::vector<UnitSpec> units, FsdpOptions opt
       state_tier_(io::open_tier(options_.state_tier)),
       shard_tier_(open_shard_tier(options_.shard_tier)),
       reduced_(visited(split_), 0) {
+  check_every_unit_has_a_backward(order_.declared());
   plan_memory(queues);
   UnitHome home{.sharding = sharding_,
                 .lanes = {&replicas_, &shards_},
@@ -216,6 +189,7 @@ void Engine::reduce(int unit) {
   require(reduced_[at] < options_.micro_steps, "reduce() of unit \"", split_.units[at].name,
           "\" came ", reduced_[at] + 1, " times before step(); micro_steps is ",
           options_.micro_steps);
+  finish_first_sums(reductions_.end_through(unit));  // of the micro-step before
   ++reduced_[at];
   if (reduced_[at] < options_.micro_steps && !rules(sharding_, options_).every_micro_step) {
     return;

@@ -54,6 +54,21 @@ TEST(Chaos, late_collectives_and_poisoned_slots_do_not_change_bits) {
   }
 }
 
+TEST(Chaos, a_unit_that_is_not_used_again_may_be_reduced_while_its_last_sum_is_under_way) {
+  for (const char* row : {"zero2", "zero3", "hsdp", "hfsdp"}) {
+    const int degree = std::string_view(row).starts_with("h") ? 2 : 0;
+    Job job{.ranks = 4,
+            .options = {.strategy = row, .hybrid_shard_degree = degree, .micro_steps = 2},
+            .steps = 2,
+            .used = [](int rank, int micro_step, int) { return rank == 1 || micro_step == 0; }};
+    const Outcome truth = train(job, noisy);
+    job.options.reductions_in_flight = 9;
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      expect_same_bits(train(job, noisy, chaos_queue(seed)), truth, row);
+    }
+  }
+}
+
 /// What the engine must not do: use what it has not waited for. The queue and the poison show it.
 TEST(Chaos, a_slot_given_back_too_early_is_found) {
   int found = 0;

@@ -320,6 +320,14 @@ TEST(ShardedModel, broken_contracts_are_refused_by_name) {
     EXPECT_EQ(message_of([&] { ShardedModel(world, small_units(), with_degree(3)); }),
               "hybrid_shard_degree 3 does not divide the 2 ranks of the world; allowed: 0, 1, 2 "
               "(0: as many as the strategy takes)");
+    EXPECT_EQ(message_of([&] {
+                ShardedModel(world, small_units(), {.forward = {0, 1, 2}, .backward = {2, 1}});
+              }),
+              "backward does not visit unit \"embed\"; every unit has a gradient, which is reduced "
+              "after its last visit there");
+    EXPECT_EQ(
+        message_of([&] { ShardedModel(world, small_units(), {.stochastic_rounding = true}); }),
+        "stochastic_rounding rounds to bf16 or f16, and parameter_dtype is f32");
     ShardedModel model(world, small_units(), with_degree(0));
     EXPECT_STREQ(model.strategy().name, "zero3");
     EXPECT_EQ(model.hybrid_shard_degree(), 2);

@@ -99,7 +99,7 @@ Values read_parameters(Engine& model) {
   return all;
 }
 
-void run_passes(Engine& model, int rank, int step, const Gradient& gradient) {
+void run_passes(Engine& model, int rank, int step, const Gradient& gradient, const Used& used) {
   std::vector<int> visits(small_shapes.size(), 0);
   for (int micro_step = 0; micro_step < model.options().micro_steps; ++micro_step) {
     for (const int unit : small_forward) {
@@ -113,7 +113,8 @@ void run_passes(Engine& model, int rank, int step, const Gradient& gradient) {
     for (const int unit : small_backward) {
       const auto at = static_cast<std::size_t>(unit);
       model.acquire(unit);
-      for (int index = 0; index < static_cast<int>(small_shapes[at].size()); ++index) {
+      const bool is_used = !used || used(rank, micro_step, unit);
+      for (int index = 0; is_used && index < static_cast<int>(small_shapes[at].size()); ++index) {
         const std::vector<float> values = values_of(model, unit, index);
         const GradientTarget into = model.gradient_target(unit, index);
         for (std::size_t i = 0; i < values.size(); ++i) {
@@ -136,7 +137,7 @@ Outcome train(const Job& job, const Gradient& gradient, const QueueKind& queues)
     Engine model(world, small_units(), with_small_order(job.options), queues);
     Outcome& outcome = outcomes[static_cast<std::size_t>(world.rank())];
     for (int step = 0; step < job.steps; ++step) {
-      run_passes(model, world.rank(), step, gradient);
+      run_passes(model, world.rank(), step, gradient, job.used);
       const StepResult result = model.step(small_rate, 0);
       outcome.norms.push_back(result.grad_norm);
       outcome.skipped.push_back(result.skipped);

@@ -32,18 +32,22 @@ float noisy(const GradientKey& at);
 /// Every partial sum of these is exact, in f32 and as bf16.
 float small_integer(const GradientKey& at);
 
+/// Whether a unit gets a gradient on that rank in that micro-step. Empty: always.
+using Used = std::function<bool(int rank, int micro_step, int unit)>;
+
 struct Job {
   int ranks = 1;
   FsdpOptions options = {};
   int steps = 3;
   bool evaluate = false;  ///< A forward pass after each step.
+  Used used = {};
 };
 constexpr float small_rate = 0.02f;
 
 /// small_forward and small_backward filled in.
 FsdpOptions with_small_order(FsdpOptions options);
 /// Forward and backward, micro_steps times; without the step.
-void run_passes(Engine& model, int rank, int step, const Gradient& gradient);
+void run_passes(Engine& model, int rank, int step, const Gradient& gradient, const Used& used = {});
 /// Bits of every parameter as f32, in order. Collective.
 using Values = std::vector<std::uint32_t>;
 Values read_parameters(Engine& model);
