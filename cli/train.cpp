@@ -12,7 +12,7 @@ namespace {
 
 struct Request {
   train::TrainRequest train;
-  std::string resume;
+  std::string resume, start;
   int virtual_ranks = 0;
 };
 
@@ -29,9 +29,13 @@ Action prepare(CLI::App& app) {
   auto* resume = app.add_option("--resume", r->resume, "Go on from this checkpoint, or the latest")
                      ->expected(0, 1)
                      ->type_name("[PATH]");
-  return [r, resume] {
+  auto* start = app.add_option("--start", r->start, "Begin with the parameters of this checkpoint");
+  return [r, resume, start] {
     if (resume->count() > 0) {
       r->train.resume = r->resume;
+    }
+    if (start->count() > 0) {
+      r->train.start = r->start;
     }
     train::StopRequest stop;
     const train::StopSignals signals(stop);  // before any other thread
@@ -59,6 +63,7 @@ Examples:
   mpirun -np 4 sprat train examples/gpt-jargon.json
   mpirun -np 4 sprat train examples/gpt-jargon.json --steps 50 --report steps.jsonl
   mpirun -np 4 sprat train examples/gpt-jargon.json --resume    from the latest checkpoint, if any
+  mpirun -np 4 sprat train tune.json --start saved/latest       with the parameters of another run
   sprat train examples/gpt-jargon.json --virtual-ranks 4        without a launcher
 )",
     prepare,

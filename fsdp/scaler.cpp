@@ -78,6 +78,9 @@ void LossScaler::back_off() {
 }
 
 std::map<std::string, double> LossScaler::counters() const {
+  if (!options_.dynamic) {
+    return {};  // a static scale is the options' alone
+  }
   return {{scale_name, scale_}, {good_steps_name, good_steps_}, {left_name, left_}};
 }
 
@@ -87,12 +90,12 @@ void LossScaler::restore(const std::map<std::string, double>& counters) {
     require(found != counters.end(), "the loss scaler's counter \"", name, "\" is missing");
     return found->second;
   };
-  if (!options_.dynamic) {
-    return;  // a static scale is the options' alone
+  if (!options_.dynamic || !counters.contains(scale_name)) {
+    return;  // of a run whose scale did not move, if there was one
   }
   const double scale = value(scale_name);
   require_power_of_two("scale", scale, 1 / most, most);
-  scale_ = scale;
+  scale_ = std::max(scale, options_.least);
   good_steps_ = std::clamp(static_cast<int>(value(good_steps_name)), 0, options_.window - 1);
   left_ = std::clamp(static_cast<int>(value(left_name)), 0, options_.hysteresis);
 }

@@ -217,11 +217,27 @@ void rename_over(const std::string& from, const std::string& to, const StepHook&
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
     return;
   }
-  const std::string aside = from + "-replaced";
+  rename_by_turns(from, to, hook);
+}
+
+void rename_by_turns(const std::string& from, const std::string& to, const StepHook& hook) {
+  const std::string aside = from + std::string(replaced_ending);
   tell(hook, "rename aside", to);
-  if (rename(to.c_str(), aside.c_str()) != 0 || rename(from.c_str(), to.c_str()) != 0 ||
-      rename(aside.c_str(), from.c_str()) != 0) {
-    fail("replace", to, errno);
+  if (rename(to.c_str(), aside.c_str()) != 0) {
+    fail("rename " + to + " to", aside, errno);
+  }
+  try {
+    tell(hook, "rename into its place", to);
+    if (rename(from.c_str(), to.c_str()) != 0) {
+      fail("rename " + from + " to", to, errno);
+    }
+  } catch (...) {
+    static_cast<void>(rename(aside.c_str(), to.c_str()));
+    throw;
+  }
+  tell(hook, "rename what was replaced", from);
+  if (rename(aside.c_str(), from.c_str()) != 0) {
+    fail("rename " + aside + " to", from, errno);
   }
 }
 

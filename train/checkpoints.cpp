@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include "sprat/communicator.hpp"
 #include "sprat/error.hpp"
 
 namespace sprat::train {
@@ -42,6 +43,38 @@ std::optional<std::string> resume_path(const TrainConfig& config, const std::str
   return latest_checkpoint(config.checkpoint.folder);
 }
 
+std::optional<std::string> agree_on_resume_path(Communicator& world, const TrainConfig& config,
+                                                const std::string& path) {
+  if (!path.empty() || config.checkpoint.folder.empty()) {
+    return resume_path(config, path);  // without a look at the disk
+  }
+  std::string found;
+  std::optional<Error> error;
+  if (world.rank() == 0) {
+    try {
+      found = resume_path(config, path).value_or("");
+    } catch (const Error& caught) {
+      error = caught;
+    }
+  }
+  // Length, or that there is an error instead.
+  std::int64_t length = error ? -1 : static_cast<std::int64_t>(found.size());
+  world.broadcast(elements(std::span(&length, 1)), 0).wait();
+  if (error) {
+    throw *error;
+  }
+  if (length < 0) {
+    throw Error(ErrorCode::unavailable, "rank 0 cannot tell what to resume; its message says why");
+  }
+  found.resize(static_cast<std::size_t>(length));
+  if (length > 0) {
+    std::vector<std::uint8_t> bytes(found.begin(), found.end());
+    world.broadcast(elements(bytes), 0).wait();
+    found.assign(bytes.begin(), bytes.end());
+  }
+  return found.empty() ? std::nullopt : std::optional(found);
+}
+
 Checkpoints::Checkpoints(ShardedModel& model, const CheckpointConfig& config, Say say)
     : config_(config), say_(std::move(say)) {
   if (!config_.folder.empty()) {
@@ -55,19 +88,10 @@ void Checkpoints::step(const TrainingState& state) {
   if (!writer_) {
     return;
   }
-  try {
-    writer_->poll();
-    if (config_.every > 0 && state.step % config_.every == 0 && saved_step_ != state.step) {
-      writer_->save(state);
-      saved_step_ = state.step;
-    }
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::unavailable) {
-      throw;
-    }
-    saved_step_ = -1;
-    say_(fmt::format("checkpoint at step {} failed, training goes on: {}", state.step,
-                     error.what()));
+  tell_failure([&] { writer_->poll(); });
+  if (config_.every > 0 && state.step % config_.every == 0 && saved_step_ != state.step) {
+    tell_failure([&] { writer_->wait(); });  // for the save before, whose failure is not this one's
+    tell_failure([&] { save(state); });
   }
 }
 
@@ -75,11 +99,30 @@ void Checkpoints::finish(const TrainingState& state) {
   if (!writer_) {
     return;
   }
+  tell_failure([&] { writer_->wait(); });
   if (saved_step_ != state.step) {
-    writer_->save(state);
-    saved_step_ = state.step;
+    save(state);
   }
   writer_->wait();
+}
+
+void Checkpoints::save(const TrainingState& state) {
+  saved_step_ = state.step;
+  writer_->save(state);
+}
+
+/// What the disk refuses is told, and tried again when the next save is due.
+void Checkpoints::tell_failure(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unavailable) {
+      throw;
+    }
+    say_(fmt::format("checkpoint at step {} failed, training goes on: {}", saved_step_,
+                     error.what()));
+    saved_step_ = -1;
+  }
 }
 
 }  // namespace sprat::train

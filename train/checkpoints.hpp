@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sprat/checkpoint.hpp"
+#include "sprat/communicator.hpp"
 #include "train/config.hpp"
 
 namespace sprat::train {
@@ -25,6 +26,10 @@ std::vector<std::string> resume_warnings(const std::map<std::string, std::string
 /// configuration's folder. nullopt if there is none yet. Throws Error{invalid_argument} if there is
 /// no folder to look in.
 std::optional<std::string> resume_path(const TrainConfig& config, const std::string& path);
+/// The same as rank 0 finds it, on all ranks: hosts may see a shared folder at different times.
+/// Collective.
+std::optional<std::string> agree_on_resume_path(Communicator& world, const TrainConfig& config,
+                                                const std::string& path);
 
 /// The checkpoints of one run. Calls are collective.
 class Checkpoints {
@@ -42,10 +47,13 @@ class Checkpoints {
   bool enabled() const { return writer_.has_value(); }
 
  private:
+  void save(const TrainingState& state);
+  void tell_failure(const std::function<void()>& body);
+
   CheckpointConfig config_;
   Say say_;
   std::optional<CheckpointWriter> writer_;
-  std::int64_t saved_step_ = -1;
+  std::int64_t saved_step_ = -1;  // of the last save that began, unless it is known to have failed
 };
 
 }  // namespace sprat::train

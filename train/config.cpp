@@ -190,7 +190,7 @@ TrainConfig read_train_config(const std::string& path) {
   }
   const std::string file_tier = "file:";
   for (std::string* tier : {&config.parallel.state_tier, &config.parallel.shard_tier}) {
-    if (tier->starts_with(file_tier)) {
+    if (tier->starts_with(file_tier) && tier->size() > file_tier.size()) {
       *tier = file_tier + (folder / tier->substr(file_tier.size())).string();
     }
   }

@@ -62,11 +62,16 @@ WholeParameters::WholeParameters(const std::vector<UnitSpec>& units) {
   }
 }
 
-void WholeParameters::copy_values(Parameters& other, const std::vector<int>& order) {
+WholeParameters::WholeParameters(Parameters& other, const std::vector<UnitSpec>& units,
+                                 const std::vector<int>& order)
+    : values_(units.size()) {
   for (const int unit : order) {
     other.acquire(unit);
-    for (std::size_t index = 0; index < values_[unit].size(); ++index) {
-      std::ranges::copy(other.values(unit, static_cast<int>(index)), values_[unit][index].begin());
+    auto& values = values_[unit];
+    const bool seen = !values.empty();
+    for (std::size_t index = 0; !seen && index < units[unit].parameters.size(); ++index) {
+      const auto from = other.values(unit, static_cast<int>(index));
+      values.emplace_back(from.begin(), from.end());
     }
     other.release(unit);
   }

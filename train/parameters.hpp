@@ -56,6 +56,10 @@ class WholeParameters final : public Parameters {
  public:
   /// At their initial values, with gradients of zero.
   explicit WholeParameters(const std::vector<UnitSpec>& units);
+  /// Copies of the values of `other`, without gradients, visiting units in `order` (which may
+  /// repeat units). Collective if `other` is sharded.
+  WholeParameters(Parameters& other, const std::vector<UnitSpec>& units,
+                  const std::vector<int>& order);
   void acquire(int) override {}
   void release(int) override {}
   std::span<const float> values(int unit, int index) const override { return values_[unit][index]; }
@@ -63,9 +67,6 @@ class WholeParameters final : public Parameters {
   void reduce(int) override {}
 
   std::span<float> writable_values(int unit, int index) { return values_[unit][index]; }
-  /// Takes the values of `other`, visiting units in `order` (which may repeat units). Collective if
-  /// `other` is sharded.
-  void copy_values(Parameters& other, const std::vector<int>& order);
 
  private:
   std::vector<std::vector<Floats>> values_, gradients_;

@@ -34,7 +34,8 @@ std::string lines_until(const std::string& path, int step) {
   std::ifstream file(path);
   for (std::string line; step > 0 && std::getline(file, line);) {
     const auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!record.is_object() || record.value("step", step + 1) > step) {
+    const auto its_step = record.is_object() ? record.find("step") : record.end();
+    if (its_step == record.end() || !its_step->is_number() || *its_step > step) {
       break;
     }
     kept += line + "\n";

@@ -72,6 +72,10 @@ void StopSignals::watch() {
                       {.fd = end_, .events = POLLIN, .revents = 0}};
   while ((watched[1].revents & POLLIN) == 0) {
     const int wait = left();
+    if (wait == 0 && request_.saving()) {
+      deadline_ = Clock::now() + request_.grace();
+      continue;
+    }
     if (wait == 0) {
       fmt::print(
           stderr,

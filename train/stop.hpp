@@ -26,13 +26,18 @@ class StopRequest {
   /// The signal, or 0.
   int asked() const { return signal_; }
 
+  /// A save is under way, which may take longer than a step; grace begins anew at its end.
+  void begin_saving() { saving_ = true; }
+  void end_saving() { saving_ = false; }
+  bool saving() const { return saving_; }
+
   /// All ranks know of the request, or the run is past its steps: nobody waits for them any more.
   void settle() { settled_ = true; }
   bool settled() const { return settled_; }
 
  private:
   // Each is one fact by itself; what it announces to other ranks travels by collectives.
-  std::atomic<bool> listening_ = false, settled_ = false;
+  std::atomic<bool> listening_ = false, settled_ = false, saving_ = false;
   std::atomic<int> signal_ = 0;
   std::atomic<std::int64_t> grace_s_ = 0;
 };

@@ -15,6 +15,8 @@ struct TrainRequest {
   std::optional<std::string> report;  ///< Rank 0 writes a line of JSON for each step there.
   /// Go on from this checkpoint; empty: from the latest in the configuration's folder, if any.
   std::optional<std::string> resume;
+  /// Begin, where nothing is resumed, with the parameters of this checkpoint.
+  std::optional<std::string> start;
   StopRequest* stop = nullptr;  ///< Looked at after each step. Borrowed.
 };
 

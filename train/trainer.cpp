@@ -30,24 +30,6 @@ std::string kernel_of(const TrainingState& state) {
   return found == state.notes.end() ? "" : found->second;
 }
 
-/// `wanted` if this machine has it, else what is fastest.
-std::string choose_gemm(const std::string& wanted) {
-  const std::vector<GemmRate> here = probe_gemm_backends();
-  const bool has = std::ranges::find(here, wanted, &GemmRate::backend) != here.end();
-  return has ? wanted : here.front().backend;
-}
-
-/// Rank 0's choice, opened by all: equal bits need equal kernels.
-std::shared_ptr<const GemmBackend> agree_on_gemm(Communicator& world, const std::string& wanted) {
-  std::array<std::uint8_t, 64> name{};
-  if (world.rank() == 0) {
-    const std::string choice = choose_gemm(wanted);
-    std::copy_n(choice.begin(), std::min(choice.size(), name.size() - 1), name.begin());
-  }
-  world.broadcast(elements(name), 0).wait();
-  return open_gemm_backend(std::string(name.begin(), std::find(name.begin(), name.end(), 0)));
-}
-
 }  // namespace
 
 Trainer::Trainer(Communicator& world, const TrainConfig& config, const TrainRequest& request)
@@ -59,7 +41,7 @@ Trainer::Trainer(Communicator& world, const TrainConfig& config, const TrainRequ
       units_(gpt_units(config.model, config.train.seed)),
       model_(world, units_, sharding(config)),
       resumed_(resume()),
-      gemm_(agree_on_gemm(world, kernel_of(resumed_))),
+      gemm_(agree_on_gemm_backend(world, kernel_of(resumed_))),
       parameters_(model_, units_, config.train.precision.parameters),
       gpt_(config.model, config.train.batch / (world.size() * config.train.micro_steps), gemm_),
       checkpoints_(model_, config.checkpoint,
@@ -161,17 +143,19 @@ TrainingState Trainer::state() const {
 }
 
 TrainingState Trainer::resume() {
-  if (!request_.resume) {
-    return {};
-  }
-  const auto path = resume_path(config_, *request_.resume);
-  if (!path) {
+  if (request_.resume) {
+    if (const auto path = agree_on_resume_path(world_, config_, *request_.resume)) {
+      const TrainingState saved = load_checkpoint(model_, *path);
+      say("resuming after step {} from {}\n", saved.step, *path);
+      return saved;
+    }
     say("no checkpoint in {} yet: beginning anew\n", config_.checkpoint.folder);
-    return {};
   }
-  const TrainingState saved = load_checkpoint(model_, *path);
-  say("resuming after step {} from {}\n", saved.step, *path);
-  return saved;
+  if (request_.start) {
+    load_parameters(model_, *request_.start);
+    say("starting with the parameters in {}\n", *request_.start);
+  }
+  return {};
 }
 
 void Trainer::train(std::vector<StepRecord>& records) {
@@ -192,7 +176,17 @@ void Trainer::train(std::vector<StepRecord>& records) {
       report_->write(record);
     }
     records.push_back(record);
-    checkpoints_.step(state());
+    save_if_due();
+  }
+}
+
+void Trainer::save_if_due() {
+  if (request_.stop != nullptr) {
+    request_.stop->begin_saving();
+  }
+  checkpoints_.step(state());
+  if (request_.stop != nullptr) {
+    request_.stop->end_saving();
   }
 }
 
@@ -248,11 +242,15 @@ void Trainer::finish(const std::vector<StepRecord>& records) {
 }
 
 void Trainer::write_text() {
-  WholeParameters whole(units_);
-  whole.copy_values(parameters_, gpt_forward_order(config_.model));
+  const std::vector<int> order = gpt_forward_order(config_.model);
   if (!leads()) {
+    for (const int unit : order) {  // its part of rank 0's copies
+      parameters_.acquire(unit);
+      parameters_.release(unit);
+    }
     return;
   }
+  WholeParameters whole(parameters_, units_, order);
   Gpt writer(config_.model, 1, gemm_);
   const std::string sample = write_sample(writer, whole,
                                           {.prompt = config_.train.prompt,

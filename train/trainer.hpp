@@ -48,10 +48,12 @@ class Trainer {
     }
   }
   void introduce() const;
-  /// Loads what the request says to go on from; a state of no steps if that is nothing.
+  /// Loads what the request says to go on from, or else to start with; a state of no steps if that
+  /// is not a run to go on with.
   TrainingState resume();
   TrainingState state() const;
   void train(std::vector<StepRecord>& records);
+  void save_if_due();
   void save_last();
   int end_stopped();
   /// All micro-steps, forward and backward.

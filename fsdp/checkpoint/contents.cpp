@@ -85,7 +85,8 @@ void add_box(const std::string& path, std::map<std::string, StoredTensor>& tenso
              const io::SafeTensor& part, const RowBox& box) {
   std::vector<std::int64_t> shape(part.shape.begin(), part.shape.end());
   if (!shape.empty()) {
-    shape[0] += static_cast<std::int64_t>(box.first_row);
+    need(!__builtin_add_overflow(part.shape[0], box.first_row, &shape[0]), path, ": tensor \"",
+         part.name, "\" begins at row ", box.first_row);
   }
   const auto [found, is_new] = tensors.try_emplace(
       part.name, StoredTensor{.name = part.name, .dtype = part.dtype, .shape = shape, .boxes = {}});

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "fsdp/checkpoint/folder.hpp"
 #include "fsdp/checkpoint/tensor_reader.hpp"
 #include "io/durable.hpp"
 
@@ -94,9 +95,14 @@ void convert_to_file(const Contents& contents, const CopyPlan& plan, const std::
   const std::string path = fs::is_directory(to) ? to + "/model.safetensors" : to;
   const std::string temporary = unfinished_name(path);
   const std::string header = io::write_safetensors_header(described(plan), {{"format", "pt"}});
-  write_tensors(temporary, header, contents, plan);
-  io::rename_over(temporary, path, {});
-  io::sync_folder(parent_of(path), {});
+  try {
+    write_tensors(temporary, header, contents, plan);
+    io::rename_over(temporary, path, {});
+    io::sync_folder(parent_of(path), {});
+  } catch (...) {
+    io::remove_all(temporary, {});
+    throw;
+  }
 }
 
 /// A checkpoint of one file.
@@ -191,7 +197,8 @@ std::string unfinished_name(const std::string& path) {
   return fmt::format("{}.tmp-{:08x}{:08x}", path, device(), device());
 }
 
-void convert(const std::string& from, const std::string& to, CheckpointForm form) {
+void convert(const std::string& from, const std::string& path, CheckpointForm form) {
+  const std::string to = folder_name(path);
   Opened opened = open_any(from);
   const Contents contents = opened.manifest.contents;
   const ModelLayout layout =

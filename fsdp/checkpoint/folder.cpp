@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
 #include "fsdp/checkpoint/manifest.hpp"
 
 namespace sprat::fsdp {
@@ -32,6 +33,50 @@ std::vector<std::string> entries_of(const std::string& folder) {
     names.push_back(at->path().filename());
   }
   return names;
+}
+
+/// "step-00002000" if `name` was that one and nothing has taken its place yet; else empty.
+std::string stands_for(const std::string& folder, const std::string& name) {
+  const auto end = name.find(unfinished);
+  const std::string step = name.substr(0, std::min(end, name.size()));
+  const bool replaced = end != std::string::npos && name.ends_with(io::replaced_ending);
+  return replaced && step_of(step) && !is_checkpoint(fs::path(folder) / step) &&
+                 is_checkpoint(fs::path(folder) / name)
+             ? step
+             : "";
+}
+
+/// Puts back what a save that died between two renames left under another name.
+void restore_replaced(const std::string& folder, const io::StepHook& hook) {
+  for (const std::string& name : entries_of(folder)) {
+    if (const std::string step = stands_for(folder, name); !step.empty()) {
+      io::rename_over(fs::path(folder) / name, fs::path(folder) / step, hook);
+    }
+  }
+}
+
+void remove_old(const std::string& folder, std::int64_t step, int keep_last,
+                const io::StepHook& hook) {
+  std::vector<std::int64_t> earlier;
+  for (const std::int64_t other : steps_in(folder)) {
+    if (other < step) {
+      earlier.push_back(other);
+    }
+  }
+  const auto kept = static_cast<std::size_t>(keep_last - 1);
+  for (std::size_t index = 0; index + kept < earlier.size(); ++index) {
+    // First another name: what is half removed is no checkpoint.
+    const std::string path = fs::path(folder) / step_name(earlier[index]);
+    const std::string doomed = path + std::string(unfinished) + "old";
+    io::remove_all(doomed, hook);
+    io::rename_over(path, doomed, hook);
+  }
+  for (const std::string& name : entries_of(folder)) {
+    if (name.find(unfinished) != std::string::npos &&
+        (name.starts_with(prefix) || name.starts_with("latest"))) {
+      io::remove_all(fs::path(folder) / name, hook);
+    }
+  }
 }
 
 }  // namespace
@@ -69,8 +114,15 @@ std::vector<std::int64_t> steps_in(const std::string& folder) {
 std::optional<std::string> latest_in(const std::string& folder) {
   std::error_code error;
   const fs::path target = fs::read_symlink(fs::path(folder) / "latest", error);
-  if (!error && is_checkpoint(fs::path(folder) / target)) {
-    return fs::path(folder) / target;
+  if (!error) {
+    if (is_checkpoint(fs::path(folder) / target)) {
+      return fs::path(folder) / target;
+    }
+    for (const std::string& name : entries_of(folder)) {
+      if (stands_for(folder, name) == target.string()) {
+        return fs::path(folder) / name;
+      }
+    }
   }
   const std::vector<std::int64_t> steps = steps_in(folder);
   if (steps.empty()) {
@@ -92,32 +144,44 @@ std::string checkpoint_at(const std::string& path) {
   return *latest;
 }
 
-void prune(const std::string& folder, std::int64_t step, int keep_last, const io::StepHook& hook) {
-  std::vector<std::int64_t> earlier;
-  for (const std::int64_t other : steps_in(folder)) {
-    if (other < step) {
-      earlier.push_back(other);
-    }
+void prune(const std::string& folder, std::int64_t step, int keep_last,
+           const io::StepHook& hook) noexcept {
+  try {
+    restore_replaced(folder, hook);
+    remove_old(folder, step, keep_last, hook);
+  } catch (const std::exception& error) {
+    log().warn("old checkpoints stay in {}: {}", folder, error.what());
   }
-  const auto kept = static_cast<std::size_t>(keep_last - 1);
-  for (std::size_t index = 0; index + kept < earlier.size(); ++index) {
-    // First another name: what is half removed is no checkpoint.
-    const std::string path = fs::path(folder) / step_name(earlier[index]);
-    const std::string doomed = path + std::string(unfinished) + "old";
-    io::remove_all(doomed, hook);
-    io::rename_over(path, doomed, hook);
+}
+
+std::string folder_name(const std::string& path) {
+  const auto end = path.find_last_not_of('/');
+  return end == std::string::npos ? path : path.substr(0, end + 1);
+}
+
+void make_durable_folder(const std::string& path, const io::StepHook& hook) {
+  std::vector<fs::path> changed;  // innermost first
+  std::error_code error;
+  for (fs::path at = fs::absolute(folder_name(path));
+       !fs::exists(at, error) && at.has_relative_path(); at = at.parent_path()) {
+    changed.push_back(at.parent_path());
   }
-  for (const std::string& name : entries_of(folder)) {
-    if (name.find(unfinished) != std::string::npos &&
-        (name.starts_with(prefix) || name.starts_with("latest"))) {
-      io::remove_all(fs::path(folder) / name, hook);
-    }
+  io::make_folder(path, hook);
+  for (const fs::path& parent : changed) {
+    io::sync_folder(parent, hook);
   }
 }
 
 FolderLock::FolderLock(const std::string& folder)
     : descriptor_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (descriptor_ >= 0 && flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  const auto locks = [&] { return descriptor_ < 0 || flock(descriptor_, LOCK_EX | LOCK_NB) == 0; };
+  bool locked = locks();
+  if (!locked && errno == EBADF) {  // NFS locks only what is open for writing, which no folder is
+    close(descriptor_);
+    descriptor_ = open((folder + "/.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    locked = locks();
+  }
+  if (!locked && errno == EWOULDBLOCK) {
     close(descriptor_);
     throw Error(ErrorCode::unavailable, "another job saves checkpoints into " + folder +
                                             "; end it, or give this one a folder of its own");

@@ -2,6 +2,9 @@
 //
 //   step-00001000/            a checkpoint: complete, since it got its name last
 //   step-00002000.tmp-ID/     one being written, or what a save that died left
+//   step-00002000.tmp-ID-replaced/   a complete one on its way out, where names cannot be
+//   exchanged;
+//                             it stands for step-00002000 as long as there is none
 //   latest -> step-00001000
 #pragma once
 
@@ -27,8 +30,15 @@ std::optional<std::string> latest_in(const std::string& folder);
 std::string checkpoint_at(const std::string& path);
 
 /// Removes checkpoints before `step` beyond the `keep_last` - 1 highest, and what dead saves left.
-/// Checkpoints after `step` stay: they are of a run that went further.
-void prune(const std::string& folder, std::int64_t step, int keep_last, const io::StepHook& hook);
+/// Checkpoints after `step` stay: they are of a run that went further. What cannot be removed is
+/// logged: the save that calls this has succeeded.
+void prune(const std::string& folder, std::int64_t step, int keep_last,
+           const io::StepHook& hook) noexcept;
+
+/// Without the slash it may end with, which would make a name inside it of one beside it.
+std::string folder_name(const std::string& path);
+/// Makes the folder and those above it that are missing, and brings their entries to the disk.
+void make_durable_folder(const std::string& path, const io::StepHook& hook);
 
 /// Keeps other jobs from saving into a folder; ends with the process at the latest.
 class FolderLock {

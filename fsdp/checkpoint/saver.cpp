@@ -102,9 +102,8 @@ Saver::Saver(Communicator& world, const HeldModel& held, SaverOptions options)
     : world_(world), held_(held), options_(std::move(options)), plan_(plan_save(held)) {
   require(options_.keep_last >= 1, "keep_last is ", options_.keep_last, "; it is at least 1");
   require(!options_.folder.empty(), "checkpoints need a folder");
-  if (world_.rank() == 0) {
-    contents_ = contents_of(plan_);
-  }
+  options_.folder = folder_name(options_.folder);
+  contents_ = contents_of(plan_);  // on every rank, so that what it refuses is refused on all
 }
 
 Saver::~Saver() = default;
@@ -119,12 +118,7 @@ void Saver::open_folder(std::uint64_t id) {
   std::optional<Error> error;
   if (world_.rank() == 0) {
     error = outcome_of([this] {
-      const bool is_new = !std::filesystem::exists(options_.folder);
-      io::make_folder(options_.folder, options_.hook);
-      if (is_new) {
-        const auto parent = std::filesystem::absolute(options_.folder).parent_path();
-        io::sync_folder(parent, options_.hook);
-      }
+      make_durable_folder(options_.folder, options_.hook);
       if (!lock_) {
         lock_.emplace(options_.folder);
       }
@@ -140,6 +134,19 @@ void Saver::save(Manifest about) {
   step_name(about_.step);  // refuses a step that is none
   open_folder(random_id());
   rows_ = gather_rows(world_, held_, plan_);
+  try {
+    agree(world_, outcome_of([this] { start_writing(); }));
+  } catch (...) {
+    writing_.reset();
+    drop_unfinished();
+    throw;
+  }
+  if (!options_.asynchronous) {
+    wait();
+  }
+}
+
+void Saver::start_writing() {
   if (options_.asynchronous) {
     take_snapshot(rows_, snapshot_);
   }
@@ -152,8 +159,11 @@ void Saver::save(Manifest about) {
     }
   }
   writing_ = std::make_unique<Writing>(std::move(files), options_.hook);
-  if (!options_.asynchronous) {
-    wait();
+}
+
+void Saver::drop_unfinished() noexcept {
+  if (world_.rank() == 0) {
+    io::remove_all(unfinished_name(), options_.hook);
   }
 }
 
@@ -188,9 +198,7 @@ void Saver::commit() {
     }
     agree(world_, error);
   } catch (...) {
-    if (world_.rank() == 0) {
-      io::remove_all(unfinished_name(), options_.hook);
-    }
+    drop_unfinished();
     throw;
   }
   if (world_.rank() == 0) {

@@ -50,6 +50,8 @@ class Saver {
   class Writing;
 
   void open_folder(std::uint64_t id);
+  void start_writing();
+  void drop_unfinished() noexcept;
   void commit();
   std::vector<std::uint64_t> gather_checksums(const std::vector<io::FileRecord>& mine);
   void publish(std::vector<std::uint64_t> checksums);
@@ -59,7 +61,7 @@ class Saver {
   const HeldModel& held_;
   SaverOptions options_;
   std::vector<SavedFile> plan_;
-  Contents contents_;               // on rank 0
+  Contents contents_;
   std::optional<FolderLock> lock_;  // on rank 0
   Manifest about_;                  // of the save under way, as the rest
   std::uint64_t id_ = 0;

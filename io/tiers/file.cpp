@@ -14,9 +14,10 @@
 namespace sprat::io {
 namespace {
 
-constexpr std::size_t page = 4096;
-
-std::size_t whole_pages(std::size_t bytes) { return (bytes + page - 1) / page * page; }
+std::size_t whole_pages(std::size_t bytes) {
+  static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return (bytes + page - 1) / page * page;
+}
 
 class FileTier final : public Tier {
  public:

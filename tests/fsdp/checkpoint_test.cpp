@@ -150,6 +150,36 @@ TEST(Checkpoint, a_step_that_is_saved_again_is_replaced_and_later_ones_stay) {
               ElementsAre("latest", "step-00000004", "step-00000005", "step-00000006"));
 }
 
+/// A save died between the two renames that replace a step where names cannot be exchanged.
+TEST(Checkpoint, a_step_on_its_way_out_stands_for_itself_until_it_is_replaced) {
+  const TemporaryFolder folder;
+  const Arrangement arrangement{.ranks = 2, .shards = 2};
+  const SaverOptions options{.folder = folder.path(), .keep_last = 2};
+  save_steps(arrangement, options, {7, 4});
+  fs::rename(folder / "step-00000004", folder / "step-00000004.tmp-1-replaced");
+  fs::create_directories(folder / "step-00000004.tmp-1");
+  expect_loads(arrangement, folder.path(), 4);  // and not 7, which is the highest
+  save_steps(arrangement, options, {5});
+  EXPECT_THAT(entries(folder.path()),
+              ElementsAre("latest", "step-00000004", "step-00000005", "step-00000007"));
+  expect_loads(arrangement, folder / "step-00000004", 4);
+}
+
+TEST(Checkpoint, a_folder_may_be_named_with_a_slash_and_new_ones_above_it) {
+  const TemporaryFolder folder;
+  std::vector<std::string> synced;
+  SaverOptions options{.folder = folder / "a/b/saved/"};
+  options.hook = [&](std::string_view step, const std::string& path) {
+    if (step == "fsync folder") {
+      synced.push_back(fs::relative(path, folder.path()));
+    }
+  };
+  save_steps({.ranks = 1, .shards = 1}, options, {3});
+  synced.resize(3);
+  EXPECT_THAT(synced, ElementsAre("a/b", "a", "."));
+  expect_loads({.ranks = 1, .shards = 1}, folder / "a/b/saved/", 3);
+}
+
 TEST(Checkpoint, steps_of_a_commit_come_in_their_order) {
   const TemporaryFolder folder;
   std::mutex mutex;
@@ -260,6 +290,17 @@ TEST(Checkpoint, a_save_that_fails_anywhere_leaves_the_last_one_and_nothing_else
       expect_loads(arrangement, folder.path(), 1);
     }
   }
+}
+
+TEST(Checkpoint, a_save_succeeds_whatever_old_ones_cannot_be_removed) {
+  const TemporaryFolder folder;
+  const Arrangement arrangement{.ranks = 2, .shards = 2};
+  SaverOptions options{.folder = folder.path(), .keep_last = 1};
+  save_steps(arrangement, options, {1});
+  options.hook = failing("rename", "tmp-old");
+  save_steps(arrangement, options, {2});
+  EXPECT_THAT(entries(folder.path()), ElementsAre("latest", "step-00000001", "step-00000002"));
+  expect_loads(arrangement, folder.path(), 2);
 }
 
 TEST(Checkpoint, saving_goes_on_after_a_failure) {

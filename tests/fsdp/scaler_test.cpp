@@ -74,6 +74,19 @@ TEST(LossScaler, goes_on_from_its_counters) {
   }
 }
 
+TEST(LossScaler, begins_afresh_where_a_run_with_a_static_scale_was_saved) {
+  const LossScaler still({.initial = 8});
+  LossScaler moving({.dynamic = true});
+  moving.restore(still.counters());
+  EXPECT_EQ(moving.scale(), 65536);
+}
+
+TEST(LossScaler, goes_on_from_no_less_than_its_least) {
+  LossScaler low({.dynamic = true, .initial = 2}), high({.dynamic = true, .least = 16});
+  high.restore(low.counters());
+  EXPECT_EQ(high.scale(), 16);
+}
+
 TEST(LossScaler, says_once_that_it_cannot_back_off) {
   std::ostringstream said;
   const auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(said);

@@ -177,6 +177,26 @@ TEST(Durable, a_folder_that_is_there_is_exchanged) {
   EXPECT_EQ(fs::read_symlink(folder / "latest"), "new");
 }
 
+TEST(Durable, where_names_cannot_be_exchanged_they_take_turns_and_come_back) {
+  for (const std::string fails : {"", "rename aside", "rename into its place"}) {
+    const TemporaryFolder folder;
+    for (const std::string name : {"old", "new"}) {
+      make_folder(folder / name, {});
+      write_file(folder / (name + "/is"), name, {});
+    }
+    const StepHook hook = [&](std::string_view step, const std::string& path) {
+      if (step == fails) {
+        throw Error(ErrorCode::unavailable, path);
+      }
+    };
+    const std::string complaint =
+        complaint_of([&] { rename_by_turns(folder / "new", folder / "old", hook); });
+    EXPECT_EQ(complaint == "nothing was refused", fails.empty()) << complaint;
+    EXPECT_EQ(read_whole(folder / "old/is", 10), fails.empty() ? "new" : "old") << fails;
+    EXPECT_EQ(read_whole(folder / "new/is", 10), fails.empty() ? "old" : "new") << fails;
+  }
+}
+
 TEST(Durable, what_cannot_be_made_is_said_with_path_and_remedy) {
   const TemporaryFolder folder;
   write_file(folder / "file", "text", {});

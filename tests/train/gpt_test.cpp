@@ -133,10 +133,9 @@ TEST_F(Gradient, adds_up_over_calls) {
 }
 
 TEST_F(Gradient, is_multiplied_by_the_scale) {
+  WholeParameters scaled = parameters_;
   gpt_.forward(parameters_, inputs_, targets_);
   gpt_.backward(parameters_);
-  WholeParameters scaled(units_);
-  scaled.copy_values(parameters_, gpt_forward_order(tiny));
   gpt_.forward(scaled, inputs_, targets_, 1024.0f);
   gpt_.backward(scaled);
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "sprat/checkpoint.hpp"
 #include "sprat/communicator.hpp"
 #include "sprat/error.hpp"
 
@@ -187,6 +188,27 @@ TEST_F(Run, skips_steps_that_overflow_until_the_loss_scale_fits) {
   EXPECT_EQ(outcome.lines[0].at("loss_scale"), 0x1p40);
   EXPECT_EQ(outcome.lines[1].at("loss_scale"), 0x1p39);
   EXPECT_THAT(outcome.output, HasSubstr("step 1: gradients overflow, nothing was changed"));
+}
+
+TEST_F(Run, starts_with_the_parameters_of_another) {
+  train(2, {.config = config(R"(, "seed": 7)", saved), .steps = 3});
+  const std::string path = *latest_checkpoint((folder_ / "saved").string());
+  const auto fresh = train(4, {.config = config("", degree(4)), .steps = 2});
+  const auto started = train(4, {.config = config("", degree(4)), .steps = 2, .start = path});
+  const auto replicated = train(4, {.config = config("", degree(1)), .steps = 2, .start = path});
+  EXPECT_THAT(started.output, HasSubstr("starting with the parameters in " + path));
+  EXPECT_THAT(started.output, HasSubstr("step 1/2"));
+  EXPECT_EQ(started.loss_hex(), replicated.loss_hex());
+  // What three steps have learned is there: the first loss is a trained model's.
+  EXPECT_LT(started.lines[0].at("loss"), fresh.lines[0].at("loss"));
+}
+
+TEST_F(Run, resumes_rather_than_starts) {
+  train(2, {.config = config("", saved), .steps = 3});
+  const std::string path = *latest_checkpoint((folder_ / "saved").string());
+  const auto rest = train(2, {.config = config("", saved), .resume = "", .start = path});
+  EXPECT_THAT(rest.output, HasSubstr("resuming after step 3"));
+  EXPECT_THAT(rest.output, Not(HasSubstr("starting with")));
 }
 
 TEST_F(Run, begins_anew_where_nothing_was_saved_yet) {
