@@ -84,14 +84,20 @@ Checkpoints::Checkpoints(ShardedModel& model, const CheckpointConfig& config, Sa
   }
 }
 
-void Checkpoints::step(const TrainingState& state) {
+void Checkpoints::step(const TrainingState& state, StopRequest* stop) {
   if (!writer_) {
     return;
   }
   tell_failure([&] { writer_->poll(); });
   if (config_.every > 0 && state.step % config_.every == 0 && saved_step_ != state.step) {
+    if (stop != nullptr) {
+      stop->saving(true);
+    }
     tell_failure([&] { writer_->wait(); });  // for the save before, whose failure is not this one's
     tell_failure([&] { save(state); });
+    if (stop != nullptr) {
+      stop->saving(false);
+    }
   }
 }
 

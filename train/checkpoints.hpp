@@ -11,6 +11,7 @@
 #include "sprat/checkpoint.hpp"
 #include "sprat/communicator.hpp"
 #include "train/config.hpp"
+#include "train/stop.hpp"
 
 namespace sprat::train {
 
@@ -40,8 +41,9 @@ class Checkpoints {
   Checkpoints(ShardedModel& model, const CheckpointConfig& config, Say say);
 
   /// After each step: saves if one is due, and completes one that has been written. What fails is
-  /// told, and tried again when the next is due.
-  void step(const TrainingState& state);
+  /// told, and tried again when the next is due. `stop`, if there is one, learns of a save that may
+  /// wait for the disk; polling a save waits for ranks alone.
+  void step(const TrainingState& state, StopRequest* stop);
   /// Where the run ends: saves unless just done, and waits until all is on disk. Throws Error.
   void finish(const TrainingState& state);
   bool enabled() const { return writer_.has_value(); }

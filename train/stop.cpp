@@ -18,6 +18,9 @@
 namespace sprat::train {
 namespace {
 
+/// How often a save that takes longer than the grace is looked at, at most.
+constexpr std::chrono::milliseconds look_again{100};
+
 sigset_t stop_signals() {
   sigset_t set;
   sigemptyset(&set);
@@ -73,7 +76,7 @@ void StopSignals::watch() {
   while ((watched[1].revents & POLLIN) == 0) {
     const int wait = left();
     if (wait == 0 && request_.saving()) {
-      deadline_ = Clock::now() + request_.grace();
+      deadline_ = Clock::now() + std::max<Clock::duration>(request_.grace(), look_again);
       continue;
     }
     if (wait == 0) {

@@ -26,9 +26,8 @@ class StopRequest {
   /// The signal, or 0.
   int asked() const { return signal_; }
 
-  /// A save is under way, which may take longer than a step; grace begins anew at its end.
-  void begin_saving() { saving_ = true; }
-  void end_saving() { saving_ = false; }
+  /// A save waits for the disk, which may take longer than a step: grace begins anew at its end.
+  void saving(bool now) { saving_ = now; }
   bool saving() const { return saving_; }
 
   /// All ranks know of the request, or the run is past its steps: nobody waits for them any more.

@@ -176,17 +176,7 @@ void Trainer::train(std::vector<StepRecord>& records) {
       report_->write(record);
     }
     records.push_back(record);
-    save_if_due();
-  }
-}
-
-void Trainer::save_if_due() {
-  if (request_.stop != nullptr) {
-    request_.stop->begin_saving();
-  }
-  checkpoints_.step(state());
-  if (request_.stop != nullptr) {
-    request_.stop->end_saving();
+    checkpoints_.step(state(), request_.stop);
   }
 }
 

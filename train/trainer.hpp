@@ -53,7 +53,6 @@ class Trainer {
   TrainingState resume();
   TrainingState state() const;
   void train(std::vector<StepRecord>& records);
-  void save_if_due();
   void save_last();
   int end_stopped();
   /// All micro-steps, forward and backward.

@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <thread>
 
 namespace sprat::train {
 namespace {
@@ -73,6 +75,23 @@ TEST(StopDeathTest, gives_up_with_a_line_if_the_ranks_do_not_agree_in_time) {
         wait_for_the_end();
       },
       ExitedWithCode(1), "did not agree on a stop within 0 s of signal 15: giving up");
+}
+
+TEST(StopDeathTest, does_not_give_up_while_a_save_waits_for_the_disk) {
+  EXPECT_EXIT(
+      {
+        StopRequest request;
+        const StopSignals signals(request);
+        request.listen(0s);
+        request.saving(true);
+        send(SIGTERM);
+        await(request);
+        std::this_thread::sleep_for(300ms);
+        std::fputs("still here; ", stderr);
+        request.saving(false);
+        wait_for_the_end();
+      },
+      ExitedWithCode(1), "^still here; sprat: the ranks did not agree");
 }
 
 TEST(StopDeathTest, a_second_interrupt_ends_the_process_at_once) {
