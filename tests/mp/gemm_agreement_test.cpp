@@ -17,9 +17,9 @@ std::set<std::string> agreed(const std::string& wanted) {
   std::set<std::string> names;
   run_virtual_ranks(3, Config{}, [&](Communicator& world) {
     const auto backend = agree_on_gemm_backend(world, world.rank() == 0 ? wanted : "");
+    world.barrier();  // all have opened it, and nobody has let go of it
     const std::lock_guard lock(mutex);
     names.insert(backend->name());
-    world.barrier();  // until all have opened it
   });
   return names;
 }
