@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
     sprat::TrainingState state;
     std::optional<sprat::CheckpointWriter> checkpoints;
     if (argc > 1) {
-      if (const auto latest = sprat::latest_checkpoint(argv[1])) {
+      if (const auto latest = sprat::latest_checkpoint(world, argv[1])) {
         state = sprat::load_checkpoint(model, *latest);
       }
       checkpoints.emplace(model, sprat::CheckpointOptions{.folder = argv[1]});

@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 
-#include "sprat/communicator.hpp"
 #include "sprat/error.hpp"
 
 namespace sprat::train {
@@ -31,7 +30,8 @@ std::vector<std::string> resume_warnings(const std::map<std::string, std::string
   return warnings;
 }
 
-std::optional<std::string> resume_path(const TrainConfig& config, const std::string& path) {
+std::optional<std::string> resume_path(Communicator& world, const TrainConfig& config,
+                                       const std::string& path) {
   if (!path.empty()) {
     return path;
   }
@@ -40,39 +40,7 @@ std::optional<std::string> resume_path(const TrainConfig& config, const std::str
                 "--resume without a path looks in checkpoint.folder, which the configuration does "
                 "not give");
   }
-  return latest_checkpoint(config.checkpoint.folder);
-}
-
-std::optional<std::string> agree_on_resume_path(Communicator& world, const TrainConfig& config,
-                                                const std::string& path) {
-  if (!path.empty() || config.checkpoint.folder.empty()) {
-    return resume_path(config, path);  // without a look at the disk
-  }
-  std::string found;
-  std::optional<Error> error;
-  if (world.rank() == 0) {
-    try {
-      found = resume_path(config, path).value_or("");
-    } catch (const Error& caught) {
-      error = caught;
-    }
-  }
-  // Length, or that there is an error instead.
-  std::int64_t length = error ? -1 : static_cast<std::int64_t>(found.size());
-  world.broadcast(elements(std::span(&length, 1)), 0).wait();
-  if (error) {
-    throw *error;
-  }
-  if (length < 0) {
-    throw Error(ErrorCode::unavailable, "rank 0 cannot tell what to resume; its message says why");
-  }
-  found.resize(static_cast<std::size_t>(length));
-  if (length > 0) {
-    std::vector<std::uint8_t> bytes(found.begin(), found.end());
-    world.broadcast(elements(bytes), 0).wait();
-    found.assign(bytes.begin(), bytes.end());
-  }
-  return found.empty() ? std::nullopt : std::optional(found);
+  return latest_checkpoint(world, config.checkpoint.folder);
 }
 
 Checkpoints::Checkpoints(ShardedModel& model, const CheckpointConfig& config, Say say)

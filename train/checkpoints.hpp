@@ -25,12 +25,9 @@ std::vector<std::string> resume_warnings(const std::map<std::string, std::string
 
 /// Where --resume goes on: at `path` or, if that is empty, at the latest checkpoint of the
 /// configuration's folder. nullopt if there is none yet. Throws Error{invalid_argument} if there is
-/// no folder to look in.
-std::optional<std::string> resume_path(const TrainConfig& config, const std::string& path);
-/// The same as rank 0 finds it, on all ranks: hosts may see a shared folder at different times.
-/// Collective.
-std::optional<std::string> agree_on_resume_path(Communicator& world, const TrainConfig& config,
-                                                const std::string& path);
+/// no folder to look in. Collective.
+std::optional<std::string> resume_path(Communicator& world, const TrainConfig& config,
+                                       const std::string& path);
 
 /// The checkpoints of one run. Calls are collective.
 class Checkpoints {

@@ -144,7 +144,7 @@ TrainingState Trainer::state() const {
 
 TrainingState Trainer::resume() {
   if (request_.resume) {
-    if (const auto path = agree_on_resume_path(world_, config_, *request_.resume)) {
+    if (const auto path = resume_path(world_, config_, *request_.resume)) {
       const TrainingState saved = load_checkpoint(model_, *path);
       say("resuming after step {} from {}\n", saved.step, *path);
       return saved;

@@ -1,9 +1,12 @@
 // The public face of checkpoints: a model's engine on one side, saver and loader on the other.
 #include "sprat/checkpoint.hpp"
 
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "comm/base/check.hpp"
+#include "fsdp/checkpoint/agreement.hpp"
 #include "fsdp/checkpoint/convert.hpp"
 #include "fsdp/checkpoint/exporter.hpp"
 #include "fsdp/checkpoint/folder.hpp"
@@ -69,6 +72,24 @@ void CheckpointWriter::wait() { impl_->saver.wait(); }
 
 std::optional<std::string> latest_checkpoint(const std::string& folder) {
   return fsdp::latest_in(folder);
+}
+
+std::optional<std::string> latest_checkpoint(Communicator& world, const std::string& folder) {
+  std::string found;  // empty: none
+  fsdp::agree(world, fsdp::outcome_of([&] {
+                if (world.rank() == 0) {
+                  found = fsdp::latest_in(folder).value_or("");
+                }
+              }));
+  std::uint64_t length = found.size();
+  world.broadcast(elements(std::span(&length, 1)), 0).wait();
+  if (length == 0) {
+    return std::nullopt;
+  }
+  std::vector<std::uint8_t> bytes(found.begin(), found.end());
+  bytes.resize(length);
+  world.broadcast(elements(bytes), 0).wait();
+  return std::string(bytes.begin(), bytes.end());
 }
 
 TrainingState load_checkpoint(ShardedModel& model, const std::string& path) {

@@ -2,9 +2,8 @@
 //
 //   step-00001000/            a checkpoint: complete, since it got its name last
 //   step-00002000.tmp-ID/     one being written, or what a save that died left
-//   step-00002000.tmp-ID-replaced/   a complete one on its way out, where names cannot be
-//   exchanged;
-//                             it stands for step-00002000 as long as there is none
+//   step-00002000.tmp-ID-replaced/   stands for step-00002000 while there is none: a save that died
+//       between two renames, on a file system that cannot exchange names
 //   latest -> step-00001000
 #pragma once
 

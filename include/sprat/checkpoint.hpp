@@ -51,6 +51,10 @@ class SPRAT_API CheckpointWriter {
 
 /// The latest complete checkpoint in `folder`.
 SPRAT_API std::optional<std::string> latest_checkpoint(const std::string& folder);
+/// Collective. The same as rank 0 finds it, on all ranks: hosts may see changes of a folder that
+/// they share at different times.
+SPRAT_API std::optional<std::string> latest_checkpoint(Communicator& world,
+                                                       const std::string& folder);
 
 /// Collective, between steps. The model, its optimizer and its loss scale become those of the
 /// checkpoint at `path` (or the latest one in that folder), bit by bit, whatever ranks and strategy
