@@ -144,8 +144,10 @@ void Engine::acquire(int unit) {
     units_[static_cast<std::size_t>(unused)]->drop();
   }
   gather(actions.gather);
-  for (const int soon : order_.upcoming()) {
-    units_[static_cast<std::size_t>(soon)]->fetch_shard();
+  if (shard_tier_) {
+    for (const int soon : order_.upcoming()) {
+      units_[static_cast<std::size_t>(soon)]->fetch_shard();
+    }
   }
   advance_reductions();
   units_[static_cast<std::size_t>(unit)]->finish_gather();

@@ -312,7 +312,9 @@ void Unit::finish_first_sum(bool last) {
 
 void Unit::finish_sums() {
   second_sum_.wait();
-  release_gradient();
+  if (hops_.size() > 1) {
+    release_gradient();  // others went at the end of their only sum
+  }
 }
 
 std::span<float> Unit::own_gradient() const {

@@ -96,9 +96,9 @@ void sync_folder(const std::string& path, const StepHook& hook);
 /// `to` becomes what `from` is, in one step. A folder that was `to` is then `from`: in the same
 /// step where the file system can exchange two names, else there is a moment without `to`.
 void rename_over(const std::string& from, const std::string& to, const StepHook& hook);
-/// The latter for two folders: `to` is called `from` and this for that moment, and again `to` if
-/// `from` cannot take its place.
+/// Ends what `to` is called in that moment; before it comes `from`.
 constexpr std::string_view replaced_ending = "-replaced";
+/// rename_over() where names cannot be exchanged. If `from` cannot take its place, `to` is back.
 void rename_by_turns(const std::string& from, const std::string& to, const StepHook& hook);
 /// Makes the link `path` name `target`, in one step; `spare` is a name beside it that is free.
 void point_link(const std::string& path, const std::string& target, const std::string& spare,
