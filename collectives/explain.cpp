@@ -126,14 +126,26 @@ struct Standing {
   std::set<int> through, blamed, stuck;  ///< The last two by the waiting ones' own account.
 };
 
+/// Whom the others wait for, without those who wait for one of them themselves; all of them in a
+/// circle.
+std::set<int> ends_of_chains(const std::set<int>& awaited, const std::set<int>& waiting) {
+  std::set<int> ends;
+  std::ranges::set_difference(awaited, waiting, std::inserter(ends, ends.end()));
+  return ends.empty() ? awaited : ends;
+}
+
 Standing standing(const std::vector<Member>& members, std::uint64_t sequence) {
   Standing all;
+  std::set<int> awaited, held;  // held: who waits for somebody
   for (const Member& member : members) {
     const Operation* at = operation_under_way(*member.communicator);
     if (at != nullptr && at->sequence == sequence) {
       all.waiting.push_back(member);
       all.blamed.insert(at->late.begin(), at->late.end());
-      all.stuck.insert(at->waits_for.begin(), at->waits_for.end());
+      awaited.insert(at->waits_for.begin(), at->waits_for.end());
+      if (!at->waits_for.empty()) {
+        held.insert(member.world());
+      }
     } else if (member.communicator->posted <= sequence) {
       all.late.push_back(member);
     } else if (at != nullptr && at->sequence < sequence) {
@@ -142,6 +154,7 @@ Standing standing(const std::vector<Member>& members, std::uint64_t sequence) {
       all.through.insert(member.world());
     }
   }
+  all.stuck = ends_of_chains(awaited, held);
   return all;
 }
 

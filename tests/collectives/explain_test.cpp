@@ -161,6 +161,16 @@ std::vector<Case> cases() {
        {"world, operation 1: ranks 0-2 wait in all_reduce of 1024 f32, sum since 31.2 s; every "
         "rank "
         "has called it; they wait for rank 2 to go on in it"}},
+      {"all_have_called_and_wait_along_a_chain",
+       {accusing(on_world(0, {done, waits}, 3), {}, {1}),
+        accusing(on_world(1, {done, waits}, 3), {}, {2}), on_world(2, {done, waits}, 3)},
+       {"world, operation 1: ranks 0-2 wait in all_reduce of 1024 f32, sum since 31.2 s; every "
+        "rank has called it; they wait for rank 2 to go on in it"}},
+      {"all_have_called_and_wait_in_a_circle",
+       {accusing(on_world(0, {done, waits}, 2), {}, {1}),
+        accusing(on_world(1, {done, waits}, 2), {}, {0})},
+       {"world, operation 1: ranks 0, 1 wait in all_reduce of 1024 f32, sum since 31.2 s; every "
+        "rank has called it; they wait for ranks 0, 1 to go on in it"}},
       {"one_is_behind_with_more_queued",
        {on_world(0, {done, waits}, 2),
         on_world(

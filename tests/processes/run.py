@@ -292,7 +292,7 @@ def check_status(sprat, case, processes):
     until(f"{case}: another names it", ["running", " rank 2\n"], lambda: status(sprat, case, pids[3]))
     # Rank 2 has not called it, is behind, or is stopped within: then rank 1 may wait for rank 0, and this for rank 2.
     until(f"{case}: who waits for whom",
-          ["world, operation ", " in all_reduce of 2 f32, max since", r"(;|wait for) ranks? (\d[,-] ?)*2\b"],
+          ["world, operation ", " in all_reduce of 2 f32, max since", r"; rank 2 is (late|behind)|wait for ranks? (\d[,-] ?)*2\b"],
           lambda: status(sprat, case, "--explain", *pids.values()))
     others = [pid for rank, pid in pids.items() if rank != 2]
     until(f"{case}: without it", ["no record of rank 2"], lambda: status(sprat, case, "--explain", *others))
