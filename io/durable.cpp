@@ -31,6 +31,13 @@ void tell(const StepHook& hook, std::string_view step, const std::string& path) 
   }
 }
 
+sigset_t size_limit_signal() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGXFSZ);
+  return set;
+}
+
 const char* remedy(int error) {
   switch (error) {
     case ENOSPC:
@@ -43,7 +50,8 @@ const char* remedy(int error) {
       return "; choose a folder that this user may write to";
     case ENOENT:
     case ENOTDIR:
-      return "; every rank needs the same folder, on a file system that all hosts share";
+      return "; is the folder there? Every rank of a job needs it, on a file system that all hosts "
+             "share";
     case EFBIG:
       return "; raise the limit of file sizes (ulimit -f), or use more ranks";
     default:
@@ -83,6 +91,21 @@ std::vector<std::uint64_t> BlockHasher::finish() {
   return std::move(blocks_);
 }
 
+SizeLimitFails::SizeLimitFails() noexcept {
+  const sigset_t signal = size_limit_signal();
+  pthread_sigmask(SIG_BLOCK, &signal, &before_);
+}
+
+SizeLimitFails::~SizeLimitFails() {
+  if (sigismember(&before_, SIGXFSZ) == 1) {
+    return;
+  }
+  const sigset_t signal = size_limit_signal();
+  const timespec no_time{};
+  sigtimedwait(&signal, nullptr, &no_time);  // of this thread alone, if there was one
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
 DurableFile::DurableFile(std::string path, StepHook hook)
     : path_(std::move(path)), hook_(std::move(hook)) {
   tell(hook_, "create", path_);
@@ -111,6 +134,7 @@ void DurableFile::write(std::span<const std::byte> bytes) {
 
 void DurableFile::write_out(std::span<const std::byte> bytes) {
   hasher_.add(bytes);
+  const SizeLimitFails limit;
   while (!bytes.empty()) {
     tell(hook_, "write", path_);
     const ssize_t wrote = ::write(descriptor_, bytes.data(), std::min(bytes.size(), largest_write));
@@ -154,6 +178,7 @@ PlacedFile::~PlacedFile() {
 }
 
 void PlacedFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  const SizeLimitFails limit;
   while (!bytes.empty()) {
     const ssize_t wrote = pwrite(descriptor_, bytes.data(), std::min(bytes.size(), largest_write),
                                  static_cast<off_t>(offset));

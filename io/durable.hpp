@@ -3,6 +3,7 @@
 
 #include <xxhash.h>
 
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -68,6 +69,19 @@ class DurableFile {
   int descriptor_ = -1;
   std::vector<std::byte> collected_;  // pieces that are too small for a call each
   BlockHasher hasher_;
+};
+
+/// While it lives, what would grow a file beyond the process's limit fails in this thread (EFBIG),
+/// instead of ending the process by SIGXFSZ.
+class SizeLimitFails {
+ public:
+  SizeLimitFails() noexcept;
+  ~SizeLimitFails();
+  SizeLimitFails(const SizeLimitFails&) = delete;
+  SizeLimitFails& operator=(const SizeLimitFails&) = delete;
+
+ private:
+  sigset_t before_{};
 };
 
 /// A file that is there, written at places that several processes share out. One thread at a time.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/base/check.hpp"
+#include "io/durable.hpp"
 #include "io/tier.hpp"
 
 namespace sprat::io {
@@ -43,6 +44,7 @@ class FileTier final : public Tier {
       return {};
     }
     // Reserved now: a full disk would otherwise be a SIGBUS at some store.
+    const SizeLimitFails limit;
     const int error = ::posix_fallocate(file_, static_cast<off_t>(end_), static_cast<off_t>(pages));
     need(error == 0, "cannot reserve ", pages, " bytes more in \"", folder_, "\", after ", end_,
          ": ", std::strerror(error), "; free some space there, or name another folder");

@@ -202,7 +202,7 @@ TEST(Durable, what_cannot_be_made_is_said_with_path_and_remedy) {
   write_file(folder / "file", "text", {});
   EXPECT_THAT(complaint_of([&] { DurableFile(folder / "no/f", {}); }),
               AllOf(HasSubstr(folder / "no/f"), HasSubstr("No such file"),
-                    HasSubstr("every rank needs the same folder")));
+                    HasSubstr("Every rank of a job needs it")));
   EXPECT_THAT(complaint_of([&] { DurableFile(folder / "file", {}); }), HasSubstr("File exists"));
   EXPECT_THAT(complaint_of([&] { make_folder(folder / "file/below", {}); }),
               HasSubstr("Not a directory"));
@@ -219,7 +219,6 @@ TEST(Durable, a_file_that_may_not_grow_leaves_nothing) {
   const TemporaryFolder folder;
   const pid_t child = fork();
   if (child == 0) {
-    signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{1000, 1000};
     setrlimit(RLIMIT_FSIZE, &limit);
     const std::string complaint =
