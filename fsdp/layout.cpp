@@ -17,7 +17,9 @@ std::size_t element_count(const UnitSpec& unit, const ParameterSpec& parameter) 
   for (const std::int64_t extent : parameter.shape) {
     require(extent >= 0, "parameter \"", parameter.name, "\" of unit \"", unit.name,
             "\" has an extent of ", extent, "; extents are 0 or more");
-    count *= static_cast<std::size_t>(extent);
+    require(!__builtin_mul_overflow(count, static_cast<std::size_t>(extent), &count),
+            "parameter \"", parameter.name, "\" of unit \"", unit.name,
+            "\" has more elements than a size can tell");
   }
   return count;
 }

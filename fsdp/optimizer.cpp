@@ -53,8 +53,9 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
     const auto row = std::ranges::find(kind.hyperparameters, name, &Hyperparameter::name);
     require(row != kind.hyperparameters.end(), "optimizer ", kind.name, " has no hyperparameter \"",
             name, "\"; it has: ", names_of(kind.hyperparameters));
-    require(value >= row->least && value < row->below, "hyperparameter ", name, " of optimizer ",
-            kind.name, " is ", value, "; it is at least ", row->least, " and below ", row->below);
+    const bool is_below = value < row->below && double{static_cast<float>(value)} < row->below;
+    require(value >= row->least && is_below, "hyperparameter ", name, " of optimizer ", kind.name,
+            " is ", value, "; it is at least ", row->least, " and below ", row->below, ", in f32");
   }
   std::map<std::string, double> values = options.values;
   for (const Hyperparameter& row : kind.hyperparameters) {

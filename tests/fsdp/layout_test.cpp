@@ -64,14 +64,17 @@ TEST(FlatLayout, offsets_do_not_depend_on_the_number_of_shards) {
   }
 }
 
-TEST(FlatLayout, negative_extents_are_refused_by_name) {
-  try {
-    lay_out(unit_of({{4}, {3, -2}}), 1);
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    EXPECT_NE(std::string(error.what()).find("\"p1\" of unit \"unit\""), std::string::npos)
-        << error.what();
+TEST(FlatLayout, sizes_that_are_none_are_refused_by_name) {
+  const std::int64_t huge = std::int64_t{1} << 32;
+  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{3, -2}, {huge, huge}}) {
+    try {
+      lay_out(unit_of({{4}, shape}), 1);
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_NE(std::string(error.what()).find("\"p1\" of unit \"unit\""), std::string::npos)
+          << error.what();
+    }
   }
 }
 

@@ -308,6 +308,7 @@ TEST(Optimizers, refuse_what_they_do_not_know) {
        "optimizer sgd has no hyperparameter \"beta1\"; it has: momentum, nesterov, weight_decay"},
       {{"adamw", {{"beta1", 1}}},
        "hyperparameter beta1 of optimizer adamw is 1; it is at least 0 and below 1"},
+      {{"adamw", {{"beta2", 0.99999999}}}, "and below 1, in f32"},
       {{"lion", {{"weight_decay", -1}}}, "weight_decay of optimizer lion is -1"},
       {{"lion", {{"beta2", std::nan("")}}}, "beta2 of optimizer lion is nan"},
       {{"sgd", {{"nesterov", 0.5}}}, "nesterov of optimizer sgd is 0.5; it is 0 or 1"},
