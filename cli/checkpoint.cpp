@@ -167,7 +167,7 @@ Action prepare(CLI::App& app) {
   converting->add_option("TO", request->to, "A file or folder to write")->required();
   converting->add_option("--to", request->form, "sprat, single (the default) or hf-gpt2");
   converting->footer(R"(Forms:
-  single    one safetensors file in f32; model.safetensors if TO is a folder that is there
+  single    one safetensors file in f32; model.safetensors in TO if that is a folder or ends with /
   hf-gpt2   the same with the names and the transposed weights of Hugging Face's GPT-2
   sprat     a checkpoint of the parameters alone, in a new folder, to start training from
 Files of Hugging Face's GPT-2 are known by their names and shapes, and may be f32, f16 or bf16. One tensor is in

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <new>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "collectives/communicator_impl.hpp"
 #include "comm/base/check.hpp"
 
 namespace sprat::fsdp {
@@ -22,14 +24,13 @@ std::vector<std::uint8_t> packed(const std::optional<Error>& error) {
   return bytes;
 }
 
-std::string ranks_text(const std::vector<std::size_t>& ranks, int size) {
-  if (ranks.size() == 1) {
-    return text("rank ", ranks[0], ": ");
-  }
-  if (ranks.size() == static_cast<std::size_t>(size)) {
+/// Before a message of the job's rank `first`, one of `failed` among `all`.
+std::string ranks_text(int first, std::size_t failed, std::size_t all) {
+  if (failed == all) {
     return "";
   }
-  return text("rank ", ranks[0], " and ", ranks.size() - 1, " more: ");
+  return failed == 1 ? text("rank ", first, ": ")
+                     : text("rank ", first, " and ", failed - 1, " more: ");
 }
 
 }  // namespace
@@ -54,12 +55,14 @@ void agree(Communicator& world, const std::optional<Error>& mine) {
   const int first = static_cast<int>(failed[0]);
   bytes.resize(lengths[failed[0]]);
   world.broadcast(elements(bytes), first).wait();
-  const bool alone = world.size() == 1;
-  throw Error(
-      static_cast<ErrorCode>(bytes[0]),
-      (alone ? "" : ranks_text(failed, world.size())) + std::string(bytes.begin() + 1, bytes.end()),
-      first);
+  const int named = rank_in_job(world, first);
+  throw Error(static_cast<ErrorCode>(bytes[0]),
+              ranks_text(named, failed.size(), lengths.size()) +
+                  std::string(bytes.begin() + 1, bytes.end()),
+              named);
 }
+
+int rank_in_job(Communicator& world, int rank) { return world.impl().messages.world_rank(rank); }
 
 std::optional<Error> outcome_of(const std::function<void()>& body) {
   try {
@@ -67,6 +70,8 @@ std::optional<Error> outcome_of(const std::function<void()>& body) {
     return std::nullopt;
   } catch (const Error& error) {
     return error;
+  } catch (const std::bad_alloc&) {
+    return Error(ErrorCode::unavailable, "out of memory");
   } catch (const std::exception& error) {
     return Error(ErrorCode::internal, error.what());
   }

@@ -12,6 +12,9 @@ namespace sprat::fsdp {
 /// one's message.
 void agree(Communicator& world, const std::optional<Error>& mine);
 
+/// What the job calls `rank` of `world`: what messages name.
+int rank_in_job(Communicator& world, int rank);
+
 /// The Error of what `body` throws; nullopt if it returns.
 std::optional<Error> outcome_of(const std::function<void()>& body);
 

@@ -92,7 +92,11 @@ void check_head(const Contents& contents, const CopyPlan& plan) {
 std::string parent_of(const std::string& path) { return fs::absolute(path).parent_path(); }
 
 void convert_to_file(const Contents& contents, const CopyPlan& plan, const std::string& to) {
-  const std::string path = fs::is_directory(to) ? to + "/model.safetensors" : to;
+  const bool into_folder = to.ends_with('/') || fs::is_directory(to);
+  if (into_folder) {
+    make_durable_folder(to, {});
+  }
+  const std::string path = into_folder ? folder_name(to) + "/model.safetensors" : to;
   const std::string temporary = unfinished_name(path);
   const std::string header = io::write_safetensors_header(described(plan), {{"format", "pt"}});
   try {
@@ -197,8 +201,7 @@ std::string unfinished_name(const std::string& path) {
   return fmt::format("{}.tmp-{:08x}{:08x}", path, device(), device());
 }
 
-void convert(const std::string& from, const std::string& path, CheckpointForm form) {
-  const std::string to = folder_name(path);
+void convert(const std::string& from, const std::string& to, CheckpointForm form) {
   Opened opened = open_any(from);
   const Contents contents = opened.manifest.contents;
   const ModelLayout layout =
@@ -206,7 +209,7 @@ void convert(const std::string& from, const std::string& path, CheckpointForm fo
   const CopyPlan plan = plan_copies(contents, layout_of(contents), layout);
   check_head(contents, plan);
   if (form == CheckpointForm::sprat) {
-    convert_to_checkpoint(std::move(opened.manifest), plan, to);
+    convert_to_checkpoint(std::move(opened.manifest), plan, folder_name(to));
   } else {
     convert_to_file(contents, plan, to);
   }

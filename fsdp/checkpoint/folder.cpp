@@ -26,12 +26,16 @@ bool is_checkpoint(const fs::path& path) {
   return fs::is_regular_file(path / manifest_name, ignored);
 }
 
+/// None if there is no such folder, or it is a file.
 std::vector<std::string> entries_of(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     names.push_back(at->path().filename());
   }
+  const bool absent =
+      error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+  need(!error || absent, "cannot read the folder ", folder, ": ", error.message());
   return names;
 }
 

@@ -28,6 +28,11 @@ std::string without_prefix(const std::string& name) {
   return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
 }
 
+/// (1, 1, context, context), or a single number. Parameters of these names would be vectors.
+bool is_mask(const StoredTensor& tensor) {
+  return ends_with_one_of(tensor.name, masks) && (tensor.shape.size() == 4 || tensor.shape.empty());
+}
+
 bool is_parameter(const StoredTensor& tensor) { return !tensor.name.starts_with("optimizer."); }
 
 }  // namespace
@@ -36,7 +41,7 @@ ModelLayout layout_of(const Contents& contents) {
   for (const StoredTensor& tensor : contents.tensors) {
     const bool fused_across = tensor.name.ends_with(transposed_weights[0]) &&
                               tensor.shape.size() == 2 && tensor.shape[1] == 3 * tensor.shape[0];
-    if (tensor.name.starts_with(prefix) || fused_across) {
+    if (fused_across) {
       return ModelLayout::hf_gpt2;
     }
   }
@@ -55,7 +60,7 @@ CopyPlan plan_copies(const Contents& contents, ModelLayout from, ModelLayout to)
       plan.head = &tensor;
       continue;
     }
-    if (foreign && ends_with_one_of(name, masks)) {
+    if (foreign && is_mask(tensor)) {
       continue;
     }
     const bool transposed = from != to && ends_with_one_of(name, transposed_weights);

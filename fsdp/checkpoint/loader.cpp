@@ -37,9 +37,10 @@ void check_same(Communicator& world, const std::string& path, const Manifest& ma
   std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
   world.all_gather(elements(std::span(&mine, 1)), elements(all)).wait();
   const auto other = std::ranges::find_if(all, [&](std::uint64_t one) { return one != all[0]; });
-  require(other == all.end(), "ranks 0 and ", other - all.begin(),
-          " find different checkpoints at ", path,
-          "; every rank needs the same folder, on a file system that all hosts share");
+  const auto named = [&](auto rank) { return rank_in_job(world, static_cast<int>(rank)); };
+  require(other == all.end(), "ranks ", named(0), " and ",
+          other == all.end() ? 0 : named(other - all.begin()), " find different checkpoints at ",
+          path, "; every rank needs the same folder, on a file system that all hosts share");
 }
 
 }  // namespace

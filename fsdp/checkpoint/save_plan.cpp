@@ -78,10 +78,24 @@ bool is_stored(const SavedBox& box, int part) {
   return box.rows > 0 || (part == 0 && !box.shape.empty() && box.shape[0] == 0);
 }
 
+bool is_utf8(const std::string& text) {
+  try {
+    static_cast<void>(nlohmann::json(text).dump());
+    return true;
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+}
+
 void check_names(const HeldModel& held) {
   std::map<std::string, std::string> unit_of;
   for (const HeldUnit& unit : held.units) {
     for (const ParameterSpec& parameter : unit.spec->parameters) {
+      require(!parameter.name.starts_with("optimizer.") && parameter.name != "__metadata__" &&
+                  is_utf8(parameter.name),
+              "a parameter of unit \"", unit.spec->name, "\" is called \"", parameter.name,
+              "\"; checkpoints take UTF-8, keep names that begin with \"optimizer.\" for the "
+              "optimizer, and \"__metadata__\" for the format");
       for (const std::string& state : held.states) {
         const auto [other, is_new] =
             unit_of.emplace(stored_name(state, parameter.name), unit.spec->name);

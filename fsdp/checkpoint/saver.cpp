@@ -133,12 +133,12 @@ void Saver::save(Manifest about) {
   about_ = std::move(about);
   step_name(about_.step);  // refuses a step that is none
   open_folder(random_id());
-  rows_ = gather_rows(world_, held_, plan_);
   try {
+    rows_ = gather_rows(world_, held_, plan_);
     agree(world_, outcome_of([this] { start_writing(); }));
   } catch (...) {
     writing_.reset();
-    drop_unfinished();
+    drop_once_all_have_stopped();
     throw;
   }
   if (!options_.asynchronous) {
@@ -159,6 +159,11 @@ void Saver::start_writing() {
     }
   }
   writing_ = std::make_unique<Writing>(std::move(files), options_.hook);
+}
+
+void Saver::drop_once_all_have_stopped() noexcept {
+  outcome_of([this] { world_.barrier(at_once); });  // fails where the job has ended
+  drop_unfinished();
 }
 
 void Saver::drop_unfinished() noexcept {
@@ -195,14 +200,14 @@ void Saver::commit() {
     std::optional<Error> error;
     if (world_.rank() == 0) {
       error = outcome_of([&] { publish(std::move(checksums)); });
+      if (!error) {
+        prune(options_.folder, about_.step, options_.keep_last, options_.hook);
+      }
     }
     agree(world_, error);
   } catch (...) {
     drop_unfinished();
     throw;
-  }
-  if (world_.rank() == 0) {
-    prune(options_.folder, about_.step, options_.keep_last, options_.hook);
   }
 }
 

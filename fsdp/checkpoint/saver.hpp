@@ -51,6 +51,8 @@ class Saver {
 
   void open_folder(std::uint64_t id);
   void start_writing();
+  /// Collective: what another rank still wrote would be left.
+  void drop_once_all_have_stopped() noexcept;
   void drop_unfinished() noexcept;
   void commit();
   std::vector<std::uint64_t> gather_checksums(const std::vector<io::FileRecord>& mine);

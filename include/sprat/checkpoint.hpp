@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "sprat/communicator.hpp"
 #include "sprat/export.hpp"
 #include "sprat/fsdp.hpp"
 
@@ -49,7 +50,8 @@ class SPRAT_API CheckpointWriter {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The latest complete checkpoint in `folder`.
+/// The latest complete checkpoint in `folder`. Throws Error{unavailable} if it is there and cannot
+/// be read.
 SPRAT_API std::optional<std::string> latest_checkpoint(const std::string& folder);
 /// Collective. The same as rank 0 finds it, on all ranks: hosts may see changes of a folder that
 /// they share at different times.
@@ -97,7 +99,7 @@ SPRAT_API std::vector<std::string> verify_checkpoint(const std::string& path);
 
 enum class CheckpointForm {
   sprat,    ///< A checkpoint of the parameters alone, for load_parameters(): a new folder.
-  single,   ///< One safetensors file, or model.safetensors in a folder that is there.
+  single,   ///< One safetensors file; model.safetensors in a folder, or in what ends with /.
   hf_gpt2,  ///< The same with Hugging Face's names for GPT-2, and its weights as (in, out).
 };
 /// Writes the parameters at `from` to `to`, in f32. Names and weights of Hugging Face's GPT-2 are

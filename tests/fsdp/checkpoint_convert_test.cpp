@@ -163,8 +163,7 @@ TEST(Convert, narrow_floats_become_f32) {
 TEST(Convert, ours_becomes_hugging_faces_and_comes_back) {
   const TemporaryFolder folder;
   save_gpt(folder / "checkpoints");
-  fs::create_directory(folder / "gpt2");
-  convert_checkpoint(folder / "checkpoints", folder / "gpt2", CheckpointForm::hf_gpt2);
+  convert_checkpoint(folder / "checkpoints", folder / "gpt2/", CheckpointForm::hf_gpt2);
   const Opened opened = open_any(folder / "gpt2/model.safetensors");
   const Contents& contents = opened.manifest.contents;
   std::size_t tensors = 0;
@@ -184,8 +183,27 @@ TEST(Convert, ours_becomes_hugging_faces_and_comes_back) {
     ++tensors;
   }
   EXPECT_EQ(contents.tensors.size(), tensors) << "no optimizer state";
-  convert_checkpoint(folder / "gpt2", folder / "back", CheckpointForm::sprat);
+  convert_checkpoint(folder / "gpt2", folder / "back/", CheckpointForm::sprat);
   expect_parameters(folder / "back");
+}
+
+TEST(Convert, knows_gpt2_by_its_weights_and_not_by_a_prefix) {
+  const TemporaryFolder folder;
+  const auto value = [](std::size_t at) { return static_cast<float>(at); };
+  const std::vector<Written> ours = {{"transformer.h.0.attn.bias", {12}, value},
+                                     {"transformer.h.0.attn.c_attn.weight", {12, 4}, value},
+                                     {"transformer.h.0.attn.c_proj.weight", {4, 4}, value}};
+  write_file_of(folder / "in.safetensors", ours, "F32");
+  convert_checkpoint(folder / "in.safetensors", folder / "out", CheckpointForm::single);
+  const Opened opened = open_any(folder / "out");
+  for (const Written& expected : ours) {
+    const StoredTensor* tensor = opened.manifest.contents.find(expected.name);
+    ASSERT_NE(tensor, nullptr) << expected.name;
+    EXPECT_TRUE(std::ranges::equal(tensor->shape, expected.shape)) << expected.name;
+    std::vector<float> values(tensor->elements());
+    TensorReader(opened.manifest.contents).read(*tensor, 0, values);
+    for (std::size_t at = 0; at < values.size(); ++at) EXPECT_EQ(values[at], value(at));
+  }
 }
 
 TEST(Convert, keeps_where_training_was) {

@@ -31,6 +31,24 @@ std::vector<Arrangement> arrangements(int most_ranks) {
   return result;
 }
 
+TEST(SavePlan, names_that_a_file_cannot_hold_are_refused) {
+  const std::map<std::string, std::string> refused = {
+      {"optimizer.exp_avg.a", "keep names that begin with \"optimizer.\""},
+      {"__metadata__", "\"__metadata__\" for the format"},
+      {"a\xff", "take UTF-8"}};
+  for (const auto& [name, complaint] : refused) {
+    const ParameterSpec parameter{.name = name, .shape = {2}, .initial = {}};
+    HandMade model({.ranks = 1, .shards = 1}, 0, {""}, {{.name = "u", .parameters = {parameter}}});
+    try {
+      plan_save(model.held());
+      ADD_FAILURE() << "no error: " << complaint;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_THAT(error.what(), HasSubstr(complaint));
+    }
+  }
+}
+
 TEST(SavePlan, every_row_is_written_once_from_the_right_elements) {
   for (const Arrangement& arrangement : arrangements(9)) {
     SCOPED_TRACE(arrangement.text());

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -165,6 +167,25 @@ TEST(Resume, another_model_is_named) {
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), HasSubstr("tensor \"block0.p0\" has the shape [65, 33] and in the "
                                           "model [33, 65]"));
+    }
+  });
+}
+
+TEST(LatestCheckpoint, all_ranks_take_what_rank_0_finds) {
+  const TemporaryFolder folder;
+  train_and_save(2, {}, folder / "saved");
+  std::filesystem::create_symlink("circle", folder / "circle");
+  run_virtual_ranks(2, Config{}, [&](Communicator& world) {
+    const auto latest = [&](const std::string& of_rank_0) {
+      return latest_checkpoint(world, folder / (world.rank() == 0 ? of_rank_0 : "unseen"));
+    };
+    EXPECT_EQ(latest("saved"), folder / "saved/step-00000002");
+    EXPECT_EQ(latest("none"), std::nullopt);
+    try {
+      latest("circle");
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("cannot read the folder " + (folder / "circle")));
     }
   });
 }
