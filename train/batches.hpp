@@ -39,11 +39,14 @@ class Batches {
 
   std::span<const std::uint8_t> training_text() const;
   std::span<const std::uint8_t> validation_text() const;
+  /// Of the whole text: FNV-1a of 64 bits.
+  std::uint64_t text_checksum() const { return text_checksum_; }
 
  private:
   void append(std::span<const std::uint8_t> text, std::uint64_t begin, Batch& batch) const;
 
   std::vector<std::uint8_t> text_;
+  std::uint64_t text_checksum_;
   std::size_t training_tokens_;
   int context_, batch_;  // batch_: samples of a micro-step
   SampleOrder order_;

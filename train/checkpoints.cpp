@@ -6,13 +6,45 @@
 #include "sprat/error.hpp"
 
 namespace sprat::train {
+namespace {
 
-std::map<std::string, std::string> run_notes(const TrainConfig& config, std::size_t text_bytes) {
-  return {{"train.seed", std::to_string(config.train.seed)},
-          {"train.batch", std::to_string(config.train.batch)},
-          {"train.micro_steps", std::to_string(config.train.micro_steps)},
-          {"model.context", std::to_string(config.model.context)},
-          {"bytes of text", std::to_string(text_bytes)}};
+/// While it lives, a stop's grace does not run out.
+class WaitForDisk {
+ public:
+  explicit WaitForDisk(StopRequest* stop) : stop_(stop) {
+    if (stop_ != nullptr) stop_->begin_save();
+  }
+  ~WaitForDisk() {
+    if (stop_ != nullptr) stop_->end_save();
+  }
+  WaitForDisk(const WaitForDisk&) = delete;
+  WaitForDisk& operator=(const WaitForDisk&) = delete;
+
+ private:
+  StopRequest* stop_;
+};
+
+const char* yes_or_no(bool value) { return value ? "true" : "false"; }
+
+}  // namespace
+
+std::map<std::string, std::string> run_notes(const TrainConfig& config, const RunFacts& facts) {
+  const OptimizationConfig& train = config.train;
+  return {
+      {"ranks", std::to_string(facts.ranks)},
+      {"bytes of text", std::to_string(facts.text_bytes)},
+      {"bytes to learn", std::to_string(facts.training_bytes)},
+      {"checksum of the text", fmt::format("{:016x}", facts.text_checksum)},
+      {kernel_note, facts.gemm},
+      {"model.context", std::to_string(config.model.context)},
+      {"train.seed", std::to_string(train.seed)},
+      {"train.batch", std::to_string(train.batch)},
+      {"train.micro_steps", std::to_string(train.micro_steps)},
+      {"train.accumulate", train.accumulate_two_hop ? "two_hop" : "local"},
+      {"train.precision.parameters", name(train.precision.parameters)},
+      {"train.precision.gradient_wire", name(train.precision.gradient_wire)},
+      {"train.precision.stochastic_rounding", yes_or_no(train.precision.stochastic_rounding)},
+      {"parallel.persistence_threshold", std::to_string(config.parallel.persistence_threshold)}};
 }
 
 std::vector<std::string> resume_warnings(const std::map<std::string, std::string>& saved,
@@ -56,16 +88,11 @@ void Checkpoints::step(const TrainingState& state, StopRequest* stop) {
   if (!writer_) {
     return;
   }
+  const WaitForDisk waits(stop);
   tell_failure([&] { writer_->poll(); });
   if (config_.every > 0 && state.step % config_.every == 0 && saved_step_ != state.step) {
-    if (stop != nullptr) {
-      stop->saving(true);
-    }
     tell_failure([&] { writer_->wait(); });  // for the save before, whose failure is not this one's
     tell_failure([&] { save(state); });
-    if (stop != nullptr) {
-      stop->saving(false);
-    }
   }
 }
 

@@ -1,6 +1,7 @@
 // When a run saves itself, and how it goes on from what it saved.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -15,11 +16,23 @@
 
 namespace sprat::train {
 
-/// What a run's samples and bits depend on beside the model, by the configuration's names.
-std::map<std::string, std::string> run_notes(const TrainConfig& config, std::size_t text_bytes);
+/// Whose products gave a run its bits, among the notes of its checkpoints.
+constexpr const char* kernel_note = "matrix products by";
 
-/// Sentences on how `saved` differs from `mine`; empty if a run that resumes has the bits of one
-/// that went on.
+/// What a run's bits depend on and its configuration does not say.
+struct RunFacts {
+  int ranks;
+  std::size_t text_bytes, training_bytes;
+  std::uint64_t text_checksum;
+  std::string gemm;  ///< The kernel of matrix products.
+};
+
+/// What a run's samples and bits depend on beside the model and numbers that are there to be
+/// changed, such as rates; by the configuration's names.
+std::map<std::string, std::string> run_notes(const TrainConfig& config, const RunFacts& facts);
+
+/// Sentences on how `saved` differs from `mine`, in what both have noted. If there are none, a run
+/// that resumes with the same model, steps, rates and optimizer has the bits of one that went on.
 std::vector<std::string> resume_warnings(const std::map<std::string, std::string>& saved,
                                          const std::map<std::string, std::string>& mine);
 
@@ -38,8 +51,8 @@ class Checkpoints {
   Checkpoints(ShardedModel& model, const CheckpointConfig& config, Say say);
 
   /// After each step: saves if one is due, and completes one that has been written. What fails is
-  /// told, and tried again when the next is due. `stop`, if there is one, learns of a save that may
-  /// wait for the disk; polling a save waits for ranks alone.
+  /// told, and tried again when the next is due. `stop`, if there is one, learns that this may wait
+  /// for the disk.
   void step(const TrainingState& state, StopRequest* stop);
   /// Where the run ends: saves unless just done, and waits until all is on disk. Throws Error.
   void finish(const TrainingState& state);

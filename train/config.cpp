@@ -167,7 +167,7 @@ TrainConfig parse(std::string_view json) {
 TrainConfig parse_train_config(std::string_view json, const std::string& origin) {
   try {
     return parse(json);
-  } catch (const nlohmann::json::parse_error& error) {
+  } catch (const nlohmann::json::exception& error) {
     std::string message = error.what();
     std::replace(message.begin(), message.end(), '\n', ' ');
     throw Error(ErrorCode::invalid_argument, origin + ": " + message);

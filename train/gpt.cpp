@@ -45,7 +45,7 @@ Linear linear(const GemmBackend& gemm, const Parameters& parameters, int unit, i
   const int outputs = static_cast<int>(bias.size());
   return {.gemm = gemm,
           .rows = rows,
-          .inputs = static_cast<int>(values.size()) / outputs,
+          .inputs = static_cast<int>(values.size() / bias.size()),
           .outputs = outputs,
           .weight = values,
           .bias = bias};

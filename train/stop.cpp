@@ -18,7 +18,7 @@
 namespace sprat::train {
 namespace {
 
-/// How often a save that takes longer than the grace is looked at, at most.
+/// How often a save that takes longer than the grace is looked at.
 constexpr std::chrono::milliseconds look_again{100};
 
 sigset_t stop_signals() {
@@ -66,7 +66,8 @@ int StopSignals::left() const {
   if (deadline_ == Clock::time_point::max() || request_.settled()) {
     return -1;
   }
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
+  const auto over = std::max(deadline_, request_.save_ended() + request_.grace());
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(over - Clock::now());
   return static_cast<int>(std::max(std::int64_t{0}, std::int64_t{left.count()}));
 }
 
@@ -76,7 +77,7 @@ void StopSignals::watch() {
   while ((watched[1].revents & POLLIN) == 0) {
     const int wait = left();
     if (wait == 0 && request_.saving()) {
-      deadline_ = Clock::now() + std::max<Clock::duration>(request_.grace(), look_again);
+      deadline_ = Clock::now() + look_again;
       continue;
     }
     if (wait == 0) {

@@ -12,6 +12,8 @@ namespace sprat::train {
 /// What this process knows of a stop. Any thread; ranks that are threads share one.
 class StopRequest {
  public:
+  using Clock = std::chrono::steady_clock;
+
   /// The run looks at asked() from now on, at each step. All ranks should know within `grace`.
   void listen(std::chrono::seconds grace) {
     grace_s_ = grace.count();
@@ -26,9 +28,16 @@ class StopRequest {
   /// The signal, or 0.
   int asked() const { return signal_; }
 
-  /// A save waits for the disk, which may take longer than a step: grace begins anew at its end.
-  void saving(bool now) { saving_ = now; }
-  bool saving() const { return saving_; }
+  /// Between the two a save may wait for the disk, longer than a step takes: grace begins anew at
+  /// its end.
+  void begin_save() { ++saves_; }
+  void end_save() {
+    save_ended_ = Clock::now().time_since_epoch().count();
+    --saves_;
+  }
+  bool saving() const { return saves_ > 0; }
+  /// Of the last save that ended.
+  Clock::time_point save_ended() const { return Clock::time_point(Clock::duration(save_ended_)); }
 
   /// All ranks know of the request, or the run is past its steps: nobody waits for them any more.
   void settle() { settled_ = true; }
@@ -36,8 +45,9 @@ class StopRequest {
 
  private:
   // Each is one fact by itself; what it announces to other ranks travels by collectives.
-  std::atomic<bool> listening_ = false, settled_ = false, saving_ = false;
-  std::atomic<int> signal_ = 0;
+  std::atomic<bool> listening_ = false, settled_ = false;
+  std::atomic<int> signal_ = 0, saves_ = 0;
+  std::atomic<Clock::rep> save_ended_ = 0;
   std::atomic<std::int64_t> grace_s_ = 0;
 };
 
@@ -59,7 +69,7 @@ class StopSignals {
   /// Milliseconds until the grace is over; -1: none runs.
   int left() const;
 
-  using Clock = std::chrono::steady_clock;
+  using Clock = StopRequest::Clock;
   StopRequest& request_;
   Clock::time_point deadline_ = Clock::time_point::max();  // the watcher's own
   sigset_t before_{};

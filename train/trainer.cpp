@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <csignal>
 #include <limits>
@@ -18,9 +19,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int plot_columns = 64, plot_rows = 14;
 constexpr int all_samples = std::numeric_limits<int>::max();
-
-/// Whose products gave a run its bits, among the notes of its checkpoints.
-constexpr const char* kernel_note = "matrix products by";
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
@@ -136,10 +134,14 @@ double Trainer::validate(int samples) {
 }
 
 TrainingState Trainer::state() const {
-  const std::size_t text = batches_.training_text().size() + batches_.validation_text().size();
-  TrainingState state{.step = step_, .samples = samples_, .notes = run_notes(config_, text)};
-  state.notes[kernel_note] = gemm_->name();
-  return state;
+  const std::size_t to_learn = batches_.training_text().size();
+  return {.step = step_,
+          .samples = samples_,
+          .notes = run_notes(config_, {.ranks = world_.size(),
+                                       .text_bytes = to_learn + batches_.validation_text().size(),
+                                       .training_bytes = to_learn,
+                                       .text_checksum = batches_.text_checksum(),
+                                       .gemm = gemm_->name()})};
 }
 
 TrainingState Trainer::resume() {
@@ -228,7 +230,8 @@ void Trainer::finish(const std::vector<StepRecord>& records) {
     write_text();
   }
   advise();
-  world_.barrier();  // nobody leaves while rank 0 still writes
+  // Nobody leaves while rank 0 still writes: a forward pass for each byte, on one thread.
+  world_.barrier({.timeout = std::chrono::hours(24 * 365)});
 }
 
 void Trainer::write_text() {
@@ -258,9 +261,13 @@ void Trainer::write_text() {
 void Trainer::advise() const {
   const int ranks = world_.size(), degree = model_.hybrid_shard_degree();
   say("\nwhat to try next:\n");
-  say("  parallel.hybrid_shard_degree {}: the same losses to the bit, another share of memory "
-      "each\n",
-      degree == ranks ? 1 : ranks);
+  if (config_.parallel.strategy.empty() && ranks > 1) {
+    // Level D2 of docs/fsdp.md.
+    const bool exact = std::has_single_bit(static_cast<unsigned>(ranks)) &&
+                       (config_.train.micro_steps == 1 || !config_.train.accumulate_two_hop);
+    say("  parallel.hybrid_shard_degree {}: the same losses{}, another share of memory each\n",
+        degree == ranks ? 1 : ranks, exact ? " to the bit" : " but for rounding");
+  }
   say("  --virtual-ranks {}: the same ranks as threads of one process, the same losses again\n",
       ranks);
   say("  more train.steps, or a larger model.width: a lower loss for more time\n");

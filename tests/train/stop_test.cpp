@@ -83,12 +83,30 @@ TEST(StopDeathTest, does_not_give_up_while_a_save_waits_for_the_disk) {
         StopRequest request;
         const StopSignals signals(request);
         request.listen(0s);
-        request.saving(true);
+        request.begin_save();
         send(SIGTERM);
         await(request);
         std::this_thread::sleep_for(300ms);
         std::fputs("still here; ", stderr);
-        request.saving(false);
+        request.end_save();
+        wait_for_the_end();
+      },
+      ExitedWithCode(1), "^still here; sprat: the ranks did not agree");
+}
+
+TEST(StopDeathTest, grace_begins_anew_where_a_save_ends) {
+  EXPECT_EXIT(
+      {
+        StopRequest request;
+        const StopSignals signals(request);
+        request.listen(1s);
+        request.begin_save();
+        send(SIGTERM);
+        await(request);
+        std::this_thread::sleep_for(800ms);
+        request.end_save();
+        std::this_thread::sleep_for(600ms);
+        std::fputs("still here; ", stderr);
         wait_for_the_end();
       },
       ExitedWithCode(1), "^still here; sprat: the ranks did not agree");
