@@ -26,7 +26,8 @@ Action prepare(CLI::App& app) {
   app.add_option("--report", r->train.report, "Write one JSON object a step to this file");
   app.add_option("--virtual-ranks", r->virtual_ranks, "Ranks as threads of this process")
       ->check(CLI::Range(1, 4096));
-  auto* resume = app.add_option("--resume", r->resume, "Go on from this checkpoint, or the latest")
+  auto* resume = app.add_option("--resume", r->resume,
+                                "Go on from this checkpoint, or the latest; after CONFIG")
                      ->expected(0, 1)
                      ->type_name("[PATH]");
   auto* start = app.add_option("--start", r->start, "Begin with the parameters of this checkpoint");
@@ -51,9 +52,10 @@ extern const Command train_command;
 const Command train_command = {
     "train",
     "Train a GPT whose parameters are sharded over the ranks",
-    R"(Prints a line a step: loss, tokens per second, communication that compute did not hide, time to go;
-at the end the validation loss and a text that the model writes. The losses do not depend on the number
-of ranks that share a copy (parallel.hybrid_shard_degree), nor on whether ranks are processes or threads.
+    R"(Prints a line every two seconds: loss, tokens per second, communication that compute did not hide, time
+to go; at the end the validation loss and a text that the model writes. The losses do not depend on
+whether ranks are processes or threads, nor on how many share a copy (parallel.hybrid_shard_degree) where
+both numbers are powers of two and there is one micro-step or train.accumulate is "local".
 
 With checkpoint.folder in the configuration the run is saved every checkpoint.every steps and at its end.
 At SIGTERM or Ctrl-C all ranks finish the step, save and end with status 143; --resume goes on from there
@@ -62,9 +64,10 @@ with the same bits, as if nothing had been.
 Examples:
   mpirun -np 4 sprat train examples/gpt-jargon.json
   mpirun -np 4 sprat train examples/gpt-jargon.json --steps 50 --report steps.jsonl
-  mpirun -np 4 sprat train examples/gpt-jargon.json --resume    from the latest checkpoint, if any
+  mpirun -np 4 sprat train saved.json --resume    from the latest in its checkpoint.folder, if any
   mpirun -np 4 sprat train tune.json --start saved/latest       with the parameters of another run
   sprat train examples/gpt-jargon.json --virtual-ranks 4        without a launcher
+More ranks than cores need mpirun's --oversubscribe.
 )",
     prepare,
 };

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <exception>
 #include <iostream>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "sprat/sprat.hpp"
@@ -102,12 +104,12 @@ int main(int argc, char** argv) {
       if (world.rank() == 0 && state.step % 50 == 0) {
         std::cout << "step " << state.step << ": loss " << loss / count << std::endl;
       }
-      if (checkpoints) checkpoints->poll();
+      if (checkpoints) {
+        checkpoints->poll();
+        if (state.step % 100 == 0) checkpoints->save(state);  // written while training goes on
+      }
     }
-    if (checkpoints) {
-      checkpoints->save(state);
-      checkpoints->wait();
-    }
+    if (checkpoints) checkpoints->wait();
   } catch (const std::exception& error) {
     std::cerr << "sharded_training: " << error.what() << '\n';
     return 1;

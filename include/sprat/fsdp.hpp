@@ -152,8 +152,8 @@ class SPRAT_API ShardedModel {
   ConstElements parameter_elements(int unit, int index) const;
   /// The same where that is f32.
   std::span<const float> parameter(int unit, int index) const;
-  /// Full gradient of that parameter, times loss_scale(); zero when first asked for in a step. Add
-  /// into it.
+  /// Full gradient of that parameter, times loss_scale(); zero when first asked for in a step or,
+  /// where first sums are made in each, in a micro-step. Add into it.
   std::span<float> gradient(int unit, int index);
   /// The same without the zeros: for who can write the first time and add from then on.
   GradientTarget gradient_target(int unit, int index);
