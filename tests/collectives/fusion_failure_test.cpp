@@ -172,7 +172,7 @@ TEST(FusionContract, lets_nobody_put_or_flush_beside_a_flush) {
 
 TEST(FusionFailure, a_buffer_starts_before_flush_and_has_a_deadline) {
   const auto messages = heard("", [](Communicator& world) {
-    Fusion fusion(world, four, {.bucket_bytes = 1, .timeout = 200ms});
+    Fusion fusion(world, four, {.bucket_bytes = 1, .timeout = 1s});
     if (world.rank() > 0) fusion.put(0, fusion.slot(0));
     while (!world.failure()) std::this_thread::yield();
     return failure_of(world);
@@ -185,7 +185,7 @@ TEST(FusionFailure, a_buffer_starts_before_flush_and_has_a_deadline) {
 
 TEST(FusionFailure, who_does_not_flush_is_named) {
   const auto messages = heard("", [](Communicator& world) {
-    Fusion fusion(world, four, {.timeout = 200ms});
+    Fusion fusion(world, four, {.timeout = 1s});
     if (world.rank() != 2) fusion.flush();
     while (!world.failure()) std::this_thread::yield();
     return failure_of(world);

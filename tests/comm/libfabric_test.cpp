@@ -40,7 +40,7 @@ class Wires {
   void vanish(int rank) { wires_[static_cast<std::size_t>(rank)].reset(); }
   /// Drives every rank until `done` holds; false after 20 s without it.
   bool drive_until(const std::function<bool()>& done) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!done() && std::chrono::steady_clock::now() < deadline) {
       for (const auto& wire : wires_) {
         if (wire) {
@@ -204,7 +204,7 @@ TEST(Libfabric, cancelling_a_send_that_nobody_takes_ends_soon_and_for_good) {
   ASSERT_EQ(send.state, State::posted);
   const auto begin = std::chrono::steady_clock::now();
   wires[0].cancel(send);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
   EXPECT_EQ(send.state, State::failed);
   EXPECT_EQ(send.error, ECANCELED);
   wires[0].cancel(other);
@@ -240,7 +240,7 @@ TEST(Libfabric, a_peer_that_vanishes_neither_hangs_nor_crashes_its_peers) {
       const auto begin = std::chrono::steady_clock::now();
       wires[0].cancel(recv);
       wires[0].cancel(send);
-      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
       EXPECT_NE(recv.state, State::posted);
       EXPECT_NE(send.state, State::posted);
       wires[0].progress();
@@ -319,9 +319,19 @@ TEST(Libfabric, listens_within_the_range_of_ports) {
   Config config;
   config.interface = "lo";
   config.provider = "tcp";
-  const int last = port_of(*open_libfabric(config, 0, 3));  // free a moment ago
-  config.ports = {last - 1, last};
-  const auto first_wire = open_libfabric(config, 0, 3), second_wire = open_libfabric(config, 1, 3);
+  int last = 0;
+  std::unique_ptr<MessageTransport> first_wire, second_wire;
+  for (int attempt = 0; !second_wire; ++attempt) {
+    config.ports = {};
+    last = port_of(*open_libfabric(config, 0, 3));  // free a moment ago; the one before may not be
+    config.ports = {last - 1, last};
+    try {
+      first_wire = open_libfabric(config, 0, 3);
+      second_wire = open_libfabric(config, 1, 3);
+    } catch (const Error&) {
+      ASSERT_LT(attempt, 20) << "no two ports";
+    }
+  }
   EXPECT_EQ(port_of(*first_wire), last);
   EXPECT_EQ(port_of(*second_wire), last - 1);
   try {

@@ -175,7 +175,9 @@ def case_other_user(worker, sprat):
             os.chmod(folder, 0o755)
             open(stop, "w").close()
             port = free_port()
-            variables = dict(port=port, ranks=2, SPRAT_TOKEN=token, SPRAT_JOIN_TIMEOUT="3")
+            variables = dict(port=port, ranks=2, SPRAT_TOKEN=token)
+            if not token:
+                variables["SPRAT_JOIN_TIMEOUT"] = "3"
             processes = start([worker, "until", stop], skip=(1,), **variables)
             processes |= start(nobody + [worker, "until", stop], skip=(0,), **variables)
             results = collect(processes, 20)
@@ -199,7 +201,7 @@ def case_leave(worker, sprat):
 def case_kill_in_join(worker, sprat):
     for victim in (0, 1):
         processes = start([worker, "endless", "2"], skip=(3,))
-        time.sleep(1.0)  # the three that were started are in the rendezvous by now
+        time.sleep(2.0)  # the three that were started are in the rendezvous by now
         kill_and_check(f"kill rank {victim} while joining", processes, victim, [f"rank {victim}", "join"])
 
 
@@ -325,10 +327,10 @@ def case_stragglers(worker, sprat):
         processes = start([worker, "wait", "3"], hosts=hosts, SPRAT_STRAGGLER_AFTER="1")
         results = collect(processes, 20)
         errors = "".join(errors for _, errors, _ in results.values())
-        for words in ("(operation 1 of world) has waited 1.", " s for rank 2 (", "rank 2 (", " s late",
-                      "recv from rank 2 with tag 0 on world has waited 1."):
-            if words not in errors:
-                fail(f"stragglers on hosts [{hosts}]", f'nobody says "{words}"', results)
+        for pattern in (r"\(operation 1 of world\) has waited [12]\.\d+ s for rank 2 \(", r"rank 2 \(.* s late",
+                        r"recv from rank 2 with tag 0 on world has waited [12]\."):
+            if not re.search(pattern, errors):
+                fail(f"stragglers on hosts [{hosts}]", f'nobody says "{pattern}"', results)
         if any(status != 0 for status, _, _ in results.values()):
             fail(f"stragglers on hosts [{hosts}]", "a rank failed", results)
         if hosts == "" and errors.count("(operation 1 of world) has waited") != 1:
@@ -343,7 +345,9 @@ def main():
     for name, run in cases.items():
         if not chosen or name in chosen:
             run(worker, sprat)
-    residue = set(os.listdir("/dev/shm")) - before
+    patience = time.monotonic() + 10  # other programs come and go there
+    while (residue := set(os.listdir("/dev/shm")) - before) and time.monotonic() < patience:
+        time.sleep(0.1)
     if residue:
         print("FAILED: left in /dev/shm:", sorted(residue))
         sys.exit(1)

@@ -169,15 +169,15 @@ def disagreements(backend: str) -> None:
 
 def _without_rank_1(rank: int, size: int) -> Told:
     if rank == 1:
-        time.sleep(6)
+        time.sleep(8)
         return Told("", "late", 0)
     return _told(lambda: dist.all_reduce(torch.ones(10)))
 
 
 @check("a timeout names the late rank")
 def timeout(backend: str) -> None:
-    reports = _all_told(backend, 3, _without_rank_1, timeout=2)
-    _require_errors(reports, lambda rank: ["rank 1", "2 s"], but=(1,))
+    reports = _all_told(backend, 3, _without_rank_1, timeout=4)
+    _require_errors(reports, lambda rank: ["rank 1", "4 s"], but=(1,))
 
 
 def _work_times_out(rank: int, size: int) -> Told:

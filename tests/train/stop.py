@@ -16,9 +16,10 @@ import sys
 import tempfile
 import time
 
-RANKS, STEPS, EVERY, GRACE_S = 2, 200, 5, 2
+# As many steps as take twice what mpirun waits.
+RANKS, STEPS, EVERY, GRACE_S = 2, 500, 5, 2
 # What mpirun waits before it passes SIGTERM on, and again before it kills.
-MPIRUN_S = 2
+MPIRUN_S = 3
 # The kernel of matrix products that the first run chose: a probe on a busy machine may choose another, with other bits.
 KERNEL = {}
 PATIENCE_S = 120
