@@ -4,7 +4,8 @@
 //
 // CONFIG.json is one of `sprat train`. Each line "NAME COUNT" of standard input asks for so many
 // steps of that way; the answer is a line of JSON, this rank's seconds and losses. Otherwise
-// nothing runs.
+// nothing runs. A way that saves does so behind the first of several steps, and ends it in the
+// last.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
@@ -27,6 +28,12 @@ nlohmann::json measure(bench::Training& training, int count) {
   for (int i = 0; i < count; ++i) {
     const auto begin = Clock::now();
     losses.push_back(training.step());
+    if (i == 0 && count > 1) {
+      training.begin_save();
+    }
+    if (i == count - 1) {
+      training.end_save();
+    }
     seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
   }
   return {{"seconds", seconds}, {"losses", losses}, {"sent", training.bytes_sent()}};

@@ -31,6 +31,8 @@ FsdpOptions sharding(const train::TrainConfig& config, const Way& way) {
   options.prefetch_units = way.prefetch_units;
   options.reductions_in_flight = way.reductions_in_flight;
   options.micro_steps = way.micro_steps;
+  options.state_tier = way.state_tier;
+  options.shard_tier = way.shard_tier;
   options.accumulate = way.local ? Accumulate::local : Accumulate::two_hop;
   return options;
 }
@@ -59,8 +61,31 @@ Training::Training(Communicator& world, const train::TrainConfig& config, const 
       engine_(world, gpt_units(config.model, config.train.seed), sharding(config, way),
               {.make = [this] { return std::make_unique<SilentQueue>(silent_); }}),
       parameters_(engine_),
-      gpt_(config.model, config.train.batch / world.size(), gemm) {
+      gpt_(config.model, config.train.batch / world.size(), gemm),
+      held_(engine_.held()) {
   check_ranks(config, world.size());
+  if (!way_.save.empty()) {
+    saver_.emplace(
+        world, held_,
+        fsdp::SaverOptions{.folder = way_.save, .asynchronous = way_.asynchronous, .hook = {}});
+  }
+}
+
+void Training::begin_save() {
+  if (saver_) {
+    saver_->save({.step = step_,
+                  .samples = 0,
+                  .counters = engine_.counters(),
+                  .notes = {},
+                  .config = {},
+                  .contents = {}});
+  }
+}
+
+void Training::end_save() {
+  if (saver_) {
+    saver_->wait();
+  }
 }
 
 double Training::step() {
@@ -80,6 +105,9 @@ double Training::step() {
         .wait();
   }
   ++step_;
+  if (saver_) {
+    saver_->poll();
+  }
   silent_ = way_.nothing;
   return loss / tokens;
 }

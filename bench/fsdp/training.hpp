@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
+#include "fsdp/checkpoint/saver.hpp"
 #include "fsdp/engine.hpp"
 #include "sprat/communicator.hpp"
 #include "sprat/mp.hpp"
@@ -26,10 +28,14 @@ struct Way {
   bool local = false;  ///< Accumulates locally, not in two hops.
   /// Once the first step has filled the buffers, collectives return at once.
   bool nothing = false;
+  std::string state_tier = "memory", shard_tier = "memory";  ///< As FsdpOptions has them.
+  std::string save;          ///< A folder that begin_save() saves into; empty: it does nothing.
+  bool asynchronous = true;  ///< Saves, while training goes on.
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Way, name, strategy, hybrid_shard_degree,
                                                 prefetch_units, reductions_in_flight, micro_steps,
-                                                local, nothing)
+                                                local, nothing, state_tier, shard_tier, save,
+                                                asynchronous)
 
 /// Parameters of an engine, which must outlive this.
 class EngineParameters final : public train::Parameters {
@@ -53,6 +59,10 @@ class Training {
 
   /// As the trainer's: the mean loss of all ranks' samples.
   double step();
+  /// Starts a checkpoint of the model as it is; steps go on with it.
+  void begin_save();
+  /// Returns once it is on the disk.
+  void end_save();
   /// Of parameters and gradients so far, by the collectives' definitions.
   std::uint64_t bytes_sent() const;
 
@@ -65,6 +75,8 @@ class Training {
   fsdp::Engine engine_;
   EngineParameters parameters_;
   train::Gpt gpt_;
+  fsdp::HeldModel held_;
+  std::optional<fsdp::Saver> saver_;
   int step_ = 0;
 };
 
