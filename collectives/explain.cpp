@@ -154,6 +154,7 @@ Standing standing(const std::vector<Member>& members, std::uint64_t sequence) {
       all.through.insert(member.world());
     }
   }
+  std::erase_if(awaited, [&](int rank) { return all.through.contains(rank); });  // an old account
   all.stuck = ends_of_chains(awaited, held);
   return all;
 }

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include "sprat/error.hpp"
+#include "train/sharding.hpp"
 
 namespace sprat::train {
 namespace {
@@ -30,7 +31,7 @@ const char* yes_or_no(bool value) { return value ? "true" : "false"; }
 
 std::map<std::string, std::string> run_notes(const TrainConfig& config, const RunFacts& facts) {
   const OptimizationConfig& train = config.train;
-  return {
+  std::map<std::string, std::string> notes = {
       {"ranks", std::to_string(facts.ranks)},
       {"bytes of text", std::to_string(facts.text_bytes)},
       {"bytes to learn", std::to_string(facts.training_bytes)},
@@ -40,11 +41,17 @@ std::map<std::string, std::string> run_notes(const TrainConfig& config, const Ru
       {"train.seed", std::to_string(train.seed)},
       {"train.batch", std::to_string(train.batch)},
       {"train.micro_steps", std::to_string(train.micro_steps)},
-      {"train.accumulate", train.accumulate_two_hop ? "two_hop" : "local"},
       {"train.precision.parameters", name(train.precision.parameters)},
       {"train.precision.gradient_wire", name(train.precision.gradient_wire)},
       {"train.precision.stochastic_rounding", yes_or_no(train.precision.stochastic_rounding)},
       {"parallel.persistence_threshold", std::to_string(config.parallel.persistence_threshold)}};
+  if (train.micro_steps > 1) {
+    notes["train.accumulate"] = train.accumulate_two_hop ? "two_hop" : "local";
+  }
+  if (!same_bits_on_any_row(config, facts.ranks)) {
+    notes["strategy"] = facts.row;
+  }
+  return notes;
 }
 
 std::vector<std::string> resume_warnings(const std::map<std::string, std::string>& saved,

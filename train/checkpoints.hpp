@@ -22,6 +22,7 @@ constexpr const char* kernel_note = "matrix products by";
 /// What a run's bits depend on and its configuration does not say.
 struct RunFacts {
   int ranks;
+  std::string row;  ///< Of the table of strategies.
   std::size_t text_bytes, training_bytes;
   std::uint64_t text_checksum;
   std::string gemm;  ///< The kernel of matrix products.

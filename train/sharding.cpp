@@ -1,6 +1,8 @@
 // A configuration in the words of the sharded model.
 #include "train/sharding.hpp"
 
+#include <bit>
+
 namespace sprat::train {
 namespace {
 
@@ -13,6 +15,11 @@ LossScaleOptions loss_scaling(const PrecisionConfig& precision) {
 }
 
 }  // namespace
+
+bool same_bits_on_any_row(const TrainConfig& config, int ranks) {
+  return std::has_single_bit(static_cast<unsigned>(ranks)) &&
+         (config.train.micro_steps == 1 || !config.train.accumulate_two_hop);
+}
 
 FsdpOptions sharding(const TrainConfig& config) {
   const OptimizationConfig& train = config.train;

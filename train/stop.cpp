@@ -20,6 +20,8 @@ namespace {
 
 /// How often a save that takes longer than the grace is looked at.
 constexpr std::chrono::milliseconds look_again{100};
+/// How many times the grace saves may take together.
+constexpr int most_graces = 30;
 
 sigset_t stop_signals() {
   sigset_t set;
@@ -66,7 +68,7 @@ int StopSignals::left() const {
   if (deadline_ == Clock::time_point::max() || request_.settled()) {
     return -1;
   }
-  const auto over = std::max(deadline_, request_.save_ended() + request_.grace());
+  const auto over = std::min(last_, std::max(deadline_, request_.save_ended() + request_.grace()));
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(over - Clock::now());
   return static_cast<int>(std::max(std::int64_t{0}, std::int64_t{left.count()}));
 }
@@ -75,8 +77,9 @@ void StopSignals::watch() {
   pollfd watched[] = {{.fd = signals_, .events = POLLIN, .revents = 0},
                       {.fd = end_, .events = POLLIN, .revents = 0}};
   while ((watched[1].revents & POLLIN) == 0) {
+    const bool saving = request_.saving();  // first: if it has ended, left() knows when
     const int wait = left();
-    if (wait == 0 && request_.saving()) {
+    if (wait == 0 && saving && Clock::now() < last_) {
       deadline_ = Clock::now() + look_again;
       continue;
     }
@@ -102,6 +105,7 @@ void StopSignals::receive() {
       end_by(signal);
     } else if (request_.asked() == 0) {
       deadline_ = Clock::now() + request_.grace();
+      last_ = Clock::now() + most_graces * request_.grace();
       request_.ask(signal);
     }
   }

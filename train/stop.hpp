@@ -54,7 +54,8 @@ class StopRequest {
 /// Turns the first SIGTERM or SIGINT into a request while the run listens. Without a run, and at a
 /// second SIGINT, the signal ends the process as it always would. If the ranks have not settled
 /// within the request's grace of the first, the process says so in one line and ends with status 1:
-/// then a peer does not answer, and only the last checkpoint is left to go on from.
+/// then a peer does not answer, and only the last checkpoint is left to go on from. Saves put that
+/// off, but not for ever: a peer may be what a save waits for.
 class StopSignals {
  public:
   /// Blocks both signals in this thread and in those it starts, which must be all of the process.
@@ -71,7 +72,8 @@ class StopSignals {
 
   using Clock = StopRequest::Clock;
   StopRequest& request_;
-  Clock::time_point deadline_ = Clock::time_point::max();  // the watcher's own
+  // The watcher's own: when it gives up unless a save is under way, and in any case.
+  Clock::time_point deadline_ = Clock::time_point::max(), last_ = Clock::time_point::max();
   sigset_t before_{};
   int signals_ = -1, end_ = -1;  // descriptors: what came, and that this object goes
   std::thread watcher_;

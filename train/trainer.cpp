@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <chrono>
 #include <csignal>
 #include <limits>
@@ -138,6 +137,8 @@ TrainingState Trainer::state() const {
   return {.step = step_,
           .samples = samples_,
           .notes = run_notes(config_, {.ranks = world_.size(),
+                                       .row = fmt::format("{}, degree {}", model_.strategy().name,
+                                                          model_.hybrid_shard_degree()),
                                        .text_bytes = to_learn + batches_.validation_text().size(),
                                        .training_bytes = to_learn,
                                        .text_checksum = batches_.text_checksum(),
@@ -262,11 +263,9 @@ void Trainer::advise() const {
   const int ranks = world_.size(), degree = model_.hybrid_shard_degree();
   say("\nwhat to try next:\n");
   if (config_.parallel.strategy.empty() && ranks > 1) {
-    // Level D2 of docs/fsdp.md.
-    const bool exact = std::has_single_bit(static_cast<unsigned>(ranks)) &&
-                       (config_.train.micro_steps == 1 || !config_.train.accumulate_two_hop);
     say("  parallel.hybrid_shard_degree {}: the same losses{}, another share of memory each\n",
-        degree == ranks ? 1 : ranks, exact ? " to the bit" : " but for rounding");
+        degree == ranks ? 1 : ranks,
+        same_bits_on_any_row(config_, ranks) ? " to the bit" : " but for rounding");
   }
   say("  --virtual-ranks {}: the same ranks as threads of one process, the same losses again\n",
       ranks);

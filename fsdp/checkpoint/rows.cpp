@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "fsdp/checkpoint/agreement.hpp"
+
 namespace sprat::fsdp {
 namespace {
 
@@ -51,10 +53,13 @@ std::vector<std::size_t> incoming_counts(Communicator& world, const std::vector<
 
 GatheredRows gather_rows(Communicator& world, const HeldModel& held,
                          const std::vector<SavedFile>& plan) {
-  const Outgoing out = outgoing(world, held, plan);
-  const std::vector<std::size_t> counts = incoming_counts(world, plan);
+  Outgoing out;
   GatheredRows rows;
-  rows.received.resize(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+  const std::vector<std::size_t> counts = incoming_counts(world, plan);
+  agree(world, outcome_of([&] {  // memory may be short on one rank alone
+          out = outgoing(world, held, plan);
+          rows.received.resize(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+        }));
   world.all_to_allv(elements(out.values), elements(rows.received), out.counts, counts).wait();
 
   std::vector<std::size_t> next(counts.size());  // of each sender, in what was received

@@ -33,7 +33,8 @@ struct CheckpointOptions {
 /// every rank; the last checkpoint then stays as it is, and the next save() may succeed.
 class SPRAT_API CheckpointWriter {
  public:
-  /// `model` outlives it. Throws Error{invalid_argument} if two parameters have one name.
+  /// `model` outlives it. Throws Error{invalid_argument} if two parameters have one name, or one
+  /// has a name that is not UTF-8, begins with "optimizer." or is "__metadata__".
   CheckpointWriter(ShardedModel& model, CheckpointOptions options);
   /// Drops a save that is under way: wait() first.
   ~CheckpointWriter();

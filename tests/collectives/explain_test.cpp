@@ -166,6 +166,12 @@ std::vector<Case> cases() {
         accusing(on_world(1, {done, waits}, 3), {}, {2}), on_world(2, {done, waits}, 3)},
        {"world, operation 1: ranks 0-2 wait in all_reduce of 1024 f32, sum since 31.2 s; every "
         "rank has called it; they wait for rank 2 to go on in it"}},
+      {"the_stopped_one_tells_of_a_rank_that_is_through",
+       {accusing(on_world(0, {done, waits}, 3), {}, {2}),
+        on_world(1, {done, operation(1, reduce, State::done, 31.2)}, 3),
+        accusing(on_world(2, {done, waits}, 3), {}, {1})},
+       {"world, operation 1: ranks 0, 2 wait in all_reduce of 1024 f32, sum since 31.2 s; every "
+        "rank has called it; they wait for rank 2 to go on in it; rank 1 is through"}},
       {"all_have_called_and_wait_in_a_circle",
        {accusing(on_world(0, {done, waits}, 2), {}, {1}),
         accusing(on_world(1, {done, waits}, 2), {}, {0})},

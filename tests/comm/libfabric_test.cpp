@@ -328,8 +328,8 @@ TEST(Libfabric, listens_within_the_range_of_ports) {
     try {
       first_wire = open_libfabric(config, 0, 3);
       second_wire = open_libfabric(config, 1, 3);
-    } catch (const Error&) {
-      ASSERT_LT(attempt, 20) << "no two ports";
+    } catch (const Error& error) {
+      ASSERT_LT(attempt, 20) << error.what();
     }
   }
   EXPECT_EQ(port_of(*first_wire), last);

@@ -82,11 +82,11 @@ TEST(StopDeathTest, does_not_give_up_while_a_save_waits_for_the_disk) {
       {
         StopRequest request;
         const StopSignals signals(request);
-        request.listen(0s);
+        request.listen(1s);
         request.begin_save();
         send(SIGTERM);
         await(request);
-        std::this_thread::sleep_for(300ms);
+        std::this_thread::sleep_for(1500ms);
         std::fputs("still here; ", stderr);
         request.end_save();
         wait_for_the_end();
@@ -94,18 +94,31 @@ TEST(StopDeathTest, does_not_give_up_while_a_save_waits_for_the_disk) {
       ExitedWithCode(1), "^still here; sprat: the ranks did not agree");
 }
 
+TEST(StopDeathTest, a_save_that_never_ends_puts_it_off_but_not_for_ever) {
+  EXPECT_EXIT(
+      {
+        StopRequest request;
+        const StopSignals signals(request);
+        request.listen(0s);
+        request.begin_save();
+        send(SIGTERM);
+        wait_for_the_end();
+      },
+      ExitedWithCode(1), "did not agree on a stop");
+}
+
 TEST(StopDeathTest, grace_begins_anew_where_a_save_ends) {
   EXPECT_EXIT(
       {
         StopRequest request;
         const StopSignals signals(request);
-        request.listen(1s);
+        request.listen(3s);
         request.begin_save();
         send(SIGTERM);
         await(request);
-        std::this_thread::sleep_for(800ms);
+        std::this_thread::sleep_for(2500ms);
         request.end_save();
-        std::this_thread::sleep_for(600ms);
+        std::this_thread::sleep_for(1500ms);
         std::fputs("still here; ", stderr);
         wait_for_the_end();
       },

@@ -158,6 +158,7 @@ TEST_F(Run, resumes_on_another_number_of_ranks) {
   const auto whole = train(4, {.config = config("", degree(0))});
   train(4, {.config = config("", degree(0) + ", " + saved), .steps = 5});
   const auto rest = train(2, {.config = config("", degree(0) + ", " + saved), .resume = ""});
+  EXPECT_THAT(rest.output, HasSubstr("warning: ranks is 2, in the checkpoint 4"));
   ASSERT_EQ(rest.lines.size(), 12u);
   for (int step = 5; step < 12; ++step) {
     // Same samples and parameters; sums over rows are grouped differently, step after step.
