@@ -1,5 +1,6 @@
 // Texts from outside: each is taken, or refused with an Error; nothing else happens.
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -62,8 +63,8 @@ void run_text(std::span<const std::byte> input) {
       case 'i':
         comm::choose_interfaces({}, text);
         return;
-      case 't':
-        comm::parse_topology(text);
+      case 't':  // what a peer sends. XML is read by hwloc, from a file that the user names
+        comm::topology_from_blob(std::as_bytes(std::span(text)));
         return;
       default:
         return;
