@@ -46,6 +46,7 @@ PointToPoint::~PointToPoint() {
     drain();
   }
   context_->remove(this);
+  const auto token = context_->take_token();  // other drivers move the same transports
   for (const auto& message : waiting_) {
     context_->end_messages(1);
     recorder_.ended(message->entry, context_->pace().now(), false);

@@ -67,10 +67,16 @@ std::vector<Blob> Member::exchange(Blob mine, std::string_view purpose,
   if (failure_)
     throw Error(failure_->code(), text(purpose, ": ", failure_->what()), failure_->rank());
   if (!parts_) {
-    throw Error(ErrorCode::timeout,
-                text(purpose, ": the hub beside rank 0 did not answer within ",
-                     static_cast<double>(patience.count()) / 1e3, " s"),
-                0);
+    const std::string complaint = text(purpose, ": the hub beside rank 0 did not answer within ",
+                                       static_cast<double>(patience.count()) / 1e3, " s");
+    lock.unlock();
+    ControlMessage message;  // the hub may have answered others, who would wait for this rank
+    message.kind = ControlMessage::Kind::failed;
+    message.rank = rank_;
+    message.code = static_cast<int>(ErrorCode::timeout);
+    message.text = text("rank ", rank_, " gave up: ", complaint);
+    tell(std::move(message));
+    throw Error(ErrorCode::timeout, complaint, 0);
   }
   Parts parts = std::move(*parts_);
   parts_.reset();
