@@ -79,7 +79,7 @@ class Executor final : public comm::Driver {
 
   bool advance() noexcept override;
   std::uint64_t communicator() const noexcept override { return membership_.id; }
-  std::optional<comm::Blob> called(std::uint64_t sequence) const override;
+  comm::Recall called(std::uint64_t sequence) const override;
   std::string under_way() const override;
 
  private:
@@ -130,6 +130,7 @@ class Executor final : public comm::Driver {
   void fail_all(const Error& failure);
   void watch_clock();
   void ask_who_differs();
+  void report_stall(std::uint64_t sequence, comm::Clock::time_point now);
   void time_out();
   void look_for_silent_peers();
 

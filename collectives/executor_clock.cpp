@@ -28,16 +28,17 @@ constexpr auto departure_grace = 1s;
 
 // Nothing of calls behind the one under way: where that one waits lies the first disagreement, if
 // there is any.
-std::optional<comm::Blob> Executor::called(std::uint64_t sequence) const {
-  if (!queue_.empty() && sequence > queue_.front()->sequence) {
-    return std::nullopt;
+comm::Recall Executor::called(std::uint64_t sequence) const {
+  using State = comm::Recall::State;
+  if (sequence >= history_.next() || (!queue_.empty() && sequence > queue_.front()->sequence)) {
+    return {State::not_yet};
   }
-  const std::optional<std::string> words = history_.words(sequence);
-  if (!words) {
-    return std::nullopt;
+  if (!history_.remembers(sequence)) {
+    return {State::forgotten};
   }
-  const auto* first = reinterpret_cast<const std::byte*>(words->data());
-  return comm::Blob(first, first + words->size());
+  const std::string words = history_.words(sequence);
+  const auto* first = reinterpret_cast<const std::byte*>(words.data());
+  return {State::called, comm::Blob(first, first + words.size())};
 }
 
 void Executor::watch_clock() {
@@ -65,10 +66,8 @@ void Executor::watch_clock() {
   }
   const bool due = now >= queue_.front()->deadline;
   if (now - reported_ > stall_again || (due && !timed_out_)) {
-    reported_ = now;
     timed_out_ |= due;
-    context_->report_stall(membership_.id, queue_.front()->sequence,
-                           *called(queue_.front()->sequence));
+    report_stall(queue_.front()->sequence, now);
   } else if (due && now - queue_.front()->deadline > verdict_grace) {
     time_out();
   }
@@ -77,9 +76,14 @@ void Executor::watch_clock() {
 // A peer's board shows another call than mine; the hub finds the two and fails every rank.
 void Executor::ask_who_differs() {
   if (reported_ == Clock::time_point{}) {
-    reported_ = context_->pace().now();
-    context_->report_stall(membership_.id, active_->sequence, *called(active_->sequence));
+    report_stall(active_->sequence, context_->pace().now());
   }
+}
+
+// Of an operation in flight, which is remembered.
+void Executor::report_stall(std::uint64_t sequence, Clock::time_point now) {
+  reported_ = now;
+  context_->report_stall(membership_.id, sequence, called(sequence).words);
 }
 
 void Executor::look_for_silent_peers() {

@@ -27,28 +27,31 @@ void History::add(const Signature& signature, std::uint64_t trail,
   if (problem || call.problem) {
     call.problem = std::move(problem);
   }
+  if (next_ - first_ > calls_.size()) {
+    ++first_;  // its place has just been taken
+  }
 }
 
 void History::grow() {
   std::vector<Call> longer(2 * calls_.size());
-  const std::uint64_t kept = std::min<std::uint64_t>(next_, calls_.size());
-  for (std::uint64_t sequence = next_ - kept; sequence < next_; ++sequence) {
+  for (std::uint64_t sequence = first_; sequence < next_; ++sequence) {
     longer[sequence & (longer.size() - 1)] = std::move(calls_[sequence & (calls_.size() - 1)]);
   }
   calls_ = std::move(longer);
 }
 
-std::optional<std::string> History::words(std::uint64_t sequence) const {
-  if (sequence >= next_ || next_ - sequence > calls_.size()) {
-    return std::nullopt;
-  }
+bool History::remembers(std::uint64_t sequence) const {
+  return sequence < next_ && sequence - std::min(sequence, most_shown_before) >= first_;
+}
+
+std::string History::words(std::uint64_t sequence) const {
+  require(remembers(sequence), "call ", sequence, " is forgotten, or to come");
   const auto words_of = [](const Call& call) {
     return call.problem ? describe(*call.problem) : describe(call.signature);
   };
   std::string words = words_of(at(sequence));
   std::uint64_t trail = at(sequence).trail;
-  const std::uint64_t oldest = next_ - std::min<std::uint64_t>(next_, calls_.size());
-  const std::uint64_t farthest = std::max(oldest, sequence - std::min(sequence, most_shown_before));
+  const std::uint64_t farthest = sequence - std::min(sequence, most_shown_before);
   for (std::uint64_t before = sequence; trail != 0 && before > farthest;) {
     const Call& earlier = at(--before);
     words += text(" after ", words_of(earlier));

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,9 +22,12 @@ class History {
            std::uint64_t in_flight);
 
   std::uint64_t next() const { return next_; }
+  /// Whether words() can be had of a call that was made.
+  bool remembers(std::uint64_t sequence) const;
   /// The text of a call; and, as nobody may have noticed a difference there, of the calls before it
-  /// that may_end_unheard(). Nothing of those forgotten or to come.
-  std::optional<std::string> words(std::uint64_t sequence) const;
+  /// that may_end_unheard(). The same on every rank that made the same calls, however many each
+  /// still has: a call is forgotten as soon as one that its words may name is.
+  std::string words(std::uint64_t sequence) const;
 
  private:
   struct Call {
@@ -36,8 +38,8 @@ class History {
   void grow();
   const Call& at(std::uint64_t sequence) const { return calls_[sequence & (calls_.size() - 1)]; }
 
-  std::vector<Call> calls_;  ///< A power of two.
-  std::uint64_t next_ = 0;
+  std::vector<Call> calls_;             ///< A power of two.
+  std::uint64_t first_ = 0, next_ = 0;  ///< Calls [first_, next_) are there; other places are not.
 };
 
 }  // namespace sprat::collectives

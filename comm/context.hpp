@@ -28,6 +28,14 @@
 
 namespace sprat::comm {
 
+/// What a communicator called at a sequence number, as far as it can tell.
+struct Recall {
+  /// Numbered as in ControlMessage::Kind::answer. Forgotten: long over.
+  enum class State : std::uint8_t { called = 0, not_yet = 1, forgotten = 2 };
+  State state = State::not_yet;
+  Blob words = {};  ///< Of what was called: equal on all ranks that called the same.
+};
+
 /// Something that has operations in flight. Its calls are made with the token held.
 class Driver {
  public:
@@ -35,9 +43,9 @@ class Driver {
   /// Moves its operations on by at most a slice of about 50 µs; returns whether anything moved.
   /// Fails all of them once Context::failure() is set.
   virtual bool advance() noexcept = 0;
-  /// Which communicator it is, and what it called at a sequence number; empty: not yet.
+  /// Which communicator it is, and what it called at a sequence number.
   virtual std::uint64_t communicator() const noexcept = 0;
-  virtual std::optional<Blob> called(std::uint64_t sequence) const = 0;
+  virtual Recall called(std::uint64_t sequence) const = 0;
   /// Text of the oldest operation in flight; empty if there is none.
   virtual std::string under_way() const = 0;
 };

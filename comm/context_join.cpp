@@ -364,15 +364,15 @@ void Context::answer(const ControlMessage& query) {
     const auto token = take_token();
     for (const Driver* driver : drivers_) {
       if (driver->communicator() == query.comm) {
-        const auto called = driver->called(query.sequence);
-        reply.code = called ? 0 : 1;
-        reply.payload = called.value_or(Blob{});
+        Recall recall = driver->called(query.sequence);
+        reply.code = static_cast<int>(recall.state);
+        reply.payload = std::move(recall.words);
         break;
       }
     }
   }
   if (failure() != nullptr) {  // what is called after a failure is no disagreement
-    reply.code = 2;
+    reply.code = static_cast<int>(Recall::State::forgotten);
     reply.payload.clear();
   }
   rendezvous_->tell(std::move(reply));

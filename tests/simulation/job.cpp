@@ -22,6 +22,10 @@ using namespace std::chrono_literals;
 constexpr auto longest_run = 150s;
 // From a loss, a mismatch or an abort until everyone has its error.
 constexpr auto error_bound = 3s;
+// How often a rank of a busy machine loses its core, and for how long: beyond what makes others
+// ask who is late.
+constexpr int most_losses = 12;
+constexpr nanoseconds most_away = 400ms;
 
 struct Outcome {
   bool ended = false;
@@ -48,11 +52,13 @@ class Job {
   void rank_task(int rank);
   void live(int rank);
   void take_step(int rank, std::size_t index, std::vector<Communicator>& families);
+  Call own_call(int rank, std::size_t index, std::size_t at, const Communicator& communicator);
   void make_calls(int rank, std::size_t index, std::vector<Communicator>& families);
   Work post(int rank, Communicator& communicator, const Call& call, Payload& payload,
             std::vector<Work>& more);
   void arm_fault(int rank, int step);
   void strike();
+  void lose_core(int rank, int times);
   bool misses(int rank, std::size_t index);
   std::string judge() const;
   std::string judge_error(int rank) const;
@@ -90,6 +96,21 @@ void Job::strike() {
   simulator_.stop(fault.rank);
   simulator_.at(simulator_.now() + fault.duration,
                 [this] { simulator_.go_on(scenario_.fault.rank); });
+}
+
+/// The rank stands still for a while, so many times, as one of many on few cores does.
+void Job::lose_core(int rank, int times) {
+  simulator_.after_points(rank, simulator_.random().any_scale(2'000), [this, rank, times] {
+    simulator_.excuse_sleepers();
+    simulator_.stop(rank);
+    const nanoseconds away(simulator_.random().below(most_away.count()));
+    simulator_.at(simulator_.now() + away, [this, rank, times] {
+      simulator_.go_on(rank);
+      if (times > 1) {
+        lose_core(rank, times - 1);
+      }
+    });
+  });
 }
 
 void Job::rank_task(int rank) {
@@ -134,6 +155,9 @@ void Job::live(int rank) {
   for (std::size_t index = 0; index < scenario_.steps.size(); ++index) {
     outcomes_[rank].step = static_cast<int>(index);
     arm_fault(rank, static_cast<int>(index));
+    if (scenario_.busy && scenario_.first_burst == index) {
+      lose_core(rank, most_losses);
+    }
     if (misses(rank, index)) {
       families.front().abort("the simulation says so");
     }
@@ -173,29 +197,42 @@ void Job::take_step(int rank, std::size_t index, std::vector<Communicator>& fami
   families.push_back(std::move(*child));
 }
 
+/// The step's call as this rank makes it.
+Call Job::own_call(int rank, std::size_t index, std::size_t at, const Communicator& communicator) {
+  const Fault& fault = scenario_.fault;
+  Call call = scenario_.steps[index].calls[at];
+  if (fault.kind == Fault::Kind::differ && fault.rank == rank &&
+      fault.step == static_cast<int>(index) && differing_call(scenario_) == at &&
+      communicator.size() > 1) {
+    struck_ = simulator_.now();
+    call = other_call(scenario_, call);
+  }
+  const int size = communicator.size();
+  call.root %= size;
+  call.shift = size == 1 ? 0 : 1 + call.shift % (size - 1);
+  if (call.what == What::pass && size == 1) {
+    call.what = What::barrier;
+    call.count = 0;
+  }
+  return call;
+}
+
 void Job::make_calls(int rank, std::size_t index, std::vector<Communicator>& families) {
   const Step& step = scenario_.steps[index];
-  const Fault& fault = scenario_.fault;
   std::vector<std::unique_ptr<Payload>> payloads;
   std::vector<Work> works, more;
   std::optional<Error> failure;
+  const auto wait = [&](Work& work) {
+    try {
+      work.wait();
+    } catch (const Error& error) {
+      failure = failure ? failure : error;
+    }
+  };
   for (std::size_t at = 0; at < step.calls.size() && !failure; ++at) {
-    Call call = step.calls[at];
-    Communicator& communicator = families[call.family];
-    if (fault.kind == Fault::Kind::differ && fault.rank == rank &&
-        fault.step == static_cast<int>(index) && differing_call(scenario_) == at &&
-        communicator.size() > 1) {
-      struck_ = simulator_.now();
-      call = other_call(scenario_, call);
-    }
-    const int size = communicator.size();
-    call.root %= size;
-    call.shift = size == 1 ? 0 : 1 + call.shift % (size - 1);
-    if (call.what == What::pass && size == 1) {
-      call.what = What::barrier;
-      call.count = 0;
-    }
-    payloads.push_back(std::make_unique<Payload>(call, scenario_.seed * 4'096 + index * 64 + at,
+    Communicator& communicator = families[step.calls[at].family];
+    const Call call = own_call(rank, index, at, communicator);
+    payloads.push_back(std::make_unique<Payload>(call, scenario_.seed * 4'096 + index * 512 + at,
                                                  members(scenario_.families[call.family], rank),
                                                  rank));
     simulator_.trace(rank, text("step ", index, ": ", words(call), " on ", communicator.name()));
@@ -204,17 +241,13 @@ void Job::make_calls(int rank, std::size_t index, std::vector<Communicator>& fam
     } catch (const Error& error) {
       failure = error;
     }
+    if (at >= step.most_in_flight) {
+      wait(works[at - step.most_in_flight]);
+    }
   }
   for (auto& work : more) {
     works.push_back(std::move(work));
   }
-  const auto wait = [&](Work& work) {
-    try {
-      work.wait();
-    } catch (const Error& error) {
-      failure = failure ? failure : error;
-    }
-  };
   for (const std::size_t at : step.waits) {
     if (at < works.size()) {
       wait(works[at]);
@@ -263,6 +296,12 @@ Work Job::post(int rank, Communicator& communicator, const Call& call, Payload& 
       more.push_back(communicator.send(in, (me + call.shift) % size, call.tag, options));
       return communicator.recv(out, (me + size - call.shift) % size, call.tag, options);
     }
+    case What::reduce:
+      return communicator.reduce(in, out, call.root, call.op, options);
+    case What::gather:
+      return communicator.gather(in, out, call.root, options);
+    case What::scatter:
+      return communicator.scatter(in, out, call.root, options);
   }
   return Work();
 }

@@ -104,6 +104,16 @@ Payload::Payload(const Call& call, std::uint64_t salt, std::vector<int> members,
     case What::pass:
       call_.in_place = false;
       break;
+    case What::reduce:
+    case What::gather:
+    case What::scatter:
+      call_.in_place = false;
+      in = call.what == What::scatter ? (is_root() ? all : 0) : block;
+      out = call.what == What::scatter  ? block
+            : !is_root()                ? 0
+            : call.what == What::gather ? all
+                                        : block;
+      break;
     case What::all_reduce:
     case What::barrier:
       break;
@@ -113,7 +123,7 @@ Payload::Payload(const Call& call, std::uint64_t salt, std::vector<int> members,
     in_ = Bytes(in, shared);
   }
   out_.fill(stale);
-  if (call_.what == What::broadcast && position() != static_cast<std::size_t>(call_.root)) {
+  if ((call_.what == What::broadcast || call_.what == What::scatter) && !is_root()) {
     return;
   }
   const std::vector<std::byte> mine = contribution(rank_);
@@ -126,9 +136,14 @@ std::size_t Payload::position() const {
                                   members_.begin());
 }
 
+bool Payload::is_root() const { return position() == static_cast<std::size_t>(call_.root); }
+
 ConstElements Payload::input() const {
   const bool whole = call_.what == What::reduce_scatter || call_.what == What::all_to_all;
-  const std::size_t count = whole ? call_.count * members_.size() : call_.count;
+  const std::size_t count = call_.what == What::scatter
+                                ? (is_root() ? call_.count * members_.size() : 0)
+                            : whole ? call_.count * members_.size()
+                                    : call_.count;
   if (!call_.in_place) {
     return {in_.data(), count, call_.dtype};
   }
@@ -138,8 +153,10 @@ ConstElements Payload::input() const {
 }
 
 Elements Payload::output() const {
-  const bool whole = call_.what == What::all_gather || call_.what == What::all_to_all;
-  const std::size_t count = whole ? call_.count * members_.size() : call_.count;
+  const bool whole = call_.what == What::all_gather || call_.what == What::all_to_all ||
+                     call_.what == What::gather;
+  const bool none = (call_.what == What::gather || call_.what == What::reduce) && !is_root();
+  const std::size_t count = none ? 0 : whole ? call_.count * members_.size() : call_.count;
   const std::size_t block = call_.count * size_of(call_.dtype);
   const std::size_t skip =
       call_.in_place && call_.what == What::reduce_scatter ? position() * block : 0;
@@ -147,7 +164,8 @@ Elements Payload::output() const {
 }
 
 std::vector<std::byte> Payload::contribution(int member) const {
-  const bool whole = call_.what == What::reduce_scatter || call_.what == What::all_to_all;
+  const bool whole = call_.what == What::reduce_scatter || call_.what == What::all_to_all ||
+                     call_.what == What::scatter;
   const std::size_t count = whole ? call_.count * members_.size() : call_.count;
   const std::size_t size = size_of(call_.dtype);
   std::vector<std::byte> bytes(count * size);
@@ -166,20 +184,28 @@ std::vector<std::byte> Payload::expected() const {
     std::copy_n(theirs.begin() + static_cast<std::ptrdiff_t>(from * block), block,
                 bytes.begin() + static_cast<std::ptrdiff_t>(to * block));
   };
+  if (bytes.empty()) {
+    return bytes;
+  }
   switch (call_.what) {
     case What::broadcast:
       take(0, static_cast<std::size_t>(call_.root), 0);
+      break;
+    case What::scatter:
+      take(0, static_cast<std::size_t>(call_.root), me);
       break;
     case What::pass:
       take(0, (me + ranks - static_cast<std::size_t>(call_.shift)) % ranks, 0);
       break;
     case What::all_gather:
+    case What::gather:
     case What::all_to_all:
       for (std::size_t member = 0; member < ranks; ++member) {
         take(member, member, call_.what == What::all_to_all ? me : 0);
       }
       break;
     case What::all_reduce:
+    case What::reduce:
     case What::reduce_scatter: {
       const std::size_t skip = call_.what == What::reduce_scatter ? me * call_.count : 0;
       for (std::size_t index = 0; index < call_.count; ++index) {

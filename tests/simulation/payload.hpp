@@ -47,6 +47,7 @@ class Payload {
   std::vector<std::byte> contribution(int member) const;
   std::vector<std::byte> expected() const;
   std::size_t position() const;
+  bool is_root() const;
 
   Call call_;
   std::uint64_t salt_;

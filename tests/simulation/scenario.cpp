@@ -14,6 +14,12 @@ using namespace std::chrono_literals;
 constexpr int most_ranks = 6;
 constexpr int most_steps = 8;
 constexpr int most_calls = 4;
+// More calls than a communicator remembers of its own accord.
+constexpr int least_burst = 70;
+constexpr std::size_t most_burst = 300;
+// The most of what leaves few ranks waiting for others: such calls pile up.
+constexpr What burst_calls[] = {What::gather, What::reduce, What::scatter, What::broadcast,
+                                What::all_gather};
 
 // Those in which small whole numbers are exact.
 constexpr DType dtypes[] = {DType::u8,  DType::i16,  DType::i32, DType::i64,
@@ -97,6 +103,34 @@ Step draw_step(Random& random, Scenario& scenario) {
   return step;
 }
 
+/// Short calls, most of them with roots that take turns.
+Step draw_burst(Random& random, const Scenario& scenario, std::size_t most_in_flight) {
+  Step step;
+  step.most_in_flight = most_in_flight;
+  const std::size_t family = random.below(scenario.families.size());
+  const What usual = pick(random, burst_calls);
+  const int calls = random.between(least_burst, static_cast<int>(most_burst));
+  for (int index = 0; index < calls; ++index) {
+    Call call = draw_call(random, scenario);
+    call.what = random.once_in(16) ? pick(random, burst_calls) : usual;
+    call.family = random.once_in(16) ? call.family : family;
+    call.count = random.below(100);
+    call.root = index;
+    step.calls.push_back(call);
+  }
+  step.waits.resize(step.calls.size());
+  std::iota(step.waits.begin(), step.waits.end(), 0);
+  return step;
+}
+
+/// First so many calls that the first are forgotten, then so many at once that more are remembered.
+void add_bursts(Random& random, Scenario& scenario) {
+  scenario.first_burst = scenario.steps.size() - 1;
+  for (const std::size_t most_in_flight : {1 + random.below(50), std::uint64_t{most_burst}}) {
+    scenario.steps.insert(scenario.steps.end() - 1, draw_burst(random, scenario, most_in_flight));
+  }
+}
+
 Fault draw_fault(Random& random, const Scenario& scenario) {
   using Kind = Fault::Kind;
   Fault fault;
@@ -127,8 +161,9 @@ Fault draw_fault(Random& random, const Scenario& scenario) {
 }  // namespace
 
 std::string name(What what) {
-  constexpr const char* names[] = {
-      "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "barrier", "pass"};
+  constexpr const char* names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                   "all_to_all", "barrier",    "pass",           "reduce",
+                                   "gather",     "scatter"};
   return names[static_cast<int>(what)];
 }
 
@@ -161,6 +196,12 @@ Scenario draw_scenario(std::uint64_t seed) {
     scenario.fault.duration = std::chrono::milliseconds(random.below(10'000));
   } else if (kind == Kind::stop) {
     scenario.fault.duration = std::chrono::milliseconds(6'000 + random.below(6'000));
+  }
+  // From numbers of its own: without a burst, a seed is what it was before there were any.
+  Random more(seed ^ 0xb0257);
+  if (scenario.ranks > 1 && more.once_in(kind == Kind::none ? 2 : 16)) {
+    add_bursts(more, scenario);
+    scenario.busy = kind == Kind::none;
   }
   return scenario;
 }
@@ -200,9 +241,9 @@ std::string words(const Call& call) {
 }
 
 std::string describe(const Scenario& scenario) {
-  std::string out =
-      text("seed ", scenario.seed, ": ", scenario.ranks, " ranks on ", scenario.hosts,
-           scenario.processes ? "" : " in one process", ", ", scenario.steps.size(), " steps");
+  std::string out = text("seed ", scenario.seed, ": ", scenario.ranks, " ranks on ", scenario.hosts,
+                         scenario.processes ? "" : " in one process", ", ", scenario.steps.size(),
+                         " steps", scenario.busy ? ", a busy machine" : "");
   const Fault& fault = scenario.fault;
   if (fault.kind != Fault::Kind::none) {
     out += text(", ", name(fault.kind), " of rank ", fault.rank, " in step ", fault.step);

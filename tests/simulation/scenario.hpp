@@ -18,7 +18,10 @@ enum class What : std::uint8_t {
   broadcast,
   all_to_all,
   barrier,
-  pass  ///< Everyone sends to the rank `shift` after it and receives from the one before it.
+  pass,  ///< Everyone sends to the rank `shift` after it and receives from the one before it.
+  reduce,
+  gather,
+  scatter
 };
 std::string name(What what);
 
@@ -42,6 +45,7 @@ struct Step {
   std::vector<Call> calls = {};
   std::vector<std::size_t> waits = {};  ///< A permutation of the calls.
   bool blocking = false;
+  std::size_t most_in_flight = ~std::size_t{0};  ///< Earlier calls are waited for while posting.
 };
 
 /// By world rank, the communicators of one family: equal numbers are one communicator.
@@ -74,6 +78,8 @@ struct Scenario {
   std::chrono::milliseconds timeout{0};
   std::vector<Step> steps;
   std::vector<Family> families;  ///< In the order of the splits; first the world.
+  std::size_t first_burst = 0;   ///< The step with which many calls in flight begin; 0: none.
+  bool busy = false;             ///< From then on every rank loses its core now and then.
   Fault fault;
 };
 
