@@ -2,6 +2,7 @@
 #include "collectives/call.hpp"
 
 #include <cmath>
+#include <cstddef>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -12,6 +13,10 @@
 namespace sprat::collectives {
 
 namespace {
+
+// Differences of pointers within one object reach no further; and sums of two such sizes do not
+// wrap, nor do the rounding up of one to cache lines or pages.
+constexpr auto most_bytes = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
 
 std::shared_ptr<Operation> operation_of(Communicator::Impl& impl, const Call& call,
                                         const Options& options) {
@@ -73,8 +78,17 @@ void check_rank(const char* what, int rank, int size) {
   require(rank >= 0 && rank < size, what, " is ", rank, "; it must be 0 to ", size - 1);
 }
 
-void check_memory(const char* what, const void* data, std::size_t count) {
-  require(data != nullptr || count == 0, what, " is null but has ", count, " elements");
+void check_memory(const char* what, ConstElements elements) {
+  require(elements.data != nullptr || elements.count == 0, what, " is null but has ",
+          elements.count, " elements");
+  require(elements.count <= most_bytes / size_of(elements.dtype), what, " has ", elements.count,
+          " ", name(elements.dtype), ", which is more than memory can hold");
+}
+
+void check_blocks(const char* what, ConstElements part, int ranks) {
+  require(part.count <= most_bytes / size_of(part.dtype) / static_cast<std::size_t>(ranks), what,
+          " has ", part.count, " ", name(part.dtype), "; that of ", ranks,
+          " ranks is more than memory can hold");
 }
 
 // Asked of every call: words are made only where they are said.

@@ -28,7 +28,10 @@ void check_process(const Communicator::Impl& impl);
 
 // Each throws Error{invalid_argument} unless what it is named for is in order.
 void check_rank(const char* what, int rank, int size);
-void check_memory(const char* what, const void* data, std::size_t count);
+/// There is memory, and not more than an address space has.
+void check_memory(const char* what, ConstElements elements);
+/// `part` of each of `ranks` are together no more than that either.
+void check_blocks(const char* what, ConstElements part, int ranks);
 void check_types(DType in, DType out);
 /// Equal types, or an f32 result of narrower floats; and an operation that takes them.
 void check_reduction(DType in, DType out, const Reduction& op);

@@ -9,6 +9,7 @@
 namespace sprat {
 
 using collectives::block;
+using collectives::check_blocks;
 using collectives::check_memory;
 using collectives::check_overlap;
 using collectives::check_process;
@@ -34,7 +35,7 @@ Work post_message(Communicator::Impl& impl, bool sends, ConstElements data, int 
   if (sends || peer != any_source) {
     check_rank(sends ? "to" : "from", peer, impl.grouping->ranks());
   }
-  check_memory("data", data.data, data.count);
+  check_memory("data", data);
   require(tag >= 0, "tag is ", tag, "; it must not be negative");
   auto message = std::make_shared<collectives::Message>(impl.context);
   message->sends = sends;
@@ -102,8 +103,8 @@ Work Communicator::all_reduce(Elements data, const Reduction& op, Options option
 
 Work Communicator::all_reduce(ConstElements in, Elements out, const Reduction& op,
                               Options options) {
-  check_memory("in", in.data, in.count);
-  check_memory("out", out.data, out.count);
+  check_memory("in", in);
+  check_memory("out", out);
   require(in.count == out.count, "in has ", in.count, " elements and out ", out.count,
           "; they must be equal");
   check_reduction(in.dtype, out.dtype, op);
@@ -112,8 +113,9 @@ Work Communicator::all_reduce(ConstElements in, Elements out, const Reduction& o
 }
 
 Work Communicator::all_gather(ConstElements part, Elements whole, Options options) {
-  check_memory("part", part.data, part.count);
-  check_memory("whole", whole.data, whole.count);
+  check_memory("part", part);
+  check_memory("whole", whole);
+  check_blocks("part", part, size());
   require(whole.count == part.count * static_cast<std::size_t>(size()), "whole has ", whole.count,
           " elements; ", size(), " ranks with a part of ", part.count, " each need ",
           part.count * static_cast<std::size_t>(size()));
@@ -124,8 +126,9 @@ Work Communicator::all_gather(ConstElements part, Elements whole, Options option
 
 Work Communicator::reduce_scatter(ConstElements whole, Elements part, const Reduction& op,
                                   Options options) {
-  check_memory("whole", whole.data, whole.count);
-  check_memory("part", part.data, part.count);
+  check_memory("whole", whole);
+  check_memory("part", part);
+  check_blocks("part", part, size());
   require(whole.count == part.count * static_cast<std::size_t>(size()), "whole has ", whole.count,
           " elements; ", size(), " ranks with a part of ", part.count, " each need ",
           part.count * static_cast<std::size_t>(size()));
@@ -136,15 +139,15 @@ Work Communicator::reduce_scatter(ConstElements whole, Elements part, const Redu
 }
 
 Work Communicator::broadcast(Elements data, int root, Options options) {
-  check_memory("data", data.data, data.count);
+  check_memory("data", data);
   check_rank("root", root, size());
   return post(*impl_, {Collective::broadcast, data.count, data, data, ReduceOp::sum, root},
               options);
 }
 
 Work Communicator::all_to_all(ConstElements in, Elements out, Options options) {
-  check_memory("in", in.data, in.count);
-  check_memory("out", out.data, out.count);
+  check_memory("in", in);
+  check_memory("out", out);
   require(in.count == out.count && in.count % static_cast<std::size_t>(size()) == 0, "in has ",
           in.count, " elements and out ", out.count, "; both must be ", size(), " equal blocks");
   check_types(in.dtype, out.dtype);

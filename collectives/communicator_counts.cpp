@@ -8,8 +8,8 @@ using namespace collectives;
 
 Work Communicator::all_gatherv(ConstElements part, Elements whole,
                                std::span<const std::size_t> counts, Options options) {
-  check_memory("part", part.data, part.count);
-  check_memory("whole", whole.data, whole.count);
+  check_memory("part", part);
+  check_memory("whole", whole);
   auto blocks = check_counts("counts", counts, size(), "whole", whole.count);
   require(blocks->count(rank()) == part.count, "counts gives ", blocks->count(rank()),
           " elements to rank ", rank(), "; its part has ", part.count);
@@ -24,8 +24,8 @@ Work Communicator::all_gatherv(ConstElements part, Elements whole,
 Work Communicator::reduce_scatterv(ConstElements whole, Elements part,
                                    std::span<const std::size_t> counts, const Reduction& op,
                                    Options options) {
-  check_memory("whole", whole.data, whole.count);
-  check_memory("part", part.data, part.count);
+  check_memory("whole", whole);
+  check_memory("part", part);
   auto blocks = check_counts("counts", counts, size(), "whole", whole.count);
   require(blocks->count(rank()) == part.count, "counts gives ", blocks->count(rank()),
           " elements to rank ", rank(), "; its part has ", part.count);
@@ -43,8 +43,8 @@ Work Communicator::reduce_scatterv(ConstElements whole, Elements part,
 Work Communicator::all_to_allv(ConstElements in, Elements out,
                                std::span<const std::size_t> in_counts,
                                std::span<const std::size_t> out_counts, Options options) {
-  check_memory("in", in.data, in.count);
-  check_memory("out", out.data, out.count);
+  check_memory("in", in);
+  check_memory("out", out);
   Call call{.collective = Collective::all_to_allv, .in = in, .out = out};
   call.counts = check_counts("in_counts", in_counts, size(), "in", in.count);
   call.out_counts = check_counts("out_counts", out_counts, size(), "out", out.count);

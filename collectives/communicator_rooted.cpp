@@ -22,12 +22,12 @@ void check_whole(ConstElements part, ConstElements whole, int size) {
 Work Communicator::reduce(ConstElements in, Elements out, int root, const Reduction& op,
                           Options options) {
   check_rank("root", root, size());
-  check_memory("in", in.data, in.count);
+  check_memory("in", in);
   if (rank() != root) {
     check_reduction(in.dtype, in.dtype, op);
     return post(*impl_, {Collective::reduce, in.count, in, unused(in.dtype), op, root}, options);
   }
-  check_memory("out", out.data, out.count);
+  check_memory("out", out);
   require(in.count == out.count, "in has ", in.count, " elements and out ", out.count,
           "; they must be equal");
   check_reduction(in.dtype, out.dtype, op);
@@ -37,14 +37,15 @@ Work Communicator::reduce(ConstElements in, Elements out, int root, const Reduct
 
 Work Communicator::gather(ConstElements part, Elements whole, int root, Options options) {
   check_rank("root", root, size());
-  check_memory("part", part.data, part.count);
+  check_memory("part", part);
+  check_blocks("part", part, size());
   Call call{.collective = Collective::gather,
             .count = part.count,
             .in = part,
             .out = unused(part.dtype),
             .root = root};
   if (rank() == root) {
-    check_memory("whole", whole.data, whole.count);
+    check_memory("whole", whole);
     check_whole(part, whole, size());
     check_types(part.dtype, whole.dtype);
     check_overlap(part, whole, part.data, block(whole.data, root, part.bytes()));
@@ -55,14 +56,15 @@ Work Communicator::gather(ConstElements part, Elements whole, int root, Options 
 
 Work Communicator::scatter(ConstElements whole, Elements part, int root, Options options) {
   check_rank("root", root, size());
-  check_memory("part", part.data, part.count);
+  check_memory("part", part);
+  check_blocks("part", part, size());
   Call call{.collective = Collective::scatter,
             .count = part.count,
             .in = unused(part.dtype),
             .out = part,
             .root = root};
   if (rank() == root) {
-    check_memory("whole", whole.data, whole.count);
+    check_memory("whole", whole);
     check_whole(part, whole, size());
     check_types(whole.dtype, part.dtype);
     check_overlap(whole, part, block(whole.data, root, part.bytes()), part.data);
@@ -74,14 +76,14 @@ Work Communicator::scatter(ConstElements whole, Elements part, int root, Options
 Work Communicator::gatherv(ConstElements part, Elements whole, std::span<const std::size_t> counts,
                            int root, Options options) {
   check_rank("root", root, size());
-  check_memory("part", part.data, part.count);
+  check_memory("part", part);
   Call call{.collective = Collective::gatherv,
             .count = part.count,
             .in = part,
             .out = unused(part.dtype),
             .root = root};
   if (rank() == root) {
-    check_memory("whole", whole.data, whole.count);
+    check_memory("whole", whole);
     call.counts = check_counts("counts", counts, size(), "whole", whole.count);
     require(call.counts->count(root) == part.count, "counts gives ", call.counts->count(root),
             " elements to the root; its part has ", part.count);
@@ -95,14 +97,14 @@ Work Communicator::gatherv(ConstElements part, Elements whole, std::span<const s
 Work Communicator::scatterv(ConstElements whole, Elements part, std::span<const std::size_t> counts,
                             int root, Options options) {
   check_rank("root", root, size());
-  check_memory("part", part.data, part.count);
+  check_memory("part", part);
   Call call{.collective = Collective::scatterv,
             .count = part.count,
             .in = unused(part.dtype),
             .out = part,
             .root = root};
   if (rank() == root) {
-    check_memory("whole", whole.data, whole.count);
+    check_memory("whole", whole);
     call.counts = check_counts("counts", counts, size(), "whole", whole.count);
     require(call.counts->count(root) == part.count, "counts gives ", call.counts->count(root),
             " elements to the root; its part has ", part.count);

@@ -121,7 +121,7 @@ void Fusion::Impl::check(std::size_t index, const Elements& data) const {
   require(data.count == count && data.dtype == dtype, "parameter ", index, " is put as ",
           data.count, " ", name(data.dtype), "; the Fusion was made with ", count, " ",
           name(dtype));
-  collectives::check_memory("data", data.data, data.count);
+  collectives::check_memory("data", data);
   const auto* first = static_cast<const std::byte*>(data.data);
   const bool apart = first + data.bytes() <= at(0) || at(layout.bytes) <= first;
   require(apart || data.data == slot(index).data, "data of parameter ", index,

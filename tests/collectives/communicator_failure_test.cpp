@@ -300,5 +300,43 @@ TEST(VirtualRanks, one_that_fails_at_once_harms_nobody_who_still_joins) {
   }
 }
 
+/// A count that is right in elements and wraps in bytes would move nothing, or anything.
+TEST(Contract, counts_that_no_memory_holds_are_refused) {
+  run_virtual_ranks(2, quick(), [](Communicator& world) {
+    std::vector<float> room(8);
+    const auto many = [&](std::size_t count) { return Elements{room.data(), count, DType::f32}; };
+    const auto expect_refused = [&](const char* verb, auto&& call) {
+      try {
+        call();
+        ADD_FAILURE() << verb << " was accepted";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << verb << ": " << error.what();
+        EXPECT_NE(std::string(error.what()).find("more than memory can hold"), std::string::npos)
+            << verb << ": " << error.what();
+      }
+    };
+    for (const std::size_t count :
+         {std::size_t{1} << 61, std::size_t{1} << 62, std::size_t{1} << 63, ~std::size_t{0} - 1}) {
+      const auto all = many(count), half = many(count / 2);
+      expect_refused("all_reduce", [&] { world.all_reduce(all).wait(); });
+      expect_refused("broadcast", [&] { world.broadcast(all, 0).wait(); });
+      expect_refused("all_gather", [&] { world.all_gather(half, all).wait(); });
+      expect_refused("all_gather", [&] { world.all_gather(all, many(2 * count)).wait(); });
+      expect_refused("reduce_scatter", [&] { world.reduce_scatter(all, half).wait(); });
+      expect_refused("all_to_all", [&] { world.all_to_all(all, all).wait(); });
+      expect_refused("reduce", [&] { world.reduce(all, all, 0).wait(); });
+      expect_refused("gather", [&] { world.gather(half, all, 0).wait(); });
+      expect_refused("scatter", [&] { world.scatter(all, half, 0).wait(); });
+      expect_refused("send", [&] { world.send(all, 1 - world.rank()).wait(); });
+      expect_refused("recv", [&] { world.recv(all, 1 - world.rank()).wait(); });
+      const std::vector<std::size_t> counts = {half.count, count - half.count};
+      const auto mine = many(counts[world.rank()]);
+      expect_refused("all_gatherv", [&] { world.all_gatherv(mine, all, counts).wait(); });
+      expect_refused("reduce_scatterv", [&] { world.reduce_scatterv(all, mine, counts).wait(); });
+      expect_refused("all_to_allv", [&] { world.all_to_allv(all, all, counts, counts).wait(); });
+    }
+  });
+}
+
 }  // namespace
 }  // namespace sprat
