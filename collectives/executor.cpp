@@ -97,7 +97,7 @@ bool Executor::advance() noexcept {
     }
     if (moved) {
       idle_calls_ = 0;
-      stuck_since_ = {};
+      stuck_since_ = unmapped_ = {};
     } else if (++idle_calls_ % 64 == 0) {
       watch_clock();
     }
@@ -361,7 +361,8 @@ void Executor::finish_active() {
   queue_.pop_front();
   phase_ = Phase::idle;
   timed_out_ = false;
-  reported_ = wire_error_ = {};
+  reported_ = unmapped_ = {};
+  wire_failure_.reset();
   in_flight_.fetch_sub(1, std::memory_order_release);
   context_->end_operation();
   operation->finish();

@@ -237,7 +237,14 @@ class Executor final : public comm::Driver {
   std::size_t partial_done_ = 0;  ///< How much is done of the one step that is under way in slices.
   std::uint32_t partial_step_ = 0;
   std::uint32_t idle_calls_ = 0;
-  comm::Clock::time_point reported_{}, wire_error_{}, stuck_since_{}, peer_failed_{};
+  comm::Clock::time_point reported_{}, unmapped_{}, stuck_since_{}, peer_failed_{};
+  /// The first message of the operation that a wire could not deliver: it never will.
+  struct WireFailure {
+    comm::Clock::time_point since{};
+    int world_rank = -1, error = 0;
+    bool sends = false;
+  };
+  std::optional<WireFailure> wire_failure_;
   std::chrono::seconds next_look_{0};  ///< After stuck_since_.
   bool timed_out_ = false;
 };

@@ -1,6 +1,7 @@
 // What an operation does about time: stalls are reported, deadlines end it, and errors say who is
 // late.
 #include <algorithm>
+#include <cstring>
 
 #include "collectives/executor.hpp"
 #include "comm/base/check.hpp"
@@ -43,8 +44,13 @@ comm::Recall Executor::called(std::uint64_t sequence) const {
 
 void Executor::watch_clock() {
   const auto now = context_->pace().now();
-  if (wire_error_ != Clock::time_point{} && now - wire_error_ > wire_error_grace) {
-    throw Error(ErrorCode::unavailable, "a message could not be delivered");
+  if (wire_failure_ && now - wire_failure_->since > wire_error_grace) {
+    throw Error(ErrorCode::unavailable,
+                text("a message ", wire_failure_->sends ? "to " : "from ",
+                     context_->describe_peer(wire_failure_->world_rank),
+                     " could not be delivered: ", std::strerror(wire_failure_->error),
+                     "; sprat doctor looks at the way there"),
+                wire_failure_->world_rank);
   }
   if (now - queue_.front()->posted < stall_after) {
     return;
@@ -102,9 +108,9 @@ void Executor::look_for_silent_peers() {
 // says so a moment later.
 void Executor::wait_for_news(const Unmapped& peer) {
   const auto now = context_->pace().now();
-  if (wire_error_ == Clock::time_point{}) {
-    wire_error_ = now;
-  } else if (now - wire_error_ > wire_error_grace) {
+  if (unmapped_ == Clock::time_point{}) {
+    unmapped_ = now;
+  } else if (now - unmapped_ > wire_error_grace) {
     context_->fail(
         Error(ErrorCode::unavailable,
               text(describe_active(), ": cannot read the memory of ",

@@ -261,8 +261,8 @@ bool Executor::run_message(std::uint32_t index) {
       if (request.error == EMSGSIZE) {
         refuse_length(operand, request);
       }
-      if (wire_error_ == comm::Clock::time_point{}) {
-        wire_error_ = context_->pace().now();
+      if (!wire_failure_) {
+        wire_failure_ = {context_->pace().now(), world, request.error, sends};
       }
       return false;
     case State::done:
