@@ -57,11 +57,11 @@ struct Surroundings {
   std::unique_ptr<Rendezvous> rendezvous;
   std::shared_ptr<Refuge> refuge = nullptr;  ///< Null: this job does not shrink.
   std::unique_ptr<Pace> pace = real_pace();
-  Wires wires = {};                  ///< Messages between hosts; libfabric's if empty.
-  bool ranks_are_processes = false;  ///< Even those that share this process.
-  bool progress_thread = true;       ///< Otherwise all work must be waited for.
-  /// Gets the context before any peer sees it. Ranks that are threads look into each other's even
-  /// if one of them cannot join, so whoever starts them keeps all until the last has ended.
+  Wires wires = {};             ///< Messages between hosts; libfabric's if empty.
+  bool progress_thread = true;  ///< Otherwise all work must be waited for.
+  /// Not null: whoever starts these ranks keeps all their contexts until the last has ended, and
+  /// gets this one before any peer sees it. Only then may ranks that share a process look into each
+  /// other's contexts; otherwise each goes when it likes, and they are to each other as processes.
   std::shared_ptr<class Context>* keep = nullptr;
 };
 
@@ -210,7 +210,7 @@ class Context : public std::enable_shared_from_this<Context> {
   Config config_;
   std::unique_ptr<Pace> pace_;
   Surroundings::Wires open_wires_;
-  const bool ranks_are_processes_, may_start_progress_thread_;
+  const bool kept_, may_start_progress_thread_;
   std::unique_ptr<Rendezvous> rendezvous_;
   std::shared_ptr<Refuge> refuge_;  ///< Of this job, before and after it shrinks; null: none.
   std::vector<int> numbers_;        ///< The refuge's, by rank.

@@ -84,7 +84,7 @@ Context::Context(const Config& config, Surroundings surroundings)
     : config_(config),
       pace_(std::move(surroundings.pace)),
       open_wires_(surroundings.wires ? std::move(surroundings.wires) : open_libfabric),
-      ranks_are_processes_(surroundings.ranks_are_processes),
+      kept_(surroundings.keep != nullptr),
       may_start_progress_thread_(surroundings.progress_thread),
       rendezvous_(std::move(surroundings.rendezvous)),
       refuge_(std::move(surroundings.refuge)),
@@ -168,8 +168,7 @@ void Context::meet(Clock::time_point deadline) {
   }
   if (refuge_ && !shrunk) settle(*refuge_, rank_, greetings);
   in_process_ =
-      !ranks_are_processes_ &&
-      std::all_of(greetings.begin(), greetings.end(), [&](const json& theirs) {
+      kept_ && std::all_of(greetings.begin(), greetings.end(), [&](const json& theirs) {
         return theirs["pid"] == greeting["pid"] && theirs["machine"] == greeting["machine"];
       });
 

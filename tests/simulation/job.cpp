@@ -143,7 +143,6 @@ void Job::live(int rank) {
       .rendezvous = hub_.member(rank),
       .pace = std::make_unique<VirtualPace>(simulator_, rank),
       .wires = [this](const Config&, int from, int) { return network_.open(from); },
-      .ranks_are_processes = scenario_.processes,
       .progress_thread = false,
       .keep = scenario_.processes ? nullptr : &contexts_[rank]};
   arm_fault(rank, -1);
