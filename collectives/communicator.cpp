@@ -95,6 +95,7 @@ void Communicator::abort(std::string_view reason) {
       ErrorCode::aborted,
       text(impl_->context->describe_peer(impl_->context->rank()), " aborted the job: ", reason),
       impl_->context->rank()));
+  impl_->context->await_record();
 }
 
 Work Communicator::all_reduce(Elements data, const Reduction& op, Options options) {

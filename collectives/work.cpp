@@ -120,7 +120,7 @@ void Work::State::drive_until(const std::function<bool()>& done) { context_->dri
 void Work::State::rethrow() {
   if (error_) {
     context_->quiesce();
-    context_->leave_record();  // or wait until it is written: the caller may end the process
+    context_->await_record();
     throw *error_;
   }
 }

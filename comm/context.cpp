@@ -1,6 +1,7 @@
 #include "comm/context.hpp"
 
 #include <algorithm>
+#include <system_error>
 
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
@@ -21,6 +22,8 @@ constexpr std::chrono::nanoseconds sleep_without_wire = 2ms;
 // The progress thread takes the core from whoever computes: the longer nothing comes, the longer it
 // sleeps, up to this, but no longer than it has waited already.
 constexpr std::chrono::nanoseconds longest_sleep_with_wire = 1ms;
+// A failed rank's last operations are a small file: if that takes longer, its file system hangs.
+constexpr auto record_patience = 5s;
 
 }  // namespace
 
@@ -40,6 +43,9 @@ Context::~Context() {
   // stays until the rendezvous is gone, which reset() would clear first.
   delete rendezvous_.get();
   static_cast<void>(rendezvous_.release());
+  if (leave_thread_.joinable()) {
+    leave_thread_.join();
+  }
   delete failure_.load(std::memory_order_acquire);
 }
 
@@ -259,16 +265,20 @@ bool Context::peer_failed(int rank) const noexcept {
   return header(rank).failed.load(std::memory_order_acquire) != 0;
 }
 
-void Context::set_failure(const Error& error) noexcept {
+// A waiter that sees failure_ throws, and its caller may write to its buffers: by then peers must
+// be able to see that what they read there is not good any more. So header.failed comes first. It
+// is never taken back: who loses the race below finds a job that has failed as well.
+bool Context::set_failure(const Error& error) noexcept {
+  header(rank_).failed.store(1, std::memory_order_seq_cst);
+  pace_->point();
   const Error* none = nullptr;
   const auto* mine = new Error(error);
   if (!failure_.compare_exchange_strong(none, mine, std::memory_order_acq_rel)) {
     delete mine;
-    return;
+    return false;
   }
-  header(rank_).failed.store(1, std::memory_order_seq_cst);
   ring_bell(rank_);
-  leave_record();
+  return true;
 }
 
 void Context::on_failure(std::function<void()> leave) {
@@ -281,28 +291,60 @@ void Context::on_failure(std::function<void()> leave) {
   }
 }
 
-void Context::leave_record() noexcept {
-  std::lock_guard lock(leave_mutex_);
-  if (failure() == nullptr) {
+// Only what writes a file may hang, and only that is worth a thread.
+void Context::start_record() noexcept {
+  if (config_.flight_recorder.empty()) {
+    leave_record();
     return;
   }
-  if (const auto leave = std::exchange(leave_, nullptr)) {
-    status_->fail(failure()->what());
-    leave();
+  try {
+    std::lock_guard lock(leave_mutex_);
+    leave_thread_ = std::thread([this] { leave_record(); });
+  } catch (const std::system_error&) {  // no threads are left
+    leave_record();
   }
 }
 
-void Context::fail(const Error& error) noexcept {
-  if (failure() != nullptr) {
+void Context::leave_record() noexcept {
+  std::function<void()> leave;
+  {
+    std::lock_guard lock(leave_mutex_);
+    if (failure() == nullptr || !leave_) {
+      return;
+    }
+    leave = std::exchange(leave_, nullptr);
+    leaving_ = true;
+  }
+  status_->fail(failure()->what());
+  leave();
+  {
+    std::lock_guard lock(leave_mutex_);
+    leaving_ = false;
+  }
+  left_.notify_all();
+}
+
+void Context::await_record() noexcept {
+  if (config_.flight_recorder.empty()) {
+    leave_record();  // unless its thread has done so
     return;
   }
-  set_failure(error);
+  std::unique_lock lock(leave_mutex_);
+  left_.wait_for(lock, record_patience,
+                 [this] { return failure() == nullptr || (!leave_ && !leaving_); });
+}
+
+void Context::fail(const Error& error) noexcept {
+  if (failure() != nullptr || !set_failure(error)) {
+    return;
+  }
   ControlMessage message;
   message.kind = ControlMessage::Kind::failed;
   message.rank = error.rank();
   message.code = static_cast<int>(error.code());
   message.text = error.what();
   rendezvous_->tell(std::move(message));
+  start_record();
 }
 
 void Context::quiesce() {
@@ -311,7 +353,9 @@ void Context::quiesce() {
   }
   for (Context* sibling : siblings_) {
     if (sibling != this) {
-      sibling->set_failure(*failure());
+      if (sibling->set_failure(*failure())) {
+        sibling->start_record();
+      }
       // Whoever drives the sibling sees the failure before its next step.
       const auto token = sibling->take_token();
     }

@@ -173,10 +173,11 @@ class Context : public std::enable_shared_from_this<Context> {
   /// their processes can be reached from here, and fails the job if not. A stopped one can. Any
   /// thread.
   void look_for(const std::vector<int>& ranks);
-  /// `leave` runs once if the job fails, in the thread that learns of it first, before any caller
-  /// hears of the failure. It takes no token and does not throw.
+  /// `leave` runs once if the job fails, after the other ranks were told, in a thread of its own:
+  /// what it writes to may hang. It takes no token and does not throw.
   void on_failure(std::function<void()> leave);
-  void leave_record() noexcept;
+  /// Until `leave` is through, so that the caller may end the process; not for ever.
+  void await_record() noexcept;
   /// Until no peer thread of this process can be reading this rank's memory. Token not held.
   void quiesce();
   /// This rank has waited unusually long at (communicator, sequence). Ends in a failure, or
@@ -197,7 +198,10 @@ class Context : public std::enable_shared_from_this<Context> {
   void open_transports(std::size_t world_bytes, Clock::time_point deadline);
   void on_control(const ControlMessage& message);
   void answer(const ControlMessage& query);
-  void set_failure(const Error& error) noexcept;
+  /// False if the job had failed before.
+  bool set_failure(const Error& error) noexcept;
+  void start_record() noexcept;
+  void leave_record() noexcept;
   void run_progress_thread();
   /// At most for `with_wire` while messages are in flight.
   void sleep_until_rung(const std::function<bool()>& done, std::chrono::nanoseconds with_wire);
@@ -246,8 +250,11 @@ class Context : public std::enable_shared_from_this<Context> {
   bool searching_ = false;
   std::thread search_thread_;  ///< Looks for silent ranks, for some seconds.
   std::unique_ptr<status::Writer> status_;
-  std::mutex leave_mutex_;  ///< Guards leave_; held while it runs.
+  std::mutex leave_mutex_;  ///< Guards the four below.
+  std::condition_variable left_;
   std::function<void()> leave_;
+  bool leaving_ = false;  ///< leave_ runs, or was not there to be run.
+  std::thread leave_thread_;
 
   std::atomic<const Error*> failure_ = nullptr;  ///< Release on set: the Error is complete. Owned.
   std::mutex verdict_mutex_;                     ///< Guards the three below.

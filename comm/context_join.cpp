@@ -320,7 +320,9 @@ void Context::on_control(const ControlMessage& message) {
         // Said here too, not only thrown: a launcher may end this process before anyone catches.
         const std::string what = text("lost ", describe_peer(message.rank), ": ", message.text);
         const std::string during = operation_under_way();
-        set_failure(Error(ErrorCode::lost_peer, what, message.rank));
+        if (set_failure(Error(ErrorCode::lost_peer, what, message.rank))) {
+          start_record();
+        }
         log().error("{} during {}{}", what, during,
                     config_.flight_recorder.empty()
                         ? "; SPRAT_FLIGHT_RECORDER=DIR keeps the last operations of each rank"
@@ -329,14 +331,18 @@ void Context::on_control(const ControlMessage& message) {
       return;
     }
     case Kind::failed:
-      set_failure(Error(static_cast<ErrorCode>(message.code), message.text, message.rank));
+      if (set_failure(Error(static_cast<ErrorCode>(message.code), message.text, message.rank))) {
+        start_record();
+      }
       return;
     case Kind::query:
       answer(message);
       return;
     case Kind::verdict:
       if (static_cast<ErrorCode>(message.code) == ErrorCode::mismatch) {
-        set_failure(Error(ErrorCode::mismatch, message.text, message.rank));
+        if (set_failure(Error(ErrorCode::mismatch, message.text, message.rank))) {
+          start_record();
+        }
       } else {
         std::lock_guard lock(verdict_mutex_);
         verdict_communicator_ = message.comm;
