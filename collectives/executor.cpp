@@ -15,6 +15,9 @@ using namespace std::chrono_literals;
 
 // Plan boundaries stay on cache lines of every element type.
 constexpr std::size_t window_quantum = 64;
+// Bytes read and written between two looks at the rest of the world: some 50 µs of work. A piece of
+// a step is about as long, so that slices end soon after.
+constexpr std::size_t most_traffic = 512 << 10;
 // A failed peer tells why within this time.
 constexpr auto failure_grace = 1s;
 
@@ -92,7 +95,8 @@ bool Executor::advance() noexcept {
       return true;
     }
     bool moved = false;
-    while (!queue_.empty() && advance_active()) {
+    slice_traffic_ = 0;
+    while (!queue_.empty() && !slice_is_over() && advance_active()) {
       moved = true;
     }
     if (moved) {
@@ -256,6 +260,9 @@ void Executor::begin_window() {
   }
 }
 
+/// Others may want the token: enough has been read and written since advance() was called.
+bool Executor::slice_is_over() const { return slice_traffic_ >= most_traffic; }
+
 bool Executor::run_steps() {
   // Staging and scratch alternate: the window before the last must have been left by all.
   if (first_open_ == 0 && window_ >= 2 && exposes_memory()) {
@@ -268,12 +275,12 @@ bool Executor::run_steps() {
   }
   bool moved = partial_done_ > 0;
   if (moved) {
-    run_step(partial_step_);
+    run_step(partial_step_);  // which ends before others of its verbs begin
   }
   const auto steps = static_cast<std::uint32_t>(states_.size());
   for (std::uint32_t index = first_open_; index < steps; ++index) {
-    if (partial_done_ > 0) {
-      return true;  // a slice of a long step: let the token go round
+    if (partial_done_ > 0 || slice_is_over()) {
+      return true;
     }
     if (states_[index] != StepState::done && run_step(index)) {
       moved = true;

@@ -121,6 +121,7 @@ class Executor final : public comm::Driver {
   void announce();
   bool choose_windows();
   void begin_window();
+  bool slice_is_over() const;
   bool run_steps();
   bool end_window();
   bool leave();
@@ -236,6 +237,7 @@ class Executor final : public comm::Driver {
   std::vector<comm::MessageRequest> requests_;
   std::size_t partial_done_ = 0;  ///< How much is done of the one step that is under way in slices.
   std::uint32_t partial_step_ = 0;
+  std::size_t slice_traffic_ = 0;  ///< Bytes read and written since advance() was called.
   std::uint32_t idle_calls_ = 0;
   comm::Clock::time_point reported_{}, unmapped_{}, stuck_since_{}, peer_failed_{};
   /// The first message of the operation that a wire could not deliver: it never will.

@@ -80,7 +80,7 @@ void Executor::stay(const Operation& operation) {
   comm::Pace& pace = context_->pace();
   comm::Clock::time_point idle_since{};
   int round = 0;
-  while (!operation.done() && pace.rest(round, context_->crowded())) {
+  while (!operation.done() && !context_->token_wanted() && pace.rest(round, context_->crowded())) {
     round = advance() ? 0 : round + 1;
     if (round > 0 && idle_since == comm::Clock::time_point{}) {
       idle_since = pace.now();

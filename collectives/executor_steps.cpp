@@ -10,9 +10,9 @@
 namespace sprat::collectives {
 namespace {
 
-// Bytes of a copy or of one source of a reduction between two looks at the rest of the world:
-// some 50 µs of work.
-constexpr std::size_t slice_bytes = 256 << 10;
+// Bytes that one piece of a step reads and writes; see Executor::slice_is_over(). The fewer sources
+// a reduction has, the longer its pieces; they are whole lines of every element type.
+constexpr std::size_t piece_traffic = 512 << 10, piece_quantum = 4 << 10;
 // What is fetched of other processes at a time, of all sources and of each: little enough to stay
 // in the second-level cache.
 constexpr std::size_t room_bytes = 128 << 10, least_room_bytes = 16 << 10;
@@ -25,6 +25,10 @@ constexpr int communicator_bits = 15, signature_bits = 23, sequence_bits = 6, wi
               message_bits = 14;
 static_assert(communicator_bits + signature_bits + sequence_bits + window_bits + message_bits ==
               comm::tag_bits - 1);
+
+std::size_t piece_bytes(std::size_t sources) {
+  return std::max(piece_traffic / (sources + 1) / piece_quantum, std::size_t{1}) * piece_quantum;
+}
 
 std::uint64_t low_bits(std::uint64_t value, int bits) {
   return value & ((std::uint64_t{1} << bits) - 1);
@@ -113,9 +117,13 @@ bool Executor::run_share(const Step& step) {
     const std::size_t block = view.counts != nullptr
                                   ? view.counts->offset(step.from.block)
                                   : static_cast<std::size_t>(step.from.block) * current_count_;
-    const std::size_t element = block + step.from.offset;
-    std::memcpy(staged(step.from.buffer) + element * size, address(step.from),
-                step.from.count * size);
+    const std::size_t bytes = step.from.count * size;
+    const std::size_t piece = std::min(bytes - partial_done_, piece_bytes(1));
+    const std::size_t skip = (block + step.from.offset) * size + partial_done_;
+    std::memcpy(staged(step.from.buffer) + skip, address(step.from) + partial_done_, piece);
+    partial_done_ += piece;
+    slice_traffic_ += 2 * piece;
+    return partial_done_ == bytes;
   }
   return true;
 }
@@ -144,7 +152,7 @@ void Executor::fetch(int rank, const std::byte* from, std::byte* to, std::size_t
 bool Executor::run_copy(const Step& step) {
   const std::size_t size = element_bytes(step.to.buffer);
   const std::size_t bytes = step.to.count * size;
-  const std::size_t piece = std::min(bytes - partial_done_, slice_bytes);
+  const std::size_t piece = std::min(bytes - partial_done_, piece_bytes(1));
   const std::byte* from = address(step.from) + partial_done_;
   std::byte* to = own_address(step.to) + partial_done_;
   context_->pace().point();
@@ -154,12 +162,14 @@ bool Executor::run_copy(const Step& step) {
     copy(to, from, piece, streams_ && step.to.buffer == Buffer::output);
   }
   partial_done_ += piece;
+  slice_traffic_ += 2 * piece;
   return partial_done_ == bytes;
 }
 
 bool Executor::run_reduce(const Step& step) {
   const std::size_t size = element_bytes(step.to.buffer);
-  std::size_t piece = std::min(step.to.count - partial_done_, slice_bytes / size);
+  const std::size_t sources = step.sources.last - step.sources.first;
+  std::size_t piece = std::min(step.to.count - partial_done_, piece_bytes(sources) / size);
   terms_.clear();
   for (std::uint32_t i = step.sources.first; i < step.sources.last; ++i) {
     const Source& source = plan_->sources[i];
@@ -175,6 +185,7 @@ bool Executor::run_reduce(const Step& step) {
   std::byte* const to = own_address(step.to) + partial_done_ * size;
   reduce(arithmetic, terms_, to, piece);
   partial_done_ += piece;
+  slice_traffic_ += (sources + 1) * piece * size;
   return partial_done_ == step.to.count;
 }
 

@@ -22,6 +22,8 @@ constexpr std::chrono::nanoseconds sleep_without_wire = 2ms;
 // The progress thread takes the core from whoever computes: the longer nothing comes, the longer it
 // sleeps, up to this, but no longer than it has waited already.
 constexpr std::chrono::nanoseconds longest_sleep_with_wire = 1ms;
+// A thread that waits for the token has woken by then, unless its core is taken.
+constexpr std::chrono::nanoseconds longest_hand_over = 100us;
 // A failed rank's last operations are a small file: if that takes longer, its file system hangs.
 constexpr auto record_patience = 5s;
 
@@ -145,7 +147,22 @@ bool Context::drive_once() {
   for (std::size_t i = 0; i < drivers_.size(); ++i) {
     moved |= drivers_[i]->advance();
   }
+  lock.unlock();
+  if (moved && token_wanted()) {
+    give_way();
+  }
   return moved;
+}
+
+// Mutexes are not fair: who has just let the token go, and goes on driving, would have it again
+// before a thread that sleeps for it has woken, slice after slice.
+void Context::give_way() {
+  const std::uint32_t before = taken_.load(std::memory_order_relaxed);
+  const auto patience = pace_->now() + longest_hand_over;
+  while (token_wanted() && taken_.load(std::memory_order_relaxed) == before &&
+         pace_->now() < patience) {
+    pace_->yield();
+  }
 }
 
 void Context::drive_until(const std::function<bool()>& done) {

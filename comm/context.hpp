@@ -127,9 +127,14 @@ class Context : public std::enable_shared_from_this<Context> {
 
   // --- driving ----------------------------------------------------------------------------------
   std::unique_lock<std::mutex> take_token() {
+    wanted_.fetch_add(1, std::memory_order_relaxed);
     pace_->lock(token_);
+    wanted_.fetch_sub(1, std::memory_order_relaxed);
+    taken_.fetch_add(1, std::memory_order_relaxed);
     return std::unique_lock(token_, std::adopt_lock);
   }
+  /// Another thread waits in take_token(). A hint.
+  bool token_wanted() const { return wanted_.load(std::memory_order_relaxed) > 0; }
   /// Empty if another thread has it.
   std::unique_lock<std::mutex> try_token() { return std::unique_lock(token_, std::try_to_lock); }
   /// Operations of drivers that are under way, each counted by its driver. Token held.
@@ -202,6 +207,7 @@ class Context : public std::enable_shared_from_this<Context> {
   bool set_failure(const Error& error) noexcept;
   void start_record() noexcept;
   void leave_record() noexcept;
+  void give_way();
   void run_progress_thread();
   /// At most for `with_wire` while messages are in flight.
   void sleep_until_rung(const std::function<bool()>& done, std::chrono::nanoseconds with_wire);
@@ -236,8 +242,10 @@ class Context : public std::enable_shared_from_this<Context> {
   std::atomic<int> messages_in_flight_ = 0;  ///< Written with the token held; relaxed.
 
   std::mutex token_;
-  std::vector<Driver*> drivers_;  ///< Guarded by the token.
-  int operations_ = 0;            ///< The same.
+  std::atomic<int> wanted_ = 0;           ///< Threads in take_token(). Relaxed: a hint.
+  std::atomic<std::uint32_t> taken_ = 0;  ///< How often take_token() had it. The same.
+  std::vector<Driver*> drivers_;          ///< Guarded by the token.
+  int operations_ = 0;                    ///< The same.
   std::atomic<std::int64_t> waited_ns_ = 0;
 
   std::mutex progress_mutex_;  ///< Guards the three below.
