@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
 
 namespace sprat::comm {
@@ -17,6 +18,13 @@ constexpr int spin_rounds = 2'000;
 // The first of them follow each other at once: what is about to come is seen the sooner.
 constexpr int eager_rounds = 64;
 constexpr int yield_rounds = 400;
+// A core that comes back later than this was with somebody who computes: ranks that wait as well
+// give it back in microseconds. Waiting in line behind such strangers costs a time slice of the
+// kernel's, some milliseconds, each time; who sleeps and is woken goes ahead of them.
+constexpr std::chrono::microseconds strangers_turn{500};
+// So ranks sleep instead of yielding, for so long after strangers were met, twice as long each time
+// that they are met again.
+constexpr std::chrono::milliseconds first_avoidance{10}, longest_avoidance{1'000};
 
 void cpu_relax() {
 #if defined(__x86_64__)
@@ -39,7 +47,8 @@ class RealPace final : public Pace {
 
   bool rest(int idle_rounds, bool crowded) noexcept override {
     const int spins = crowded ? 0 : spin_rounds;
-    if (idle_rounds >= spins + yield_rounds) {
+    const bool gives_way = idle_rounds >= std::min(spins, eager_rounds) && avoids_strangers();
+    if (gives_way || idle_rounds >= spins + yield_rounds) {
       return false;
     }
     if (idle_rounds < spins) {
@@ -47,7 +56,7 @@ class RealPace final : public Pace {
         cpu_relax();
       }
     } else {
-      sched_yield();
+      watched_yield();
     }
     return true;
   }
@@ -68,6 +77,37 @@ class RealPace final : public Pace {
   void lock(std::mutex& mutex) noexcept override { mutex.lock(); }
 
   void point() noexcept override {}
+
+ private:
+  // Relaxed, all of it: nothing else is published with it, and a turn lost to a race is repeated.
+  bool avoids_strangers() noexcept {
+    const Clock::duration until = avoid_until_.load(std::memory_order_relaxed);
+    if (until == Clock::duration::zero()) [[likely]] {
+      return false;
+    }
+    if (Clock::now().time_since_epoch() < until) {
+      return true;
+    }
+    avoid_until_.store(Clock::duration::zero(), std::memory_order_relaxed);
+    return false;
+  }
+
+  void watched_yield() noexcept {
+    const auto before = Clock::now();
+    sched_yield();
+    const auto after = Clock::now();
+    if (after - before > strangers_turn) {
+      const Clock::duration last = avoidance_.load(std::memory_order_relaxed);
+      avoid_until_.store(after.time_since_epoch() + last, std::memory_order_relaxed);
+      avoidance_.store(std::min<Clock::duration>(2 * last, longest_avoidance),
+                       std::memory_order_relaxed);
+    } else {
+      avoidance_.store(first_avoidance, std::memory_order_relaxed);
+    }
+  }
+
+  std::atomic<Clock::duration> avoid_until_{};  ///< Since the clock's epoch; zero: no strangers.
+  std::atomic<Clock::duration> avoidance_{first_avoidance};
 };
 
 }  // namespace

@@ -3,13 +3,16 @@
 
   bench/compare/run [--ranks 2] [--memory shared|malloc|huge] [--collectives all_reduce,...]
                     [--sizes 8,4K,1M,...] [--samples 15] [--peers openmpi,mpich,gloo] [--out FOLDER]
-                    [--hosts 4 [--rails 2] [--rate 1gbit]]
+                    [--hosts 4 [--rails 2] [--rate 1gbit]] [--before FOLDER] [--busy 4]
 
 All libraries' ranks run at the same time, but one library at a time is told to work; the others sleep in a
 read. Rank r of each is pinned to core r mod cores. A sample is the slowest rank's mean over a batch of at
 least 2 ms; each round takes one sample of each library, in turn; a ratio is of one round. Every element is
 checked before and after the timing of a cell. Peers use malloc memory (or huge pages with --peer-memory
 huge); the limit reads and writes what ours does on huge pages if ours is shared.
+
+--before FOLDER adds the libsprat.so of another build as the peer "before". --busy N starts N loops that take the
+cores meanwhile: nothing is pinned then, Open MPI yields, and MPICH, which only spins, is left out.
 
 With --hosts the ranks are spread over network namespaces (needs root), each with a wire of --rate in each
 direction for every rail, and nothing is pinned. A batch takes at least 50 ms. The limit is the time in which
@@ -19,11 +22,12 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 
-from launch import LIMIT, Between, Here, launch
+from launch import BEFORE, LIMIT, Between, Here, launch
 
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "barrier"]
 SIZES = "8,64,512,4K,16K,64K,256K,1M,4M,16M,64M"
@@ -50,7 +54,8 @@ def measure(libraries, collective, size, options):
     """One cell: times by library, and our ratios."""
     wrong = []
     for library in libraries.values():
-        memory = options.memory if library.name == "sprat" or library.name.startswith(LIMIT) else options.peer_memory
+        ours = library.name in ("sprat", BEFORE) or library.name.startswith(LIMIT)
+        memory = options.memory if ours else options.peer_memory
         complaint = library.prepare(collective, size, memory)
         if complaint:
             wrong.append(f"{library.name}: {complaint}")
@@ -67,7 +72,9 @@ def measure(libraries, collective, size, options):
             wrong.append(f"{library.name} after timing: {complaint}")
     medians = {name: statistics.median(values) for name, values in samples.items()}
     cell = {"collective": collective, "bytes": size, "median_s": medians, "samples_s": samples, "wrong": wrong}
-    peers = [name for name in names if name in options.peers]
+    peers = [name for name in names if name in options.peers and name != BEFORE]
+    if BEFORE in names:
+        cell["ratio_to_before"] = quartiles([old / new for old, new in zip(samples[BEFORE], samples["sprat"])])
     if peers:
         best = min(peers, key=medians.get)
         cell["best_peer"] = best
@@ -91,13 +98,15 @@ def row(cell, options):
 
     times = "".join(time_text(name) for name in ["sprat"] + options.peers)
     limit = min((cell["median_s"][name] for name in cell["median_s"] if name.startswith(LIMIT)), default=0.0) * 1e6
+    before = f"{ratio_text('ratio_to_before')}  " if options.before else ""
     return (f"{cell['collective']:14}  {size_text(cell['bytes']):>8}{times}{limit:11.2f}  {ratio_text('ratio_to_best')}  "
-            f"{ratio_text('ratio_to_limit')}  {'; '.join(cell['wrong']) or '0 wrong'}")
+            f"{ratio_text('ratio_to_limit')}  {before}{'; '.join(cell['wrong']) or '0 wrong'}")
 
 
 def header(options):
     names = "".join(f"{name:>11}" for name in ["sprat"] + options.peers + ["limit"])
-    return f"{'us a call':14}  {'':>8}{names}  {'best peer / sprat':>19}  {'limit / sprat':>19}"
+    before = f"  {'before / sprat':>19}" if options.before else ""
+    return f"{'us a call':14}  {'':>8}{names}  {'best peer / sprat':>19}  {'limit / sprat':>19}{before}"
 
 
 def plot(cells, options, path):
@@ -127,7 +136,8 @@ def plot(cells, options, path):
 
 def title(options):
     if options.hosts == 1:
-        return f"{options.ranks} ranks on {len(os.sched_getaffinity(0))} cores, ours in {options.memory} memory"
+        busy = f" beside {options.busy} busy loops" if options.busy else ""
+        return f"{options.ranks} ranks on {len(os.sched_getaffinity(0))} cores{busy}, ours in {options.memory} memory"
     return (f"{options.ranks} ranks on {options.hosts} hosts, {options.rails} x {options.rate} each, "
             f"ours in {options.memory} memory")
 
@@ -145,13 +155,15 @@ def parsed():
     parser.add_argument("--hosts", type=int, default=1)
     parser.add_argument("--rails", type=int, default=1, help="wires of a host")
     parser.add_argument("--rate", default="1gbit", help="of a wire in each direction, as tc writes it")
+    parser.add_argument("--before", help="the folder of another build's libsprat.so")
+    parser.add_argument("--busy", type=int, default=0, help="loops that take the cores meanwhile")
     parser.add_argument("--no-limit", action="store_true")
     parser.add_argument("--out", help="a folder for compare.json and compare.svg")
     options = parser.parse_args()
     several = options.hosts > 1
     if options.peers is None:
-        options.peers = "openmpi,gloo" if several else "openmpi,mpich,gloo"
-    options.peers = [name for name in options.peers.split(",") if name]
+        options.peers = "openmpi,gloo" if several or options.busy else "openmpi,mpich,gloo"
+    options.peers = [name for name in options.peers.split(",") if name] + ([BEFORE] if options.before else [])
     if options.ranks % options.hosts:
         parser.error(f"{options.ranks} ranks do not spread evenly over {options.hosts} hosts")
     if several and "mpich" in options.peers:
@@ -162,19 +174,25 @@ def parsed():
 def main():
     options = parsed()
     sizes = [size_of(text) for text in options.sizes.split(",")]
-    place = Here(options.ranks) if options.hosts == 1 else Between(options.ranks, options.hosts, options.rails, options.rate)
+    if options.hosts == 1:
+        place = Here(options.ranks, pinned=not options.busy)
+    else:
+        place = Between(options.ranks, options.hosts, options.rails, options.rate)
     names = ["sprat"] + options.peers + ([] if options.no_limit else place.limits())
     begin, cells = time.monotonic(), []
     with tempfile.TemporaryDirectory() as folder:
-        libraries = {}
+        libraries, loops = {}, []
         try:
             libraries = launch(names, place, options, folder)
+            loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.busy)]
             print(header(options), flush=True)
             for collective in options.collectives.split(","):
                 for size in sizes if collective != "barrier" else [0]:
                     cells.append(measure(libraries, collective, size, options))
                     print(row(cells[-1], options), flush=True)
         finally:
+            for loop in loops:
+                loop.kill()
             for library in libraries.values():
                 library.quit()
             place.remove()

@@ -9,6 +9,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from hosts import Hosts  # noqa: E402  (namespaces, as the chaos tests use them)
 
 LIMIT = "limit"
+BEFORE = "before"  # our library of another build
 PORT = 29_500  # between namespaces, where nobody else is
 # What a batch of the limit over wires moves at least: what a burst lets through at once does not count.
 LEAST_WIRE_BYTES = 16 << 20
@@ -86,13 +87,12 @@ def wire_bytes(collective, size, ranks, hosts):
 
 
 class Here:
-    """All ranks on this host; rank r of each library pinned to core r mod cores."""
+    """All ranks on this host; if pinned, rank r of each library to core r mod cores."""
 
     least_batch_s = 2e-3
-    pinned = True
 
-    def __init__(self, ranks):
-        self.ranks = ranks
+    def __init__(self, ranks, pinned):
+        self.ranks, self.pinned = ranks, pinned
 
     def inside(self, _):
         return []
@@ -107,10 +107,10 @@ class Here:
         return {}
 
     def openmpi(self, _):
-        return []
+        return [] if self.pinned else ["--mca", "mpi_yield_when_idle", "1"]
 
     def limits(self):
-        return [LIMIT, LIMIT + "_nt"] if self.ranks <= len(os.sched_getaffinity(0)) else []
+        return [LIMIT, LIMIT + "_nt"] if self.pinned and self.ranks <= len(os.sched_getaffinity(0)) else []
 
     def remove(self):
         pass
@@ -184,9 +184,12 @@ def start(name, place, options, folder, path):
         os.mkdir(store)
         return [process([program, path, str(rank), str(ranks), store, place.address(rank)], rank)
                 for rank in range(ranks)], ranks
-    if name == "sprat":
+    if name in ("sprat", BEFORE):
+        program = os.path.join(options.build, "compare_sprat")
+        port = place.port() + (2 if name == BEFORE else 0)
+        library = {"LD_LIBRARY_PATH": options.before} if name == BEFORE else {}
         return [process([program, path], rank, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank),
-                        MASTER_ADDR=place.address(0), MASTER_PORT=str(place.port()), **place.variables(rank))
+                        MASTER_ADDR=place.address(0), MASTER_PORT=str(port), **library, **place.variables(rank))
                 for rank in range(ranks)], ranks
     if isinstance(place, Here):
         program = os.path.join(options.build, "compare_limit")
