@@ -18,6 +18,14 @@ namespace {
 // wrap, nor do the rounding up of one to cache lines or pages.
 constexpr auto most_bytes = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
 
+// Elements of any type, of each of a million ranks, that surely fit: asked of every call.
+constexpr std::size_t few = std::size_t{1} << 40;
+
+bool fits_memory(ConstElements part, int ranks) {
+  return part.count <= few ||
+         part.count <= most_bytes / size_of(part.dtype) / static_cast<std::size_t>(ranks);
+}
+
 std::shared_ptr<Operation> operation_of(Communicator::Impl& impl, const Call& call,
                                         const Options& options) {
   Problem problem;
@@ -81,14 +89,17 @@ void check_rank(const char* what, int rank, int size) {
 void check_memory(const char* what, ConstElements elements) {
   require(elements.data != nullptr || elements.count == 0, what, " is null but has ",
           elements.count, " elements");
-  require(elements.count <= most_bytes / size_of(elements.dtype), what, " has ", elements.count,
-          " ", name(elements.dtype), ", which is more than memory can hold");
+  if (!fits_memory(elements, 1)) [[unlikely]] {
+    require(false, what, " has ", elements.count, " ", name(elements.dtype),
+            ", which is more than memory can hold");
+  }
 }
 
 void check_blocks(const char* what, ConstElements part, int ranks) {
-  require(part.count <= most_bytes / size_of(part.dtype) / static_cast<std::size_t>(ranks), what,
-          " has ", part.count, " ", name(part.dtype), "; that of ", ranks,
-          " ranks is more than memory can hold");
+  if (!fits_memory(part, ranks)) [[unlikely]] {
+    require(false, what, " has ", part.count, " ", name(part.dtype), "; that of ", ranks,
+            " ranks is more than memory can hold");
+  }
 }
 
 // Asked of every call: words are made only where they are said.

@@ -80,10 +80,16 @@ void Executor::stay(const Operation& operation) {
   comm::Pace& pace = context_->pace();
   comm::Clock::time_point idle_since{};
   int round = 0;
-  while (!operation.done() && !context_->token_wanted() && pace.rest(round, context_->crowded())) {
-    round = advance() ? 0 : round + 1;
-    if (round > 0 && idle_since == comm::Clock::time_point{}) {
+  while (!operation.done() && !context_->token_wanted()) {
+    if (advance()) {
+      round = 0;  // in the midst of something: to give the core away now would only delay it
+      continue;
+    }
+    if (idle_since == comm::Clock::time_point{}) {
       idle_since = pace.now();
+    }
+    if (!pace.rest(round++, context_->crowded())) {
+      break;
     }
   }
   if (idle_since != comm::Clock::time_point{}) {

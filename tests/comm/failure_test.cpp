@@ -1,6 +1,8 @@
 // What a context does when its job fails.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
 #include <future>
 #include <memory>
 #include <thread>
@@ -13,14 +15,47 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::vector<std::shared_ptr<Context>> join_two(const Config& config) {
+/// The machine's pace, which tells when a context is between two touches of what ranks share.
+class WatchedPace final : public Pace {
+ public:
+  explicit WatchedPace(std::function<void()>& at_point) : at_point_(at_point) {}
+  Clock::time_point now() noexcept override { return pace_->now(); }
+  Clock::time_point recent() noexcept override { return pace_->recent(); }
+  bool rest(int idle_rounds, bool crowded) noexcept override {
+    return pace_->rest(idle_rounds, crowded);
+  }
+  void yield() noexcept override { pace_->yield(); }
+  void sleep(std::atomic<std::uint32_t>& word, std::uint32_t expected,
+             std::chrono::nanoseconds timeout) noexcept override {
+    pace_->sleep(word, expected, timeout);
+  }
+  void wake(std::atomic<std::uint32_t>& word, int owner) noexcept override {
+    pace_->wake(word, owner);
+  }
+  void lock(std::mutex& mutex) noexcept override { pace_->lock(mutex); }
+  void point() noexcept override {
+    if (at_point_) {
+      at_point_();
+    }
+  }
+
+ private:
+  std::function<void()>& at_point_;
+  std::unique_ptr<Pace> pace_ = real_pace();
+};
+
+std::vector<std::shared_ptr<Context>> join_two(const Config& config,
+                                               std::function<void()>& at_point) {
   auto rendezvous = open_rendezvous_in_process(2);
   std::vector<std::shared_ptr<Context>> contexts(2);
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
-      Context::join(config, {.rendezvous = std::move(rendezvous[rank]), .keep = &contexts[rank]},
-                    64);
+      Surroundings surroundings{.rendezvous = std::move(rendezvous[rank]), .keep = &contexts[rank]};
+      if (rank == 0) {
+        surroundings.pace = std::make_unique<WatchedPace>(at_point);
+      }
+      Context::join(config, std::move(surroundings), 64);
     });
   }
   for (std::thread& thread : threads) {
@@ -33,7 +68,8 @@ std::vector<std::shared_ptr<Context>> join_two(const Config& config) {
 TEST(Failure, is_told_before_its_record_is_written) {
   Config config;
   config.flight_recorder = "a folder that hangs";
-  const auto contexts = join_two(config);
+  std::function<void()> nothing;
+  const auto contexts = join_two(config, nothing);
   std::promise<void> file_system_moves;
   const auto moves = file_system_moves.get_future().share();
   contexts[0]->on_failure([moves] { moves.wait(); });
@@ -46,6 +82,20 @@ TEST(Failure, is_told_before_its_record_is_written) {
   file_system_moves.set_value();
   failing.join();
   EXPECT_TRUE(told);
+}
+
+/// Whoever sees the failure may write to its buffers again: by then a peer that reads there must be
+/// able to see that what it has read is not good.
+TEST(Failure, shows_to_peers_before_callers_hear_of_it) {
+  std::function<void()> at_point;
+  const auto contexts = join_two(Config{}, at_point);
+  bool marked_first = false;
+  at_point = [&] {
+    marked_first |= contexts[1]->peer_failed(0) && contexts[0]->failure() == nullptr;
+  };
+  contexts[0]->fail(Error(ErrorCode::aborted, "enough", 0));
+  EXPECT_TRUE(marked_first);
+  EXPECT_TRUE(contexts[1]->peer_failed(0));
 }
 
 }  // namespace
