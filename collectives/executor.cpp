@@ -18,6 +18,9 @@ constexpr std::size_t window_quantum = 64;
 // Bytes read and written between two looks at the rest of the world: some 50 µs of work. A piece of
 // a step is about as long, so that slices end soon after.
 constexpr std::size_t most_traffic = 512 << 10;
+// Bytes of a window of several hosts that nobody stages: its partials of other hosts are held in
+// scratch, some times as much.
+constexpr std::size_t most_unstaged = 64 << 20;
 // A failed peer tells why within this time.
 constexpr auto failure_grace = 1s;
 
@@ -190,34 +193,30 @@ bool Executor::choose_plan() {
 }
 
 // A pure function of what all ranks know, so all choose the same windows: the problem, the hosts,
-// and for large problems on a single host, whether every announced buffer can be mapped.
+// whether everybody can be read, and for large problems on a single host, whether every announced
+// buffer can be mapped.
 bool Executor::choose_windows() {
   if (apart_ && !choose_plan()) {
     return false;
   }
   const Problem& problem = active_->problem;
-  const std::size_t row = row_bytes();
-  const std::size_t half = context_->config().staging_bytes / 2;
-  if (row * problem.count > half && !exchanges(problem.collective)) {
-    bool windowed = grouping_->hosts() > 1 && grouping_->hosts() < problem.ranks();
+  const std::size_t row = row_bytes(), half = context_->config().staging_bytes / 2;
+  const bool shares_hosts = grouping_->hosts() > 1 && grouping_->hosts() < problem.ranks();
+  const std::size_t room = shares_hosts && !somebody_may_stage() ? most_unstaged : half;
+  if (row * problem.count > room && !exchanges(problem.collective)) {
+    bool windowed = shares_hosts;
     if (grouping_->hosts() == 1) {
       for (const int peer : local_peers_) {
         if (!announced(peer)) {
           return false;
         }
       }
-      for (int rank = 0; rank < problem.ranks(); ++rank) {
-        const Slot& slot = peers_[rank].board->of(active_->sequence);
-        for (const Buffer buffer : {Buffer::input, Buffer::output}) {
-          const comm::MemoryRef& ref = buffer == Buffer::input ? slot.input : slot.output;
-          windowed |= ref.kind == comm::MemoryRef::Kind::unreachable && may_be_read(buffer, rank);
-        }
-      }
+      windowed = somebody_stages();
     }
     if (windowed) {
-      need(row * window_quantum <= half, "SPRAT_STAGING is ", 2 * half, " bytes; ", problem.ranks(),
+      need(row * window_quantum <= room, "SPRAT_STAGING is ", 2 * half, " bytes; ", problem.ranks(),
            " ranks need at least ", 2 * row * window_quantum, " for this call");
-      window_count_ = std::max(window_quantum, half / row / window_quantum * window_quantum);
+      window_count_ = std::max(window_quantum, room / row / window_quantum * window_quantum);
       windows_ = (problem.count + window_count_ - 1) / window_count_;
     }
   }

@@ -158,6 +158,8 @@ class Executor final : public comm::Driver {
   View view_of(int rank, Buffer buffer);
   std::size_t element_bytes(Buffer buffer) const;
   bool may_be_read(Buffer buffer, int rank) const;
+  bool somebody_may_stage() const;
+  bool somebody_stages() const;
   std::size_t row_bytes() const;
   std::size_t buffer_bytes(Buffer buffer, int rank) const;
   std::size_t window_elements(Buffer buffer, int rank) const;

@@ -36,6 +36,29 @@ bool Executor::may_be_read(Buffer buffer, int rank) const {
   return !own && blocks_of(problem, buffer, rank) > 0;
 }
 
+/// Whether a rank of several hosts may have to stage, whatever memory it was called with. All ranks
+/// say the same, though none sees the buffers of other hosts.
+bool Executor::somebody_may_stage() const {
+  const Problem& problem = active_->problem;
+  return !context_->everybody_readable() || is_better_staged(problem) || plan_->traits.snapshot ||
+         problem.collective == Collective::all_to_all;  // in place, its input is staged
+}
+
+/// Of one host, all of whose ranks have announced: whether a buffer that peers read is none that
+/// they can.
+bool Executor::somebody_stages() const {
+  for (int rank = 0; rank < active_->problem.ranks(); ++rank) {
+    const Slot& slot = peers_[rank].board->of(active_->sequence);
+    for (const Buffer buffer : {Buffer::input, Buffer::output}) {
+      const comm::MemoryRef& ref = buffer == Buffer::input ? slot.input : slot.output;
+      if (ref.kind == comm::MemoryRef::Kind::unreachable && may_be_read(buffer, rank)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 /// Bytes of one element of every block that peers may read of a rank, the same on every rank.
 std::size_t Executor::row_bytes() const {
   const Problem& problem = active_->problem;
@@ -136,8 +159,9 @@ void Executor::prepare_memory() {
   if (plan_->scratch_count > 0) {
     const std::size_t half = round_to_line(plan_->scratch_count * element_bytes(Buffer::scratch));
     if (window_ == 0) {
-      if (!scratch_ || scratch_->bytes() < 2 * half) {
-        scratch_ = std::make_unique<comm::Segment>(2 * half, comm::Segment::Pages::huge);
+      const std::size_t bytes = std::min<std::size_t>(windows_, 2) * half;
+      if (!scratch_ || scratch_->bytes() < bytes) {
+        scratch_ = std::make_unique<comm::Segment>(bytes, comm::Segment::Pages::huge);
       }
       slot_->scratch = show(*scratch_);
       slot_->scratch_half_bytes = half;

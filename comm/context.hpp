@@ -113,6 +113,8 @@ class Context : public std::enable_shared_from_this<Context> {
   /// A local peer's memory, read-only; null if it cannot be reached. Of a process's private memory,
   /// an address to read() only. Token held.
   const std::byte* view(int rank, const MemoryRef& ref);
+  /// On every host of the job, local peers can read each other's private memory. All ranks agree.
+  bool everybody_readable() const { return everybody_readable_; }
   /// Copies private memory of a local peer's; false if it cannot be had.
   bool read(int rank, const std::byte* from, std::byte* to, std::size_t bytes) const noexcept;
 
@@ -227,6 +229,7 @@ class Context : public std::enable_shared_from_this<Context> {
   int rank_ = 0;
   bool crowded_ = false;      ///< More ranks than cores on this machine: never spin.
   bool readable_ = false;     ///< Every local peer can read this process's private memory.
+  bool everybody_readable_ = false;
   bool light_bells_ = false;  ///< Every local rank registered its fences.
   bool in_process_ = false;   ///< Peers are threads of this process.
   std::vector<Peer> peers_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
@@ -76,6 +77,25 @@ void settle(Refuge& refuge, int rank, const std::vector<json>& greetings) {
 std::uint64_t make_nonce() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) | device() | 1;
+}
+
+/// On every host each rank can read the private memory of all others. The same on all ranks.
+bool all_read_each_other(const std::vector<int>& host_of,
+                         const std::vector<std::vector<int>>& readable_by) {
+  std::map<int, std::size_t> ranks_on;
+  for (const int host : host_of) {
+    ++ranks_on[host];
+  }
+  for (std::size_t reader = 0; reader < host_of.size(); ++reader) {
+    const int host = host_of[reader];
+    const auto others = std::ranges::count_if(readable_by[reader], [&](int rank) {
+      return rank != static_cast<int>(reader) && host_of[static_cast<std::size_t>(rank)] == host;
+    });
+    if (static_cast<std::size_t>(others) + 1 != ranks_on[host]) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -227,6 +247,7 @@ void Context::meet(Clock::time_point deadline) {
     readable_by.push_back(theirs["readable"]);
   }
   const std::vector<int> host_of = group_hosts(reaches);
+  everybody_readable_ = in_process_ || all_read_each_other(host_of, readable_by);
   light_bells_ = readable_ = true;
   for (int rank = 0; rank < size(); ++rank) {
     peers_[rank].host_index = host_of[rank];
