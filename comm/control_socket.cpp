@@ -35,10 +35,14 @@ void set_tcp_options(int descriptor) {
   set_option(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, 5'000);
 }
 
+/// A child's copy would keep the line open after this process.
+int make_socket(int family) {
+  return open_here_only([&] { return ::socket(family, socket_type, 0); });
+}
+
 }  // namespace
 
 StreamSocket adopt_socket(asio::io_context& io, int family, int descriptor) {
-  close_on_fork(descriptor);  // a child's copy would keep the line open after this process
   StreamSocket socket(io);
   socket.assign(asio::generic::stream_protocol(family, 0), descriptor);
   return socket;
@@ -47,12 +51,11 @@ StreamSocket adopt_socket(asio::io_context& io, int family, int descriptor) {
 std::optional<Listening> listen_on(asio::io_context& io, int port) {
   int error = 0;
   for (const tcp& protocol : {tcp::v6(), tcp::v4()}) {
-    const int descriptor = ::socket(protocol.family(), socket_type, 0);
+    const int descriptor = make_socket(protocol.family());
     if (descriptor < 0) {
       error = errno;
       continue;
     }
-    close_on_fork(descriptor);
     tcp::acceptor acceptor(io, protocol, descriptor);
     // An earlier job's connections may linger on the port; a listener of another job still keeps
     // it.
@@ -84,8 +87,10 @@ Listening adopt_listening(asio::io_context& io, int descriptor) {
 Accepted accept_one(asio::io_context& io, tcp::acceptor& acceptor) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
-  const int descriptor = ::accept4(acceptor.native_handle(), reinterpret_cast<sockaddr*>(&address),
-                                   &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  const int descriptor = open_here_only([&] {
+    return ::accept4(acceptor.native_handle(), reinterpret_cast<sockaddr*>(&address), &length,
+                     SOCK_CLOEXEC | SOCK_NONBLOCK);
+  });
   if (descriptor < 0) {
     const bool exhausted =
         errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
@@ -98,7 +103,7 @@ Accepted accept_one(asio::io_context& io, tcp::acceptor& acceptor) {
 }
 
 StreamSocket open_socket(asio::io_context& io, const tcp& protocol) {
-  const int descriptor = ::socket(protocol.family(), socket_type, 0);
+  const int descriptor = make_socket(protocol.family());
   if (descriptor < 0) {
     throw boost::system::system_error(errno, boost::system::system_category());
   }
@@ -108,8 +113,10 @@ StreamSocket open_socket(asio::io_context& io, const tcp& protocol) {
 
 std::pair<StreamSocket, StreamSocket> socket_pair(asio::io_context& io) {
   int ends[2] = {-1, -1};
-  need(::socketpair(AF_UNIX, socket_type, 0, ends) == 0,
-       "cannot make a pair of sockets: ", std::strerror(errno));
+  const int first_end = open_here_only(
+      [&] { return ::socketpair(AF_UNIX, socket_type, 0, ends) == 0 ? ends[0] : -1; });
+  need(first_end >= 0, "cannot make a pair of sockets: ", std::strerror(errno));
+  open_here_only([&] { return ends[1]; });
   StreamSocket first = adopt_socket(io, AF_UNIX, ends[0]);
   return {std::move(first), adopt_socket(io, AF_UNIX, ends[1])};
 }

@@ -24,14 +24,15 @@ ProcessWatch::ProcessWatch(boost::asio::io_context& io, std::function<void()> en
 std::shared_ptr<ProcessWatch> ProcessWatch::start(boost::asio::io_context& io, pid_t pid,
                                                   std::function<void()> ended) {
   std::shared_ptr<ProcessWatch> watch(new ProcessWatch(io, std::move(ended)));
-  const auto process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));  // close-on-exec
+  const int process = open_here_only([&] {
+    return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));  // close-on-exec
+  });
   if (process < 0 && errno == ESRCH) {
     watch->wait_for_farewell();
   } else if (process < 0) {
     log().info("process {} cannot be watched ({}); its connection tells when it ends", pid,
                std::strerror(errno));
   } else {
-    close_on_fork(process);
     watch->process_.assign(process);
     watch->process_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                                [watch](const boost::system::error_code& error) {
@@ -52,8 +53,9 @@ void ProcessWatch::wait_for_farewell() {
 void ProcessWatch::cancel() {
   ended_ = nullptr;
   timer_.cancel();
-  boost::system::error_code ignored;
-  process_.close(ignored);
+  // All pidfds look alike, and like many another descriptor: a child would take whatever has the
+  // number next for this one.
+  if (process_.is_open()) close_and_forget(process_.release());
 }
 
 }  // namespace sprat::comm

@@ -155,7 +155,7 @@ Refuge::Gathered Refuge::gather(int at_least, Time deadline) {
 
 Refuge::Meeting Refuge::lead(Time deadline) const {
   auto loop = std::make_shared<ControlLoop>();
-  const int descriptor = fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+  const int descriptor = open_here_only([this] { return fcntl(descriptor_, F_DUPFD_CLOEXEC, 0); });
   need(descriptor >= 0, "cannot listen: ", std::strerror(errno));
   auto [mine, hubs] = socket_pair(loop->io());
   auto server = ControlServer::start(*loop, adopt_listening(loop->io(), descriptor),

@@ -84,7 +84,7 @@ MemoryRegistry& registry() {
 
 Segment::Segment(std::size_t bytes, Pages pages, const char* name)
     : bytes_(round_to_pages(std::max<std::size_t>(bytes, 1))) {
-  fd_ = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  fd_ = open_here_only([&] { return memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING); });
   need(fd_ >= 0, "memfd_create: ", std::strerror(errno));
   struct stat status {};
   void* address = MAP_FAILED;
@@ -93,13 +93,12 @@ Segment::Segment(std::size_t bytes, Pages pages, const char* name)
   }
   if (address == MAP_FAILED) {
     const int error = errno;
-    close(fd_);
+    close_and_forget(fd_);
     throw Error(ErrorCode::unavailable,
                 text("cannot have ", bytes_, " bytes of shared memory: ", std::strerror(error)));
   }
   // Peers may rely on the size; without the seal a shrunken file would kill them by SIGBUS.
   fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
-  close_on_fork(fd_);
   inode_ = status.st_ino;
   data_ = static_cast<std::byte*>(address);
   if (pages == Pages::huge) {

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <vector>
@@ -27,10 +26,14 @@ struct OpenFile {
 struct ForkState {
   std::atomic<std::uint32_t> generation = 0;  ///< Relaxed: written where there is one thread.
   std::mutex mutex;                           ///< Guards the rest; held across fork().
+  /// One for each number: an earlier one's file has been closed, by an owner that did not say so.
   std::vector<OpenFile> files;
-  std::size_t tidy_at = 64;  ///< Files that have been closed are forgotten at this many.
 
   ForkState();
+  void forget(int descriptor) noexcept {
+    std::erase_if(files,
+                  [descriptor](const OpenFile& file) { return file.descriptor == descriptor; });
+  }
 };
 
 ForkState& state() {
@@ -63,26 +66,25 @@ std::uint32_t fork_generation() noexcept {
   return state().generation.load(std::memory_order_relaxed);
 }
 
-void close_on_fork(int descriptor) {
-  struct stat status {};
-  if (fstat(descriptor, &status) != 0) {
-    return;
-  }
+// Under the lock from the start: a child forked between would keep its copy.
+int open_here_only(const std::function<int()>& open) {
   ForkState& fork = state();
   const std::lock_guard lock(fork.mutex);
-  if (fork.files.size() >= fork.tidy_at) {
-    std::erase_if(fork.files, [](const OpenFile& file) { return !file.still_open(); });
-    fork.tidy_at = std::max<std::size_t>(64, 2 * fork.files.size());
+  const int descriptor = open();
+  struct stat status {};
+  if (descriptor < 0 || fstat(descriptor, &status) != 0) {
+    return descriptor;
   }
+  fork.forget(descriptor);
   fork.files.push_back({descriptor, status.st_dev, status.st_ino});
+  return descriptor;
 }
 
 // Under the lock, so that nobody looks at the file meanwhile.
 void close_and_forget(int descriptor) noexcept {
   ForkState& fork = state();
   const std::lock_guard lock(fork.mutex);
-  std::erase_if(fork.files,
-                [descriptor](const OpenFile& file) { return file.descriptor == descriptor; });
+  fork.forget(descriptor);
   close(descriptor);
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 namespace sprat::comm {
 
@@ -22,8 +23,9 @@ class ProcessMark {
   std::uint32_t generation_ = fork_generation();
 };
 
-/// Children forked while `descriptor` is open close their copy. Any thread.
-void close_on_fork(int descriptor);
+/// What `open` gives, a descriptor or -1. Children forked meanwhile, or while it is open, close
+/// their copy. `open` makes one system call. Any thread.
+int open_here_only(const std::function<int()>& open);
 /// Closes such a descriptor. Any thread.
 void close_and_forget(int descriptor) noexcept;
 
