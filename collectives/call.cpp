@@ -77,10 +77,7 @@ Work post(Communicator::Impl& impl, const Call& call, const Options& options) {
   return Work(operation);
 }
 
-void check_process(const Communicator::Impl& impl) {
-  need(impl.context->here(), "this process was forked by rank ", impl.context->rank(),
-       ", whose communicators are not usable here; join a job of its own after fork()");
-}
+void check_process(const Communicator::Impl& impl) { impl.context->require_here(); }
 
 void check_rank(const char* what, int rank, int size) {
   require(rank >= 0 && rank < size, what, " is ", rank, "; it must be 0 to ", size - 1);

@@ -71,8 +71,19 @@ Communicator::Impl::Impl(std::shared_ptr<comm::Context> context_,
 
 Communicator::Communicator(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 Communicator::Communicator(Communicator&&) noexcept = default;
-Communicator& Communicator::operator=(Communicator&&) noexcept = default;
-Communicator::~Communicator() = default;
+Communicator& Communicator::operator=(Communicator&& other) noexcept {
+  Communicator taken(std::move(other));
+  impl_.swap(taken.impl_);
+  return *this;
+}
+
+// A child of fork() leaves its parent's as it is: a thread that is not here may have been in the
+// midst of changing it.
+Communicator::~Communicator() {
+  if (impl_ && !impl_->context->here()) {
+    static_cast<void>(impl_.release());
+  }
+}
 
 int Communicator::rank() const noexcept { return impl_->executor.membership().rank; }
 int Communicator::size() const noexcept { return impl_->grouping->ranks(); }
@@ -85,12 +96,14 @@ std::optional<Error> Communicator::failure() const {
 }
 
 std::string Communicator::flight_record() const {
+  check_process(*impl_);  // the page's descriptor is closed there
   return collectives::flight_record_of(*impl_->context);
 }
 
 double Communicator::seconds_waited() const noexcept { return impl_->context->seconds_waited(); }
 
 void Communicator::abort(std::string_view reason) {
+  check_process(*impl_);
   impl_->context->fail(Error(
       ErrorCode::aborted,
       text(impl_->context->describe_peer(impl_->context->rank()), " aborted the job: ", reason),

@@ -123,6 +123,7 @@ Communicator Communicator::join(const Config& config, Store& store) {
 
 Communicator Communicator::shrink(int at_least, std::optional<std::chrono::milliseconds> patience) {
   comm::Context& context = *impl_->context;
+  context.require_here();
   require(size() == context.size(), name(), " has ", size(), " of the job's ", context.size(),
           " ranks; shrink a communicator of all of them, then split it again");
   auto smaller =
@@ -132,6 +133,7 @@ Communicator Communicator::shrink(int at_least, std::optional<std::chrono::milli
 
 std::optional<Communicator> Communicator::split(int color, int key, std::string_view name_) {
   comm::Context& context = *impl_->context;
+  context.require_here();  // before a place in memory that is shared with the parent is taken
   const Membership& parent = impl_->executor.membership();
   const std::vector<Ticket> tickets =
       exchange_tickets(*this, {color, key, static_cast<std::int64_t>(make_board(context)), 0});
@@ -175,6 +177,7 @@ std::optional<Communicator> Communicator::split(int color, int key, std::string_
 Communicator Communicator::create_group(std::span<const int> ranks, std::string_view name_,
                                         Options options) {
   comm::Context& context = *impl_->context;
+  context.require_here();
   check_members(ranks, rank(), size());
   collectives::Founding founding;
   founding.name = name_;
@@ -199,6 +202,7 @@ Communicator Communicator::duplicate(std::string_view name_) {
 }
 
 void collectives::follow(Communicator& communicator, Rules rules) {
+  communicator.impl().context->require_here();
   auto shared = std::make_shared<const Rules>(std::move(rules));
   communicator.impl().rules = shared;
   communicator.impl().executor.follow(std::move(shared));

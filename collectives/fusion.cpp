@@ -61,9 +61,7 @@ struct Fusion::Impl {
                                 blocking());
     begin_step();
   }
-  ~Impl() {
-    if (reductions.impl().context->here()) close();
-  }
+  ~Impl() { close(); }
 
   Options blocking() const { return {.timeout = options.timeout, .blocking = true}; }
   std::byte* at(std::size_t offset) const {
@@ -249,8 +247,18 @@ Fusion::Fusion(Communicator& ranks, std::vector<FusionParameter> parameters,
 }
 
 Fusion::Fusion(Fusion&&) noexcept = default;
-Fusion& Fusion::operator=(Fusion&&) noexcept = default;
-Fusion::~Fusion() = default;
+Fusion& Fusion::operator=(Fusion&& other) noexcept {
+  Fusion taken(std::move(other));
+  impl_.swap(taken.impl_);
+  return *this;
+}
+
+// As of a communicator: a child of fork() leaves its parent's as it is.
+Fusion::~Fusion() {
+  if (impl_ && !impl_->reductions.impl().context->here()) {
+    static_cast<void>(impl_.release());
+  }
+}
 
 Elements Fusion::slot(std::size_t index) const {
   impl_->check(index);

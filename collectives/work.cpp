@@ -25,6 +25,7 @@ void Work::wait() {
 }
 
 bool Work::test() {
+  require_here();
   if (!done()) {
     for (State* state : states()) {
       state->drive();
@@ -38,8 +39,18 @@ bool Work::test() {
 }
 
 bool Work::done() const noexcept {
-  return (!state_ || state_->done()) &&
-         std::ranges::all_of(more_, [](const auto& state) { return state->done(); });
+  const auto is_over = [](const State& state) { return state.done() || !state.here(); };
+  return (!state_ || is_over(*state_)) &&
+         std::ranges::all_of(more_, [&](const auto& state) { return is_over(*state); });
+}
+
+void Work::require_here() const {
+  if (state_) {
+    state_->require_here();
+  }
+  for (const auto& state : more_) {
+    state->require_here();
+  }
 }
 
 std::vector<Work::State*> Work::states() const {
@@ -56,6 +67,7 @@ std::vector<Work::State*> Work::states() const {
 int Work::source() const noexcept { return state_ && state_->done() ? state_->source() : -1; }
 
 void Work::on_done(std::function<void()> notice) {
+  require_here();
   const std::vector<State*> all = states();
   if (all.empty()) {
     notice();
@@ -90,6 +102,9 @@ Work all_of(std::vector<Work> works) {
 
 std::size_t wait_any(std::span<Work> works) {
   require(!works.empty(), "wait_any() of no works");
+  for (const Work& work : works) {
+    work.require_here();
+  }
   std::size_t index = works.size();
   const auto find_done = [&] {
     const auto found = std::ranges::find_if(works, &Work::done);
@@ -103,6 +118,7 @@ std::size_t wait_any(std::span<Work> works) {
 }
 
 void Work::State::wait() {
+  require_here();
   if (!done()) {
     context_->drive_until([this] { return done(); });
   }

@@ -19,6 +19,10 @@ class Work::State {
   /// Of a receive that is done: the rank it came from; otherwise -1.
   virtual int source() const { return -1; }
 
+  /// False in a child of fork(): the operation is its parent's, and stays what it was.
+  bool here() const { return context_->here(); }
+  /// Throws Error{unavailable} there.
+  void require_here() const { context_->require_here(); }
   /// Any thread; throws the operation's Error once no peer of this process can touch its memory.
   void wait();
   /// Moves the operation on a little. Any thread.

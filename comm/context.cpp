@@ -59,6 +59,11 @@ Context::Header& Context::header(int rank) const {
   return *reinterpret_cast<Header*>(peers_[rank].control);
 }
 
+void Context::require_here() const {
+  need(here(), "this process was forked by rank ", rank_,
+       ", whose communicators are not usable here; join a job of its own after fork()");
+}
+
 std::vector<int> Context::hosts() const {
   std::vector<int> hosts;
   for (const Peer& peer : peers_) {
@@ -166,6 +171,7 @@ void Context::give_way() {
 }
 
 void Context::drive_until(const std::function<bool()>& done) {
+  require_here();
   if (done()) {
     return;
   }

@@ -89,6 +89,8 @@ class Context : public std::enable_shared_from_this<Context> {
 
   /// False in a child of fork(): nothing of it may be used there.
   bool here() const { return mark_.here(); }
+  /// Throws Error{unavailable} there.
+  void require_here() const;
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(peers_.size()); }
   const Config& config() const { return config_; }
@@ -150,7 +152,8 @@ class Context : public std::enable_shared_from_this<Context> {
   bool crowded() const { return crowded_; }
   void add(Driver* driver);     ///< Token held.
   void remove(Driver* driver);  ///< Takes the token.
-  /// Drives until `done` is true. What makes it true rings this rank's bell.
+  /// Drives until `done` is true. What makes it true rings this rank's bell. Throws in a child of
+  /// fork(), where it would move its parent's shared memory, and wait for ever.
   void drive_until(const std::function<bool()>& done);
   /// One round of driving; false if nothing moved or another thread drives.
   bool drive_once();

@@ -1,6 +1,7 @@
 #include "comm/segment.hpp"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <new>
 #include <shared_mutex>
 #include <utility>
 
@@ -75,8 +77,19 @@ struct MemoryRegistry {
       0;  ///< Relaxed: a hint that spares the lock while there are none.
 };
 
+MemoryRegistry& registry();
+
+/// Nobody else has the lock at the instant of a fork, so a child finds its segments whole. The lock
+/// itself is made anew there: it may count threads that waited for it and are not in the child.
+MemoryRegistry& make_registry() {
+  auto& made = *new MemoryRegistry;  // outlives static destructors of callers
+  pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },
+                 [] { new (&registry().mutex) std::shared_mutex; });
+  return made;
+}
+
 MemoryRegistry& registry() {
-  static MemoryRegistry& instance = *new MemoryRegistry;  // outlives static destructors of callers
+  static MemoryRegistry& instance = make_registry();
   return instance;
 }
 

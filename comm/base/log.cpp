@@ -1,8 +1,13 @@
 // The library's one logger.
 #include "comm/base/log.hpp"
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <pthread.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+
+#include <cstdio>
+#include <memory>
+#include <mutex>
 
 #include "comm/base/check.hpp"
 
@@ -23,12 +28,39 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::err;
 }
 
+/// Standard error, with a lock of its own: whoever forks holds it, so that a child finds it free.
+class StandardError final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    std::fwrite(line.data(), 1, line.size(), stderr);
+    flush_();
+  }
+  void flush_() override { std::fflush(stderr); }
+};
+
+StandardError& standard_error() {
+  // Never destroyed: threads may still speak while the process exits.
+  static StandardError& sink = *[] {
+    auto* made = new StandardError;
+    pthread_atfork([] { standard_error().lock(); }, [] { standard_error().unlock(); },
+                   [] { standard_error().unlock(); });
+    return made;
+  }();
+  return sink;
+}
+
 }  // namespace
 
 spdlog::logger& Log::logger() {
-  // Never destroyed: threads may still speak while the process exits.
-  static spdlog::logger& logger = *[] {
-    auto* made = new spdlog::logger("sprat", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  static spdlog::logger& logger = *[] {  // never destroyed either
+    auto* made = new spdlog::logger(
+        "sprat", spdlog::sink_ptr(&standard_error(), [](spdlog::sinks::sink*) {}));
     made->set_pattern("[sprat] %l: %v");
     made->set_level(spdlog::level::warn);
     return made;

@@ -24,6 +24,7 @@ inline constexpr int any_source = -1;
 
 /// An operation under way. Dropping it does not cancel the operation.
 /// The operation's buffers belong to the library until wait() returns or throws.
+/// In a child of fork() its parent's are over: done() is true, the rest throws Error{unavailable}.
 class SPRAT_API Work {
  public:
   class State;
@@ -52,6 +53,7 @@ class SPRAT_API Work {
 
  private:
   std::vector<State*> states() const;
+  void require_here() const;  ///< Throws Error{unavailable} in a child of fork().
 
   std::shared_ptr<State> state_;
   std::vector<std::shared_ptr<State>> more_;  ///< What all_of() adds.

@@ -2,7 +2,8 @@
  *
  * Every function that can fail returns a status and throws nothing; what went wrong is in
  * sprat_last_error() of the calling thread. Handles are opaque and freed by their own function.
- * Counts are elements. Any thread may call. */
+ * Counts are elements. Any thread may call. A child of fork() may free its parent's handles and ask
+ * their rank, size, failure and source; the rest is SPRAT_unavailable there. */
 #pragma once
 
 #include <stddef.h>

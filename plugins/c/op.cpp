@@ -1,6 +1,8 @@
 // The C API's reductions that are made at run time: numbers from 64 on, the process's own.
 #include "plugins/c/op.hpp"
 
+#include <pthread.h>
+
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -29,6 +31,9 @@ constexpr int first_created = 64;
 /// Any thread. Numbers are never used twice, so that one freed too early is noticed.
 class Created {
  public:
+  /// For whoever forks: a child finds the lock free if nobody else has it at that instant.
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
   sprat_op add(Reduction reduction) {
     const std::lock_guard lock(mutex_);
     if (next_ == SPRAT_last_op) {
@@ -62,7 +67,12 @@ class Created {
 
 /// The process's: a number must mean the same to every communicator and thread.
 Created& created() {
-  static Created ops;
+  static Created& ops = *[] {
+    auto* const made = new Created;  // outlives static destructors of callers
+    pthread_atfork([] { created().lock(); }, [] { created().unlock(); },
+                   [] { created().unlock(); });
+    return made;
+  }();
   return ops;
 }
 

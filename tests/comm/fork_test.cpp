@@ -9,8 +9,12 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <thread>
 
+#include "comm/base/log.hpp"
+#include "comm/segment.hpp"
+#include "sprat/buffer.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -67,6 +71,36 @@ TEST(Fork, leaves_no_copy_of_a_descriptor_that_is_being_opened) {
         << "fork " << count;
   }
   close(file);
+}
+
+TEST(Fork, leaves_the_locks_of_memory_free) {
+  const Memory memory(1);
+  const auto look = [&] { (void)find_memory(memory.data(), 1); };
+  const Meanwhile looks(look), looks_too(look);
+  const Meanwhile allocates([] { const Memory short_lived(1); });
+  for (int count = 0; count < forks; ++count) {
+    auto inherited = std::make_unique<Memory>(1);
+    ASSERT_EQ(status_of_child([&] {
+                inherited.reset();
+                return Memory(1).data() == nullptr ? 1 : 0;
+              }),
+              0)
+        << "fork " << count;
+  }
+}
+
+TEST(Fork, leaves_the_lock_of_the_log_free) {
+  const auto name = [] { name_log(0, 1, "here"); };
+  name();  // what is made once is made
+  const Meanwhile names(name), names_too(name);
+  for (int count = 0; count < forks; ++count) {
+    ASSERT_EQ(status_of_child([] {
+                name_log(0, 1, "there");
+                return 0;
+              }),
+              0)
+        << "fork " << count;
+  }
 }
 
 }  // namespace
