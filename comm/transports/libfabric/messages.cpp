@@ -5,6 +5,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <initializer_list>
+#include <mutex>
+#include <string_view>
+#include <vector>
 
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
@@ -31,6 +35,8 @@ using State = MessageRequest::State;
 
 /// How long a request that cannot be withdrawn may take to end by itself.
 constexpr std::chrono::milliseconds cancel_patience{100};
+/// How long one that only looks may take, before it counts as not known.
+constexpr std::chrono::milliseconds peek_patience{100};
 constexpr std::size_t operations_a_growth = 64;
 constexpr std::size_t completions_a_batch = 16;
 /// So that one call of progress() stays short however fast completions come.
@@ -51,6 +57,21 @@ int to_errno(int error) {
 void check(int status, const char* call, const fi_info& info) {
   need(status == 0, "libfabric's ", call, " failed for provider ", info.fabric_attr->prov_name,
        " on ", info.domain_attr->name, ": ", fi_strerror(-status));
+}
+
+/// In the midst of a long message, in libfabric 1.17: rxm_handle_comp_error() follows the null
+/// context of an answer to a peer's read. Over sockets nothing moves without progress, so that one
+/// of these may as well stay open.
+bool crashes_when_closed(std::string_view provider) {
+  return provider == "tcp;ofi_rxm" || provider == "net;ofi_rxm";
+}
+
+/// Remembered, so that they are not taken for leaks.
+void keep_until_exit(std::initializer_list<fid*> handles) {
+  static auto& mutex = *new std::mutex;  // guards the list; ranks that are threads share it
+  static auto& kept = *new std::vector<fid*>;
+  const std::lock_guard lock(mutex);
+  kept.insert(kept.end(), handles);
 }
 
 }  // namespace
@@ -237,18 +258,21 @@ ssize_t Messages::post(Operation& operation) {
   return -FI_EINVAL;
 }
 
-/// A provider answers at once, from what has come.
+/// A provider answers at once, from what has come. An answer that is late, on a machine that did
+/// not let this thread run, is to a question of the past: the next call awaits it, and asks again.
 std::optional<std::size_t> Messages::probe(int peer, std::uint64_t tag) noexcept {
-  MessageRequest request;
-  start(begin(request, Direction::peek, peer, tag));
-  const auto deadline = std::chrono::steady_clock::now() + cancel_patience;
-  while (request.state == State::posted && std::chrono::steady_clock::now() < deadline) {
+  if (peek_.state == State::posted) {
     progress();
   }
-  if (request.state == State::posted) {
-    cancel(request);
+  if (peek_.state == State::posted) {
+    return std::nullopt;
   }
-  return request.state == State::done ? std::optional(request.bytes) : std::nullopt;
+  start(begin(peek_, Direction::peek, peer, tag));
+  const auto deadline = std::chrono::steady_clock::now() + peek_patience;
+  while (peek_.state == State::posted && std::chrono::steady_clock::now() < deadline) {
+    progress();
+  }
+  return peek_.state == State::done ? std::optional(peek_.bytes) : std::nullopt;
 }
 
 bool Messages::progress() noexcept {
@@ -361,15 +385,24 @@ void Messages::fail(Operation& operation, int error) {
   free_.push_back(&operation);
 }
 
-/// Ends everything in flight, for good: afterwards nobody touches the requests' memory, for nothing
-/// moves without progress. The endpoint stays until the process ends, since closing one that is in
-/// the midst of a long message crashes in libfabric 1.17 (rxm_handle_comp_error() follows the null
-/// context of an answer to a peer's read).
+/// Ends everything in flight, for good: afterwards nobody touches the requests' memory. Hardware
+/// would, such as efa's and verbs', which ends what was posted without us: the endpoint is closed.
 void Messages::close(int error) {
-  static auto& kept = *new std::vector<fid*>();
-  kept.insert(kept.end(),
-              {&endpoint_.release()->fid, &completions_.release()->fid, &addresses_.release()->fid,
-               &domain_.release()->fid, &fabric_.release()->fid});
+  if (crashes_when_closed(name())) {
+    keep_until_exit({&endpoint_.release()->fid, &completions_.release()->fid,
+                     &addresses_.release()->fid, &domain_.release()->fid, &fabric_.release()->fid});
+  } else {
+    if (const int status = fi_close(&endpoint_.release()->fid); status != 0) {
+      log().error(
+          "libfabric's {} on {} does not close ({}): messages that were given up may still "
+          "be written to memory",
+          name(), info_->domain_attr->name, fi_strerror(-status));
+    }
+    completions_.reset();
+    addresses_.reset();
+    domain_.reset();
+    fabric_.reset();
+  }
   waiting_.clear();
   for (Operation& operation : operations_) {
     if (operation.request != nullptr) {

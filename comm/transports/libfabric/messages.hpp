@@ -82,6 +82,7 @@ class Messages final : public MessageTransport {
   std::vector<Operation*> free_;
   std::vector<Operation*> waiting_;  ///< In order of posting.
   std::uint64_t round_ = 0;          ///< Of retry().
+  MessageRequest peek_;              ///< Of probe().
 };
 
 }  // namespace sprat::comm::libfabric
