@@ -7,6 +7,7 @@
 #include <array>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -94,6 +95,9 @@ class Executor final : public comm::Driver {
     const BlockCounts* counts = nullptr;  ///< Where blocks lie, if they differ.
     std::size_t skip = 0;                 ///< Elements before the window, in each block.
     bool foreign = false;                 ///< `base` is an address to fetch() from.
+    std::size_t bytes = std::numeric_limits<std::size_t>::max();  ///< From `base` on, if checked.
+    std::shared_ptr<const comm::PeerMapping> mapping =
+        nullptr;  ///< Kept while it is used; or null.
   };
   struct PeerState {
     Board* board = nullptr;  ///< Null for ranks of other hosts.

@@ -218,7 +218,9 @@ Executor::View Executor::view_of(int rank, Buffer buffer) {
   const int world = membership_.world_ranks[rank];
   if (buffer == Buffer::input && slot.inlined != 0) {
     const bool brief = buffer_bytes(buffer, rank) <= Slot::short_bytes;
-    return whole_view(brief ? slot.short_payload : slot.payload, buffer);
+    View view = whole_view(brief ? slot.short_payload : slot.payload, buffer);
+    view.bytes = brief ? Slot::short_bytes : Slot::inline_bytes;
+    return view;
   }
   comm::MemoryRef ref = buffer == Buffer::input    ? slot.input
                         : buffer == Buffer::output ? slot.output
@@ -233,14 +235,18 @@ Executor::View Executor::view_of(int rank, Buffer buffer) {
   } else {
     view = whole_view(nullptr, buffer);
   }
-  view.base =
-      mine && ref.kind == comm::MemoryRef::Kind::segment
-          ? (buffer == Buffer::scratch ? scratch_->data() + window_ % 2 * slot.scratch_half_bytes
-                                       : staged(buffer))
-          : context_->view(world, ref);
-  if (view.base == nullptr) {
+  if (mine && ref.kind == comm::MemoryRef::Kind::segment) {
+    view.base = buffer == Buffer::scratch ? scratch_->data() + window_ % 2 * slot.scratch_half_bytes
+                                          : staged(buffer);
+    return view;
+  }
+  comm::PeerMemory memory = context_->view(world, ref);
+  if (memory.data == nullptr) {
     throw Unmapped{world};
   }
+  view.base = memory.data;
+  view.bytes = memory.bytes;
+  view.mapping = std::move(memory.mapping);
   view.foreign = ref.kind == comm::MemoryRef::Kind::process;
   return view;
 }
@@ -253,7 +259,12 @@ const std::byte* Executor::address(const Operand& operand) {
   const std::size_t block = view.counts != nullptr
                                 ? view.counts->offset(operand.block)
                                 : static_cast<std::size_t>(operand.block) * view.block_stride;
-  return view.base + (block + view.skip + operand.offset) * element_bytes(operand.buffer);
+  const std::size_t size = element_bytes(operand.buffer);
+  const std::size_t offset = (block + view.skip + operand.offset) * size;
+  if (view.bytes < offset || view.bytes - offset < operand.count * size) [[unlikely]] {
+    throw Unmapped{membership_.world_ranks[operand.rank]};  // it said nonsense of where that lies
+  }
+  return view.base + offset;
 }
 
 std::byte* Executor::own_address(const Operand& operand) {

@@ -1,6 +1,7 @@
 #include "comm/context.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <system_error>
 
 #include "comm/base/check.hpp"
@@ -110,17 +111,20 @@ MemoryRef Context::describe(const void* data, std::size_t bytes) const noexcept 
              : MemoryRef{};
 }
 
-const std::byte* Context::view(int rank, const MemoryRef& ref) {
+PeerMemory Context::view(int rank, const MemoryRef& ref) {
+  constexpr std::size_t unknown = std::numeric_limits<std::size_t>::max();
   switch (ref.kind) {
     case MemoryRef::Kind::unreachable:
-      return nullptr;
-    case MemoryRef::Kind::address:
+      return {};
+    case MemoryRef::Kind::address:  // of another process it would be nonsense
+      return in_process_ ? PeerMemory{reinterpret_cast<const std::byte*>(ref.offset), unknown}
+                         : PeerMemory{};
     case MemoryRef::Kind::process:
-      return reinterpret_cast<const std::byte*>(ref.offset);
+      return {reinterpret_cast<const std::byte*>(ref.offset), unknown};
     case MemoryRef::Kind::segment:
       return mappings_[rank]->view(ref);
   }
-  return nullptr;
+  return {};
 }
 
 bool Context::read(int rank, const std::byte* from, std::byte* to,

@@ -112,9 +112,9 @@ class Context : public std::enable_shared_from_this<Context> {
   std::byte* peer_control(int rank, std::size_t offset) { return peers_[rank].control + offset; }
   /// How peers may reach [data, data + bytes).
   MemoryRef describe(const void* data, std::size_t bytes) const noexcept;
-  /// A local peer's memory, read-only; null if it cannot be reached. Of a process's private memory,
-  /// an address to read() only. Token held.
-  const std::byte* view(int rank, const MemoryRef& ref);
+  /// A local peer's memory, read-only. Of a process's private memory, an address to read() only.
+  /// Token held.
+  PeerMemory view(int rank, const MemoryRef& ref);
   /// On every host of the job, local peers can read each other's private memory. All ranks agree.
   bool everybody_readable() const { return everybody_readable_; }
   /// Copies private memory of a local peer's; false if it cannot be had.

@@ -8,7 +8,7 @@
 
 namespace sprat::comm {
 
-/// Peers map it writable, to ring.
+/// Peers can write to its page, and do to ring.
 struct Context::Header {
   std::atomic<std::uint64_t> nonce;                 ///< Proves that a mapping is the right one.
   alignas(64) std::atomic<std::uint32_t> bell;      ///< Counts rings; a futex.

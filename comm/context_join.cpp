@@ -113,7 +113,7 @@ Context::Context(const Config& config, Surroundings surroundings)
       departed_(std::make_unique<std::atomic<bool>[]>(peers_.size())),
       lost_(std::make_unique<std::atomic<bool>[]>(peers_.size())) {
   control_ = std::make_unique<Segment>(control_bytes);
-  control_used_ = (sizeof(Header) + 63) / 64 * 64;
+  control_used_ = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));  // peers write to no other page
   new (control_->data()) Header;
 }
 
@@ -216,7 +216,7 @@ void Context::meet(Clock::time_point deadline) {
     } else if (theirs["label"] == greeting["label"]) {
       const MemoryRef ref{MemoryRef::Kind::segment, theirs["fd"], theirs["inode"], theirs["bytes"],
                           0};
-      auto mapping = PeerMapping::open(peer.pid, ref, PeerMapping::Access::read_write);
+      auto mapping = PeerMapping::open(peer.pid, ref, PeerMapping::Access::ring);
       if (mapping && reinterpret_cast<Header*>(mapping->data())->nonce.load() == theirs["nonce"]) {
         peer.control = mapping->data();
         control_mappings_[rank] = std::move(mapping);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -96,7 +97,7 @@ MemoryRegistry& registry() {
 }  // namespace
 
 Segment::Segment(std::size_t bytes, Pages pages, const char* name)
-    : bytes_(round_to_pages(std::max<std::size_t>(bytes, 1))) {
+    : pages_(pages), bytes_(round_to_pages(std::max<std::size_t>(bytes, 1))) {
   fd_ = open_here_only([&] { return memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING); });
   need(fd_ >= 0, "memfd_create: ", std::strerror(errno));
   struct stat status {};
@@ -119,18 +120,15 @@ Segment::Segment(std::size_t bytes, Pages pages, const char* name)
   }
 }
 
-void Segment::drop_pages() noexcept {
-  if (!here()) {
-    return;  // the parent still uses them, and fd_ may mean another file by now
-  }
-  (void)fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_));
-}
-
 Segment::~Segment() {
   munmap(data_, bytes_);
-  if (here()) {
-    close_and_forget(fd_);
+  if (!here()) {
+    return;  // the parent still uses its pages, and fd_ may mean another file by now
   }
+  if (pages_ == Pages::huge) {
+    (void)fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_));
+  }
+  close_and_forget(fd_);
 }
 
 MemoryRef Segment::ref(std::size_t offset) const {
@@ -157,43 +155,55 @@ std::optional<MemoryRef> find_memory(const void* data, std::size_t bytes) noexce
 }
 
 std::unique_ptr<PeerMapping> PeerMapping::open(pid_t pid, const MemoryRef& ref, Access access) {
-  const bool writes = access == Access::read_write;
+  const bool rings = access == Access::ring;
   const std::string path = text("/proc/", pid, "/fd/", ref.fd);
-  const int fd = ::open(path.c_str(), (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), (rings ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     return nullptr;
   }
   struct stat status {};
   void* address = MAP_FAILED;
-  if (fstat(fd, &status) == 0 && status.st_ino == ref.inode &&
-      static_cast<std::uint64_t>(status.st_size) == ref.segment_bytes) {
-    address = map_shared(fd, ref.segment_bytes, PROT_READ | (writes ? PROT_WRITE : 0));
+  const bool meant = fstat(fd, &status) == 0 && status.st_ino == ref.inode &&
+                     static_cast<std::uint64_t>(status.st_size) == ref.segment_bytes;
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (meant && seals >= 0 && (seals & F_SEAL_SHRINK) != 0) {
+    address = map_shared(fd, ref.segment_bytes, PROT_READ);
   }
   close(fd);
   if (address == MAP_FAILED) {
     return nullptr;
   }
-  return std::unique_ptr<PeerMapping>(
+  std::unique_ptr<PeerMapping> mapping(
       new PeerMapping(static_cast<std::byte*>(address), ref.segment_bytes, ref.inode));
+  if (rings && mprotect(address, round_to_pages(1), PROT_READ | PROT_WRITE) != 0) {
+    return nullptr;
+  }
+  return mapping;
 }
 
 PeerMapping::~PeerMapping() { munmap(data_, bytes_); }
 
-const std::byte* PeerMappings::view(const MemoryRef& ref) {
+// What the peer says may be nonsense.
+PeerMemory PeerMappings::view(const MemoryRef& ref) {
+  const auto within = [&](const std::shared_ptr<const PeerMapping>& mapping) {
+    const std::size_t offset = std::min<std::uint64_t>(ref.offset, mapping->bytes());
+    return PeerMemory{mapping->data() + offset, mapping->bytes() - offset, mapping};
+  };
   for (auto found = mappings_.rbegin(); found != mappings_.rend(); ++found) {
     if ((*found)->inode() == ref.inode) {
-      return (*found)->data() + ref.offset;
+      return within(*found);
     }
   }
-  auto mapping = PeerMapping::open(pid_, ref, PeerMapping::Access::read);
+  std::shared_ptr<const PeerMapping> mapping =
+      PeerMapping::open(pid_, ref, PeerMapping::Access::read);
   if (!mapping) {
-    return nullptr;
+    return {};
   }
   if (mappings_.size() == limit) {
     mappings_.erase(mappings_.begin());
   }
-  mappings_.push_back(std::move(mapping));
-  return mappings_.back()->data() + ref.offset;
+  mappings_.push_back(mapping);
+  return within(mapping);
 }
 
 }  // namespace sprat::comm
@@ -222,7 +232,6 @@ Memory::~Memory() {
   auto taken = all.segments.extract(static_cast<const std::byte*>(data_));
   all.count.fetch_sub(1, std::memory_order_relaxed);
   lock.unlock();  // unmapping is slow, and the node owns the segment now
-  taken.mapped()->drop_pages();
 }
 
 Memory::Memory(Memory&& other) noexcept

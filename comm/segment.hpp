@@ -33,8 +33,10 @@ struct MemoryRef {
 class Segment {
  public:
   enum class Pages {
-    as_touched,  ///< Memory is taken as it is used.
-    huge         ///< All at once, and on huge pages as far as the kernel has them.
+    as_touched,  ///< Memory is taken as it is used; peers may look at it after this segment's end.
+    /// All at once, and on huge pages as far as the kernel has them. Given back at the end,
+    /// although peers may keep their mappings a while: they read zeros from then on.
+    huge
   };
   /// Zeroed; `bytes` is rounded up to pages; /proc shows `name`. Throws Error{unavailable}.
   explicit Segment(std::size_t bytes, Pages pages = Pages::as_touched, const char* name = "sprat");
@@ -47,12 +49,10 @@ class Segment {
   /// False in a child forked later: peers cannot reach it there.
   bool here() const { return mark_.here(); }
   MemoryRef ref(std::size_t offset = 0) const;
-  /// Gives the pages back although peers may keep their mappings a while; they read zeros from then
-  /// on.
-  void drop_pages() noexcept;
 
  private:
   ProcessMark mark_;
+  const Pages pages_;
   int fd_ = -1;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
@@ -65,14 +65,18 @@ std::optional<MemoryRef> find_memory(const void* data, std::size_t bytes) noexce
 /// A view of another process's segment. Owner of the mapping.
 class PeerMapping {
  public:
-  enum class Access { read, read_write };
-  /// Null if it cannot be opened, or is not the segment that `ref` means.
+  enum class Access {
+    read,
+    ring,  ///< The first page can be written, too.
+  };
+  /// Null if it cannot be opened, is not the segment that `ref` means, or might shrink.
   static std::unique_ptr<PeerMapping> open(pid_t pid, const MemoryRef& ref, Access access);
   ~PeerMapping();
   PeerMapping(const PeerMapping&) = delete;
   PeerMapping& operator=(const PeerMapping&) = delete;
 
   std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
   std::uint64_t inode() const { return inode_; }
 
  private:
@@ -83,19 +87,26 @@ class PeerMapping {
   std::uint64_t inode_;
 };
 
+/// A piece of another rank's memory, and all that follows it there.
+struct PeerMemory {
+  const std::byte* data = nullptr;  ///< Null: it cannot be reached.
+  std::size_t bytes = 0;
+  /// Shared with PeerMappings, which may let go of it while this is in use. Null: no mapping.
+  std::shared_ptr<const PeerMapping> mapping = nullptr;
+};
+
 /// The mappings of one peer's segments, made when first asked for, the oldest dropped past a bound.
 /// Not thread-safe: its context's token is held.
 class PeerMappings {
  public:
   explicit PeerMappings(pid_t pid) : pid_(pid) {}
-  /// The peer's memory at `ref`; null if it cannot be mapped. Valid until `limit` others were asked
-  /// for.
-  const std::byte* view(const MemoryRef& ref);
+  /// The peer's memory at `ref`, a segment.
+  PeerMemory view(const MemoryRef& ref);
 
  private:
   static constexpr std::size_t limit = 256;
   pid_t pid_;
-  std::vector<std::unique_ptr<PeerMapping>> mappings_;  ///< Most recently made last.
+  std::vector<std::shared_ptr<const PeerMapping>> mappings_;  ///< Most recently made last.
 };
 
 }  // namespace sprat::comm

@@ -1,11 +1,15 @@
 // Shared memory: what peers map, and what is left behind.
 #include "comm/segment.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <memory>
 
 #include "sprat/buffer.hpp"
 
@@ -50,14 +54,68 @@ TEST(PeerMapping, refuses_a_descriptor_that_means_another_file_now) {
 TEST(PeerMappings, keep_one_mapping_a_segment_and_bound_their_number) {
   PeerMappings mappings(getpid());
   const Segment kept(4096);
-  const std::byte* first = mappings.view(kept.ref());
-  ASSERT_NE(first, nullptr);
-  EXPECT_EQ(mappings.view(kept.ref(64)), first + 64);
+  kept.data()[64] = std::byte{7};
+  const PeerMemory first = mappings.view(kept.ref());
+  ASSERT_NE(first.data, nullptr);
+  EXPECT_EQ(first.bytes, kept.bytes());
+  EXPECT_EQ(mappings.view(kept.ref(64)).data, first.data + 64);
   for (int i = 0; i < 300; ++i) {
     const Segment other(4096);
-    ASSERT_NE(mappings.view(other.ref()), nullptr);
+    ASSERT_NE(mappings.view(other.ref()).data, nullptr);
   }
-  EXPECT_NE(mappings.view(kept.ref()), nullptr);
+  EXPECT_NE(mappings.view(kept.ref()).data, first.data);
+  EXPECT_EQ(first.data[64], std::byte{7}) << "what is in use stays";
+}
+
+TEST(PeerMappings, give_no_more_than_there_is) {
+  PeerMappings mappings(getpid());
+  const Segment segment(4096);
+  EXPECT_EQ(mappings.view(segment.ref(segment.bytes() - 10)).bytes, 10u);
+  EXPECT_EQ(mappings.view(segment.ref(segment.bytes() + 10)).bytes, 0u);
+  EXPECT_EQ(mappings.view(segment.ref(~std::size_t{0})).bytes, 0u);
+}
+
+/// Whether this process may write there.
+bool is_writable(std::byte* address) {
+  const int zeros = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+  const bool written = read(zeros, address, 1) == 1;
+  close(zeros);
+  return written;
+}
+
+TEST(PeerMapping, that_rings_can_write_to_the_first_page_only) {
+  const Segment segment(std::size_t{4} << 20);
+  const auto rings = PeerMapping::open(getpid(), segment.ref(), PeerMapping::Access::ring);
+  const auto reads = PeerMapping::open(getpid(), segment.ref(), PeerMapping::Access::read);
+  ASSERT_TRUE(rings && reads);
+  const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  EXPECT_TRUE(is_writable(rings->data()));
+  EXPECT_FALSE(is_writable(rings->data() + page));
+  EXPECT_FALSE(is_writable(rings->data() + rings->bytes() - 1));
+  EXPECT_FALSE(is_writable(reads->data()));
+}
+
+TEST(PeerMapping, refuses_a_file_that_might_shrink) {
+  const int file = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  ASSERT_EQ(ftruncate(file, 4096), 0);
+  struct stat status {};
+  fstat(file, &status);
+  const MemoryRef ref{MemoryRef::Kind::segment, file, status.st_ino, 4096, 0};
+  EXPECT_EQ(PeerMapping::open(getpid(), ref, PeerMapping::Access::read), nullptr);
+  fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK);
+  EXPECT_NE(PeerMapping::open(getpid(), ref, PeerMapping::Access::read), nullptr);
+  close(file);
+}
+
+TEST(Segment, of_huge_pages_gives_them_back_although_peers_keep_their_mappings) {
+  for (const auto pages : {Segment::Pages::as_touched, Segment::Pages::huge}) {
+    auto segment = std::make_unique<Segment>(std::size_t{4} << 20, pages);
+    const auto peer = PeerMapping::open(getpid(), segment->ref(), PeerMapping::Access::read);
+    ASSERT_TRUE(peer);
+    segment->data()[0] = std::byte{1};
+    segment.reset();
+    EXPECT_EQ(peer->data()[0], pages == Segment::Pages::huge ? std::byte{0} : std::byte{1});
+  }
 }
 
 TEST(Memory, is_found_by_any_piece_of_it_and_by_nothing_else) {
