@@ -12,6 +12,7 @@
 
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
+#include "comm/base/signals.hpp"
 #include "comm/context.hpp"
 #include "comm/context_header.hpp"
 #include "comm/fences.hpp"
@@ -120,6 +121,7 @@ Context::Context(const Config& config, Surroundings surroundings)
 std::shared_ptr<Context> Context::join(const Config& config, Surroundings surroundings,
                                        std::size_t world_bytes) {
   configure_log(config.log_level);
+  take_back_signals();
   const auto end = [](Context* ended) {
     if (ended->here()) {  // a child of fork() has none of its threads
       delete ended;
