@@ -4,12 +4,14 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <new>
@@ -31,6 +33,24 @@ constexpr std::size_t huge_page = std::size_t{2} << 20;
 #ifndef MADV_COLLAPSE
 constexpr int MADV_COLLAPSE = 25;  // Linux 6.1
 #endif
+
+/// More than this no process can have, whatever else is used.
+std::size_t memory_and_swap() {
+  struct sysinfo machine {};
+  if (sysinfo(&machine) != 0) {
+    return std::numeric_limits<std::ptrdiff_t>::max();
+  }
+  return (machine.totalram + machine.totalswap) * machine.mem_unit;
+}
+
+/// Touching more memory than there is would end other processes before it ended in an error.
+std::size_t checked(std::size_t bytes, Segment::Pages pages) {
+  if (pages == Segment::Pages::huge) {
+    const std::size_t most = memory_and_swap();
+    need(bytes <= most, "cannot have ", bytes, " bytes of shared memory: this machine has ", most);
+  }
+  return bytes;
+}
 
 /// Maps a file where huge pages can be: at a multiple of their size if it is that long.
 /// MAP_FAILED and errno as mmap().
@@ -97,7 +117,7 @@ MemoryRegistry& registry() {
 }  // namespace
 
 Segment::Segment(std::size_t bytes, Pages pages, const char* name)
-    : pages_(pages), bytes_(round_to_pages(std::max<std::size_t>(bytes, 1))) {
+    : pages_(pages), bytes_(round_to_pages(std::max<std::size_t>(checked(bytes, pages), 1))) {
   fd_ = open_here_only([&] { return memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING); });
   need(fd_ >= 0, "memfd_create: ", std::strerror(errno));
   struct stat status {};

@@ -2,6 +2,7 @@
 #include "comm/segment.hpp"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -10,8 +11,10 @@
 
 #include <cstring>
 #include <memory>
+#include <string>
 
 #include "sprat/buffer.hpp"
+#include "sprat/error.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -128,6 +131,18 @@ TEST(Memory, is_found_by_any_piece_of_it_and_by_nothing_else) {
   EXPECT_FALSE(find_memory(data + 9'000, 1 << 20));
   int local = 0;
   EXPECT_FALSE(find_memory(&local, sizeof local));
+}
+
+TEST(Memory, of_more_than_the_machine_has_is_refused_untouched) {
+  for (const std::size_t bytes : {std::size_t{1} << 44, ~std::size_t{0}}) {
+    try {
+      const Memory memory(bytes);
+      FAIL() << bytes << " bytes were given";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unavailable);
+      EXPECT_THAT(error.what(), testing::HasSubstr("cannot have " + std::to_string(bytes)));
+    }
+  }
 }
 
 TEST(Memory, moves_and_is_gone_afterwards) {
