@@ -30,7 +30,7 @@ std::optional<int> number_of(const Environment& environment, const char* variabl
 }
 
 std::optional<Launch> by_ourselves(const Config& config) {
-  if (config.rank < 0 && config.size < 0) return std::nullopt;
+  if (config.rank == -1 && config.size == -1) return std::nullopt;
   require(config.rank >= 0 && config.size >= 0, "SPRAT_RANK is ", config.rank, ", SPRAT_SIZE is ",
           config.size, "; set both, or neither and let the launcher say");
   require(config.rank < config.size, "SPRAT_RANK is ", config.rank, ", SPRAT_SIZE is ", config.size,

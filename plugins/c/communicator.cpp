@@ -1,7 +1,9 @@
 // The C API's communicators, operations and memory, each a line of translation.
 #include "sprat/communicator.hpp"
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "plugins/c/handles.hpp"
@@ -29,9 +31,20 @@ Config config_from(const sprat_config* given) {
   if (given == nullptr) {
     return config;
   }
-  if (given->size > 0) {
+  if (given->size != 0 || given->rank != 0) {
+    if (given->rank < 0 || given->rank >= given->size) {
+      c::refuse("size is " + std::to_string(given->size) + ", rank is " +
+                std::to_string(given->rank) +
+                "; the rank must be 0 or more, and below the size; size 0 and rank 0 mean the "
+                "environment's");
+    }
     config.size = given->size;
     config.rank = given->rank;
+  }
+  for (const std::int64_t timeout : {given->join_timeout_ms, given->timeout_ms}) {
+    if (timeout < 0) {
+      c::refuse("a timeout is " + std::to_string(timeout) + " ms; it must not be negative");
+    }
   }
   const auto take = [](std::string& field, const char* value) {
     if (value != nullptr) {

@@ -113,6 +113,7 @@ TEST(Launch, is_refused_where_something_is_missing_or_wrong) {
   } bad[] = {
       {{}, explicit_config(0, -1, "tcp://h:1"), "SPRAT_SIZE"},
       {{}, explicit_config(-1, 2, "tcp://h:1"), "SPRAT_RANK"},
+      {{}, explicit_config(-7, -3, ""), "SPRAT_RANK is -7, SPRAT_SIZE is -3"},
       {{}, explicit_config(0, 2, ""), "SPRAT_RENDEZVOUS"},
       {{}, explicit_config(2, 2, "tcp://h:1"), "SPRAT_RANK is 2"},
       {{}, explicit_config(-1, -1, "tcp://h:1"), "SPRAT_RANK"},

@@ -24,6 +24,25 @@ class CApi : public testing::Test {
   sprat_comm* world = nullptr;
 };
 
+TEST(CApiJoin, refuses_ranks_and_sizes_that_cannot_be) {
+  const std::pair<int, int> wrong[] = {{-3, -7}, {-3, 0}, {0, -7}, {0, 5}, {2, -1}, {2, 2}, {1, 1}};
+  for (const auto& [size, rank] : wrong) {
+    sprat_config config = {};
+    config.size = size;
+    config.rank = rank;
+    sprat_comm* comm = nullptr;
+    EXPECT_EQ(sprat_comm_join(&config, &comm), SPRAT_invalid_argument) << size << " " << rank;
+    EXPECT_EQ(comm, nullptr);
+    const std::string said = sprat_last_error();
+    EXPECT_NE(said.find("size is " + std::to_string(size)), std::string::npos) << said;
+  }
+  sprat_config hasty = {};
+  hasty.size = 1;
+  hasty.timeout_ms = -1;
+  sprat_comm* comm = nullptr;
+  EXPECT_EQ(sprat_comm_join(&hasty, &comm), SPRAT_invalid_argument);
+}
+
 TEST_F(CApi, collectives_of_one_rank_copy_their_input) {
   int size = 0, rank = -1;
   ASSERT_EQ(sprat_comm_size(world, &size), SPRAT_ok);
