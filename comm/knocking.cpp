@@ -5,11 +5,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "comm/base/check.hpp"
 
@@ -20,9 +22,19 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr auto patience = 3s;
+/// A door that has not answered for so long may never: the next one is tried beside it.
+constexpr std::chrono::milliseconds next_door{300};
+/// Sockets are few.
+constexpr std::size_t most_at_once = 128;
 
 struct Descriptor {
   int number = -1;
+  Descriptor() = default;
+  Descriptor(Descriptor&& other) noexcept : number(std::exchange(other.number, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number, other.number);
+    return *this;
+  }
   ~Descriptor() {
     if (number >= 0) close(number);
   }
@@ -37,44 +49,112 @@ bool met_itself(int socket) {
          here_bytes == there_bytes && std::memcmp(&here, &there, here_bytes) == 0;
 }
 
-bool opens(const addrinfo& address, Clock::time_point deadline) {
-  const Descriptor socket{
-      ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+enum class Answer { none_yet, listens, nobody, no_descriptor };
+
+/// Begins to connect to one door. What is known at once.
+Answer begin(const addrinfo& address, Descriptor& socket) {
+  socket.number = ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket.number < 0) {
-    return errno != EAFNOSUPPORT;  // out of descriptors: nothing is known against it
+    return errno == EAFNOSUPPORT ? Answer::nobody : Answer::no_descriptor;
   }
-  if (connect(socket.number, address.ai_addr, address.ai_addrlen) != 0) {
-    if (errno != EINPROGRESS) return false;
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-    pollfd ready{socket.number, POLLOUT, 0};
-    if (left <= 0ms || poll(&ready, 1, static_cast<int>(left.count())) <= 0) return false;
-    int error = 0;
-    socklen_t length = sizeof error;
-    getsockopt(socket.number, SOL_SOCKET, SO_ERROR, &error, &length);
-    if (error != 0) return false;
+  if (connect(socket.number, address.ai_addr, address.ai_addrlen) == 0) {
+    return met_itself(socket.number) ? Answer::nobody : Answer::listens;
   }
-  return !met_itself(socket.number);
+  return errno == EINPROGRESS ? Answer::none_yet : Answer::nobody;
 }
 
-bool opens(const Door& door, Clock::time_point deadline) {
+Answer begin(const Door& door, Descriptor& socket) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   addrinfo* first = nullptr;
-  if (getaddrinfo(door.host.c_str(), text(door.port).c_str(), &hints, &first) != 0) return false;
+  if (getaddrinfo(door.host.c_str(), text(door.port).c_str(), &hints, &first) != 0) {
+    return Answer::nobody;
+  }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(first, freeaddrinfo);
-  return opens(*first, deadline);
+  return begin(*first, socket);
+}
+
+/// Of a connection that has come to an end, well or not.
+Answer outcome(const Descriptor& socket) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  getsockopt(socket.number, SOL_SOCKET, SO_ERROR, &error, &length);
+  return error == 0 && !met_itself(socket.number) ? Answer::listens : Answer::nobody;
+}
+
+/// Tries one process's doors in their order; the next one too while those before it are silent.
+class Knock final {
+ public:
+  explicit Knock(const std::vector<Door>& doors) : doors_(&doors) {}
+
+  bool asks() const { return answer_ == Answer::none_yet; }
+  /// Without a descriptor to ask with, nothing is known against it.
+  bool listens() const { return answer_ == Answer::listens || (asks() && starved_); }
+  /// Sockets to poll, after as many doors as it is time for.
+  void go_on(Clock::time_point now, std::vector<pollfd>& polled) {
+    while (asks() && next_ < doors_->size() && (sockets_.empty() || now >= next_at_)) {
+      Descriptor socket;
+      const Answer known = begin((*doors_)[next_], socket);
+      starved_ = known == Answer::no_descriptor;
+      if (starved_) break;  // until others are done with theirs
+      ++next_;
+      if (known == Answer::listens) answer_ = known;
+      if (known != Answer::none_yet) continue;
+      sockets_.push_back(std::move(socket));
+      next_at_ = now + next_door;
+    }
+    if (asks() && sockets_.empty() && !starved_) answer_ = Answer::nobody;
+    for (const Descriptor& socket : sockets_) polled.push_back({socket.number, POLLOUT, 0});
+  }
+  /// `polled` begins with what go_on() added; returns how much that was.
+  std::size_t take(std::span<const pollfd> polled) {
+    const std::size_t mine = sockets_.size();
+    for (std::size_t at = mine; at-- > 0;) {
+      if (polled[at].revents == 0) continue;
+      if (outcome(sockets_[at]) == Answer::listens) answer_ = Answer::listens;
+      sockets_.erase(sockets_.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    if (!asks()) sockets_.clear();
+    return mine;
+  }
+
+ private:
+  const std::vector<Door>* doors_;
+  std::size_t next_ = 0;  ///< Door.
+  Clock::time_point next_at_{};
+  std::vector<Descriptor> sockets_;  ///< Under way.
+  Answer answer_ = Answer::none_yet;
+  bool starved_ = false;
+};
+
+void knock(std::span<Knock> knocks) {
+  const auto deadline = Clock::now() + patience;
+  for (auto now = Clock::now(); now < deadline; now = Clock::now()) {
+    std::vector<pollfd> polled;
+    for (Knock& one : knocks) one.go_on(now, polled);
+    if (std::ranges::none_of(knocks, &Knock::asks)) return;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now);
+    poll(polled.data(), polled.size(), static_cast<int>(std::min(left, next_door).count()) + 1);
+    std::size_t taken = 0;
+    for (Knock& one : knocks) taken += one.take(std::span(polled).subspan(taken));
+  }
 }
 
 }  // namespace
 
-bool somebody_listens(const std::vector<Door>& doors) {
-  const auto deadline = Clock::now() + patience;
-  for (const Door& door : doors) {
-    if (opens(door, deadline)) return true;
+std::vector<bool> who_listens(std::span<const std::vector<Door>> processes) {
+  std::vector<Knock> knocks(processes.begin(), processes.end());
+  for (std::size_t first = 0; first < knocks.size(); first += most_at_once) {
+    knock(std::span(knocks).subspan(first, std::min(most_at_once, knocks.size() - first)));
   }
-  return false;
+  std::vector<bool> listens;
+  for (const Knock& one : knocks) listens.push_back(one.listens());
+  return listens;
+}
+
+bool somebody_listens(const std::vector<Door>& doors) {
+  return who_listens(std::span(&doors, 1)).front();
 }
 
 }  // namespace sprat::comm

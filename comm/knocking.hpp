@@ -1,14 +1,18 @@
-// Whether a process listens somewhere, without talking to it.
+// Whether processes listen somewhere, without talking to it.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "comm/meeting_place.hpp"
 
 namespace sprat::comm {
 
-/// Some door takes a connection: a live process has a listening socket there, whatever else it
-/// does. Waits at most 3 s for a host that does not answer.
+/// Of several processes, each with its doors: whether some door of it takes a connection. A live
+/// process has a listening socket there, whatever else it does. All are asked at the same time, or
+/// 128 after 128: waits at most 3 s for hosts that do not answer.
+std::vector<bool> who_listens(std::span<const std::vector<Door>> processes);
+/// The same of one process.
 bool somebody_listens(const std::vector<Door>& doors);
 
 }  // namespace sprat::comm

@@ -50,12 +50,31 @@ class LeaderPlace final : public MeetingPlace {
   const Contact contact_;
 };
 
-/// While it lives, a hub of survivors is told which of those that it waits for are dead.
+/// Which of `ranks` are alive, in that order.
+std::vector<bool> who_listen(const std::vector<int>& ranks,
+                             const std::vector<std::vector<Door>>& doors) {
+  std::vector<std::vector<Door>> asked;
+  for (const int rank : ranks) asked.push_back(doors[rank]);
+  return who_listens(asked);
+}
+
+/// Where a rank's host is, whatever the rank's port.
+std::vector<std::string> addresses(const std::vector<Door>& doors) {
+  std::vector<std::string> hosts;
+  for (const Door& door : doors) hosts.push_back(door.host);
+  return hosts;
+}
+
+/// While it lives, a hub of survivors is told which of those that it waits for are dead; `dead` are
+/// known to be.
 class Searcher final {
  public:
   Searcher(ControlLoop& loop, std::shared_ptr<ControlServer> server,
-           const std::vector<std::vector<Door>>& doors)
-      : thread_([this, &loop, server = std::move(server), &doors](std::stop_token stop) {
+           const std::vector<std::vector<Door>>& doors, const std::set<int>& dead)
+      : thread_([this, &loop, server = std::move(server), &doors, dead](std::stop_token stop) {
+          loop.run([&] {
+            for (const int rank : dead) server->excuse(rank);
+          });
           search(loop, *server, doors, stop);
         }) {}
 
@@ -66,11 +85,13 @@ class Searcher final {
     while (!stop.stop_requested()) {
       std::vector<int> awaited;
       loop.run([&] { awaited = server.awaited(); });
-      for (const int rank : awaited) {
-        if (stop.stop_requested()) return;
-        // After the renumbering nobody is awaited, so `rank` still means what it meant.
-        if (!somebody_listens(doors[rank])) loop.run([&] { server.excuse(rank); });
-      }
+      const std::vector<bool> listens = who_listen(awaited, doors);
+      loop.run([&] {
+        for (std::size_t i = 0; i < awaited.size(); ++i) {
+          // After the renumbering nobody is awaited, so a rank still means what it meant.
+          if (!listens[i]) server.excuse(awaited[i]);
+        }
+      });
       pause_.wait_for(lock, stop, look_again, [] { return false; });
     }
   }
@@ -118,16 +139,40 @@ void Refuge::settle(int rank, std::vector<std::vector<Door>> doors, std::string 
 
 Hello Refuge::hello() const { return {number_, static_cast<int>(all_doors_.size()), terms_}; }
 
-/// The lowest rank that may be alive.
+/// The lowest rank that may be alive. One rank of each host is asked at the same time as those of
+/// the others; the rest of a host once one of it is dead, for it may be the host that is.
 int Refuge::leader(Time deadline) {
-  for (const int rank : testimony_.members) {
-    if (rank == number_) return rank;
-    if (dead_.contains(rank)) continue;
-    if (somebody_listens(all_doors_[rank])) return rank;
-    need(Clock::now() < deadline, "no survivor was found in time");
-    dead_.insert(rank);
+  std::set<int> alive;
+  std::set<std::vector<std::string>> suspects;
+  for (;;) {
+    std::set<std::vector<std::string>> seen;
+    std::vector<int> asked;
+    for (const int rank : testimony_.members) {
+      if (dead_.contains(rank)) continue;
+      const bool lowest = seen.empty();
+      if (rank == number_ || (lowest && alive.contains(rank))) {
+        if (lowest) return rank;
+        break;
+      }
+      const auto host = addresses(all_doors_[rank]);
+      if ((seen.insert(host).second || suspects.contains(host)) && !alive.contains(rank)) {
+        asked.push_back(rank);
+      }
+    }
+    if (seen.empty()) {
+      throw Error(ErrorCode::lost_peer, "the others went on without this rank", number_);
+    }
+    const std::vector<bool> listens = who_listen(asked, all_doors_);
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      if (listens[i]) {
+        alive.insert(asked[i]);
+        continue;
+      }
+      need(Clock::now() < deadline, "no survivor was found in time");
+      dead_.insert(asked[i]);
+      suspects.insert(addresses(all_doors_[asked[i]]));
+    }
   }
-  throw Error(ErrorCode::lost_peer, "the others went on without this rank", number_);
 }
 
 Refuge::Gathered Refuge::gather(int at_least, Time deadline) {
@@ -162,7 +207,7 @@ Refuge::Meeting Refuge::lead(Time deadline) const {
                                      {token_, Trust::proof}, hello(), Hub::Quorum::survivors);
   loop->run([&server, &hubs = hubs, this] { server->adopt(std::move(hubs), hello()); });
   auto member = make_member(hello(), loop, std::move(mine), server, Hub::Quorum::survivors);
-  const Searcher searcher(*loop, server, all_doors_);
+  const Searcher searcher(*loop, server, all_doors_, dead_);
   auto testimonies = member->exchange(encode(testimony_), "shrinking", deadline);
   return {std::move(member), std::move(testimonies)};
 }
