@@ -73,8 +73,8 @@ int main(int argc, char** argv) {
     complain(error.what());
     return 2;
   } catch (const sprat::Error& error) {
-    if (error.code() != sprat::ErrorCode::lost_peer || !sprat::log().says(sprat::LogLevel::error)) {
-      complain(error.what());  // a lost rank is named by the library itself, the moment it is known
+    if (!sprat::log().has_said(error.what())) {
+      complain(error.what());  // what others told this rank the library says the moment it is known
     }
     return 1;
   } catch (const std::exception& error) {

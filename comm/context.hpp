@@ -207,6 +207,7 @@ class Context : public std::enable_shared_from_this<Context> {
   void meet(Clock::time_point deadline);
   void open_transports(std::size_t world_bytes, Clock::time_point deadline);
   void on_control(const ControlMessage& message);
+  void learn_loss(const std::string& what, int rank);
   void answer(const ControlMessage& query);
   /// False if the job had failed before.
   bool set_failure(const Error& error) noexcept;

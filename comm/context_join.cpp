@@ -334,27 +334,34 @@ std::string Context::operation_under_way() {
   return "no operation";
 }
 
+// Said here too, not only thrown: a launcher may end this process before anyone catches.
+void Context::learn_loss(const std::string& what, int rank) {
+  const std::string during = operation_under_way();
+  if (set_failure(Error(ErrorCode::lost_peer, what, rank))) {
+    start_record();
+  }
+  log().failure(what,
+                text(" during ", during,
+                     config_.flight_recorder.empty()
+                         ? "; SPRAT_FLIGHT_RECORDER=DIR keeps the last operations of each rank"
+                         : ""));
+}
+
 void Context::on_control(const ControlMessage& message) {
   using Kind = ControlMessage::Kind;
   switch (message.kind) {
     case Kind::lost: {
       lost_[message.rank].store(true, std::memory_order_release);
       if (failure() == nullptr && message.rank != rank_) {
-        // Said here too, not only thrown: a launcher may end this process before anyone catches.
-        const std::string what = text("lost ", describe_peer(message.rank), ": ", message.text);
-        const std::string during = operation_under_way();
-        if (set_failure(Error(ErrorCode::lost_peer, what, message.rank))) {
-          start_record();
-        }
-        log().error("{} during {}{}", what, during,
-                    config_.flight_recorder.empty()
-                        ? "; SPRAT_FLIGHT_RECORDER=DIR keeps the last operations of each rank"
-                        : "");
+        learn_loss(text("lost ", describe_peer(message.rank), ": ", message.text), message.rank);
       }
       return;
     }
     case Kind::failed:
-      if (set_failure(Error(static_cast<ErrorCode>(message.code), message.text, message.rank))) {
+      if (static_cast<ErrorCode>(message.code) == ErrorCode::lost_peer && failure() == nullptr) {
+        learn_loss(message.text, message.rank);
+      } else if (set_failure(
+                     Error(static_cast<ErrorCode>(message.code), message.text, message.rank))) {
         start_record();
       }
       return;

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "comm/base/check.hpp"
 
@@ -55,6 +56,17 @@ StandardError& standard_error() {
   return sink;
 }
 
+/// The last cause of a failure that was said. Process-wide, as the log is.
+struct Said {
+  std::mutex mutex;  ///< Guards cause.
+  std::string cause;
+};
+
+Said& said() {
+  static Said& instance = *new Said;  // never destroyed, as the logger
+  return instance;
+}
+
 }  // namespace
 
 spdlog::logger& Log::logger() {
@@ -74,6 +86,18 @@ void Log::write(LogLevel level, fmt::string_view format, fmt::format_args args) 
   if (says(level)) {
     logger().log(spdlog_level(level), spdlog::string_view_t(fmt::vformat(format, args)));
   }
+}
+
+void Log::failure(std::string_view cause, std::string_view more) const {
+  if (!says(LogLevel::error)) return;
+  error("{}{}", cause, more);
+  const std::lock_guard lock(said().mutex);
+  said().cause = cause;
+}
+
+bool Log::has_said(std::string_view complaint) const {
+  const std::lock_guard lock(said().mutex);
+  return !said().cause.empty() && complaint.find(said().cause) != complaint.npos;
 }
 
 void configure_log(std::string_view level) {

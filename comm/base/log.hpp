@@ -33,6 +33,10 @@ class Log {
   void error(fmt::format_string<const Args&...> format, const Args&... args) const {
     write(LogLevel::error, format, fmt::make_format_args(args...));
   }
+  /// Says, as an error, that `cause` ended the job, the moment it is known, and `more` about it.
+  void failure(std::string_view cause, std::string_view more) const;
+  /// Whether failure() has said the cause that `complaint` is about.
+  bool has_said(std::string_view complaint) const;
   bool says(LogLevel level) const;
   /// Where it goes: tests listen there.
   static spdlog::logger& logger();

@@ -199,10 +199,12 @@ def case_leave(worker, sprat):
 
 
 def case_kill_in_join(worker, sprat):
-    for victim in (0, 1):
-        processes = start([worker, "endless", "2"], skip=(3,))
-        time.sleep(2.0)  # the three that were started are in the rendezvous by now
-        kill_and_check(f"kill rank {victim} while joining", processes, victim, [f"rank {victim}", "join"])
+    for command in ([worker, "endless", "2"], [sprat, "bench", "all_reduce"]):
+        for victim in (0, 1):
+            processes = start(command, skip=(3,))
+            time.sleep(2.0)  # the three that were started are in the rendezvous by now
+            kill_and_check(f"kill rank {victim} of {os.path.basename(command[0])} while joining", processes, victim,
+                           [f"rank {victim}", "join"])
 
 
 def case_missing_in_join(worker, sprat):
