@@ -12,6 +12,7 @@
 #include "collectives/communicator_impl.hpp"
 #include "collectives/flight_file.hpp"
 #include "comm/base/check.hpp"
+#include "comm/base/thread.hpp"
 #include "comm/rendezvous.hpp"
 
 namespace sprat {
@@ -95,8 +96,16 @@ std::unique_ptr<Communicator::Impl> Communicator::Impl::join(
     const Config& config, const std::function<std::unique_ptr<comm::Rendezvous>()>& meet) {
   // Read before anybody waits for us.
   auto rules = std::make_shared<const collectives::Rules>(collectives::rules_of(config));
+  auto rendezvous = meet();
+  std::shared_ptr<comm::Refuge> refuge;
+  try {
+    refuge = comm::Refuge::open(config);
+  } catch (const std::exception& error) {
+    comm::Context::cannot_join(*rendezvous, error.what());
+    throw;
+  }
   auto context = comm::Context::join(
-      config, {.rendezvous = meet(), .refuge = comm::Refuge::open(config)}, sizeof(Board));
+      config, {.rendezvous = std::move(rendezvous), .refuge = std::move(refuge)}, sizeof(Board));
   return world(std::move(context), std::move(rules));
 }
 
@@ -110,7 +119,15 @@ std::unique_ptr<Communicator::Impl> Communicator::Impl::world(
   std::iota(membership.world_ranks.begin(), membership.world_ranks.end(), 0);
   membership.boards.assign(context->size(), context->world_control());
   context->on_failure([raw = context.get()] { collectives::leave_flight_record(*raw); });
-  return std::make_unique<Impl>(std::move(context), std::move(membership), std::move(rules));
+  try {
+    return std::make_unique<Impl>(context, std::move(membership), std::move(rules));
+  } catch (const std::exception& error) {
+    // The others have joined, and would wait for this rank.
+    context->fail(Error(ErrorCode::lost_peer,
+                        text("rank ", context->rank(), " cannot join: ", error.what()),
+                        context->rank()));
+    throw;
+  }
 }
 
 Communicator Communicator::join(const Config& config) {
@@ -216,28 +233,41 @@ void run_virtual_ranks(int size, const Config& config,
   std::vector<std::shared_ptr<comm::Context>> contexts(size);  // outlive every rank's thread
   std::mutex mutex;                                            // guards first
   std::exception_ptr first;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
+  const auto remember = [&] {
+    const std::lock_guard lock(mutex);
+    first = first ? first : std::current_exception();
+  };
+  const auto live = [&](int rank) {
+    try {
+      comm::Context::join(config,
+                          {.rendezvous = std::move(rendezvous[rank]), .keep = &contexts[rank]},
+                          sizeof(Board));
+      Communicator world(Communicator::Impl::world(contexts[rank], rules));
       try {
-        comm::Context::join(config,
-                            {.rendezvous = std::move(rendezvous[rank]), .keep = &contexts[rank]},
-                            sizeof(Board));
-        Communicator world(Communicator::Impl::world(contexts[rank], rules));
-        try {
-          body(world);
-        } catch (const std::exception& error) {
-          {
-            const std::lock_guard lock(mutex);
-            first = first ? first : std::current_exception();
-          }
-          world.abort(error.what());
-        }
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        first = first ? first : std::current_exception();
+        body(world);
+      } catch (const std::exception& error) {
+        remember();
+        world.abort(error.what());
       }
-    });
+    } catch (...) {
+      remember();
+    }
+  };
+  std::vector<std::thread> threads;
+  try {
+    for (int rank = 0; rank < size; ++rank) {
+      const auto purpose = text("a thread for rank ", rank, " of ", size);
+      threads.push_back(start_thread(purpose, [&live, rank] { live(rank); }));
+    }
+  } catch (const Error& error) {
+    // Those that were started wait for the others.
+    remember();
+    comm::ControlMessage message;
+    message.kind = comm::ControlMessage::Kind::failed;
+    message.rank = static_cast<int>(threads.size());
+    message.code = static_cast<int>(error.code());
+    message.text = error.what();
+    rendezvous[threads.size()]->tell(std::move(message));
   }
   for (std::thread& thread : threads) {
     thread.join();

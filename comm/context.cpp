@@ -6,6 +6,7 @@
 
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
+#include "comm/base/thread.hpp"
 #include "comm/context_header.hpp"
 #include "comm/fences.hpp"
 #include "comm/foreign_memory.hpp"
@@ -255,7 +256,7 @@ void Context::count_unattended(int delta) {
   unattended_ += delta;
   if (delta > 0 && !stopping_ && may_start_progress_thread_) {
     if (!progress_thread_.joinable()) {
-      progress_thread_ = std::thread([this] { run_progress_thread(); });
+      progress_thread_ = start_thread("the progress thread", [this] { run_progress_thread(); });
     }
     progress_wake_.notify_one();
   }

@@ -80,6 +80,8 @@ class Context : public std::enable_shared_from_this<Context> {
   /// of control memory for the communicator of all ranks, at world_control() on every local peer.
   static std::shared_ptr<Context> join(const Config& config, Surroundings surroundings,
                                        std::size_t world_bytes);
+  /// Tells the others why this rank does not join, unless they have failed before it.
+  static void cannot_join(Rendezvous& rendezvous, std::string_view why) noexcept;
   ~Context();
   /// A job of the ranks that are left of this one and call this too. This one stays as it is.
   /// Throws Error{unavailable}, also if fewer than `at_least` are left, Error{timeout}, or

@@ -112,11 +112,7 @@ Context::Context(const Config& config, Surroundings surroundings)
       rank_(rendezvous_->rank()),
       peers_(rendezvous_->size()),
       departed_(std::make_unique<std::atomic<bool>[]>(peers_.size())),
-      lost_(std::make_unique<std::atomic<bool>[]>(peers_.size())) {
-  control_ = std::make_unique<Segment>(control_bytes);
-  control_used_ = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));  // peers write to no other page
-  new (control_->data()) Header;
-}
+      lost_(std::make_unique<std::atomic<bool>[]>(peers_.size())) {}
 
 std::shared_ptr<Context> Context::join(const Config& config, Surroundings surroundings,
                                        std::size_t world_bytes) {
@@ -133,8 +129,13 @@ std::shared_ptr<Context> Context::join(const Config& config, Surroundings surrou
     *keep = context;
   }
   const auto deadline = context->pace_->now() + config.join_timeout;
-  context->meet(deadline);
-  context->open_transports(world_bytes, deadline);
+  try {
+    context->meet(deadline);
+    context->open_transports(world_bytes, deadline);
+  } catch (const std::exception& error) {
+    cannot_join(*context->rendezvous_, error.what());
+    throw;
+  }
   if (context->refuge_) {
     context->numbers_ = context->refuge_->members();
   }
@@ -146,6 +147,19 @@ std::shared_ptr<Context> Context::join(const Config& config, Surroundings surrou
     }
   }
   return context;
+}
+
+void Context::cannot_join(Rendezvous& rendezvous, std::string_view why) noexcept {
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::failed;
+  message.rank = rendezvous.rank();
+  message.code = static_cast<int>(ErrorCode::lost_peer);
+  try {
+    message.text = text("rank ", message.rank, " cannot join: ", why);
+  } catch (const std::bad_alloc&) {
+    message.text.clear();  // they hear at least who it is
+  }
+  rendezvous.tell(std::move(message));
 }
 
 status::About Context::about(std::uint64_t nonce) const {
@@ -168,6 +182,9 @@ void Context::meet(Clock::time_point deadline) {
   // SPRAT_HOST may be a list: of the ranks as the job first had them.
   const HostIdentity host = host_identity(config_, shrunk ? refuge_->number() : rank_);
   const std::uint64_t nonce = make_nonce();
+  control_ = std::make_unique<Segment>(control_bytes);
+  control_used_ = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));  // peers write to no other page
+  new (control_->data()) Header;
   header(*control_).fences.store(register_fences() ? 1 : 0, std::memory_order_relaxed);
   header(*control_).nonce.store(nonce, std::memory_order_release);
   const MemoryRef mine = control_->ref();

@@ -19,6 +19,14 @@ using boost::system::error_code;
 /// From the connection to its Hello. Generous: it is only what a foreign connection can occupy.
 constexpr std::chrono::seconds patience{10};
 
+Objection objection_to(Trust trust, const StreamSocket& socket) {
+  try {
+    return object_to(trust, socket);
+  } catch (const boost::system::system_error& error) {
+    return {text("the hub cannot tell whose process it is: ", error.code().message()), false};
+  }
+}
+
 }  // namespace
 
 Guest::Guest(std::weak_ptr<ControlServer> server, StreamSocket socket, std::string from)
@@ -64,7 +72,7 @@ void Guest::check_proof() {
         const Proof wanted = prove(server->admission().token, Side::rank, self->answer_.nonce,
                                    self->greeting_.nonce);
         if (!error && equal(self->proof_, wanted)) {
-          self->objection_ = object_to(server->admission().trust, self->socket_);
+          self->objection_ = objection_to(server->admission().trust, self->socket_);
           return self->read_hello();
         }
         // A rank with another token leaves here, having seen our proof.

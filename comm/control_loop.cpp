@@ -7,6 +7,7 @@
 #include <future>
 
 #include "comm/base/log.hpp"
+#include "comm/base/thread.hpp"
 
 namespace sprat::comm {
 
@@ -16,7 +17,7 @@ ControlLoop::ControlLoop() {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    thread_ = std::thread([this] { serve(); });
+    thread_ = start_thread("the control thread", [this] { serve(); });
   } catch (...) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     throw;

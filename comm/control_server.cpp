@@ -54,7 +54,12 @@ void ControlServer::accept() {
         if (error || !self || !self->acceptor_.is_open()) return;
         if (self->guests_.size() >= self->seats_.size() + spare_guests) return self->accept_later();
         Accepted accepted = accept_one(self->io(), self->acceptor_);
-        if (accepted.retry_later) return self->accept_later();
+        if (accepted.retry_later) {
+          if (!std::exchange(self->short_, true)) {
+            self->hub_->turned_away("a connection: no descriptor is left here (see ulimit -n)");
+          }
+          return self->accept_later();
+        }
         if (accepted.socket) {
           const auto guest =
               std::make_shared<Guest>(weak, std::move(*accepted.socket), accepted.from);

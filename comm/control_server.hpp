@@ -78,6 +78,7 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
   int own_rank_;
   bool failed_ = false;
   bool warned_ = false;              ///< That ranks join without a secret.
+  bool short_ = false;               ///< It has been noted that descriptors ran out.
   std::function<bool()> condition_;  ///< What wait() waits for.
   std::promise<void> condition_holds_;
 };

@@ -4,6 +4,8 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <initializer_list>
@@ -92,9 +94,7 @@ Accepted accept_one(asio::io_context& io, tcp::acceptor& acceptor) {
                      SOCK_CLOEXEC | SOCK_NONBLOCK);
   });
   if (descriptor < 0) {
-    const bool exhausted =
-        errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
-    return {std::nullopt, "", exhausted};
+    return {std::nullopt, "", is_exhaustion({errno, boost::system::system_category()})};
   }
   set_tcp_options(descriptor);
   tcp::endpoint from;
@@ -119,6 +119,12 @@ std::pair<StreamSocket, StreamSocket> socket_pair(asio::io_context& io) {
   open_here_only([&] { return ends[1]; });
   StreamSocket first = adopt_socket(io, AF_UNIX, ends[0]);
   return {std::move(first), adopt_socket(io, AF_UNIX, ends[1])};
+}
+
+bool is_exhaustion(const boost::system::error_code& error) {
+  constexpr std::array errors = {EMFILE, ENFILE, ENOMEM, ENOBUFS};
+  return error.category() == boost::system::system_category() &&
+         std::ranges::count(errors, error.value()) > 0;
 }
 
 std::string endpoint_text(const tcp::endpoint& endpoint) {

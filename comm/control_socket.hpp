@@ -37,6 +37,9 @@ StreamSocket open_socket(boost::asio::io_context& io, const boost::asio::ip::tcp
 /// Two ends of one line inside this process.
 std::pair<StreamSocket, StreamSocket> socket_pair(boost::asio::io_context& io);
 
+/// No descriptors or memory are left, in this process or this host.
+bool is_exhaustion(const boost::system::error_code& error);
+
 /// "[::1]:80".
 std::string endpoint_text(const boost::asio::ip::tcp::endpoint& endpoint);
 

@@ -19,7 +19,8 @@ std::string boot_id() {
   constexpr const char* path = "/proc/sys/kernel/random/boot_id";
   std::ifstream file(path);
   std::string id;
-  need(static_cast<bool>(file >> id), "cannot read ", path, ", which tells hosts apart");
+  const bool known = static_cast<bool>(file >> id);
+  need(known, "cannot read ", path, ", which tells hosts apart: ", std::strerror(errno));
   return id;
 }
 
@@ -27,15 +28,15 @@ std::string boot_id() {
 std::string namespace_id(const char* kind) {
   const std::string path = text("/proc/self/ns/", kind);
   struct stat status {};
-  need(stat(path.c_str(), &status) == 0, "cannot read ", path,
-       ", which tells hosts apart: ", std::strerror(errno));
+  const bool known = stat(path.c_str(), &status) == 0;
+  need(known, "cannot read ", path, ", which tells hosts apart: ", std::strerror(errno));
   return text("/", kind, "=", status.st_ino);
 }
 
 std::string host_name() {
   std::array<char, 256> name{};
-  need(gethostname(name.data(), name.size() - 1) == 0,
-       "cannot read the host's name: ", std::strerror(errno));
+  const bool known = gethostname(name.data(), name.size() - 1) == 0;
+  need(known, "cannot read the host's name: ", std::strerror(errno));
   return name.data();
 }
 

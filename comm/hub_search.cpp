@@ -174,12 +174,15 @@ class Search final {
     return std::nullopt;
   }
 
-  /// An address family that this host lacks is no more than a door that does not open.
+  /// An address family that this host lacks is no more than a door that does not open. A process
+  /// that has no descriptor left will not find one by waiting.
   Outcome knock_safely(const tcp::endpoint& endpoint, std::string_view token,
                        Clock::time_point answer_by) {
     try {
       return knock(io_, endpoint, token, place_.trust(), hello_, answer_by, deadline_);
     } catch (const boost::system::system_error& error) {
+      need(!is_exhaustion(error.code()), "rank ", hello_.rank, " of ", hello_.size,
+           " cannot look for the hub: ", error.code().message(), " (see ulimit -n)");
       return error.code().message();
     }
   }

@@ -160,7 +160,8 @@ std::vector<InterfaceChoice> choose_interfaces(std::span<const Interface> interf
 
 std::vector<Interface> read_interfaces() {
   ifaddrs* list = nullptr;
-  need(getifaddrs(&list) == 0, "cannot list network interfaces: ", std::strerror(errno));
+  const bool listed = getifaddrs(&list) == 0;
+  need(listed, "cannot list network interfaces: ", std::strerror(errno));
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
 
   std::vector<Interface> interfaces;

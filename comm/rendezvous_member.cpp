@@ -96,8 +96,9 @@ void Member::listen(std::function<void(const ControlMessage&)> handler) {
 
 void Member::tell(ControlMessage message) noexcept {
   try {
-    if (message.kind == ControlMessage::Kind::failed) {
-      note_failure(static_cast<ErrorCode>(message.code), message.text, message.rank);
+    if (message.kind == ControlMessage::Kind::failed &&
+        !note_failure(static_cast<ErrorCode>(message.code), message.text, message.rank)) {
+      return;  // whatever ended the job for this rank, the hub knows it
     }
     loop_->post([this, message = std::move(message)] {
       if (uplink_) uplink_->send(message);
@@ -192,10 +193,12 @@ void Member::dispatch(const ControlMessage& message) noexcept {
   }
 }
 
-void Member::note_failure(ErrorCode code, const std::string& text, int rank) {
+bool Member::note_failure(ErrorCode code, const std::string& text, int rank) {
   std::lock_guard lock(mutex_);
-  if (!failure_) failure_.emplace(code, text, rank);
+  const bool first = !failure_;
+  if (first) failure_.emplace(code, text, rank);
   changed_.notify_all();
+  return first;
 }
 
 }  // namespace sprat::comm

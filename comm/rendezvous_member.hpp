@@ -61,7 +61,8 @@ class Member final : public Rendezvous {
   void take(ControlMessage message);
   void process_ended(int rank, pid_t pid);
   void dispatch(const ControlMessage& message) noexcept;
-  void note_failure(ErrorCode code, const std::string& text, int rank);
+  /// False if the job had failed before.
+  bool note_failure(ErrorCode code, const std::string& text, int rank);
 
   int rank_;        ///< Changes once, when survivors have gathered, before exchange() returns.
   bool gathering_;  ///< The loop's.

@@ -30,7 +30,8 @@ using Bitmap = std::unique_ptr<hwloc_bitmap_s, FreeBitmap>;
 /// Not loaded yet; will hold disallowed cores and devices too.
 Handle open() {
   hwloc_topology_t topology = nullptr;
-  need(hwloc_topology_init(&topology) == 0, "hwloc cannot start: ", std::strerror(errno));
+  const bool made = hwloc_topology_init(&topology) == 0;
+  need(made, "hwloc cannot start: ", std::strerror(errno));
   Handle handle(topology);
   hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
   hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
@@ -45,8 +46,8 @@ Handle open() {
 /// This host as XML, with what this process is bound to as the allowed cores.
 std::string read_xml() {
   const Handle handle = open();
-  need(hwloc_topology_load(handle.get()) == 0,
-       "hwloc cannot read this host: ", std::strerror(errno));
+  const bool loaded = hwloc_topology_load(handle.get()) == 0;
+  need(loaded, "hwloc cannot read this host: ", std::strerror(errno));
   const Bitmap bound(hwloc_bitmap_alloc());
   if (hwloc_get_cpubind(handle.get(), bound.get(), HWLOC_CPUBIND_PROCESS) == 0) {
     hwloc_bitmap_and(bound.get(), bound.get(), hwloc_topology_get_allowed_cpuset(handle.get()));
@@ -54,8 +55,8 @@ std::string read_xml() {
   }
   char* buffer = nullptr;
   int bytes = 0;
-  need(hwloc_topology_export_xmlbuffer(handle.get(), &buffer, &bytes, 0) == 0,
-       "hwloc cannot describe this host: ", std::strerror(errno));
+  const bool described = hwloc_topology_export_xmlbuffer(handle.get(), &buffer, &bytes, 0) == 0;
+  need(described, "hwloc cannot describe this host: ", std::strerror(errno));
   std::string xml(buffer, static_cast<std::size_t>(std::max(bytes - 1, 0)));
   hwloc_free_xmlbuffer(handle.get(), buffer);
   return xml;

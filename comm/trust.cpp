@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <boost/asio/ip/udp.hpp>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <fstream>
@@ -16,6 +17,7 @@ namespace sprat::comm {
 namespace {
 
 namespace ip = boost::asio::ip;
+using boost::system::system_error;
 using ip::tcp;
 
 constexpr std::string_view remedy =
@@ -75,24 +77,48 @@ std::optional<Ends> ends_of(const StreamSocket& socket) {
   return ends;
 }
 
-/// What goes to an address of this host comes from that address.
+/// What goes to an address of this host comes from that address. Throws system_error where nothing
+/// can be tried, as when this process has no descriptor left.
 bool is_here(const ip::address& address) {
   boost::asio::io_context io;
-  ip::udp::socket probe(io);
-  boost::system::error_code failed;
   const ip::udp::endpoint to(plain(address), 9);
-  probe.open(to.protocol(), failed);
-  if (!failed) probe.connect(to, failed);  // sends nothing
+  ip::udp::socket probe(io, to.protocol());
+  boost::system::error_code failed;
+  probe.connect(to, failed);  // sends nothing
   const auto from = failed ? ip::udp::endpoint() : probe.local_endpoint(failed);
   return !failed && from.address() == to.address();
 }
 
+/// By the kernel's tables. Throws system_error where none can be read.
 std::optional<uid_t> find_owner(const Ends& ends) {
+  int unread = 0;
   for (const char* path : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    errno = 0;
     std::ifstream table(path);
+    if (!table && unread == 0) unread = errno;
     if (const auto owner = sprat::comm::find_owner(table, ends)) return owner;
   }
+  // A host without IPv6 has only the first.
+  if (unread != 0 && unread != ENOENT) {
+    throw system_error(unread, boost::system::system_category());
+  }
   return std::nullopt;
+}
+
+Objection object_to_stranger(Trust trust, const Ends& ends) {
+  if (!is_here(ends.far.address())) {
+    if (trust == Trust::launcher) return {"", true};
+    return {
+        text("it comes from another host, and without a secret only processes of this user on this "
+             "host may join",
+             remedy),
+        true};
+  }
+  const auto owner = find_owner(ends);
+  if (!owner) return {text("nobody can tell whose process it is", remedy), false};
+  if (*owner == ::geteuid()) return {};
+  return {text("it belongs to user ", *owner, ", this process to user ", ::geteuid(), remedy),
+          false};
 }
 
 }  // namespace
@@ -121,19 +147,7 @@ Objection object_to(Trust trust, const StreamSocket& socket) {
   if (trust == Trust::proof) return {};
   const auto ends = ends_of(socket);
   if (!ends) return {"its connection has ended", false};
-  if (!is_here(ends->far.address())) {
-    if (trust == Trust::launcher) return {"", true};
-    return {
-        text("it comes from another host, and without a secret only processes of this user on this "
-             "host may join",
-             remedy),
-        true};
-  }
-  const auto owner = find_owner(*ends);
-  if (!owner) return {text("nobody can tell whose process it is", remedy), false};
-  if (*owner == ::geteuid()) return {};
-  return {text("it belongs to user ", *owner, ", this process to user ", ::geteuid(), remedy),
-          false};
+  return object_to_stranger(trust, *ends);
 }
 
 }  // namespace sprat::comm

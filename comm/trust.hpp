@@ -26,6 +26,8 @@ struct Objection {
   std::string text;
   bool elsewhere = false;  ///< It comes from another host (or network namespace).
 };
+/// Throws boost::system::system_error where the system cannot be asked, as when this process has no
+/// descriptor left.
 Objection object_to(Trust trust, const StreamSocket& socket);
 
 /// The two ends of a connection, as this process sees them.
