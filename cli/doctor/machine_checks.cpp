@@ -13,6 +13,7 @@
 #include <optional>
 #include <sstream>
 
+#include "cli/doctor/cgroup.hpp"
 #include "cli/doctor/checks.hpp"
 
 namespace sprat::cli {
@@ -27,16 +28,36 @@ std::optional<std::uint64_t> number(std::string_view text) {
   return value;
 }
 
-/// This process's value of a cgroup file, version 2's; empty if there is no limit to be seen.
-std::string cgroup_value(const char* file) {
-  std::ifstream groups("/proc/self/cgroup");
-  std::string line, path;
-  while (std::getline(groups, line)) {
-    if (line.starts_with("0::")) path = line.substr(3);
+/// The least that a group of this process, or one around it, allows; null if there is no limit.
+std::optional<std::uint64_t> memory_limit() {
+  constexpr std::uint64_t none = std::uint64_t{1} << 62;  // version 1 has a number for that
+  const ControlGroups groups = own_control_groups("memory");
+  const char* file = groups.version == 1 ? "/memory.limit_in_bytes" : "/memory.max";
+  std::optional<std::uint64_t> least;
+  for (const std::string& folder : groups.folders) {
+    const auto limit = number(first_line(folder + file));
+    if (limit && *limit < none) least = std::min(*limit, least.value_or(none));
   }
-  // In a container the group's own files lie at the top.
-  const std::string own = first_line("/sys/fs/cgroup" + path + "/" + file);
-  return own.empty() ? first_line(std::string("/sys/fs/cgroup/") + file) : own;
+  return least;
+}
+
+/// Cores' worth of time that the groups allow, the least; null if they allow all.
+std::optional<double> core_quota() {
+  const ControlGroups groups = own_control_groups("cpu");
+  std::optional<double> least;
+  for (const std::string& folder : groups.folders) {
+    const std::string both = groups.version == 1 ? first_line(folder + "/cpu.cfs_quota_us") + " " +
+                                                       first_line(folder + "/cpu.cfs_period_us")
+                                                 : first_line(folder + "/cpu.max");
+    std::istringstream words(both);  // "200000 100000"; no limit is "-1" or "max"
+    std::string allowed, period;
+    words >> allowed >> period;
+    const auto share = number(allowed), whole = number(period);
+    if (!share || !whole || *whole == 0) continue;
+    const double cores = static_cast<double>(*share) / static_cast<double>(*whole);
+    least = std::min(cores, least.value_or(cores));
+  }
+  return least;
 }
 
 rlim_t soft_limit(decltype(RLIMIT_NOFILE) which) {
@@ -86,7 +107,7 @@ std::string bytes_text(std::uint64_t bytes) {
 
 Finding check_memory_limit() {
   constexpr std::uint64_t little = std::uint64_t{1} << 30;
-  const auto limit = number(cgroup_value("memory.max"));
+  const auto limit = memory_limit();
   if (!limit) return {"memory limit", Level::ok, "none from a cgroup"};
   Finding finding{"memory limit", Level::ok,
                   bytes_text(*limit) + " (cgroup); shared memory counts too"};
@@ -124,18 +145,13 @@ Finding check_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  std::istringstream quota(cgroup_value("cpu.max"));  // "200000 100000", or "max 100000"
-  std::string allowed, period;
-  quota >> allowed >> period;
-  const auto share = number(allowed), whole = number(period);
-  if (share && whole && *whole > 0 && *share < *whole * static_cast<std::uint64_t>(cores)) {
-    const double quota_cores = static_cast<double>(*share) / static_cast<double>(*whole);
+  if (const auto quota = core_quota(); quota && *quota < cores) {
     return {
         "cores", Level::warn,
         fmt::format("{} to run on, but a cgroup quota of {:.1f}: ranks that wait are put to sleep",
-                    cores, quota_cores),
+                    cores, *quota),
         fmt::format("run at most {} ranks here, or lift the quota (docker run --cpus {})",
-                    std::max(1, static_cast<int>(quota_cores)), cores)};
+                    std::max(1, static_cast<int>(*quota)), cores)};
   }
   return {"cores", Level::ok,
           fmt::format("{} to run on; more ranks than that wait without spinning", cores)};
