@@ -186,6 +186,7 @@ class Executor final : public comm::Driver {
   /// Thrown within advance(): a peer's memory cannot be had. The step may be run again.
   struct Unmapped {
     int world_rank;
+    int error;  ///< As errno.
   };
   void wait_for_news(const Unmapped& peer);
   bool exposes_memory() const;

@@ -1,6 +1,7 @@
 // What an operation does about time: stalls are reported, deadlines end it, and errors say who is
 // late.
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "collectives/executor.hpp"
@@ -24,6 +25,18 @@ constexpr auto wire_error_grace = 2s;
 constexpr auto look_after = 4s;
 // What a rank sent before it left in good order may still be on its way.
 constexpr auto departure_grace = 1s;
+
+const char* why_unmapped(int error) {
+  switch (error) {
+    case ENOMEM:
+      return "; this process can map no more memory (see ulimit -v, vm.max_map_count)";
+    case EMFILE:
+    case ENFILE:
+      return "; no descriptor is left here (see ulimit -n)";
+    default:
+      return "; it was freed there";
+  }
+}
 
 }  // namespace
 
@@ -111,13 +124,11 @@ void Executor::wait_for_news(const Unmapped& peer) {
   if (unmapped_ == Clock::time_point{}) {
     unmapped_ = now;
   } else if (now - unmapped_ > wire_error_grace) {
-    context_->fail(
-        Error(ErrorCode::unavailable,
-              text(describe_active(), ": cannot read the memory of ",
-                   context_->describe_peer(peer.world_rank),
-                   "; it was freed there, or there are too many mappings or descriptors here (see "
-                   "vm.max_map_count, ulimit -n)"),
-              peer.world_rank));
+    context_->fail(Error(ErrorCode::unavailable,
+                         text(describe_active(), ": cannot read the memory of ",
+                              context_->describe_peer(peer.world_rank), ": ",
+                              std::strerror(peer.error), why_unmapped(peer.error)),
+                         peer.world_rank));
   }
 }
 

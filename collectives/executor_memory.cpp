@@ -1,5 +1,6 @@
 // Where the operands of the active operation lie, here and on local peers.
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "collectives/executor.hpp"
@@ -242,7 +243,7 @@ Executor::View Executor::view_of(int rank, Buffer buffer) {
   }
   comm::PeerMemory memory = context_->view(world, ref);
   if (memory.data == nullptr) {
-    throw Unmapped{world};
+    throw Unmapped{world, errno};
   }
   view.base = memory.data;
   view.bytes = memory.bytes;

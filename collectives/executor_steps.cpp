@@ -145,7 +145,7 @@ bool Executor::is_foreign(const Operand& operand) const {
 void Executor::fetch(int rank, const std::byte* from, std::byte* to, std::size_t bytes) const {
   const int world = membership_.world_ranks[rank];
   if (!context_->read(world, from, to, bytes)) {
-    throw Unmapped{world};
+    throw Unmapped{world, errno};
   }
 }
 

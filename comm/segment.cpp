@@ -188,9 +188,13 @@ std::unique_ptr<PeerMapping> PeerMapping::open(pid_t pid, const MemoryRef& ref, 
   const int seals = fcntl(fd, F_GET_SEALS);
   if (meant && seals >= 0 && (seals & F_SEAL_SHRINK) != 0) {
     address = map_shared(fd, ref.segment_bytes, PROT_READ);
+  } else {
+    errno = ESTALE;  // the descriptor means another file by now
   }
+  const int error = errno;
   close(fd);
   if (address == MAP_FAILED) {
+    errno = error;
     return nullptr;
   }
   std::unique_ptr<PeerMapping> mapping(

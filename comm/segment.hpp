@@ -69,7 +69,7 @@ class PeerMapping {
     read,
     ring,  ///< The first page can be written, too.
   };
-  /// Null if it cannot be opened, is not the segment that `ref` means, or might shrink.
+  /// Null, with errno, if it cannot be opened, is not the segment that `ref` means, or might shrink.
   static std::unique_ptr<PeerMapping> open(pid_t pid, const MemoryRef& ref, Access access);
   ~PeerMapping();
   PeerMapping(const PeerMapping&) = delete;
@@ -100,7 +100,7 @@ struct PeerMemory {
 class PeerMappings {
  public:
   explicit PeerMappings(pid_t pid) : pid_(pid) {}
-  /// The peer's memory at `ref`, a segment.
+  /// The peer's memory at `ref`, a segment; none, with errno, if it cannot be mapped.
   PeerMemory view(const MemoryRef& ref);
 
  private:

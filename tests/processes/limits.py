@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Jobs that start with too few descriptors or threads: limits.py SPRAT.
+"""Jobs that start with too few descriptors or threads: limits.py SPRAT. With --address-space, instead, ranks
+that have too little room to map each other's buffers.
 
 Whatever the limit, every rank ends within seconds, well or with a reason that names what ran out.
 """
@@ -72,8 +73,27 @@ def processes_with_few_descriptors(sprat):
     print("ok two processes with few descriptors")
 
 
+def address_space(sprat):
+    """Somewhere between joining and having all buffers mapped the room ends, wherever libraries lie."""
+    command = [sprat, "bench", "all_reduce", "-b", "128M", "-e", "128M", "--memory", "shared", "-n", "1", "-w", "0"]
+    named = 0
+    for mib in range(800, 1400, 60):
+        case = f"two processes with {mib} MiB of address space"
+        results = run.collect(run.start(["prlimit", f"--as={mib << 20}"] + command, ranks=2), LIMIT_S)
+        for rank, (status, errors, _) in results.items():
+            if status is None or "it was freed there" in errors:
+                run.fail(case, f"rank {rank} gives a wrong reason, or none", results)
+            named += "this process can map no more memory (see ulimit -v" in errors
+    if not named:
+        run.fail("address space", "nobody could map too little", {})
+    print(f"ok address space: {named} ranks say that they can map no more")
+
+
 def main():
     sprat = sys.argv[1]
+    if sys.argv[2:] == ["--address-space"]:
+        address_space(sprat)
+        return
     threads = [sprat, "bench", "all_reduce", "-e", "64", "-n", "1", "-w", "0", "--virtual-ranks"]
     sweep("descriptors of 4 virtual ranks", threads + ["4"], range(8, 20),
           lambda value: limit(resource.RLIMIT_NOFILE, value), [FILES])
