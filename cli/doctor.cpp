@@ -10,6 +10,7 @@
 #include "cli/command.hpp"
 #include "cli/doctor/checks.hpp"
 #include "comm/base/check.hpp"
+#include "comm/base/config.hpp"
 #include "sprat/config.hpp"
 #include "sprat/error.hpp"
 
@@ -18,12 +19,23 @@ namespace {
 
 using Level = Finding::Level;
 
+Finding check_variables() {
+  std::string names;
+  for (const UnknownVariable& unknown : unknown_variables()) {
+    names += (names.empty() ? "" : ", ") + unknown.name;
+  }
+  if (names.empty()) {
+    return {"configuration", Level::ok, "every SPRAT_* variable can be read"};
+  }
+  return {"configuration", Level::warn, "nothing reads " + names, "unset it; sprat info lists all"};
+}
+
 std::vector<Finding> examine() {
   std::vector<Finding> findings;
   Config config;
   try {
     config = Config::from_environment();
-    findings.push_back({"configuration", Level::ok, "every SPRAT_* variable can be read"});
+    findings.push_back(check_variables());
   } catch (const Error& error) {
     findings.push_back(
         {"configuration", Level::fail, error.what(), "correct or unset that variable"});

@@ -1,16 +1,22 @@
 // Every setting: its variable, unit, meaning, and how its text is read and written.
 #include "sprat/config.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <numeric>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "comm/base/check.hpp"
 #include "comm/base/config.hpp"
+#include "comm/base/log.hpp"
 
 namespace sprat {
 
@@ -229,7 +235,47 @@ std::string origin_of(const Field& field, const Config& config, const std::strin
   return field.write(config) == default_value ? "default" : "program";
 }
 
+/// Letters to write, leave out or replace to make one of the other.
+std::size_t edits_between(std::string_view one, std::string_view other) {
+  std::vector<std::size_t> row(other.size() + 1);  // of the letters of `one` so far
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < other.size(); ++j) {
+      const std::size_t replaced = diagonal + (one[i] == other[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// Not every rank of a process, nor every object that reads its settings, has to say it again.
+void warn_of_unknown_variables(const Config& config) {
+  static std::atomic<bool> warned = false;
+  if (config.log_level == "error" || config.log_level == "off" || warned.exchange(true)) return;
+  for (const UnknownVariable& unknown : unknown_variables()) {
+    log().warn("nothing reads {}; the setting that is spelt most like it is {}", unknown.name,
+               unknown.nearest);
+  }
+}
+
 }  // namespace
+
+std::vector<UnknownVariable> unknown_variables() {
+  std::vector<UnknownVariable> unknown;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view variable(*entry);
+    const std::string_view name = variable.substr(0, variable.find('='));
+    if (!name.starts_with("SPRAT_") || std::ranges::count(fields, name, &Field::variable) > 0) {
+      continue;
+    }
+    const auto nearest = std::ranges::min_element(
+        fields, {}, [name](const Field& field) { return edits_between(name, field.variable); });
+    unknown.push_back({std::string(name), nearest->variable});
+  }
+  return unknown;
+}
 
 Config Config::from_environment() {
   Config config;
@@ -240,6 +286,7 @@ Config Config::from_environment() {
   }
   require(config.size < 0 || config.rank < config.size, "SPRAT_RANK is ", config.rank,
           ", SPRAT_SIZE is ", config.size, "; the rank must be below the size");
+  warn_of_unknown_variables(config);
   return config;
 }
 

@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
+#include "comm/base/config.hpp"
 #include "sprat/error.hpp"
 
 namespace sprat {
@@ -122,6 +124,19 @@ TEST(Config, refuses_values_by_name) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr(variable), HasSubstr(value)));
     }
   }
+}
+
+TEST(Config, tells_variables_that_nothing_reads_from_settings) {
+  const Environment set({{"SPRAT_TIMEOUT", "30"}, {"SPRAT_TIMOUT", "3"}, {"SPRAT_TOKN", ""}});
+  std::map<std::string, std::string> nearest;
+  for (const UnknownVariable& unknown : unknown_variables()) {
+    nearest[unknown.name] = unknown.nearest;
+  }
+  unsetenv("SPRAT_TIMOUT");
+  unsetenv("SPRAT_TOKN");
+  EXPECT_EQ(nearest["SPRAT_TIMOUT"], "SPRAT_TIMEOUT");
+  EXPECT_EQ(nearest["SPRAT_TOKN"], "SPRAT_TOKEN");
+  EXPECT_FALSE(nearest.contains("SPRAT_TIMEOUT"));
 }
 
 TEST(Config, refuses_a_rank_that_the_size_does_not_hold) {
