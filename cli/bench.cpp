@@ -15,6 +15,7 @@
 #include "cli/bench/tune.hpp"
 #include "cli/command.hpp"
 #include "cli/job.hpp"
+#include "cli/whole_number.hpp"
 #include "collectives/tuning.hpp"
 
 namespace sprat::cli {
@@ -224,9 +225,9 @@ Action prepare(CLI::App& app) {
   app.add_option("-f,--factor", r->factor, "From one size to the next")->capture_default_str();
   app.add_option("-n,--iterations", r->samples,
                  "Samples of each row (default: what fits a time that shrinks with the list)")
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1));
   app.add_option("-w,--warmup", r->warmup, "Operations before the first sample")
-      ->check(CLI::NonNegativeNumber)
+      ->check(WholeNumber(0))
       ->capture_default_str();
   app.add_option("-d,--dtype", r->dtype, "Element type, or all")->capture_default_str();
   app.add_option("-o,--op", r->op, "sum, prod, min, max, avg, band, bor, bxor, land, lor or all")

@@ -10,6 +10,7 @@
 
 #include "cli/command.hpp"
 #include "cli/info/plan.hpp"
+#include "cli/whole_number.hpp"
 #include "collectives/reduce.hpp"
 #include "collectives/tuning.hpp"
 #include "comm/interfaces.hpp"
@@ -237,7 +238,7 @@ Action prepare(CLI::App& app) {
           ->expected(3)
           ->excludes("--rules");
   app.add_option("--ranks-per-host", r->details.ranks_per_host, "Of --plan (default: all)")
-      ->check(CLI::PositiveNumber)
+      ->check(WholeNumber(1))
       ->needs(plan);
   app.add_option("--count", r->details.count, "Of --plan: elements, f32")
       ->capture_default_str()

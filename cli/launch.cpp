@@ -15,6 +15,7 @@
 
 #include "cli/command.hpp"
 #include "cli/launch/mpirun_line.hpp"
+#include "cli/whole_number.hpp"
 #include "comm/base/check.hpp"
 #include "comm/base/config.hpp"
 #include "sprat/config.hpp"
@@ -61,7 +62,7 @@ Action prepare(CLI::App& app) {
   app.add_option(
          "-n,--ranks", options->request.ranks,
          "How many ranks; otherwise one for each slot of the hosts, or core of this machine")
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1));
   app.add_option("--custom-mpi-options", options->request.custom_options,
                  "For mpirun, after our own and instead of those of ours that they repeat");
   app.add_flag("--dry-run", options->dry_run, "Print the line instead of running it");

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <charconv>
 #include <ctime>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "cli/command.hpp"
@@ -59,6 +61,12 @@ std::vector<FlightRecord> collect(const std::vector<std::string>& sources) {
   std::vector<FlightRecord> all;
   for (const std::string& source : sources) {
     if (!is_number(source)) {
+      std::error_code failed;
+      const auto kind = std::filesystem::status(source, failed).type();
+      if (failed || kind == std::filesystem::file_type::directory) {
+        throw UsageError(fmt::format("\"{}\" is no process id, and no file: {}", source,
+                                     failed ? failed.message() : "it is a folder"));
+      }
       all.push_back(collectives::read_flight_record_file(source));
       continue;
     }

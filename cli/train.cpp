@@ -6,6 +6,7 @@
 
 #include "cli/command.hpp"
 #include "cli/job.hpp"
+#include "cli/whole_number.hpp"
 
 namespace sprat::cli {
 namespace {
@@ -22,7 +23,7 @@ Action prepare(CLI::App& app) {
                  "JSON with the sections model, data, train, parallel, checkpoint")
       ->required();
   app.add_option("--steps", r->train.steps, "Stop after so many; the schedule stays the file's")
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1));
   app.add_option("--report", r->train.report, "Write one JSON object a step to this file");
   app.add_option("--virtual-ranks", r->virtual_ranks, "Ranks as threads of this process")
       ->check(CLI::Range(1, 4096));

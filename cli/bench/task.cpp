@@ -1,6 +1,8 @@
 // Runs one collective on patterned buffers and compares every element of the result.
 #include "cli/bench/task.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -154,7 +156,12 @@ Buffers::Buffers(Kind kind, std::size_t bytes) {
       shared_[i] = Memory(total);
       start_[i] = static_cast<std::byte*>(shared_[i].data());
     } else {
-      private_[i].resize(total);
+      try {
+        private_[i].resize(total);
+      } catch (const std::exception&) {  // bad_alloc, or more than a vector can ever hold
+        throw Error(ErrorCode::unavailable,
+                    fmt::format("this process cannot have two buffers of {} bytes", bytes));
+      }
       start_[i] = private_[i].data();
     }
   }

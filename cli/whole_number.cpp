@@ -1,0 +1,19 @@
+#include "cli/whole_number.hpp"
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <limits>
+
+namespace sprat::cli {
+
+std::string WholeNumber::operator()(const std::string& text) const {
+  int value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc{} && stop == end && value >= least_) return "";
+  return fmt::format("\"{}\" is not a whole number from {} to {}", text, least_,
+                     std::numeric_limits<int>::max());
+}
+
+}  // namespace sprat::cli
