@@ -50,7 +50,9 @@ class Meeting final {
 
   std::uint64_t free_id() {
     const auto token = context_.take_token();
-    return context_.next_communicator;
+    std::uint64_t id = context_.next_communicator;
+    while (context_.is_like_another(id)) ++id;  // there are not as many communicators as bits
+    return id;
   }
 
   /// Numbers are never used again, so that no late message finds a new communicator.
@@ -58,7 +60,7 @@ class Meeting final {
     const auto token = context_.take_token();
     if (id < context_.next_communicator) return false;
     context_.next_communicator = id + 1;
-    return true;
+    return !context_.is_like_another(id);
   }
 
   std::vector<Proposal> exchange(const Proposal& proposal, bool with_members) {

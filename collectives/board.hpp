@@ -23,9 +23,13 @@ struct alignas(64) Slot {
   std::byte short_payload[short_bytes];
   std::uint32_t inlined;  ///< The input lies in short_payload, if it is that short, or in payload.
 
-  /// Window number << 16 | signals of the plan given in it. Inlined operations give none.
-  alignas(64) std::atomic<std::uint32_t> signals;
-  std::atomic<std::uint32_t> left;  ///< Windows of this operation after which it reads no peer.
+  /// Window number << 32 | signals of the plan given in it. Inlined operations give none.
+  alignas(64) std::atomic<std::uint64_t> signals;
+  std::atomic<std::uint64_t> left;  ///< Windows of this operation after which it reads no peer.
+
+  static std::uint64_t progress(std::uint64_t window, std::uint32_t signals) {
+    return window << 32 | signals;
+  }
 
   alignas(64) comm::MemoryRef input;
   comm::MemoryRef output;

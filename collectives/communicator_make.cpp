@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -37,16 +38,22 @@ std::vector<Ticket> exchange_tickets(Communicator& parent, const Ticket& mine) {
   return tickets;
 }
 
-/// The first of `count` communicator numbers that no rank of the parent has had. Other threads may
-/// be making communicators at the same time, so what was free may be taken a moment later: then
-/// the ranks try again.
-std::uint64_t reserve_ids(Communicator& parent, std::size_t count) {
+/// The first of `count` communicator numbers that no rank of the parent has had; this rank's is
+/// `mine` after that. Other threads may be making communicators at the same time, so what was free
+/// may be taken a moment later: then the ranks try again.
+std::uint64_t reserve_ids(Communicator& parent, std::size_t count,
+                          std::optional<std::uint64_t> mine) {
   comm::Context& context = *parent.impl().context;
+  const auto is_taken = [&](std::uint64_t first) {
+    return mine && context.is_like_another(first + *mine);
+  };
   for (;;) {
     std::int64_t first = 0;
     {
       const auto token = context.take_token();
-      first = static_cast<std::int64_t>(context.next_communicator);
+      std::uint64_t own = context.next_communicator;
+      while (is_taken(own)) ++own;  // there are not as many communicators as bits
+      first = static_cast<std::int64_t>(own);
     }
     for (const Ticket& ticket : exchange_tickets(parent, {0, 0, 0, first})) {
       first = std::max(first, ticket.id);
@@ -54,9 +61,10 @@ std::uint64_t reserve_ids(Communicator& parent, std::size_t count) {
     std::int64_t free = 0;
     {
       const auto token = context.take_token();
-      if (static_cast<std::uint64_t>(first) >= context.next_communicator) {
-        context.next_communicator = static_cast<std::uint64_t>(first) + count;
-        free = 1;
+      const auto agreed = static_cast<std::uint64_t>(first);
+      if (agreed >= context.next_communicator) {
+        context.next_communicator = agreed + count;
+        free = is_taken(agreed) ? 0 : 1;
       }
     }
     const auto answers = exchange_tickets(parent, {0, 0, 0, free});
@@ -160,7 +168,11 @@ std::optional<Communicator> Communicator::split(int color, int key, std::string_
       colors.insert(ticket.color);
     }
   }
-  const std::uint64_t first_id = reserve_ids(*this, colors.size());
+  std::optional<std::uint64_t> place;  // of this rank's color
+  if (color >= 0) {
+    place = static_cast<std::uint64_t>(std::distance(colors.begin(), colors.find(color)));
+  }
+  const std::uint64_t first_id = reserve_ids(*this, colors.size(), place);
   const int child = impl_->children++;
   const auto board = static_cast<std::size_t>(tickets[rank()].board);
   if (color < 0) {
@@ -177,8 +189,7 @@ std::optional<Communicator> Communicator::split(int color, int key, std::string_
   std::stable_sort(members.begin(), members.end(),
                    [&](int a, int b) { return tickets[a].key < tickets[b].key; });
   Membership membership;
-  const auto number =
-      first_id + static_cast<std::uint64_t>(std::distance(colors.begin(), colors.find(color)));
+  const std::uint64_t number = first_id + *place;
   membership.name = name_.empty() ? text(parent.name, ".", child, "/", color) : std::string(name_);
   for (const int rank : members) {
     if (rank == this->rank()) {

@@ -255,7 +255,7 @@ void Executor::begin_window() {
   }
   prepare_memory();
   if (window_ > 0) {
-    slot_->signals.store(static_cast<std::uint32_t>(window_) << 16, std::memory_order_release);
+    slot_->signals.store(Slot::progress(window_, 0), std::memory_order_release);
   }
 }
 
@@ -298,7 +298,7 @@ bool Executor::run_steps() {
 bool Executor::end_window() {
   ++window_;
   if (window_ < windows_) {
-    slot_->left.store(static_cast<std::uint32_t>(window_), std::memory_order_release);
+    slot_->left.store(window_, std::memory_order_release);
     context_->ring(local_world_ranks_);
     begin_window();
     return true;

@@ -205,7 +205,7 @@ bool Executor::signalled(int rank, std::uint32_t needs) {
 // Of a rank that has announced.
 bool Executor::has_signalled(int rank, std::uint32_t needs) const {
   const Slot& slot = peers_[rank].board->of(active_->sequence);
-  const std::uint32_t wanted = (static_cast<std::uint32_t>(window_) << 16) + needs;
+  const std::uint64_t wanted = Slot::progress(window_, needs);
   return needs == 0 || (slot.inlined != 0 && needs == 1) ||
          slot.signals.load(std::memory_order_acquire) >= wanted;
 }

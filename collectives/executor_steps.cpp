@@ -21,8 +21,8 @@ constexpr std::size_t max_element_bytes = 8;
 // A collective message's tag: communicator, signature, sequence, window, ordinal. The highest of a
 // tag's bits is clear: it marks point-to-point messages. Messages of equal tags arrive in order, so
 // a sequence or a window that wraps does no harm.
-constexpr int communicator_bits = 15, signature_bits = 23, sequence_bits = 6, window_bits = 4,
-              message_bits = 14;
+constexpr int communicator_bits = comm::Context::communicator_bits, signature_bits = 23,
+              sequence_bits = 6, window_bits = 4, message_bits = 14;
 static_assert(communicator_bits + signature_bits + sequence_bits + window_bits + message_bits ==
               comm::tag_bits - 1);
 
@@ -131,8 +131,7 @@ bool Executor::run_share(const Step& step) {
 void Executor::run_signal() {
   ++signals_;
   if (!inlined_) {
-    slot_->signals.store((static_cast<std::uint32_t>(window_) << 16) + signals_,
-                         std::memory_order_release);
+    slot_->signals.store(Slot::progress(window_, signals_), std::memory_order_release);
     context_->ring(local_world_ranks_);
   }
 }

@@ -21,6 +21,7 @@ constexpr std::chrono::seconds news_grace{2};
 // The highest bit tells these tags from those of collectives; then communicator and the caller's
 // tag, and at the end whether the message is the library's own.
 std::uint64_t wire_tag(std::uint64_t communicator, const Message& message) {
+  static_assert(comm::Context::communicator_bits == 15);
   return std::uint64_t{1} << (comm::tag_bits - 1) | (communicator & 0x7fff) << 47 |
          static_cast<std::uint64_t>(static_cast<std::uint32_t>(message.tag)) << 15 |
          (message.purpose.empty() ? 0u : 1u);

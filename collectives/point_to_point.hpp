@@ -47,7 +47,7 @@ class PointToPoint final : public comm::Driver {
 
   bool advance() noexcept override;
   /// Its messages are no part of the communicator's sequence, so it answers no query.
-  std::uint64_t communicator() const noexcept override { return ~std::uint64_t{0}; }
+  std::uint64_t communicator() const noexcept override { return no_communicator; }
   comm::Recall called(std::uint64_t) const override { return {}; }
   std::string under_way() const override;
 

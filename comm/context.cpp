@@ -144,6 +144,14 @@ void Context::remove(Driver* driver) {
   std::erase(drivers_, driver);
 }
 
+bool Context::is_like_another(std::uint64_t number) const {
+  constexpr std::uint64_t mask = (std::uint64_t{1} << communicator_bits) - 1;
+  return std::ranges::any_of(drivers_, [number](const Driver* driver) {
+    const std::uint64_t theirs = driver->communicator();
+    return theirs != Driver::no_communicator && ((theirs ^ number) & mask) == 0;
+  });
+}
+
 bool Context::drive_once() {
   std::unique_lock lock(token_, std::try_to_lock);
   if (!lock) {

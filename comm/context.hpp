@@ -44,6 +44,7 @@ class Driver {
   /// Fails all of them once Context::failure() is set.
   virtual bool advance() noexcept = 0;
   /// Which communicator it is, and what it called at a sequence number.
+  static constexpr std::uint64_t no_communicator = ~std::uint64_t{0};
   virtual std::uint64_t communicator() const noexcept = 0;
   virtual Recall called(std::uint64_t sequence) const = 0;
   /// Text of the oldest operation in flight; empty if there is none.
@@ -201,6 +202,11 @@ class Context : public std::enable_shared_from_this<Context> {
 
   /// A communicator number that no communicator of this rank has; the caller agrees it with others.
   std::uint64_t next_communicator = 1;  ///< Guarded by the token.
+  /// So many of its lowest bits are in the tags of messages.
+  static constexpr int communicator_bits = 15;
+  /// A communicator of this rank has the same lowest bits: messages of the two would be mixed up.
+  /// Token held.
+  bool is_like_another(std::uint64_t number) const;
 
  private:
   struct Header;

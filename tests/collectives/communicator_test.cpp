@@ -254,6 +254,26 @@ TEST(Windows, read_inlined_inputs_where_they_are) {
   });
 }
 
+// The number of a window once had 16 bits: after those, what staging had held before was read.
+TEST(Windows, may_be_more_than_65536) {
+  Config config;
+  config.timeout = 60s;
+  config.host = "a,a,b";
+  config.staging_bytes = 256;  // one window of 64 elements of one byte, in and out, and another
+  run_virtual_ranks(3, config, [](Communicator& world) {
+    std::vector<std::uint8_t> data(64 * 65'600);
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      data[i] = static_cast<std::uint8_t>((i / 64 % 251) << world.rank());
+    }
+    world.all_reduce(elements(data)).wait();
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      wrong += data[i] != static_cast<std::uint8_t>(7 * (i / 64 % 251));
+    }
+    EXPECT_EQ(wrong, 0);
+  });
+}
+
 TEST(Threads, several_use_communicators_of_their_own_at_once) {
   run_virtual_ranks(2, config_of(layouts[1]), [](Communicator& world) {
     std::vector<Communicator> groups;

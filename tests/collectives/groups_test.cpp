@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <set>
 #include <thread>
 #include <vector>
 
+#include "collectives/communicator_impl.hpp"
 #include "sprat/communicator.hpp"
 
 namespace sprat {
@@ -108,6 +110,31 @@ TEST(Group, keeps_its_number_apart_from_those_of_a_split_at_the_same_time) {
       other.join();
     });
   }
+}
+
+std::uint64_t low_bits(Communicator& ranks) {
+  return ranks.impl().executor.membership().id & ((1u << comm::Context::communicator_bits) - 1);
+}
+
+TEST(Group, has_a_number_that_tags_tell_from_those_of_all_that_live) {
+  run_virtual_ranks(2, Config(), [](Communicator& world) {
+    std::vector<Communicator> all;
+    all.push_back(world.duplicate("first"));
+    if (world.rank() == 1) all.push_back(world.create_group(std::vector{1}, "of one rank"));
+    {
+      // As if as many as tags can tell apart had come and gone since.
+      comm::Context& context = *world.impl().context;
+      const auto token = context.take_token();
+      context.next_communicator = (1u << comm::Context::communicator_bits) + low_bits(all.front());
+    }
+    all.push_back(world.duplicate("split"));
+    all.push_back(world.create_group(std::vector{0, 1}, "group"));
+    std::set<std::uint64_t> numbers = {low_bits(world)};
+    for (Communicator& one : all) {
+      EXPECT_TRUE(numbers.insert(low_bits(one)).second) << one.name() << " on " << world.rank();
+      one.barrier();
+    }
+  });
 }
 
 TEST(Group, refuses_lists_that_make_no_sense) {
