@@ -59,6 +59,7 @@ Executor::~Executor() {
     return;
   }
   drain();
+  context_->note_freed(membership_.id, history_.next());
   context_->remove(this);
   // Peers may still read what this rank inlined in its last operations. A board that they are not
   // done with after a moment is never used again.

@@ -21,6 +21,8 @@ constexpr int wire_spin_rounds = 50;
 // Sleeping threads look again this often: what a wire brings rings no bell.
 constexpr std::chrono::nanoseconds sleep_with_wire = 50us;
 constexpr std::chrono::nanoseconds sleep_without_wire = 2ms;
+// Communicators that are remembered when they have gone. Who waits for one asks within seconds.
+constexpr std::size_t most_freed = 256;
 // The progress thread takes the core from whoever computes: the longer nothing comes, the longer it
 // sleeps, up to this, but no longer than it has waited already.
 constexpr std::chrono::nanoseconds longest_sleep_with_wire = 1ms;
@@ -150,6 +152,14 @@ bool Context::is_like_another(std::uint64_t number) const {
     const std::uint64_t theirs = driver->communicator();
     return theirs != Driver::no_communicator && ((theirs ^ number) & mask) == 0;
   });
+}
+
+void Context::note_freed(std::uint64_t communicator, std::uint64_t calls) {
+  const auto token = take_token();
+  if (freed_.size() == most_freed) {
+    freed_.pop_front();
+  }
+  freed_.push_back({communicator, calls});
 }
 
 bool Context::drive_once() {

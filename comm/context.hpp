@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -31,7 +32,13 @@ namespace sprat::comm {
 /// What a communicator called at a sequence number, as far as it can tell.
 struct Recall {
   /// Numbered as in ControlMessage::Kind::answer. Forgotten: long over.
-  enum class State : std::uint8_t { called = 0, not_yet = 1, forgotten = 2 };
+  enum class State : std::uint8_t {
+    called = 0,
+    not_yet = 1,
+    forgotten = 2,
+    no_member = 3,
+    freed = 4  ///< It has gone before that call.
+  };
   State state = State::not_yet;
   Blob words = {};  ///< Of what was called: equal on all ranks that called the same.
 };
@@ -155,6 +162,9 @@ class Context : public std::enable_shared_from_this<Context> {
   bool crowded() const { return crowded_; }
   void add(Driver* driver);     ///< Token held.
   void remove(Driver* driver);  ///< Takes the token.
+  /// A communicator goes that has called so many operations: peers that wait for another one are
+  /// told so. Takes the token.
+  void note_freed(std::uint64_t communicator, std::uint64_t calls);
   /// Drives until `done` is true. What makes it true rings this rank's bell. Throws in a child of
   /// fork(), where it would move its parent's shared memory, and wait for ever.
   void drive_until(const std::function<bool()>& done);
@@ -217,6 +227,7 @@ class Context : public std::enable_shared_from_this<Context> {
   void on_control(const ControlMessage& message);
   void learn_loss(const std::string& what, int rank);
   void answer(const ControlMessage& query);
+  Recall recall(std::uint64_t communicator, std::uint64_t sequence) const;
   /// False if the job had failed before.
   bool set_failure(const Error& error) noexcept;
   void start_record() noexcept;
@@ -261,6 +272,10 @@ class Context : public std::enable_shared_from_this<Context> {
   std::atomic<std::uint32_t> taken_ = 0;  ///< How often take_token() had it. The same.
   std::vector<Driver*> drivers_;          ///< Guarded by the token.
   int operations_ = 0;                    ///< The same.
+  struct Freed {
+    std::uint64_t communicator, calls;
+  };
+  std::deque<Freed> freed_;  ///< The last ones. The same.
   std::atomic<std::int64_t> waited_ns_ = 0;
 
   std::mutex progress_mutex_;  ///< Guards the three below.

@@ -407,21 +407,31 @@ void Context::on_control(const ControlMessage& message) {
   }
 }
 
+// Token held.
+Recall Context::recall(std::uint64_t communicator, std::uint64_t sequence) const {
+  for (const Driver* driver : drivers_) {
+    if (driver->communicator() == communicator) {
+      return driver->called(sequence);
+    }
+  }
+  // A rank that has called all that it was to call may go before others are through.
+  for (const Freed& one : freed_) {
+    if (one.communicator == communicator) {
+      return {sequence < one.calls ? Recall::State::forgotten : Recall::State::freed};
+    }
+  }
+  return {Recall::State::no_member};
+}
+
 void Context::answer(const ControlMessage& query) {
   ControlMessage reply = query;
   reply.kind = ControlMessage::Kind::answer;
   reply.rank = rank_;
-  reply.code = 3;  // not a member, unless a driver says otherwise
   {
     const auto token = take_token();
-    for (const Driver* driver : drivers_) {
-      if (driver->communicator() == query.comm) {
-        Recall recall = driver->called(query.sequence);
-        reply.code = static_cast<int>(recall.state);
-        reply.payload = std::move(recall.words);
-        break;
-      }
-    }
+    Recall recalled = recall(query.comm, query.sequence);
+    reply.code = static_cast<int>(recalled.state);
+    reply.payload = std::move(recalled.words);
   }
   if (failure() != nullptr) {  // what is called after a failure is no disagreement
     reply.code = static_cast<int>(Recall::State::forgotten);

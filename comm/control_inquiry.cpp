@@ -70,6 +70,9 @@ void Inquiry::answered(int rank, int code, Blob signature) {
     case 3:
       answers_[rank].state = State::not_member;
       return;
+    case 4:
+      answers_[rank].state = State::freed;
+      return;
     default:
       return;  // of no version of ours: as good as no answer
   }
@@ -97,7 +100,7 @@ bool Inquiry::mismatch() const { return verdict_.code == static_cast<int>(ErrorC
 const ControlMessage& Inquiry::settle(Time now) {
   open_ = false;
   settled_ = now;
-  if (!find_mismatch()) list_late();
+  if (!find_mismatch() && !find_freed()) list_late();
   return verdict_;
 }
 
@@ -127,6 +130,20 @@ bool Inquiry::find_mismatch() {
     return true;
   }
   return false;
+}
+
+/// A rank that has freed the communicator will never call.
+bool Inquiry::find_freed() {
+  const auto freed = std::ranges::find(answers_, State::freed, &Answer::state);
+  const auto called = std::ranges::find(answers_, State::called, &Answer::state);
+  if (freed == answers_.end() || called == answers_.end()) return false;
+  const auto first = static_cast<int>(called - answers_.begin());
+  verdict_.code = static_cast<int>(ErrorCode::mismatch);
+  verdict_.rank = static_cast<int>(freed - answers_.begin());
+  verdict_.payload = encode(Disagreement{first, verdict_.rank, called->signature, {}});
+  verdict_.text = text("rank ", first, " called ", readable(called->signature), "; rank ",
+                       verdict_.rank, " has freed that communicator before");
+  return true;
 }
 
 void Inquiry::list_late() {

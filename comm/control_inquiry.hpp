@@ -37,13 +37,14 @@ class Inquiry {
   const std::vector<int>& askers() const { return askers_; }
 
  private:
-  enum class State : std::uint8_t { unknown, called, not_yet, forgotten, not_member };
+  enum class State : std::uint8_t { unknown, called, not_yet, forgotten, not_member, freed };
   struct Answer {
     State state = State::unknown;
     bool heard = false;  ///< Since this inquiry opened. What was called does not change.
     Blob signature;
   };
   bool find_mismatch();
+  bool find_freed();
   void list_late();
 
   std::vector<Answer> answers_;

@@ -28,7 +28,7 @@ struct ControlMessage {
     stalled,   ///< rank -> hub: `rank` waits in (comm, sequence), payload is its signature.
     query,     ///< hub -> all: what did you call at (comm, sequence)?
     answer,    ///< rank -> hub: payload is that signature; code 0 called, 1 not yet, 2 forgotten, 3
-               ///< not a member.
+               ///< not a member, 4 never: it has freed that communicator.
     verdict,   ///< hub -> all: at (comm, sequence) code is mismatch (text, rank, payload: a
                ///< Disagreement), or, to who asked, timeout (payload: i32 ranks that have not
                ///< called; none: all have).

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/communicator_impl.hpp"
 #include "sprat/communicator.hpp"
 
 namespace sprat {
@@ -63,6 +64,40 @@ TEST(Mismatch, counts_are_named_on_every_rank) {
     expect_everywhere(messages, 3, "all_reduce of 8 f32");
     expect_everywhere(messages, 3, "all_reduce of 4 f32");
   }
+}
+
+TEST(Mismatch, a_communicator_that_one_rank_has_freed_is_named_on_every_rank) {
+  for (const char* hosts : {"", "a,b,c"}) {
+    const auto messages = failure_of(3, hosts, [](Communicator& world) {
+      {
+        auto pair = world.duplicate("pair");
+        pair.barrier();
+        if (world.rank() != 1) pair.barrier();
+      }
+      world.barrier();
+    });
+    expect_everywhere(messages, 3, "rank 1 has freed that communicator");
+  }
+}
+
+// Rank 0 has sent what it has and goes; rank 1 waits for rank 2 until the hub has asked everybody.
+TEST(Mismatch, who_has_called_may_free_a_communicator_before_the_others_are_through) {
+  Config config = quick();
+  config.host = "a,b,c";
+  run_virtual_ranks(3, config, [](Communicator& world) {
+    auto trio = world.duplicate("trio");
+    const std::uint64_t id = trio.impl().executor.membership().id;
+    std::vector<std::int32_t> data(4, world.rank()), sum(4);
+    std::int32_t go = 0;
+    if (world.rank() == 2) world.recv({&go, 1, DType::i32}, 1).wait();
+    Work work = trio.reduce(elements(data), elements(sum), 1);
+    if (world.rank() == 1) {
+      while (world.impl().context->lateness(id, 0).late.empty()) ASSERT_FALSE(work.test());
+      world.send({&go, 1, DType::i32}, 2).wait();
+    }
+    work.wait();
+    if (world.rank() == 1) EXPECT_EQ(sum.back(), 3);
+  });
 }
 
 TEST(Mismatch, types_ops_and_collectives_are_named_on_every_rank) {

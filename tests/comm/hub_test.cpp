@@ -319,6 +319,22 @@ TEST(Hub, tells_who_asked_which_ranks_have_not_called) {
   EXPECT_EQ(verdict.text, "rank 2 not called yet; no answer from rank 3");
 }
 
+TEST(Hub, fails_ranks_that_wait_for_one_that_has_freed_the_communicator) {
+  Scene scene(4);
+  scene.admit_all();
+  scene.say(0, message(Kind::stalled, 0, "barrier"));
+  scene.hub.take();
+  scene.say(1, message(Kind::answer, 1, "", 1));
+  scene.say(2, message(Kind::answer, 2, "", 4));
+  EXPECT_THAT(scene.hub.take(), IsEmpty());
+  scene.say(3, message(Kind::answer, 3, "", 3));
+  const auto [to, verdict] = scene.only<ControlMessage>();
+  EXPECT_THAT(to, ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::mismatch));
+  EXPECT_EQ(verdict.rank, 2);
+  EXPECT_EQ(verdict.text, "rank 0 called barrier; rank 2 has freed that communicator before");
+}
+
 TEST(Hub, tells_who_asked_when_every_rank_has_called) {
   Scene scene(2);
   scene.admit_all();
