@@ -175,7 +175,7 @@ void Work::State::end() {
     context_->count_unattended(-1);
   }
   if (to_notice_.load() && to_notice_.exchange(false)) {
-    notice_();
+    context_->after_token(std::move(notice_));
   }
   context_->ring_self();
 }

@@ -31,7 +31,7 @@ class Work::State {
   void drive_until(const std::function<bool()>& done);
 
   bool done() const { return done_.load(std::memory_order_acquire); }
-  /// Calls `notice` once when done, on whichever thread notices. Once.
+  /// Calls `notice` once when done, on whichever thread notices, without the token. Once.
   void on_done(std::function<void()> notice);
   /// Asks for a progress thread's help unless done. Once, after posting.
   void leave_unattended();

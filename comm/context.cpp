@@ -163,8 +163,8 @@ void Context::note_freed(std::uint64_t communicator, std::uint64_t calls) {
 }
 
 bool Context::drive_once() {
-  std::unique_lock lock(token_, std::try_to_lock);
-  if (!lock) {
+  Token token = try_token();
+  if (!token) {
     return false;
   }
   bool moved = false;
@@ -175,7 +175,7 @@ bool Context::drive_once() {
   for (std::size_t i = 0; i < drivers_.size(); ++i) {
     moved |= drivers_[i]->advance();
   }
-  lock.unlock();
+  token.unlock();
   if (moved && token_wanted()) {
     give_way();
   }

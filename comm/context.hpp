@@ -140,17 +140,34 @@ class Context : public std::enable_shared_from_this<Context> {
   void end_messages(int count) { messages_in_flight_ -= count; }
 
   // --- driving ----------------------------------------------------------------------------------
-  std::unique_lock<std::mutex> take_token() {
+  /// The token, while somebody has it. Who lets it go then gives the notices of what ended
+  /// meanwhile.
+  class Token {
+   public:
+    Token(Context& context, std::unique_lock<std::mutex> lock)
+        : context_(&context), lock_(std::move(lock)) {}
+    Token(Token&&) = default;
+    ~Token() { unlock(); }
+    explicit operator bool() const { return lock_.owns_lock(); }
+    void unlock();
+
+   private:
+    Context* context_;
+    std::unique_lock<std::mutex> lock_;
+  };
+  Token take_token() {
     wanted_.fetch_add(1, std::memory_order_relaxed);
     pace_->lock(token_);
     wanted_.fetch_sub(1, std::memory_order_relaxed);
     taken_.fetch_add(1, std::memory_order_relaxed);
-    return std::unique_lock(token_, std::adopt_lock);
+    return {*this, std::unique_lock(token_, std::adopt_lock)};
   }
   /// Another thread waits in take_token(). A hint.
   bool token_wanted() const { return wanted_.load(std::memory_order_relaxed) > 0; }
   /// Empty if another thread has it.
-  std::unique_lock<std::mutex> try_token() { return std::unique_lock(token_, std::try_to_lock); }
+  Token try_token() { return {*this, std::unique_lock(token_, std::try_to_lock)}; }
+  /// Calls `notice` once the token has been let go. Token held.
+  void after_token(std::function<void()> notice) { notices_.push_back(std::move(notice)); }
   /// Operations of drivers that are under way, each counted by its driver. Token held.
   void begin_operation() { ++operations_; }
   void end_operation() { --operations_; }
@@ -271,11 +288,12 @@ class Context : public std::enable_shared_from_this<Context> {
   std::atomic<int> wanted_ = 0;           ///< Threads in take_token(). Relaxed: a hint.
   std::atomic<std::uint32_t> taken_ = 0;  ///< How often take_token() had it. The same.
   std::vector<Driver*> drivers_;          ///< Guarded by the token.
-  int operations_ = 0;                    ///< The same.
   struct Freed {
     std::uint64_t communicator, calls;
   };
-  std::deque<Freed> freed_;  ///< The last ones. The same.
+  std::deque<Freed> freed_;                     ///< The last ones. The same.
+  int operations_ = 0;                          ///< The same.
+  std::vector<std::function<void()>> notices_;  ///< The same.
   std::atomic<std::int64_t> waited_ns_ = 0;
 
   std::mutex progress_mutex_;  ///< Guards the three below.
@@ -299,5 +317,17 @@ class Context : public std::enable_shared_from_this<Context> {
   std::uint64_t verdict_communicator_ = 0, verdict_sequence_ = 0;
   Lateness verdict_lateness_;
 };
+
+inline void Context::Token::unlock() {
+  if (!lock_.owns_lock()) {
+    return;
+  }
+  std::vector<std::function<void()>> notices;
+  notices.swap(context_->notices_);
+  lock_.unlock();  // a notice may end the last Work that keeps the context
+  for (const auto& notice : notices) {
+    notice();
+  }
+}
 
 }  // namespace sprat::comm

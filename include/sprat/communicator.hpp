@@ -40,8 +40,8 @@ class SPRAT_API Work {
   /// Of a receive that is done: the communicator's rank that sent. Otherwise -1.
   int source() const noexcept;
   /// Calls `notice` once when done, well or not: at once if it is, else from whichever thread
-  /// drives. It is for waking a thread of one's own: it must not block, throw or call Sprat. Once a
-  /// Work.
+  /// drives, when that holds no lock of Sprat's. It is for waking a thread of one's own: it must
+  /// not block, throw or call Sprat. Once a Work.
   void on_done(std::function<void()> notice);
 
   /// One Work for several operations, of any communicators: done when all of them are. Its wait()

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <numeric>
 #include <vector>
 
@@ -89,6 +91,35 @@ TEST(OnDone, is_called_for_what_fails) {
                                  }),
                Error);
   EXPECT_EQ(calls, 1);
+}
+
+TEST(OnDone, is_called_when_other_threads_may_call) {
+  run_virtual_ranks(2, Config(), [](Communicator& world) {
+    std::int32_t in = 0, out = 0, go = 0;
+    if (world.rank() == 1) {
+      world.recv({&go, 1, DType::i32}, 0, 3).wait();
+      world.send({&out, 1, DType::i32}, 0, 1).wait();
+      world.recv({&in, 1, DType::i32}, 0, 2).wait();
+      return;
+    }
+    std::future<void> other;
+    std::atomic<int> calls = 0;
+    bool others_could_call = false;
+    Work work = world.recv({&in, 1, DType::i32}, 1, 1);
+    work.on_done([&] {
+      other = std::async(std::launch::async, [&] {
+        world.send({&out, 1, DType::i32}, 1, 2).wait();
+      });
+      others_could_call = other.wait_for(std::chrono::seconds(5)) == std::future_status::ready;
+      ++calls;
+      calls.notify_all();
+    });
+    world.send({&go, 1, DType::i32}, 1, 3).wait();
+    work.wait();
+    calls.wait(0);
+    EXPECT_TRUE(others_could_call);
+    other.get();
+  });
 }
 
 TEST(StartBarrier, ends_with_the_last_rank_that_calls_either_form) {
