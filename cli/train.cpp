@@ -58,6 +58,8 @@ to go; at the end the validation loss and a text that the model writes. The loss
 whether ranks are processes or threads, nor on how many share a copy (parallel.hybrid_shard_degree) where
 both numbers are powers of two and there is one micro-step or train.accumulate is "local".
 
+Ranks compare configuration, text and options first; if they differ, all end and say in what and where.
+
 With checkpoint.folder in the configuration the run is saved every checkpoint.every steps and at its end.
 At SIGTERM or Ctrl-C all ranks finish the step, save and end with status 143; --resume goes on from there
 with the same bits, as if nothing had been.

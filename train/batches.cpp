@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "sprat/error.hpp"
+#include "train/digest.hpp"
 
 namespace sprat::train {
 namespace {
@@ -28,19 +29,11 @@ std::size_t split(std::size_t tokens, const TrainConfig& config) {
   return tokens - validation;
 }
 
-std::uint64_t fnv1a(std::span<const std::uint8_t> bytes) {
-  std::uint64_t sum = 0xcbf29ce484222325;
-  for (const std::uint8_t byte : bytes) {
-    sum = (sum ^ byte) * 0x100000001b3;
-  }
-  return sum;
-}
-
 }  // namespace
 
 Batches::Batches(std::vector<std::uint8_t> text, const TrainConfig& config)
     : text_(std::move(text)),
-      text_checksum_(fnv1a(text_)),
+      text_checksum_(fnv1a(std::as_bytes(std::span(text_)))),
       training_tokens_(split(text_.size(), config)),
       context_(config.model.context),
       batch_(config.train.batch / config.train.micro_steps),

@@ -3,20 +3,34 @@
 
 #include <fmt/core.h>
 
+#include <optional>
+#include <utility>
+
+#include "train/batches.hpp"
 #include "train/config.hpp"
+#include "train/settings.hpp"
 #include "train/trainer.hpp"
 
 namespace sprat::train {
 
 int run(Communicator& world, const TrainRequest& request) {
-  const TrainConfig config = read_train_config(request.config);
+  TrainConfig config;
+  std::optional<Batches> batches;
+  agree_on_settings(world, [&] {  // before anything that waits for ranks that do the same
+    config = read_train_config(request.config);
+    batches.emplace(read_text(config.data.files), config);
+    Settings settings = settings_of(config);
+    settings.merge(text_settings(*batches));
+    settings.merge(request_settings(request));
+    return settings;
+  });
   check_ranks(config, world.size());
   const int steps = request.steps.value_or(config.train.steps);
   if (steps < 1) {
     throw Error(ErrorCode::invalid_argument, fmt::format("--steps is {}; it is at least 1", steps));
   }
   Communicator by_host = order_by_host(world);
-  return Trainer(by_host, config, request).run();
+  return Trainer(by_host, config, request, *std::move(batches)).run();
 }
 
 }  // namespace sprat::train

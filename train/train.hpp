@@ -21,7 +21,8 @@ struct TrainRequest {
 };
 
 /// Trains on all ranks of `world`; rank 0 tells of it on standard output. Collective: every rank
-/// makes the same request. Returns the program's exit code. Throws Error.
+/// makes the same request; a difference is the first thing that is noticed, and refused on all.
+/// Returns the program's exit code. Throws Error.
 int run(Communicator& world, const TrainRequest& request);
 
 }  // namespace sprat::train

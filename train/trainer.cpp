@@ -7,6 +7,7 @@
 #include <csignal>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "train/sample.hpp"
 #include "train/schedule.hpp"
@@ -29,12 +30,13 @@ std::string kernel_of(const TrainingState& state) {
 
 }  // namespace
 
-Trainer::Trainer(Communicator& world, const TrainConfig& config, const TrainRequest& request)
+Trainer::Trainer(Communicator& world, const TrainConfig& config, const TrainRequest& request,
+                 Batches batches)
     : world_(world),
       config_(config),
       request_(request),
       last_step_(request.steps.value_or(config.train.steps)),
-      batches_(read_text(config.data.files), config),
+      batches_(std::move(batches)),
       units_(gpt_units(config.model, config.train.seed)),
       model_(world, units_, sharding(config)),
       resumed_(resume()),

@@ -27,7 +27,8 @@ namespace sprat::train {
 class Trainer {
  public:
   /// `world`: ranks of a host next to each other; it and the rest outlive this.
-  Trainer(Communicator& world, const TrainConfig& config, const TrainRequest& request);
+  Trainer(Communicator& world, const TrainConfig& config, const TrainRequest& request,
+          Batches batches);
   /// Trains from where the request begins to its last step. Returns the program's exit code.
   int run();
 

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""What a training run under mpirun refuses before its first step. start.py SPRAT [CASE ...]
+
+differ        one rank has another learning rate, text, batch, precision or option: every rank ends, naming key and rank
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from stop import fail, finish
+
+RANKS, STEPS = 4, 30
+
+
+def configuration(folder, name="config.json", **changes):
+    """A configuration file; changes are sections, whose keys are added."""
+    sections = {
+        "model": {"layers": 1, "width": 32, "heads": 2, "context": 32}, "data": {"files": ["text.txt"]},
+        "train": {"steps": STEPS, "batch": 8, "warmup_steps": 0, "validate_every": 0, "sample_bytes": 0}}
+    for section, keys in changes.items():
+        sections.setdefault(section, {}).update(keys)
+    (folder / "text.txt").write_text("all work and no play makes jack a dull boy. " * 500)
+    (folder / name).write_text(json.dumps(sections))
+    return folder / name
+
+
+def mpirun(*programs):
+    """Starts mpirun with (ranks, words) after words."""
+    line = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
+    for ranks, *words in programs:
+        line += ([":"] if "-n" in line else []) + ["-n", str(ranks), *map(str, words)]
+    return subprocess.Popen(line, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def refused(what, run, *expected):
+    """Ends the run's story: it trained no step, failed, and said all of `expected`."""
+    output, errors = finish(run)
+    if run.returncode == 0 or "step " in output:
+        fail(f"{what}: the run was not refused, status {run.returncode}", output, errors)
+    for one in expected:
+        if one not in errors:
+            fail(f"{what}: nobody says {one!r}", output, errors)
+
+
+def case_differ(sprat, folder):
+    mine = configuration(folder)
+    (folder / "other.txt").write_text("all play and no work makes jack a dull boy. " * 500)
+    for key, value, told in [
+            ("learning_rate", 0.002, "train.learning_rate is 0.001 on ranks 0-2, 0.002 on rank 3"),
+            ("batch", 16, "train.batch is 8 on ranks 0-2, 16 on rank 3"),
+            ("precision", {"parameters": "bf16"}, "train.precision.parameters is f32 on ranks 0-2, bf16 on rank 3")]:
+        other = configuration(folder, "other.json", train={key: value})
+        refused(key, mpirun((3, sprat, "train", mine), (1, sprat, "train", other)), told)
+    other = configuration(folder, "other.json", data={"files": ["other.txt"]})
+    refused("text", mpirun((3, sprat, "train", mine), (1, sprat, "train", other)), "data.files is 22000 bytes with")
+    refused("steps", mpirun((3, sprat, "train", mine), (1, sprat, "train", mine, "--steps", 2)),
+            "--steps is not given on ranks 0-2, 2 on rank 3")
+    refused("absent", mpirun((3, sprat, "train", mine), (1, sprat, "train", folder / "none.json")),
+            "rank 3: cannot open configuration")
+
+
+def main():
+    sprat, cases = sys.argv[1], sys.argv[2:] or [name[5:] for name in globals() if name.startswith("case_")]
+    for case in cases:
+        with tempfile.TemporaryDirectory() as name:
+            globals()[f"case_{case}"](sprat, pathlib.Path(name))
+        print(f"ok {case}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
