@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <csignal>
 #include <limits>
@@ -69,8 +70,15 @@ void Trainer::introduce() const {
   }
 }
 
+/// Powers of two change no bits, and keep the gradient of so many tokens within a narrow wire's
+/// range; step() divides by what is left.
+double Trainer::loss_divisor() const {
+  return static_cast<double>(std::bit_floor(static_cast<std::uint64_t>(config_.train.batch) *
+                                            static_cast<std::uint64_t>(config_.model.context)));
+}
+
 Trainer::Totals Trainer::pass() {
-  const auto loss_scale = static_cast<float>(model_.loss_scale());
+  const auto loss_scale = static_cast<float>(model_.loss_scale() / loss_divisor());
   double loss = 0, tokens = 0;
   for (int micro_step = 0; micro_step < config_.train.micro_steps; ++micro_step) {
     const Batch batch = batches_.training(samples_, micro_step, share());
@@ -88,8 +96,8 @@ StepRecord Trainer::train_step() {
   const auto begin = Clock::now();
   const double waited = world_.seconds_waited();
   const Totals totals = pass();
-  const StepResult result =
-      model_.step(static_cast<float>(learning_rate(config_.train, step_)), totals.tokens);
+  const StepResult result = model_.step(static_cast<float>(learning_rate(config_.train, step_)),
+                                        totals.tokens / loss_divisor());
   ++step_;
   samples_ += config_.train.batch;
   stopping_ = totals.stop;

@@ -56,6 +56,8 @@ class Trainer {
   void train(std::vector<StepRecord>& records);
   void save_last();
   int end_stopped();
+  /// What the loss is divided by beforehand: the largest power of two of at most a step's tokens.
+  double loss_divisor() const;
   /// All micro-steps, forward and backward.
   Totals pass();
   StepRecord train_step();

@@ -180,6 +180,16 @@ TEST_F(Run, resumes_the_loss_scale_and_the_rounding) {
   EXPECT_EQ(rest.lines[11].at("loss_scale"), 512.0);
 }
 
+TEST_F(Run, the_default_loss_scale_does_not_have_to_fall_by_the_tokens_of_a_step) {
+  // The gradient of the sum over 128 tokens, times 65536, is more than an f16 holds.
+  const auto outcome =
+      train(2, {.config = config(R"(, "precision": {"gradient_wire": "f16"})", degree(0))});
+  for (const auto& line : outcome.lines) {
+    EXPECT_FALSE(line.contains("skipped")) << line;
+    EXPECT_EQ(line.at("loss_scale"), 65536.0);
+  }
+}
+
 TEST_F(Run, skips_steps_that_overflow_until_the_loss_scale_fits) {
   // The largest f16 is 65504, so a gradient of 2^-24 already overflows at 2^40.
   const auto outcome = train(2, {.config = config(R"(, "precision": {"gradient_wire": "f16",
