@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "sprat/error.hpp"
 #include "train/sharding.hpp"
 
@@ -97,10 +99,21 @@ void Checkpoints::step(const TrainingState& state, StopRequest* stop) {
   }
   const WaitForDisk waits(stop);
   tell_failure([&] { writer_->poll(); });
-  if (config_.every > 0 && state.step % config_.every == 0 && saved_step_ != state.step) {
+  skipping_ = false;
+  if ((is_due(state.step) || std::exchange(due_, false)) && saved_step_ != state.step) {
     tell_failure([&] { writer_->wait(); });  // for the save before, whose failure is not this one's
     tell_failure([&] { save(state); });
   }
+}
+
+void Checkpoints::skipped_step(std::int64_t step, StopRequest* stop) {
+  if (!writer_) {
+    return;
+  }
+  const WaitForDisk waits(stop);
+  tell_failure([&] { writer_->poll(); });
+  skipping_ = true;
+  due_ = due_ || is_due(step);
 }
 
 void Checkpoints::finish(const TrainingState& state) {
@@ -114,9 +127,19 @@ void Checkpoints::finish(const TrainingState& state) {
   writer_->wait();
 }
 
+void Checkpoints::complete() {
+  if (writer_) {
+    tell_failure([&] { writer_->wait(); });
+  }
+}
+
 void Checkpoints::save(const TrainingState& state) {
   saved_step_ = state.step;
-  writer_->save(state);
+  if (skipping_) {
+    writer_->save_beside(state);
+  } else {
+    writer_->save(state);
+  }
 }
 
 /// What the disk refuses is told, and tried again when the next save is due.

@@ -55,17 +55,26 @@ class Checkpoints {
   /// told, and tried again when the next is due. `stop`, if there is one, learns that this may wait
   /// for the disk.
   void step(const TrainingState& state, StopRequest* stop);
-  /// Where the run ends: saves unless just done, and waits until all is on disk. Throws Error.
+  /// The same after a step that was skipped. A save that is due comes after the next step that is
+  /// not: the model is as it was, and if it never recovers, what was saved before must not go.
+  void skipped_step(std::int64_t step, StopRequest* stop);
+  /// Where the run ends: saves unless just done, beside all others if steps are being skipped, and
+  /// waits until all is on disk. Throws Error.
   void finish(const TrainingState& state);
+  /// Where it ends without a save: waits for the one under way.
+  void complete();
   bool enabled() const { return writer_.has_value(); }
 
  private:
+  bool is_due(std::int64_t step) const { return config_.every > 0 && step % config_.every == 0; }
   void save(const TrainingState& state);
   void tell_failure(const std::function<void()>& body);
 
   CheckpointConfig config_;
   Say say_;
   std::optional<CheckpointWriter> writer_;
+  bool due_ = false;              // while steps are skipped
+  bool skipping_ = false;         // the last step was skipped
   std::int64_t saved_step_ = -1;  // of the last save that began, unless it is known to have failed
 };
 

@@ -109,6 +109,8 @@ void read_train(const nlohmann::json& root, OptimizationConfig& train) {
   check_at_least("train.validate_every", train.validate_every, 0);
   check_at_least("train.validation_samples", train.validation_samples, 1);
   read_text_generation(section, train);
+  section.read("max_skipped_steps", train.max_skipped_steps);
+  check_at_least("train.max_skipped_steps", train.max_skipped_steps, 0);
   section.read("stop_grace_s", train.stop_grace_s);
   check_at_least("train.stop_grace_s", train.stop_grace_s, 1);
   section.end();

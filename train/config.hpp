@@ -48,7 +48,10 @@ struct OptimizationConfig {
   int sample_bytes = 600;       ///< Generated at the end; 0: none.
   double temperature = 0.7;
   std::string prompt = "\n";  ///< What the generated text continues.
-  int stop_grace_s = 10;      ///< For all ranks to agree on a stop that a signal asks for.
+  /// Steps in a row whose gradients are not finite, at the least loss scale, that end the run; 0:
+  /// no number does.
+  int max_skipped_steps = 10;
+  int stop_grace_s = 10;  ///< For all ranks to agree on a stop that a signal asks for.
 };
 
 struct ParallelConfig {

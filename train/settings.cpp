@@ -227,6 +227,7 @@ void add_train(Settings& settings, const OptimizationConfig& train) {
   section.add("sample_bytes", train.sample_bytes);
   section.add("temperature", train.temperature);
   section.add("prompt", quoted(train.prompt));
+  section.add("max_skipped_steps", train.max_skipped_steps);
   section.add("stop_grace_s", train.stop_grace_s);
 }
 

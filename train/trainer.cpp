@@ -101,7 +101,8 @@ StepRecord Trainer::train_step() {
   ++step_;
   samples_ += config_.train.batch;
   stopping_ = totals.stop;
-  if (request_.stop != nullptr && (stopping_ || step_ == last_step_)) {
+  count_skipped(result);
+  if (request_.stop != nullptr && (stopping_ || diverged() || step_ == last_step_)) {
     request_.stop->settle();
   }
   StepRecord record;
@@ -116,6 +117,16 @@ StepRecord Trainer::train_step() {
   }
   tell(result);
   return record;
+}
+
+/// While a scale can fall there is hope: the next step tries a lower one.
+void Trainer::count_skipped(const StepResult& result) {
+  const PrecisionConfig& precision = config_.train.precision;
+  if (!result.skipped) {
+    skipped_ = 0;
+  } else if (!precision.dynamic_loss_scale || result.loss_scale <= precision.least_loss_scale) {
+    ++skipped_;
+  }
 }
 
 void Trainer::tell(const StepResult& result) {
@@ -174,9 +185,11 @@ TrainingState Trainer::resume() {
 void Trainer::train(std::vector<StepRecord>& records) {
   Progress progress(step_, last_step_, Clock::now());
   const OptimizationConfig& train = config_.train;
-  while (step_ < last_step_ && !stopping_) {
+  while (step_ < last_step_ && !stopping_ && !diverged()) {
     StepRecord record = train_step();
-    if (step_ == last_step_) {
+    if (diverged()) {
+      // Neither saved nor validated: what is left is what was saved before.
+    } else if (step_ == last_step_) {
       save_last();  // before what may take long
       record.validation_loss = validate(all_samples);
     } else if (train.validate_every > 0 && step_ % train.validate_every == 0 && !stopping_) {
@@ -189,7 +202,11 @@ void Trainer::train(std::vector<StepRecord>& records) {
       report_->write(record);
     }
     records.push_back(record);
-    checkpoints_.step(state(), request_.stop);
+    if (record.skipped) {
+      checkpoints_.skipped_step(step_, request_.stop);
+    } else {
+      checkpoints_.step(state(), request_.stop);
+    }
   }
 }
 
@@ -214,6 +231,9 @@ int Trainer::run() {
   }
   std::vector<StepRecord> records;
   train(records);
+  if (diverged()) {
+    return end_diverged();
+  }
   if (step_ < last_step_) {
     checkpoints_.finish(state());
     return end_stopped();
@@ -231,6 +251,26 @@ int Trainer::end_stopped() {
   }
   world_.barrier();  // nobody ends with a status that makes a launcher kill the others
   return 128 + SIGTERM;
+}
+
+int Trainer::end_diverged() {
+  checkpoints_.complete();
+  const std::optional<std::string> last =
+      checkpoints_.enabled() ? latest_checkpoint(world_, config_.checkpoint.folder) : std::nullopt;
+  const bool scaled = config_.train.precision.dynamic_loss_scale;
+  if (leads()) {
+    fmt::print(
+        stderr,
+        "sprat: after step {}: {} steps in a row were skipped because their gradients were "
+        "not finite{}: the run has diverged (train.max_skipped_steps). {}; lower "
+        "train.learning_rate{}{}\n",
+        step_, skipped_, scaled ? " at the least loss scale" : "",
+        last ? fmt::format("{} is from before", *last) : "Nothing is saved",
+        scaled ? " or train.precision.loss_scale.least, or train in bf16" : "",
+        last ? ", and go on from it by --resume, or from an earlier one by --resume PATH" : "");
+  }
+  world_.barrier();  // nobody ends with a status that makes a launcher kill the others
+  return 1;
 }
 
 void Trainer::finish(const std::vector<StepRecord>& records) {

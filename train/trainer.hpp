@@ -56,12 +56,18 @@ class Trainer {
   void train(std::vector<StepRecord>& records);
   void save_last();
   int end_stopped();
+  int end_diverged();
+  /// So many steps in a row were skipped that nothing is to be hoped for.
+  bool diverged() const {
+    return config_.train.max_skipped_steps > 0 && skipped_ >= config_.train.max_skipped_steps;
+  }
   /// What the loss is divided by beforehand: the largest power of two of at most a step's tokens.
   double loss_divisor() const;
   /// All micro-steps, forward and backward.
   Totals pass();
   StepRecord train_step();
   double validate(int samples);
+  void count_skipped(const StepResult& result);
   void tell(const StepResult& result);
   void finish(const std::vector<StepRecord>& records);
   void write_text();
@@ -82,6 +88,7 @@ class Trainer {
   std::optional<ReportFile> report_;
   int step_ = 0;              // steps done
   std::int64_t samples_ = 0;  // and samples that they took
+  int skipped_ = 0;           // in a row, at the least loss scale
   bool stopping_ = false;     // all ranks know
 };
 

@@ -52,6 +52,15 @@ struct CheckpointWriter::Impl {
                .keep_last = options.keep_last,
                .asynchronous = options.asynchronous,
                .hook = {}}) {}
+
+  fsdp::Manifest manifest(const TrainingState& state) const {
+    return {.step = state.step,
+            .samples = state.samples,
+            .counters = engine.counters(),
+            .notes = state.notes,
+            .config = config_of(engine),
+            .contents = {}};
+  }
 };
 
 CheckpointWriter::CheckpointWriter(ShardedModel& model, CheckpointOptions options)
@@ -59,12 +68,11 @@ CheckpointWriter::CheckpointWriter(ShardedModel& model, CheckpointOptions option
 CheckpointWriter::~CheckpointWriter() = default;
 
 void CheckpointWriter::save(const TrainingState& state) {
-  impl_->saver.save({.step = state.step,
-                     .samples = state.samples,
-                     .counters = impl_->engine.counters(),
-                     .notes = state.notes,
-                     .config = config_of(impl_->engine),
-                     .contents = {}});
+  impl_->saver.save(impl_->manifest(state));
+}
+
+void CheckpointWriter::save_beside(const TrainingState& state) {
+  impl_->saver.save_beside(impl_->manifest(state));
 }
 
 void CheckpointWriter::poll() { impl_->saver.poll(); }

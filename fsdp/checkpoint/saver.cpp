@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
+#include <limits>
 #include <mutex>
 #include <random>
 #include <utility>
@@ -21,6 +22,8 @@ constexpr Options at_once{.timeout = {}, .blocking = true};
 /// How long a rank waits for its own disk before it asks the others, so that no collective lasts.
 constexpr std::chrono::milliseconds patience{200};
 constexpr std::size_t piece_elements = std::size_t{1} << 22;  // of a write that may be given up
+
+constexpr int keep_all = std::numeric_limits<int>::max();
 
 std::uint64_t random_id() {
   std::random_device device;
@@ -128,9 +131,14 @@ void Saver::open_folder(std::uint64_t id) {
   agree(world_, error);
 }
 
-void Saver::save(Manifest about) {
+void Saver::save(Manifest about) { start(std::move(about), options_.keep_last); }
+
+void Saver::save_beside(Manifest about) { start(std::move(about), keep_all); }
+
+void Saver::start(Manifest about, int keep_last) {
   wait();
   about_ = std::move(about);
+  keep_last_ = keep_last;
   step_name(about_.step);  // refuses a step that is none
   open_folder(random_id());
   try {
@@ -201,7 +209,7 @@ void Saver::commit() {
     if (world_.rank() == 0) {
       error = outcome_of([&] { publish(std::move(checksums)); });
       if (!error) {
-        prune(options_.folder, about_.step, options_.keep_last, options_.hook);
+        prune(options_.folder, about_.step, keep_last_, options_.hook);
       }
     }
     agree(world_, error);

@@ -41,6 +41,8 @@ class Saver {
   /// Starts a checkpoint of the values as they are now; `about` has no contents yet. Waits for the
   /// one before it.
   void save(Manifest about);
+  /// The same, and removes no other checkpoint.
+  void save_beside(Manifest about);
   /// Commits the save that is under way, if every rank has written its files.
   void poll();
   /// Returns once no save is under way.
@@ -49,6 +51,7 @@ class Saver {
  private:
   class Writing;
 
+  void start(Manifest about, int keep_last);
   void open_folder(std::uint64_t id);
   void start_writing();
   /// Collective: what another rank still wrote would be left.
@@ -66,6 +69,7 @@ class Saver {
   Contents contents_;
   std::optional<FolderLock> lock_;  // on rank 0
   Manifest about_;                  // of the save under way, as the rest
+  int keep_last_ = 0;
   std::uint64_t id_ = 0;
   std::vector<float> snapshot_;
   GatheredRows rows_;

@@ -41,6 +41,9 @@ class SPRAT_API CheckpointWriter {
 
   /// Starts a checkpoint of the model as it is now, in folder/step-N. Waits for the one before it.
   void save(const TrainingState& state);
+  /// The same, and removes no other checkpoint: for values that nobody vouches for, such as those
+  /// of a run whose gradients are not finite.
+  void save_beside(const TrainingState& state);
   /// Completes the checkpoint under way if every rank has written its files. Call it at each step.
   void poll();
   /// Returns once no save is under way.

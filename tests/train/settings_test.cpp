@@ -65,6 +65,7 @@ const std::map<std::string, Json>& others() {
       {"/train/sample_bytes", 10},
       {"/train/temperature", 0.5},
       {"/train/prompt", "The"},
+      {"/train/max_skipped_steps", 3},
       {"/train/stop_grace_s", 3},
       {"/parallel/strategy", "ddp"},
       {"/parallel/hybrid_shard_degree", 1},

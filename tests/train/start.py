@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What a training run under mpirun refuses before its first step. start.py SPRAT [CASE ...]
+"""What a training run under mpirun refuses, before its first step or later. start.py SPRAT [CASE ...]
 
 differ        one rank has another learning rate, text, batch, precision or option: every rank ends, naming key and rank
+diverge       a rate that no step survives: the run ends with status 1, and keeps the checkpoint from before
 """
 import json
 import pathlib
@@ -59,6 +60,21 @@ def case_differ(sprat, folder):
             "--steps is not given on ranks 0-2, 2 on rank 3")
     refused("absent", mpirun((3, sprat, "train", mine), (1, sprat, "train", folder / "none.json")),
             "rank 3: cannot open configuration")
+
+
+def case_diverge(sprat, folder):
+    saved = {"folder": "saved", "every": 1, "keep": 2}
+    run = mpirun((RANKS, sprat, "train", configuration(folder, checkpoint=saved), "--steps", 3))
+    output, errors = finish(run)
+    if run.returncode != 0:
+        fail(f"diverge: the good part ended with status {run.returncode}", output, errors)
+    config = configuration(folder, checkpoint=saved, train={"learning_rate": 1e30})
+    run = mpirun((RANKS, sprat, "train", config, "--resume"))
+    output, errors = finish(run)
+    if run.returncode == 0 or "the run has diverged" not in errors:
+        fail(f"diverge: the run went on, status {run.returncode}", output, errors)
+    if not (folder / "saved" / "step-00000003" / "manifest.json").exists():
+        fail("diverge: the checkpoint of the good part is gone", output, errors)
 
 
 def main():

@@ -87,6 +87,18 @@ class Run : public testing::Test {
     return train(ranks, {.config = config("", Run::degree(degree)), .steps = steps});
   }
 
+  /// Of the checkpoints, ascending.
+  std::vector<std::string> saved_names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "saved")) {
+      if (entry.is_directory() && !entry.is_symlink()) {
+        names.push_back(entry.path().filename());
+      }
+    }
+    std::ranges::sort(names);
+    return names;
+  }
+
   std::filesystem::path folder_;
 };
 
@@ -253,14 +265,78 @@ TEST_F(Run, that_is_asked_to_stop_saves_and_says_so) {
 
 TEST_F(Run, saves_on_schedule_and_keeps_the_last) {
   train(2, {.config = config("", R"("checkpoint": {"folder": "saved", "every": 2, "keep": 3})")});
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "saved")) {
-    if (entry.is_directory() && !entry.is_symlink()) {
-      names.push_back(entry.path().filename());
-    }
-  }
-  std::ranges::sort(names);
-  EXPECT_EQ(names, (std::vector<std::string>{"step-00000008", "step-00000010", "step-00000012"}));
+  EXPECT_EQ(saved_names(),
+            (std::vector<std::string>{"step-00000008", "step-00000010", "step-00000012"}));
+}
+
+/// Saves each step; `keep` stay. The rule's numbers are to be changed: with such a decay the first
+/// update makes values that no forward pass survives.
+std::string save_each_step(int keep) {
+  return R"("checkpoint": {"folder": "saved", "every": 1, "keep": )" + std::to_string(keep) + "}";
+}
+constexpr const char* diverging = R"(, "optimizer": {"name": "adamw", "weight_decay": 1e38},
+    "max_skipped_steps": 5)";
+
+TEST_F(Run, that_diverges_ends_and_keeps_what_was_saved_before) {
+  train(2, {.config = config("", save_each_step(2)), .steps = 3});
+  testing::internal::CaptureStderr();
+  const auto rest = train(2, {.config = config(diverging, save_each_step(2)), .resume = ""});
+  const std::string errors = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(rest.code, 1);
+  ASSERT_EQ(rest.lines.size(), 9u) << "steps 5 to 9 were skipped";
+  EXPECT_EQ(saved_names(), (std::vector<std::string>{"step-00000003", "step-00000004"}));
+  EXPECT_THAT(errors, HasSubstr("after step 9: 5 steps in a row were skipped"));
+  EXPECT_THAT(errors, HasSubstr("saved/step-00000004 is from before; lower train.learning_rate"));
+  EXPECT_THAT(errors, HasSubstr("or from an earlier one by --resume PATH"));
+}
+
+TEST_F(Run, that_diverges_without_checkpoints_says_that_nothing_is_saved) {
+  testing::internal::CaptureStderr();
+  const auto outcome = train(2, {.config = config(diverging, degree(0))});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("Nothing is saved; lower train."));
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_EQ(outcome.lines.size(), 6u);
+}
+
+TEST_F(Run, that_may_skip_without_end_goes_on) {
+  const std::string endless = R"(, "optimizer": {"name": "adamw", "weight_decay": 1e38},
+    "max_skipped_steps": 0)";
+  EXPECT_EQ(train(2, {.config = config(endless, degree(0))}).lines.size(), 12u);
+}
+
+TEST_F(Run, that_is_stopped_while_it_skips_saves_beside_what_was_saved_before) {
+  train(2, {.config = config("", save_each_step(1)), .steps = 3});
+  train(2, {.config = config(diverging, save_each_step(1)), .steps = 4, .resume = ""});
+  StopRequest stop;
+  stop.ask(SIGTERM);
+  const auto rest =
+      train(2, {.config = config(diverging, save_each_step(1)), .resume = "", .stop = &stop});
+  EXPECT_EQ(rest.code, 143);
+  EXPECT_TRUE(rest.lines.back().at("skipped"));
+  EXPECT_EQ(saved_names(), (std::vector<std::string>{"step-00000004", "step-00000005"}));
+}
+
+TEST_F(Run, skipped_at_the_least_loss_scale_ends) {
+  // Steps at a scale that can still fall do not count.
+  const auto outcome = train(2, {.config = config(R"(, "max_skipped_steps": 3,
+      "optimizer": {"name": "adamw", "weight_decay": 1e38}, "precision": {"gradient_wire": "f16",
+      "loss_scale": {"initial": 256, "least": 16, "hysteresis": 1}})",
+                                                  degree(0))});
+  EXPECT_EQ(outcome.code, 1);
+  ASSERT_EQ(outcome.lines.size(), 8u) << "an update, four scales that fall, three at the least";
+  EXPECT_EQ(outcome.lines.back().at("loss_scale"), 16);
+}
+
+TEST_F(Run, saves_what_was_due_at_a_skipped_step_after_the_next_that_is_not) {
+  const auto outcome =
+      train(2, {.config = config(R"(, "precision": {"gradient_wire": "f16",
+              "loss_scale": {"initial": 8388608, "hysteresis": 1}})",
+                                 R"("checkpoint": {"folder": "saved", "every": 2, "keep": 100})")});
+  const auto skipped = std::ranges::count_if(
+      outcome.lines, [](const auto& line) { return line.contains("skipped"); });
+  ASSERT_GE(skipped, 2);
+  ASSERT_LT(skipped, 9);
+  EXPECT_EQ(saved_names().front(), "step-0000000" + std::to_string(skipped + 1));
 }
 
 TEST_F(Run, without_a_folder_there_is_nothing_to_resume) {
