@@ -90,6 +90,7 @@ Checkpoints::Checkpoints(ShardedModel& model, const CheckpointConfig& config, Sa
     writer_.emplace(model, CheckpointOptions{.folder = config_.folder,
                                              .keep_last = config_.keep,
                                              .asynchronous = config_.asynchronous});
+    writer_->prepare();
   }
 }
 

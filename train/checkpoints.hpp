@@ -48,7 +48,8 @@ class Checkpoints {
  public:
   /// Tells of a save that failed while the run goes on.
   using Say = std::function<void(const std::string&)>;
-  /// Without a folder in the configuration nothing is saved. The model outlives this.
+  /// Without a folder in the configuration nothing is saved. The model outlives this. Throws Error
+  /// if the folder cannot be saved into, or if another job saves there.
   Checkpoints(ShardedModel& model, const CheckpointConfig& config, Say say);
 
   /// After each step: saves if one is due, and completes one that has been written. What fails is

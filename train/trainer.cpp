@@ -40,12 +40,12 @@ Trainer::Trainer(Communicator& world, const TrainConfig& config, const TrainRequ
       batches_(std::move(batches)),
       units_(gpt_units(config.model, config.train.seed)),
       model_(world, units_, sharding(config)),
+      checkpoints_(model_, config.checkpoint,
+                   [this](const std::string& line) { say("{}\n", line); }),
       resumed_(resume()),
       gemm_(agree_on_gemm_backend(world, kernel_of(resumed_))),
       parameters_(model_, units_, config.train.precision.parameters),
       gpt_(config.model, config.train.batch / (world.size() * config.train.micro_steps), gemm_),
-      checkpoints_(model_, config.checkpoint,
-                   [this](const std::string& line) { say("{}\n", line); }),
       step_(static_cast<int>(resumed_.step)),
       samples_(resumed_.samples) {}
 

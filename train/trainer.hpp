@@ -80,11 +80,11 @@ class Trainer {
   Batches batches_;
   std::vector<UnitSpec> units_;
   ShardedModel model_;
+  Checkpoints checkpoints_;  // refuses a folder before much is read
   TrainingState resumed_;
   std::shared_ptr<const GemmBackend> gemm_;  // that of the run so far, if it is to be had
   ShardedParameters parameters_;
   Gpt gpt_;
-  Checkpoints checkpoints_;
   std::optional<ReportFile> report_;
   int step_ = 0;              // steps done
   std::int64_t samples_ = 0;  // and samples that they took

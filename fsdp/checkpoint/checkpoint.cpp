@@ -67,6 +67,8 @@ CheckpointWriter::CheckpointWriter(ShardedModel& model, CheckpointOptions option
     : impl_(std::make_unique<Impl>(model.engine(), std::move(options))) {}
 CheckpointWriter::~CheckpointWriter() = default;
 
+void CheckpointWriter::prepare() { impl_->saver.prepare(); }
+
 void CheckpointWriter::save(const TrainingState& state) {
   impl_->saver.save(impl_->manifest(state));
 }

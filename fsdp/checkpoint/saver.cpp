@@ -131,6 +131,26 @@ void Saver::open_folder(std::uint64_t id) {
   agree(world_, error);
 }
 
+void Saver::prepare() {
+  wait();
+  about_ = {};
+  open_folder(random_id());
+  const auto writes = [this](const SavedFile& file) { return file.writer == world_.rank(); };
+  const std::optional<Error> error = outcome_of([&] {
+    if (std::ranges::any_of(plan_, writes)) {
+      io::write_file(fmt::format("{}/trial-{:05}", unfinished_name(), world_.rank() + 1), "x",
+                     options_.hook);
+    }
+  });
+  try {
+    agree(world_, error);  // and so nobody writes any more
+  } catch (...) {
+    drop_unfinished();
+    throw;
+  }
+  drop_unfinished();
+}
+
 void Saver::save(Manifest about) { start(std::move(about), options_.keep_last); }
 
 void Saver::save_beside(Manifest about) { start(std::move(about), keep_all); }

@@ -38,6 +38,9 @@ class Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
+  /// What a save needs, tried with a file of one byte: makes the folder, takes its lock, and writes
+  /// from every rank that is to write.
+  void prepare();
   /// Starts a checkpoint of the values as they are now; `about` has no contents yet. Waits for the
   /// one before it.
   void save(Manifest about);

@@ -39,6 +39,11 @@ class SPRAT_API CheckpointWriter {
   /// Drops a save that is under way: wait() first.
   ~CheckpointWriter();
 
+  /// Tries what a save needs, so that a run need not come to its first to learn what is wrong:
+  /// makes the folder, keeps other jobs from saving into it from now on, and writes a byte there
+  /// from each rank that is to write. Throws as save() does. Without it the first save() does the
+  /// same.
+  void prepare();
   /// Starts a checkpoint of the model as it is now, in folder/step-N. Waits for the one before it.
   void save(const TrainingState& state);
   /// The same, and removes no other checkpoint: for values that nobody vouches for, such as those

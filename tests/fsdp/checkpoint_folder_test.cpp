@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,8 @@ namespace sprat::fsdp {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
 namespace fs = std::filesystem;
 
 std::vector<std::string> entries(const std::string& folder) {
@@ -48,6 +52,66 @@ TEST(CheckpointFolder, keeps_all_beside_a_save_that_nobody_vouches_for) {
   EXPECT_THAT(entries(folder.path()),
               ElementsAre("latest", "step-00000001", "step-00000002", "step-00000003"));
   EXPECT_EQ(fs::read_symlink(folder / "latest"), "step-00000003");
+}
+
+std::string complaint_of_preparing(const SaverOptions& options) {
+  std::vector<std::string> complaints(2, "prepared");
+  with_savers(options, [&](Communicator& world, Saver& saver) {
+    try {
+      saver.prepare();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unavailable);
+      complaints[static_cast<std::size_t>(world.rank())] = error.what();
+    }
+    world.barrier();  // the lock goes with the saver
+  });
+  EXPECT_EQ(complaints[0], complaints[1]);
+  return complaints[0];
+}
+
+TEST(CheckpointFolder, is_made_and_left_empty_by_a_rehearsal) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(complaint_of_preparing({.folder = folder / "a/saved"}), "prepared");
+  EXPECT_THAT(entries(folder / "a/saved"), IsEmpty());
+}
+
+TEST(CheckpointFolder, that_any_rank_cannot_write_to_is_refused_by_a_rehearsal) {
+  for (const char* file : {"trial-00001", "trial-00002"}) {
+    const TemporaryFolder folder;
+    const auto full = [&](std::string_view step, const std::string& path) {
+      if (step == "fsync" && path.ends_with(file)) {
+        throw Error(ErrorCode::unavailable, io::describe_failure("write to", path, ENOSPC));
+      }
+    };
+    EXPECT_THAT(complaint_of_preparing({.folder = folder.path(), .hook = full}),
+                HasSubstr("No space left on device; free some space"));
+    EXPECT_THAT(entries(folder.path()), IsEmpty());
+  }
+}
+
+TEST(CheckpointFolder, that_is_a_file_is_refused_by_a_rehearsal) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "saved") << "mine";
+  EXPECT_THAT(complaint_of_preparing({.folder = folder / "saved"}),
+              HasSubstr("cannot make folder"));
+}
+
+TEST(CheckpointFolder, is_kept_from_other_jobs_from_a_rehearsal_on) {
+  const TemporaryFolder folder;
+  with_savers({.folder = folder.path()}, [&](Communicator& world, Saver& saver) {
+    saver.prepare();
+    HandMade model({.ranks = 2, .shards = 2}, world.rank());
+    Saver other(world, model.held(), {.folder = folder.path()});
+    try {
+      other.prepare();
+      ADD_FAILURE() << "prepared";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("another job saves checkpoints into " + folder.path()));
+    }
+    saver.save({.step = 1});
+    saver.wait();
+  });
+  EXPECT_THAT(entries(folder.path()), ElementsAre("latest", "step-00000001"));
 }
 
 }  // namespace

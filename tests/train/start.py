@@ -2,6 +2,7 @@
 """What a training run under mpirun refuses, before its first step or later. start.py SPRAT [CASE ...]
 
 differ        one rank has another learning rate, text, batch, precision or option: every rank ends, naming key and rank
+folder        a checkpoint folder that is a file, that one rank does not share, or that another job saves into
 diverge       a rate that no step survives: the run ends with status 1, and keeps the checkpoint from before
 """
 import json
@@ -60,6 +61,28 @@ def case_differ(sprat, folder):
             "--steps is not given on ranks 0-2, 2 on rank 3")
     refused("absent", mpirun((3, sprat, "train", mine), (1, sprat, "train", folder / "none.json")),
             "rank 3: cannot open configuration")
+
+
+def case_folder(sprat, folder):
+    (folder / "file").write_text("mine")
+    config = configuration(folder, checkpoint={"folder": "file"})
+    refused("a file", mpirun((RANKS, sprat, "train", config)), "cannot make folder", "file")
+    config = configuration(folder, checkpoint={"folder": "saved"})
+    refused("a folder of its own", mpirun(
+        (3, sprat, "train", config),
+        (1, sprat, "train", configuration(folder, "other.json", checkpoint={"folder": "elsewhere"}))),
+        "rank 3: cannot create", "Every rank of a job needs it, on a file system that all hosts share")
+    lasting = configuration(folder, "lasting.json", checkpoint={"folder": "saved"}, train={"steps": 1000000})
+    first = mpirun((RANKS, sprat, "train", lasting))
+    for line in first.stdout:
+        if line.startswith("step"):
+            break
+    try:
+        refused("a second job", mpirun((RANKS, sprat, "train", config)),
+                "another job saves checkpoints into", "end it, or give this one a folder of its own")
+    finally:
+        first.terminate()
+        finish(first)
 
 
 def case_diverge(sprat, folder):
