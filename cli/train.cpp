@@ -6,6 +6,7 @@
 
 #include "cli/command.hpp"
 #include "cli/job.hpp"
+#include "cli/launcher.hpp"
 #include "cli/whole_number.hpp"
 
 namespace sprat::cli {
@@ -40,7 +41,8 @@ Action prepare(CLI::App& app) {
       r->train.start = r->start;
     }
     train::StopRequest stop;
-    const train::StopSignals signals(stop);  // before any other thread
+    const LauncherWatch launcher;
+    const train::StopSignals signals(stop, launcher.descriptor());  // before any other thread
     r->train.stop = &stop;
     return run_in_job(Config::from_environment(), r->virtual_ranks,
                       [&](Communicator& world) { return train::run(world, r->train); });
@@ -61,7 +63,7 @@ both numbers are powers of two and there is one micro-step or train.accumulate i
 Ranks compare configuration, text and options first; if they differ, all end and say in what and where.
 
 With checkpoint.folder in the configuration the run is saved every checkpoint.every steps and at its end.
-At SIGTERM or Ctrl-C all ranks finish the step, save and end with status 143; --resume goes on from there
+At SIGTERM or Ctrl-C, or when the launcher ends, all ranks finish the step, save and end with status 143; --resume goes on from there
 with the same bits, as if nothing had been.
 
 Examples:

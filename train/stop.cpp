@@ -12,6 +12,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <string>
 
 #include "sprat/error.hpp"
 
@@ -31,6 +33,11 @@ sigset_t stop_signals() {
   return set;
 }
 
+/// Whoever reads standard error may be gone.
+void complain(const std::string& line) {
+  static_cast<void>(std::fputs(("sprat: " + line + "\n").c_str(), stderr));
+}
+
 /// Ends the process by `signal` itself, so that whoever waits for it sees that.
 void end_by(int signal) {
   std::signal(signal, SIG_DFL);
@@ -41,7 +48,11 @@ void end_by(int signal) {
 
 }  // namespace
 
-StopSignals::StopSignals(StopRequest& request) : request_(request) {
+StopSignals::StopSignals(StopRequest& request, int launcher)
+    : request_(request), launcher_(launcher) {
+  if (launcher_ >= 0) {  // it reads what we write: its end must not be ours before all is saved
+    pipe_before_ = std::signal(SIGPIPE, SIG_IGN);
+  }
   const sigset_t set = stop_signals();
   pthread_sigmask(SIG_BLOCK, &set, &before_);
   signals_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -59,6 +70,9 @@ StopSignals::~StopSignals() {
     std::abort();  // an eventfd takes a first 1
   }
   watcher_.join();
+  if (launcher_ >= 0) {
+    std::signal(SIGPIPE, pipe_before_);
+  }
   close(signals_);
   close(end_);
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
@@ -75,7 +89,8 @@ int StopSignals::left() const {
 
 void StopSignals::watch() {
   pollfd watched[] = {{.fd = signals_, .events = POLLIN, .revents = 0},
-                      {.fd = end_, .events = POLLIN, .revents = 0}};
+                      {.fd = end_, .events = POLLIN, .revents = 0},
+                      {.fd = launcher_, .events = POLLIN, .revents = 0}};
   while ((watched[1].revents & POLLIN) == 0) {
     const bool saving = request_.saving();  // first: if it has ended, left() knows when
     const int wait = left();
@@ -84,15 +99,23 @@ void StopSignals::watch() {
       continue;
     }
     if (wait == 0) {
-      fmt::print(
-          stderr,
-          "sprat: the ranks did not agree on a stop within {} s of signal {}: giving up, the "
-          "last checkpoint is what is left (train.stop_grace_s)\n",
-          request_.grace().count(), request_.asked());
+      complain(fmt::format(
+          "the ranks did not agree on a stop within {} s of {}: giving up, the last checkpoint is "
+          "what is left (train.stop_grace_s)",
+          request_.grace().count(),
+          request_.asked() == SIGHUP ? "the launcher's end"
+                                     : fmt::format("signal {}", request_.asked())));
       std::_Exit(1);
     }
-    if (poll(watched, 2, wait) > 0 && (watched[0].revents & POLLIN) != 0) {
+    if (poll(watched, std::size(watched), wait) <= 0) {
+      continue;
+    }
+    if ((watched[0].revents & POLLIN) != 0) {
       receive();
+    }
+    if ((watched[2].revents & POLLIN) != 0) {
+      watched[2].fd = -1;  // it stays readable
+      lose_launcher();
     }
   }
 }
@@ -104,11 +127,25 @@ void StopSignals::receive() {
     if (!request_.listening() || (request_.asked() != 0 && signal == SIGINT)) {
       end_by(signal);
     } else if (request_.asked() == 0) {
-      deadline_ = Clock::now() + request_.grace();
-      last_ = Clock::now() + most_graces * request_.grace();
-      request_.ask(signal);
+      ask(signal);
     }
   }
+}
+
+void StopSignals::lose_launcher() {
+  if (!request_.listening()) {
+    complain("the launcher has ended, and so does this rank");
+    std::_Exit(1);
+  }
+  if (request_.asked() == 0) {
+    ask(SIGHUP);
+  }
+}
+
+void StopSignals::ask(int signal) {
+  deadline_ = Clock::now() + request_.grace();
+  last_ = Clock::now() + most_graces * request_.grace();
+  request_.ask(signal);
 }
 
 }  // namespace sprat::train

@@ -1,4 +1,4 @@
-// A stop that is asked for from outside, by SIGTERM or SIGINT.
+// A stop that is asked for from outside, by SIGTERM or SIGINT, or by the end of the launcher.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ class StopRequest {
   std::chrono::seconds grace() const { return std::chrono::seconds(grace_s_); }
 
   void ask(int signal) { signal_ = signal; }
-  /// The signal, or 0.
+  /// The signal, or 0; SIGHUP if the launcher has ended.
   int asked() const { return signal_; }
 
   /// Between the two a save may wait for the disk, longer than a step takes: grace begins anew at
@@ -55,11 +55,14 @@ class StopRequest {
 /// second SIGINT, the signal ends the process as it always would. If the ranks have not settled
 /// within the request's grace of the first, the process says so in one line and ends with status 1:
 /// then a peer does not answer, and only the last checkpoint is left to go on from. Saves put that
-/// off, but not for ever: a peer may be what a save waits for.
+/// off, but not for ever: a peer may be what a save waits for. The end of the launcher, if there is
+/// one to watch, asks as SIGTERM does, and ends the process with status 1 where no run listens:
+/// nobody is left who would end this rank, and the next job wants its place.
 class StopSignals {
  public:
   /// Blocks both signals in this thread and in those it starts, which must be all of the process.
-  explicit StopSignals(StopRequest& request);
+  /// `launcher` becomes readable when the launcher ends; -1: nobody watches. Borrowed.
+  explicit StopSignals(StopRequest& request, int launcher = -1);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
@@ -67,6 +70,8 @@ class StopSignals {
  private:
   void watch();
   void receive();
+  void lose_launcher();
+  void ask(int signal);
   /// Milliseconds until the grace is over; -1: none runs.
   int left() const;
 
@@ -75,6 +80,8 @@ class StopSignals {
   // The watcher's own: when it gives up unless a save is under way, and in any case.
   Clock::time_point deadline_ = Clock::time_point::max(), last_ = Clock::time_point::max();
   sigset_t before_{};
+  void (*pipe_before_)(int) = SIG_DFL;
+  int launcher_;
   int signals_ = -1, end_ = -1;  // descriptors: what came, and that this object goes
   std::thread watcher_;
 };

@@ -44,7 +44,9 @@ class Trainer {
   template <class... Args>
   void say(fmt::format_string<Args...> message, Args&&... args) const {
     if (leads()) {
-      fmt::print(message, std::forward<Args>(args)...);
+      const std::string text = fmt::format(message, std::forward<Args>(args)...);
+      // Whoever reads it may be gone, which must not keep the run from saving itself.
+      static_cast<void>(std::fwrite(text.data(), 1, text.size(), stdout));
       std::fflush(stdout);
     }
   }

@@ -3,6 +3,8 @@
 
 one_rank      SIGTERM to one rank: all finish the step, save, end with 143; the run resumes with the same bits
 launcher      SIGTERM to mpirun, which passes it on: the same
+lost_launcher SIGKILL to mpirun, with and without a script around the rank: the ranks do not outlive it by more than a
+              step and a save, the folder is free, and the run resumes with the same bits
 absent_peer   SIGTERM to one rank while another is stopped (SIGSTOP): the grace, then one line, status 1, and the last
               checkpoint is whole
 """
@@ -35,10 +37,10 @@ def configure(folder):
     return config
 
 
-def start(sprat, config, *more):
+def start(sprat, config, *more, around=()):
     return subprocess.Popen(
         ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "odls_base_sigkill_timeout", str(MPIRUN_S),
-         "-n", str(RANKS), sprat, "train", str(config), "--report", str(config.parent / "report"), *more],
+         "-n", str(RANKS), *around, sprat, "train", str(config), "--report", str(config.parent / "report"), *more],
         text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, **KERNEL))
 
 
@@ -117,6 +119,39 @@ def case_launcher(sprat, config):
     return stop_and_resume(sprat, config, lambda mpirun: mpirun.send_signal(signal.SIGTERM))
 
 
+def processes_of(config):
+    """Those that train by this configuration, whoever their parent is."""
+    found = []
+    for cmdline in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = cmdline.read_text().split("\0")
+        except OSError:
+            continue
+        if "train" in words and str(config) in words and "mpirun" not in words[0]:
+            found.append(int(cmdline.parent.name))
+    return found
+
+
+def case_lost_launcher(sprat, config):
+    for around in [(), ("sh", "-c", '"$0" "$@"; exit $?')]:
+        mpirun = start(sprat, config, *(["--resume"] if steps(config) else []), around=around)
+        await_steps(config, mpirun, len(steps(config)) + 7)
+        mpirun.kill()
+        mpirun.wait()
+        begin = time.monotonic()
+        while processes_of(config):
+            if time.monotonic() - begin > PATIENCE_S:
+                fail("ranks live on without their launcher")
+            time.sleep(0.05)
+        done = len(steps(config))
+        if done >= STEPS:
+            fail("the ranks trained to their end without a launcher")
+        saved = json.loads((config.parent / "saved" / "latest" / "manifest.json").read_text())["step"]
+        if saved != done:
+            fail(f"step {done} was the last, {saved} was saved")
+    return resumed(sprat, config)
+
+
 def await_save(config):
     """The last save that was due is complete, and the next some steps away: no save waits for a rank."""
     begin = time.monotonic()
@@ -155,7 +190,7 @@ def case_absent_peer(sprat, config):
 
 
 def main():
-    sprat, cases = sys.argv[1], sys.argv[2:] or ["one_rank", "launcher", "absent_peer"]
+    sprat, cases = sys.argv[1], sys.argv[2:] or ["one_rank", "launcher", "lost_launcher", "absent_peer"]
     with tempfile.TemporaryDirectory() as name:
         config = configure(pathlib.Path(name))
         output, errors = finish(start(sprat, config))

@@ -125,6 +125,53 @@ TEST(StopDeathTest, grace_begins_anew_where_a_save_ends) {
       ExitedWithCode(1), "^still here; sprat: the ranks did not agree");
 }
 
+// A pipe stands for the descriptor of a process, which is readable once it has ended.
+
+TEST(StopDeathTest, the_launchers_end_asks_a_run_that_listens) {
+  EXPECT_EXIT(
+      {
+        int ends[2];
+        if (pipe(ends) != 0) _exit(99);
+        StopRequest request;
+        {
+          const StopSignals signals(request, ends[0]);
+          request.listen(1h);
+          request.settle();
+          static_cast<void>(write(ends[1], "x", 1));
+          await(request);
+        }
+        _exit(request.asked());
+      },
+      ExitedWithCode(SIGHUP), "");
+}
+
+TEST(StopDeathTest, the_launchers_end_ends_a_process_that_does_not_listen) {
+  EXPECT_EXIT(
+      {
+        int ends[2];
+        if (pipe(ends) != 0) _exit(99);
+        StopRequest request;
+        const StopSignals signals(request, ends[0]);
+        static_cast<void>(write(ends[1], "x", 1));
+        wait_for_the_end();
+      },
+      ExitedWithCode(1), "the launcher has ended, and so does this rank");
+}
+
+TEST(StopDeathTest, the_launchers_end_leaves_no_more_than_the_grace) {
+  EXPECT_EXIT(
+      {
+        int ends[2];
+        if (pipe(ends) != 0) _exit(99);
+        StopRequest request;
+        const StopSignals signals(request, ends[0]);
+        request.listen(0s);
+        static_cast<void>(write(ends[1], "x", 1));
+        wait_for_the_end();
+      },
+      ExitedWithCode(1), "did not agree on a stop within 0 s of the launcher's end: giving up");
+}
+
 TEST(StopDeathTest, a_second_interrupt_ends_the_process_at_once) {
   EXPECT_EXIT(
       {

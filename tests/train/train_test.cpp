@@ -272,7 +272,8 @@ TEST_F(Run, saves_on_schedule_and_keeps_the_last) {
 /// Saves each step; `keep` stay. The rule's numbers are to be changed: with such a decay the first
 /// update makes values that no forward pass survives.
 std::string save_each_step(int keep) {
-  return R"("checkpoint": {"folder": "saved", "every": 1, "keep": )" + std::to_string(keep) + "}";
+  const std::string begin = R"("checkpoint": {"folder": "saved", "every": 1, "keep": )";
+  return begin + std::to_string(keep) + "}";
 }
 constexpr const char* diverging = R"(, "optimizer": {"name": "adamw", "weight_decay": 1e38},
     "max_skipped_steps": 5)";
