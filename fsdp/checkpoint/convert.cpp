@@ -93,10 +93,13 @@ std::string parent_of(const std::string& path) { return fs::absolute(path).paren
 
 void convert_to_file(const Contents& contents, const CopyPlan& plan, const std::string& to) {
   const bool into_folder = to.ends_with('/') || fs::is_directory(to);
+  const std::string path = into_folder ? folder_name(to) + "/model.safetensors" : to;
+  check_place(path);
+  require(!fs::exists(fs::symlink_status(path)), path,
+          " is already there; give another name, or remove it first");
   if (into_folder) {
     make_durable_folder(to, {});
   }
-  const std::string path = into_folder ? folder_name(to) + "/model.safetensors" : to;
   const std::string temporary = unfinished_name(path);
   const std::string header = io::write_safetensors_header(described(plan), {{"format", "pt"}});
   try {
@@ -112,6 +115,7 @@ void convert_to_file(const Contents& contents, const CopyPlan& plan, const std::
 /// A checkpoint of one file.
 void convert_to_checkpoint(Manifest manifest, const CopyPlan& plan, const std::string& to) {
   require(!fs::exists(to), to, " is already there; convert into a new folder");
+  check_place(to);
   const Contents from = std::exchange(manifest.contents, {});
   const std::vector<io::SafeTensor> tensors = described(plan);
   nlohmann::json offsets = nlohmann::json::object();
@@ -194,6 +198,15 @@ std::vector<io::SafeTensor> described(const CopyPlan& plan) {
     end += bytes;
   }
   return tensors;
+}
+
+void check_place(const std::string& path) {
+  const fs::path folder = parent_of(path);
+  require(!fs::exists(folder / manifest_name), path, " would lie in the checkpoint ",
+          folder.string(), ", which would not be whole any more; choose another place");
+  const fs::file_status there = fs::symlink_status(path);
+  require(!fs::exists(there) || fs::is_regular_file(there), path,
+          " is there and is no file that could be replaced; choose another place");
 }
 
 std::string unfinished_name(const std::string& path) {

@@ -15,6 +15,9 @@ void convert(const std::string& from, const std::string& to, CheckpointForm form
 
 /// The tensors of a file in f32, one after another.
 std::vector<io::SafeTensor> described(const CopyPlan& plan);
+/// Throws Error{invalid_argument} if a file at `path` would spoil a checkpoint, or take the place
+/// of what is no file, such as a device.
+void check_place(const std::string& path);
 /// A name beside `path` that nobody else uses.
 std::string unfinished_name(const std::string& path);
 

@@ -117,6 +117,7 @@ void export_parameters(Communicator& world, const HeldModel& held, const std::st
   const std::vector<SavedFile> files = plan_save(parameters);
   const FilePlan plan = plan_file(files, layout);
   const GatheredRows rows = gather_rows(world, parameters, files);
+  agree(world, on_first(world, [&] { check_place(path); }));
   const std::string temporary = agreed_unfinished(world, path);
   try {
     agree(world, on_first(world, [&] { io::write_file(temporary, plan.header, {}); }));

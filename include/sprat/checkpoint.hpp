@@ -113,11 +113,12 @@ enum class CheckpointForm {
 };
 /// Writes the parameters at `from` to `to`, in f32. Names and weights of Hugging Face's GPT-2 are
 /// known and turned into ours. Memory: one tensor. Throws Error{invalid_argument} naming a tensor
-/// that has no place in the form.
+/// that has no place in the form, or a target that is already there or lies in a checkpoint.
 SPRAT_API void convert_checkpoint(const std::string& from, const std::string& to,
                                   CheckpointForm form);
 /// Collective, between steps. The parameters of a model as one safetensors file at `path`, in the
-/// form `single` or `hf_gpt2`. Every rank writes its own part: none ever has the whole model.
+/// form `single` or `hf_gpt2`. A file that is there is replaced once the new one is whole. Every
+/// rank writes its own part: none ever has the whole model.
 SPRAT_API void export_parameters(ShardedModel& model, const std::string& path,
                                  CheckpointForm form = CheckpointForm::single);
 

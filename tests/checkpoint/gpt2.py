@@ -86,6 +86,7 @@ def main():
         close(losses[0], loss_of(theirs, batches.of(0, 0, 1)), "loss of the first step")
         assert losses[-1] < losses[0], losses
 
+        (folder.path / "gpt2/model.safetensors").unlink()
         folder.run("checkpoint", "convert", "saved/latest", "gpt2/model.safetensors", "--to", "hf-gpt2")
         trained = GPT2LMHeadModel.from_pretrained(folder.path / "gpt2", attn_implementation="eager").eval()
         (folder.path / "report").unlink()

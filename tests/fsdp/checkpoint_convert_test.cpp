@@ -1,6 +1,7 @@
 // Checkpoints in other forms: one file, Hugging Face's GPT-2 and back; what verify finds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -247,6 +248,40 @@ TEST(Convert, what_has_no_place_is_named) {
   EXPECT_FALSE(fs::exists(folder / "x"));
 }
 
+TEST(Convert, nothing_that_is_there_is_replaced) {
+  const TemporaryFolder folder;
+  save_gpt(folder / "c");
+  io::write_file(folder / "mine", "mine", {});
+  fs::create_symlink("mine", folder / "link");
+  ASSERT_EQ(mkfifo((folder / "device").c_str(), 0600), 0);
+  for (const char* name : {"mine", "link", "device"}) {
+    EXPECT_THAT(complaint_of([&] {
+                  convert_checkpoint(folder / "c", folder / name, CheckpointForm::single);
+                }),
+                HasSubstr(folder / name + " is "));
+  }
+  EXPECT_EQ(io::read_whole(folder / "mine", 100), "mine");
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_TRUE(fs::is_fifo(folder / "device"));
+}
+
+TEST(Convert, checkpoints_are_not_written_into) {
+  const TemporaryFolder folder;
+  save_gpt(folder / "c");
+  for (const char* name : {"c/latest", "c/latest/", "c/latest/x.safetensors"}) {
+    EXPECT_THAT(complaint_of([&] {
+                  convert_checkpoint(folder / "c", folder / name, CheckpointForm::single);
+                }),
+                HasSubstr("would lie in the checkpoint " + (folder / "c/latest")))
+        << name;
+  }
+  EXPECT_THAT(complaint_of([&] {
+                convert_checkpoint(folder / "c", folder / "c/latest/x", CheckpointForm::sprat);
+              }),
+              HasSubstr("would lie in the checkpoint"));
+  EXPECT_THAT(verify_checkpoint(folder / "c"), IsEmpty());
+}
+
 TEST(Convert, damaged_checkpoints_are_not_converted) {
   const TemporaryFolder folder;
   save_gpt(folder / "c");
@@ -272,6 +307,7 @@ TEST(Export, every_arrangement_writes_the_file_that_convert_writes) {
   save_gpt(folder / "c");
   for (const ModelLayout layout : {ModelLayout::sprat, ModelLayout::hf_gpt2}) {
     const bool foreign = layout == ModelLayout::hf_gpt2;
+    fs::remove(folder / "converted");
     convert_checkpoint(folder / "c", folder / "converted",
                        foreign ? CheckpointForm::hf_gpt2 : CheckpointForm::single);
     for (const Arrangement arrangement :
@@ -305,6 +341,24 @@ TEST(Export, a_folder_that_is_not_there_is_named_on_every_rank) {
                 }),
                 HasSubstr("rank 0: cannot create " + (folder / "no/f")));
   });
+}
+
+TEST(Export, a_device_and_a_checkpoint_are_left_alone) {
+  const TemporaryFolder folder;
+  save_gpt(folder / "c");
+  ASSERT_EQ(mkfifo((folder / "device").c_str(), 0600), 0);
+  const Arrangement arrangement{.ranks = 2, .shards = 2};
+  for (const char* name : {"device", "c/latest/f"}) {
+    run_virtual_ranks(2, {}, [&](Communicator& world) {
+      HandMade model(arrangement, world.rank());
+      EXPECT_THAT(complaint_of([&] {
+                    export_parameters(world, model.held(), folder / name, ModelLayout::sprat);
+                  }),
+                  HasSubstr("choose another place"));
+    });
+  }
+  EXPECT_TRUE(fs::is_fifo(folder / "device"));
+  EXPECT_THAT(verify_checkpoint(folder / "c"), IsEmpty());
 }
 
 TEST(Verify, names_each_file_that_is_not_as_it_was) {
