@@ -40,6 +40,7 @@ std::map<std::string, std::string> run_notes(const TrainConfig& config, const Ru
       {"checksum of the text", fmt::format("{:016x}", facts.text_checksum)},
       {kernel_note, facts.gemm},
       {"model.context", std::to_string(config.model.context)},
+      {"model.heads", std::to_string(config.model.heads)},
       {"train.seed", std::to_string(train.seed)},
       {"train.batch", std::to_string(train.batch)},
       {"train.micro_steps", std::to_string(train.micro_steps)},

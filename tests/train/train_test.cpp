@@ -249,6 +249,16 @@ TEST_F(Run, warns_where_a_resumed_run_differs) {
   EXPECT_THAT(other.output, HasSubstr("train.seed is 7, in the checkpoint 1"));
 }
 
+TEST_F(Run, warns_where_a_resumed_run_has_other_heads) {
+  train(2, {.config = config("", saved), .steps = 2});
+  std::string path = config("", saved), text;
+  std::getline(std::ifstream(path), text, '\0');
+  text.replace(text.find("\"heads\": 2"), 10, "\"heads\": 4");
+  std::ofstream(path) << text;
+  const auto other = train(2, {.config = path, .steps = 3, .resume = ""});
+  EXPECT_THAT(other.output, HasSubstr("model.heads is 4, in the checkpoint 2"));
+}
+
 TEST_F(Run, that_is_asked_to_stop_saves_and_says_so) {
   const auto whole = train(2, {.config = config("", saved)});
   std::filesystem::remove_all(folder_ / "saved");
