@@ -129,6 +129,14 @@ std::optional<std::string> latest_in(const std::string& folder) {
     }
   }
   const std::vector<std::int64_t> steps = steps_in(folder);
+  const bool lost = !error && fs::exists(fs::path(folder) / target, error);
+  need(!lost, folder, "/latest is ", target.string(), ", which has no ", manifest_name,
+       " and so is no checkpoint any more",
+       steps.empty() ? "" : "; name one yourself, such as " + step_name(steps.back()));
+  if (!target.empty()) {  // somebody removed it, to go back perhaps
+    log().warn("{}/latest is {}, which is not there; taking {}", folder, target.string(),
+               steps.empty() ? "none" : step_name(steps.back()));
+  }
   if (steps.empty()) {
     return std::nullopt;
   }

@@ -22,7 +22,9 @@ std::optional<std::int64_t> step_of(const std::string& name);
 /// Steps of the checkpoints in `folder`, ascending; none if there is no folder.
 std::vector<std::int64_t> steps_in(const std::string& folder);
 
-/// Where the latest checkpoint in `folder` lies: what `latest` points at, else the highest step.
+/// Where the latest checkpoint in `folder` lies: what `latest` points at. Without `latest` the
+/// highest step; also if what it points at was removed, which is logged. Throws Error{unavailable}
+/// if what it points at is there and is no checkpoint any more: nobody means an older one then.
 std::optional<std::string> latest_in(const std::string& folder);
 /// `path` itself if it is a checkpoint, else the latest one in it. Throws Error{unavailable} if
 /// there is none.

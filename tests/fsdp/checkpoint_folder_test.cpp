@@ -114,5 +114,37 @@ TEST(CheckpointFolder, is_kept_from_other_jobs_from_a_rehearsal_on) {
   EXPECT_THAT(entries(folder.path()), ElementsAre("latest", "step-00000001"));
 }
 
+TEST(CheckpointFolder, whose_latest_lost_its_manifest_gives_no_older_one) {
+  const TemporaryFolder folder;
+  with_savers({.folder = folder.path()}, [](Communicator&, Saver& saver) {
+    saver.save({.step = 1});
+    saver.save({.step = 2});
+    saver.wait();
+  });
+  fs::remove(folder / "step-00000002/manifest.json");
+  try {
+    latest_in(folder.path());
+    FAIL() << "found one";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unavailable);
+    EXPECT_THAT(error.what(), HasSubstr("latest is step-00000002, which has no manifest.json"));
+    EXPECT_THAT(error.what(), HasSubstr("name one yourself, such as step-00000001"));
+  }
+}
+
+TEST(CheckpointFolder, whose_latest_was_removed_gives_the_one_before_and_says_so) {
+  const TemporaryFolder folder;
+  with_savers({.folder = folder.path()}, [](Communicator&, Saver& saver) {
+    saver.save({.step = 1});
+    saver.save({.step = 2});
+    saver.wait();
+  });
+  fs::remove_all(folder / "step-00000002");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(latest_in(folder.path()), folder / "step-00000001");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("latest is step-00000002, which is not there; taking step-00000001"));
+}
+
 }  // namespace
 }  // namespace sprat::fsdp
