@@ -49,6 +49,7 @@ class Engine {
   std::size_t bytes_held() const;
   std::size_t bytes_high_water() const;
   std::int64_t parameter_count() const;
+  std::int64_t updates() const noexcept { return steps_; }
 
   /// For checkpoints, between steps. Values may be written; restore() then makes use of them.
   HeldModel held();

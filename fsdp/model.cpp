@@ -48,6 +48,7 @@ StepResult ShardedModel::step(float learning_rate, double divisor) {
 
 void ShardedModel::sum_over_ranks(std::span<double> values) { engine_->sum_over_ranks(values); }
 
+std::int64_t ShardedModel::updates() const noexcept { return engine_->updates(); }
 std::int64_t ShardedModel::parameter_count() const { return engine_->parameter_count(); }
 const Strategy& ShardedModel::strategy() const noexcept { return *engine_->sharding().strategy; }
 int ShardedModel::hybrid_shard_degree() const noexcept { return engine_->sharding().shards; }

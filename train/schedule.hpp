@@ -13,7 +13,8 @@ namespace sprat::train {
 /// (Goyal et al., arXiv:1706.02677, section 2.1).
 double peak_learning_rate(const OptimizationConfig& config);
 
-/// Linear warm-up, then a cosine from the peak to the final rate; `step` from 0. The warm-up begins
+/// Linear warm-up, then a cosine from the peak to the final rate; `step` from 0, of those that
+/// update. The warm-up begins
 /// at 0 or, where the rule raises the rate, at learning_rate itself (section 2.2 there).
 double learning_rate(const OptimizationConfig& config, int step);
 

@@ -87,17 +87,22 @@ Trainer::Totals Trainer::pass() {
     tokens += static_cast<double>(batch.targets.size());
   }
   const bool asked = request_.stop != nullptr && request_.stop->asked() != 0;
-  std::array<double, 3> totals = {loss, tokens, asked ? 1.0 : 0.0};
+  // Processors whose cosines differ in a bit would part replicas: the rate is rank 0's. As Megatron
+  // and DeepSpeed do, a step that is skipped takes its samples, and nothing of the schedule.
+  const double rate =
+      leads() ? learning_rate(config_.train, static_cast<int>(model_.updates())) : 0.0;
+  std::array<double, 4> totals = {loss, tokens, asked ? 1.0 : 0.0, rate};
   model_.sum_over_ranks(totals);
-  return {.loss = totals[0], .tokens = totals[1], .stop = totals[2] > 0};
+  return {
+      .loss = totals[0], .tokens = totals[1], .stop = totals[2] > 0, .learning_rate = totals[3]};
 }
 
 StepRecord Trainer::train_step() {
   const auto begin = Clock::now();
   const double waited = world_.seconds_waited();
   const Totals totals = pass();
-  const StepResult result = model_.step(static_cast<float>(learning_rate(config_.train, step_)),
-                                        totals.tokens / loss_divisor());
+  const StepResult result =
+      model_.step(static_cast<float>(totals.learning_rate), totals.tokens / loss_divisor());
   ++step_;
   samples_ += config_.train.batch;
   stopping_ = totals.stop;

@@ -36,7 +36,8 @@ class Trainer {
   /// Sums over ranks of what a step's batch came to.
   struct Totals {
     double loss = 0, tokens = 0;
-    bool stop = false;  ///< Some rank was asked to.
+    bool stop = false;         ///< Some rank was asked to.
+    double learning_rate = 0;  ///< As rank 0 computes it.
   };
 
   bool leads() const { return world_.rank() == 0; }

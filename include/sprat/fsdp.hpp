@@ -166,6 +166,9 @@ class SPRAT_API ShardedModel {
   /// number of ranks times micro-steps.
   StepResult step(float learning_rate, double divisor = 0);
 
+  /// Steps that changed parameters: all but those that were skipped. Checkpoints keep the number.
+  std::int64_t updates() const noexcept;
+
   /// values <- their sums over all ranks, such as loss and tokens; the same bits on each.
   void sum_over_ranks(std::span<double> values);
 

@@ -338,6 +338,27 @@ TEST_F(Run, skipped_at_the_least_loss_scale_ends) {
   EXPECT_EQ(outcome.lines.back().at("loss_scale"), 16);
 }
 
+TEST_F(Run, that_skips_goes_on_with_the_rate_that_it_did_not_use) {
+  std::ofstream(folder_ / "text.txt")
+      << std::string(2000, 'a');  // every sample is like every other
+  const auto begin_at = [&](double scale) {
+    return train(2, {.config = config(R"(, "warmup_steps": 6, "precision": {"gradient_wire": "f16",
+        "loss_scale": {"hysteresis": 1, "initial": )" +
+                                          std::to_string(scale) + "}}",
+                                      degree(0))});
+  };
+  const auto skipping = begin_at(0x1p20);
+  std::size_t skipped = 0;
+  while (skipping.lines.at(skipped).contains("skipped")) {
+    ++skipped;
+  }
+  ASSERT_GE(skipped, 1u);
+  const auto straight = begin_at(skipping.lines[skipped].at("loss_scale"));
+  const auto after = skipping.loss_hex(), losses = straight.loss_hex();
+  EXPECT_EQ(std::vector(after.begin() + static_cast<std::ptrdiff_t>(skipped), after.end()),
+            std::vector(losses.begin(), losses.end() - static_cast<std::ptrdiff_t>(skipped)));
+}
+
 TEST_F(Run, saves_what_was_due_at_a_skipped_step_after_the_next_that_is_not) {
   const auto outcome =
       train(2, {.config = config(R"(, "precision": {"gradient_wire": "f16",
