@@ -14,6 +14,7 @@
 
 #include "comm/base/check.hpp"
 #include "fsdp/checkpoint/agreement.hpp"
+#include "fsdp/checkpoint/replicas.hpp"
 
 namespace sprat::fsdp {
 namespace {
@@ -160,6 +161,7 @@ void Saver::start(Manifest about, int keep_last) {
   about_ = std::move(about);
   keep_last_ = keep_last;
   step_name(about_.step);  // refuses a step that is none
+  check_replicas(world_, held_);
   open_folder(random_id());
   try {
     rows_ = gather_rows(world_, held_, plan_);

@@ -45,6 +45,7 @@ class SPRAT_API CheckpointWriter {
   /// same.
   void prepare();
   /// Starts a checkpoint of the model as it is now, in folder/step-N. Waits for the one before it.
+  /// Throws Error{mismatch} if ranks that hold the same part hold different values.
   void save(const TrainingState& state);
   /// The same, and removes no other checkpoint: for values that nobody vouches for, such as those
   /// of a run whose gradients are not finite.
