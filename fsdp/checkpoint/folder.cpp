@@ -59,7 +59,8 @@ void restore_replaced(const std::string& folder, const io::StepHook& hook) {
   }
 }
 
-void remove_old(const std::string& folder, std::int64_t step, int keep_last,
+/// Gives old checkpoints names that are none's.
+void rename_old(const std::string& folder, std::int64_t step, int keep_last, std::uint64_t id,
                 const io::StepHook& hook) {
   std::vector<std::int64_t> earlier;
   for (const std::int64_t other : steps_in(folder)) {
@@ -71,16 +72,20 @@ void remove_old(const std::string& folder, std::int64_t step, int keep_last,
   for (std::size_t index = 0; index + kept < earlier.size(); ++index) {
     // First another name: what is half removed is no checkpoint.
     const std::string path = fs::path(folder) / step_name(earlier[index]);
-    const std::string doomed = path + std::string(unfinished) + "old";
-    io::remove_all(doomed, hook);
-    io::rename_over(path, doomed, hook);
+    io::rename_over(path, fmt::format("{}{}old-{:016x}", path, unfinished, id), hook);
   }
+}
+
+/// Entries that are no checkpoint's.
+std::vector<std::string> unfinished_in(const std::string& folder) {
+  std::vector<std::string> paths;
   for (const std::string& name : entries_of(folder)) {
     if (name.find(unfinished) != std::string::npos &&
         (name.starts_with(prefix) || name.starts_with("latest"))) {
-      io::remove_all(fs::path(folder) / name, hook);
+      paths.push_back(fs::path(folder) / name);
     }
   }
+  return paths;
 }
 
 }  // namespace
@@ -156,13 +161,15 @@ std::string checkpoint_at(const std::string& path) {
   return *latest;
 }
 
-void prune(const std::string& folder, std::int64_t step, int keep_last,
-           const io::StepHook& hook) noexcept {
+std::vector<std::string> retire(const std::string& folder, std::int64_t step, int keep_last,
+                                std::uint64_t id, const io::StepHook& hook) noexcept {
   try {
     restore_replaced(folder, hook);
-    remove_old(folder, step, keep_last, hook);
+    rename_old(folder, step, keep_last, id, hook);
+    return unfinished_in(folder);
   } catch (const std::exception& error) {
     log().warn("old checkpoints stay in {}: {}", folder, error.what());
+    return {};
   }
 }
 

@@ -30,11 +30,12 @@ std::optional<std::string> latest_in(const std::string& folder);
 /// there is none.
 std::string checkpoint_at(const std::string& path);
 
-/// Removes checkpoints before `step` beyond the `keep_last` - 1 highest, and what dead saves left.
-/// Checkpoints after `step` stay: they are of a run that went further. What cannot be removed is
-/// logged: the save that calls this has succeeded.
-void prune(const std::string& folder, std::int64_t step, int keep_last,
-           const io::StepHook& hook) noexcept;
+/// Takes the names of checkpoints before `step` beyond the `keep_last` - 1 highest, and returns
+/// what is to be removed: these, which may take long, and what dead saves left. Checkpoints after
+/// `step` stay: they are of a run that went further. What fails is logged: the save that calls this
+/// has succeeded. `id` is the save's own.
+std::vector<std::string> retire(const std::string& folder, std::int64_t step, int keep_last,
+                                std::uint64_t id, const io::StepHook& hook) noexcept;
 
 /// Without the slash it may end with, which would make a name inside it of one beside it.
 std::string folder_name(const std::string& path);

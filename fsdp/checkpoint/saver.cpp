@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
 #include "fsdp/checkpoint/agreement.hpp"
 #include "fsdp/checkpoint/replicas.hpp"
 
@@ -99,6 +100,22 @@ class Saver::Writing {
   std::mutex mutex_;                // guards done_
   std::condition_variable changed_;
   bool done_ = false;
+  std::thread thread_;
+};
+
+/// What a commit found old, on its way out. The names are taken before, so that a save that begins
+/// meanwhile has nothing to do with them.
+class Saver::Removing {
+ public:
+  Removing(std::vector<std::string> paths, io::StepHook hook)
+      : thread_([paths = std::move(paths), hook = std::move(hook)] {
+          for (const std::string& path : paths) {
+            io::remove_all(path, hook);
+          }
+        }) {}
+  ~Removing() { thread_.join(); }
+
+ private:
   std::thread thread_;
 };
 
@@ -218,6 +235,7 @@ void Saver::wait() {
     writing_->wait_for(patience);
     poll();
   }
+  removing_.reset();
 }
 
 void Saver::commit() {
@@ -231,13 +249,25 @@ void Saver::commit() {
     if (world_.rank() == 0) {
       error = outcome_of([&] { publish(std::move(checksums)); });
       if (!error) {
-        prune(options_.folder, about_.step, keep_last_, options_.hook);
+        remove_old();
       }
     }
     agree(world_, error);
   } catch (...) {
     drop_unfinished();
     throw;
+  }
+}
+
+/// Whatever fails here, the save has succeeded.
+void Saver::remove_old() noexcept {
+  const auto failed = outcome_of([this] {
+    removing_.reset();  // at most one at a time
+    removing_ = std::make_unique<Removing>(
+        retire(options_.folder, about_.step, keep_last_, id_, options_.hook), options_.hook);
+  });
+  if (failed) {
+    log().warn("old checkpoints stay in {}: {}", options_.folder, failed->what());
   }
 }
 

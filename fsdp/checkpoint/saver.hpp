@@ -3,7 +3,7 @@
 // save() brings rows together, takes a snapshot and starts a thread that writes this rank's files;
 // no collective runs there. poll() asks whether all ranks are done, and then commits: rank 0
 // writes the manifest and gives the folder its name. Whatever goes wrong before that leaves the
-// last checkpoint as it is.
+// last checkpoint as it is. What is old then goes on a thread of rank 0's, since it may take long.
 #pragma once
 
 #include <memory>
@@ -53,6 +53,7 @@ class Saver {
 
  private:
   class Writing;
+  class Removing;
 
   void start(Manifest about, int keep_last);
   void open_folder(std::uint64_t id);
@@ -61,6 +62,7 @@ class Saver {
   void drop_once_all_have_stopped() noexcept;
   void drop_unfinished() noexcept;
   void commit();
+  void remove_old() noexcept;
   std::vector<std::uint64_t> gather_checksums(const std::vector<io::FileRecord>& mine);
   void publish(std::vector<std::uint64_t> checksums);
   std::string unfinished_name() const;
@@ -77,6 +79,7 @@ class Saver {
   std::vector<float> snapshot_;
   GatheredRows rows_;
   std::unique_ptr<Writing> writing_;
+  std::unique_ptr<Removing> removing_;  // on rank 0
 };
 
 }  // namespace sprat::fsdp

@@ -52,7 +52,7 @@ class SPRAT_API CheckpointWriter {
   void save_beside(const TrainingState& state);
   /// Completes the checkpoint under way if every rank has written its files. Call it at each step.
   void poll();
-  /// Returns once no save is under way.
+  /// Returns once no save is under way, and old checkpoints are removed.
   void wait();
 
  private:

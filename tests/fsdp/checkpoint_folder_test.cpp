@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -52,6 +55,40 @@ TEST(CheckpointFolder, keeps_all_beside_a_save_that_nobody_vouches_for) {
   EXPECT_THAT(entries(folder.path()),
               ElementsAre("latest", "step-00000001", "step-00000002", "step-00000003"));
   EXPECT_EQ(fs::read_symlink(folder / "latest"), "step-00000003");
+}
+
+TEST(CheckpointFolder, nobody_waits_for_old_checkpoints_to_go) {
+  const TemporaryFolder folder;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool open = false, waited = false;
+  const io::StepHook hook = [&](std::string_view step, const std::string& path) {
+    if (step == "remove" && path.find("step-00000001") != std::string::npos) {
+      std::unique_lock lock(mutex);
+      waited = changed.wait_for(lock, std::chrono::seconds(20), [&] { return open; });
+    }
+  };
+  with_savers({.folder = folder.path(), .keep_last = 1, .hook = hook},
+              [&](Communicator& world, Saver& saver) {
+                saver.save({.step = 1});
+                saver.wait();
+                saver.save({.step = 2});
+                const std::string link = folder / "latest";
+                for (bool committed = false; !committed;) {
+                  saver.poll();
+                  world.barrier();
+                  committed = fs::read_symlink(link) == "step-00000002";
+                  world.barrier();
+                }
+                {
+                  const std::lock_guard lock(mutex);
+                  open = true;
+                }
+                changed.notify_all();
+                saver.wait();
+              });
+  EXPECT_TRUE(waited) << "the commit waited for a disk that takes its time to remove";
+  EXPECT_THAT(entries(folder.path()), ElementsAre("latest", "step-00000002"));
 }
 
 std::string complaint_of_preparing(const SaverOptions& options) {
