@@ -36,10 +36,25 @@ void block_sums_of_squares(std::span<const float> values, std::span<double> sums
   }
 }
 
+std::vector<std::size_t> norm_windows(std::span<const std::size_t> blocks, std::size_t most) {
+  std::vector<std::size_t> ends;
+  std::size_t held = 0;
+  for (std::size_t unit = 0; unit < blocks.size(); ++unit) {
+    if (unit > 0 && held + blocks[unit] > most) {
+      ends.push_back(unit);
+      held = 0;
+    }
+    held += blocks[unit];
+  }
+  if (!blocks.empty()) {
+    ends.push_back(blocks.size());
+  }
+  return ends;
+}
+
 double sum_in_block_order(std::span<const double> gathered, std::span<const std::size_t> blocks,
-                          int shards) {
+                          int shards, double total) {
   const std::size_t per_shard = gathered.size() / static_cast<std::size_t>(shards);
-  double total = 0;
   std::size_t unit_offset = 0;
   for (const std::size_t count : blocks) {
     for (int shard = 0; shard < shards; ++shard) {

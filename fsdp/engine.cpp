@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "comm/base/check.hpp"
@@ -11,6 +12,9 @@
 
 namespace sprat::fsdp {
 namespace {
+
+/// Block sums of all ranks that one rank holds at a time, if no unit alone has more: 1 MiB.
+constexpr std::size_t norm_window_blocks = std::size_t{1} << 17;
 
 /// Null for memory: shards lie where peers can map them, which no tier offers.
 std::unique_ptr<io::Tier> open_shard_tier(const std::string& name) {
@@ -230,43 +234,59 @@ void Engine::finish_reductions() {
   }
 }
 
+/// Window by window, so that no rank ever holds the block sums of the whole model; added to one
+/// total in one order, whatever the windows are.
 double Engine::gradient_norm() {
   const std::size_t sharded = visited(split_);
   std::vector<std::size_t> blocks;
-  std::size_t count = 0, whole = 0;
-  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-    blocks.push_back(units_[unit]->blocks());
-    (unit < sharded ? count : whole) += blocks.back();
+  for (const auto& unit : units_) {
+    blocks.push_back(unit->blocks());
   }
-  std::vector<double> sums(count + whole);
-  std::size_t offset = 0;
-  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-    if (unit + 1 < units_.size()) {
-      units_[unit + 1]->fetch_gradient();
+  const auto parts = static_cast<std::size_t>(optimizer_part(sharding_, 0).parts);
+  double total = 0;
+  std::size_t first = 0;
+  for (const std::size_t end :
+       norm_windows(std::span(blocks).first(sharded), norm_window_blocks / parts)) {
+    const auto window = std::span(blocks).subspan(first, end - first);
+    total = sum_in_block_order(gather_parts(square_sums(first, window)), window,
+                               static_cast<int>(parts), total);
+    first = end;
+  }
+  if (sharded < units_.size()) {  // persistent parameters, which every rank has whole
+    for (const double one : square_sums(sharded, std::span(blocks).subspan(sharded))) {
+      total += one;
     }
-    units_[unit]->sum_squares(std::span(sums).subspan(offset, blocks[unit]));
-    offset += blocks[unit];
   }
-  const std::vector<double> replicated(sums.begin() + static_cast<std::ptrdiff_t>(count),
-                                       sums.end());
-  sums.resize(count);
-  // Over the axes along which ranks update different parts, innermost cut first. The others hold
-  // the same and would be counted again.
-  int parts = 1;
+  return std::sqrt(total);
+}
+
+/// Of this rank's parts of units from `first` on, unit after unit.
+std::vector<double> Engine::square_sums(std::size_t first, std::span<const std::size_t> blocks) {
+  std::vector<double> sums(std::accumulate(blocks.begin(), blocks.end(), std::size_t{0}));
+  std::size_t offset = 0;
+  for (std::size_t at = 0; at < blocks.size(); ++at) {
+    if (first + at + 1 < units_.size()) {
+      units_[first + at + 1]->fetch_gradient();
+    }
+    units_[first + at]->sum_squares(std::span(sums).subspan(offset, blocks[at]));
+    offset += blocks[at];
+  }
+  return sums;
+}
+
+/// Over the axes along which ranks update different parts, innermost cut first. The others hold
+/// the same and would be counted again.
+std::vector<double> Engine::gather_parts(std::vector<double> sums) {
   for (const Axis axis : {replica_axis, shard_axis}) {
     Lane& lane = axis == replica_axis ? replicas_ : shards_;
-    if (lane.size() > 1 && count > 0 && sharding_.strategy->optimizer[axis] == Placement::flat) {
+    if (lane.size() > 1 && !sums.empty() &&
+        sharding_.strategy->optimizer[axis] == Placement::flat) {
       std::vector<double> all(sums.size() * static_cast<std::size_t>(lane.size()));
       lane.all_gather(elements(std::as_const(sums)), elements(all), traffic_.norm).wait();
       sums = std::move(all);
-      parts *= lane.size();
     }
   }
-  double total = sum_in_block_order(sums, std::span(blocks).first(sharded), parts);
-  for (const double one : replicated) {
-    total += one;
-  }
-  return std::sqrt(total);
+  return sums;
 }
 
 void Engine::update(float learning_rate, double scale) {

@@ -72,6 +72,8 @@ class Engine {
   void advance_reductions();
   void finish_reductions();
   double gradient_norm();
+  std::vector<double> square_sums(std::size_t first, std::span<const std::size_t> blocks);
+  std::vector<double> gather_parts(std::vector<double> sums);
   void update(float learning_rate, double scale);
 
   FsdpOptions options_;

@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "fsdp/layout.hpp"
@@ -60,6 +63,46 @@ TEST(Clip, the_sum_has_the_same_bits_for_every_number_of_shards) {
     }
     totals.push_back(sum_in_block_order(gathered, per_shard, shards));
     EXPECT_EQ(totals.back(), totals.front()) << shards << " shards";
+  }
+}
+
+TEST(Clip, windows_hold_at_most_so_many_blocks_or_one_unit) {
+  const std::vector<std::size_t> blocks = {3, 1, 16, 7, 2, 2};
+  EXPECT_EQ(norm_windows(blocks, 100), (std::vector<std::size_t>{6}));
+  EXPECT_EQ(norm_windows(blocks, 10), (std::vector<std::size_t>{2, 3, 5, 6}));
+  EXPECT_EQ(norm_windows(blocks, 1), (std::vector<std::size_t>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(norm_windows({}, 1), std::vector<std::size_t>{});
+}
+
+TEST(Clip, the_sum_has_the_same_bits_in_every_window) {
+  constexpr std::size_t shards = 2;
+  const std::vector<std::size_t> blocks = {3, 1, 16, 7};
+  std::mt19937_64 random(7);
+  std::uniform_real_distribution<double> exponent(-30, 30);
+  std::vector<std::vector<std::vector<double>>> sums(shards);  // by shard, unit, block
+  for (auto& units : sums) {
+    for (const std::size_t count : blocks) {
+      std::generate_n(std::back_inserter(units.emplace_back()), count,
+                      [&] { return std::exp2(exponent(random)); });
+    }
+  }
+  std::vector<double> totals;
+  for (const std::size_t most : {1, 4, 20, 100}) {
+    double total = 0;
+    std::size_t first = 0;
+    for (const std::size_t end : norm_windows(blocks, most)) {
+      std::vector<double> gathered;
+      for (const auto& units : sums) {
+        for (std::size_t unit = first; unit < end; ++unit) {
+          gathered.insert(gathered.end(), units[unit].begin(), units[unit].end());
+        }
+      }
+      total = sum_in_block_order(gathered, std::span(blocks).subspan(first, end - first), shards,
+                                 total);
+      first = end;
+    }
+    totals.push_back(total);
+    EXPECT_EQ(totals.back(), totals.front()) << most << " blocks a window";
   }
 }
 
