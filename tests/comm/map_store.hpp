@@ -21,6 +21,10 @@ class SharedMap {
   }
   std::optional<std::string> get(const std::string& key, std::chrono::milliseconds patience) {
     std::unique_lock lock(mutex_);
+    if (!patience_) {
+      patience_ = patience;
+    }
+    changed_.notify_all();
     if (!changed_.wait_for(lock, patience, [&] { return values_.contains(key); })) {
       return std::nullopt;
     }
@@ -34,9 +38,16 @@ class SharedMap {
     const std::lock_guard lock(mutex_);
     return values_.size();
   }
+  /// Of the first get(), once somebody has come.
+  std::chrono::milliseconds patience() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return patience_.has_value(); });
+    return *patience_;
+  }
 
  private:
-  std::mutex mutex_;  // guards values_
+  std::mutex mutex_;  // guards values_, patience_
+  std::optional<std::chrono::milliseconds> patience_;
   std::condition_variable changed_;
   std::map<std::string, std::string> values_;
 };

@@ -48,6 +48,21 @@ TEST(Store, what_an_earlier_job_left_there_does_no_harm) {
   leave(joined);
 }
 
+TEST(Store, who_waits_for_rank_0_asks_once) {
+  SharedMap map;
+  auto configs = configs_at("", 2);
+  for (Config& config : configs) config.join_timeout = 60s;
+  std::vector<Joined> early;
+  std::thread other([&] { early = join_in(map, {configs[1]}); });
+  const auto patience = map.patience();
+  auto joined = join_in(map, {configs[0]});
+  other.join();
+  joined.push_back(std::move(early[0]));
+  for (const Joined& one : joined) EXPECT_FALSE(one.error) << one.error->what();
+  EXPECT_GT(patience, 30s) << "each call that ends with nothing may be logged by the store";
+  leave(joined);
+}
+
 TEST(Store, without_rank_0_the_others_say_so_at_the_deadline) {
   SharedMap map;
   auto configs = configs_at("", 2);
