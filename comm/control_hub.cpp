@@ -146,6 +146,7 @@ void Hub::receive(int rank, Part part, Time now) {
   if (!exchange_deadline_ || now + patience < *exchange_deadline_) {
     exchange_deadline_ = now + patience;
     exchange_patience_ms_ = part.patience_ms;
+    exchange_hurry_ = rank;
   }
   parts_[rank] = std::move(part);
   finish_exchange();
@@ -221,8 +222,9 @@ void Hub::expire_exchange() {
       behind.push_back(rank);
     }
   }
-  std::string what = text(purpose, ": ", came.size(), " of ", size(), " ranks came within ",
-                          seconds_text(exchange_patience_ms_), " (", ranks_text(came), ")");
+  std::string what = text(purpose, ": ", came.size(), " of ", size(), " ranks came within the ",
+                          seconds_text(exchange_patience_ms_), " that rank ", exchange_hurry_,
+                          " had left (", ranks_text(came), ")");
   if (!absent.empty()) what += text("; missing: ", ranks_text(absent));
   if (!behind.empty()) what += text("; joined but did not come: ", ranks_text(behind));
   for (const std::string& note : notes_) what += text("; turned away ", note);

@@ -104,6 +104,7 @@ class Hub {
   std::size_t part_bytes_ = 0;
   std::optional<Time> exchange_deadline_;
   std::uint64_t exchange_patience_ms_ = 0;
+  int exchange_hurry_ = 0;  ///< The rank whose patience ends first.
 
   std::map<Key, Inquiry> inquiries_;
   std::vector<Key> inquiry_order_;  ///< Oldest first.

@@ -64,8 +64,13 @@ std::vector<Blob> Member::exchange(Blob mine, std::string_view purpose,
     changed_.wait_until(lock, Clock::now() + patience + hub_grace,
                         [this] { return parts_ || failure_; });
   }
-  if (failure_)
-    throw Error(failure_->code(), text(purpose, ": ", failure_->what()), failure_->rank());
+  if (failure_) {
+    // What ended this very exchange begins with its purpose already.
+    const std::string_view why = failure_->what();
+    throw Error(failure_->code(),
+                why.starts_with(text(purpose, ": ")) ? std::string(why) : text(purpose, ": ", why),
+                failure_->rank());
+  }
   if (!parts_) {
     const std::string complaint = text(purpose, ": the hub beside rank 0 did not answer within ",
                                        static_cast<double>(patience.count()) / 1e3, " s");

@@ -143,7 +143,8 @@ TEST(Hub, lists_who_came_and_who_did_not_at_the_deadline) {
   EXPECT_EQ(failed.code, static_cast<int>(ErrorCode::timeout));
   EXPECT_EQ(failed.rank, 2);
   EXPECT_EQ(failed.text,
-            "joining: 2 of 5 ranks came within 1 s (ranks 0, 3); missing: ranks 2, 4; "
+            "joining: 2 of 5 ranks came within the 1 s that rank 0 had left (ranks 0, 3); "
+            "missing: ranks 2, 4; "
             "joined but did not come: rank 1; turned away 10.0.0.9: does not know the token");
   EXPECT_FALSE(scene.hub.deadline());
 }
