@@ -84,8 +84,8 @@ std::vector<std::size_t> counts_of(const at::Tensor& tensor,
 Call all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& op) {
   Call call{operation(OpType::ALLREDUCE, "sprat:all_reduce", {tensor}, {tensor}), nullptr};
   const Elements data = reduced(updatable(tensor, call.operation));
-  call.start = [data, reduction = reduction_of(op, data.dtype)](Communicator& ranks,
-                                                                const Options& options) {
+  call.start = [data, reduction = reduction_of(op, tensor)](Communicator& ranks,
+                                                            const Options& options) {
     return ranks.all_reduce(data, reduction, options);
   };
   return call;
@@ -103,8 +103,8 @@ Call broadcast(const at::Tensor& tensor, int root) {
 Call reduce(const at::Tensor& tensor, int root, const c10d::ReduceOp& op) {
   Call call{operation(OpType::REDUCE, "sprat:reduce", {tensor}, {tensor}), nullptr};
   const Elements data = reduced(updatable(tensor, call.operation));
-  call.start = [data, root, reduction = reduction_of(op, data.dtype)](Communicator& ranks,
-                                                                      const Options& options) {
+  call.start = [data, root, reduction = reduction_of(op, tensor)](Communicator& ranks,
+                                                                  const Options& options) {
     // Elsewhere the result is not looked at, and the input stays as it is.
     return ranks.reduce(data, ranks.rank() == root ? data : Elements{nullptr, 0, data.dtype}, root,
                         reduction, options);
@@ -149,8 +149,8 @@ Call reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
             nullptr};
   const Elements whole = reduced(readable(input, call.operation));
   const Elements part = reduced(writable(output, call.operation));
-  call.start = [part, whole, reduction = reduction_of(op, whole.dtype)](Communicator& ranks,
-                                                                        const Options& options) {
+  call.start = [part, whole, reduction = reduction_of(op, input)](Communicator& ranks,
+                                                                  const Options& options) {
     return ranks.reduce_scatter(whole, part, reduction, options);
   };
   return call;
@@ -161,7 +161,7 @@ Call reduce_scatter(const at::Tensor& output, const Tensors& inputs, const c10d:
   Call call{operation(OpType::REDUCE_SCATTER, "sprat:reduce_scatter", inputs, {output}), nullptr};
   const Elements whole = reduced(joined_readable(inputs, call.operation));
   const Elements part = reduced(writable(output, call.operation));
-  const Reduction reduction = reduction_of(op, whole.dtype);
+  const Reduction reduction = reduction_of(op, output);
   if (are_equal_counts(inputs)) {
     check_equal_counts(inputs, output, "reduce_scatter");
     call.start = [part, whole, reduction](Communicator& ranks, const Options& options) {

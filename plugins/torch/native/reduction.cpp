@@ -1,6 +1,6 @@
 #include "plugins/torch/native/reduction.hpp"
 
-#include <ATen/ATen.h>
+#include "plugins/torch/native/elements.hpp"
 
 namespace sprat::pytorch {
 namespace {
@@ -39,11 +39,20 @@ Reduction plain(c10d::ReduceOp::RedOpType op) {
   C10_THROW_ERROR(ValueError, "sprat has no such reduction operation");
 }
 
+bool adds(ReduceOp op) {
+  return op == ReduceOp::sum || op == ReduceOp::avg || op == ReduceOp::premultiplied_sum;
+}
+
 }  // namespace
 
-Reduction reduction_of(const c10d::ReduceOp& op, DType dtype) {
+Reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& tensor) {
   const Reduction reduction =
       op.op_ == c10d::ReduceOp::PREMUL_SUM ? premultiplied_sum(op) : plain(op.op_);
+  // Complex numbers are reduced as pairs of reals, which only sums allow.
+  TORCH_CHECK_VALUE(!tensor.is_complex() || adds(reduction.op()), "Cannot use ReduceOp.",
+                    describe(reduction), " with complex tensors; only sums and averages of them ",
+                    "are defined here");
+  const DType dtype = reduced(tensor).dtype;
   TORCH_CHECK_VALUE(takes(reduction.op(), dtype), "Cannot use ReduceOp.", describe(reduction),
                     " with elements of ", name(dtype));
   return reduction;

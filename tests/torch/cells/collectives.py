@@ -117,6 +117,20 @@ def complex_numbers(rank: int, size: int) -> None:
     _all_four(rank, size, COMPLEX)
 
 
+@CELLS.cell("all four, PRODUCT MIN MAX of complex64 complex128 are refused on every rank")
+def undefined_on_complex(rank: int, size: int) -> None:
+    """Reduced as pairs of reals they would be wrong, and nobody would be told."""
+    for title, check in REDUCTIONS.items():
+        for dtype in COMPLEX:
+            for name in ("PRODUCT", "MIN", "MAX"):
+                try:
+                    check(rank, size, dtype, name, 10)
+                except (RuntimeError, ValueError) as error:
+                    assert "complex" in str(error), f"{title} {name} is refused for another reason: {error}"
+                else:
+                    raise AssertionError(f"{title} {name} of {name_of(dtype)} was taken")
+
+
 def _moves(check, rank: int, size: int, dtypes=ALL) -> None:
     """The check with each type, and each type's bits."""
     with Tally() as tally:
