@@ -1,5 +1,7 @@
 #include "plugins/torch/native/staging.hpp"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+
 #include <cstring>
 #include <utility>
 
@@ -23,7 +25,9 @@ void copy_into(const at::Tensor& to, const at::Tensor& from) {
     }
     return;
   }
-  const at::NoGradGuard no_grad;
+  // Moving bytes is no business of autograd's, as above. An operation that ends on another thread
+  // than the caller's may write to tensors of inference mode, which autograd would not let it.
+  const at::AutoDispatchBelowADInplaceOrView plain;
   const at::Tensor flat_from = from.is_contiguous() ? from.view(to.sizes()) : from;
   to.is_contiguous() ? to.view(from.sizes()).copy_(from) : to.copy_(flat_from);
 }

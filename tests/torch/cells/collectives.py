@@ -414,6 +414,22 @@ def not_contiguous(rank: int, size: int) -> None:
         same_bits(tensor, expected, title)
 
 
+@CELLS.cell("tensors that are not contiguous, async, in inference mode")
+def inference_mode(rank: int, size: int) -> None:
+    """What ends on another thread than the caller's writes to tensors of this mode too."""
+    with torch.inference_mode():
+        for future in (False, True):
+            column = torch.full((3, 4), float(rank)).t()
+            outputs = [torch.empty(3, 4).t() for _ in range(size)]
+            works = [dist.all_reduce(column, async_op=True)]
+            works.append(dist.all_gather(outputs, torch.full((3, 4), float(rank)).t(), async_op=True))
+            for work in works:
+                work.get_future().wait() if future else work.wait()
+            same_bits(column, torch.full((4, 3), float(sum(range(size)))), "sum")
+            for other, output in enumerate(outputs):
+                same_bits(output, torch.full((4, 3), float(other)), f"output {other}")
+
+
 @CELLS.cell("sparse all_reduce")
 def sparse(rank: int, size: int) -> None:
     tensor = torch.sparse_coo_tensor([[rank, size]], [1.0, float(rank)], (size + 1,))
