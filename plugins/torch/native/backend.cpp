@@ -2,6 +2,7 @@
 
 #include <ATen/record_function.h>
 
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 
 #include "plugins/torch/native/elements.hpp"
@@ -58,7 +59,8 @@ WorkPointer Backend::issue(Call call, Manner manner) {
     batch->operations.push_back(std::move(call.operation));
     return nullptr;
   }
-  if (manner.async) {
+  // c10d registers the Work of every call then, and a null one ends whoever waits for the tensor.
+  if (manner.async || c10d::allow_inflight_collective_as_graph_input()) {
     return start(std::move(call), manner.timeout, false);
   }
   RECORD_USER_SCOPE(call.operation.title);

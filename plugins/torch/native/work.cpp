@@ -1,6 +1,7 @@
 #include "plugins/torch/native/work.hpp"
 
 #include <algorithm>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "plugins/torch/native/elements.hpp"
 #include "plugins/torch/native/errors.hpp"
@@ -12,6 +13,13 @@ namespace {
 std::exception_ptr as_error(const Error& error, const Operation& operation, const Notes& notes) {
   const bool differs = error.code() == ErrorCode::mismatch;
   return as_torch_error(error, differs ? compare_notes(notes, describe(operation)) : "");
+}
+
+/// What is waited for leaves c10d's registry, which the caller has put it into if this is set.
+void unregister(c10d::Work& work) {
+  if (c10d::allow_inflight_collective_as_graph_input()) {
+    c10d::unregister_work(c10::intrusive_ptr<c10d::Work>::unsafe_reclaim_from_nonowning(&work));
+  }
 }
 
 }  // namespace
@@ -146,6 +154,7 @@ bool Work::wait(std::chrono::milliseconds timeout) {
     }
   }
   complete();
+  unregister(*this);
   if (exception_) {
     std::rethrow_exception(exception_);
   }
@@ -210,6 +219,7 @@ bool Works::wait(std::chrono::milliseconds timeout) {
   for (const auto& work : works_) {
     work->wait(timeout);
   }
+  unregister(*this);
   return true;
 }
 

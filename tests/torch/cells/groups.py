@@ -59,6 +59,23 @@ def many(rank: int, size: int) -> None:
         dist.destroy_process_group(group)
 
 
+@CELLS.cell("Work.wait takes it out of c10d's registry")
+def registry(rank: int, size: int) -> None:
+    from torch.distributed._functional_collectives import allow_inflight_collective_as_graph_input_ctx
+
+    registered = torch._C._distributed_c10d._get_work_registry_size
+    before = registered()
+    with allow_inflight_collective_as_graph_input_ctx():
+        tensors = [torch.ones(10) for _ in range(20)]
+        works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors[:10]]
+        assert registered() == before + 10, f"{registered() - before} works are registered, not 10"
+        for work in works:
+            work.wait()
+        for tensor in tensors[10:]:
+            dist.all_reduce(tensor)
+        assert registered() == before, f"{registered() - before} works stay"
+
+
 @CELLS.cell("operations of two groups, begun in another order on each rank")
 def interleaved(rank: int, size: int) -> None:
     groups = [dist.new_group(), dist.new_group()]
