@@ -156,6 +156,10 @@ def _of_call(rank: int, size: int) -> Told:
     return _told(lambda: dist.broadcast(tensor, 0) if rank else dist.all_reduce(tensor))
 
 
+def _barrier_or_sum(rank: int, size: int) -> Told:
+    return _told(lambda: dist.barrier() if rank else dist.all_reduce(torch.ones(10)))
+
+
 def _of_root(rank: int, size: int) -> Told:
     return _told(lambda: dist.broadcast(torch.ones(10), rank))
 
@@ -165,6 +169,11 @@ def disagreements(backend: str) -> None:
     for task, names in ((_of_type, ["f32", "f64"]), (_of_operation, ["sum", "max"]),
                         (_of_call, ["all_reduce", "broadcast"]), (_of_root, ["broadcast"])):
         _require_errors(_all_told(backend, 2, task, timeout=10), lambda rank: names)
+    reports = _all_told(backend, 2, _barrier_or_sum, timeout=10)
+    _require_errors(reports, lambda rank: ["rank 0 of the group: all_reduce of [10] float32",
+                                           "rank 1 of the group: barrier"])
+    for report in reports:
+        assert "barrier of" not in report.value.text, f"of nothing: {report.value.text}"
 
 
 def _without_rank_1(rank: int, size: int) -> Told:

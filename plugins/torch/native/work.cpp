@@ -27,7 +27,8 @@ void unregister(c10d::Work& work) {
 std::string describe(const Operation& operation) {
   const std::string title = operation.title;
   const auto& tensors = operation.inputs.empty() ? operation.results : operation.inputs;
-  return title.substr(title.find(':') + 1) + " of " + shapes_of(tensors);
+  const std::string name = title.substr(title.find(':') + 1);
+  return tensors.empty() ? name : name + " of " + shapes_of(tensors);
 }
 
 void run_now(const Operation& operation, const Notes& notes, const std::function<void()>& start) {
