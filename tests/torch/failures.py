@@ -267,12 +267,12 @@ SCRIPT = """
 """
 
 
-def _scripts(backend: str, end: str) -> list[tuple[int, str]]:
+def _scripts(backend: str, end: str = "", script: str = SCRIPT) -> list[tuple[int, str]]:
     """Two processes of their own run the script; their exit statuses and what they wrote."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "script.py")
         with open(path, "w") as file:
-            file.write(textwrap.dedent(SCRIPT).format(end=end))
+            file.write(textwrap.dedent(script).replace("{end}", end))
         port = str(_free_port())
         processes = []
         for rank in range(2):
@@ -316,6 +316,39 @@ def exception(backend: str) -> None:
     (code, output), (other, _) = _scripts(backend, end)
     assert code != 0 and other != 0, f"statuses {code} and {other}"
     assert "rank 1" in output and "DistBackendError" in output, output[-300:]
+
+
+AFTERWARDS = """
+    import os, socket, sys, torch, torch.distributed as dist
+    backend = sys.argv[1]
+    if "sprat" in backend:
+        import sprat.torch
+    dist.init_process_group(backend)
+    tensor = torch.ones(10)
+    work = dist.all_reduce(tensor, async_op=True)
+    work.wait()
+    dist.new_group()
+    dist.barrier()
+    dist.destroy_process_group()
+    if os.environ["RANK"] == "0":
+        with socket.socket() as door:
+            assert door.connect_ex(("127.0.0.1", int(os.environ["MASTER_PORT"]))) != 0, "the store's port is open"
+    child = os.fork()
+    if child == 0:
+        store = dist.HashStore()
+        dist.init_process_group(backend, store=store, rank=0, world_size=1)
+        dist.all_reduce(tensor)
+        dist.destroy_process_group()
+        sys.exit(0)
+    _, status = os.waitpid(child, 0)
+    assert status == 0, f"the child ended with {status}"
+"""
+
+
+@check("destroy_process_group closes the store, though a Work is kept; a child of fork() may start afresh")
+def destroyed(backend: str) -> None:
+    for code, output in _scripts(backend, script=AFTERWARDS):
+        assert code == 0, f"status {code}: {output[-300:]}"
 
 
 @check("nothing is left in /dev/shm")

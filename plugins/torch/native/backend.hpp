@@ -17,6 +17,23 @@
 
 namespace sprat::pytorch {
 
+class Backend;
+
+/// The groups of a process that live, so that all can be left before it ends: by whoever they were
+/// made, split() included. It keeps none alive. Any thread.
+class Groups final {
+ public:
+  void add(const c10::intrusive_ptr<Backend>& group);
+  void remove(const Backend& group);
+  /// Shuts all of them down, the newest first.
+  void leave();
+  std::size_t size();
+
+ private:
+  std::mutex mutex_;
+  std::vector<c10::weak_intrusive_ptr<Backend>> groups_;  ///< In the order of their making.
+};
+
 /// Any thread may call; calls of one group serialise, and every rank makes the same ones in the
 /// same order. Operations that the caller waits for at once (asyncOp false) are done when the call
 /// returns, which then returns null. An operation that fails ends all groups of the job.
@@ -28,6 +45,7 @@ class Backend final : public c10d::Backend {
     int rank = 0, size = 1;
     std::chrono::milliseconds timeout{};
     std::string group;
+    std::shared_ptr<Groups> groups = nullptr;  ///< Shared with the process's others, or null.
   };
 
   /// A job of its own, whose ranks meet in the store.
@@ -99,10 +117,11 @@ class Backend final : public c10d::Backend {
   void abort() override;
   /// Leaves the group, and the job with its last group.
   void shutdown() override;
+  /// With the last reference: the destructor waits for the weak one that Groups has.
+  void release_resources() override { shutdown(); }
 
   /// The job's last operations on this rank, as JSON.
   std::string flight_record();
-  const Membership& membership() const { return membership_; }
 
  private:
   /// Makes a Call of host tensors: of those given, or of what stands for a device's.
@@ -119,6 +138,8 @@ class Backend final : public c10d::Backend {
     bool messages = false;  ///< Has sends or receives.
   };
 
+  /// Known to the process's groups.
+  static c10::intrusive_ptr<Backend> make(sprat::Communicator ranks, const Membership& membership);
   std::shared_ptr<sprat::Communicator> ranks();
   /// The same ranks again: device tensors' operations start in an order of their own.
   std::shared_ptr<sprat::Communicator> device_ranks();
@@ -133,8 +154,8 @@ class Backend final : public c10d::Backend {
   Batch* open_batch();
   std::chrono::milliseconds or_default(std::chrono::milliseconds timeout) const;
 
-  const Membership membership_;
-  const std::shared_ptr<const Notes> notes_;  ///< Shared with Works, which outlive the group.
+  Membership membership_;               ///< Its store is in notes_.
+  const std::shared_ptr<Notes> notes_;  ///< Shared with Works, which outlive the group.
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<std::uint64_t> sequence_ = 0;  ///< Operations so far.
   std::uint64_t monitored_barriers_ = 0;     ///< So far; one thread calls.

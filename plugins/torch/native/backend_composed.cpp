@@ -73,7 +73,9 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_r
   const auto key = [this](std::uint64_t barrier, const std::string& whose) {
     return "sprat/monitored_barrier/" + std::to_string(barrier) + "/" + whose;
   };
-  Store store(membership_.store);
+  const auto shared = notes_->store();
+  TORCH_CHECK(shared, "the process group ", membership_.group, " has been destroyed");
+  Store store(shared);
   const std::uint64_t barrier = monitored_barriers_++;
   if (rank_ != 0) {
     store.set(key(barrier, std::to_string(rank_)), "here");

@@ -12,6 +12,35 @@ namespace sprat::pytorch {
 
 using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
+void Groups::add(const c10::intrusive_ptr<Backend>& group) {
+  const std::lock_guard lock(mutex_);
+  groups_.emplace_back(group);
+}
+
+void Groups::remove(const Backend& group) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(groups_, [&](const auto& one) { return one._unsafe_get_target() == &group; });
+}
+
+void Groups::leave() {
+  std::vector<c10::weak_intrusive_ptr<Backend>> leaving;
+  {
+    const std::lock_guard lock(mutex_);
+    leaving.swap(groups_);
+  }
+  while (!leaving.empty()) {
+    if (const auto group = leaving.back().lock()) {
+      group->shutdown();
+    }
+    leaving.pop_back();
+  }
+}
+
+std::size_t Groups::size() {
+  const std::lock_guard lock(mutex_);
+  return groups_.size();
+}
+
 c10::intrusive_ptr<Backend> Backend::join(Membership membership) {
   return guard([&] {
     Config config = Config::from_environment();
@@ -19,24 +48,32 @@ c10::intrusive_ptr<Backend> Backend::join(Membership membership) {
     config.size = membership.size;
     config.join_timeout = membership.timeout;
     Store store(membership.store);
-    return c10::make_intrusive<Backend>(Communicator::join(config, store), membership);
+    return make(Communicator::join(config, store), membership);
   });
 }
 
 c10::intrusive_ptr<Backend> Backend::create_group(const std::vector<int>& members,
                                                   Membership membership) {
+  membership.groups = membership_.groups;
   return guard([&] {
-    return c10::make_intrusive<Backend>(
-        ranks()->create_group(members, membership.group, {.timeout = membership.timeout}),
-        membership);
+    return make(ranks()->create_group(members, membership.group, {.timeout = membership.timeout}),
+                membership);
   });
+}
+
+c10::intrusive_ptr<Backend> Backend::make(sprat::Communicator ranks, const Membership& membership) {
+  auto made = c10::make_intrusive<Backend>(std::move(ranks), membership);
+  if (membership.groups) {
+    membership.groups->add(made);
+  }
+  return made;
 }
 
 Backend::Backend(sprat::Communicator ranks, Membership membership)
     : c10d::Backend(membership.rank, membership.size),
       membership_(std::move(membership)),
-      notes_(std::make_shared<const Notes>(
-          Notes{membership_.store, membership_.group, membership_.rank, membership_.size})),
+      notes_(std::make_shared<Notes>(std::move(membership_.store), membership_.group,
+                                     membership_.rank, membership_.size)),
       timeout_(membership_.timeout),
       ranks_(std::make_shared<sprat::Communicator>(std::move(ranks))) {}
 
@@ -161,6 +198,10 @@ void Backend::shutdown() {
     lane.swap(lane_);
   }
   lane.reset();  // ends what is under way, without the lock
+  notes_->forget_store();
+  if (membership_.groups) {
+    membership_.groups->remove(*this);
+  }
 }
 
 void Backend::startCoalescing() {

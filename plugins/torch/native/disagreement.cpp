@@ -22,8 +22,12 @@ std::string key(const Notes& notes, int rank) {
 
 std::string compare_notes(const Notes& notes, const std::string& mine) {
   std::string out;
+  const c10::intrusive_ptr<c10d::Store> kept = notes.store();
+  if (!kept) {
+    return out;
+  }
   try {
-    Store store(notes.store);
+    Store store(kept);
     store.set(key(notes, notes.rank), mine);
     const auto deadline = Clock::now() + patience;
     for (int rank = 0; rank < std::min(notes.size, most_ranks); ++rank) {

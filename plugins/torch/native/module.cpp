@@ -23,8 +23,11 @@ Backend::Membership membership_of(const c10d::DistributedBackendOptions& options
           .group = options.group_id};
 }
 
-c10::intrusive_ptr<Backend> join(const c10d::DistributedBackendOptions& options) {
-  return Backend::join(membership_of(options));
+c10::intrusive_ptr<Backend> join(std::shared_ptr<Groups> groups,
+                                 const c10d::DistributedBackendOptions& options) {
+  Backend::Membership membership = membership_of(options);
+  membership.groups = std::move(groups);
+  return Backend::join(std::move(membership));
 }
 
 c10::intrusive_ptr<Backend> create_group(Backend& parent, const std::vector<int>& ranks,
@@ -46,6 +49,10 @@ PYBIND11_MODULE(_native, module) {
       .def("abort", &Backend::abort, Released())
       .def("shutdown", &Backend::shutdown, Released())
       .def("flight_record", &Backend::flight_record, Released());
+  py::class_<Groups, std::shared_ptr<Groups>>(module, "Groups")
+      .def(py::init<>())
+      .def("__len__", &Groups::size)
+      .def("leave", &Groups::leave, Released());
   module.def("join", &join, Released());
   module.def("create_group", &create_group, Released());
   module.def("empty", &empty, Released());

@@ -59,6 +59,27 @@ def many(rank: int, size: int) -> None:
         dist.destroy_process_group(group)
 
 
+def _kept_groups() -> int:
+    """How many groups the backend will leave when the process ends."""
+    from sprat.torch.backend import _groups
+
+    return len(_groups)
+
+
+@CELLS.cell("groups that are destroyed are forgotten, and those of split() are known")
+def forgotten(rank: int, size: int) -> None:
+    ours = dist.get_backend() == "sprat"
+    before = _kept_groups() if ours else 0
+    for _ in range(3):
+        group = dist.new_group()
+        split = group.split_group(list(range(size)), group_name=f"split of {group.group_name}")
+        split.allreduce([torch.ones(1)]).wait()
+        assert not ours or _kept_groups() == before + 2, f"{_kept_groups()} groups are known, not {before + 2}"
+        dist.destroy_process_group(group)
+        del group, split
+        assert not ours or _kept_groups() == before, f"{_kept_groups() - before} groups are kept"
+
+
 @CELLS.cell("Work.wait takes it out of c10d's registry")
 def registry(rank: int, size: int) -> None:
     from torch.distributed._functional_collectives import allow_inflight_collective_as_graph_input_ctx

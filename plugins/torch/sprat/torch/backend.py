@@ -14,44 +14,27 @@ from sprat.torch import _native
 
 DEVICES = ["cpu", "cuda"]
 
-
-class _Job:
-    """The backend of the default group, of whose ranks the other groups are made."""
-
-    def __init__(self) -> None:
-        self.world: _native.Backend | None = None
-        self.groups: list[_native.Backend] = []
-
-    def create(self, options: Any, _: Any = None) -> _native.Backend:
-        """As torch.distributed calls it: on every member of the group that is made."""
-        ranks = list(options.global_ranks_in_group)
-        if not ranks:  # the default group
-            self.leave()
-            self.world = _native.join(options)
-            made = self.world
-        elif self.world is not None and _backend_of(dist.group.WORLD) is not None:
-            made = _native.create_group(self.world, ranks, options)
-        else:  # the default group is another backend's
-            made = _native.join(options)
-        self.groups.append(made)
-        return made
-
-    def leave(self) -> None:
-        """Without it the others would take a process that ends for one that died."""
-        for group in reversed(self.groups):
-            group.shutdown()
-        self.groups.clear()
-        self.world = None
+_groups = _native.Groups()
+# Without it the others would take a process that ends for one that died.
+atexit.register(_groups.leave)
 
 
-_job = _Job()
-atexit.register(_job.leave)
+def create(options: Any, _: Any = None) -> _native.Backend:
+    """As torch.distributed calls it: on every member of the group that is made."""
+    ranks = list(options.global_ranks_in_group)
+    if not ranks:  # the default group
+        _groups.leave()
+        return _native.join(_groups, options)
+    world = _backend_of(dist.group.WORLD)
+    if world is None:  # the default group is another backend's
+        return _native.join(_groups, options)
+    return _native.create_group(world, ranks, options)
 
 
 def register() -> None:
     """Makes ``torch.distributed`` know the backend. Called by the import; again does nothing."""
     if not hasattr(dist.Backend, "SPRAT"):
-        dist.Backend.register_backend("sprat", _job.create, extended_api=True, devices=DEVICES)
+        dist.Backend.register_backend("sprat", create, extended_api=True, devices=DEVICES)
         monitored_barrier.others = dist.monitored_barrier
         dist.monitored_barrier = c10d.monitored_barrier = monitored_barrier
 
