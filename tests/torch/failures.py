@@ -318,6 +318,31 @@ def exception(backend: str) -> None:
     assert "rank 1" in output and "DistBackendError" in output, output[-300:]
 
 
+LATE = """
+    import os, sys, time, torch.distributed as dist
+    backend = sys.argv[1]
+    if "sprat" in backend:
+        import sprat.torch
+    rank = int(os.environ["RANK"])
+    store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), 2, rank == 0, wait_for_workers=False)
+    if rank == 0:
+        store.wait(["waiting"])
+        time.sleep(2.5)  # Rank 0 is late, which nothing else can be waited for to show.
+    else:
+        store.set("waiting", "")
+    dist.init_process_group(backend, store=store, rank=rank, world_size=2)
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+
+
+@check("while rank 0 is late the others are quiet")
+def late_rank_0(backend: str) -> None:
+    for code, output in _scripts(backend, script=LATE):
+        assert code == 0, f"status {code}: {output[-300:]}"
+        assert "timed out" not in output, f"{output.count('timed out')} lines: {output[:300]}"
+
+
 AFTERWARDS = """
     import os, socket, sys, torch, torch.distributed as dist
     backend = sys.argv[1]
