@@ -189,6 +189,17 @@ def timeout(backend: str) -> None:
     _require_errors(reports, lambda rank: ["rank 1", "4 s"], but=(1,))
 
 
+def _without_rank_1_by_pg_timeout(rank: int, size: int) -> Told:
+    dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=2), dist.group.WORLD)
+    return _without_rank_1(rank, size)
+
+
+@check("a timeout set by _set_pg_timeout holds")
+def pg_timeout(backend: str) -> None:
+    reports = _all_told(backend, 2, _without_rank_1_by_pg_timeout, timeout=50)
+    _require_errors(reports, lambda rank: ["rank 1", "2 s"], but=(1,))
+
+
 def _work_times_out(rank: int, size: int) -> Told:
     """wait(timeout) of one Work, though the group's is long."""
     if rank == 1:

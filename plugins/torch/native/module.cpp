@@ -48,6 +48,8 @@ PYBIND11_MODULE(_native, module) {
   py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend")
       .def("abort", &Backend::abort, Released())
       .def("shutdown", &Backend::shutdown, Released())
+      // PyTorch's name for it, which its own backends bind each for itself.
+      .def("_set_default_timeout", &Backend::setTimeout, Released())
       .def("flight_record", &Backend::flight_record, Released());
   py::class_<Groups, std::shared_ptr<Groups>>(module, "Groups")
       .def(py::init<>())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 from datetime import timedelta
-from typing import Any
+from typing import Any, Iterator
 
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
@@ -37,6 +37,18 @@ def register() -> None:
         dist.Backend.register_backend("sprat", create, extended_api=True, devices=DEVICES)
         monitored_barrier.others = dist.monitored_barrier
         dist.monitored_barrier = c10d.monitored_barrier = monitored_barrier
+        set_timeout.others = c10d._set_pg_timeout
+        c10d._set_pg_timeout = set_timeout
+
+
+def set_timeout(timeout: timedelta, group: dist.ProcessGroup | None = None) -> None:
+    """``torch.distributed``'s ``_set_pg_timeout``, which itself knows only gloo and NCCL."""
+    group = group or dist.group.WORLD
+    ours = [] if c10d._rank_not_in_group(group) else list(_backends_of(group))
+    if not ours or len(ours) < len(group._device_types):
+        set_timeout.others(timeout, group)
+    for backend in ours:
+        backend._set_default_timeout(timeout)
 
 
 def monitored_barrier(
@@ -70,10 +82,14 @@ def flight_record(group: dist.ProcessGroup | None = None) -> dict[str, Any]:
 
 
 def _backend_of(group: dist.ProcessGroup | None) -> _native.Backend | None:
-    """Sprat's part of a group, under what TORCH_DISTRIBUTED_DEBUG=DETAIL wraps it in."""
+    """Sprat's part of a group."""
+    return next(_backends_of(group), None)
+
+
+def _backends_of(group: dist.ProcessGroup | None) -> Iterator[_native.Backend]:
+    """Sprat's, by device, under what TORCH_DISTRIBUTED_DEBUG=DETAIL wraps them in."""
     for device in [] if group is None else group._device_types:
         backend = group._get_backend(device)
         backend = getattr(backend, "wrapped_pg", backend)
         if isinstance(backend, _native.Backend):
-            return backend
-    return None
+            yield backend
