@@ -14,20 +14,41 @@ namespace {
 
 using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
+// Of roots and lists that do not fit PyTorch's own backends throw RuntimeError, and its tests
+// expect that.
+
 const at::Tensor& only(const Tensors& tensors) {
-  TORCH_CHECK_VALUE(tensors.size() == 1, "sprat takes one tensor at a time, not ", tensors.size());
+  TORCH_CHECK(tensors.size() == 1, "sprat takes one tensor at a time, not ", tensors.size());
   return tensors.front();
 }
 
 const Tensors& only(const std::vector<Tensors>& lists) {
-  TORCH_CHECK_VALUE(lists.size() == 1, "sprat takes one list of tensors at a time, not ",
-                    lists.size());
+  TORCH_CHECK(lists.size() == 1, "sprat takes one list of tensors at a time, not ", lists.size());
   return lists.front();
 }
 
 void check_length(const Tensors& list, int size, const char* what) {
-  TORCH_CHECK_VALUE(list.size() == static_cast<std::size_t>(size), what, " has ", list.size(),
-                    " tensors; a group of ", size, " ranks needs one for each");
+  TORCH_CHECK(list.size() == static_cast<std::size_t>(size), what, " has ", list.size(),
+              " tensors; a group of ", size, " ranks needs one for each");
+}
+
+/// Every input of a coalesced call has its output.
+void check_pairs(const Tensors& inputs, std::size_t outputs, const char* what) {
+  TORCH_CHECK(!inputs.empty(), what, " of no tensors; it needs at least one");
+  TORCH_CHECK(inputs.size() == outputs, what, " of ", inputs.size(), " inputs has ", outputs,
+              " outputs; it needs one for each");
+}
+
+int checked_root(std::int64_t root, int size) {
+  TORCH_CHECK(root >= 0 && root < size, "invalid root rank ", root, "; a group of ", size,
+              " ranks has 0 to ", size - 1);
+  return static_cast<int>(root);
+}
+
+void check_contiguous(const at::Tensor& tensor, const char* what) {
+  TORCH_CHECK_VALUE(tensor.is_contiguous(tensor.suggest_memory_format()),
+                    "Tensors must be contiguous: all_to_all_single's ", what, " of ",
+                    shape_of(tensor), " is not; call .contiguous()");
 }
 
 }  // namespace
@@ -80,7 +101,7 @@ c10::intrusive_ptr<Work> Backend::start(Call call, std::chrono::milliseconds tim
 WorkPointer Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   only(tensors);
   return issue(tensors, tensors, {opts.timeout, opts.asyncOp},
-               [root = static_cast<int>(opts.rootRank)](const Tensors& in, const Tensors&) {
+               [root = checked_root(opts.rootRank, size_)](const Tensors& in, const Tensors&) {
                  return calls::broadcast(in.front(), root);
                });
 }
@@ -97,6 +118,7 @@ WorkPointer Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& o
 
 WorkPointer Backend::allreduce_coalesced(Tensors& tensors,
                                          const c10d::AllreduceCoalescedOptions& opts) {
+  check_pairs(tensors, tensors.size(), "all_reduce_coalesced");
   return issue(tensors, tensors, {opts.timeout, opts.asyncOp},
                [op = opts.reduceOp](const Tensors& in, const Tensors&) {
                  std::vector<Call> each;
@@ -112,7 +134,7 @@ WorkPointer Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   only(tensors);
   return issue(
       tensors, tensors, {opts.timeout, opts.asyncOp},
-      [op = opts.reduceOp, root = static_cast<int>(opts.rootRank)](
+      [op = opts.reduceOp, root = checked_root(opts.rootRank, size_)](
           const Tensors& in, const Tensors&) { return calls::reduce(in.front(), root, op); });
 }
 
@@ -135,12 +157,21 @@ WorkPointer Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
 
 WorkPointer Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                          const c10d::AllgatherOptions& opts) {
+  TORCH_CHECK(outputs.size() == static_cast<std::size_t>(size_),
+              "all_gather_coalesced's output has ", outputs.size(), " lists; a group of ", size_,
+              " ranks needs one for each");
   Tensors flat;  // rank by rank, each with one output for each input
   for (const Tensors& of_rank : outputs) {
-    check_length(of_rank, static_cast<int>(inputs.size()), "allgather_coalesced's output");
+    check_pairs(inputs, of_rank.size(), "all_gather_coalesced");
+    // Outputs of any length would do for one input; where a list is wrong on every rank, each must
+    // find that out by itself, and not only the rank whose input does not fit.
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      TORCH_CHECK(of_rank[i].numel() == inputs[i].numel(),
+                  "all_gather_coalesced's outputs at index ", i, " have ", of_rank[i].sizes(),
+                  " for an input of ", inputs[i].sizes());
+    }
     flat.insert(flat.end(), of_rank.begin(), of_rank.end());
   }
-  check_length(outputs.empty() ? flat : Tensors(outputs.size()), size_, "allgather_coalesced");
   return issue(inputs, flat, {opts.timeout, opts.asyncOp},
                [size = static_cast<std::size_t>(size_)](const Tensors& in, const Tensors& out) {
                  std::vector<Call> each;
@@ -158,8 +189,7 @@ WorkPointer Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors&
 
 WorkPointer Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                      const c10d::AllgatherOptions& opts) {
-  check_length(outputs, static_cast<int>(inputs.size()),
-               "allgather_into_tensor_coalesced's output");
+  check_pairs(inputs, outputs.size(), "allgather_into_tensor_coalesced");
   return issue(inputs, outputs, {opts.timeout, opts.asyncOp},
                [](const Tensors& in, const Tensors& out) {
                  std::vector<Call> each;
@@ -174,7 +204,7 @@ WorkPointer Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& 
 WorkPointer Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                             const c10d::GatherOptions& opts) {
   only(inputs);
-  const auto root = static_cast<int>(opts.rootRank);
+  const int root = checked_root(opts.rootRank, size_);
   if (rank_ == root) {
     check_length(only(outputs), size_, "gather's output");
   }
@@ -187,7 +217,7 @@ WorkPointer Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
 WorkPointer Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                              const c10d::ScatterOptions& opts) {
   only(outputs);
-  const auto root = static_cast<int>(opts.rootRank);
+  const int root = checked_root(opts.rootRank, size_);
   if (rank_ == root) {
     check_length(only(inputs), size_, "scatter's input");
   }
@@ -217,8 +247,7 @@ WorkPointer Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
 
 WorkPointer Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                      const c10d::ReduceScatterOptions& opts) {
-  check_length(outputs, static_cast<int>(inputs.size()),
-               "reduce_scatter_tensor_coalesced's output");
+  check_pairs(inputs, outputs.size(), "reduce_scatter_tensor_coalesced");
   return issue(inputs, outputs, {opts.timeout, opts.asyncOp},
                [op = opts.reduceOp](const Tensors& in, const Tensors& out) {
                  std::vector<Call> each;
@@ -234,6 +263,8 @@ WorkPointer Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                    std::vector<std::int64_t>& output_splits,
                                    std::vector<std::int64_t>& input_splits,
                                    const c10d::AllToAllOptions& opts) {
+  check_contiguous(output, "output");
+  check_contiguous(input, "input");
   for (const auto* splits : {&output_splits, &input_splits}) {
     TORCH_CHECK_VALUE(splits->empty() || splits->size() == static_cast<std::size_t>(size_),
                       "all_to_all has ", splits->size(), " splits for ", size_, " ranks");

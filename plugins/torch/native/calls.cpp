@@ -26,12 +26,12 @@ Operation operation(OpType type, const char* title, Tensors inputs, Tensors resu
 }
 
 void check_same_type(const at::Tensor& one, const at::Tensor& other) {
-  TORCH_CHECK_VALUE(one.scalar_type() == other.scalar_type(), "tensors of one call are ",
-                    one.scalar_type(), " and ", other.scalar_type(), "; they must be the same");
+  TORCH_CHECK(one.scalar_type() == other.scalar_type(), "tensors of one call are ",
+              one.scalar_type(), " and ", other.scalar_type(), "; they must be the same");
 }
 
 void check_list(const Tensors& tensors, const at::Tensor& like) {
-  TORCH_CHECK_VALUE(!tensors.empty(), "a list of tensors is empty; it needs one for each rank");
+  TORCH_CHECK(!tensors.empty(), "a list of tensors is empty; it needs one for each rank");
   for (const at::Tensor& tensor : tensors) {
     check_same_type(tensor, like);
   }
@@ -39,8 +39,8 @@ void check_list(const Tensors& tensors, const at::Tensor& like) {
 
 void check_equal_counts(const Tensors& tensors, const at::Tensor& like, const char* what) {
   for (const at::Tensor& tensor : tensors) {
-    TORCH_CHECK_VALUE(tensor.numel() == like.numel(), what, " has tensors of ", tensor.sizes(),
-                      " and ", like.sizes(), "; all must have as many elements");
+    TORCH_CHECK(tensor.numel() == like.numel(), what, " has tensors of ", tensor.sizes(), " and ",
+                like.sizes(), "; all must have as many elements");
   }
 }
 
@@ -232,7 +232,7 @@ Call all_to_all_single(const at::Tensor& output, const at::Tensor& input,
 }
 
 Call all_to_all(const Tensors& outputs, const Tensors& inputs) {
-  TORCH_CHECK_VALUE(!inputs.empty(), "all_to_all needs a tensor for each rank");
+  TORCH_CHECK(!inputs.empty(), "all_to_all needs a tensor for each rank");
   check_list(inputs, inputs.front());
   check_list(outputs, inputs.front());
   Call call{operation(OpType::ALLTOALL, "sprat:all_to_all", inputs, outputs), nullptr};

@@ -19,7 +19,8 @@ struct Call {
 };
 
 // Tensors that are not contiguous, and lists whose tensors do not follow each other in memory, go
-// through copies in shared memory. All throw c10::ValueError for shapes or types that do not fit.
+// through copies in shared memory. All throw c10::Error for lists or types that do not fit, and
+// ValueError, which is one, for shapes.
 namespace calls {
 
 Call all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& op);

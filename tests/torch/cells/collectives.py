@@ -430,6 +430,59 @@ def inference_mode(rank: int, size: int) -> None:
                 same_bits(output, torch.full((4, 3), float(other)), f"output {other}")
 
 
+@CELLS.cell("all_to_all_single refuses tensors that are not contiguous, as PyTorch's contract has it")
+def not_contiguous_all_to_all(rank: int, size: int) -> None:
+    square, other = torch.ones(size, size), torch.ones(size, size).t()
+    for output, given in ((square, other), (other, square)):
+        try:
+            dist.all_to_all_single(output, given)
+        except ValueError as error:
+            assert "Tensors must be contiguous" in str(error), str(error)
+        else:
+            raise AssertionError("it was taken")
+
+
+@CELLS.cell("roots and lists that do not fit: RuntimeError on every rank, and the group goes on")
+def bad_roots_and_lists(rank: int, size: int) -> None:
+    group, one = dist.group.WORLD, torch.ones(1)
+
+    def with_root(options: object, root: int) -> object:
+        options.rootRank = root
+        return options
+
+    bad_list = [[torch.ones(0)]] + [[torch.ones(1)] for _ in range(size - 1)]
+    calls = {
+        "all_reduce of nothing": lambda: group.allreduce([], dist.AllreduceOptions()),
+        "all_reduce_coalesced of nothing": lambda: group.allreduce_coalesced([], dist.AllreduceCoalescedOptions()),
+        "all_gather with a short list": lambda: group.allgather([[torch.ones(1)] * (size - 1)], [one]),
+        "all_gather of nothing": lambda: group.allgather([], []),
+        "all_gather of two types": lambda: group.allgather([[torch.ones(1, dtype=torch.float64)] * size], [one]),
+        "all_gather_coalesced with an output of another length":
+            lambda: dist.all_gather_coalesced(bad_list, [torch.ones(1)]),
+        "all_gather_coalesced with too many lists":
+            lambda: dist.all_gather_coalesced([[torch.ones(1)] for _ in range(size + 1)], [torch.ones(1)]),
+    }
+    for root in (-1, size):
+        calls[f"broadcast from {root}"] = lambda r=root: group.broadcast([one], with_root(dist.BroadcastOptions(), r))
+        calls[f"reduce to {root}"] = lambda r=root: group.reduce([one], with_root(dist.ReduceOptions(), r))
+        calls[f"gather to {root}"] = lambda r=root: group.gather([], [one], with_root(dist.GatherOptions(), r))
+        calls[f"scatter from {root}"] = lambda r=root: group.scatter([one], [], with_root(dist.ScatterOptions(), r))
+    with Tally() as tally:
+        for name, call in calls.items():
+            tally.attempt(name, functools.partial(_refused, name, call))
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    same_bits(total, torch.full((1,), float(size)), "the sum after them")
+
+
+def _refused(name: str, call) -> None:
+    try:
+        call()
+    except RuntimeError:
+        return
+    raise AssertionError(f"{name} was taken")
+
+
 @CELLS.cell("sparse all_reduce")
 def sparse(rank: int, size: int) -> None:
     tensor = torch.sparse_coo_tensor([[rank, size]], [1.0, float(rank)], (size + 1,))
