@@ -287,8 +287,10 @@ class CudaDeviceLane final : public DeviceLane {
 
 }  // namespace
 
+bool serves(at::DeviceType type) { return type == at::kCUDA; }
+
 std::unique_ptr<DeviceLane> open_device_lane(at::DeviceType type) {
-  TORCH_CHECK_VALUE(type == at::kCUDA, "sprat takes CPU and CUDA tensors, not those of ", type);
+  TORCH_CHECK_VALUE(serves(type), "sprat takes CPU and CUDA tensors, not those of ", type);
   return std::make_unique<CudaDeviceLane>();
 }
 

@@ -31,6 +31,8 @@ class DeviceLane {
   virtual void settle() = 0;
 };
 
+/// Whether this build serves such a device.
+bool serves(at::DeviceType type);
 /// Throws c10::ValueError if this build serves no such device.
 std::unique_ptr<DeviceLane> open_device_lane(at::DeviceType type);
 

@@ -57,6 +57,7 @@ PYBIND11_MODULE(_native, module) {
       .def("leave", &Groups::leave, Released());
   module.def("join", &join, Released());
   module.def("create_group", &create_group, Released());
+  module.def("serves_cuda", [] { return serves(at::kCUDA); });
   module.def("empty", &empty, Released());
   module.def("is_shared", &is_shared);
   module.def("memory_use", [] {

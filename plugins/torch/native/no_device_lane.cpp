@@ -3,6 +3,8 @@
 
 namespace sprat::pytorch {
 
+bool serves(at::DeviceType) { return false; }
+
 std::unique_ptr<DeviceLane> open_device_lane(at::DeviceType type) {
   C10_THROW_ERROR(ValueError,
                   c10::str("sprat.torch was built without ", type,

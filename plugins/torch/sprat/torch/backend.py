@@ -7,12 +7,12 @@ import json
 from datetime import timedelta
 from typing import Any, Iterator
 
+import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
+from sprat import autoload
 from sprat.torch import _native
-
-DEVICES = ["cpu", "cuda"]
 
 _groups = _native.Groups()
 # Without it the others would take a process that ends for one that died.
@@ -31,10 +31,20 @@ def create(options: Any, _: Any = None) -> _native.Backend:
     return _native.create_group(world, ranks, options)
 
 
+def devices() -> list[str]:
+    """The devices whose tensors the backend takes here.
+
+    PyTorch asks a group for them, and puts tensors on whichever it likes best.
+    """
+    # This counts by NVML, and leaves a process that is to fork as it is.
+    has_cuda = _native.serves_cuda() and torch.cuda.device_count() > 0
+    return ["cpu", "cuda"] if has_cuda else ["cpu"]
+
+
 def register() -> None:
     """Makes ``torch.distributed`` know the backend. Called by the import; again does nothing."""
-    if not hasattr(dist.Backend, "SPRAT"):
-        dist.Backend.register_backend("sprat", create, extended_api=True, devices=DEVICES)
+    autoload.register()
+    if dist.monitored_barrier is not monitored_barrier:
         monitored_barrier.others = dist.monitored_barrier
         dist.monitored_barrier = c10d.monitored_barrier = monitored_barrier
         set_timeout.others = c10d._set_pg_timeout

@@ -1,0 +1,50 @@
+"""Lets ``torch.distributed`` know the backend "sprat" from ``import torch`` on.
+
+PyTorch calls ``autoload()`` by this package's entry point, in every program of the environment that
+imports it. So it loads nothing: the native module comes with the first group.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+
+class Devices(Sequence):
+    """The devices whose tensors the backend takes, found out when a group is made."""
+
+    def _listed(self) -> list[str]:
+        from sprat.torch.backend import devices
+
+        return devices()
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._listed()[index]
+
+    def __len__(self) -> int:
+        return len(self._listed())
+
+
+def autoload() -> None:
+    """What PyTorch calls. Whatever happens here, ``import torch`` goes on."""
+    try:
+        register()
+    except Exception as error:  # of PyTorch's internals, which change
+        warnings.warn(f"torch.distributed was not told of the backend sprat: {error!r}", stacklevel=2)
+
+
+def register() -> None:
+    """Makes ``torch.distributed`` know the backend; again does nothing."""
+    import torch.distributed as dist
+
+    if dist.is_available() and not hasattr(dist.Backend, "SPRAT"):
+        dist.Backend.register_backend("sprat", _create, extended_api=True, devices=["cpu"])
+        # Put in afterwards, since register_backend() looks at what it is given.
+        dist.Backend.backend_capability["sprat"] = Devices()
+
+
+def _create(options: Any, backend_options: Any = None) -> Any:
+    from sprat.torch.backend import create
+
+    return create(options, backend_options)
