@@ -6,6 +6,7 @@ import datetime
 import re
 import threading
 import time
+from typing import Callable
 
 import torch
 import torch.distributed as dist
@@ -188,14 +189,15 @@ def late_ranks(rank: int, size: int) -> None:
     dist.barrier()
 
 
-def _time_out(rank: int, size: int) -> str:
+def _time_out(rank: int, size: int, new_group: Callable[..., dist.ProcessGroup] = dist.new_group) -> str:
     """What every rank but 1 is told by a group that rank 1 leaves waiting."""
     store = dist.distributed_c10d._get_default_store()
-    group = dist.new_group(timeout=datetime.timedelta(seconds=2))
+    group = new_group(timeout=datetime.timedelta(seconds=2))
     dist.barrier(group)
+    key = f"gave up on {group.group_name}"
     message = ""
     if rank == 1:
-        while store.add("gave up", 0) < size - 1:
+        while store.add(key, 0) < size - 1:
             time.sleep(0.05)
     else:
         try:
@@ -204,7 +206,7 @@ def _time_out(rank: int, size: int) -> str:
             message = str(error)
         else:
             raise AssertionError("the sum came without rank 1")
-        store.add("gave up", 1)
+        store.add(key, 1)
     return message
 
 
@@ -221,6 +223,26 @@ def after_timeout(rank: int, size: int) -> None:
     _time_out(rank, size)
     _sum_of_ranks(other, list(range(size)), rank)
     _sum_of_ranks(None, list(range(size)), rank)
+
+
+def _independent_group(**options: object) -> dist.ProcessGroup:
+    """Groups of PyTorch's own backends are independent all."""
+    if dist.get_backend() != "sprat":
+        return dist.new_group(**options)
+    import sprat.torch
+
+    return sprat.torch.independent_group(**options)
+
+
+@CELLS.cell("an independent group goes on after another's timeout, and others after its own", last=True)
+def independent(rank: int, size: int) -> None:
+    mine, other = _independent_group(), dist.new_group()
+    message = _time_out(rank, size, _independent_group)
+    assert rank == 1 or "2 s" in message or "2000ms" in message, message
+    for group in (mine, other, None):
+        _sum_of_ranks(group, list(range(size)), rank)
+    _time_out(rank, size)
+    _sum_of_ranks(mine, list(range(size)), rank)
 
 
 @CELLS.cell("destroy_process_group, then init_process_group again")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Iterator
 
@@ -17,6 +18,8 @@ from sprat.torch import _native
 _groups = _native.Groups()
 # Without it the others would take a process that ends for one that died.
 atexit.register(_groups.leave)
+# Whether the group that this thread is making is to be a job of its own.
+_independent: ContextVar[bool] = ContextVar("independent", default=False)
 
 
 def create(options: Any, _: Any = None) -> _native.Backend:
@@ -26,7 +29,7 @@ def create(options: Any, _: Any = None) -> _native.Backend:
         _groups.leave()
         return _native.join(_groups, options)
     world = _backend_of(dist.group.WORLD)
-    if world is None:  # the default group is another backend's
+    if world is None or _independent.get():  # or the default group is another backend's
         return _native.join(_groups, options)
     return _native.create_group(world, ranks, options)
 
@@ -49,6 +52,23 @@ def register() -> None:
         dist.monitored_barrier = c10d.monitored_barrier = monitored_barrier
         set_timeout.others = c10d._set_pg_timeout
         c10d._set_pg_timeout = set_timeout
+
+
+def independent_group(
+    ranks: list[int] | None = None, timeout: timedelta | None = None
+) -> dist.ProcessGroup:
+    """``torch.distributed.new_group`` whose errors are its own.
+
+    A timeout, a lost rank or a disagreement ends the groups of a job, and this group is a job: its
+    errors leave the other groups alone, and theirs leave it. Every rank of the default group calls,
+    as of ``new_group``; what is not a member gets ``GroupMember.NON_GROUP_MEMBER``. Joining takes
+    longer than for a group of the job, and shares nothing with it.
+    """
+    token = _independent.set(True)
+    try:
+        return dist.new_group(ranks, timeout=timeout, backend="sprat")
+    finally:
+        _independent.reset(token)
 
 
 def set_timeout(timeout: timedelta, group: dist.ProcessGroup | None = None) -> None:
