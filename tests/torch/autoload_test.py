@@ -1,4 +1,4 @@
-"""Tests of what `import torch` makes of the installed package.
+"""Tests of what `import torch` makes of the installed package, and of python -m sprat.torch.run.
 
 Use: python tests/torch/autoload_test.py, with a Python that has torch and, by pip, sprat-torch.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -89,6 +90,69 @@ class Autoload(unittest.TestCase):
                 autoload.autoload()
         self.assertEqual(len(caught), 1)
         self.assertIn("no such thing", str(caught[0].message))
+
+
+class Run(unittest.TestCase):
+    def test_takes_the_place_of_gloo_alone(self) -> None:
+        from sprat.torch.run import without_gloo
+
+        for given, expected in (("gloo", "sprat"), ("GLOO", "sprat"), ("cpu:gloo,cuda:nccl", "cpu:sprat,cuda:nccl"),
+                                ("nccl", "nccl"), ("sprat", "sprat"), ("cpu:mpi", "cpu:mpi")):
+            self.assertEqual(without_gloo(given), expected)
+
+    def ranks(self, program: str, arguments: list[str]) -> list[str]:
+        """Two ranks of mpirun, as far as its variables go, run the program; what they write."""
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = str(listener.getsockname()[1])
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "beside.py").write_text("here = True\n")
+            script = pathlib.Path(folder) / "program.py"
+            script.write_text(textwrap.dedent(program))
+            processes = []
+            for rank in ("0", "1"):
+                environment = clean(OMPI_COMM_WORLD_RANK=rank, OMPI_COMM_WORLD_SIZE="2", MASTER_PORT=port,
+                                    OMPI_COMM_WORLD_LOCAL_RANK=rank, OMPI_COMM_WORLD_LOCAL_SIZE="2")
+                processes.append(subprocess.Popen([sys.executable, "-m", "sprat.torch.run", str(script), *arguments],
+                                                  env=environment, text=True, stdout=subprocess.PIPE,
+                                                  stderr=subprocess.STDOUT))
+            outputs = []
+            for process in processes:
+                try:
+                    outputs.append(process.communicate(timeout=120)[0])
+                except subprocess.TimeoutExpired:
+                    for other in processes:
+                        other.kill()
+                    raise
+                self.assertEqual(process.returncode, 0, outputs[-1])
+        return outputs
+
+    def test_a_program_that_asks_for_gloo_or_for_nothing_gets_sprat(self) -> None:
+        outputs = self.ranks("""
+            import sys, beside, torch, torch.distributed as dist
+            from torch.distributed import device_mesh, init_process_group, new_group
+            for make in (lambda: init_process_group("gloo"), init_process_group,
+                         lambda: device_mesh.init_device_mesh("cpu", (2,))):
+                make()
+                side = new_group(backend="gloo")
+                total = torch.ones(1)
+                dist.all_reduce(total)
+                dist.all_reduce(total, group=side)
+                groups = (dist.group.WORLD, side)
+                kinds = {type(g._get_backend(torch.device("cpu"))).__module__ for g in groups}
+                names = {dist.get_backend(g) for g in groups}
+                print(__name__, sys.argv[1:], names, kinds, total.item())
+                dist.destroy_process_group()
+        """, ["--steps", "3"])
+        line = "__main__ ['--steps', '3'] {'sprat'} {'sprat.torch._native'} 4.0\n"
+        self.assertEqual(outputs, [3 * line] * 2)
+
+    def test_says_what_it_wants_when_there_is_nothing_to_run(self) -> None:
+        for arguments, status in (([], 2), (["--help"], 0), (["-m"], 2)):
+            ended = subprocess.run([sys.executable, "-m", "sprat.torch.run", *arguments], env=clean(), text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+            self.assertEqual(ended.returncode, status, ended.stdout)
+            self.assertIn("python -m sprat.torch.run SCRIPT", ended.stdout)
 
 
 if __name__ == "__main__":

@@ -80,6 +80,12 @@ def launch_environment(environment: MutableMapping[str, str] = os.environ) -> No
     environment.setdefault("MASTER_PORT", str(port))
 
 
+def launched(environment: Mapping[str, str]) -> bool:
+    """Whether one of these launchers, which are not torchrun, started this process."""
+    return (any(one.started(environment) for one in LAUNCHERS)
+            or any(name in environment for name in HALF_SAID))
+
+
 def _on_this_host(counts: str | None, environment: Mapping[str, str]) -> str | None:
     """"3" of "3", and of Slurm's "4(x2),3" on its third host."""
     if counts is None or counts.isdecimal():
