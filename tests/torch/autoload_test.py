@@ -5,6 +5,7 @@ Use: python tests/torch/autoload_test.py, with a Python that has torch and, by p
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import pathlib
 import socket
@@ -153,6 +154,17 @@ class Run(unittest.TestCase):
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
             self.assertEqual(ended.returncode, status, ended.stdout)
             self.assertIn("python -m sprat.torch.run SCRIPT", ended.stdout)
+
+
+class Wheel(unittest.TestCase):
+    def test_brings_the_command_that_errors_name(self) -> None:
+        files = importlib.metadata.files("sprat-torch")
+        if files is None:
+            self.skipTest("needs pip install ./plugins/torch")
+        commands = [file.locate() for file in files if file.name == "sprat" and file.parent.name == "bin"]
+        self.assertEqual(len(commands), 1, "pip installed no sprat")
+        ended = subprocess.run([commands[0], "status", "--help"], text=True, stdout=subprocess.PIPE, timeout=60)
+        self.assertEqual(ended.returncode, 0)
 
 
 if __name__ == "__main__":
