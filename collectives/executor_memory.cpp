@@ -263,7 +263,8 @@ const std::byte* Executor::address(const Operand& operand) {
   const std::size_t size = element_bytes(operand.buffer);
   const std::size_t offset = (block + view.skip + operand.offset) * size;
   if (view.bytes < offset || view.bytes - offset < operand.count * size) [[unlikely]] {
-    throw Unmapped{membership_.world_ranks[operand.rank], EFAULT};  // it said nonsense of where that lies
+    throw Unmapped{membership_.world_ranks[operand.rank],
+                   EFAULT};  // it said nonsense of where that lies
   }
   return view.base + offset;
 }

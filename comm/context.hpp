@@ -267,8 +267,8 @@ class Context : public std::enable_shared_from_this<Context> {
   std::shared_ptr<Refuge> refuge_;  ///< Of this job, before and after it shrinks; null: none.
   std::vector<int> numbers_;        ///< The refuge's, by rank.
   int rank_ = 0;
-  bool crowded_ = false;      ///< More ranks than cores on this machine: never spin.
-  bool readable_ = false;     ///< Every local peer can read this process's private memory.
+  bool crowded_ = false;   ///< More ranks than cores on this machine: never spin.
+  bool readable_ = false;  ///< Every local peer can read this process's private memory.
   bool everybody_readable_ = false;
   bool light_bells_ = false;  ///< Every local rank registered its fences.
   bool in_process_ = false;   ///< Peers are threads of this process.

@@ -69,7 +69,8 @@ class PeerMapping {
     read,
     ring,  ///< The first page can be written, too.
   };
-  /// Null, with errno, if it cannot be opened, is not the segment that `ref` means, or might shrink.
+  /// Null, with errno, if it cannot be opened, is not the segment that `ref` means, or might
+  /// shrink.
   static std::unique_ptr<PeerMapping> open(pid_t pid, const MemoryRef& ref, Access access);
   ~PeerMapping();
   PeerMapping(const PeerMapping&) = delete;
