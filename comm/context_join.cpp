@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
@@ -80,25 +79,6 @@ std::uint64_t make_nonce() {
   return (std::uint64_t{device()} << 32) | device() | 1;
 }
 
-/// On every host each rank can read the private memory of all others. The same on all ranks.
-bool all_read_each_other(const std::vector<int>& host_of,
-                         const std::vector<std::vector<int>>& readable_by) {
-  std::map<int, std::size_t> ranks_on;
-  for (const int host : host_of) {
-    ++ranks_on[host];
-  }
-  for (std::size_t reader = 0; reader < host_of.size(); ++reader) {
-    const int host = host_of[reader];
-    const auto others = std::ranges::count_if(readable_by[reader], [&](int rank) {
-      return rank != static_cast<int>(reader) && host_of[static_cast<std::size_t>(rank)] == host;
-    });
-    if (static_cast<std::size_t>(others) + 1 != ranks_on[host]) {
-      return false;
-    }
-  }
-  return true;
-}
-
 }  // namespace
 
 Context::Context(const Config& config, Surroundings surroundings)
@@ -147,19 +127,6 @@ std::shared_ptr<Context> Context::join(const Config& config, Surroundings surrou
     }
   }
   return context;
-}
-
-void Context::cannot_join(Rendezvous& rendezvous, std::string_view why) noexcept {
-  ControlMessage message;
-  message.kind = ControlMessage::Kind::failed;
-  message.rank = rendezvous.rank();
-  message.code = static_cast<int>(ErrorCode::lost_peer);
-  try {
-    message.text = text("rank ", message.rank, " cannot join: ", why);
-  } catch (const std::bad_alloc&) {
-    message.text.clear();  // they hear at least who it is
-  }
-  rendezvous.tell(std::move(message));
 }
 
 status::About Context::about(std::uint64_t nonce) const {

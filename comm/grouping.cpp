@@ -36,4 +36,22 @@ std::vector<int> group_hosts(const std::vector<Reach>& reaches) {
   return host_of;
 }
 
+bool all_read_each_other(const std::vector<int>& host_of,
+                         const std::vector<std::vector<int>>& readable_by) {
+  std::map<int, std::size_t> ranks_on;
+  for (const int host : host_of) {
+    ++ranks_on[host];
+  }
+  for (std::size_t reader = 0; reader < host_of.size(); ++reader) {
+    const int host = host_of[reader];
+    const auto others = std::ranges::count_if(readable_by[reader], [&](int rank) {
+      return rank != static_cast<int>(reader) && host_of[static_cast<std::size_t>(rank)] == host;
+    });
+    if (static_cast<std::size_t>(others) + 1 != ranks_on[host]) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace sprat::comm

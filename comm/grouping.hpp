@@ -16,4 +16,9 @@ struct Reach {
 /// where any pair of them has not, every rank of that label is a host of its own.
 std::vector<int> group_hosts(const std::vector<Reach>& reaches);
 
+/// Whether on every host each rank can read the private memory of all others. `readable_by`: by
+/// rank, whose memory it can.
+bool all_read_each_other(const std::vector<int>& host_of,
+                         const std::vector<std::vector<int>>& readable_by);
+
 }  // namespace sprat::comm

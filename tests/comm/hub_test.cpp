@@ -142,10 +142,10 @@ TEST(Hub, lists_who_came_and_who_did_not_at_the_deadline) {
   EXPECT_EQ(failed.kind, Kind::failed);
   EXPECT_EQ(failed.code, static_cast<int>(ErrorCode::timeout));
   EXPECT_EQ(failed.rank, 2);
-  EXPECT_EQ(failed.text,
-            "joining: 2 of 5 ranks came within the 1 s that rank 0 had left (ranks 0, 3); "
-            "missing: ranks 2, 4; "
-            "joined but did not come: rank 1; turned away 10.0.0.9: does not know the token");
+  EXPECT_EQ(
+      failed.text,
+      "joining: 2 of 5 ranks came within the 1 s that rank 0 had left (ranks 0, 3); missing: "
+      "ranks 2, 4; joined but did not come: rank 1; turned away 10.0.0.9: does not know the token");
   EXPECT_FALSE(scene.hub.deadline());
 }
 
@@ -327,7 +327,6 @@ TEST(Hub, fails_ranks_that_wait_for_one_that_has_freed_the_communicator) {
   scene.hub.take();
   scene.say(1, message(Kind::answer, 1, "", 1));
   scene.say(2, message(Kind::answer, 2, "", 4));
-  EXPECT_THAT(scene.hub.take(), IsEmpty());
   scene.say(3, message(Kind::answer, 3, "", 3));
   const auto [to, verdict] = scene.only<ControlMessage>();
   EXPECT_THAT(to, ElementsAre(0, 1, 2, 3));

@@ -207,14 +207,7 @@ Call Job::own_call(int rank, std::size_t index, std::size_t at, const Communicat
     struck_ = simulator_.now();
     call = other_call(scenario_, call);
   }
-  const int size = communicator.size();
-  call.root %= size;
-  call.shift = size == 1 ? 0 : 1 + call.shift % (size - 1);
-  if (call.what == What::pass && size == 1) {
-    call.what = What::barrier;
-    call.count = 0;
-  }
-  return call;
+  return fitted(call, communicator.size());
 }
 
 void Job::make_calls(int rank, std::size_t index, std::vector<Communicator>& families) {

@@ -224,6 +224,16 @@ Call other_call(const Scenario& scenario, const Call& call) {
   return other;
 }
 
+Call fitted(Call call, int size) {
+  call.root %= size;
+  call.shift = size == 1 ? 0 : 1 + call.shift % (size - 1);
+  if (call.what == What::pass && size == 1) {
+    call.what = What::barrier;
+    call.count = 0;
+  }
+  return call;
+}
+
 std::vector<int> members(const Family& family, int world_rank) {
   std::vector<int> ranks;
   for (int rank = 0; rank < static_cast<int>(family.size()); ++rank) {

@@ -88,6 +88,8 @@ Scenario draw_scenario(std::uint64_t seed);
 Call other_call(const Scenario& scenario, const Call& call);
 /// The call that differs, of the fault's step.
 std::size_t differing_call(const Scenario& scenario);
+/// The call as a communicator of so many ranks makes it.
+Call fitted(Call call, int size);
 std::vector<int> members(const Family& family, int world_rank);
 /// For people: "seed 7: 3 ranks on a,a,b, kill of rank 2 in step 4".
 std::string describe(const Scenario& scenario);
