@@ -26,15 +26,15 @@ bool is_whole(std::span<const std::byte> bytes, std::uint64_t checksum) {
 }  // namespace
 
 ReadFile::ReadFile(std::string path) : path_(std::move(path)) {
-  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // pipes do not wait
   if (descriptor_ < 0) {
     fail("open", path_, errno);
   }
   struct stat status {};
   if (fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
-    const int error = S_ISDIR(status.st_mode) ? EISDIR : errno;
     close(descriptor_);
-    fail("read", path_, error);
+    need(S_ISDIR(status.st_mode), "cannot read ", path_, ": it is a pipe or a device, no file");
+    fail("read", path_, EISDIR);
   }
   bytes_ = static_cast<std::uint64_t>(status.st_size);
 }

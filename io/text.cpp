@@ -1,4 +1,7 @@
 // Reading text files, plain or compressed by gzip.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <array>
@@ -27,8 +30,18 @@ std::string reason(gzFile file) {
 
 void append(const std::string& path, std::vector<std::uint8_t>& bytes) {
   errno = 0;
-  const File file(gzopen(path.c_str(), "rbe"));  // reads what is not compressed as it is
-  need(file != nullptr, "cannot open text file ", path, ": ", std::strerror(errno));
+  // A pipe without a writer would wait for ever, and a device may have no end.
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  need(descriptor >= 0, "cannot open text file ", path, ": ", std::strerror(errno));
+  struct stat status {};
+  const bool regular = fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+  const File file(regular ? gzdopen(descriptor, "rb") : nullptr);  // reads what is plain as it is
+  if (file == nullptr) {
+    close(descriptor);
+  }
+  need(!S_ISDIR(status.st_mode), "cannot read text file ", path, ": Is a directory");
+  need(regular, "cannot read text file ", path, ": it is a pipe or a device, no file");
+  need(file != nullptr, "cannot read text file ", path, ": out of memory");
   for (;;) {
     const std::size_t before = bytes.size();
     bytes.resize(before + piece_bytes);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <set>
 
 #include "train/config_check.hpp"
@@ -17,6 +18,9 @@
 
 namespace sprat::train {
 namespace {
+
+// More than any model has, and so few that sizes computed from them are numbers.
+constexpr int most_layers = 1 << 16, most_extent = 1 << 20;
 
 void read_model(const nlohmann::json& root, GptShape& model) {
   JsonSection section(root, "model");
@@ -29,6 +33,9 @@ void read_model(const nlohmann::json& root, GptShape& model) {
   check_at_least("model.width", model.width, 1);
   check_at_least("model.heads", model.heads, 1);
   check_at_least("model.context", model.context, 2);
+  check_at_most("model.layers", model.layers, most_layers);
+  check_at_most("model.width", model.width, most_extent);
+  check_at_most("model.context", model.context, most_extent);
   check(model.width % model.heads == 0,
         "model.width {} is not a multiple of model.heads {}; each head takes an equal share",
         model.width, model.heads);
@@ -164,28 +171,47 @@ TrainConfig parse(std::string_view json) {
   return config;
 }
 
+/// A pipe would wait for its writer, and a device may have no end.
+std::string read_file(const std::string& path) {
+  std::error_code unknown;
+  const auto status = std::filesystem::status(path, unknown);
+  const auto fail = [&](const char* what, const std::string& why) {
+    throw Error(ErrorCode::unavailable,
+                fmt::format("cannot {} configuration {}: {}", what, path, why));
+  };
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    fail("read", std::filesystem::is_directory(status) ? "Is a directory"
+                                                       : "it is a pipe or a device, no file");
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    fail("open", std::strerror(errno));
+  }
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// Without the parser's name for it: "[json.exception.parse_error.101] parse error at line ...".
+std::string reason_of(const nlohmann::json::exception& error) {
+  std::string message = error.what();
+  message.erase(0, message.starts_with('[') ? message.find("] ") + 2 : 0);
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  return message;
+}
+
 }  // namespace
 
 TrainConfig parse_train_config(std::string_view json, const std::string& origin) {
   try {
     return parse(json);
   } catch (const nlohmann::json::exception& error) {
-    std::string message = error.what();
-    std::replace(message.begin(), message.end(), '\n', ' ');
-    throw Error(ErrorCode::invalid_argument, origin + ": " + message);
+    throw Error(ErrorCode::invalid_argument, origin + ": " + reason_of(error));
   } catch (const Error& error) {
     throw Error(error.code(), origin + ": " + error.what());
   }
 }
 
 TrainConfig read_train_config(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw Error(ErrorCode::unavailable,
-                fmt::format("cannot open configuration {}: {}", path, std::strerror(errno)));
-  }
-  const std::string json((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  TrainConfig config = parse_train_config(json, path);
+  TrainConfig config = parse_train_config(read_file(path), path);
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   for (std::string& name : config.data.files) {
     name = (folder / name).string();  // an absolute name replaces the folder
@@ -211,6 +237,11 @@ void check_ranks(const TrainConfig& config, int ranks) {
   check(batch % share == 0,
         "train.batch {} does not divide among {}; make it a multiple of {}, such as {}", batch,
         among, share, (batch + share - 1) / share * share);
+  const std::int64_t tokens = std::int64_t{batch / share} * config.model.context;
+  check(tokens <= std::numeric_limits<int>::max(),
+        "train.batch {} gives each rank {} tokens of model.context {} at once, more than {}; take "
+        "more train.micro_steps",
+        batch, tokens, config.model.context, std::numeric_limits<int>::max());
   const int degree = config.parallel.hybrid_shard_degree;
   check(degree == 0 || ranks % degree == 0,
         "parallel.hybrid_shard_degree {} does not divide the {} ranks; take a divisor of {}, or 0 "

@@ -23,6 +23,10 @@ inline void check_at_least(const char* key, int value, int least) {
   check(value >= least, "{} is {}; it is at least {}", key, value, least);
 }
 
+inline void check_at_most(const char* key, int value, int most) {
+  check(value <= most, "{} is {}; it is at most {}", key, value, most);
+}
+
 /// The section train.precision.
 void read_precision(JsonSection& train, PrecisionConfig& precision);
 /// The section parallel, by our names and SMP's; also train.clip_norm where SMP's name gives it.

@@ -96,9 +96,11 @@ void JsonSection::refuse(const std::string& key, const nlohmann::json& value,
 }
 
 void JsonSection::convert(const std::string& key, const nlohmann::json& from, int& to) const {
-  if (!from.is_number_integer() || from > std::numeric_limits<int>::max() ||
-      from < std::numeric_limits<int>::min()) {
+  if (!from.is_number_integer()) {
     refuse(key, from, "a whole number");
+  }
+  if (from > std::numeric_limits<int>::max() || from < std::numeric_limits<int>::min()) {
+    refuse(key, from, "a whole number from -2147483648 to 2147483647");
   }
   to = from.get<int>();
 }

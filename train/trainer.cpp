@@ -23,6 +23,19 @@ constexpr int all_samples = std::numeric_limits<int>::max();
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
+Gpt make_gpt(const TrainConfig& config, int ranks, std::shared_ptr<const GemmBackend> gemm) {
+  const int samples = config.train.batch / (ranks * config.train.micro_steps);
+  try {
+    return {config.model, samples, std::move(gemm)};
+  } catch (const std::exception&) {  // of a length, or for want of memory
+    throw Error(ErrorCode::unavailable,
+                fmt::format("no memory for the activations of {} samples of {} tokens, which each "
+                            "rank computes at once; take more train.micro_steps, or a smaller "
+                            "train.batch or model.context",
+                            samples, config.model.context));
+  }
+}
+
 /// Empty if nobody noted it.
 std::string kernel_of(const TrainingState& state) {
   const auto found = state.notes.find(kernel_note);
@@ -45,7 +58,7 @@ Trainer::Trainer(Communicator& world, const TrainConfig& config, const TrainRequ
       resumed_(resume()),
       gemm_(agree_on_gemm_backend(world, kernel_of(resumed_))),
       parameters_(model_, units_, config.train.precision.parameters),
-      gpt_(config.model, config.train.batch / (world.size() * config.train.micro_steps), gemm_),
+      gpt_(make_gpt(config, world.size(), gemm_)),
       step_(static_cast<int>(resumed_.step)),
       samples_(resumed_.samples) {}
 

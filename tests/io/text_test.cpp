@@ -1,5 +1,6 @@
 // Reading text: plain, compressed, missing, broken.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -84,6 +85,20 @@ TEST_F(Text, a_truncated_compressed_file_is_refused) {
 }
 
 TEST_F(Text, a_folder_is_refused) { EXPECT_THROW(read_text({folder_.string()}), Error); }
+
+TEST_F(Text, is_read_from_files_alone) {
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, folder_.string(), std::string("/dev/zero")}) {
+    try {
+      read_text({path});
+      ADD_FAILURE() << path;
+    } catch (const Error& error) {
+      EXPECT_TRUE(std::string(error.what()).starts_with("cannot read text file " + path + ": "))
+          << error.what();
+    }
+  }
+}
 
 }  // namespace
 }  // namespace sprat

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,7 @@ namespace sprat::train {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 
 std::string refusal(const std::string& json) {
   try {
@@ -104,6 +106,49 @@ TEST(TrainConfig, reads_every_section) {
 
 TrainConfig parsed(const std::string& sections) {
   return parse_train_config(R"({"data": {"files": ["a"]}, )" + sections + "}", "test.json");
+}
+
+TEST(TrainConfig, says_what_a_number_may_be) {
+  const auto model = [](const std::string& keys) {
+    return refusal(R"({"data": {"files": ["a"]}, "model": {)" + keys + "}}");
+  };
+  EXPECT_THAT(model(R"("width": 2147483648)"),
+              HasSubstr("2147483648; it is a whole number from -2147483648 to 2147483647"));
+  EXPECT_THAT(model(R"("layers": 1000000000)"),
+              HasSubstr("model.layers is 1000000000; it is at most 65536"));
+  EXPECT_THAT(model(R"("width": 2000000, "heads": 1)"), HasSubstr("it is at most 1048576"));
+  EXPECT_THAT(model(R"("context": 2000000)"), HasSubstr("it is at most 1048576"));
+}
+
+TEST(TrainConfig, says_what_is_wrong_with_broken_json_in_plain_words) {
+  EXPECT_THAT(refusal("{\"model\": "), StartsWith("test.json: parse error at line 1, column 11"));
+}
+
+TEST(TrainConfig, is_read_from_files_alone) {
+  std::string folder = (std::filesystem::temp_directory_path() / "sprat-config-XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string pipe = folder + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, folder, std::string("/dev/zero")}) {
+    try {
+      read_train_config(path);
+      ADD_FAILURE() << path;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), StartsWith("cannot read configuration " + path + ": "));
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(TrainConfig, refuses_more_tokens_at_once_than_can_be_counted) {
+  const TrainConfig config = parse_train_config(
+      R"({"data": {"files": ["a"]}, "train": {"batch": 100000000}})", "test.json");
+  try {
+    check_ranks(config, 2);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("train.batch 100000000 gives each rank 6400000000 tokens"));
+  }
 }
 
 TEST(TrainConfig, takes_smps_names) {
