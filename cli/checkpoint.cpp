@@ -170,6 +170,7 @@ Action prepare(CLI::App& app) {
   single    one safetensors file in f32; model.safetensors in TO if that is a folder or ends with /
   hf-gpt2   the same with the names and the transposed weights of Hugging Face's GPT-2
   sprat     a checkpoint of the parameters alone, in a new folder, to start training from
+Nothing that is there is replaced, and nothing is written into a checkpoint.
 Files of Hugging Face's GPT-2 are known by their names and shapes, and may be f32, f16 or bf16. One tensor is in
 memory at a time.
 )");
