@@ -18,6 +18,11 @@ struct HeldUnit {
   int copies = 1, copy = 0;  ///< and is one of `copies` ranks that hold the same.
   std::vector<int> holders;  ///< The rank that holds (copy, part), at copy * parts + part.
   std::vector<std::span<float>> values;  ///< By state, layout.padded / parts elements each.
+
+  /// Of unit `number`: the copy that meets the disk for all, so that copies share the work.
+  int disk_copy(std::size_t number) const {
+    return static_cast<int>(number % static_cast<std::size_t>(copies));
+  }
 };
 
 struct HeldModel {

@@ -86,6 +86,9 @@ std::vector<PartRead> plan_load(const std::string& where, const Contents& conten
         wanted.insert(tensors.back()->name);
       }
       for (const ShardPiece& piece : mine.pieces) {
+        if (unit.copy != unit.disk_copy(u)) {
+          break;  // another rank reads the same
+        }
         add_reads(*tensors[static_cast<std::size_t>(piece.parameter)], piece,
                   {.unit = u, .state = state}, reads);
       }

@@ -20,8 +20,9 @@ struct PartRead {
 enum class LoadWhat : std::uint8_t { everything, parameters };
 
 /// Ascending by file and byte. Each element of this rank's parts that belongs to a parameter comes
-/// once. Throws Error{invalid_argument} naming `where` and the tensor if the model is another one:
-/// missing tensors, additional ones, other shapes or dtypes.
+/// once, if this rank's copy is the unit's disk_copy(); the others get it from that one. Throws
+/// Error{invalid_argument} naming `where` and the tensor if the model is another one: missing
+/// tensors, additional ones, other shapes or dtypes.
 std::vector<PartRead> plan_load(const std::string& where, const Contents& contents,
                                 const HeldModel& held, LoadWhat what);
 

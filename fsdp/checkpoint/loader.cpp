@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -43,6 +44,23 @@ void check_same(Communicator& world, const std::string& path, const Manifest& ma
           path, "; every rank needs the same folder, on a file system that all hosts share");
 }
 
+/// Each unit's values from the copy that has read them to the others that hold the same part.
+void spread(Communicator& world, const HeldModel& held, LoadWhat what) {
+  std::map<int, std::optional<Communicator>> groups;  // by parts: units that are cut alike
+  for (const HeldUnit& unit : held.units) {
+    if (unit.copies > 1 && !groups.contains(unit.parts)) {
+      groups.emplace(unit.parts, world.split(unit.part, unit.copy));
+    }
+  }
+  for (std::size_t u = 0; u < held.units.size(); ++u) {
+    const HeldUnit& unit = held.units[u];
+    const std::size_t states = what == LoadWhat::parameters ? 1 : unit.values.size();
+    for (std::size_t state = 0; state < states && unit.copies > 1; ++state) {
+      groups.at(unit.parts)->broadcast(elements(unit.values[state]), unit.disk_copy(u)).wait();
+    }
+  }
+}
+
 }  // namespace
 
 Manifest load(Communicator& world, const HeldModel& held, const std::string& path, LoadWhat what) {
@@ -55,6 +73,7 @@ Manifest load(Communicator& world, const HeldModel& held, const std::string& pat
         }));
   check_same(world, path, manifest);
   agree(world, outcome_of([&] { read_parts(manifest.contents, held, reads); }));
+  spread(world, held, what);
   return manifest;
 }
 

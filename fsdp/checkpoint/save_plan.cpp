@@ -115,7 +115,7 @@ std::vector<SavedFile> plan_save(const HeldModel& held) {
   std::map<int, SavedFile> files;                     // by writer * groups + group
   for (std::size_t u = 0; u < held.units.size(); ++u) {
     const HeldUnit& unit = held.units[u];
-    const int copy = static_cast<int>(u % static_cast<std::size_t>(unit.copies));
+    const int copy = unit.disk_copy(u);
     for (int part = 0; part < unit.parts; ++part) {
       const int writer = unit.holders[static_cast<std::size_t>(copy * unit.parts + part)];
       for (std::size_t state = 0; state < held.states.size(); ++state) {

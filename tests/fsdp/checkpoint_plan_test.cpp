@@ -156,7 +156,7 @@ TEST(SavePlan, one_name_for_two_parameters_is_refused) {
   }
 }
 
-TEST(LoadPlan, every_element_comes_once_whatever_it_was_saved_as) {
+TEST(LoadPlan, one_copy_reads_every_element_once_whatever_it_was_saved_as) {
   for (const Arrangement& saved : arrangements(4)) {
     HandMade source(saved, 0);
     const Contents contents = contents_of(plan_save(source.held()));
@@ -174,9 +174,14 @@ TEST(LoadPlan, every_element_comes_once_whatever_it_was_saved_as) {
           }
           EXPECT_LE(read.begin + read.count * 4, contents.files[read.file].record.bytes);
         }
-        for (const HeldUnit& unit : model.held().units) {
+        for (std::size_t u = 0; u < model.held().units.size(); ++u) {
+          const HeldUnit& unit = model.held().units[u];
+          const bool reads = unit.copy == unit.disk_copy(u);
           for (const auto values : unit.values) {
-            for (const float value : values) ASSERT_EQ(value, value) << "not read";
+            for (const float value : values) {
+              // Parameters are NaN until they are read, gaps between them are zero throughout.
+              ASSERT_TRUE(reads ? value == value : value != 1) << "copy " << unit.copy;
+            }
           }
         }
       }
