@@ -32,6 +32,20 @@ std::uint64_t random_id() {
   return std::uint64_t{device()} << 32 | device();
 }
 
+/// Leaves the boxes that `rank` writes or gives elements to; the rest grows with the job.
+void keep_own(std::vector<SavedFile>& plan, int rank) {
+  for (SavedFile& file : plan) {
+    if (file.writer != rank) {
+      std::erase_if(file.boxes, [rank](const SavedBox& box) {
+        return std::ranges::find(box.ranges, rank, &PartRange::rank) == box.ranges.end();
+      });
+    }
+  }
+  std::erase_if(
+      plan, [rank](const SavedFile& file) { return file.writer != rank && file.boxes.empty(); });
+  plan.shrink_to_fit();
+}
+
 }  // namespace
 
 /// This rank's files on their way to the disk, on a thread.
@@ -124,7 +138,14 @@ Saver::Saver(Communicator& world, const HeldModel& held, SaverOptions options)
   require(options_.keep_last >= 1, "keep_last is ", options_.keep_last, "; it is at least 1");
   require(!options_.folder.empty(), "checkpoints need a folder");
   options_.folder = folder_name(options_.folder);
-  contents_ = contents_of(plan_);  // on every rank, so that what it refuses is refused on all
+  Contents contents = contents_of(plan_);  // on every rank: what it refuses is refused on all
+  if (world_.rank() == 0) {
+    contents_ = std::move(contents);
+    for (const SavedFile& file : plan_) {
+      writers_.push_back(file.writer);
+    }
+  }
+  keep_own(plan_, world_.rank());
 }
 
 Saver::~Saver() = default;
@@ -280,10 +301,10 @@ std::vector<std::uint64_t> Saver::gather_checksums(const std::vector<io::FileRec
   std::vector<std::uint64_t> all;
   if (world_.rank() == 0) {
     std::size_t total = 0;
-    for (std::size_t index = 0; index < plan_.size(); ++index) {
+    for (std::size_t index = 0; index < writers_.size(); ++index) {
       const std::uint64_t bytes = contents_.files[index].record.bytes;
       const std::size_t blocks = (bytes + io::checked_block_bytes - 1) / io::checked_block_bytes;
-      counts[static_cast<std::size_t>(plan_[index].writer)] += blocks;
+      counts[static_cast<std::size_t>(writers_[index])] += blocks;
       total += blocks;
     }
     all.resize(total);

@@ -70,7 +70,8 @@ class Saver {
   Communicator& world_;
   const HeldModel& held_;
   SaverOptions options_;
-  std::vector<SavedFile> plan_;
+  std::vector<SavedFile> plan_;  // what this rank has a part in
+  std::vector<int> writers_;     // by file; on rank 0, as the next
   Contents contents_;
   std::optional<FolderLock> lock_;  // on rank 0
   Manifest about_;                  // of the save under way, as the rest
