@@ -247,6 +247,7 @@ class Executor final : public comm::Driver {
   std::size_t slice_traffic_ = 0;  ///< Bytes read and written since advance() was called.
   std::uint32_t idle_calls_ = 0;
   comm::Clock::time_point reported_{}, unmapped_{}, stuck_since_{}, peer_failed_{};
+  int unmapped_error_ = 0;  ///< Why, at first; as errno.
   /// The first message of the operation that a wire could not deliver: it never will.
   struct WireFailure {
     comm::Clock::time_point since{};

@@ -123,11 +123,12 @@ void Executor::wait_for_news(const Unmapped& peer) {
   const auto now = context_->pace().now();
   if (unmapped_ == Clock::time_point{}) {
     unmapped_ = now;
+    unmapped_error_ = peer.error;  // later ones may come of the peer's own failure
   } else if (now - unmapped_ > wire_error_grace) {
     context_->fail(Error(ErrorCode::unavailable,
                          text(describe_active(), ": cannot read the memory of ",
                               context_->describe_peer(peer.world_rank), ": ",
-                              std::strerror(peer.error), why_unmapped(peer.error)),
+                              std::strerror(unmapped_error_), why_unmapped(unmapped_error_)),
                          peer.world_rank));
   }
 }
