@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <mutex>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "comm/base/check.hpp"
@@ -37,6 +38,9 @@ using State = MessageRequest::State;
 constexpr std::chrono::milliseconds cancel_patience{100};
 /// How long one that only looks may take, before it counts as not known.
 constexpr std::chrono::milliseconds peek_patience{100};
+/// An IPv6 address can be used only once nobody has objected to it, a second or two after its
+/// interface came up.
+constexpr std::chrono::milliseconds address_patience{4'000}, address_look{50};
 constexpr std::size_t operations_a_growth = 64;
 constexpr std::size_t completions_a_batch = 16;
 /// So that one call of progress() stays short however fast completions come.
@@ -108,10 +112,21 @@ void Messages::open(PortRange ports) {
   open_endpoint(ports);
 }
 
-/// A provider on IP listens; from the range's end, for the hub takes its beginning.
 void Messages::open_endpoint(PortRange ports) {
+  const auto deadline = std::chrono::steady_clock::now() + address_patience;
+  int status = try_ports(ports);
+  // No event tells the end of it but netlink's, which is more than a few looks here are worth.
+  while (status == -FI_EADDRNOTAVAIL && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(address_look);
+    status = try_ports(ports);
+  }
+  check(status, "endpoint", *info_);
+}
+
+/// A provider on IP listens; from the range's end, for the hub takes its beginning.
+int Messages::try_ports(PortRange ports) {
   if (ports.any() || !set_port(*info_, ports.last)) {
-    return check(try_endpoint(), "endpoint", *info_);
+    return try_endpoint();
   }
   int status = -FI_EADDRINUSE;
   for (int port = ports.last; port >= ports.first && status == -FI_EADDRINUSE; --port) {
@@ -122,7 +137,7 @@ void Messages::open_endpoint(PortRange ports) {
        " is taken on this host; every rank needs one, a second to speak to other hosts, and rank 0 "
        "one more: see "
        "who has them with ss -ltnp, or set a wider range on every rank");
-  check(status, "endpoint", *info_);
+  return status;
 }
 
 /// Opens and enables one: either may find that another process has the port.

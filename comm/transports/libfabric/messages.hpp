@@ -57,6 +57,7 @@ class Messages final : public MessageTransport {
 
   void open(PortRange ports);
   void open_endpoint(PortRange ports);
+  int try_ports(PortRange ports);
   int try_endpoint();
   Operation& begin(MessageRequest& request, Direction direction, int peer, std::uint64_t tag);
   void start(Operation& operation);
