@@ -15,9 +15,10 @@ using namespace std::chrono_literals;
 
 // Plan boundaries stay on cache lines of every element type.
 constexpr std::size_t window_quantum = 64;
-// Bytes read and written between two looks at the rest of the world: some 50 µs of work. A piece of
-// a step is about as long, so that slices end soon after.
-constexpr std::size_t most_traffic = 512 << 10;
+// Bytes read and written between two looks at the rest of the world: some 50 to 100 µs of work. A
+// piece of a step is about as long, so that slices end soon after. Half of it took up to a fifth
+// longer where four ranks reduce 16 MiB on two cores.
+constexpr std::size_t most_traffic = 1 << 20;
 // Bytes of a window of several hosts that nobody stages: its partials of other hosts are held in
 // scratch, some times as much.
 constexpr std::size_t most_unstaged = 64 << 20;

@@ -12,7 +12,7 @@ namespace {
 
 // Bytes that one piece of a step reads and writes; see Executor::slice_is_over(). The fewer sources
 // a reduction has, the longer its pieces; they are whole lines of every element type.
-constexpr std::size_t piece_traffic = 512 << 10, piece_quantum = 4 << 10;
+constexpr std::size_t piece_traffic = 1 << 20, piece_quantum = 4 << 10;
 // What is fetched of other processes at a time, of all sources and of each: little enough to stay
 // in the second-level cache.
 constexpr std::size_t room_bytes = 128 << 10, least_room_bytes = 16 << 10;

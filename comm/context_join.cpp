@@ -150,7 +150,7 @@ void Context::meet(Clock::time_point deadline) {
   const HostIdentity host = host_identity(config_, shrunk ? refuge_->number() : rank_);
   const std::uint64_t nonce = make_nonce();
   control_ = std::make_unique<Segment>(control_bytes);
-  control_used_ = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));  // peers write to no other page
+  control_used_ = (sizeof(Header) + 63) / 64 * 64;
   new (control_->data()) Header;
   header(*control_).fences.store(register_fences() ? 1 : 0, std::memory_order_relaxed);
   header(*control_).nonce.store(nonce, std::memory_order_release);

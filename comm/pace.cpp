@@ -18,13 +18,14 @@ constexpr int spin_rounds = 2'000;
 // The first of them follow each other at once: what is about to come is seen the sooner.
 constexpr int eager_rounds = 64;
 constexpr int yield_rounds = 400;
-// A core that comes back later than this was with somebody who computes: ranks that wait as well
-// give it back in microseconds. Waiting in line behind such strangers costs a time slice of the
-// kernel's, some milliseconds, each time; who sleeps and is woken goes ahead of them.
-constexpr std::chrono::microseconds strangers_turn{500};
+// A core that comes back a tick of the kernel's coarse clock later, twice in a few yields, was with
+// somebody who computes: ranks that wait as well give it back in microseconds. Waiting in line
+// behind such strangers costs a time slice of the kernel's, some milliseconds, each time; who
+// sleeps and is woken goes ahead of them. The fine clock would cost a tenth of a yield.
+constexpr int strangers_ticks = 2, yields_remembered = 16;
 // So ranks sleep instead of yielding, for so long after strangers were met, twice as long each time
 // that they are met again.
-constexpr std::chrono::milliseconds first_avoidance{10}, longest_avoidance{1'000};
+constexpr std::chrono::milliseconds first_avoidance{100}, longest_avoidance{1'000};
 
 void cpu_relax() {
 #if defined(__x86_64__)
@@ -93,21 +94,38 @@ class RealPace final : public Pace {
   }
 
   void watched_yield() noexcept {
-    const auto before = Clock::now();
+    const auto before = recent();
     sched_yield();
-    const auto after = Clock::now();
-    if (after - before > strangers_turn) {
-      const Clock::duration last = avoidance_.load(std::memory_order_relaxed);
-      avoid_until_.store(after.time_since_epoch() + last, std::memory_order_relaxed);
-      avoidance_.store(std::min<Clock::duration>(2 * last, longest_avoidance),
-                       std::memory_order_relaxed);
-    } else {
+    if (recent() != before) [[unlikely]] {
+      const int ticks = ticks_.load(std::memory_order_relaxed) + 1;
+      ticks_.store(ticks, std::memory_order_relaxed);
+      if (ticks >= strangers_ticks) {
+        meet_strangers();
+      }
+      return;
+    }
+    const int calm = calm_yields_.load(std::memory_order_relaxed) + 1;
+    calm_yields_.store(calm, std::memory_order_relaxed);
+    if (calm >= yields_remembered) [[unlikely]] {
+      calm_yields_.store(0, std::memory_order_relaxed);
+      ticks_.store(0, std::memory_order_relaxed);
       avoidance_.store(first_avoidance, std::memory_order_relaxed);
     }
   }
 
+  void meet_strangers() noexcept {
+    const Clock::duration last = avoidance_.load(std::memory_order_relaxed);
+    avoid_until_.store(Clock::now().time_since_epoch() + last, std::memory_order_relaxed);
+    avoidance_.store(std::min<Clock::duration>(2 * last, longest_avoidance),
+                     std::memory_order_relaxed);
+    ticks_.store(0, std::memory_order_relaxed);
+    calm_yields_.store(0, std::memory_order_relaxed);
+  }
+
   std::atomic<Clock::duration> avoid_until_{};  ///< Since the clock's epoch; zero: no strangers.
   std::atomic<Clock::duration> avoidance_{first_avoidance};
+  std::atomic<int> ticks_ = 0;        ///< Yields that took one, of the last few,
+  std::atomic<int> calm_yields_ = 0;  ///< and those since that did not.
 };
 
 }  // namespace

@@ -187,7 +187,7 @@ std::unique_ptr<PeerMapping> PeerMapping::open(pid_t pid, const MemoryRef& ref, 
                      static_cast<std::uint64_t>(status.st_size) == ref.segment_bytes;
   const int seals = fcntl(fd, F_GET_SEALS);
   if (meant && seals >= 0 && (seals & F_SEAL_SHRINK) != 0) {
-    address = map_shared(fd, ref.segment_bytes, PROT_READ);
+    address = map_shared(fd, ref.segment_bytes, PROT_READ | (rings ? PROT_WRITE : 0));
   } else {
     errno = ESTALE;  // the descriptor means another file by now
   }
@@ -197,12 +197,8 @@ std::unique_ptr<PeerMapping> PeerMapping::open(pid_t pid, const MemoryRef& ref, 
     errno = error;
     return nullptr;
   }
-  std::unique_ptr<PeerMapping> mapping(
+  return std::unique_ptr<PeerMapping>(
       new PeerMapping(static_cast<std::byte*>(address), ref.segment_bytes, ref.inode));
-  if (rings && mprotect(address, round_to_pages(1), PROT_READ | PROT_WRITE) != 0) {
-    return nullptr;
-  }
-  return mapping;
 }
 
 PeerMapping::~PeerMapping() { munmap(data_, bytes_); }

@@ -67,7 +67,9 @@ class PeerMapping {
  public:
   enum class Access {
     read,
-    ring,  ///< The first page can be written, too.
+    /// All of it can be written, though peers write to nothing but the bell: copies out of a
+    /// mapping that can only be read took 1.6 times as long (16 KiB, on an EPYC virtual machine).
+    ring,
   };
   /// Null, with errno, if it cannot be opened, is not the segment that `ref` means, or might
   /// shrink.

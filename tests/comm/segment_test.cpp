@@ -86,15 +86,12 @@ bool is_writable(std::byte* address) {
   return written;
 }
 
-TEST(PeerMapping, that_rings_can_write_to_the_first_page_only) {
+TEST(PeerMapping, can_be_written_only_by_who_rings) {
   const Segment segment(std::size_t{4} << 20);
   const auto rings = PeerMapping::open(getpid(), segment.ref(), PeerMapping::Access::ring);
   const auto reads = PeerMapping::open(getpid(), segment.ref(), PeerMapping::Access::read);
   ASSERT_TRUE(rings && reads);
-  const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   EXPECT_TRUE(is_writable(rings->data()));
-  EXPECT_FALSE(is_writable(rings->data() + page));
-  EXPECT_FALSE(is_writable(rings->data() + rings->bytes() - 1));
   EXPECT_FALSE(is_writable(reads->data()));
 }
 

@@ -46,18 +46,6 @@ constexpr std::size_t completions_a_batch = 16;
 /// So that one call of progress() stays short however fast completions come.
 constexpr int batches_a_call = 8;
 
-/// libfabric's error numbers go beyond errno's.
-int to_errno(int error) {
-  switch (error) {
-    case FI_ETRUNC:
-      return EMSGSIZE;
-    case FI_ENOAV:
-      return EHOSTUNREACH;
-    default:
-      return error < FI_ERRNO_OFFSET ? error : EIO;
-  }
-}
-
 void check(int status, const char* call, const fi_info& info) {
   need(status == 0, "libfabric's ", call, " failed for provider ", info.fabric_attr->prov_name,
        " on ", info.domain_attr->name, ": ", fi_strerror(-status));
@@ -115,7 +103,6 @@ void Messages::open(PortRange ports) {
 void Messages::open_endpoint(PortRange ports) {
   const auto deadline = std::chrono::steady_clock::now() + address_patience;
   int status = try_ports(ports);
-  // No event tells the end of it but netlink's, which is more than a few looks here are worth.
   while (status == -FI_EADDRNOTAVAIL && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(address_look);
     status = try_ports(ports);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -213,6 +214,17 @@ std::vector<Info> find_rails(std::string_view wish, std::string_view interface_w
     need(rails.back() != nullptr, "out of memory for libfabric");
   }
   return rails;
+}
+
+int to_errno(int error) {
+  switch (error) {
+    case FI_ETRUNC:
+      return EMSGSIZE;
+    case FI_ENOAV:
+      return EHOSTUNREACH;
+    default:
+      return error < FI_ERRNO_OFFSET ? error : EIO;
+  }
 }
 
 }  // namespace sprat::comm::libfabric

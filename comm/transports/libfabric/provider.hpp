@@ -37,6 +37,9 @@ std::vector<std::string> describe_offers();
 /// Error{unavailable} listing what was offered.
 std::vector<Info> find_rails(std::string_view wish, std::string_view interface_wish);
 
+/// One of libfabric's error numbers, which go beyond errno's, as one of errno's.
+int to_errno(int error);
+
 /// Lets an endpoint listen on this port. False if the provider does not stand on IP.
 bool set_port(fi_info& info, int port);
 
