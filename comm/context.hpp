@@ -47,7 +47,7 @@ struct Recall {
 class Driver {
  public:
   virtual ~Driver() = default;
-  /// Moves its operations on by at most a slice of about 50 µs; returns whether anything moved.
+  /// Moves its operations on by at most a slice of 50 to 100 µs; returns whether anything moved.
   /// Fails all of them once Context::failure() is set.
   virtual bool advance() noexcept = 0;
   /// Which communicator it is, and what it called at a sequence number.
