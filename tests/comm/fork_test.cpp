@@ -59,17 +59,20 @@ ino_t inode_of(int descriptor) {
 TEST(Fork, leaves_no_copy_of_a_descriptor_that_is_being_opened) {
   const int file = memfd_create("forked", MFD_CLOEXEC);
   const ino_t inode = inode_of(file);
-  const Meanwhile opens([file] { close_and_forget(open_here_only([file] { return dup(file); })); });
-  for (int count = 0; count < forks; ++count) {
-    ASSERT_EQ(status_of_child([&] {
-                for (int other = 0; other < 100; ++other) {
-                  if (other != file && inode_of(other) == inode) return 1;
-                }
-                return 0;
-              }),
-              0)
-        << "fork " << count;
-  }
+  {
+    const Meanwhile opens(
+        [file] { close_and_forget(open_here_only([file] { return dup(file); })); });
+    for (int count = 0; count < forks; ++count) {
+      ASSERT_EQ(status_of_child([&] {
+                  for (int other = 0; other < 100; ++other) {
+                    if (other != file && inode_of(other) == inode) return 1;
+                  }
+                  return 0;
+                }),
+                0)
+          << "fork " << count;
+    }
+  }  // nobody copies it any more
   close(file);
 }
 
