@@ -204,7 +204,8 @@ bool Executor::choose_windows() {
   const Problem& problem = active_->problem;
   const std::size_t row = row_bytes(), half = context_->config().staging_bytes / 2;
   const bool shares_hosts = grouping_->hosts() > 1 && grouping_->hosts() < problem.ranks();
-  const std::size_t room = shares_hosts && !somebody_may_stage() ? most_unstaged : half;
+  const bool unstaged = shares_hosts && !somebody_may_stage();
+  const std::size_t room = unstaged ? most_unstaged : half;
   if (row * problem.count > room && !exchanges(problem.collective)) {
     bool windowed = shares_hosts;
     if (grouping_->hosts() == 1) {
@@ -216,8 +217,8 @@ bool Executor::choose_windows() {
       windowed = somebody_stages();
     }
     if (windowed) {
-      need(row * window_quantum <= room, "SPRAT_STAGING is ", 2 * half, " bytes; ", problem.ranks(),
-           " ranks need at least ", 2 * row * window_quantum, " for this call");
+      need(unstaged || row * window_quantum <= half, "SPRAT_STAGING is ", 2 * half, " bytes; ",
+           problem.ranks(), " ranks need at least ", 2 * row * window_quantum, " for this call");
       window_count_ = std::max(window_quantum, room / row / window_quantum * window_quantum);
       windows_ = (problem.count + window_count_ - 1) / window_count_;
     }
