@@ -23,9 +23,13 @@ void all_reduce(benchmark::State& state) {
     };
     call();  // makes the plan
     if (world.rank() == 0) {
-      for (auto _ : state) call();
+      for (auto _ : state) {
+        call();
+      }
     } else {
-      for (benchmark::IterationCount i = 0; i < state.max_iterations; ++i) call();
+      for (benchmark::IterationCount i = 0; i < state.max_iterations; ++i) {
+        call();
+      }
     }
   });
   state.SetBytesProcessed(state.iterations() * state.range(1));

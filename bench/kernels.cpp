@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "collectives/reduce.hpp"
+#include "collectives/kernels/reduce.hpp"
 
 namespace {
 

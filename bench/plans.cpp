@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "collectives/algorithm.hpp"
-#include "collectives/planner.hpp"
+#include "collectives/plan/algorithm.hpp"
+#include "collectives/plan/planner.hpp"
 
 namespace sprat::collectives {
 namespace {

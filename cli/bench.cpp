@@ -16,12 +16,12 @@
 #include "cli/command.hpp"
 #include "cli/job.hpp"
 #include "cli/whole_number.hpp"
-#include "collectives/tuning.hpp"
+#include "collectives/plan/tuning.hpp"
 
 namespace sprat::cli {
 namespace {
 
-struct Request {
+struct BenchRequest {
   std::string collective = "all", dtype = "f32", op = "sum", memory = "private";
   std::uint64_t min_bytes = 8, max_bytes = 64ULL << 20, factor = 4;
   int samples = 0, warmup = 1, virtual_ranks = 0;
@@ -48,7 +48,7 @@ std::vector<Entry> select(std::span<const Entry> table, const std::string& wante
   return chosen;
 }
 
-Sweep plan_sweep(const Request& request) {
+Sweep plan_sweep(const BenchRequest& request) {
   Sweep sweep;
   sweep.collectives = select(all_collectives(), request.collective, "collective");
   sweep.dtypes = select(all_dtypes(), request.dtype, "dtype");
@@ -193,7 +193,7 @@ class Bench {
   bool fresh_table_ = true;
 };
 
-int run(const Request& request) {
+int run(const BenchRequest& request) {
   const Sweep sweep = plan_sweep(request);
   Config config = Config::from_environment();
   if (!request.algorithm.empty()) {
@@ -213,7 +213,7 @@ int run(const Request& request) {
 }
 
 Action prepare(CLI::App& app) {
-  auto r = std::make_shared<Request>();
+  auto r = std::make_shared<BenchRequest>();
   const auto size = CLI::AsSizeValue(false);  // 64M is 64 * 2^20
   std::string names;
   for (Collective collective : all_collectives()) {

@@ -51,7 +51,9 @@ std::vector<Finding> examine() {
 void print(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     fmt::print("{:<5} {:<14} {}\n", name(finding.level), finding.check, finding.found);
-    if (!finding.remedy.empty()) fmt::print("{:<5} {:<14} -> {}\n", "", "", finding.remedy);
+    if (!finding.remedy.empty()) {
+      fmt::print("{:<5} {:<14} -> {}\n", "", "", finding.remedy);
+    }
   }
 }
 

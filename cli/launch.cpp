@@ -26,8 +26,12 @@ namespace {
 /// Our settings, and on other hosts what programs need to start, as far as they are set here.
 std::vector<std::string> variables_to_pass(bool other_hosts) {
   std::vector<std::string> names;
-  if (other_hosts) names = {"PATH", "LD_LIBRARY_PATH"};
-  for (const ConfigField& field : describe(Config())) names.push_back(field.variable);
+  if (other_hosts) {
+    names = {"PATH", "LD_LIBRARY_PATH"};
+  }
+  for (const ConfigField& field : describe(Config())) {
+    names.push_back(field.variable);
+  }
   std::erase_if(names, [](const std::string& name) {
     const char* value = environment(name.c_str());
     return value == nullptr || *value == '\0' || name == "SPRAT_RANK" || name == "SPRAT_SIZE";
@@ -39,12 +43,16 @@ std::vector<std::string> variables_to_pass(bool other_hosts) {
 void find_ourselves(std::string& program) {
   std::error_code failed;
   const auto own = std::filesystem::read_symlink("/proc/self/exe", failed);
-  if (program == "sprat" && !failed) program = own.string();
+  if (program == "sprat" && !failed) {
+    program = own.string();
+  }
 }
 
 [[noreturn]] void become(std::vector<std::string> line) {
   std::vector<char*> words;
-  for (std::string& word : line) words.push_back(word.data());
+  for (std::string& word : line) {
+    words.push_back(word.data());
+  }
   words.push_back(nullptr);
   ::execvp(words.front(), words.data());
   const int error = errno;
@@ -69,13 +77,17 @@ Action prepare(CLI::App& app) {
   app.add_option("COMMAND", options->request.command, "After --: what every rank runs");
   return [options] {
     LaunchRequest& request = options->request;
-    if (!request.command.empty() && request.hosts.empty()) find_ourselves(request.command.front());
+    if (!request.command.empty() && request.hosts.empty()) {
+      find_ourselves(request.command.front());
+    }
     request.variables = variables_to_pass(!request.hosts.empty());
     request.interface = Config::from_environment().interface;
     request.as_root = ::geteuid() == 0;
     request.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     const std::vector<std::string> line = mpirun_line(request);
-    if (!options->dry_run) become(line);
+    if (!options->dry_run) {
+      become(line);
+    }
     fmt::print("{}\n", shell_line(line));
     return 0;
   };

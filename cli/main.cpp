@@ -20,7 +20,9 @@ void complain(std::string_view message) {
   std::string line;
   for (std::size_t at = 0; at < message.size();) {
     const std::size_t end = std::min(message.find('\n', at), message.size());
-    if (!line.empty()) line += line.back() == ':' ? " " : "; ";
+    if (!line.empty()) {
+      line += line.back() == ':' ? " " : "; ";
+    }
     line += message.substr(at, end - at);
     at = std::min(message.find_first_not_of("\n ", end), message.size());
   }

@@ -17,9 +17,9 @@
 #include "cli/command.hpp"
 #include "cli/simulate/timeline.hpp"
 #include "cli/tree.hpp"
-#include "collectives/cost_model.hpp"
-#include "collectives/planner.hpp"
-#include "comm/topology.hpp"
+#include "collectives/plan/planner.hpp"
+#include "collectives/simulate/cost_model.hpp"
+#include "comm/host/topology.hpp"
 #include "sprat/config.hpp"
 
 namespace sprat::cli {
@@ -30,7 +30,7 @@ using collectives::Machine;
 using collectives::Problem;
 using collectives::Simulation;
 
-struct Request {
+struct SimulateRequest {
   std::string collective, topology = "p4d", dtype = "f32", svg;
   std::vector<std::string> algorithms;
   std::uint64_t min_bytes = 1 << 20, max_bytes = 1 << 30, factor = 4;
@@ -70,8 +70,12 @@ Named collective_from(const std::string& word) {
   std::string names;
   for (const Collective benched : all_collectives()) {
     for (const collectives::Collective planned : collectives::all_collectives()) {
-      if (std::string_view(name(benched)) != name(planned) || exchanges(planned)) continue;
-      if (word == name(planned)) return {benched, planned};
+      if (std::string_view(name(benched)) != name(planned) || exchanges(planned)) {
+        continue;
+      }
+      if (word == name(planned)) {
+        return {benched, planned};
+      }
       names += fmt::format(" {}", name(planned));
     }
   }
@@ -96,8 +100,12 @@ const Algorithm* algorithm_from(const std::string& word, collectives::Collective
   }
   std::string names;
   for (const Algorithm* known : collectives::all_algorithms()) {
-    if (known->collective != collective) continue;
-    if (word == known->name) return known;
+    if (known->collective != collective) {
+      continue;
+    }
+    if (word == known->name) {
+      return known;
+    }
     names += fmt::format(" {}", known->name);
   }
   throw UsageError(fmt::format("no algorithm \"{}\" of {}; there are:{} {}", word, name(collective),
@@ -105,7 +113,7 @@ const Algorithm* algorithm_from(const std::string& word, collectives::Collective
 }
 
 /// One line of the table.
-struct Row {
+struct SimulatedRow {
   std::string algorithm;
   std::size_t bytes = 0;
   double seconds = 0;
@@ -115,7 +123,7 @@ struct Row {
 
 class Simulate {
  public:
-  explicit Simulate(const Request& request)
+  explicit Simulate(const SimulateRequest& request)
       : request_(request),
         machine_(machine_from(request.topology)),
         collective_(collective_from(request.collective)),
@@ -132,13 +140,21 @@ class Simulate {
   }
 
   void run() {
-    if (!request_.json) print_heading();
+    if (!request_.json) {
+      print_heading();
+    }
     for (std::uint64_t bytes = request_.min_bytes;; bytes *= request_.factor) {
       const Problem problem = problem_of(bytes);
-      for (const Row& row : rows_for(problem)) request_.json ? print_json(row) : print_row(row);
+      for (const SimulatedRow& row : rows_for(problem)) {
+        request_.json ? print_json(row) : print_row(row);
+      }
       const bool last = bytes > request_.max_bytes / request_.factor;
-      if (last && !request_.svg.empty()) draw(problem);
-      if (last) return;
+      if (last && !request_.svg.empty()) {
+        draw(problem);
+      }
+      if (last) {
+        return;
+      }
     }
   }
 
@@ -156,8 +172,8 @@ class Simulate {
     return collectives::choose(problem, rules_);
   }
 
-  std::vector<Row> rows_for(const Problem& problem) const {
-    std::vector<Row> rows;
+  std::vector<SimulatedRow> rows_for(const Problem& problem) const {
+    std::vector<SimulatedRow> rows;
     const std::size_t bytes = problem.payload_bytes();
     const auto add = [&](const Algorithm* algorithm, const Simulation& made, bool is_chosen) {
       rows.push_back({algorithm->name, bytes, made.seconds, made, is_chosen});
@@ -178,7 +194,7 @@ class Simulate {
     return rows;
   }
 
-  void add_flat_ring(const Problem& problem, std::vector<Row>& rows) const {
+  void add_flat_ring(const Problem& problem, std::vector<SimulatedRow>& rows) const {
     if (const auto seconds = collectives::flat_ring_seconds(problem, machine_)) {
       rows.push_back({flat_ring, problem.payload_bytes(), *seconds, std::nullopt});
     }
@@ -193,14 +209,14 @@ class Simulate {
                        request_.hosts == 1 ? "" : "s", request_.topology, what);
   }
 
-  double algbw_GBps(const Row& row) const {
+  double algbw_GBps(const SimulatedRow& row) const {
     return row.seconds > 0 ? static_cast<double>(row.bytes) / row.seconds / 1e9 : 0;
   }
-  double busbw_GBps(const Row& row) const {
+  double busbw_GBps(const SimulatedRow& row) const {
     return algbw_GBps(row) * bus_factor(collective_.benched, grouping_->ranks());
   }
 
-  static double share(double busy, const Row& row) {
+  static double share(double busy, const SimulatedRow& row) {
     return row.seconds > 0 ? 100 * busy / row.seconds : 0;
   }
 
@@ -212,7 +228,7 @@ class Simulate {
                "(%)", "(%)", "(%)");
   }
 
-  void print_row(const Row& row) const {
+  void print_row(const SimulatedRow& row) const {
     fmt::print("{:>12} {:>12.1f} {:>8.2f} {:>8.2f} ", row.bytes, row.seconds * 1e6, algbw_GBps(row),
                busbw_GBps(row));
     if (const auto& made = row.simulation) {
@@ -224,7 +240,7 @@ class Simulate {
     fmt::print("{}{}\n", row.algorithm, row.chosen ? " *" : "");
   }
 
-  void print_json(const Row& row) const {
+  void print_json(const SimulatedRow& row) const {
     nlohmann::ordered_json json;
     json["collective"] = name(collective_.planned);
     json["bytes"] = row.bytes;
@@ -264,7 +280,7 @@ class Simulate {
     }
   }
 
-  const Request& request_;
+  const SimulateRequest& request_;
   const Machine machine_;
   const Named collective_;
   const DType dtype_;
@@ -274,7 +290,7 @@ class Simulate {
   std::vector<const Algorithm*> asked_;  ///< Null: the flat ring.
 };
 
-int run(const Request& request) {
+int run(const SimulateRequest& request) {
   if (request.factor < 2 || request.max_bytes < request.min_bytes || request.min_bytes == 0) {
     throw UsageError("sizes go from -b, at least 1, up to -e by a factor -f of at least 2");
   }
@@ -283,7 +299,7 @@ int run(const Request& request) {
 }
 
 Action prepare(CLI::App& app) {
-  auto r = std::make_shared<Request>();
+  auto r = std::make_shared<SimulateRequest>();
   const auto size = CLI::AsSizeValue(false);  // 64M is 64 * 2^20
   std::string machines;
   for (const Machine& machine : collectives::all_machines()) {
@@ -320,7 +336,7 @@ const Command simulate_command = {
     "What a collective would take on machines that are not here",
     R"(Runs the plans of every rank, the same that `sprat bench` runs, in virtual time on a model of the
 machine: ranks that compute and are read over links, hosts with rails, latencies of wires and signals
-(collectives/simulator.hpp tells it all). Peak rates go in: machines that stand somewhere are slower.
+(collectives/simulate/simulator.hpp tells it all). Peak rates go in: machines that stand somewhere are slower.
 
 time, algbw, busbw: as in `sprat bench`. rail, link, core: how much of the time the busiest of each kind
 was at work; limit: which of them, or latency if all were idle for half of it. --best marks with * what

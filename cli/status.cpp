@@ -13,15 +13,15 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "collectives/explain.hpp"
-#include "collectives/flight_record.hpp"
+#include "collectives/record/explain.hpp"
+#include "collectives/record/flight_record.hpp"
 #include "sprat/error.hpp"
 
 namespace sprat::cli {
 namespace {
 
 using collectives::FlightRecord;
-using State = FlightRecord::State;
+using State = collectives::CallState;
 
 constexpr std::size_t operations_shown = 8;
 
@@ -92,7 +92,7 @@ std::string ranks(const std::vector<int>& list) {
 }
 
 /// "31.2 s, late: rank 2", or how long it took.
-std::string time_text(const FlightRecord& record, const FlightRecord::Operation& one) {
+std::string time_text(const FlightRecord& record, const collectives::RecordedOperation& one) {
   if (one.state == State::queued && one.late.empty() && one.waits_for.empty()) {
     return "";
   }
@@ -103,7 +103,7 @@ std::string time_text(const FlightRecord& record, const FlightRecord::Operation&
   return text;
 }
 
-void print_communicator(const FlightRecord& record, const FlightRecord::Communicator& one) {
+void print_communicator(const FlightRecord& record, const collectives::RecordedCommunicator& one) {
   fmt::print("  {}: rank {} of {}; {} operations called, {} ended\n", one.name, one.rank, one.size,
              one.posted, one.ended);
   const std::size_t count = one.operations.size();
@@ -112,12 +112,12 @@ void print_communicator(const FlightRecord& record, const FlightRecord::Communic
   // What is in flight, and a few before it; of many queued ones the first.
   const std::size_t first = count - std::min(count, std::max(operations_shown, in_flight + 2));
   for (std::size_t i = first; i < std::min(count, first + 2 * operations_shown); ++i) {
-    const FlightRecord::Operation& operation = one.operations[i];
+    const collectives::RecordedOperation& operation = one.operations[i];
     fmt::print("    {:>8}  {:<8} {:>10} ago  {:<36} {:<15} {}\n", operation.sequence,
                name(operation.state), duration(record.taken - operation.posted), operation.call,
                operation.algorithm, time_text(record, operation));
   }
-  for (const FlightRecord::Message& message : one.messages) {
+  for (const collectives::RecordedMessage& message : one.messages) {
     if (message.state != State::done) {
       fmt::print("    {:>8}  {:<8} {:>10} ago  {}\n", message.sends ? "send" : "recv",
                  name(message.state), duration(record.taken - message.posted),
@@ -135,7 +135,7 @@ void print(const FlightRecord& record) {
   if (!record.failure.empty()) {
     fmt::print("  failed: {}\n", record.failure);
   }
-  for (const FlightRecord::Communicator& one : record.communicators) {
+  for (const collectives::RecordedCommunicator& one : record.communicators) {
     print_communicator(record, one);
   }
   if (record.unlisted > 0) {

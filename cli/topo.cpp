@@ -11,7 +11,7 @@
 
 #include "cli/command.hpp"
 #include "cli/tree.hpp"
-#include "comm/topology.hpp"
+#include "comm/host/topology.hpp"
 #include "sprat/communicator.hpp"
 
 namespace sprat::cli {

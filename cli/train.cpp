@@ -12,14 +12,14 @@
 namespace sprat::cli {
 namespace {
 
-struct Request {
+struct TrainRequest {
   train::TrainRequest train;
   std::string resume, start;
   int virtual_ranks = 0;
 };
 
 Action prepare(CLI::App& app) {
-  auto r = std::make_shared<Request>();
+  auto r = std::make_shared<TrainRequest>();
   app.add_option("CONFIG", r->train.config,
                  "JSON with the sections model, data, train, parallel, checkpoint")
       ->required();

@@ -11,7 +11,9 @@ std::string WholeNumber::operator()(const std::string& text) const {
   int value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc{} && stop == end && value >= least_) return "";
+  if (error == std::errc{} && stop == end && value >= least_) {
+    return "";
+  }
   return fmt::format("\"{}\" is not a whole number from {} to {}", text, least_,
                      std::numeric_limits<int>::max());
 }

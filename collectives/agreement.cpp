@@ -8,16 +8,16 @@
 #include <optional>
 
 #include "comm/base/check.hpp"
-#include "comm/rank_list.hpp"
+#include "comm/base/rank_list.hpp"
 
 namespace sprat::collectives {
 namespace {
 
 /// What members send each other in each round; in the first one the list of members follows.
 struct Proposal {
-  std::uint64_t id;       ///< The smallest number that is free here.
-  std::uint64_t board;    ///< Offset of the sender's.
-  std::uint64_t accepts;  ///< Not 0: the number agreed on in the round before is free here.
+  std::uint64_t id;             ///< The smallest number that is free here.
+  std::uint64_t control_block;  ///< Offset of the sender's.
+  std::uint64_t accepts;        ///< Not 0: the number agreed on in the round before is free here.
 };
 
 class Meeting final {
@@ -30,12 +30,15 @@ class Meeting final {
     Agreement agreement;
     bool accepted = false;
     for (int round = 0; !accepted; ++round) {
-      const std::vector<Proposal> proposals = exchange({free_id(), founding_.board, 0}, round == 0);
+      const std::vector<Proposal> proposals =
+          exchange({free_id(), founding_.control_block, 0}, round == 0);
       agreement.id = std::ranges::max(proposals, {}, &Proposal::id).id;
-      agreement.boards.clear();
-      for (const Proposal& proposal : proposals) agreement.boards.push_back(proposal.board);
+      agreement.control_blocks.clear();
+      for (const Proposal& proposal : proposals) {
+        agreement.control_blocks.push_back(proposal.control_block);
+      }
       const std::uint64_t accepts = reserve(agreement.id) ? 1 : 0;
-      const auto answers = exchange({agreement.id, founding_.board, accepts}, false);
+      const auto answers = exchange({agreement.id, founding_.control_block, accepts}, false);
       accepted = std::ranges::all_of(answers, [](const Proposal& one) { return one.accepts != 0; });
     }
     return agreement;
@@ -51,14 +54,18 @@ class Meeting final {
   std::uint64_t free_id() {
     const auto token = context_.take_token();
     std::uint64_t id = context_.next_communicator;
-    while (context_.is_like_another(id)) ++id;  // there are not as many communicators as bits
+    while (context_.is_like_another(id)) {
+      ++id;  // there are not as many communicators as bits
+    }
     return id;
   }
 
   /// Numbers are never used again, so that no late message finds a new communicator.
   bool reserve(std::uint64_t id) {
     const auto token = context_.take_token();
-    if (id < context_.next_communicator) return false;
+    if (id < context_.next_communicator) {
+      return false;
+    }
     context_.next_communicator = id + 1;
     return !context_.is_like_another(id);
   }
@@ -67,11 +74,15 @@ class Meeting final {
     const auto size = founding_.members.size();
     std::vector<std::byte> out(sizeof proposal);
     std::memcpy(out.data(), &proposal, sizeof proposal);
-    if (with_members) out.insert(out.end(), mine_.begin(), mine_.end());
+    if (with_members) {
+      out.insert(out.end(), mine_.begin(), mine_.end());
+    }
     std::vector<std::vector<std::byte>> in(size);
     std::vector<std::shared_ptr<Message>> messages;
     for (std::size_t member = 0; member < size; ++member) {
-      if (static_cast<int>(member) == founding_.me) continue;
+      if (static_cast<int>(member) == founding_.me) {
+        continue;
+      }
       in[member].resize(with_members ? std::max(longest, out.size()) : out.size());
       messages.push_back(post(member, false, in[member]));
       messages.push_back(post(member, true, out));
@@ -94,10 +105,14 @@ class Meeting final {
       try {
         message->wait();
       } catch (const Error& error) {
-        if (!first) first = error;
+        if (!first) {
+          first = error;
+        }
       }
     }
-    if (first) throw *first;
+    if (first) {
+      throw *first;
+    }
   }
 
   std::shared_ptr<Message> post(std::size_t member, bool sends, std::vector<std::byte>& data) {
@@ -120,7 +135,9 @@ class Meeting final {
     const bool same =
         data.size() == due &&
         (!with_members || std::equal(mine_.begin(), mine_.end(), data.begin() + sizeof proposal));
-    if (!same) differ(data, member);
+    if (!same) {
+      differ(data, member);
+    }
     return proposal;
   }
 

@@ -6,24 +6,25 @@
 #include <string>
 #include <vector>
 
-#include "collectives/point_to_point.hpp"
-#include "comm/context.hpp"
+#include "collectives/engine/point_to_point.hpp"
+#include "comm/context/context.hpp"
 
 namespace sprat::collectives {
 
 /// Who forms a communicator, as each of them calls it.
 struct Founding {
   std::string name;
-  std::vector<int> members;  ///< Ranks of the parent, in the order of their new ranks.
-  int me = 0;                ///< This rank's place among them.
-  std::size_t board = 0;     ///< This rank's, in its control segment.
+  std::vector<int> members;       ///< Ranks of the parent, in the order of their new ranks.
+  int me = 0;                     ///< This rank's place among them.
+  std::size_t control_block = 0;  ///< This rank's, in its control segment.
   std::chrono::milliseconds timeout{0};
 };
 
-/// What they agree on: a number that no communicator of theirs has had, and where their boards lie.
+/// What they agree on: a number that no communicator of theirs has had, and where their control
+/// blocks lie.
 struct Agreement {
   std::uint64_t id = 0;
-  std::vector<std::size_t> boards;  ///< By new rank.
+  std::vector<std::size_t> control_blocks;  ///< By new rank.
 };
 
 /// Blocks until every member calls it with the same name and members. Messages of `parent` carry

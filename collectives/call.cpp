@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "collectives/reduce.hpp"
+#include "collectives/kernels/reduce.hpp"
 #include "comm/base/check.hpp"
 
 namespace sprat::collectives {
@@ -48,12 +48,12 @@ std::shared_ptr<Operation> operation_of(Communicator::Impl& impl, const Call& ca
 }
 
 /// True if the call is over.
-bool was_brief(Communicator::Impl& impl, const Call& call, const Options& options) {
+bool was_eager(Communicator::Impl& impl, const Call& call, const Options& options) {
   if (!options.blocking || call.counts || call.op.op() >= ReduceOp::premultiplied_sum) {
     return false;
   }
   const auto make = [&] { return operation_of(impl, call, options); };
-  return impl.executor.call_briefly(
+  return impl.executor.call_eagerly(
       signature_of(
           {call.collective, call.count, call.root, call.in.dtype, call.out.dtype, call.op.op()}),
       static_cast<const std::byte*>(call.in.data), static_cast<std::byte*>(call.out.data),
@@ -64,7 +64,7 @@ bool was_brief(Communicator::Impl& impl, const Call& call, const Options& option
 
 Work post(Communicator::Impl& impl, const Call& call, const Options& options) {
   check_process(impl);
-  if (was_brief(impl, call, options)) {
+  if (was_eager(impl, call, options)) {
     return Work();
   }
   const std::shared_ptr<Operation> operation = operation_of(impl, call, options);

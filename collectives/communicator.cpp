@@ -3,7 +3,7 @@
 
 #include "collectives/call.hpp"
 #include "collectives/communicator_impl.hpp"
-#include "collectives/flight_file.hpp"
+#include "collectives/record/flight_file.hpp"
 #include "comm/base/check.hpp"
 
 namespace sprat {

@@ -4,10 +4,10 @@
 #include <functional>
 #include <memory>
 
-#include "collectives/executor.hpp"
-#include "collectives/point_to_point.hpp"
-#include "comm/context.hpp"
-#include "comm/rendezvous.hpp"
+#include "collectives/engine/executor.hpp"
+#include "collectives/engine/point_to_point.hpp"
+#include "comm/context/context.hpp"
+#include "comm/coordinator/rendezvous.hpp"
 #include "sprat/communicator.hpp"
 
 namespace sprat {

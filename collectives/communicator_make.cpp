@@ -11,21 +11,21 @@
 
 #include "collectives/agreement.hpp"
 #include "collectives/communicator_impl.hpp"
-#include "collectives/flight_file.hpp"
+#include "collectives/record/flight_file.hpp"
 #include "comm/base/check.hpp"
 #include "comm/base/thread.hpp"
-#include "comm/rendezvous.hpp"
+#include "comm/coordinator/rendezvous.hpp"
 
 namespace sprat {
 
-using collectives::Board;
+using collectives::ControlBlock;
 using collectives::Membership;
 
 namespace {
 
 /// What ranks tell each other to split. Plain numbers: it travels by all_gather.
 struct Ticket {
-  std::int64_t color, key, board, id;
+  std::int64_t color, key, control_block, id;
 };
 
 std::vector<Ticket> exchange_tickets(Communicator& parent, const Ticket& mine) {
@@ -52,7 +52,9 @@ std::uint64_t reserve_ids(Communicator& parent, std::size_t count,
     {
       const auto token = context.take_token();
       std::uint64_t own = context.next_communicator;
-      while (is_taken(own)) ++own;  // there are not as many communicators as bits
+      while (is_taken(own)) {
+        ++own;  // there are not as many communicators as bits
+      }
       first = static_cast<std::int64_t>(own);
     }
     for (const Ticket& ticket : exchange_tickets(parent, {0, 0, 0, first})) {
@@ -74,8 +76,8 @@ std::uint64_t reserve_ids(Communicator& parent, std::size_t count,
   }
 }
 
-/// Numbers are free on the members; other ranks may have a communicator of the same number. The hub
-/// speaks to all ranks, so what it asks about has the members in it too.
+/// Numbers are free on the members; other ranks may have a communicator of the same number. The
+/// coordinator speaks to all ranks, so what it asks about has the members in it too.
 std::uint64_t identity(std::uint64_t number, const std::vector<int>& world_ranks) {
   const std::uint64_t members =
       XXH3_64bits(world_ranks.data(), world_ranks.size() * sizeof world_ranks[0]);
@@ -91,10 +93,10 @@ void check_members(std::span<const int> ranks, int me, int size) {
   require(seen.contains(me), "rank ", me, " makes a group that it is not in; only members call");
 }
 
-std::size_t make_board(comm::Context& context) {
+std::size_t make_control_block(comm::Context& context) {
   const auto token = context.take_token();
-  const std::size_t offset = context.allocate_control(sizeof(Board));
-  reinterpret_cast<Board*>(context.control(offset))->clear();
+  const std::size_t offset = context.allocate_control(sizeof(ControlBlock));
+  reinterpret_cast<ControlBlock*>(context.control(offset))->clear();
   return offset;
 }
 
@@ -105,15 +107,17 @@ std::unique_ptr<Communicator::Impl> Communicator::Impl::join(
   // Read before anybody waits for us.
   auto rules = std::make_shared<const collectives::Rules>(collectives::rules_of(config));
   auto rendezvous = meet();
-  std::shared_ptr<comm::Refuge> refuge;
+  std::shared_ptr<comm::SurvivorListener> survivor_listener;
   try {
-    refuge = comm::Refuge::open(config);
+    survivor_listener = comm::SurvivorListener::open(config);
   } catch (const std::exception& error) {
     comm::Context::cannot_join(*rendezvous, error.what());
     throw;
   }
   auto context = comm::Context::join(
-      config, {.rendezvous = std::move(rendezvous), .refuge = std::move(refuge)}, sizeof(Board));
+      config,
+      {.rendezvous = std::move(rendezvous), .survivor_listener = std::move(survivor_listener)},
+      sizeof(ControlBlock));
   return world(std::move(context), std::move(rules));
 }
 
@@ -125,7 +129,7 @@ std::unique_ptr<Communicator::Impl> Communicator::Impl::world(
   membership.rank = context->rank();
   membership.world_ranks.resize(context->size());
   std::iota(membership.world_ranks.begin(), membership.world_ranks.end(), 0);
-  membership.boards.assign(context->size(), context->world_control());
+  membership.control_blocks.assign(context->size(), context->world_control());
   context->on_failure([raw = context.get()] { collectives::leave_flight_record(*raw); });
   try {
     return std::make_unique<Impl>(context, std::move(membership), std::move(rules));
@@ -151,8 +155,8 @@ Communicator Communicator::shrink(int at_least, std::optional<std::chrono::milli
   context.require_here();
   require(size() == context.size(), name(), " has ", size(), " of the job's ", context.size(),
           " ranks; shrink a communicator of all of them, then split it again");
-  auto smaller =
-      context.shrink(sizeof(Board), at_least, patience.value_or(context.config().join_timeout));
+  auto smaller = context.shrink(sizeof(ControlBlock), at_least,
+                                patience.value_or(context.config().join_timeout));
   return Communicator(Impl::world(std::move(smaller), impl_->rules));
 }
 
@@ -160,8 +164,8 @@ std::optional<Communicator> Communicator::split(int color, int key, std::string_
   comm::Context& context = *impl_->context;
   context.require_here();  // before a place in memory that is shared with the parent is taken
   const Membership& parent = impl_->executor.membership();
-  const std::vector<Ticket> tickets =
-      exchange_tickets(*this, {color, key, static_cast<std::int64_t>(make_board(context)), 0});
+  const std::vector<Ticket> tickets = exchange_tickets(
+      *this, {color, key, static_cast<std::int64_t>(make_control_block(context)), 0});
   std::set<std::int64_t> colors;
   for (const Ticket& ticket : tickets) {
     if (ticket.color >= 0) {
@@ -174,10 +178,10 @@ std::optional<Communicator> Communicator::split(int color, int key, std::string_
   }
   const std::uint64_t first_id = reserve_ids(*this, colors.size(), place);
   const int child = impl_->children++;
-  const auto board = static_cast<std::size_t>(tickets[rank()].board);
+  const auto control_block = static_cast<std::size_t>(tickets[rank()].control_block);
   if (color < 0) {
     const auto token = context.take_token();
-    context.free_control(board, sizeof(Board));
+    context.free_control(control_block, sizeof(ControlBlock));
     return std::nullopt;
   }
   std::vector<int> members;
@@ -196,7 +200,7 @@ std::optional<Communicator> Communicator::split(int color, int key, std::string_
       membership.rank = static_cast<int>(membership.world_ranks.size());
     }
     membership.world_ranks.push_back(parent.world_ranks[rank]);
-    membership.boards.push_back(static_cast<std::size_t>(tickets[rank].board));
+    membership.control_blocks.push_back(static_cast<std::size_t>(tickets[rank].control_block));
   }
   membership.id = identity(number, membership.world_ranks);
   return Communicator(std::make_unique<Impl>(impl_->context, std::move(membership), impl_->rules));
@@ -211,7 +215,7 @@ Communicator Communicator::create_group(std::span<const int> ranks, std::string_
   founding.name = name_;
   founding.members.assign(ranks.begin(), ranks.end());
   founding.me = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
-  founding.board = make_board(context);
+  founding.control_block = make_control_block(context);
   founding.timeout = options.timeout.value_or(context.config().timeout);
   collectives::Agreement agreement = collectives::agree(context, impl_->messages, founding);
   Membership membership;
@@ -221,7 +225,7 @@ Communicator Communicator::create_group(std::span<const int> ranks, std::string_
     membership.world_ranks.push_back(impl_->messages.world_rank(rank));
   }
   membership.id = identity(agreement.id, membership.world_ranks);
-  membership.boards = std::move(agreement.boards);
+  membership.control_blocks = std::move(agreement.control_blocks);
   return Communicator(std::make_unique<Impl>(impl_->context, std::move(membership), impl_->rules));
 }
 
@@ -252,7 +256,7 @@ void run_virtual_ranks(int size, const Config& config,
     try {
       comm::Context::join(config,
                           {.rendezvous = std::move(rendezvous[rank]), .keep = &contexts[rank]},
-                          sizeof(Board));
+                          sizeof(ControlBlock));
       Communicator world(Communicator::Impl::world(contexts[rank], rules));
       try {
         body(world);

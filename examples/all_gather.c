@@ -23,7 +23,9 @@ int main(void) {
   check(sprat_all_gather(world, &part, whole, 1, SPRAT_i32, NULL, NULL));
 
   printf("rank %d of %d has", rank, size);
-  for (int r = 0; r < size; ++r) printf(" %d", (int)whole[r]);
+  for (int r = 0; r < size; ++r) {
+    printf(" %d", (int)whole[r]);
+  }
   printf("\n");
   free(whole);
   check(sprat_comm_free(world));

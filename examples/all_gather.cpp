@@ -16,7 +16,9 @@ int main() {
 
     std::ostringstream line;  // written at once, so that the ranks' lines do not mix
     line << "rank " << world.rank() << " of " << world.size() << " has";
-    for (int value : whole) line << ' ' << value;
+    for (int value : whole) {
+      line << ' ' << value;
+    }
     std::cout << line.str() << std::endl;
   } catch (const std::exception& error) {
     std::cerr << "all_gather: " << error.what() << '\n';

@@ -22,8 +22,11 @@ float target(const std::vector<float>& x, int i) { return 2 * x[(i + 1) % width]
 /// y = W x.
 std::vector<float> multiply(std::span<const float> w, const std::vector<float>& x) {
   std::vector<float> y(width);
-  for (int i = 0; i < width; ++i)
-    for (int j = 0; j < width; ++j) y[i] += w[i * width + j] * x[j];
+  for (int i = 0; i < width; ++i) {
+    for (int j = 0; j < width; ++j) {
+      y[i] += w[i * width + j] * x[j];
+    }
+  }
   return y;
 }
 
@@ -31,11 +34,12 @@ std::vector<float> multiply(std::span<const float> w, const std::vector<float>& 
 std::vector<float> back(std::span<const float> w, const std::vector<float>& x,
                         const std::vector<float>& dy, std::span<float> dw) {
   std::vector<float> dx(width);
-  for (int i = 0; i < width; ++i)
+  for (int i = 0; i < width; ++i) {
     for (int j = 0; j < width; ++j) {
       dw[i * width + j] += dy[i] * x[j];
       dx[j] += w[i * width + j] * dy[i];
     }
+  }
   return dx;
 }
 
@@ -106,10 +110,14 @@ int main(int argc, char** argv) {
       }
       if (checkpoints) {
         checkpoints->poll();
-        if (state.step % 100 == 0) checkpoints->save(state);  // written while training goes on
+        if (state.step % 100 == 0) {
+          checkpoints->save(state);  // written while training goes on
+        }
       }
     }
-    if (checkpoints) checkpoints->wait();
+    if (checkpoints) {
+      checkpoints->wait();
+    }
   } catch (const std::exception& error) {
     std::cerr << "sharded_training: " << error.what() << '\n';
     return 1;

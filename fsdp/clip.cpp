@@ -4,25 +4,26 @@
 #include <algorithm>
 #include <array>
 
-#include "fsdp/layout.hpp"
+#include "fsdp/plan/layout.hpp"
 
 namespace sprat::fsdp {
 namespace {
 
 // As many running sums as fill vector registers; a fixed number, so that the order is fixed.
-constexpr std::size_t lanes = 16;
+constexpr std::size_t axis_communicators = 16;
 
 double sum_of_squares(const float* values) {
-  std::array<double, lanes> sums{};
-  for (std::size_t i = 0; i < block_elements; i += lanes) {
-    for (std::size_t lane = 0; lane < lanes; ++lane) {
-      const double value = static_cast<double>(values[i + lane]);
-      sums[lane] += value * value;
+  std::array<double, axis_communicators> sums{};
+  for (std::size_t i = 0; i < block_elements; i += axis_communicators) {
+    for (std::size_t axis_communicator = 0; axis_communicator < axis_communicators;
+         ++axis_communicator) {
+      const double value = static_cast<double>(values[i + axis_communicator]);
+      sums[axis_communicator] += value * value;
     }
   }
-  for (std::size_t width = lanes / 2; width > 0; width /= 2) {
-    for (std::size_t lane = 0; lane < width; ++lane) {
-      sums[lane] += sums[lane + width];
+  for (std::size_t width = axis_communicators / 2; width > 0; width /= 2) {
+    for (std::size_t axis_communicator = 0; axis_communicator < width; ++axis_communicator) {
+      sums[axis_communicator] += sums[axis_communicator + width];
     }
   }
   return sums[0];

@@ -8,7 +8,7 @@
 
 #include "comm/base/check.hpp"
 #include "fsdp/clip.hpp"
-#include "fsdp/options.hpp"
+#include "fsdp/plan/options.hpp"
 
 namespace sprat::fsdp {
 namespace {
@@ -25,15 +25,14 @@ std::unique_ptr<io::Tier> open_shard_tier(const std::string& name) {
 /// Units that are visited: all but the one of persistent parameters.
 std::size_t visited(const PersistentSplit& split) { return split.places.size(); }
 
-VisitOrder visits(const PersistentSplit& split, const Sharding& sharding,
-                  const FsdpOptions& options) {
-  VisitOrder order{.units = {},
-                   .forward = options.forward,
-                   .backward = options.backward,
-                   .ahead = options.prefetch_units,
-                   .max_live = options.max_live_elements,
-                   .elements = {},
-                   .micro_steps = options.micro_steps};
+Visits visits(const PersistentSplit& split, const Sharding& sharding, const FsdpOptions& options) {
+  Visits order{.units = {},
+               .forward = options.forward,
+               .backward = options.backward,
+               .ahead = options.prefetch_units,
+               .max_live = options.max_live_elements,
+               .elements = {},
+               .micro_steps = options.micro_steps};
   const int parts = optimizer_part(sharding, 0).parts;
   for (std::size_t unit = 0; unit < visited(split); ++unit) {
     order.units.push_back(split.units[unit].name);
@@ -73,7 +72,7 @@ Engine::Engine(Communicator& world, std::vector<UnitSpec> units, FsdpOptions opt
   check_every_unit_has_a_backward(order_.declared());
   plan_memory(queues);
   UnitHome home{.sharding = sharding_,
-                .lanes = {&replicas_, &shards_},
+                .axis_communicators = {&replicas_, &shards_},
                 .rank = world.rank(),
                 .options = options_,
                 .states = static_cast<int>(kind_.states.size()),
@@ -87,8 +86,8 @@ Engine::Engine(Communicator& world, std::vector<UnitSpec> units, FsdpOptions opt
   for (std::size_t unit = 0; unit < split_.units.size(); ++unit) {
     if (unit == visited(split_)) {  // replicated over all ranks, whatever the mesh
       home.sharding = replicated_sharding(world.size());
-      home.lanes[replica_axis] = &everyone_;
-      home.lanes[shard_axis] = nullptr;
+      home.axis_communicators[replica_axis] = &everyone_;
+      home.axis_communicators[shard_axis] = nullptr;
     }
     units_.push_back(std::make_unique<Unit>(split_.units[unit], static_cast<int>(unit), home));
   }
@@ -278,11 +277,12 @@ std::vector<double> Engine::square_sums(std::size_t first, std::span<const std::
 /// the same and would be counted again.
 std::vector<double> Engine::gather_parts(std::vector<double> sums) {
   for (const Axis axis : {replica_axis, shard_axis}) {
-    Lane& lane = axis == replica_axis ? replicas_ : shards_;
-    if (lane.size() > 1 && !sums.empty() &&
+    AxisCommunicator& axis_communicator = axis == replica_axis ? replicas_ : shards_;
+    if (axis_communicator.size() > 1 && !sums.empty() &&
         sharding_.strategy->optimizer[axis] == Placement::flat) {
-      std::vector<double> all(sums.size() * static_cast<std::size_t>(lane.size()));
-      lane.all_gather(elements(std::as_const(sums)), elements(all), traffic_.norm).wait();
+      std::vector<double> all(sums.size() * static_cast<std::size_t>(axis_communicator.size()));
+      axis_communicator.all_gather(elements(std::as_const(sums)), elements(all), traffic_.norm)
+          .wait();
       sums = std::move(all);
     }
   }
@@ -347,8 +347,8 @@ void Engine::sum_over_ranks(std::span<double> values) {
   everyone_.all_reduce(elements(values), elements(values), traffic_.control).wait();
 }
 
-HeldModel Engine::held() {
-  HeldModel model{.states = {""}, .units = {}};
+ModelState Engine::held() {
+  ModelState model{.states = {""}, .units = {}};
   model.states.insert(model.states.end(), kind_.states.begin(), kind_.states.end());
   for (const auto& unit : units_) {
     model.units.push_back(unit->held());

@@ -9,18 +9,18 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/arena.hpp"
-#include "fsdp/held.hpp"
-#include "fsdp/lane.hpp"
-#include "fsdp/layout.hpp"
-#include "fsdp/lifetimes.hpp"
+#include "fsdp/axis_communicator.hpp"
+#include "fsdp/model_state.hpp"
 #include "fsdp/optimizer.hpp"
-#include "fsdp/order.hpp"
-#include "fsdp/placement.hpp"
+#include "fsdp/plan/layout.hpp"
+#include "fsdp/plan/lifetimes.hpp"
+#include "fsdp/plan/placement.hpp"
+#include "fsdp/plan/visits.hpp"
 #include "fsdp/queue.hpp"
 #include "fsdp/scaler.hpp"
 #include "fsdp/unit.hpp"
 #include "io/tier.hpp"
+#include "memory/arena.hpp"
 #include "sprat/fsdp.hpp"
 #include "sprat/mesh.hpp"
 
@@ -52,7 +52,7 @@ class Engine {
   std::int64_t updates() const noexcept { return steps_; }
 
   /// For checkpoints, between steps. Values may be written; restore() then makes use of them.
-  HeldModel held();
+  ModelState held();
   /// What steps depend on beside the values: steps done, the loss scale.
   std::map<std::string, double> counters() const;
   /// Collective. Takes counters, and what was written into held(). Throws Error{invalid_argument}
@@ -83,11 +83,11 @@ class Engine {
   const OptimizerKind& kind_;
   std::unique_ptr<Optimizer> optimizer_;
   LossScaler scaler_;
-  GatherOrder order_;
+  GatherSchedule order_;
   ReductionOrder reductions_;
   Traffic traffic_;
   MemoryPlan memory_plan_;
-  Lane replicas_, shards_, everyone_;
+  AxisCommunicator replicas_, shards_, everyone_;
   Arenas arenas_;
   std::unique_ptr<io::Tier> state_tier_;
   std::unique_ptr<io::Tier> shard_tier_;      // null: memory that peers can map

@@ -1,7 +1,7 @@
 // Kernels of rounding and widening; random bits are Philox4x32-10's (Salmon et al., SC 2011).
 #include "fsdp/rounding.hpp"
 
-#include "collectives/reduce_targets.hpp"
+#include "collectives/kernels/reduce_targets.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fsdp/rounding.cpp"
@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/reduce_environment.hpp"
+#include "collectives/kernels/reduce_environment.hpp"
 #include "comm/base/check.hpp"
 
 namespace sprat::fsdp {

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collectives/reduce_lanes_inl.hpp"
+#include "collectives/kernels/reduce_lanes_inl.hpp"
 #include "fsdp/rounding.hpp"
 
 HWY_BEFORE_NAMESPACE();

@@ -119,16 +119,16 @@ std::span<float> Unit::values(std::size_t state) {
   return {static_cast<float*>(kept(own_.offset, own_.count).data), own_.count};
 }
 
-HeldUnit Unit::held() {
+StoredUnit Unit::held() {
   finish_gather();
-  HeldUnit held{.spec = spec_,
-                .layout = layout_,
-                .parts = part_.parts,
-                .part = part_.part,
-                .copies = part_.copies,
-                .copy = part_.copy,
-                .holders = std::vector<int>(static_cast<std::size_t>(home_.sharding.ranks())),
-                .values = {}};
+  StoredUnit held{.spec = spec_,
+                  .layout = layout_,
+                  .parts = part_.parts,
+                  .part = part_.part,
+                  .copies = part_.copies,
+                  .copy = part_.copy,
+                  .holders = std::vector<int>(static_cast<std::size_t>(home_.sharding.ranks())),
+                  .values = {}};
   for (int rank = 0; rank < home_.sharding.ranks(); ++rank) {
     const OptimizerPart its = optimizer_part(home_.sharding, rank);
     held.holders[static_cast<std::size_t>(its.copy * its.parts + its.part)] = rank;
@@ -177,7 +177,7 @@ void Unit::start_gather() {
   refresh_.wait();
   full_parameters_ = home_.parameter_slots->take(id_);
   const DType dtype = home_.options.parameter_dtype;
-  gather_ = home_.lanes[shard_axis]->all_gather(
+  gather_ = home_.axis_communicators[shard_axis]->all_gather(
       kept(shard_, divided(layout_.padded, home_.sharding.shards)),
       part_of(full_parameters_.data(), 0, layout_.padded, dtype), home_.traffic.parameters);
   reads_shard_ = true;
@@ -261,8 +261,8 @@ void Unit::start_first_sum() {
     return;
   }
   const Hop hop = hops_.front();
-  Lane& lane = *home_.lanes[hop.axis];
-  const std::size_t part = divided(layout_.padded, lane.size());
+  AxisCommunicator& axis_communicator = *home_.axis_communicators[hop.axis];
+  const std::size_t part = divided(layout_.padded, axis_communicator.size());
   if (shards_gradients_) {
     const DType wire = home_.options.gradient_wire;
     if (wire != DType::f32) {
@@ -274,14 +274,16 @@ void Unit::start_first_sum() {
       sum_ = home_.sum_slots->take(id_);
       sum = static_cast<float*>(sum_.data());
     }
-    first_sum_ = lane.reduce_scatter(part_of(full_gradients_.data(), 0, layout_.padded, wire),
-                                     floats({sum, part}), home_.traffic.gradients);
+    first_sum_ =
+        axis_communicator.reduce_scatter(part_of(full_gradients_.data(), 0, layout_.padded, wire),
+                                         floats({sum, part}), home_.traffic.gradients);
   } else if (hop.scatters) {
-    const std::size_t offset = part * static_cast<std::size_t>(lane.rank());
-    first_sum_ = lane.reduce_scatter(kept_gradient(), floats(full_gradient().subspan(offset, part)),
-                                     home_.traffic.gradients);
+    const std::size_t offset = part * static_cast<std::size_t>(axis_communicator.rank());
+    first_sum_ = axis_communicator.reduce_scatter(
+        kept_gradient(), floats(full_gradient().subspan(offset, part)), home_.traffic.gradients);
   } else {
-    first_sum_ = lane.all_reduce(kept_gradient(), floats(full_gradient()), home_.traffic.gradients);
+    first_sum_ = axis_communicator.all_reduce(kept_gradient(), floats(full_gradient()),
+                                              home_.traffic.gradients);
   }
 }
 
@@ -299,14 +301,15 @@ void Unit::finish_first_sum(bool last) {
     return;
   }
   const Hop hop = hops_[1];  // over replicas, of this rank's shard
-  Lane& lane = *home_.lanes[hop.axis];
+  AxisCommunicator& axis_communicator = *home_.axis_communicators[hop.axis];
   const std::size_t count = divided(layout_.padded, home_.sharding.shards);
   const std::span<float> shard = gradients_.subspan(shards_gradients_ ? 0 : shard_, count);
   if (hop.scatters) {
-    second_sum_ =
-        lane.reduce_scatter(floats(shard), floats(own_gradient()), home_.traffic.gradients);
+    second_sum_ = axis_communicator.reduce_scatter(floats(shard), floats(own_gradient()),
+                                                   home_.traffic.gradients);
   } else {
-    second_sum_ = lane.all_reduce(floats(shard), floats(shard), home_.traffic.gradients);
+    second_sum_ =
+        axis_communicator.all_reduce(floats(shard), floats(shard), home_.traffic.gradients);
   }
 }
 
@@ -385,11 +388,11 @@ void Unit::refresh(std::int64_t step) {
   std::size_t offset = own_.offset, count = own_.count;
   for (const Axis axis : refresh_axes(home_.sharding)) {
     refresh_.wait();
-    Lane& lane = *home_.lanes[axis];
+    AxisCommunicator& axis_communicator = *home_.axis_communicators[axis];
     const Elements part = kept(offset, count);
-    offset -= count * static_cast<std::size_t>(lane.rank());
-    count *= static_cast<std::size_t>(lane.size());
-    refresh_ = lane.all_gather(part, kept(offset, count), home_.traffic.parameters);
+    offset -= count * static_cast<std::size_t>(axis_communicator.rank());
+    count *= static_cast<std::size_t>(axis_communicator.size());
+    refresh_ = axis_communicator.all_gather(part, kept(offset, count), home_.traffic.parameters);
   }
 }
 

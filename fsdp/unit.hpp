@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/arena.hpp"
-#include "fsdp/held.hpp"
-#include "fsdp/lane.hpp"
-#include "fsdp/layout.hpp"
+#include "fsdp/axis_communicator.hpp"
+#include "fsdp/model_state.hpp"
 #include "fsdp/optimizer.hpp"
-#include "fsdp/placement.hpp"
+#include "fsdp/plan/layout.hpp"
+#include "fsdp/plan/placement.hpp"
 #include "io/tier.hpp"
+#include "memory/arena.hpp"
 #include "sprat/fsdp.hpp"
 
 namespace sprat::fsdp {
@@ -22,8 +22,8 @@ namespace sprat::fsdp {
 /// What all units of a model share; everything outlives them.
 struct UnitHome {
   Sharding sharding;
-  Lane* lanes[2];  ///< By Axis.
-  int rank = 0;    ///< Of the mesh.
+  AxisCommunicator* axis_communicators[2];  ///< By Axis.
+  int rank = 0;                             ///< Of the mesh.
   const FsdpOptions& options;
   bool every_micro_step = false;  ///< Gradients are summed in each, into shards.
   int states = 0;                 ///< Arrays of the optimizer's state.
@@ -50,7 +50,7 @@ class Unit {
   std::size_t blocks() const { return own_.count / block_elements; }
   /// Bytes this rank keeps of the unit between steps.
   std::size_t kept_bytes() const;
-  HeldUnit held();
+  StoredUnit held();
 
   /// A gather comes soon: the shard is brought near, if it is far.
   void fetch_shard();

@@ -28,10 +28,10 @@ class BlockHasher {
   std::uint64_t bytes() const { return bytes_; }
 
  private:
-  struct Free {
+  struct FreeState {
     void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
   };
-  std::unique_ptr<XXH3_state_t, Free> state_;
+  std::unique_ptr<XXH3_state_t, FreeState> state_;
   std::vector<std::uint64_t> blocks_;
   std::uint64_t bytes_ = 0;
 };

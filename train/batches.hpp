@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "sprat/io.hpp"
-#include "train/config.hpp"
+#include "train/config/config.hpp"
 
 namespace sprat::train {
 

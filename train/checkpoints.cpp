@@ -15,10 +15,14 @@ namespace {
 class WaitForDisk {
  public:
   explicit WaitForDisk(StopRequest* stop) : stop_(stop) {
-    if (stop_ != nullptr) stop_->begin_save();
+    if (stop_ != nullptr) {
+      stop_->begin_save();
+    }
   }
   ~WaitForDisk() {
-    if (stop_ != nullptr) stop_->end_save();
+    if (stop_ != nullptr) {
+      stop_->end_save();
+    }
   }
   WaitForDisk(const WaitForDisk&) = delete;
   WaitForDisk& operator=(const WaitForDisk&) = delete;

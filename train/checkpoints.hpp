@@ -11,7 +11,7 @@
 
 #include "sprat/checkpoint.hpp"
 #include "sprat/communicator.hpp"
-#include "train/config.hpp"
+#include "train/config/config.hpp"
 #include "train/stop.hpp"
 
 namespace sprat::train {

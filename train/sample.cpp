@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "train/random.hpp"
+#include "train/model/random.hpp"
 
 namespace sprat::train {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "train/gpt.hpp"
+#include "train/model/gpt.hpp"
 
 namespace sprat::train {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "train/config.hpp"
+#include "train/config/config.hpp"
 
 namespace sprat::train {
 

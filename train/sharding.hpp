@@ -2,7 +2,7 @@
 #pragma once
 
 #include "sprat/fsdp.hpp"
-#include "train/config.hpp"
+#include "train/config/config.hpp"
 
 namespace sprat::train {
 

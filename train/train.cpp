@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "train/batches.hpp"
-#include "train/config.hpp"
-#include "train/settings.hpp"
+#include "train/config/config.hpp"
+#include "train/config/settings.hpp"
 #include "train/trainer.hpp"
 
 namespace sprat::train {

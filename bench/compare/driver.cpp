@@ -30,7 +30,9 @@ Collective collective_of(const std::string& name) {
   const char* names[] = {"all_reduce", "all_gather", "reduce_scatter",
                          "broadcast",  "all_to_all", "barrier"};
   for (int i = 0; i < 6; ++i) {
-    if (name == names[i]) return static_cast<Collective>(i);
+    if (name == names[i]) {
+      return static_cast<Collective>(i);
+    }
   }
   throw std::runtime_error("no collective " + name);
 }
@@ -71,7 +73,9 @@ class Server {
       cell_.output = cell_.collective == Collective::broadcast
                          ? cell_.input
                          : library_.allocate(cell_.out * sizeof(float), memory);
-      if (cell_.input == nullptr || cell_.output == nullptr) return "no such memory";
+      if (cell_.input == nullptr || cell_.output == nullptr) {
+        return "no such memory";
+      }
     }
     library_.prepare(cell_);
     return check();
@@ -128,7 +132,9 @@ class Server {
     const std::size_t block = cell_.block;
     const auto sum = [&](std::size_t at) {
       float total = 0;
-      for (int rank = 0; rank < library_.size; ++rank) total += value(rank, at);
+      for (int rank = 0; rank < library_.size; ++rank) {
+        total += value(rank, at);
+      }
       return total;
     };
     switch (cell_.collective) {
@@ -171,10 +177,16 @@ int connect_to_controller(const char* path) {
 }  // namespace
 
 float* Library::allocate(std::size_t bytes, const std::string& kind) {
-  if (kind != "malloc" && kind != "huge") return nullptr;
+  if (kind != "malloc" && kind != "huge") {
+    return nullptr;
+  }
   void* memory = std::aligned_alloc(huge_page, rounded(bytes));
-  if (kind == "huge" && memory != nullptr) madvise(memory, rounded(bytes), MADV_HUGEPAGE);
-  if (memory != nullptr && kind == "malloc") madvise(memory, rounded(bytes), MADV_NOHUGEPAGE);
+  if (kind == "huge" && memory != nullptr) {
+    madvise(memory, rounded(bytes), MADV_HUGEPAGE);
+  }
+  if (memory != nullptr && kind == "malloc") {
+    madvise(memory, rounded(bytes), MADV_NOHUGEPAGE);
+  }
   return static_cast<float*>(memory);
 }
 
@@ -185,7 +197,9 @@ int serve(Library& library, const char* socket) {
   FILE* stream = fdopen(fd, "r+");
   const auto say = [&](const std::string& words) {
     const std::string line = words + "\n";
-    if (write(fd, line.data(), line.size()) != static_cast<ssize_t>(line.size())) std::abort();
+    if (write(fd, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+      std::abort();
+    }
   };
   say(library.name + " " + std::to_string(library.rank) + " " + std::to_string(getpid()));
   Server server(library);

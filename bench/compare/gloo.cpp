@@ -109,7 +109,9 @@ class Gloo final : public compare::Library {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 6) return 2;
+  if (argc != 6) {
+    return 2;
+  }
   Gloo library(std::atoi(argv[2]), std::atoi(argv[3]), argv[4], argv[5]);
   return compare::serve(library, argv[1]);
 }

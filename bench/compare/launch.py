@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tests/chaos"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tests/system/chaos"))
 from hosts import Hosts  # noqa: E402  (namespaces, as the chaos tests use them)
 
 LIMIT = "limit"

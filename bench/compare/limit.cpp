@@ -50,7 +50,9 @@ void sum(const std::vector<const float*>& from, const std::vector<float*>& to, s
   std::size_t i = 0;
   for (; i + lane <= count; i += lane) {
     Vector total = load(from[0] + i);
-    for (std::size_t j = 1; j < from.size(); ++j) total = add(total, load(from[j] + i));
+    for (std::size_t j = 1; j < from.size(); ++j) {
+      total = add(total, load(from[j] + i));
+    }
     for (float* one : to) {
       if (past_cache && aligned) {
         stream(one + i, total);
@@ -61,10 +63,16 @@ void sum(const std::vector<const float*>& from, const std::vector<float*>& to, s
   }
   for (; i < count; ++i) {
     float total = 0;
-    for (const float* one : from) total += one[i];
-    for (float* one : to) one[i] = total;
+    for (const float* one : from) {
+      total += one[i];
+    }
+    for (float* one : to) {
+      one[i] = total;
+    }
   }
-  if (past_cache) _mm_sfence();
+  if (past_cache) {
+    _mm_sfence();
+  }
 }
 
 class Limit final : public compare::Library {
@@ -110,7 +118,9 @@ class Limit final : public compare::Library {
         return;
       }
       case Collective::reduce_scatter:
-        for (const Cell& one : all) from.push_back(one.input + me * cell.block);
+        for (const Cell& one : all) {
+          from.push_back(one.input + me * cell.block);
+        }
         sum<past_cache>(from, {cell.output}, cell.block);
         return;
       case Collective::all_gather:
@@ -148,7 +158,9 @@ void pin(int core) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 3) return 2;
+  if (argc < 3) {
+    return 2;
+  }
   const int ranks = std::atoi(argv[2]);
   const bool past_cache = argc > 3 && std::strcmp(argv[3], "nt") == 0;
   Shared shared(ranks);
@@ -160,5 +172,7 @@ int main(int argc, char** argv) {
       compare::serve(library, argv[1]);
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
 }

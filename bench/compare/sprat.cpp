@@ -14,14 +14,18 @@ class Ours final : public compare::Library {
       : Library("sprat", world.rank(), world.size()), world_(std::move(world)) {}
 
   float* allocate(std::size_t bytes, const std::string& kind) override {
-    if (kind != "shared") return Library::allocate(bytes, kind);
+    if (kind != "shared") {
+      return Library::allocate(bytes, kind);
+    }
     sprat::Memory memory(bytes);
     auto* data = static_cast<float*>(memory.data());
     shared_.emplace(data, std::move(memory));
     return data;
   }
   void release(float* memory, std::size_t bytes, const std::string& kind) override {
-    if (shared_.erase(memory) == 0) Library::release(memory, bytes, kind);
+    if (shared_.erase(memory) == 0) {
+      Library::release(memory, bytes, kind);
+    }
   }
 
   void call(const compare::Cell& cell, int root) override {

@@ -33,7 +33,9 @@ constexpr std::size_t piece_bytes = 1 << 20;  // of a call of send() or recv()
 std::vector<std::string> listed(const char* text) {
   std::vector<std::string> words;
   std::istringstream stream(text);
-  for (std::string word; std::getline(stream, word, ',');) words.push_back(word);
+  for (std::string word; std::getline(stream, word, ',');) {
+    words.push_back(word);
+  }
   return words;
 }
 
@@ -41,7 +43,9 @@ sockaddr_in address_of(const std::string& host, int port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
-  if (inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) give_up(host.c_str());
+  if (inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) {
+    give_up(host.c_str());
+  }
   return address;
 }
 
@@ -60,7 +64,9 @@ int connect_to(const std::string& host, int port) {
   const sockaddr_in address = address_of(host, port);
   for (int attempt = 0; attempt < 1'000; ++attempt) {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
+    if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+      return fd;
+    }
     close(fd);
     usleep(10'000);  // it does not listen yet
   }
@@ -78,7 +84,9 @@ class Ring {
   Ring(const std::vector<std::string>& mine, const std::vector<std::string>& next, int port)
       : rails_(mine.size()), buffer_(piece_bytes) {
     std::vector<int> listeners;
-    for (const std::string& one : mine) listeners.push_back(listen_at(one, port));
+    for (const std::string& one : mine) {
+      listeners.push_back(listen_at(one, port));
+    }
     for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
       const int yes = 1;
       rails_[rail].next = connect_to(next[rail], port);
@@ -104,7 +112,9 @@ class Ring {
         waits[2 * i + 1].events = rails_[i].to_receive > 0 ? POLLIN : 0;
         open |= rails_[i].to_send > 0 || rails_[i].to_receive > 0;
       }
-      if (open && poll(waits.data(), waits.size(), -1) < 0) give_up("poll");
+      if (open && poll(waits.data(), waits.size(), -1) < 0) {
+        give_up("poll");
+      }
     }
   }
 
@@ -121,8 +131,12 @@ class Ring {
   }
 
   static std::size_t moved(ssize_t bytes) {
-    if (bytes > 0) return static_cast<std::size_t>(bytes);
-    if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) give_up("the ring");
+    if (bytes > 0) {
+      return static_cast<std::size_t>(bytes);
+    }
+    if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) {
+      give_up("the ring");
+    }
     return 0;
   }
 
@@ -135,14 +149,18 @@ int connect_to_controller(const char* path) {
   address.sun_family = AF_UNIX;
   std::strncpy(address.sun_path, path, sizeof address.sun_path - 1);
   const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) give_up(path);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+    give_up(path);
+  }
   return fd;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 7) return 2;
+  if (argc < 7) {
+    return 2;
+  }
   using Clock = std::chrono::steady_clock;
   const int hosts = std::atoi(argv[3]);
   Ring ring(listed(argv[5]), listed(argv[6]), std::atoi(argv[4]));
@@ -160,9 +178,13 @@ int main(int argc, char** argv) {
       dprintf(fd, "ok\n");
     } else if (command == "batch" && words >> calls) {
       // Who has passed a byte round the ring knows that all are here.
-      for (int hop = 0; hop < hosts; ++hop) ring.move(1);
+      for (int hop = 0; hop < hosts; ++hop) {
+        ring.move(1);
+      }
       const auto begin = Clock::now();
-      for (std::size_t call = 0; call < calls; ++call) ring.move(bytes);
+      for (std::size_t call = 0; call < calls; ++call) {
+        ring.move(bytes);
+      }
       const std::chrono::duration<double> spent = Clock::now() - begin;
       dprintf(fd, "%.9g\n", spent.count() / static_cast<double>(calls));
     } else if (command == "check") {

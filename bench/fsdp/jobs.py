@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY / "tests" / "chaos"))
+sys.path.insert(0, str(REPOSITORY / "tests" / "system" / "chaos"))
 from hosts import Hosts  # noqa: E402  (namespaces, as the chaos tests use them)
 
 PORT_BETWEEN_HOSTS = 29_600  # in namespaces, where nobody else listens; one more for each job

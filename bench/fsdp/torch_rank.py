@@ -49,7 +49,7 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """The trainer's GPT (train/gpt.hpp), with its names."""
+    """The trainer's GPT (train/model/gpt.hpp), with its names."""
 
     def __init__(self, layers: int, width: int, heads: int, context: int):
         super().__init__()

@@ -7,13 +7,13 @@
 #include <optional>
 #include <string>
 
-#include "fsdp/checkpoint/saver.hpp"
+#include "checkpoint/saver.hpp"
 #include "fsdp/engine.hpp"
 #include "sprat/communicator.hpp"
 #include "sprat/mp.hpp"
 #include "train/batches.hpp"
-#include "train/config.hpp"
-#include "train/gpt.hpp"
+#include "train/config/config.hpp"
+#include "train/model/gpt.hpp"
 
 namespace sprat::bench {
 
@@ -75,7 +75,7 @@ class Training {
   fsdp::Engine engine_;
   EngineParameters parameters_;
   train::Gpt gpt_;
-  fsdp::HeldModel held_;
+  fsdp::ModelState held_;
   std::optional<fsdp::Saver> saver_;
   int step_ = 0;
 };

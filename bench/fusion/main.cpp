@@ -28,7 +28,9 @@ Counts gpt2(bool matrices) {
   Counts counts = {width, width};  // ln_f
   const auto linear = [&](std::size_t in, std::size_t out) {
     counts.push_back(out);
-    if (matrices) counts.push_back(in * out);
+    if (matrices) {
+      counts.push_back(in * out);
+    }
   };
   for (std::size_t layer = 0; layer < layers; ++layer) {
     linear(4 * width, width);
@@ -38,7 +40,9 @@ Counts gpt2(bool matrices) {
     linear(width, 3 * width);
     counts.insert(counts.end(), {width, width});  // ln_1
   }
-  if (matrices) counts.insert(counts.end(), {context * width, vocabulary * width});
+  if (matrices) {
+    counts.insert(counts.end(), {context * width, vocabulary * width});
+  }
   return counts;
 }
 
@@ -68,7 +72,9 @@ float value(std::size_t index, float shift) { return static_cast<float>(index % 
 void fill(const Way& way, float shift) {
   for (const Elements& gradient : way.gradients) {
     auto* const data = static_cast<float*>(gradient.data);
-    for (std::size_t i = 0; i < gradient.count; ++i) data[i] = value(i, shift);
+    for (std::size_t i = 0; i < gradient.count; ++i) {
+      data[i] = value(i, shift);
+    }
   }
 }
 
@@ -89,7 +95,9 @@ double sample(Communicator& world, const Way& way, long steps) {
   fill(way, static_cast<float>(2 * world.rank() - world.size() + 1));
   world.barrier();
   const auto begin = Clock::now();
-  for (long step = 0; step < steps; ++step) way.step();
+  for (long step = 0; step < steps; ++step) {
+    way.step();
+  }
   double seconds =
       std::chrono::duration<double>(Clock::now() - begin).count() / static_cast<double>(steps);
   check(way);
@@ -164,7 +172,9 @@ void fuse(Fusion& fusion, const std::vector<Elements>& gradients) {
 
 void run(Communicator& world, const Counts& counts, int samples) {
   std::vector<FusionParameter> parameters;
-  for (const std::size_t count : counts) parameters.push_back({count, DType::f32});
+  for (const std::size_t count : counts) {
+    parameters.push_back({count, DType::f32});
+  }
   const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   Fusion fusion(world, parameters, {.op = ReduceOp::avg});
   Fusion small(world, parameters, {.bucket_bytes = 1 << 20, .op = ReduceOp::avg});
@@ -173,7 +183,9 @@ void run(Communicator& world, const Counts& counts, int samples) {
   const auto own = cut(memory.data(), counts), seen = cut(shared.as<float>().data(), counts);
   const std::vector<Elements> whole = {{shared.data(), total, DType::f32}};
   std::vector<Elements> slots;
-  for (std::size_t index = 0; index < counts.size(); ++index) slots.push_back(fusion.slot(index));
+  for (std::size_t index = 0; index < counts.size(); ++index) {
+    slots.push_back(fusion.slot(index));
+  }
   std::vector<Way> ways = {
       {"one all_reduce each, private memory", own, [&] { all_reduce_each(world, own); }},
       {"one all_reduce each, shared memory", seen, [&] { all_reduce_each(world, seen); }},

@@ -3,7 +3,7 @@
 // Computes as long as the all_reduce takes, on every rank at once, first each by itself, then both
 // together: hidden = (Tcompute + Tcomm - Tboth) / min(Tcompute, Tcomm - CPU time of Tcomm), for
 // what the all_reduce needs of a core cannot be hidden on it. Between hosts:
-//   tests/hosts/run 4 1 --rate 1gbit -- build/release/bin/sprat_bench_overlap 16777216
+//   tests/system/hosts/run 4 1 --rate 1gbit -- build/release/bin/sprat_bench_overlap 16777216
 #include <sys/resource.h>
 
 #include <algorithm>

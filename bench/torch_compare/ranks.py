@@ -9,7 +9,7 @@ import sys
 from typing import Iterator
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent.parent / "tests" / "chaos"))
+sys.path.insert(0, str(HERE.parent.parent / "tests" / "system" / "chaos"))
 from hosts import Hosts  # noqa: E402  (namespaces, as the chaos tests use them)
 
 PORT_BETWEEN_HOSTS = 29_500  # in namespaces, where nobody else listens

@@ -14,16 +14,22 @@ constexpr double impossible = std::numeric_limits<double>::infinity();
 const std::string usual;  // a path's name for what is chosen without new rules
 
 double cost_of(const Measured& finding, const std::string& algorithm) {
-  if (algorithm == usual || algorithm == finding.usual) return 0;
+  if (algorithm == usual || algorithm == finding.usual) {
+    return 0;
+  }
   const auto measured = finding.ratio.find(algorithm);
-  if (measured == finding.ratio.end()) return impossible;  // it does not fit
+  if (measured == finding.ratio.end()) {
+    return impossible;  // it does not fit
+  }
   const bool unclear = measured->second > 1 - clear_gain && measured->second < 1;
   return unclear ? 0 : std::log(measured->second);
 }
 
 /// The largest size that belongs to the smaller of two neighbours.
 std::size_t boundary(std::size_t smaller, std::size_t larger) {
-  if (larger / smaller < 4) return smaller + (larger - smaller) / 2;
+  if (larger / smaller < 4) {
+    return smaller + (larger - smaller) / 2;
+  }
   return std::bit_floor(static_cast<std::size_t>(
       std::sqrt(static_cast<double>(smaller) * static_cast<double>(larger))));
 }
@@ -36,7 +42,9 @@ std::vector<std::string> cheapest_path(const std::vector<Measured>& findings) {
   };
   std::set<std::string> names = {usual};
   for (const Measured& finding : findings) {
-    for (const auto& [algorithm, ratio] : finding.ratio) names.insert(algorithm);
+    for (const auto& [algorithm, ratio] : finding.ratio) {
+      names.insert(algorithm);
+    }
   }
   const double change = -std::log(1 - clear_gain);
   std::vector<std::map<std::string, Step>> steps(findings.size());
@@ -45,9 +53,13 @@ std::vector<std::string> cheapest_path(const std::vector<Measured>& findings) {
       // A list begins, and ends, with what is usual.
       Step best{i == 0 ? (name == usual ? 0 : change) : steps[i - 1][name].cost, name};
       for (const std::string& before : names) {
-        if (i == 0) break;
+        if (i == 0) {
+          break;
+        }
         const double so_far = steps[i - 1][before].cost + change;
-        if (before != name && so_far < best.cost) best = {so_far, before};
+        if (before != name && so_far < best.cost) {
+          best = {so_far, before};
+        }
       }
       best.cost += cost_of(findings[i], name);
       steps[i][name] = best;
@@ -71,7 +83,9 @@ std::vector<Stretch> preferred(const std::vector<Measured>& findings) {
   const std::vector<std::string> path = cheapest_path(findings);
   std::vector<Stretch> stretches;
   for (std::size_t i = 0; i < path.size(); ++i) {
-    if (path[i] == usual) continue;
+    if (path[i] == usual) {
+      continue;
+    }
     const auto measured = findings[i].ratio.find(path[i]);
     const double ratio = measured == findings[i].ratio.end() ? 1 : measured->second;
     const std::size_t most = i + 1 == path.size()

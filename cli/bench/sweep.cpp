@@ -61,7 +61,7 @@ std::optional<collectives::Problem> problem_of(
                               .output = task.dtype,
                               .op = task.op,
                               .root = task.root,
-                              .apart = on_one_host && !task.in_place};
+                              .out_of_place = on_one_host && !task.in_place};
 }
 
 }  // namespace sprat::cli

@@ -7,7 +7,7 @@
 
 #include "cli/bench/measure.hpp"
 #include "cli/bench/task.hpp"
-#include "collectives/planner.hpp"
+#include "collectives/plan/planner.hpp"
 
 namespace sprat::cli {
 

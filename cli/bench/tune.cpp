@@ -14,9 +14,9 @@
 
 #include "cli/bench/choice.hpp"
 #include "cli/bench/report.hpp"
-#include "collectives/tuning.hpp"
+#include "collectives/plan/tuning.hpp"
 #include "comm/base/check.hpp"
-#include "comm/topology.hpp"
+#include "comm/host/topology.hpp"
 #include "sprat/sprat.h"
 
 namespace sprat::cli {
@@ -51,8 +51,12 @@ class Tuner {
   std::string run() {
     std::string lines;
     for (Collective collective : sweep_.collectives) {
-      if (!planned(collective) || is_uneven(collective)) continue;
-      for (DType dtype : sweep_.dtypes) lines += tune(collective, dtype);
+      if (!planned(collective) || is_uneven(collective)) {
+        continue;
+      }
+      for (DType dtype : sweep_.dtypes) {
+        lines += tune(collective, dtype);
+      }
     }
     return lines;
   }
@@ -70,7 +74,9 @@ class Tuner {
                       .count = count_for(collective, dtype, world_.size(), size)};
       const auto problem = problem_of(task, grouping_, world_.rank());
       const std::vector<Candidate> fitting = candidates(*problem);
-      if (fitting.size() < 2) continue;
+      if (fitting.size() < 2) {
+        continue;
+      }
       findings.push_back(measure_all(task, *problem, oracle, fitting));
     }
     std::string lines;
@@ -89,7 +95,9 @@ class Tuner {
       if (algorithm->collective != problem.collective || !allowed || !algorithm->fits(problem)) {
         continue;
       }
-      if (fitting.size() == worlds_.size()) worlds_.push_back(world_.duplicate());
+      if (fitting.size() == worlds_.size()) {
+        worlds_.push_back(world_.duplicate());
+      }
       Communicator& world = worlds_[fitting.size()];
       Config config = config_;
       config.algorithm = fmt::format("{} {}", name(problem.collective), algorithm->name);
@@ -119,7 +127,9 @@ class Tuner {
     std::string report = fmt::format("{:<15} {:>11} B", name(task.collective), finding.bytes);
     for (std::size_t i = 0; i < fitting.size(); ++i) {
       std::vector<double> ratios;
-      for (std::size_t k = 0; k < base.size(); ++k) ratios.push_back(samples[i][k] / base[k]);
+      for (std::size_t k = 0; k < base.size(); ++k) {
+        ratios.push_back(samples[i][k] / base[k]);
+      }
       finding.ratio[fitting[i].algorithm] = median(std::move(ratios));
       report += fmt::format("  {}{} {:.2f} us", fitting[i].algorithm,
                             fitting[i].algorithm == finding.usual ? "*" : "", median(samples[i]));
@@ -154,10 +164,12 @@ class Tuner {
     rule.conditions = {equal(Condition::Property::ranks, world_.size()),
                        equal(Condition::Property::hosts, grouping_->hosts())};
     if (grouping_->hosts() == 1 && can_be_in_place(collective)) {
-      rule.conditions.push_back(equal(Condition::Property::apart, sweep_.in_place ? 0 : 1));
+      rule.conditions.push_back(equal(Condition::Property::out_of_place, sweep_.in_place ? 0 : 1));
     }
     // f32 stands for all types unless others are asked for.
-    if (sweep_.dtypes != std::vector{DType::f32}) rule.dtype = dtype;
+    if (sweep_.dtypes != std::vector{DType::f32}) {
+      rule.dtype = dtype;
+    }
     return fmt::format("{:<64} # {:.2f} to {:.2f} of the usual time\n", describe(rule),
                        stretch.best, stretch.worst);
   }
@@ -190,7 +202,9 @@ void tune(Communicator& world, const Sweep& sweep, const Config& config, const s
     need(file.is_open(), "cannot write \"", unfinished, "\"");
   }
   const std::string rules = Tuner(world, sweep, config).run();
-  if (world.rank() != 0) return;
+  if (world.rank() != 0) {
+    return;
+  }
   file << heading(world, sweep, config) << rules;
   file.close();
   need(!file.fail() && std::rename(unfinished.c_str(), path.c_str()) == 0, "cannot write \"", path,

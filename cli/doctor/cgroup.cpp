@@ -13,7 +13,9 @@ namespace {
 bool has_word(const std::string& list, std::string_view word) {
   std::istringstream words(list);
   for (std::string one; std::getline(words, one, ',');) {
-    if (one == word) return true;
+    if (one == word) {
+      return true;
+    }
   }
   return false;
 }
@@ -23,11 +25,15 @@ std::optional<std::string> group_of(std::string_view controller, const std::stri
   std::istringstream lines(membership);
   for (std::string line; std::getline(lines, line);) {
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == line.npos) continue;
+    if (second == line.npos) {
+      continue;
+    }
     const std::string controllers = line.substr(first + 1, second - first - 1);
     const bool wanted =
         controller.empty() ? controllers.empty() : has_word(controllers, controller);
-    if (wanted) return line.substr(second + 1);
+    if (wanted) {
+      return line.substr(second + 1);
+    }
   }
   return std::nullopt;
 }
@@ -41,7 +47,9 @@ std::optional<Mount> mount_of(std::string_view controller, const std::string& mo
   std::istringstream lines(mounts);
   for (std::string line; std::getline(lines, line);) {
     const std::size_t dash = line.find(" - ");
-    if (dash == line.npos) continue;
+    if (dash == line.npos) {
+      continue;
+    }
     std::istringstream front(line.substr(0, dash)), back(line.substr(dash + 3));
     std::string number, parent, device, type, source, options;
     Mount mount;
@@ -49,7 +57,9 @@ std::optional<Mount> mount_of(std::string_view controller, const std::string& mo
     back >> type >> source >> options;
     const bool wanted =
         controller.empty() ? type == "cgroup2" : type == "cgroup" && has_word(options, controller);
-    if (wanted) return mount;
+    if (wanted) {
+      return mount;
+    }
   }
   return std::nullopt;
 }
@@ -61,9 +71,13 @@ std::vector<std::string> folders_of(const Mount& mount, std::string group) {
     const bool inside = group == mount.root || group.starts_with(mount.root + "/");
     group = inside ? group.substr(mount.root.size()) : "";
   }
-  while (group.ends_with('/')) group.pop_back();
+  while (group.ends_with('/')) {
+    group.pop_back();
+  }
   std::vector<std::string> folders;
-  for (; !group.empty(); group.resize(group.rfind('/'))) folders.push_back(mount.folder + group);
+  for (; !group.empty(); group.resize(group.rfind('/'))) {
+    folders.push_back(mount.folder + group);
+  }
   folders.push_back(mount.folder);
   return folders;
 }
@@ -81,7 +95,9 @@ ControlGroups control_groups(std::string_view controller, const std::string& mem
     const std::string_view wanted = version == 1 ? controller : std::string_view();
     const auto mount = mount_of(wanted, mounts);
     const auto group = group_of(wanted, membership);
-    if (mount && group) return {version, folders_of(*mount, *group)};
+    if (mount && group) {
+      return {version, folders_of(*mount, *group)};
+    }
   }
   return {};
 }

@@ -24,7 +24,9 @@ using Level = Finding::Level;
 std::optional<std::uint64_t> number(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end == text.data()) return std::nullopt;
+  if (error != std::errc{} || end == text.data()) {
+    return std::nullopt;
+  }
   return value;
 }
 
@@ -36,7 +38,9 @@ std::optional<std::uint64_t> memory_limit() {
   std::optional<std::uint64_t> least;
   for (const std::string& folder : groups.folders) {
     const auto limit = number(first_line(folder + file));
-    if (limit && *limit < none) least = std::min(*limit, least.value_or(none));
+    if (limit && *limit < none) {
+      least = std::min(*limit, least.value_or(none));
+    }
   }
   return least;
 }
@@ -53,7 +57,9 @@ std::optional<double> core_quota() {
     std::string allowed, period;
     words >> allowed >> period;
     const auto share = number(allowed), whole = number(period);
-    if (!share || !whole || *whole == 0) continue;
+    if (!share || !whole || *whole == 0) {
+      continue;
+    }
     const double cores = static_cast<double>(*share) / static_cast<double>(*whole);
     least = std::min(cores, least.value_or(cores));
   }
@@ -68,7 +74,9 @@ rlim_t soft_limit(decltype(RLIMIT_NOFILE) which) {
 std::string output_of(const char* command) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command, "r"), pclose);
   std::array<char, 256> line{};
-  if (!pipe || std::fgets(line.data(), line.size(), pipe.get()) == nullptr) return "";
+  if (!pipe || std::fgets(line.data(), line.size(), pipe.get()) == nullptr) {
+    return "";
+  }
   std::string text(line.data());
   text.erase(text.find_last_not_of("\r\n") + 1);
   return text;
@@ -108,7 +116,9 @@ std::string bytes_text(std::uint64_t bytes) {
 Finding check_memory_limit() {
   constexpr std::uint64_t little = std::uint64_t{1} << 30;
   const auto limit = memory_limit();
-  if (!limit) return {"memory limit", Level::ok, "none from a cgroup"};
+  if (!limit) {
+    return {"memory limit", Level::ok, "none from a cgroup"};
+  }
   Finding finding{"memory limit", Level::ok,
                   bytes_text(*limit) + " (cgroup); shared memory counts too"};
   if (*limit < little) {
@@ -122,7 +132,9 @@ Finding check_locked_memory(bool needed) {
   const rlim_t limit = soft_limit(RLIMIT_MEMLOCK);
   Finding finding{"locked memory", Level::ok,
                   "ulimit -l is " + (limit == RLIM_INFINITY ? "unlimited" : bytes_text(limit))};
-  if (limit == RLIM_INFINITY) return finding;
+  if (limit == RLIM_INFINITY) {
+    return finding;
+  }
   if (!needed) {
     finding.found += "; only efa would need more";
     return finding;
@@ -136,7 +148,9 @@ Finding check_open_files() {
   constexpr rlim_t enough = 1024;  // rank 0 keeps one a rank, and one a peer of its host
   const rlim_t limit = soft_limit(RLIMIT_NOFILE);
   const std::string found = fmt::format("ulimit -n is {}", limit);
-  if (limit >= enough) return {"open files", Level::ok, found};
+  if (limit >= enough) {
+    return {"open files", Level::ok, found};
+  }
   return {"open files", Level::warn, found + "; rank 0 keeps a connection to every rank",
           "ulimit -n 65536"};
 }
@@ -162,14 +176,18 @@ Finding check_clock() {
   constexpr int calls = 20'000;
   const auto begin = Clock::now();
   auto end = begin;
-  for (int call = 0; call < calls; ++call) end = Clock::now();
+  for (int call = 0; call < calls; ++call) {
+    end = Clock::now();
+  }
   const double ns = std::chrono::duration<double, std::nano>(end - begin).count() / calls;
   const std::string source =
       first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
   const std::string found =
       fmt::format("{}, {:.0f} ns a look", source.empty() ? "unknown source" : source, ns);
   constexpr double slow_ns = 300;  // a system call, rather than a register
-  if (ns < slow_ns) return {"clock", Level::ok, found};
+  if (ns < slow_ns) {
+    return {"clock", Level::ok, found};
+  }
   return {"clock", Level::warn, found + ": deadlines and short waits cost more than they should",
           "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource"};
 }

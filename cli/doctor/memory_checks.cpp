@@ -27,12 +27,16 @@ constexpr std::uint32_t probe_word = 0x5b7a7a1d;
 int try_between_siblings(int memfd, int (*reach)(pid_t owner, int fd, const std::uint32_t* word)) {
   auto* word = static_cast<std::uint32_t*>(
       mmap(nullptr, sizeof probe_word, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0));
-  if (word == MAP_FAILED) return errno;
+  if (word == MAP_FAILED) {
+    return errno;
+  }
   *word = probe_word;
   const pid_t owner = fork();
   if (owner == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    for (;;) pause();
+    for (;;) {
+      pause();
+    }
   }
   const pid_t visitor = owner < 0 ? -1 : fork();
   if (visitor == 0) {
@@ -51,9 +55,13 @@ int try_between_siblings(int memfd, int (*reach)(pid_t owner, int fd, const std:
 
 int map_through_proc(pid_t owner, int fd, const std::uint32_t*) {
   const int opened = open(fmt::format("/proc/{}/fd/{}", owner, fd).c_str(), O_RDWR | O_CLOEXEC);
-  if (opened < 0) return errno;
+  if (opened < 0) {
+    return errno;
+  }
   void* mapped = mmap(nullptr, sizeof probe_word, PROT_READ | PROT_WRITE, MAP_SHARED, opened, 0);
-  if (mapped == MAP_FAILED) return errno;
+  if (mapped == MAP_FAILED) {
+    return errno;
+  }
   return *static_cast<std::uint32_t*>(mapped) == probe_word ? 0 : EINVAL;
 }
 
@@ -61,13 +69,17 @@ int read_its_memory(pid_t owner, int, const std::uint32_t* word) {
   std::uint32_t value = 0;
   const iovec mine{&value, sizeof value};
   const iovec theirs{const_cast<std::uint32_t*>(word), sizeof value};
-  if (process_vm_readv(owner, &mine, 1, &theirs, 1, 0) < 0) return errno;
+  if (process_vm_readv(owner, &mine, 1, &theirs, 1, 0) < 0) {
+    return errno;
+  }
   return value == probe_word ? 0 : EINVAL;
 }
 
 int between_siblings(int (*reach)(pid_t, int, const std::uint32_t*)) {
   const int memfd = memfd_create("sprat-doctor", MFD_CLOEXEC);
-  if (memfd < 0) return errno;
+  if (memfd < 0) {
+    return errno;
+  }
   const int error =
       ftruncate(memfd, sizeof probe_word) == 0 ? try_between_siblings(memfd, reach) : errno;
   close(memfd);
@@ -107,7 +119,9 @@ Finding check_shared_memory() {
 
 Finding check_peer_memory() {
   const int error = between_siblings(map_through_proc);
-  if (error == 0) return {"peer memory", Level::ok, "ranks of this user map each other's memory"};
+  if (error == 0) {
+    return {"peer memory", Level::ok, "ranks of this user map each other's memory"};
+  }
   Finding finding{
       "peer memory", Level::fail,
       fmt::format("a rank cannot open another's /proc/PID/fd: {}; ranks of this host would talk "

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "cli/doctor/checks.hpp"
-#include "comm/interfaces.hpp"
+#include "comm/host/interfaces.hpp"
 #include "comm/transports/libfabric/provider.hpp"
 #include "sprat/error.hpp"
 
@@ -20,7 +20,9 @@ Finding check_interfaces(const Config& config) {
   try {
     bool only_loopback = true;
     for (const auto& choice : comm::choose_interfaces(comm::read_interfaces(), config.interface)) {
-      if (!choice.chosen) continue;
+      if (!choice.chosen) {
+        continue;
+      }
       only_loopback = only_loopback && choice.interface.loopback;
       finding.found += fmt::format("{}{} ({})", finding.found.empty() ? "" : ", ",
                                    choice.interface.name, choice.reason);

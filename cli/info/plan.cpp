@@ -40,15 +40,23 @@ Json json_of(const collectives::Operand& operand) {
 
 Json json_of(const Plan& plan, const collectives::Step& step) {
   Json json = {{"verb", name(step.verb)}};
-  if (step.peer >= 0) json["peer"] = step.peer;
-  if (step.from.count > 0) json["from"] = json_of(step.from);
+  if (step.peer >= 0) {
+    json["peer"] = step.peer;
+  }
+  if (step.from.count > 0) {
+    json["from"] = json_of(step.from);
+  }
   for (std::uint32_t i = step.sources.first; i < step.sources.last; ++i) {
     const collectives::Source& source = plan.sources[i];
     json["sources"].push_back(
         {{"from", json_of(source.from)}, {"covers", {source.covers.first, source.covers.last}}});
   }
-  if (step.to.count > 0) json["to"] = json_of(step.to);
-  if (step.snapshot) json["snapshot"] = true;
+  if (step.to.count > 0) {
+    json["to"] = json_of(step.to);
+  }
+  if (step.snapshot) {
+    json["snapshot"] = true;
+  }
   json["needs"] = step.needs;
   json["after"] = {step.after.first, step.after.last};
   if (step.behind.first < step.behind.last) {
@@ -65,7 +73,9 @@ Problem problem_of(const PlanRequest& request) {
     throw UsageError(fmt::format("there is no rank {} of {}", request.rank, request.ranks));
   }
   std::vector<int> hosts;
-  for (int rank = 0; rank < request.ranks; ++rank) hosts.push_back(rank / per_host);
+  for (int rank = 0; rank < request.ranks; ++rank) {
+    hosts.push_back(rank / per_host);
+  }
   const Algorithm& algorithm = algorithm_of(request);
   const bool counted = algorithm.collective != collectives::Collective::barrier;
   return {.collective = algorithm.collective,
@@ -104,7 +114,9 @@ Json plan_json(const PlanRequest& request) {
                  {"bytes_pulled", cost.bytes_pulled}}},
                {"scratch_count", plan.scratch_count},
                {"steps", Json::array()}};
-  for (const collectives::Step& step : plan.steps) json["steps"].push_back(json_of(plan, step));
+  for (const collectives::Step& step : plan.steps) {
+    json["steps"].push_back(json_of(plan, step));
+  }
   return json;
 }
 

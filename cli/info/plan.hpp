@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "collectives/planner.hpp"
+#include "collectives/plan/planner.hpp"
 
 namespace sprat::cli {
 

@@ -18,9 +18,13 @@ using Words = std::vector<std::string>;
 /// What an option sets, however it is spelled: "x NAME", "mca KEY", "oversubscribe".
 std::string subject(const Words& words, std::size_t at) {
   std::string_view name = words[at];
-  if (!name.starts_with('-')) return {};
+  if (!name.starts_with('-')) {
+    return {};
+  }
   name.remove_prefix(name.starts_with("--") ? 2 : 1);
-  if ((name != "x" && name != "mca") || at + 1 == words.size()) return std::string(name);
+  if ((name != "x" && name != "mca") || at + 1 == words.size()) {
+    return std::string(name);
+  }
   return fmt::format("{} {}", name, words[at + 1].substr(0, words[at + 1].find('=')));
 }
 
@@ -34,11 +38,17 @@ std::optional<int> count_slots(std::string_view hosts) {
     if (colon != host.npos) {
       const auto [end, error] =
           std::from_chars(host.data() + colon + 1, host.data() + host.size(), here);
-      if (error != std::errc{} || end != host.data() + host.size() || here < 1) return std::nullopt;
+      if (error != std::errc{} || end != host.data() + host.size() || here < 1) {
+        return std::nullopt;
+      }
     }
-    if (host.substr(0, colon).empty()) return std::nullopt;
+    if (host.substr(0, colon).empty()) {
+      return std::nullopt;
+    }
     slots += here;
-    if (host.size() == hosts.size()) return slots;
+    if (host.size() == hosts.size()) {
+      return slots;
+    }
     hosts.remove_prefix(host.size() + 1);
   }
 }
@@ -56,10 +66,16 @@ std::vector<Words> our_options(const LaunchRequest& request) {
   }
   const int ranks = request.ranks > 0 ? request.ranks : *slots;
   std::vector<Words> options = {{"-np", std::to_string(ranks)}};
-  if (several) options.insert(options.begin(), {"--host", request.hosts});
-  if (request.as_root) options.push_back({"--allow-run-as-root"});
+  if (several) {
+    options.insert(options.begin(), {"--host", request.hosts});
+  }
+  if (request.as_root) {
+    options.push_back({"--allow-run-as-root"});
+  }
   // Open MPI counts its own slots on this machine, without hardware threads.
-  if (!several || ranks > *slots) options.push_back({"--oversubscribe"});
+  if (!several || ranks > *slots) {
+    options.push_back({"--oversubscribe"});
+  }
   if (several) {
     options.push_back({"--tag-output"});
     options.push_back({"-mca", "plm_rsh_no_tree_spawn", "1"});  // hosts need no ssh to each other
@@ -68,7 +84,9 @@ std::vector<Words> our_options(const LaunchRequest& request) {
       options.push_back({"-mca", "oob_tcp_if_include", request.interface});
     }
   }
-  for (const std::string& variable : request.variables) options.push_back({"-x", variable});
+  for (const std::string& variable : request.variables) {
+    options.push_back({"-x", variable});
+  }
   return options;
 }
 
@@ -80,14 +98,22 @@ Words mpirun_line(const LaunchRequest& request) {
   }
   const Words custom = split_words(request.custom_options);
   std::set<std::string> said;
-  for (std::size_t at = 0; at < custom.size(); ++at) said.insert(subject(custom, at));
-  for (const char* count : {"n", "c"}) {
-    if (said.contains(count)) said.insert("np");
+  for (std::size_t at = 0; at < custom.size(); ++at) {
+    said.insert(subject(custom, at));
   }
-  if (said.contains("H")) said.insert("host");
+  for (const char* count : {"n", "c"}) {
+    if (said.contains(count)) {
+      said.insert("np");
+    }
+  }
+  if (said.contains("H")) {
+    said.insert("host");
+  }
   Words line = {"mpirun"};
   for (const Words& option : our_options(request)) {
-    if (!said.contains(subject(option, 0))) line.insert(line.end(), option.begin(), option.end());
+    if (!said.contains(subject(option, 0))) {
+      line.insert(line.end(), option.begin(), option.end());
+    }
   }
   line.insert(line.end(), custom.begin(), custom.end());
   line.insert(line.end(), request.command.begin(), request.command.end());
@@ -104,7 +130,9 @@ Words split_words(std::string_view text) {
     const bool escapes = letter == '\\' && quote != '\'' && at + 1 < text.size();
     if (escapes) {
       const char next = text[++at];
-      if (quote == '"' && next != '"' && next != '\\' && next != '$' && next != '`') word += letter;
+      if (quote == '"' && next != '"' && next != '\\' && next != '$' && next != '`') {
+        word += letter;
+      }
       word += next;
       inside = true;
     } else if (quote != 0) {
@@ -117,15 +145,21 @@ Words split_words(std::string_view text) {
       quote = letter;
       inside = true;
     } else if (letter == ' ' || letter == '\t' || letter == '\n') {
-      if (inside) words.push_back(std::exchange(word, {}));
+      if (inside) {
+        words.push_back(std::exchange(word, {}));
+      }
       inside = false;
     } else {
       word += letter;
       inside = true;
     }
   }
-  if (quote != 0) throw UsageError(fmt::format("a {} is not closed in: {}", quote, text));
-  if (inside) words.push_back(word);
+  if (quote != 0) {
+    throw UsageError(fmt::format("a {} is not closed in: {}", quote, text));
+  }
+  if (inside) {
+    words.push_back(word);
+  }
   return words;
 }
 
@@ -134,14 +168,17 @@ std::string shell_line(const Words& words) {
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%^";
   std::string line;
   for (const std::string& word : words) {
-    if (!line.empty()) line += ' ';
+    if (!line.empty()) {
+      line += ' ';
+    }
     if (!word.empty() && word.find_first_not_of(plain) == word.npos) {
       line += word;
       continue;
     }
     line += '\'';
-    for (const char letter : word)
+    for (const char letter : word) {
       line += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+    }
     line += '\'';
   }
   return line;

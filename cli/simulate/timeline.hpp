@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/simulator.hpp"
+#include "collectives/simulate/simulator.hpp"
 
 namespace sprat::cli {
 

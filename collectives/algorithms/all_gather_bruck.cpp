@@ -5,22 +5,22 @@
 // hosts and small payloads, where a message costs more than its bytes.
 #include <algorithm>
 
-#include "collectives/algorithm.hpp"
-#include "collectives/doubling.hpp"
+#include "collectives/patterns/doubling.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
 namespace {
 
-bool fits(const Problem &p) { return !p.counts; }
+bool fits(const Problem& p) { return !p.counts; }
 
 /// The host so many further on than this rank's.
-int host_after(const Problem &p, int distance) {
+int host_after(const Problem& p, int distance) {
   return (p.grouping->host_of(p.rank) + distance) % p.grouping->hosts();
 }
 
 /// Ranks of the `count` hosts from the `first`-th after this rank's on.
-std::size_t ranks_of(const Problem &p, int first, int count) {
+std::size_t ranks_of(const Problem& p, int first, int count) {
   std::size_t ranks = 0;
   for (int host = first; host < first + count; ++host) {
     ranks += p.grouping->members(host_after(p, host)).size();
@@ -30,34 +30,36 @@ std::size_t ranks_of(const Problem &p, int first, int count) {
 
 /// The parts of these hosts' ranks as the leader has them: its own host's come
 /// first.
-Operand parts_of(const Problem &p, int first, int count) {
+Operand parts_of(const Problem& p, int first, int count) {
   return {.rank = leader_of(*p.grouping, host_after(p, 0)),
           .buffer = Buffer::scratch,
           .offset = p.count * ranks_of(p, 0, first),
           .count = p.count * ranks_of(p, first, count)};
 }
 
-void copy_parts(const Problem &p, Plan &plan, std::uint32_t needs) {
+void copy_parts(const Problem& p, Plan& plan, std::uint32_t needs) {
   for (int distance = 0; distance < p.grouping->hosts(); ++distance) {
     Operand part = parts_of(p, distance, 1);
     part.count = p.count;
     for (int owner : p.grouping->members(host_after(p, distance))) {
-      if (owner != p.rank) plan.copy(part, output_of(p, p.rank, owner), needs);
+      if (owner != p.rank) {
+        plan.copy(part, output_of(p, p.rank, owner), needs);
+      }
       part.offset += p.count;
     }
   }
   plan.copy(input_of(p, p.rank), output_of(p, p.rank, p.rank));
 }
 
-void follow(const Problem &p, Plan &plan) {
+void follow(const Problem& p, Plan& plan) {
   plan.share(input_of(p, p.rank));
   plan.signal();
   plan.next_round();
   copy_parts(p, plan, 1);
 }
 
-void lead(const Problem &p, Plan &plan) {
-  const Grouping &grouping = *p.grouping;
+void lead(const Problem& p, Plan& plan) {
+  const Grouping& grouping = *p.grouping;
   const int hosts = grouping.hosts();
   plan.scratch(p.count * static_cast<std::size_t>(p.ranks()));
   Operand part = parts_of(p, 0, 1);
@@ -73,18 +75,26 @@ void lead(const Problem &p, Plan &plan) {
     plan.recv(leader_of(grouping, host_after(p, have)), parts_of(p, have, more));
   }
   plan.next_round();
-  if (grouping.members(host_after(p, 0)).size() > 1) plan.signal();
+  if (grouping.members(host_after(p, 0)).size() > 1) {
+    plan.signal();
+  }
   copy_parts(p, plan, 0);
 }
 
-void plan(const Problem &p, Plan &plan) {
-  if (p.count == 0) return;
-  if (p.rank == leader_of(*p.grouping, host_after(p, 0))) return lead(p, plan);
+void plan(const Problem& p, Plan& plan) {
+  if (p.count == 0) {
+    return;
+  }
+  if (p.rank == leader_of(*p.grouping, host_after(p, 0))) {
+    return lead(p, plan);
+  }
   follow(p, plan);
 }
 
-Cost cost(const Problem &p) {
-  if (p.count == 0) return {};
+Cost cost(const Problem& p) {
+  if (p.count == 0) {
+    return {};
+  }
   const int hosts = p.grouping->hosts();
   const std::size_t part_bytes = p.count * size_of(p.input);
   if (p.rank != leader_of(*p.grouping, host_after(p, 0))) {

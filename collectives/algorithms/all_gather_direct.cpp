@@ -2,8 +2,8 @@
 // Cost: 1 round; each rank receives P-1 parts, from hosts' peers by pulling, from others by
 // message. Use: one host; between hosts, small payloads,
 // and parts of different lengths.
-#include "collectives/algorithm.hpp"
-#include "collectives/peers.hpp"
+#include "collectives/patterns/peers.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -12,23 +12,33 @@ namespace {
 bool fits(const Problem&) { return true; }
 
 void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
+  if (p.count == 0) {
+    return;
+  }
   const Operand part = input_of(p, p.rank);
   const std::vector<int> local = local_ranks(p);
   if (local.size() > 1) {
-    if (part.count > 0) plan.share(part);
+    if (part.count > 0) {
+      plan.share(part);
+    }
     plan.signal();
     plan.next_round();
   }
   for (int rank : local) {
     const Operand theirs = input_of(p, rank);
-    if (theirs.count > 0) plan.copy(theirs, output_of(p, p.rank, rank), rank == p.rank ? 0 : 1);
+    if (theirs.count > 0) {
+      plan.copy(theirs, output_of(p, p.rank, rank), rank == p.rank ? 0 : 1);
+    }
   }
   plan.next_lane();
   for (int rank : remote_ranks(p)) {
     const Operand block = output_of(p, p.rank, rank);
-    if (part.count > 0) plan.send(rank, part);
-    if (block.count > 0) plan.recv(rank, block);
+    if (part.count > 0) {
+      plan.send(rank, part);
+    }
+    if (block.count > 0) {
+      plan.recv(rank, block);
+    }
   }
 }
 
@@ -37,7 +47,9 @@ Cost cost(const Problem& p) {
   Cost cost;
   for (int rank = 0; rank < p.ranks(); ++rank) {
     const std::size_t theirs = input_of(p, rank).count;
-    if (rank == p.rank) continue;
+    if (rank == p.rank) {
+      continue;
+    }
     if (p.grouping->together(p.rank, rank)) {
       cost.bytes_pulled += theirs * size;
     } else {

@@ -1,9 +1,9 @@
-// Two-level all-gather: every part goes to one rank of each other host, in legs, and is pulled from
-// it inside, chunk by chunk. Cost: 1 round between hosts, 1 inside; a rank sends its part once per
-// other host. Use: several hosts.
-#include "collectives/algorithm.hpp"
-#include "collectives/legs.hpp"
-#include "collectives/peers.hpp"
+// Two-level all-gather: every part goes to one rank of each other host, in turns, and is pulled
+// from it inside, chunk by chunk. Cost: 1 round between hosts, 1 inside; a rank sends its part once
+// per other host. Use: several hosts.
+#include "collectives/patterns/pairwise_exchange.hpp"
+#include "collectives/patterns/peers.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -16,57 +16,62 @@ bool carries(const Problem& p, int owner) {
 }
 
 /// A chunk of the owner's part, as `holder` has it.
-Operand part_of(const Problem& p, const Legs& legs, int holder, int owner, int chunk) {
-  return piece_of(output_of(p, holder, owner), slice(p.count, legs.chunks(), chunk));
+Operand part_of(const Problem& p, const PairwiseExchange& exchange, int holder, int owner,
+                int chunk) {
+  return piece_of(output_of(p, holder, owner), slice(p.count, exchange.chunks(), chunk));
 }
 
 /// What other hosts send; by chunk, the steps that receive it. Signals afterwards are ordered with
 /// the first, which is among `sharing`.
-std::vector<IndexRange> receive_parts(const Problem& p, Plan& plan, Legs& legs,
+std::vector<IndexRange> receive_parts(const Problem& p, Plan& plan, PairwiseExchange& exchange,
                                       IndexRange sharing) {
   const Grouping& grouping = *p.grouping;
   const int home = grouping.host_of(p.rank), hosts = grouping.hosts();
   std::vector<IndexRange> chunks;
-  for (int chunk = 0; chunk < legs.chunks(); ++chunk) {
+  for (int chunk = 0; chunk < exchange.chunks(); ++chunk) {
     const auto begin = static_cast<std::uint32_t>(plan.steps.size());
     for (int distance = 1; distance < hosts; ++distance) {
       const auto first = static_cast<std::uint32_t>(plan.steps.size());
       for (int owner : grouping.members((home + hosts - distance) % hosts)) {
-        if (!carries(p, owner)) continue;
-        const std::uint32_t recv = plan.recv(owner, part_of(p, legs, p.rank, owner, chunk));
+        if (!carries(p, owner)) {
+          continue;
+        }
+        const std::uint32_t recv = plan.recv(owner, part_of(p, exchange, p.rank, owner, chunk));
         plan.steps[recv].after = sharing;
       }
-      legs.arrives(distance, chunk, {first, static_cast<std::uint32_t>(plan.steps.size())});
+      exchange.arrives(distance, chunk, {first, static_cast<std::uint32_t>(plan.steps.size())});
     }
     chunks.push_back({begin, static_cast<std::uint32_t>(plan.steps.size())});
   }
   return chunks;
 }
 
-void send_part(const Problem& p, Plan& plan, const Legs& legs) {
+void send_part(const Problem& p, Plan& plan, const PairwiseExchange& exchange) {
   const Grouping& grouping = *p.grouping;
   const int home = grouping.host_of(p.rank), hosts = grouping.hosts();
   for (int distance = 1; distance < hosts; ++distance) {
     const int to = carrier(grouping, (home + distance) % hosts, p.rank);
-    for (int chunk = 0; chunk < legs.chunks(); ++chunk) {
-      const Slice piece = slice(p.count, legs.chunks(), chunk);
+    for (int chunk = 0; chunk < exchange.chunks(); ++chunk) {
+      const Slice piece = slice(p.count, exchange.chunks(), chunk);
       const std::uint32_t send = plan.send(to, piece_of(input_of(p, p.rank), piece));
-      plan.steps[send].behind = legs.behind(distance, chunk);
+      plan.steps[send].behind = exchange.behind(distance, chunk);
     }
   }
 }
 
 // One signal for each chunk, so that peers pull it while the next one travels.
-void spread_parts(const Problem& p, Plan& plan, const Legs& legs,
+void spread_parts(const Problem& p, Plan& plan, const PairwiseExchange& exchange,
                   const std::vector<IndexRange>& arrivals) {
   const std::vector<int> remote = remote_ranks(p);
   std::uint32_t before = 0;
   std::vector<IndexRange> signals;
-  for (int chunk = 0; chunk < legs.chunks(); ++chunk) {
+  for (int chunk = 0; chunk < exchange.chunks(); ++chunk) {
     const auto first = static_cast<std::uint32_t>(plan.steps.size());
     for (int rank : remote) {
-      if (!carries(p, rank)) continue;
-      plan.steps[plan.share(part_of(p, legs, p.rank, rank, chunk))].after = arrivals[chunk];
+      if (!carries(p, rank)) {
+        continue;
+      }
+      plan.steps[plan.share(part_of(p, exchange, p.rank, rank, chunk))].after = arrivals[chunk];
     }
     const std::uint32_t signal = plan.signal();
     const bool shares = signal > first;
@@ -74,20 +79,24 @@ void spread_parts(const Problem& p, Plan& plan, const Legs& legs,
     before = signal;
     signals.push_back({signal, signal + 1});
   }
-  for (int chunk = 0; chunk < legs.chunks(); ++chunk) {
+  for (int chunk = 0; chunk < exchange.chunks(); ++chunk) {
     for (int rank : remote) {
-      if (carries(p, rank)) continue;
+      if (carries(p, rank)) {
+        continue;
+      }
       const int holder = carrier(*p.grouping, p.grouping->host_of(p.rank), rank);
-      const std::uint32_t copy =
-          plan.copy(part_of(p, legs, holder, rank, chunk), part_of(p, legs, p.rank, rank, chunk),
-                    static_cast<std::uint32_t>(chunk) + 2);
+      const std::uint32_t copy = plan.copy(part_of(p, exchange, holder, rank, chunk),
+                                           part_of(p, exchange, p.rank, rank, chunk),
+                                           static_cast<std::uint32_t>(chunk) + 2);
       plan.steps[copy].after = signals[chunk];
     }
   }
 }
 
 void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
+  if (p.count == 0) {
+    return;
+  }
   const std::vector<int> local = local_ranks(p);
   const int others = p.grouping->hosts() - 1;
   IndexRange sharing;
@@ -96,10 +105,12 @@ void plan(const Problem& p, Plan& plan) {
     sharing = {0, plan.signal() + 1};
   }
   if (others > 0) {
-    Legs legs(others, p.count * size_of(p.input));
-    const std::vector<IndexRange> arrivals = receive_parts(p, plan, legs, sharing);
-    send_part(p, plan, legs);
-    if (local.size() > 1) spread_parts(p, plan, legs, arrivals);
+    PairwiseExchange exchange(others, p.count * size_of(p.input));
+    const std::vector<IndexRange> arrivals = receive_parts(p, plan, exchange, sharing);
+    send_part(p, plan, exchange);
+    if (local.size() > 1) {
+      spread_parts(p, plan, exchange, arrivals);
+    }
   }
   plan.next_lane();
   for (int rank : local) {
@@ -108,10 +119,14 @@ void plan(const Problem& p, Plan& plan) {
 }
 
 Cost cost(const Problem& p) {
-  if (p.count == 0) return {};
+  if (p.count == 0) {
+    return {};
+  }
   const std::size_t part_bytes = p.count * size_of(p.input);
   std::size_t carried = 0, pulled = 0;
-  for (int rank : remote_ranks(p)) ++(carries(p, rank) ? carried : pulled);
+  for (int rank : remote_ranks(p)) {
+    ++(carries(p, rank) ? carried : pulled);
+  }
   const std::size_t peers = local_ranks(p).size() - 1;
   const auto other_hosts = static_cast<std::size_t>(p.grouping->hosts() - 1);
   return {.rounds = other_hosts > 0 ? (pulled > 0 ? 2 : 1) : (peers > 0 ? 1 : 0),

@@ -3,8 +3,8 @@
 // host; the least memory traffic that single-copy reads allow.
 #include <vector>
 
-#include "collectives/algorithm.hpp"
-#include "collectives/peers.hpp"
+#include "collectives/patterns/peers.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -15,7 +15,9 @@ bool fits(const Problem& p) { return p.grouping->hosts() == 1; }
 // In place, an output slice overwrites the input slice of the same rank. Its owner alone reads
 // that slice of any input, and has done so before its second signal.
 void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
+  if (p.count == 0) {
+    return;
+  }
   const Slice mine = slice(p.count, p.ranks(), p.rank);
   const Operand result = piece_of(output_of(p, p.rank), mine);
   const bool alone = p.ranks() == 1;
@@ -32,13 +34,19 @@ void plan(const Problem& p, Plan& plan) {
     plan.reduce(terms, result, alone ? 0 : 1);
     plan.next_round();
   }
-  if (alone) return;
-  if (mine.count > 0) plan.share(result);
+  if (alone) {
+    return;
+  }
+  if (mine.count > 0) {
+    plan.share(result);
+  }
   plan.signal();
   plan.next_round();
   for (int rank : local_ranks(p)) {
     const Slice theirs = slice(p.count, p.ranks(), rank);
-    if (rank == p.rank || theirs.count == 0) continue;
+    if (rank == p.rank || theirs.count == 0) {
+      continue;
+    }
     plan.copy(piece_of(output_of(p, rank), theirs), piece_of(output_of(p, p.rank), theirs), 2);
   }
 }

@@ -4,9 +4,9 @@
 // after. Use: several hosts and small payloads, where a message costs more than its bytes.
 #include <vector>
 
-#include "collectives/algorithm.hpp"
-#include "collectives/doubling.hpp"
-#include "collectives/peers.hpp"
+#include "collectives/patterns/doubling.hpp"
+#include "collectives/patterns/peers.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -23,7 +23,7 @@ void follow_leader(const Problem& p, Plan& plan, int leader) {
 // In place, a result overwrites inputs that the leader alone reads, before it shares the result.
 void lead(const Problem& p, Plan& plan) {
   const std::vector<int>& members = p.grouping->members(p.grouping->host_of(p.rank));
-  const std::vector<Meeting> meetings = meetings_of(p);
+  const std::vector<DoublingStep> doubling_steps = doubling_steps_of(p);
   const std::uint32_t needs = members.size() > 1 ? 1 : 0;
   const Operand result = output_of(p, p.rank);
   std::vector<Source> terms;
@@ -31,37 +31,49 @@ void lead(const Problem& p, Plan& plan) {
     terms.push_back({.from = input_of(p, rank), .covers = {rank, rank + 1}});
   }
   Operand partial = result;
-  if (meetings.empty() || needs > 0) {
-    if (!meetings.empty()) partial = plan.scratch(p.count);
+  if (doubling_steps.empty() || needs > 0) {
+    if (!doubling_steps.empty()) {
+      partial = plan.scratch(p.count);
+    }
     plan.reduce(terms, partial, needs);
   } else {
     partial = widened(p, plan, terms.front().from);
   }
-  for (const Meeting& meeting : meetings) {
+  for (const DoublingStep& doubling_step : doubling_steps) {
     plan.next_round();
-    for (int sink : meeting.sinks) plan.send(sink, partial);
+    for (int sink : doubling_step.sinks) {
+      plan.send(sink, partial);
+    }
     const Operand theirs = plan.scratch(p.count);
-    plan.recv(meeting.source, theirs);
+    plan.recv(doubling_step.source, theirs);
     plan.next_round();
-    const Operand to = &meeting == &meetings.back() ? result : theirs;
-    join_halves(plan, meeting, partial, theirs, to);
+    const Operand to = &doubling_step == &doubling_steps.back() ? result : theirs;
+    join_halves(plan, doubling_step, partial, theirs, to);
     partial = to;
   }
   plan.next_round();
-  if (members.size() == 1) return;
+  if (members.size() == 1) {
+    return;
+  }
   plan.share(result);
   plan.signal();
 }
 
 void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
+  if (p.count == 0) {
+    return;
+  }
   const int first = leader_of(*p.grouping, p.grouping->host_of(p.rank));
-  if (p.rank == first) return lead(p, plan);
+  if (p.rank == first) {
+    return lead(p, plan);
+  }
   follow_leader(p, plan, first);
 }
 
 Cost cost(const Problem& p) {
-  if (p.count == 0) return {};
+  if (p.count == 0) {
+    return {};
+  }
   const Grouping& grouping = *p.grouping;
   const int home = grouping.host_of(p.rank);
   const std::size_t peers = grouping.members(home).size() - 1;
@@ -70,9 +82,9 @@ Cost cost(const Problem& p) {
   }
   const std::size_t message_bytes = p.count * size_of(p.accumulator());
   Cost cost{.rounds = peers > 0 ? 1 : 0, .bytes_pulled = peers * p.count * size_of(p.input)};
-  for (const Meeting& meeting : meetings_of(p)) {
+  for (const DoublingStep& doubling_step : doubling_steps_of(p)) {
     ++cost.rounds;
-    cost.bytes_sent += meeting.sinks.size() * message_bytes;
+    cost.bytes_sent += doubling_step.sinks.size() * message_bytes;
     cost.bytes_received += message_bytes;
   }
   return cost;

@@ -4,9 +4,9 @@
 // Use: several hosts, but for small payloads.
 #include <vector>
 
-#include "collectives/algorithm.hpp"
-#include "collectives/peers.hpp"
-#include "collectives/two_level.hpp"
+#include "collectives/patterns/hierarchical.hpp"
+#include "collectives/patterns/peers.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -15,12 +15,14 @@ namespace {
 bool fits(const Problem&) { return true; }
 
 void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
+  if (p.count == 0) {
+    return;
+  }
   const std::vector<Portion> portions = slice_a_rank(p);
   const Operand result = piece_of(output_of(p, p.rank), portions[p.rank].slice);
-  Legs legs = legs_of(p, portions, 2);
-  const Reduced reduced = reduce_to_owners(p, plan, portions, result, legs);
-  spread_results(p, plan, portions, reduced, legs);
+  PairwiseExchange exchange = exchange_of(p, portions, 2);
+  const Reduced reduced = reduce_to_owners(p, plan, portions, result, exchange);
+  spread_results(p, plan, portions, reduced, exchange);
 }
 
 Cost cost(const Problem& p) {

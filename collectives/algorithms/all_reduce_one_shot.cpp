@@ -3,8 +3,8 @@
 // Use: small payloads, where the number of rounds is what costs.
 #include <vector>
 
-#include "collectives/algorithm.hpp"
-#include "collectives/peers.hpp"
+#include "collectives/patterns/peers.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -13,7 +13,9 @@ namespace {
 bool fits(const Problem&) { return true; }
 
 void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
+  if (p.count == 0) {
+    return;
+  }
   const Grouping& grouping = *p.grouping;
   const bool alone = grouping.members(grouping.host_of(p.rank)).size() == 1;
   const std::vector<int> remote = remote_ranks(p);
@@ -37,7 +39,9 @@ void plan(const Problem& p, Plan& plan) {
 }
 
 Cost cost(const Problem& p) {
-  if (p.count == 0) return {};
+  if (p.count == 0) {
+    return {};
+  }
   const std::size_t local = local_ranks(p).size(), remote = p.ranks() - local;
   const std::size_t message_bytes = p.count * size_of(p.accumulator());
   return {.rounds = (local > 1 ? 1 : 0) + (remote > 0 ? 1 : 0),

@@ -4,8 +4,8 @@
 // placement. Use: where the canonical order makes hosts send several partials of a large payload.
 #include <vector>
 
-#include "collectives/algorithm.hpp"
-#include "collectives/ring.hpp"
+#include "collectives/patterns/ring.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -17,12 +17,14 @@ bool fits(const Problem& p) { return p.op.op() != ReduceOp::user; }
 // In place, a result overwrites the same slice of inputs. Its carrier alone reads that slice on
 // this host, and has done so before the result comes.
 void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
+  if (p.count == 0) {
+    return;
+  }
   const std::vector<Portion> portions = slice_a_rank(p);
   const Operand result = piece_of(output_of(p, p.rank), portions[p.rank].slice);
-  Legs legs = legs_of(p, portions, 2);
-  const Reduced reduced = reduce_around(p, plan, portions, result, legs);
-  spread_results(p, plan, portions, reduced, legs);
+  PairwiseExchange exchange = exchange_of(p, portions, 2);
+  const Reduced reduced = reduce_around(p, plan, portions, result, exchange);
+  spread_results(p, plan, portions, reduced, exchange);
 }
 
 Cost cost(const Problem& p) {

@@ -1,9 +1,9 @@
-// Direct all-to-all: every block goes from its sender to its receiver; between hosts in legs, to
+// Direct all-to-all: every block goes from its sender to its receiver; between hosts in turns, to
 // rank+1 first. Cost: 1 round; each rank sends and receives the blocks of other hosts' ranks once.
 // Use: always.
-#include "collectives/algorithm.hpp"
-#include "collectives/legs.hpp"
-#include "collectives/peers.hpp"
+#include "collectives/patterns/pairwise_exchange.hpp"
+#include "collectives/patterns/peers.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -13,33 +13,39 @@ bool fits(const Problem&) { return true; }
 
 void exchange_blocks(const Problem& p, Plan& plan) {
   const Grouping& grouping = *p.grouping;
-  Legs legs(p.ranks() - 1, p.count * size_of(p.input));
+  PairwiseExchange exchange(p.ranks() - 1, p.count * size_of(p.input));
   const auto chunk_of = [&](const Operand& block, int chunk) {
-    return piece_of(block, slice(p.count, legs.chunks(), chunk));
+    return piece_of(block, slice(p.count, exchange.chunks(), chunk));
   };
   for (int distance = 1; distance < p.ranks(); ++distance) {
     const int from = (p.rank + p.ranks() - distance) % p.ranks();
-    for (int chunk = 0; !grouping.together(p.rank, from) && chunk < legs.chunks(); ++chunk) {
+    for (int chunk = 0; !grouping.together(p.rank, from) && chunk < exchange.chunks(); ++chunk) {
       const std::uint32_t recv = plan.recv(from, chunk_of(output_of(p, p.rank, from), chunk));
-      legs.arrives(distance, chunk, {recv, recv + 1});
+      exchange.arrives(distance, chunk, {recv, recv + 1});
     }
   }
   for (int distance = 1; distance < p.ranks(); ++distance) {
     const int to = (p.rank + distance) % p.ranks();
-    for (int chunk = 0; !grouping.together(p.rank, to) && chunk < legs.chunks(); ++chunk) {
+    for (int chunk = 0; !grouping.together(p.rank, to) && chunk < exchange.chunks(); ++chunk) {
       const std::uint32_t send = plan.send(to, chunk_of(input_of(p, p.rank, to), chunk));
-      plan.steps[send].behind = legs.behind(distance, chunk);
+      plan.steps[send].behind = exchange.behind(distance, chunk);
     }
   }
 }
 
 void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
+  if (p.count == 0) {
+    return;
+  }
   const std::vector<int> local = local_ranks(p);
   for (int rank : local) {
-    if (rank != p.rank) plan.share(input_of(p, p.rank, rank));
+    if (rank != p.rank) {
+      plan.share(input_of(p, p.rank, rank));
+    }
   }
-  if (local.size() > 1) plan.signal();
+  if (local.size() > 1) {
+    plan.signal();
+  }
   plan.next_round();
   for (int rank : local) {
     plan.copy(input_of(p, rank, p.rank), output_of(p, p.rank, rank), rank == p.rank ? 0 : 1);

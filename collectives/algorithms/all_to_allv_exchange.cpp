@@ -1,7 +1,7 @@
 // All-to-all of blocks whose lengths only their two ranks know: one message from each to each.
 // Cost: 1 round; every block is a message, an empty one too, so that a wrong length is noticed.
 // Use: always.
-#include "collectives/algorithm.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 

@@ -1,8 +1,8 @@
 // Barrier: ranks of a host meet by signals, hosts by dissemination (Hensgen, Finkel, Manber 1988).
 // Cost: 1 round on one host; else 1 to gather the host, ceil(lg hosts) messages, 1 to release it.
 // Use: always.
-#include "collectives/algorithm.hpp"
-#include "collectives/peers.hpp"
+#include "collectives/patterns/peers.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -13,7 +13,9 @@ bool fits(const Problem&) { return true; }
 void meet_on_host(const Problem& p, Plan& plan) {
   plan.signal();
   for (int rank : local_ranks(p)) {
-    if (rank != p.rank) plan.wait(rank, 1);
+    if (rank != p.rank) {
+      plan.wait(rank, 1);
+    }
   }
 }
 
@@ -32,7 +34,9 @@ void plan(const Problem& p, Plan& plan) {
   const std::vector<int>& members = grouping.members(grouping.host_of(p.rank));
   const int leader = members.front();
   if (grouping.hosts() == 1) {
-    if (members.size() > 1) meet_on_host(p, plan);
+    if (members.size() > 1) {
+      meet_on_host(p, plan);
+    }
     return;
   }
   if (p.rank != leader) {
@@ -41,11 +45,15 @@ void plan(const Problem& p, Plan& plan) {
     return;
   }
   for (int rank : members) {
-    if (rank != leader) plan.wait(rank, 1);
+    if (rank != leader) {
+      plan.wait(rank, 1);
+    }
   }
   meet_leaders(p, plan);
   plan.next_round();
-  if (members.size() > 1) plan.signal();
+  if (members.size() > 1) {
+    plan.signal();
+  }
 }
 
 Cost cost(const Problem& p) {
@@ -53,7 +61,9 @@ Cost cost(const Problem& p) {
   const std::vector<int>& members = grouping.members(grouping.host_of(p.rank));
   int rounds = members.size() > 1 ? 1 : 0;
   if (p.rank == members.front()) {
-    for (int distance = 1; distance < grouping.hosts(); distance *= 2) ++rounds;
+    for (int distance = 1; distance < grouping.hosts(); distance *= 2) {
+      ++rounds;
+    }
   }
   return {.rounds = rounds};
 }

@@ -4,9 +4,9 @@
 // several chunks.
 #include <algorithm>
 
-#include "collectives/algorithm.hpp"
-#include "collectives/legs.hpp"
-#include "collectives/peers.hpp"
+#include "collectives/patterns/pairwise_exchange.hpp"
+#include "collectives/patterns/peers.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -45,7 +45,9 @@ void plan_root(const Problem& p, Plan& plan) {
     plan.share(whole);
     plan.signal();
   }
-  if (grouping.hosts() == 1) return;
+  if (grouping.hosts() == 1) {
+    return;
+  }
   plan.next_lane();
   for (int chunk = 0; chunk < chunks_of(p); ++chunk) {
     plan.send(leader(p, 1), piece_of(whole, slice(p.count, chunks_of(p), chunk)));
@@ -67,7 +69,9 @@ void plan_leader(const Problem& p, Plan& plan) {
   for (int chunk = 0; distance + 1 < grouping.hosts() && chunk < chunks; ++chunk) {
     plan.steps[plan.send(leader(p, distance + 1), piece(chunk))].after = arrival[chunk];
   }
-  if (grouping.members(grouping.host_of(p.rank)).size() == 1) return;
+  if (grouping.members(grouping.host_of(p.rank)).size() == 1) {
+    return;
+  }
   for (int chunk = 0; chunk < chunks; ++chunk) {
     const std::uint32_t share = plan.share(piece(chunk));
     plan.steps[share].after = arrival[chunk];
@@ -90,7 +94,9 @@ void plan_follower(const Problem& p, Plan& plan) {
 }
 
 void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
+  if (p.count == 0) {
+    return;
+  }
   if (p.rank == p.root) {
     plan_root(p, plan);
   } else if (p.rank == leader(p, distance_of(p))) {
@@ -102,7 +108,9 @@ void plan(const Problem& p, Plan& plan) {
 
 Cost cost(const Problem& p) {
   const std::size_t bytes = p.count * size_of(p.input);
-  if (bytes == 0) return {};
+  if (bytes == 0) {
+    return {};
+  }
   const bool leads = p.rank == leader(p, distance_of(p));
   const bool sends = leads && distance_of(p) + 1 < p.grouping->hosts();
   const bool receives = leads && p.rank != p.root;

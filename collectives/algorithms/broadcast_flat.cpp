@@ -1,8 +1,8 @@
 // Flat broadcast: the root sends to one rank of every other host, and hosts' ranks pull from
 // theirs. Cost: 1 round on the root's host, 2 on the others; the root sends the payload once per
 // other host. Use: one host; between hosts, small payloads.
-#include "collectives/algorithm.hpp"
-#include "collectives/peers.hpp"
+#include "collectives/patterns/peers.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -11,7 +11,9 @@ namespace {
 bool fits(const Problem&) { return true; }
 
 void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
+  if (p.count == 0) {
+    return;
+  }
   const Grouping& grouping = *p.grouping;
   const int home = grouping.host_of(p.rank);
   const int source = carrier(grouping, home, p.root);
@@ -21,14 +23,18 @@ void plan(const Problem& p, Plan& plan) {
     plan.copy(local_copy, output_of(p, p.rank), 1);
     return;
   }
-  if (!at_root) plan.recv(p.root, local_copy);
+  if (!at_root) {
+    plan.recv(p.root, local_copy);
+  }
   plan.next_round();
   if (grouping.members(home).size() > 1) {
     plan.share(local_copy);
     plan.signal();
   }
   for (int host = 0; at_root && host < grouping.hosts(); ++host) {
-    if (host != home) plan.send(carrier(grouping, host, p.root), local_copy);
+    if (host != home) {
+      plan.send(carrier(grouping, host, p.root), local_copy);
+    }
   }
 }
 
@@ -36,7 +42,9 @@ Cost cost(const Problem& p) {
   const Grouping& grouping = *p.grouping;
   const std::size_t bytes = p.count * size_of(p.input);
   const auto other_hosts = static_cast<std::size_t>(grouping.hosts() - 1);
-  if (bytes == 0) return {};
+  if (bytes == 0) {
+    return {};
+  }
   if (p.rank == p.root) {
     return {.rounds = other_hosts > 0 ? 1 : 0, .bytes_sent = other_hosts * bytes};
   }

@@ -1,7 +1,7 @@
 // Direct gather: the root pulls the parts of its host; the others send theirs to it.
 // Cost: 1 round; the root receives P-1 parts. Use: always.
-#include "collectives/algorithm.hpp"
-#include "collectives/peers.hpp"
+#include "collectives/patterns/peers.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -11,7 +11,9 @@ bool fits(const Problem&) { return true; }
 
 // In place, the root's part lies at its block, which no peer reads.
 void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
+  if (p.count == 0) {
+    return;
+  }
   const Operand part = input_of(p, p.rank);
   if (p.rank != p.root) {
     if (p.grouping->together(p.rank, p.root)) {
@@ -25,11 +27,15 @@ void plan(const Problem& p, Plan& plan) {
   for (int rank : local_ranks(p)) {
     plan.copy(input_of(p, rank), output_of(p, p.rank, rank), rank == p.rank ? 0 : 1);
   }
-  for (int rank : remote_ranks(p)) plan.recv(rank, output_of(p, p.rank, rank));
+  for (int rank : remote_ranks(p)) {
+    plan.recv(rank, output_of(p, p.rank, rank));
+  }
 }
 
 Cost cost(const Problem& p) {
-  if (p.count == 0) return {};
+  if (p.count == 0) {
+    return {};
+  }
   const std::size_t part_bytes = p.count * size_of(p.input);
   if (p.rank != p.root) {
     const bool far = !p.grouping->together(p.rank, p.root);

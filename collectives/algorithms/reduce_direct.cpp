@@ -3,8 +3,8 @@
 // unreduced. Use: one host; one rank on each host; small payloads.
 #include <vector>
 
-#include "collectives/algorithm.hpp"
-#include "collectives/peers.hpp"
+#include "collectives/patterns/peers.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -14,7 +14,9 @@ bool fits(const Problem&) { return true; }
 
 // In place, the output is the root's input, which no peer reads.
 void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
+  if (p.count == 0) {
+    return;
+  }
   const Operand mine = input_of(p, p.rank);
   if (p.rank != p.root) {
     if (p.grouping->together(p.rank, p.root)) {
@@ -40,7 +42,9 @@ void plan(const Problem& p, Plan& plan) {
 }
 
 Cost cost(const Problem& p) {
-  if (p.count == 0) return {};
+  if (p.count == 0) {
+    return {};
+  }
   const std::size_t message_bytes = p.count * size_of(p.accumulator());
   if (p.rank != p.root) {
     const bool far = !p.grouping->together(p.rank, p.root);

@@ -3,8 +3,8 @@
 // its carrier of the root works. Use: several hosts with several ranks each.
 #include <vector>
 
-#include "collectives/algorithm.hpp"
-#include "collectives/two_level.hpp"
+#include "collectives/patterns/hierarchical.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -21,10 +21,12 @@ std::vector<Portion> portions_of(const Problem& p) {
 
 // In place, the output is the root's input, which no peer reads.
 void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
+  if (p.count == 0) {
+    return;
+  }
   const std::vector<Portion> portions = portions_of(p);
-  Legs legs = legs_of(p, portions, 1);
-  reduce_to_owners(p, plan, portions, output_of(p, p.rank), legs);
+  PairwiseExchange exchange = exchange_of(p, portions, 1);
+  reduce_to_owners(p, plan, portions, output_of(p, p.rank), exchange);
 }
 
 Cost cost(const Problem& p) { return cost_of_reducing(p, portions_of(p)); }

@@ -3,8 +3,8 @@
 // Use: one host; between hosts, small payloads, and blocks of different lengths.
 #include <vector>
 
-#include "collectives/algorithm.hpp"
-#include "collectives/peers.hpp"
+#include "collectives/patterns/peers.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -14,13 +14,19 @@ bool fits(const Problem&) { return true; }
 
 // In place, the output is block `rank` of the input, which no peer reads.
 void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
+  if (p.count == 0) {
+    return;
+  }
   const std::vector<int> local = local_ranks(p), remote = remote_ranks(p);
   for (int rank : local) {
     const Operand theirs = input_of(p, p.rank, rank);
-    if (rank != p.rank && theirs.count > 0) plan.share(theirs);
+    if (rank != p.rank && theirs.count > 0) {
+      plan.share(theirs);
+    }
   }
-  if (local.size() > 1) plan.signal();
+  if (local.size() > 1) {
+    plan.signal();
+  }
   std::vector<Operand> leaving;
   for (int rank : remote) {
     const Operand theirs = input_of(p, p.rank, rank);
@@ -33,21 +39,29 @@ void plan(const Problem& p, Plan& plan) {
     terms.push_back({.from = input_of(p, rank, p.rank), .covers = {rank, rank + 1}});
   }
   for (std::size_t i = 0; i < remote.size(); ++i) {
-    if (leaving[i].count > 0) plan.send(remote[i], leaving[i]);
-    if (mine.count == 0) continue;
+    if (leaving[i].count > 0) {
+      plan.send(remote[i], leaving[i]);
+    }
+    if (mine.count == 0) {
+      continue;
+    }
     Operand& term = terms[remote[i]].from;
     term = plan.scratch(mine.count);
     plan.recv(remote[i], term);
   }
   plan.next_round();
-  if (mine.count > 0) plan.reduce(terms, mine, local.size() > 1 ? 1 : 0);
+  if (mine.count > 0) {
+    plan.reduce(terms, mine, local.size() > 1 ? 1 : 0);
+  }
 }
 
 Cost cost(const Problem& p) {
   const std::size_t local = local_ranks(p).size(), remote = p.ranks() - local;
   const std::size_t mine = output_of(p, p.rank).count, size = size_of(p.accumulator());
   std::size_t leaving = 0;
-  for (int rank : remote_ranks(p)) leaving += input_of(p, p.rank, rank).count;
+  for (int rank : remote_ranks(p)) {
+    leaving += input_of(p, p.rank, rank).count;
+  }
   const bool messages = leaving > 0 || (remote > 0 && mine > 0);
   return {.rounds = (messages ? 1 : 0) + (local > 1 && mine > 0 ? 1 : 0),
           .bytes_sent = leaving * size,

@@ -5,26 +5,26 @@
 // two hosts and small payloads, where a message costs more than its bytes.
 #include <vector>
 
-#include "collectives/algorithm.hpp"
-#include "collectives/doubling.hpp"
+#include "collectives/patterns/doubling.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
 namespace {
 
-bool fits(const Problem &p) {
+bool fits(const Problem& p) {
   return !p.counts && p.grouping->hosts() > 1 && one_node_a_host(*p.grouping);
 }
 
 /// Where a host's leader keeps partials: its host's own, then what comes at
-/// each meeting, which becomes their sum. Blocks lie host by host; the last has
+/// each doubling_step, which becomes their sum. Blocks lie host by host; the last has
 /// only those of its host's ranks.
-std::vector<Operand> partials_of(const Problem &p, const std::vector<Meeting> &meetings,
-                                 Plan &leaders) {
+std::vector<Operand> partials_of(const Problem& p, const std::vector<DoublingStep>& doubling_steps,
+                                 Plan& leaders) {
   const std::size_t home_ranks = p.grouping->members(p.grouping->host_of(p.rank)).size();
   std::vector<Operand> partials;
-  for (std::size_t at = 0; at <= meetings.size(); ++at) {
-    const bool last = at > 0 && at == meetings.size();
+  for (std::size_t at = 0; at <= doubling_steps.size(); ++at) {
+    const bool last = at > 0 && at == doubling_steps.size();
     const std::size_t blocks = last ? home_ranks : static_cast<std::size_t>(p.ranks());
     partials.push_back(leaders.scratch(p.count * blocks));
   }
@@ -32,30 +32,32 @@ std::vector<Operand> partials_of(const Problem &p, const std::vector<Meeting> &m
 }
 
 /// The blocks of a host's ranks in a partial of all.
-Operand blocks_of_host(const Problem &p, const Operand &partial, int host) {
+Operand blocks_of_host(const Problem& p, const Operand& partial, int host) {
   std::size_t before = 0;
-  for (int other = 0; other < host; ++other) before += p.grouping->members(other).size();
+  for (int other = 0; other < host; ++other) {
+    before += p.grouping->members(other).size();
+  }
   return piece_of(partial, {p.count * before, p.count * p.grouping->members(host).size()});
 }
 
 /// A rank's block among those of its host.
-Operand block_of_rank(const Problem &p, const Operand &blocks, int rank) {
+Operand block_of_rank(const Problem& p, const Operand& blocks, int rank) {
   const auto place = static_cast<std::size_t>(p.grouping->local_index(rank));
   return piece_of(blocks, {p.count * place, p.count});
 }
 
 /// This rank's block, from its leader's partials.
-void finish(const Problem &p, Plan &plan, const std::vector<Meeting> &meetings,
-            const std::vector<Operand> &partials, std::uint32_t needs) {
+void finish(const Problem& p, Plan& plan, const std::vector<DoublingStep>& doubling_steps,
+            const std::vector<Operand>& partials, std::uint32_t needs) {
   const int home = p.grouping->host_of(p.rank);
-  const Operand &mine = partials[meetings.size() - 1];
-  join_halves(plan, meetings.back(), block_of_rank(p, blocks_of_host(p, mine, home), p.rank),
+  const Operand& mine = partials[doubling_steps.size() - 1];
+  join_halves(plan, doubling_steps.back(), block_of_rank(p, blocks_of_host(p, mine, home), p.rank),
               block_of_rank(p, partials.back(), p.rank), output_of(p, p.rank), needs);
 }
 
 /// The host's partial of every block.
-void reduce_home(const Problem &p, Plan &plan, const Operand &to) {
-  const std::vector<int> &members = p.grouping->members(p.grouping->host_of(p.rank));
+void reduce_home(const Problem& p, Plan& plan, const Operand& to) {
+  const std::vector<int>& members = p.grouping->members(p.grouping->host_of(p.rank));
   for (int owner = 0; owner < p.ranks(); ++owner) {
     std::vector<Source> terms;
     for (int rank : members) {
@@ -66,59 +68,74 @@ void reduce_home(const Problem &p, Plan &plan, const Operand &to) {
   }
 }
 
-void lead(const Problem &p, Plan &plan, const std::vector<Meeting> &meetings) {
-  const Grouping &grouping = *p.grouping;
-  const std::vector<Operand> partials = partials_of(p, meetings, plan);
+void lead(const Problem& p, Plan& plan, const std::vector<DoublingStep>& doubling_steps) {
+  const Grouping& grouping = *p.grouping;
+  const std::vector<Operand> partials = partials_of(p, doubling_steps, plan);
   reduce_home(p, plan, partials.front());
-  for (std::size_t at = 0; at < meetings.size(); ++at) {
-    const Meeting &meeting = meetings[at];
-    const bool last = at + 1 == meetings.size();
+  for (std::size_t at = 0; at < doubling_steps.size(); ++at) {
+    const DoublingStep& doubling_step = doubling_steps[at];
+    const bool last = at + 1 == doubling_steps.size();
     const Operand &mine = partials[at], &theirs = partials[at + 1];
     plan.next_round();
-    for (int sink : meeting.sinks) {
+    for (int sink : doubling_step.sinks) {
       plan.send(sink, last ? blocks_of_host(p, mine, grouping.host_of(sink)) : mine);
     }
-    plan.recv(meeting.source, theirs);
+    plan.recv(doubling_step.source, theirs);
     plan.next_round();
-    if (!last) join_halves(plan, meeting, mine, theirs, theirs);
+    if (!last) {
+      join_halves(plan, doubling_step, mine, theirs, theirs);
+    }
   }
-  if (grouping.members(grouping.host_of(p.rank)).size() > 1) plan.signal();
-  finish(p, plan, meetings, partials, 0);
+  if (grouping.members(grouping.host_of(p.rank)).size() > 1) {
+    plan.signal();
+  }
+  finish(p, plan, doubling_steps, partials, 0);
 }
 
-void follow(const Problem &p, Plan &plan, const std::vector<Meeting> &meetings, int leader) {
-  for (int owner = 0; owner < p.ranks(); ++owner) plan.share(input_of(p, p.rank, owner));
+void follow(const Problem& p, Plan& plan, const std::vector<DoublingStep>& doubling_steps,
+            int leader) {
+  for (int owner = 0; owner < p.ranks(); ++owner) {
+    plan.share(input_of(p, p.rank, owner));
+  }
   plan.signal();
   plan.next_round();
   Problem theirs = p;
   theirs.rank = leader;
   Plan leaders(theirs);
-  finish(p, plan, meetings, partials_of(p, meetings, leaders), 1);
+  finish(p, plan, doubling_steps, partials_of(p, doubling_steps, leaders), 1);
 }
 
-void plan(const Problem &p, Plan &plan) {
-  if (p.count == 0) return;
+void plan(const Problem& p, Plan& plan) {
+  if (p.count == 0) {
+    return;
+  }
   const int leader = leader_of(*p.grouping, p.grouping->host_of(p.rank));
-  const std::vector<Meeting> meetings = meetings_of(p);
-  if (p.rank == leader) return lead(p, plan, meetings);
-  follow(p, plan, meetings, leader);
+  const std::vector<DoublingStep> doubling_steps = doubling_steps_of(p);
+  if (p.rank == leader) {
+    return lead(p, plan, doubling_steps);
+  }
+  follow(p, plan, doubling_steps, leader);
 }
 
-Cost cost(const Problem &p) {
-  if (p.count == 0) return {};
-  const Grouping &grouping = *p.grouping;
+Cost cost(const Problem& p) {
+  if (p.count == 0) {
+    return {};
+  }
+  const Grouping& grouping = *p.grouping;
   const int home = grouping.host_of(p.rank);
   const std::size_t block_bytes = p.count * size_of(p.accumulator());
-  if (p.rank != leader_of(grouping, home)) return {.rounds = 1, .bytes_pulled = 2 * block_bytes};
+  if (p.rank != leader_of(grouping, home)) {
+    return {.rounds = 1, .bytes_pulled = 2 * block_bytes};
+  }
   const auto ranks = static_cast<std::size_t>(p.ranks());
   const std::size_t peers = grouping.members(home).size() - 1;
-  const std::vector<Meeting> meetings = meetings_of(p);
+  const std::vector<DoublingStep> doubling_steps = doubling_steps_of(p);
   Cost cost{.rounds = peers > 0 ? 1 : 0,
             .bytes_pulled = peers * ranks * p.count * size_of(p.input)};
-  for (const Meeting &meeting : meetings) {
-    const bool last = &meeting == &meetings.back();
+  for (const DoublingStep& doubling_step : doubling_steps) {
+    const bool last = &doubling_step == &doubling_steps.back();
     ++cost.rounds;
-    for (int sink : meeting.sinks) {
+    for (int sink : doubling_step.sinks) {
       const std::size_t kept = grouping.members(grouping.host_of(sink)).size();
       cost.bytes_sent += (last ? kept : ranks) * block_bytes;
     }

@@ -3,8 +3,8 @@
 // leaves a rank. Use: several hosts with several ranks each.
 #include <vector>
 
-#include "collectives/algorithm.hpp"
-#include "collectives/two_level.hpp"
+#include "collectives/patterns/hierarchical.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -14,10 +14,12 @@ bool fits(const Problem& p) { return !p.counts; }
 
 // In place, the output is block `rank` of the input, which its owner alone reads on this host.
 void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
+  if (p.count == 0) {
+    return;
+  }
   const std::vector<Portion> portions = block_a_rank(p);
-  Legs legs = legs_of(p, portions, 1);
-  reduce_to_owners(p, plan, portions, output_of(p, p.rank), legs);
+  PairwiseExchange exchange = exchange_of(p, portions, 1);
+  reduce_to_owners(p, plan, portions, output_of(p, p.rank), exchange);
 }
 
 Cost cost(const Problem& p) { return cost_of_reducing(p, block_a_rank(p)); }

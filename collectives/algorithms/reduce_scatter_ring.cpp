@@ -4,8 +4,8 @@
 // Use: where the canonical order makes hosts send several partials of large blocks.
 #include <vector>
 
-#include "collectives/algorithm.hpp"
-#include "collectives/ring.hpp"
+#include "collectives/patterns/ring.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -16,10 +16,12 @@ bool fits(const Problem& p) { return !p.counts && p.op.op() != ReduceOp::user; }
 
 // In place, the output is block `rank` of the input, which its owner alone reads on this host.
 void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
+  if (p.count == 0) {
+    return;
+  }
   const std::vector<Portion> portions = block_a_rank(p);
-  Legs legs = legs_of(p, portions, 1);
-  reduce_around(p, plan, portions, output_of(p, p.rank), legs);
+  PairwiseExchange exchange = exchange_of(p, portions, 1);
+  reduce_around(p, plan, portions, output_of(p, p.rank), exchange);
 }
 
 Cost cost(const Problem& p) { return cost_of_reducing_around(p, block_a_rank(p)); }

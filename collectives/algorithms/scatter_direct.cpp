@@ -1,7 +1,7 @@
 // Direct scatter: the ranks of the root's host pull their blocks; to the others it sends theirs.
 // Cost: 1 round; the root gives P-1 blocks. Use: always.
-#include "collectives/algorithm.hpp"
-#include "collectives/peers.hpp"
+#include "collectives/patterns/peers.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -11,7 +11,9 @@ bool fits(const Problem&) { return true; }
 
 // In place, the root's part lies at its block, which no peer reads.
 void plan(const Problem& p, Plan& plan) {
-  if (p.count == 0) return;
+  if (p.count == 0) {
+    return;
+  }
   if (p.rank != p.root) {
     if (p.grouping->together(p.rank, p.root)) {
       plan.copy(input_of(p, p.root, p.rank), output_of(p, p.rank), 1);
@@ -21,15 +23,23 @@ void plan(const Problem& p, Plan& plan) {
     return;
   }
   for (int rank : local_ranks(p)) {
-    if (rank != p.rank) plan.share(input_of(p, p.rank, rank));
+    if (rank != p.rank) {
+      plan.share(input_of(p, p.rank, rank));
+    }
   }
-  if (local_ranks(p).size() > 1) plan.signal();
-  for (int rank : remote_ranks(p)) plan.send(rank, input_of(p, p.rank, rank));
+  if (local_ranks(p).size() > 1) {
+    plan.signal();
+  }
+  for (int rank : remote_ranks(p)) {
+    plan.send(rank, input_of(p, p.rank, rank));
+  }
   plan.copy(input_of(p, p.rank, p.rank), output_of(p, p.rank));
 }
 
 Cost cost(const Problem& p) {
-  if (p.count == 0) return {};
+  if (p.count == 0) {
+    return {};
+  }
   const std::size_t block_bytes = p.count * size_of(p.input);
   if (p.rank != p.root) {
     const bool far = !p.grouping->together(p.rank, p.root);

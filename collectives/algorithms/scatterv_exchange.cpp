@@ -1,7 +1,7 @@
 // Scatter of blocks whose lengths only the root knows: one message from the root to each rank.
 // Cost: 1 round; every block is a message, an empty one too, so that a wrong length is noticed.
 // Use: always.
-#include "collectives/algorithm.hpp"
+#include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
 
@@ -23,7 +23,9 @@ void plan(const Problem& p, Plan& plan) {
 
 Cost cost(const Problem& p) {
   const std::size_t size = size_of(p.input), mine = output_of(p, p.rank).count;
-  if (p.rank != p.root) return {.rounds = 1, .bytes_received = mine * size};
+  if (p.rank != p.root) {
+    return {.rounds = 1, .bytes_received = mine * size};
+  }
   const std::size_t others = elements_of(p, Buffer::input, p.rank) - mine;
   return {.rounds = p.ranks() > 1 ? 1 : 0, .bytes_sent = others * size};
 }

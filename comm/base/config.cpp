@@ -41,14 +41,18 @@ template <class Number>
 std::optional<Number> number(std::string_view text) {
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size()) {
+    return std::nullopt;
+  }
   return value;
 }
 
 template <int Config::*member, int least>
 bool read_integer(Config& config, std::string_view text) {
   const auto value = number<int>(text);
-  if (!value || *value < least) return false;
+  if (!value || *value < least) {
+    return false;
+  }
   config.*member = *value;
   return true;
 }
@@ -73,14 +77,18 @@ template <milliseconds Config::*member>
 bool read_seconds(Config& config, std::string_view text) {
   constexpr double most = 1e9;  // 31 years: what a deadline can be computed from without overflow
   const auto value = number<double>(text);
-  if (!value || !(*value >= 1e-3) || *value > most) return false;
+  if (!value || !(*value >= 1e-3) || *value > most) {
+    return false;
+  }
   config.*member = milliseconds(std::llround(*value * 1e3));
   return true;
 }
 
 template <milliseconds Config::*member>
 bool read_seconds_or_never(Config& config, std::string_view text) {
-  if (text != "0") return read_seconds<member>(config, text);
+  if (text != "0") {
+    return read_seconds<member>(config, text);
+  }
   config.*member = milliseconds(0);
   return true;
 }
@@ -94,7 +102,9 @@ bool read_ports(Config& config, std::string_view text) {
   const std::size_t dash = text.find('-');
   const auto first = number<int>(text.substr(0, dash));
   const auto last = dash == text.npos ? first : number<int>(text.substr(dash + 1));
-  if (!first || !last || *first < 1 || *last < *first || *last > 65535) return false;
+  if (!first || !last || *first < 1 || *last < *first || *last > 65535) {
+    return false;
+  }
   config.ports = {*first, *last};
   return true;
 }
@@ -119,7 +129,9 @@ bool read_staging(Config& config, std::string_view text) {
     text.remove_suffix(1);
   }
   const auto value = number<std::size_t>(text);
-  if (!value || *value == 0 || *value > (SIZE_MAX >> shift)) return false;
+  if (!value || *value == 0 || *value > (SIZE_MAX >> shift)) {
+    return false;
+  }
   config.staging_bytes = *value << shift;
   return true;
 }
@@ -136,7 +148,9 @@ std::string write_staging(const Config& config) {
 
 bool read_order(Config& config, std::string_view text) {
   for (const ReduceOrder order : {ReduceOrder::canonical, ReduceOrder::any}) {
-    if (text != name(order)) continue;
+    if (text != name(order)) {
+      continue;
+    }
     config.order = order;
     return true;
   }
@@ -148,7 +162,9 @@ std::string write_order(const Config& config) { return name(config.order); }
 bool read_log_level(Config& config, std::string_view text) {
   static constexpr std::array<std::string_view, 6> levels = {"trace", "debug", "info",
                                                              "warn",  "error", "off"};
-  if (std::ranges::find(levels, text) == levels.end()) return false;
+  if (std::ranges::find(levels, text) == levels.end()) {
+    return false;
+  }
   config.log_level = text;
   return true;
 }
@@ -253,7 +269,9 @@ std::size_t edits_between(std::string_view one, std::string_view other) {
 /// Not every rank of a process, nor every object that reads its settings, has to say it again.
 void warn_of_unknown_variables(const Config& config) {
   static std::atomic<bool> warned = false;
-  if (config.log_level == "error" || config.log_level == "off" || warned.exchange(true)) return;
+  if (config.log_level == "error" || config.log_level == "off" || warned.exchange(true)) {
+    return;
+  }
   for (const UnknownVariable& unknown : unknown_variables()) {
     log().warn("nothing reads {}; the setting that is spelt most like it is {}", unknown.name,
                unknown.nearest);
@@ -282,7 +300,9 @@ Config Config::from_environment() {
   for (const Field& field : fields) {
     // An empty variable is as good as none: launch scripts pass on what they do not set.
     const char* value = environment(field.variable);
-    if (value != nullptr && *value != '\0') read_into(config, field, value);
+    if (value != nullptr && *value != '\0') {
+      read_into(config, field, value);
+    }
   }
   require(config.size < 0 || config.rank < config.size, "SPRAT_RANK is ", config.rank,
           ", SPRAT_SIZE is ", config.size, "; the rank must be below the size");

@@ -1,4 +1,4 @@
-// The one door to the environment.
+// The one address to the environment.
 #pragma once
 
 #include <string>

@@ -40,7 +40,9 @@ constexpr Format e5m2 = {.bits = 8, .fraction_bits = 2, .has_infinity = true};
 std::uint32_t narrow(const Format& format, float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude > infinity) return format.quiet_nan();
+  if (magnitude > infinity) {
+    return format.quiet_nan();
+  }
   const int shift = 23 - format.fraction_bits;
   const int exponent = static_cast<int>(magnitude >> 23) - 127;
   const int least = 1 - format.bias();  // The exponent of the smallest normal number.
@@ -50,13 +52,17 @@ std::uint32_t narrow(const Format& format, float value) {
   } else if (exponent >= least) {
     result =
         shift_rounding(magnitude - static_cast<std::uint32_t>((127 - format.bias()) << 23), shift);
-    if (result > format.overflow()) result = format.overflow();
+    if (result > format.overflow()) {
+      result = format.overflow();
+    }
   } else if (exponent >= least - format.fraction_bits - 1) {
     // A unit of the result is 2^(least - fraction_bits), one of the significand 2^(exponent - 23).
     const std::uint32_t significand = (magnitude & 0x7fffff) | 0x800000;
     result = shift_rounding(significand, shift + least - exponent);
   }
-  if (result == format.quiet_nan()) return result;  // E4M3 overflowed: one NaN, whatever the sign.
+  if (result == format.quiet_nan()) {
+    return result;  // E4M3 overflowed: one NaN, whatever the sign.
+  }
   return (bits >> 31) * format.sign() | result;
 }
 
@@ -94,7 +100,9 @@ float8_e5m2 to_float8_e5m2(float value) noexcept {
 
 bfloat16 to_bfloat16(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fffffff) > infinity) return {0x7fc0};
+  if ((bits & 0x7fffffff) > infinity) {
+    return {0x7fc0};
+  }
   return {static_cast<std::uint16_t>(shift_rounding(bits, 16))};
 }
 

@@ -89,7 +89,9 @@ void Log::write(LogLevel level, fmt::string_view format, fmt::format_args args) 
 }
 
 void Log::failure(std::string_view cause, std::string_view more) const {
-  if (!says(LogLevel::error)) return;
+  if (!says(LogLevel::error)) {
+    return;
+  }
   error("{}{}", cause, more);
   const std::lock_guard lock(said().mutex);
   said().cause = cause;

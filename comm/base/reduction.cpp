@@ -117,7 +117,9 @@ std::string describe(const Reduction& reduction) {
     const auto end = std::to_chars(digits.begin(), digits.end(), reduction.factor()).ptr;
     out += " by " + std::string(digits.begin(), end);
   }
-  if (reduction.user_op() != nullptr) out += " " + reduction.user_op()->name;
+  if (reduction.user_op() != nullptr) {
+    out += " " + reduction.user_op()->name;
+  }
   return out;
 }
 

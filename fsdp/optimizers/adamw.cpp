@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "collectives/reduce_targets.hpp"
+#include "collectives/kernels/reduce_targets.hpp"
 #include "fsdp/optimizer.hpp"
 
 #undef HWY_TARGET_INCLUDE

@@ -11,14 +11,14 @@ namespace {
 
 constexpr std::size_t page = 4096;
 
-struct Free {
-  void operator()(std::byte* array) const { ::operator delete (array, std::align_val_t{page}); }
+struct FreeArray {
+  void operator()(std::byte* array) const { ::operator delete(array, std::align_val_t{page}); }
 };
 
 class MemoryTier final : public Tier {
  public:
   std::span<std::byte> allocate(std::size_t bytes) override {
-    void* const array = ::operator new (bytes, std::align_val_t{page}, std::nothrow);
+    void* const array = ::operator new(bytes, std::align_val_t{page}, std::nothrow);
     need(array != nullptr, "cannot allocate ", bytes, " bytes of memory for a tier");
     arrays_.emplace_back(static_cast<std::byte*>(array));
     std::memset(array, 0, bytes);
@@ -28,7 +28,7 @@ class MemoryTier final : public Tier {
   void release(std::span<std::byte>) noexcept override {}
 
  private:
-  std::vector<std::unique_ptr<std::byte, Free>> arrays_;
+  std::vector<std::unique_ptr<std::byte, FreeArray>> arrays_;
 };
 
 }  // namespace

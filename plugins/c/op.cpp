@@ -45,12 +45,16 @@ class Created {
   Reduction at(int number) const {
     const std::lock_guard lock(mutex_);
     const auto found = reductions_.find(number);
-    if (found == reductions_.end()) refuse(number);
+    if (found == reductions_.end()) {
+      refuse(number);
+    }
     return found->second;
   }
   void remove(int number) {
     const std::lock_guard lock(mutex_);
-    if (reductions_.erase(number) == 0) refuse(number);
+    if (reductions_.erase(number) == 0) {
+      refuse(number);
+    }
   }
 
  private:

@@ -11,9 +11,9 @@ namespace fs = std::filesystem;
 fs::path source_root() { return SPRAT_SOURCE_DIR; }
 
 std::vector<SourceFile> source_files() {
-  static const std::set<std::string> folders = {"include", "comm",     "io",    "collectives",
-                                                "fsdp",    "mp",       "cli",   "plugins",
-                                                "train",   "examples", "bench", "tests"};
+  static const std::set<std::string> folders = {
+      "include",    "comm",    "io",  "collectives", "memory",   "gemm",  "fsdp",
+      "checkpoint", "plugins", "cli", "train",       "examples", "bench", "tests"};
   static const std::set<std::string> extensions = {".h", ".hpp", ".cpp", ".cu", ".c", ".def"};
   std::vector<SourceFile> files;
   for (const std::string& folder : folders) {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "collectives/algorithm.hpp"
-#include "collectives/tuning.hpp"
+#include "collectives/plan/algorithm.hpp"
+#include "collectives/plan/tuning.hpp"
 #include "fsdp/optimizer.hpp"
 #include "io/tier.hpp"
 #include "tests/architecture/source_tree.hpp"

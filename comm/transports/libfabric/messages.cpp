@@ -13,7 +13,7 @@
 
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
-#include "comm/transports/libfabric.hpp"
+#include "comm/transports/libfabric/libfabric.hpp"
 #include "comm/transports/libfabric/provider.hpp"
 #include "comm/transports/libfabric/rails.hpp"
 
@@ -110,7 +110,7 @@ void Messages::open_endpoint(PortRange ports) {
   check(status, "endpoint", *info_);
 }
 
-/// A provider on IP listens; from the range's end, for the hub takes its beginning.
+/// A provider on IP listens; from the range's end, for the coordinator takes its beginning.
 int Messages::try_ports(PortRange ports) {
   if (ports.any() || !set_port(*info_, ports.last)) {
     return try_endpoint();
@@ -131,12 +131,20 @@ int Messages::try_ports(PortRange ports) {
 int Messages::try_endpoint() {
   fid_ep* ep = nullptr;
   int status = fi_endpoint(domain_.get(), info_.get(), &ep, nullptr);
-  if (status != 0) return status;
+  if (status != 0) {
+    return status;
+  }
   endpoint_.reset(ep);
   status = fi_ep_bind(ep, &addresses_->fid, 0);
-  if (status == 0) status = fi_ep_bind(ep, &completions_->fid, FI_TRANSMIT | FI_RECV);
-  if (status == 0) status = fi_enable(ep);
-  if (status != 0) endpoint_.reset();
+  if (status == 0) {
+    status = fi_ep_bind(ep, &completions_->fid, FI_TRANSMIT | FI_RECV);
+  }
+  if (status == 0) {
+    status = fi_enable(ep);
+  }
+  if (status != 0) {
+    endpoint_.reset();
+  }
   return status;
 }
 

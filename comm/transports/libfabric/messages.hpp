@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/transport.hpp"
 #include "comm/transports/libfabric/handles.hpp"
+#include "comm/transports/transport.hpp"
 #include "sprat/config.hpp"
 
 namespace sprat::comm::libfabric {

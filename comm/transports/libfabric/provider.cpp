@@ -13,7 +13,7 @@
 #include <mutex>
 
 #include "comm/base/check.hpp"
-#include "comm/transport.hpp"
+#include "comm/transports/transport.hpp"
 
 namespace sprat::comm::libfabric {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/interfaces.hpp"
+#include "comm/host/interfaces.hpp"
 #include "comm/transports/libfabric/handles.hpp"
 
 namespace sprat::comm::libfabric {

@@ -21,7 +21,9 @@ std::vector<Blob> unpacked(const Blob& all) {
     Length bytes = 0;
     std::memcpy(&bytes, all.data() + at, sizeof bytes);
     at += sizeof bytes;
-    if (bytes > all.size() - at) return {};
+    if (bytes > all.size() - at) {
+      return {};
+    }
     each.emplace_back(all.data() + at, all.data() + at + bytes);
     at += bytes;
   }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "plugins/torch/native/callback_threads.hpp"
 #include "plugins/torch/native/elements.hpp"
 #include "plugins/torch/native/errors.hpp"
-#include "plugins/torch/native/notices.hpp"
 
 namespace sprat::pytorch {
 namespace {
@@ -71,8 +71,9 @@ Work::~Work() {
     }
   };
   auto rest = std::make_shared<Rest>(Rest{std::move(operation_), work_});
-  work_.on_done(
-      [rest] { Notices::of_process().post([rest = std::move(*rest)]() mutable { rest.end(); }); });
+  work_.on_done([rest] {
+    CallbackThreads::of_process().post([rest = std::move(*rest)]() mutable { rest.end(); });
+  });
 }
 
 void Work::complete() {
@@ -204,7 +205,7 @@ void Work::watch() {
   auto self = std::make_shared<c10::intrusive_ptr<Work>>(
       c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this));
   work_.on_done([self] {
-    Notices::of_process().post([work = std::move(*self)] { work->complete_futures(); });
+    CallbackThreads::of_process().post([work = std::move(*self)] { work->complete_futures(); });
   });
 }
 

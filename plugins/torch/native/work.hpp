@@ -28,7 +28,7 @@ struct Operation {
 std::string describe(const Operation& operation);
 
 /// Any thread. Its operation is finished by whoever first sees it done: wait(), isCompleted() or,
-/// if there is a future, a thread of Notices. Futures' callbacks run with no lock held.
+/// if there is a future, a thread of CallbackThreads. Futures' callbacks run with no lock held.
 class Work final : public c10d::Work {
  public:
   Work(Operation operation, sprat::Work work, std::shared_ptr<const Notes> notes,

@@ -1,0 +1,159 @@
+// The public face of checkpoints: a model's engine on one side, saver and loader on the other.
+#include "sprat/checkpoint.hpp"
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/agreement.hpp"
+#include "checkpoint/convert.hpp"
+#include "checkpoint/exporter.hpp"
+#include "checkpoint/folder.hpp"
+#include "checkpoint/loader.hpp"
+#include "checkpoint/saver.hpp"
+#include "checkpoint/tensor_reader.hpp"
+#include "comm/base/check.hpp"
+#include "fsdp/engine.hpp"
+#include "io/formats/safetensors.hpp"
+
+namespace sprat {
+namespace {
+
+/// What people want to know of the run that saved; nothing is read back from it.
+std::map<std::string, std::string> config_of(fsdp::Engine& engine) {
+  const FsdpOptions& options = engine.options();
+  const fsdp::Sharding& sharding = engine.sharding();
+  return {{"ranks", text(sharding.ranks())},
+          {"strategy", sharding.strategy->name},
+          {"hybrid_shard_degree", text(sharding.shards)},
+          {"optimizer", options.optimizer.name},
+          {"parameter_dtype", name(options.parameter_dtype)},
+          {"gradient_wire", name(options.gradient_wire)},
+          {"micro_steps", text(options.micro_steps)},
+          {"persistence_threshold", text(options.persistence_threshold)}};
+}
+
+TrainingState state_of(const fsdp::Manifest& manifest) {
+  return {.step = manifest.step, .samples = manifest.samples, .notes = manifest.notes};
+}
+
+}  // namespace
+
+struct CheckpointWriter::Impl {
+  fsdp::Engine& engine;
+  fsdp::ModelState held;
+  fsdp::Saver saver;
+
+  Impl(fsdp::Engine& of, CheckpointOptions options)
+      : engine(of),
+        held(engine.held()),
+        saver(engine.world(), held,
+              {.folder = std::move(options.folder),
+               .keep_last = options.keep_last,
+               .asynchronous = options.asynchronous,
+               .hook = {}}) {}
+
+  fsdp::Manifest manifest(const TrainingState& state) const {
+    return {.step = state.step,
+            .samples = state.samples,
+            .counters = engine.counters(),
+            .notes = state.notes,
+            .config = config_of(engine),
+            .contents = {}};
+  }
+};
+
+CheckpointWriter::CheckpointWriter(ShardedModel& model, CheckpointOptions options)
+    : impl_(std::make_unique<Impl>(model.engine(), std::move(options))) {}
+CheckpointWriter::~CheckpointWriter() = default;
+
+void CheckpointWriter::prepare() { impl_->saver.prepare(); }
+
+void CheckpointWriter::save(const TrainingState& state) {
+  impl_->saver.save(impl_->manifest(state));
+}
+
+void CheckpointWriter::save_beside(const TrainingState& state) {
+  impl_->saver.save_beside(impl_->manifest(state));
+}
+
+void CheckpointWriter::poll() { impl_->saver.poll(); }
+void CheckpointWriter::wait() { impl_->saver.wait(); }
+
+std::optional<std::string> latest_checkpoint(const std::string& folder) {
+  return fsdp::latest_in(folder);
+}
+
+std::optional<std::string> latest_checkpoint(Communicator& world, const std::string& folder) {
+  std::string found;  // empty: none
+  fsdp::agree(world, fsdp::outcome_of([&] {
+                if (world.rank() == 0) {
+                  found = fsdp::latest_in(folder).value_or("");
+                }
+              }));
+  std::uint64_t length = found.size();
+  world.broadcast(elements(std::span(&length, 1)), 0).wait();
+  if (length == 0) {
+    return std::nullopt;
+  }
+  std::vector<std::uint8_t> bytes(found.begin(), found.end());
+  bytes.resize(length);
+  world.broadcast(elements(bytes), 0).wait();
+  return std::string(bytes.begin(), bytes.end());
+}
+
+TrainingState load_checkpoint(ShardedModel& model, const std::string& path) {
+  fsdp::Engine& engine = model.engine();
+  const fsdp::Manifest manifest =
+      fsdp::load(engine.world(), engine.held(), path, fsdp::LoadWhat::everything);
+  engine.restore(manifest.counters);
+  return state_of(manifest);
+}
+
+TrainingState load_parameters(ShardedModel& model, const std::string& path) {
+  fsdp::Engine& engine = model.engine();
+  const fsdp::Manifest manifest =
+      fsdp::load(engine.world(), engine.held(), path, fsdp::LoadWhat::parameters);
+  engine.restore(engine.counters());
+  return state_of(manifest);
+}
+
+CheckpointInfo describe_checkpoint(const std::string& path) {
+  const fsdp::Opened opened = fsdp::open_any(path);
+  CheckpointInfo info{.path = opened.path,
+                      .checked = opened.checked,
+                      .state = state_of(opened.manifest),
+                      .counters = opened.manifest.counters,
+                      .config = opened.manifest.config,
+                      .tensors = {},
+                      .files = {}};
+  for (const fsdp::StoredTensor& tensor : opened.manifest.contents.tensors) {
+    const std::uint64_t bits = *io::safetensors_bits(tensor.dtype);
+    info.tensors.push_back({.name = tensor.name,
+                            .dtype = tensor.dtype,
+                            .shape = tensor.shape,
+                            .bytes = tensor.elements() * bits / 8});
+  }
+  for (const fsdp::StoredFile& file : opened.manifest.contents.files) {
+    info.files.push_back({.name = file.name, .bytes = file.record.bytes});
+  }
+  return info;
+}
+
+std::vector<std::string> verify_checkpoint(const std::string& path) { return fsdp::verify(path); }
+
+void convert_checkpoint(const std::string& from, const std::string& to, CheckpointForm form) {
+  fsdp::convert(from, to, form);
+}
+
+void export_parameters(ShardedModel& model, const std::string& path, CheckpointForm form) {
+  require(form != CheckpointForm::sprat,
+          "a model is exported as one file; CheckpointWriter saves "
+          "it in the form sprat");
+  fsdp::Engine& engine = model.engine();
+  fsdp::export_parameters(
+      engine.world(), engine.held(), path,
+      form == CheckpointForm::hf_gpt2 ? fsdp::ModelLayout::hf_gpt2 : fsdp::ModelLayout::sprat);
+}
+
+}  // namespace sprat

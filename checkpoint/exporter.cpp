@@ -1,0 +1,137 @@
+#include "checkpoint/exporter.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "checkpoint/agreement.hpp"
+#include "checkpoint/convert.hpp"
+#include "checkpoint/rows.hpp"
+#include "checkpoint/save_plan.hpp"
+#include "comm/base/check.hpp"
+#include "io/durable.hpp"
+#include "io/formats/safetensors.hpp"
+
+namespace sprat::fsdp {
+namespace {
+
+ModelState parameters_of(const ModelState& held) {
+  ModelState parameters{.states = {held.states.at(0)}, .units = held.units};
+  for (StoredUnit& unit : parameters.units) {
+    unit.values.resize(1);
+  }
+  return parameters;
+}
+
+/// Where a tensor goes in the file.
+struct Place {
+  std::uint64_t begin = 0;
+  bool transposed = false;
+};
+
+/// The file's header, and the places by our names.
+struct FilePlan {
+  std::string header;
+  std::map<std::string, Place> places;
+};
+
+FilePlan plan_file(const std::vector<SavedFile>& files, ModelLayout layout) {
+  const Contents contents = contents_of(files);
+  const CopyPlan copies = plan_copies(contents, ModelLayout::sprat, layout);
+  const std::vector<io::SafeTensor> tensors = described(copies);
+  FilePlan plan{.header = io::write_safetensors_header(tensors, {{"format", "pt"}}), .places = {}};
+  for (std::size_t index = 0; index < tensors.size(); ++index) {
+    const CopiedTensor& copy = copies.tensors[index];
+    plan.places[copy.from->name] = {.begin = plan.header.size() + tensors[index].begin,
+                                    .transposed = copy.transposed};
+  }
+  return plan;
+}
+
+/// The views of one box, which follow each other.
+using Views = std::span<const std::span<const float>>;
+
+void write_rows(io::PlacedFile& file, const SavedBox& box, Views views, const Place& place) {
+  std::uint64_t at = place.begin + box.first_row * box.row_elements * sizeof(float);
+  for (const auto& view : views) {
+    file.write(at, std::as_bytes(view));
+    at += view.size_bytes();
+  }
+}
+
+/// Rows become columns: of each row of the file a run.
+void write_columns(io::PlacedFile& file, const SavedBox& box, Views views, const Place& place) {
+  std::vector<float> values, run(box.rows);
+  for (const auto& view : views) {
+    values.insert(values.end(), view.begin(), view.end());
+  }
+  const auto file_columns = static_cast<std::uint64_t>(box.shape[0]);
+  for (std::uint64_t column = 0; column < box.row_elements; ++column) {
+    for (std::uint64_t row = 0; row < box.rows; ++row) {
+      run[row] = values[row * box.row_elements + column];
+    }
+    file.write(place.begin + (column * file_columns + box.first_row) * sizeof(float),
+               std::as_bytes(std::span(run)));
+  }
+}
+
+void write_own(const std::string& path, int rank, const std::vector<SavedFile>& files,
+               const GatheredRows& rows, const FilePlan& plan) {
+  io::PlacedFile out(path);
+  std::size_t own = 0;
+  for (const SavedFile& file : files) {
+    if (file.writer != rank) {
+      continue;
+    }
+    const Views views = rows.files[own++];
+    std::size_t next = 0;
+    for (const SavedBox& box : file.boxes) {
+      const Place& place = plan.places.at(box.name);
+      const Views of_box = views.subspan(next, box.ranges.size());
+      next += box.ranges.size();
+      (place.transposed ? write_columns : write_rows)(out, box, of_box, place);
+    }
+  }
+  out.finish();
+}
+
+/// The same on every rank.
+std::string agreed_unfinished(Communicator& world, const std::string& path) {
+  std::string name = unfinished_name(path);
+  std::vector<std::uint8_t> bytes(name.begin(), name.end());
+  world.broadcast(elements(bytes), 0).wait();
+  return {bytes.begin(), bytes.end()};
+}
+
+std::optional<Error> on_first(Communicator& world, const std::function<void()>& body) {
+  return world.rank() == 0 ? outcome_of(body) : std::nullopt;
+}
+
+}  // namespace
+
+void export_parameters(Communicator& world, const ModelState& held, const std::string& path,
+                       ModelLayout layout) {
+  const ModelState parameters = parameters_of(held);
+  const std::vector<SavedFile> files = plan_save(parameters);
+  const FilePlan plan = plan_file(files, layout);
+  const GatheredRows rows = gather_rows(world, parameters, files);
+  agree(world, on_first(world, [&] { check_place(path); }));
+  const std::string temporary = agreed_unfinished(world, path);
+  try {
+    agree(world, on_first(world, [&] { io::write_file(temporary, plan.header, {}); }));
+    agree(world, outcome_of([&] { write_own(temporary, world.rank(), files, rows, plan); }));
+    agree(world, on_first(world, [&] {
+            io::rename_over(temporary, path, {});
+            io::sync_folder(std::filesystem::absolute(path).parent_path(), {});
+          }));
+  } catch (...) {
+    if (world.rank() == 0) {
+      io::remove_all(temporary, {});
+    }
+    throw;
+  }
+}
+
+}  // namespace sprat::fsdp

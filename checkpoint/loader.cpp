@@ -1,0 +1,80 @@
+#include "checkpoint/loader.hpp"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/agreement.hpp"
+#include "checkpoint/folder.hpp"
+#include "comm/base/check.hpp"
+#include "io/checked_file.hpp"
+
+namespace sprat::fsdp {
+namespace {
+
+void read_parts(const Contents& contents, const ModelState& held,
+                const std::vector<PartRead>& reads) {
+  std::optional<io::CheckedFile> file;
+  std::size_t open = contents.files.size();
+  for (const PartRead& read : reads) {
+    if (read.file != open) {
+      const StoredFile& stored = contents.files[read.file];
+      file.emplace(contents.folder + "/" + stored.name, stored.record);
+      open = read.file;
+    }
+    const auto into = held.units[read.unit].values[read.state].subspan(read.offset, read.count);
+    file->read(read.begin, std::as_writable_bytes(into));
+  }
+}
+
+/// Hosts that do not share the folder would load different states.
+void check_same(Communicator& world, const std::string& path, const Manifest& manifest) {
+  const std::string text = write_manifest(manifest);
+  const std::uint64_t mine = XXH3_64bits(text.data(), text.size());
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(elements(std::span(&mine, 1)), elements(all)).wait();
+  const auto other = std::ranges::find_if(all, [&](std::uint64_t one) { return one != all[0]; });
+  const auto named = [&](auto rank) { return rank_in_job(world, static_cast<int>(rank)); };
+  require(other == all.end(), "ranks ", named(0), " and ",
+          other == all.end() ? 0 : named(other - all.begin()), " find different checkpoints at ",
+          path, "; every rank needs the same folder, on a file system that all hosts share");
+}
+
+/// Each unit's values from the copy that has read them to the others that hold the same part.
+void spread(Communicator& world, const ModelState& held, LoadWhat what) {
+  std::map<int, std::optional<Communicator>> groups;  // by parts: units that are cut alike
+  for (const StoredUnit& unit : held.units) {
+    if (unit.copies > 1 && !groups.contains(unit.parts)) {
+      groups.emplace(unit.parts, world.split(unit.part, unit.copy));
+    }
+  }
+  for (std::size_t u = 0; u < held.units.size(); ++u) {
+    const StoredUnit& unit = held.units[u];
+    const std::size_t states = what == LoadWhat::parameters ? 1 : unit.values.size();
+    for (std::size_t state = 0; state < states && unit.copies > 1; ++state) {
+      groups.at(unit.parts)->broadcast(elements(unit.values[state]), unit.disk_copy(u)).wait();
+    }
+  }
+}
+
+}  // namespace
+
+Manifest load(Communicator& world, const ModelState& held, const std::string& path, LoadWhat what) {
+  Manifest manifest;
+  std::vector<PartRead> reads;
+  agree(world, outcome_of([&] {
+          const std::string at = checkpoint_at(path);
+          manifest = read_manifest(at);
+          reads = plan_load(at, manifest.contents, held, what);
+        }));
+  check_same(world, path, manifest);
+  agree(world, outcome_of([&] { read_parts(manifest.contents, held, reads); }));
+  spread(world, held, what);
+  return manifest;
+}
+
+}  // namespace sprat::fsdp

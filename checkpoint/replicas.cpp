@@ -1,0 +1,106 @@
+// Hashes of what ranks hold, compared between the copies of each part.
+#include "checkpoint/replicas.hpp"
+
+#include <xxhash.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "checkpoint/agreement.hpp"
+#include "comm/base/check.hpp"
+
+namespace sprat::fsdp {
+namespace {
+
+/// Of all states of a unit as this rank holds them, after `seed`.
+std::uint64_t hash_of(const StoredUnit& unit, std::uint64_t seed) {
+  for (const std::span<float> values : unit.values) {
+    seed = XXH3_64bits_withSeed(values.data(), values.size_bytes(), seed);
+  }
+  return seed;
+}
+
+std::vector<std::uint64_t> gathered(Communicator& world, const std::vector<std::uint64_t>& mine) {
+  std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(world.size()));
+  world
+      .all_gather(elements(std::span<const std::uint64_t>(mine)), elements(all),
+                  {.timeout = {}, .blocking = true})
+      .wait();
+  return all;
+}
+
+struct Parted {
+  int first = 0, other = 0;
+};
+
+/// Two ranks that hold the same part of `unit` by different hashes. Each rank gave `stride` of
+/// them, of which entry `at` is meant.
+std::optional<Parted> parted(const StoredUnit& unit, const std::vector<std::uint64_t>& hashes,
+                             std::size_t stride, std::size_t at) {
+  const auto hash = [&](int rank) { return hashes[static_cast<std::size_t>(rank) * stride + at]; };
+  for (int part = 0; part < unit.parts; ++part) {
+    const int first = unit.holders[static_cast<std::size_t>(part)];
+    for (int copy = 1; copy < unit.copies; ++copy) {
+      const int other = unit.holders[static_cast<std::size_t>(copy * unit.parts + part)];
+      if (hash(first) != hash(other)) {
+        return Parted{.first = first, .other = other};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void refuse(Communicator& world, const ModelState& held) {
+  std::vector<std::uint64_t> mine;
+  for (const StoredUnit& unit : held.units) {
+    mine.push_back(hash_of(unit, 0));
+  }
+  const std::vector<std::uint64_t> all = gathered(world, mine);
+  for (std::size_t at = 0; at < mine.size(); ++at) {
+    const StoredUnit& unit = held.units[at];
+    if (const auto two = parted(unit, all, mine.size(), at)) {
+      throw Error(ErrorCode::mismatch,
+                  text("ranks ", rank_in_job(world, two->first), " and ",
+                       rank_in_job(world, two->other), " hold copies of unit \"", unit.spec->name,
+                       "\" that differ, and nothing was saved: they compute differently, as other "
+                       "processors or libraries may, or memory is faulty. Go on from the last "
+                       "checkpoint on hosts that are alike, or without copies "
+                       "(hybrid_shard_degree 0)"));
+    }
+  }
+  throw Error(ErrorCode::internal, "copies of the model differed, and now do not");
+}
+
+}  // namespace
+
+void check_replicas(Communicator& world, const ModelState& held) {
+  // Units that are cut alike have the same copies: one hash for all of them.
+  std::map<int, std::pair<const StoredUnit*, std::uint64_t>> kinds;  // by parts
+  for (const StoredUnit& unit : held.units) {
+    if (unit.copies > 1) {
+      auto& [example, hash] = kinds[unit.parts];
+      example = &unit;
+      hash = hash_of(unit, hash);
+    }
+  }
+  std::vector<std::uint64_t> mine;
+  for (const auto& [parts, kind] : kinds) {
+    mine.push_back(kind.second);
+  }
+  if (mine.empty()) {
+    return;
+  }
+  const std::vector<std::uint64_t> all = gathered(world, mine);
+  std::size_t at = 0;
+  for (const auto& [parts, kind] : kinds) {
+    if (parted(*kind.first, all, mine.size(), at)) {
+      refuse(world, held);
+    }
+    ++at;
+  }
+}
+
+}  // namespace sprat::fsdp

@@ -1,0 +1,69 @@
+#include "collectives/engine/plan_cache.hpp"
+
+#include "collectives/engine/control_block.hpp"
+
+namespace sprat::collectives {
+
+Planned planned(const Problem& problem, const Algorithm& algorithm) {
+  auto plan = std::make_shared<const Plan>(make_plan(problem, algorithm));
+  auto eager = std::make_shared<const EagerPlan>(eager_plan_of(problem, *plan, Slot::inline_bytes));
+  return {.algorithm = &algorithm,
+          .plan = std::move(plan),
+          .eager = eager->fits ? std::move(eager) : nullptr};
+}
+
+std::size_t PlanCache::Hash::operator()(const Key& key) const {
+  return digest(key.shape) ^ (reinterpret_cast<std::uintptr_t>(key.algorithm) >> 4);
+}
+
+std::shared_ptr<const Planned> PlanCache::if_apart(Problem problem, const Algorithm& otherwise) {
+  problem.out_of_place = problem.grouping->hosts() == 1;
+  const Algorithm& algorithm = choose(problem, *rules_);
+  return &algorithm == &otherwise
+             ? nullptr
+             : std::make_shared<const Planned>(of(problem, algorithm, problem.count));
+}
+
+const Planned& PlanCache::of(const Problem& problem) {
+  if (problem.counts || exchanges(problem.collective)) {
+    const Algorithm& algorithm = choose(problem, *rules_);
+    unkept_ = planned(problem, algorithm);
+    return unkept_;
+  }
+  const Key key{shape_of(problem), nullptr};
+  if (last_ != nullptr && last_key_ == key) {
+    return *last_;
+  }
+  auto found = plans_.find(key);
+  if (found == plans_.end()) {
+    Problem stated = problem;
+    if (only_meets(problem)) {
+      stated.collective = Collective::barrier;
+    }
+    const Algorithm& algorithm = choose(stated, *rules_);
+    Planned planned = of(stated, algorithm, problem.count);
+    planned.out_of_place = if_apart(stated, algorithm);
+    found = plans_.emplace(key, planned).first;
+  }
+  last_key_ = key;
+  last_ = &found->second;
+  return *last_;
+}
+
+const Planned& PlanCache::of(const Problem& problem, const Algorithm& algorithm,
+                             std::size_t count) {
+  Problem part = problem;
+  part.count = count;
+  const Key key{shape_of(part), &algorithm};
+  const auto found = plans_.find(key);
+  if (found != plans_.end()) {
+    return found->second;
+  }
+  if (plans_.size() >= limit) {
+    plans_.clear();
+    last_ = nullptr;
+  }
+  return plans_.emplace(key, planned(part, algorithm)).first->second;
+}
+
+}  // namespace sprat::collectives

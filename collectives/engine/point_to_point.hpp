@@ -1,0 +1,78 @@
+// Sends and receives of one communicator.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+
+#include "collectives/engine/executor.hpp"
+#include "collectives/engine/work.hpp"
+#include "comm/context/context.hpp"
+
+namespace sprat::collectives {
+
+/// One send or receive, checked.
+class Message final : public Work::State {
+ public:
+  explicit Message(std::shared_ptr<comm::Context> context) : State(std::move(context)) {}
+  using State::fail;
+  using State::finish;
+
+  bool sends = false;
+  /// Set: the library's own, apart from its users' messages. For errors, what it is for; a receive
+  /// may be longer than its message.
+  std::string purpose;
+  int peer = 0;  ///< Rank of the communicator; any_source until a message has come.
+  int tag = 0;
+  std::byte* data = nullptr;  ///< Not written by a send.
+  std::size_t bytes = 0;
+  comm::Clock::time_point posted{}, deadline{};
+  std::chrono::milliseconds timeout{0};
+  bool warned = false;            ///< It has been said that it waits long.
+  comm::Clock::time_point cut{};  ///< Since when its wire has failed, or its peer left.
+  comm::MessageRequest request;
+  Recorder::Entry entry = nullptr;
+  int source() const override { return sends ? -1 : peer; }
+};
+
+class PointToPoint final : public comm::Driver {
+ public:
+  /// `executor`, of the same communicator, outlives it.
+  PointToPoint(std::shared_ptr<comm::Context> context, Executor& executor);
+  /// Waits for sends that are under way; withdraws receives.
+  ~PointToPoint() override;
+
+  void post(const std::shared_ptr<Message>& message);
+  int world_rank(int rank) const { return membership_.world_ranks[rank]; }
+
+  bool advance() noexcept override;
+  /// Its messages are no part of the communicator's sequence, so it answers no query.
+  std::uint64_t communicator() const noexcept override { return no_communicator; }
+  comm::Recall called(std::uint64_t) const override { return {}; }
+  std::string under_way() const override;
+
+ private:
+  void drain();
+  void start(Message& message);
+  bool start_waiting();
+  bool end_waiting(const Error* failure);
+  bool find_source(Message& message);
+  bool goes_on(Message& message, bool look_at_clock) const;
+  void warn_if_long(Message& message, comm::Clock::time_point now) const;
+  std::string awaited(const Message& message) const;
+  void check(Message& message);
+  void withdraw(Message& message) noexcept;
+  std::string describe(const Message& message) const;
+
+  std::shared_ptr<comm::Context> context_;  ///< Shared by the communicators of a rank.
+  const Membership& membership_;
+  Recorder& recorder_;
+  // Guarded by the context's token.
+  std::list<std::shared_ptr<Message>> in_flight_;  ///< The transports have them.
+  /// Receives from any source, and those behind them that the same messages may match, in order.
+  std::list<std::shared_ptr<Message>> waiting_;
+  int next_source_ = 0;  ///< Whom a receive from any source looks at first.
+  std::uint32_t idle_calls_ = 0;
+};
+
+}  // namespace sprat::collectives

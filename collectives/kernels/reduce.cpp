@@ -1,0 +1,181 @@
+// Checks a reduction, then hands it to the kernels of its types and of this processor.
+#include "collectives/kernels/reduce.hpp"
+
+#include "collectives/kernels/reduce_environment.hpp"
+#include "collectives/kernels/reduce_request.hpp"
+#include "collectives/kernels/reduce_targets.hpp"
+#include "comm/base/check.hpp"
+
+// After reduce_targets.hpp, which tells it what to know of.
+#include <hwy/cache_control.h>
+#include <hwy/targets.h>
+
+namespace sprat::collectives {
+
+namespace {
+
+/// Every set that the kernels are compiled for and this processor has, best first. The first call
+/// comes before any restriction of them.
+const std::vector<std::int64_t>& available_targets() {
+  static const std::vector<std::int64_t> targets = hwy::SupportedAndGeneratedTargets();
+  return targets;
+}
+
+bool combines_bits(ReduceOp op) {
+  return op == ReduceOp::band || op == ReduceOp::bor || op == ReduceOp::bxor ||
+         op == ReduceOp::land || op == ReduceOp::lor;
+}
+
+void require_sound(const Arithmetic& arithmetic, std::span<const Term> terms) {
+  require(!terms.empty(), "a reduction needs at least one term");
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    require(terms[i].covers.size() > 0, "term ", i, " of a reduction covers no rank");
+    if (i == 0) {
+      continue;
+    }
+    require(terms[i].covers.first == terms[i - 1].covers.last, "term ", i,
+            " of a reduction begins at rank ", terms[i].covers.first,
+            ", the one before it ends at ", terms[i - 1].covers.last);
+  }
+  require_takes(arithmetic.op, arithmetic.input);
+  require((arithmetic.op == ReduceOp::user) == (arithmetic.user != nullptr),
+          "a user operation is one with a function: see Reduction::user()");
+  if (!arithmetic.complete) {
+    return;
+  }
+  require(terms.front().covers.first == 0 && terms.back().covers.last == arithmetic.ranks,
+          "a complete reduction of ", arithmetic.ranks, " ranks got terms of ranks [",
+          terms.front().covers.first, ", ", terms.back().covers.last, ")");
+  require(arithmetic.output == arithmetic.input ||
+              arithmetic.output == accumulator_of(arithmetic.input, arithmetic.op),
+          "a reduction of ", name(arithmetic.input), " cannot give ", name(arithmetic.output));
+}
+
+void run(const Request& request) {
+  if (request.user != nullptr) {
+    const PlainArithmetic mode;
+    return reduce_user(request);
+  }
+  switch (request.input) {
+    case DType::i8:
+    case DType::u8:
+    case DType::i16:
+    case DType::u16:
+    case DType::i32:
+    case DType::u32:
+    case DType::i64:
+    case DType::u64:
+      return combines_bits(request.op) ? reduce_bits(request) : reduce_integers(request);
+    case DType::boolean:
+      return reduce_bits(request);
+    case DType::f32:
+    case DType::f64: {
+      const PlainArithmetic mode;
+      return reduce_floats(request);
+    }
+    case DType::f16:
+    case DType::bf16: {
+      const PlainArithmetic mode;
+      return reduce_float16(request);
+    }
+    case DType::f8e4m3:
+    case DType::f8e5m2: {
+      const PlainArithmetic mode;
+      return reduce_float8(request);
+    }
+  }
+}
+
+}  // namespace
+
+DType accumulator_of(DType input, ReduceOp op) noexcept {
+  if (op == ReduceOp::user) {
+    return input;
+  }
+  switch (input) {
+    case DType::f16:
+    case DType::bf16:
+    case DType::f8e4m3:
+    case DType::f8e5m2:
+      return DType::f32;
+    case DType::i8:
+    case DType::u8:
+    case DType::i16:
+    case DType::u16:
+    case DType::i32:
+    case DType::u32:
+    case DType::i64:
+    case DType::u64:
+    case DType::f32:
+    case DType::f64:
+    case DType::boolean:
+      return input;
+  }
+  return input;
+}
+
+void require_takes(ReduceOp op, DType dtype) {
+  if (takes(op, dtype)) {
+    return;
+  }
+  std::string names;
+  for (const DType candidate : all_dtypes()) {
+    if (takes(op, candidate)) {
+      names += text(" ", name(candidate));
+    }
+  }
+  throw Error(ErrorCode::invalid_argument,
+              text(name(op), " does not reduce ", name(dtype), "; it takes", names));
+}
+
+void reduce(const Arithmetic& arithmetic, std::span<const Term> terms, void* to,
+            std::size_t count) {
+  require_sound(arithmetic, terms);
+  const Request request = {.terms = terms,
+                           .covers = {terms.front().covers.first, terms.back().covers.last},
+                           .input = arithmetic.input,
+                           .output = arithmetic.output,
+                           .op = arithmetic.op,
+                           .factor = arithmetic.factor,
+                           .user = arithmetic.user,
+                           .ranks = arithmetic.ranks,
+                           .complete = arithmetic.complete,
+                           .past_cache = arithmetic.past_cache,
+                           .to = to,
+                           .count = count};
+  run(request);
+  if (arithmetic.past_cache) {
+    hwy::FlushStream();
+  }
+}
+
+void refuse_terms(RankRange missing) {
+  throw Error(ErrorCode::invalid_argument,
+              text("the terms of a reduction do not make up ranks [", missing.first, ", ",
+                   missing.last, ") of the canonical tree"));
+}
+
+std::vector<std::string> reduce_targets() {
+  std::vector<std::string> names;
+  for (const std::int64_t target : available_targets()) {
+    names.emplace_back(hwy::TargetName(target));
+  }
+  return names;
+}
+
+bool use_reduce_target(const std::string& target) {
+  std::int64_t chosen = 0;  // All of them.
+  for (const std::int64_t candidate : available_targets()) {
+    if (target == hwy::TargetName(candidate)) {
+      chosen = candidate;
+    }
+  }
+  if (chosen == 0 && !target.empty()) {
+    return false;
+  }
+  hwy::SetSupportedTargetsForTest(chosen);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  return true;
+}
+
+}  // namespace sprat::collectives

@@ -1,0 +1,99 @@
+// Reduction kernels of bits and of truth: band, bor, bxor, land, lor, and all that booleans do.
+#include "collectives/kernels/reduce_targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "collectives/kernels/reduce_bits.cpp"
+#include <hwy/foreach_target.h>  // Compiles what follows once per instruction set.
+
+#include "collectives/kernels/reduce_walk_inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace sprat::collectives {
+namespace HWY_NAMESPACE {
+
+/// Bits have no type: every element is so many bytes.
+template <class Op>
+void combine_bits(Request request) {
+  request.count *= size_of(request.input);
+  walk_all<Native<std::uint8_t>, Op>(request, Exact<std::uint8_t>());
+}
+
+/// Of unsigned elements: the smallest is zero if any is, and the bits of all are if all are.
+template <class T>
+void combine_truth(const Request& request) {
+  if (request.op == ReduceOp::land) {
+    return walk_all<Native<T>, Min>(request, Truth<T>());
+  }
+  walk_all<Native<T>, BitOr>(request, Truth<T>());
+}
+
+void reduce_booleans(const Request& request) {
+  using Byte = std::uint8_t;
+  switch (request.op) {
+    case ReduceOp::prod:
+    case ReduceOp::min:
+    case ReduceOp::band:
+    case ReduceOp::land:
+      return walk_all<Native<Byte>, Min>(request, Truth<Byte>());
+    case ReduceOp::sum:
+    case ReduceOp::max:
+    case ReduceOp::bor:
+    case ReduceOp::lor:
+      return walk_all<Native<Byte>, BitOr>(request, Truth<Byte>());
+    case ReduceOp::bxor:
+      return walk_all<Native<Byte>, Differ>(request, Truth<Byte>());
+    case ReduceOp::avg:
+    case ReduceOp::premultiplied_sum:
+    case ReduceOp::user:
+      return;  // reduce() refuses these or sends them elsewhere.
+  }
+}
+
+void run_bits(const Request& request) {
+  if (request.input == DType::boolean) {
+    return reduce_booleans(request);
+  }
+  switch (request.op) {
+    case ReduceOp::band:
+      return combine_bits<BitAnd>(request);
+    case ReduceOp::bor:
+      return combine_bits<BitOr>(request);
+    case ReduceOp::bxor:
+      return combine_bits<BitXor>(request);
+    case ReduceOp::land:
+    case ReduceOp::lor:
+      break;
+    case ReduceOp::sum:
+    case ReduceOp::prod:
+    case ReduceOp::min:
+    case ReduceOp::max:
+    case ReduceOp::avg:
+    case ReduceOp::premultiplied_sum:
+    case ReduceOp::user:
+      return;  // reduce() sends these elsewhere.
+  }
+  switch (size_of(request.input)) {
+    case 1:
+      return combine_truth<std::uint8_t>(request);
+    case 2:
+      return combine_truth<std::uint16_t>(request);
+    case 4:
+      return combine_truth<std::uint32_t>(request);
+    case 8:
+      return combine_truth<std::uint64_t>(request);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace sprat::collectives
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sprat::collectives {
+
+HWY_EXPORT(run_bits);
+
+void reduce_bits(const Request& request) { HWY_DYNAMIC_DISPATCH(run_bits)(request); }
+
+}  // namespace sprat::collectives
+#endif

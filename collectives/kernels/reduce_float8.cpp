@@ -1,0 +1,33 @@
+// Reduction kernels of f8e4m3 and f8e5m2.
+#include "collectives/kernels/reduce_targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "collectives/kernels/reduce_float8.cpp"
+#include <hwy/foreach_target.h>  // Compiles what follows once per instruction set.
+
+#include "collectives/kernels/reduce_float_inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace sprat::collectives {
+namespace HWY_NAMESPACE {
+
+void run_float8(const Request& request) {
+  if (request.input == DType::f8e4m3) {
+    return reduce_floats_of<Float8E4M3>(request);
+  }
+  reduce_floats_of<Float8E5M2>(request);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace sprat::collectives
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sprat::collectives {
+
+HWY_EXPORT(run_float8);
+
+void reduce_float8(const Request& request) { HWY_DYNAMIC_DISPATCH(run_float8)(request); }
+
+}  // namespace sprat::collectives
+#endif

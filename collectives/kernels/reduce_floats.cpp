@@ -1,0 +1,33 @@
+// Reduction kernels of f32 and f64.
+#include "collectives/kernels/reduce_targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "collectives/kernels/reduce_floats.cpp"
+#include <hwy/foreach_target.h>  // Compiles what follows once per instruction set.
+
+#include "collectives/kernels/reduce_float_inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace sprat::collectives {
+namespace HWY_NAMESPACE {
+
+void run_floats(const Request& request) {
+  if (request.input == DType::f32) {
+    return reduce_floats_of<Native<float>>(request);
+  }
+  reduce_floats_of<Native<double>>(request);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace sprat::collectives
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sprat::collectives {
+
+HWY_EXPORT(run_floats);
+
+void reduce_floats(const Request& request) { HWY_DYNAMIC_DISPATCH(run_floats)(request); }
+
+}  // namespace sprat::collectives
+#endif

@@ -1,0 +1,96 @@
+// Reduction kernels of the integers: they wrap, and averages truncate toward zero.
+#include "collectives/kernels/reduce_targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "collectives/kernels/reduce_integers.cpp"
+#include <hwy/foreach_target.h>  // Compiles what follows once per instruction set.
+
+#include "collectives/kernels/reduce_walk_inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace sprat::collectives {
+namespace HWY_NAMESPACE {
+
+/// Divides in the widest type of T's sign: a count of ranks may be larger than T holds.
+template <class T>
+void divide(T* values, std::size_t count, int ranks) {
+  using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
+  using Word = std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>;
+  using Dividend = std::conditional_t<sizeof(T) == 8, Wide, Word>;
+  const auto divisor = static_cast<Dividend>(ranks);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = static_cast<T>(static_cast<Dividend>(values[i]) / divisor);
+  }
+}
+
+template <class T>
+void reduce_integers_of(const Request& request) {
+  using Bits = std::make_unsigned_t<T>;
+  switch (request.op) {
+    case ReduceOp::sum:
+      return walk_all<Native<Bits>, Sum>(request, Exact<Bits>());
+    case ReduceOp::prod:
+      return walk_all<Native<Bits>, Prod>(request, Exact<Bits>());
+    case ReduceOp::min:
+      return walk_all<Native<T>, Min>(request, Exact<T>());
+    case ReduceOp::max:
+      return walk_all<Native<T>, Max>(request, Exact<T>());
+    case ReduceOp::avg:
+      walk_all<Native<Bits>, Sum>(request, Exact<Bits>());
+      if (request.complete) {
+        divide(static_cast<T*>(request.to), request.count, request.ranks);
+      }
+      return;
+    case ReduceOp::band:
+    case ReduceOp::bor:
+    case ReduceOp::bxor:
+    case ReduceOp::land:
+    case ReduceOp::lor:
+    case ReduceOp::premultiplied_sum:
+    case ReduceOp::user:
+      return;  // reduce() sends these elsewhere.
+  }
+}
+
+void run_integers(const Request& request) {
+  switch (request.input) {
+    case DType::i8:
+      return reduce_integers_of<std::int8_t>(request);
+    case DType::u8:
+      return reduce_integers_of<std::uint8_t>(request);
+    case DType::i16:
+      return reduce_integers_of<std::int16_t>(request);
+    case DType::u16:
+      return reduce_integers_of<std::uint16_t>(request);
+    case DType::i32:
+      return reduce_integers_of<std::int32_t>(request);
+    case DType::u32:
+      return reduce_integers_of<std::uint32_t>(request);
+    case DType::i64:
+      return reduce_integers_of<std::int64_t>(request);
+    case DType::u64:
+      return reduce_integers_of<std::uint64_t>(request);
+    case DType::f16:
+    case DType::bf16:
+    case DType::f32:
+    case DType::f64:
+    case DType::f8e4m3:
+    case DType::f8e5m2:
+    case DType::boolean:
+      return;  // reduce() sends these elsewhere.
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace sprat::collectives
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sprat::collectives {
+
+HWY_EXPORT(run_integers);
+
+void reduce_integers(const Request& request) { HWY_DYNAMIC_DISPATCH(run_integers)(request); }
+
+}  // namespace sprat::collectives
+#endif

@@ -1,0 +1,39 @@
+// Messages between many hosts in an order in which they do not crowd: at any time each host sends
+// to one other and receives from one other.
+//
+// Turn (distance, chunk) is a chunk to the host `distance` further on and one from the host as far
+// back; turns go by distance, then by chunk. A rank sends in a turn only once all that it receives
+// in the turn `at_once` before has come. That cannot lock up whatever ranks have to send: what
+// comes in a turn waits for earlier turns only.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "collectives/plan/plan.hpp"
+
+namespace sprat::collectives {
+
+/// Chunks that a message between hosts is cut into, so that one travels while another is worked on.
+int chunks_of(std::size_t bytes);
+
+class PairwiseExchange {
+ public:
+  /// `bytes` a message has before it is cut.
+  PairwiseExchange(int distances, std::size_t bytes);
+
+  int chunks() const { return chunks_; }
+  /// These steps receive what comes in a turn. Distances count from 1.
+  void arrives(int distance, int chunk, IndexRange receives);
+  /// What a send of that turn goes behind.
+  IndexRange behind(int distance, int chunk) const;
+
+ private:
+  std::size_t number(int distance, int chunk) const;
+
+  int chunks_;
+  std::size_t at_once_;
+  std::vector<IndexRange> arrivals_;
+};
+
+}  // namespace sprat::collectives

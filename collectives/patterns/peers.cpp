@@ -1,0 +1,53 @@
+// Who a rank deals with: on its own host, and one rank of every other.
+#include "collectives/patterns/peers.hpp"
+
+namespace sprat::collectives {
+
+namespace {
+
+/// Ranks of the host `distance` further on, from `problem.rank`'s position on and round again.
+void append_host(const Problem& problem, int distance, std::vector<int>& ranks) {
+  const Grouping& grouping = *problem.grouping;
+  const int host = (grouping.host_of(problem.rank) + distance) % grouping.hosts();
+  const std::vector<int>& members = grouping.members(host);
+  const auto first = static_cast<std::size_t>(grouping.local_index(problem.rank));
+  for (std::size_t step = 0; step < members.size(); ++step) {
+    ranks.push_back(members[(first + step) % members.size()]);
+  }
+}
+
+}  // namespace
+
+std::vector<int> local_ranks(const Problem& problem) {
+  std::vector<int> ranks;
+  append_host(problem, 0, ranks);
+  return ranks;
+}
+
+std::vector<int> remote_ranks(const Problem& problem) {
+  std::vector<int> ranks;
+  for (int distance = 1; distance < problem.grouping->hosts(); ++distance) {
+    append_host(problem, distance, ranks);
+  }
+  return ranks;
+}
+
+int carrier(const Grouping& grouping, int host, int owner) {
+  if (grouping.host_of(owner) == host) {
+    return owner;
+  }
+  const std::vector<int>& members = grouping.members(host);
+  return members[static_cast<std::size_t>(owner) % members.size()];
+}
+
+Operand widened(const Problem& problem, Plan& plan, const Operand& contribution) {
+  if (problem.input == problem.accumulator()) {
+    return contribution;
+  }
+  const Operand wide = plan.scratch(contribution.count);
+  const Source own{.from = contribution, .covers = {problem.rank, problem.rank + 1}};
+  plan.reduce({&own, 1}, wide);
+  return wide;
+}
+
+}  // namespace sprat::collectives

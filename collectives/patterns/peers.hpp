@@ -1,0 +1,25 @@
+// Who a rank deals with: on its own host, and one rank of every other.
+#pragma once
+
+#include <vector>
+
+#include "collectives/plan/plan.hpp"
+#include "collectives/plan/problem.hpp"
+
+namespace sprat::collectives {
+
+/// Ranks of this rank's host, ascending from it and round again; itself first.
+std::vector<int> local_ranks(const Problem& problem);
+/// Ranks of other hosts: hosts from the next one on and round again, and of each its ranks from
+/// this rank's position on, so that neither hosts nor the ranks of a host all meet at one.
+std::vector<int> remote_ranks(const Problem& problem);
+
+/// The rank of `host` that handles what `owner` owns: the owner on its own host, elsewhere one that
+/// spreads owners evenly and keeps equal local positions together where hosts are equal blocks.
+int carrier(const Grouping& grouping, int host, int owner);
+
+/// A contribution in the form that partial results travel in: itself if the input's type is the
+/// accumulator's, else widened into scratch by a step of the current round.
+Operand widened(const Problem& problem, Plan& plan, const Operand& contribution);
+
+}  // namespace sprat::collectives

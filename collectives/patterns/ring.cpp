@@ -1,0 +1,196 @@
+// Reductions over hosts in a ring, where partials grow on their way.
+#include "collectives/patterns/ring.hpp"
+
+#include <algorithm>
+
+#include "collectives/patterns/peers.hpp"
+
+namespace sprat::collectives {
+
+namespace {
+
+/// The ring as one rank sees it.
+struct Ring {
+  explicit Ring(const Problem& problem)
+      : p(problem),
+        grouping(*problem.grouping),
+        hosts(grouping.hosts()),
+        home(grouping.host_of(problem.rank)) {}
+
+  int next() const { return (home + 1) % hosts; }
+  int previous() const { return (home + hosts - 1) % hosts; }
+  /// Ranks of the host that is `distance` hosts back, 0 for this one.
+  const std::vector<int>& back(int distance) const {
+    return grouping.members((home + hosts - distance) % hosts);
+  }
+  bool carries(int owner) const { return carrier(grouping, home, owner) == p.rank; }
+  bool has_peers() const { return grouping.members(home).size() > 1; }
+
+  const Problem& p;
+  const Grouping& grouping;
+  int hosts, home;
+};
+
+/// How one portion grows: this host adds to it in round `round`, after the ranks before `place` of
+/// the line that begins with the host behind the owner's.
+struct Stop {
+  int owner = 0, round = 0, place = 0;
+  std::vector<Operand> partials;          ///< By chunk: what comes. None in round 0.
+  std::vector<std::uint32_t> receives{};  ///< The steps that bring it.
+
+  bool first() const { return round == 0; }
+};
+
+/// This rank's stops by rounds. Its own portion's is the only one in the last.
+std::vector<std::vector<Stop>> stops_of(const Ring& ring, const std::vector<Portion>& portions) {
+  std::vector<std::vector<Stop>> rounds(ring.hosts);
+  int place = 0;
+  for (int round = 0; round < ring.hosts; ++round) {
+    for (int owner : ring.back(round + 1)) {
+      if (portions[owner].slice.count == 0 || !ring.carries(owner)) {
+        continue;
+      }
+      rounds[round].push_back({.owner = owner, .round = round, .place = place, .partials = {}});
+    }
+    place += static_cast<int>(ring.back(round + 1).size());
+  }
+  return rounds;
+}
+
+/// What comes from the host before, in the order of turns.
+void receive_partials(const Ring& ring, Plan& plan, const std::vector<Portion>& portions,
+                      std::vector<std::vector<Stop>>& rounds, PairwiseExchange& exchange,
+                      IndexRange sharing) {
+  for (int round = 1; round < ring.hosts; ++round) {
+    for (int chunk = 0; chunk < exchange.chunks(); ++chunk) {
+      const auto first = static_cast<std::uint32_t>(plan.steps.size());
+      for (Stop& stop : rounds[round]) {
+        const std::size_t count = portions[stop.owner].slice.count;
+        stop.partials.push_back(plan.scratch(slice(count, exchange.chunks(), chunk).count));
+        const int sender = carrier(ring.grouping, ring.previous(), stop.owner);
+        stop.receives.push_back(plan.recv(sender, stop.partials.back()));
+        plan.steps[stop.receives.back()].after = sharing;
+      }
+      exchange.arrives(round, chunk, {first, static_cast<std::uint32_t>(plan.steps.size())});
+    }
+  }
+}
+
+/// What this host makes of a chunk: the partial that came, if any, then its ranks' contributions.
+std::vector<Source> terms_of(const Ring& ring, const Stop& stop, const Portion& portion, int chunks,
+                             int chunk) {
+  std::vector<Source> terms;
+  if (!stop.first()) {
+    terms.push_back({.from = stop.partials[chunk], .covers = {0, stop.place}});
+  }
+  int place = stop.place;
+  for (int rank : ring.back(0)) {
+    terms.push_back(
+        {.from = chunk_of(ring.p, rank, portion, chunks, chunk), .covers = {place, place + 1}});
+    ++place;
+  }
+  return terms;
+}
+
+/// Adds to a chunk's partial and sends it on; returns the steps that do.
+IndexRange grow(const Ring& ring, Plan& plan, const Stop& stop, const Portion& portion,
+                const PairwiseExchange& exchange, int chunk, IndexRange sharing) {
+  const auto first = static_cast<std::uint32_t>(plan.steps.size());
+  const std::vector<Source> terms = terms_of(ring, stop, portion, exchange.chunks(), chunk);
+  Operand partial = terms.front().from;
+  IndexRange ready = sharing;
+  if (!stop.first()) {
+    ready = {stop.receives[chunk], stop.receives[chunk] + 1};
+  }
+  if (terms.size() == 1) {
+    partial = widened(ring.p, plan, partial);
+  } else {
+    if (stop.first()) {
+      partial = plan.scratch(partial.count);
+    }
+    plan.reduce(terms, partial, ring.has_peers() ? 1 : 0);
+  }
+  const auto send = static_cast<std::uint32_t>(plan.steps.size());
+  for (std::uint32_t step = first; step < send; ++step) {
+    plan.steps[step].after = ready;
+  }
+  plan.send(carrier(ring.grouping, ring.next(), stop.owner), partial);
+  plan.steps[send].after = send > first ? IndexRange{first, send} : ready;
+  plan.steps[send].behind = exchange.behind(stop.round + 1, chunk);
+  return {first, send + 1};
+}
+
+/// Completes the portion that this rank owns; returns the step of chunk 0.
+std::uint32_t complete(const Ring& ring, Plan& plan, const Stop& stop, const Portion& portion,
+                       const Operand& result, int chunks, IndexRange sharing) {
+  const auto first = static_cast<std::uint32_t>(plan.steps.size());
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const Operand piece = piece_of(result, slice(portion.slice.count, chunks, chunk));
+    const std::uint32_t step =
+        plan.reduce(terms_of(ring, stop, portion, chunks, chunk), piece, ring.has_peers() ? 1 : 0);
+    plan.steps[step].after =
+        stop.first() ? sharing : IndexRange{stop.receives[chunk], stop.receives[chunk] + 1};
+  }
+  return first;
+}
+
+/// Rounds of one stop.
+int rounds_of(const Ring& ring, const Stop& stop) {
+  return (stop.first() ? 0 : 1) + (ring.has_peers() ? 1 : 0) + (stop.owner == ring.p.rank ? 0 : 1);
+}
+
+}  // namespace
+
+// Receives come first, so that all are posted when the first partial leaves.
+Reduced reduce_around(const Problem& problem, Plan& plan, const std::vector<Portion>& portions,
+                      const Operand& result, PairwiseExchange& exchange) {
+  const Ring ring(problem);
+  const IndexRange sharing = share_inputs(problem, plan, portions);
+  std::vector<std::vector<Stop>> rounds = stops_of(ring, portions);
+  receive_partials(ring, plan, portions, rounds, exchange, sharing);
+  Reduced reduced{.left = std::vector<std::vector<IndexRange>>(portions.size())};
+  for (int round = 0; round + 1 < ring.hosts; ++round) {
+    for (int chunk = 0; chunk < exchange.chunks(); ++chunk) {
+      for (const Stop& stop : rounds[round]) {
+        reduced.left[stop.owner].push_back(
+            grow(ring, plan, stop, portions[stop.owner], exchange, chunk, sharing));
+      }
+    }
+  }
+  reduced.result = static_cast<std::uint32_t>(plan.steps.size());
+  for (const Stop& stop : rounds.back()) {
+    complete(ring, plan, stop, portions[stop.owner], result, exchange.chunks(), sharing);
+  }
+  return reduced;
+}
+
+Cost cost_of_reducing_around(const Problem& problem, const std::vector<Portion>& portions) {
+  const Ring ring(problem);
+  const std::size_t partial_size = size_of(problem.accumulator());
+  const std::size_t peers = ring.back(0).size() - 1;
+  Cost cost;
+  for (const std::vector<Stop>& stops : stops_of(ring, portions)) {
+    for (const Stop& stop : stops) {
+      const std::size_t count = portions[stop.owner].slice.count;
+      cost.bytes_received += stop.first() ? 0 : count * partial_size;
+      cost.bytes_sent += stop.owner == problem.rank ? 0 : count * partial_size;
+      cost.bytes_pulled += peers * count * size_of(problem.input);
+      cost.rounds = std::max(cost.rounds, rounds_of(ring, stop));
+    }
+  }
+  return cost;
+}
+
+Chains chains_around(const Problem& problem, const std::vector<Portion>& portions) {
+  const Ring ring(problem);
+  Chains chains;
+  for (const std::vector<Stop>& stops : stops_of(ring, portions)) {
+    for (const Stop& stop : stops) {
+      int& chain = stop.owner == problem.rank ? chains.result : chains.left;
+      chain = std::max(chain, rounds_of(ring, stop));
+    }
+  }
+  return chains;
+}
+
+}  // namespace sprat::collectives

@@ -1,0 +1,355 @@
+// How plans are built, counted and shown.
+#include "collectives/plan/plan.hpp"
+
+#include <algorithm>
+
+#include "comm/base/check.hpp"
+
+namespace sprat::collectives {
+
+namespace {
+
+constexpr std::size_t scratch_alignment = 64;  // elements
+
+std::uint32_t next_ordinal(std::vector<std::uint32_t>& counters, int peer) {
+  const auto index = static_cast<std::size_t>(peer);
+  if (counters.size() <= index) {
+    counters.resize(index + 1);
+  }
+  return counters[index]++;
+}
+
+/// What a step reads in place, its own rank's buffers included.
+std::vector<Operand> reads(const Plan& plan, const Step& step) {
+  if (step.verb == Verb::copy) {
+    return {step.from};
+  }
+  std::vector<Operand> operands;
+  for (std::uint32_t i = step.sources.first; i < step.sources.last; ++i) {
+    operands.push_back(plan.sources[i].from);
+  }
+  return operands;
+}
+
+std::string text_of(const Operand& operand) {
+  return fmt::format("{}.{}[{}]+{}x{}", operand.rank, name(operand.buffer), operand.block,
+                     operand.offset, operand.count);
+}
+
+}  // namespace
+
+const char* name(Buffer buffer) noexcept {
+  switch (buffer) {
+    case Buffer::input:
+      return "input";
+    case Buffer::output:
+      return "output";
+    case Buffer::scratch:
+      return "scratch";
+  }
+  return "unknown buffer";
+}
+
+const char* name(Verb verb) noexcept {
+  switch (verb) {
+    case Verb::share:
+      return "share";
+    case Verb::signal:
+      return "signal";
+    case Verb::wait:
+      return "wait";
+    case Verb::copy:
+      return "copy";
+    case Verb::reduce:
+      return "reduce";
+    case Verb::send:
+      return "send";
+    case Verb::recv:
+      return "recv";
+  }
+  return "unknown verb";
+}
+
+Step& Plan::add(Verb verb) {
+  Step& step = steps.emplace_back();
+  step.verb = verb;
+  step.after = previous_;
+  return step;
+}
+
+std::uint32_t Plan::last() const { return static_cast<std::uint32_t>(steps.size()) - 1; }
+
+std::uint32_t Plan::share(const Operand& mine) {
+  add(Verb::share).from = mine;
+  return last();
+}
+
+std::uint32_t Plan::share_snapshot(const Operand& mine) {
+  Step& step = add(Verb::share);
+  step.from = mine;
+  step.snapshot = true;
+  return last();
+}
+
+std::uint32_t Plan::signal() {
+  Step& step = add(Verb::signal);
+  // The last round and this one are adjacent, so both fit one range.
+  if (previous_.first == previous_.last) {
+    step.after.first = round_begin_;
+  }
+  step.after.last = last();
+  return last();
+}
+
+std::uint32_t Plan::wait(int peer, std::uint32_t needs) {
+  Step& step = add(Verb::wait);
+  step.peer = peer;
+  step.needs = needs;
+  return last();
+}
+
+std::uint32_t Plan::copy(const Operand& from, const Operand& to, std::uint32_t needs) {
+  Step& step = add(Verb::copy);
+  step.from = from;
+  step.to = to;
+  step.needs = needs;
+  return last();
+}
+
+std::uint32_t Plan::reduce(std::span<const Source> terms, const Operand& to, std::uint32_t needs) {
+  Step& step = add(Verb::reduce);
+  step.sources.first = static_cast<std::uint32_t>(sources.size());
+  sources.insert(sources.end(), terms.begin(), terms.end());
+  step.sources.last = static_cast<std::uint32_t>(sources.size());
+  step.to = to;
+  step.needs = needs;
+  return last();
+}
+
+std::uint32_t Plan::send(int peer, const Operand& from) {
+  Step& step = add(Verb::send);
+  step.peer = peer;
+  step.from = from;
+  step.message = next_ordinal(sent_, peer);
+  return last();
+}
+
+std::uint32_t Plan::recv(int peer, const Operand& to) {
+  Step& step = add(Verb::recv);
+  step.peer = peer;
+  step.to = to;
+  step.message = next_ordinal(received_, peer);
+  return last();
+}
+
+void Plan::next_round() {
+  const auto end = static_cast<std::uint32_t>(steps.size());
+  if (round_begin_ == end) {
+    return;  // an empty round would cut the chain
+  }
+  previous_ = {round_begin_, end};
+  round_begin_ = end;
+}
+
+void Plan::next_lane() {
+  previous_ = {};
+  round_begin_ = static_cast<std::uint32_t>(steps.size());
+}
+
+Operand Plan::scratch(std::size_t count) {
+  const Operand piece{
+      .rank = rank_, .buffer = Buffer::scratch, .offset = scratch_count, .count = count};
+  scratch_count += (count + scratch_alignment - 1) / scratch_alignment * scratch_alignment;
+  return piece;
+}
+
+void Plan::settle() {
+  traits = {};
+  for (const Step& step : steps) {
+    const bool shares = step.verb == Verb::share;
+    traits.shares_input |= shares && step.from.buffer == Buffer::input;
+    traits.shares_output |= shares && step.from.buffer == Buffer::output;
+    traits.snapshot |= shares && step.snapshot;
+    traits.signals += step.verb == Verb::signal ? 1 : 0;
+    const std::vector<Operand> operands = reads(*this, step);
+    traits.reads_peers |= std::any_of(operands.begin(), operands.end(),
+                                      [this](const Operand& one) { return one.rank != rank_; });
+  }
+}
+
+Cost count(const Problem& problem, const Plan& plan) {
+  Cost cost;
+  std::vector<int> depth(plan.steps.size());
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
+    std::size_t pulled = 0;
+    for (const Operand& operand : reads(plan, step)) {
+      if (operand.rank == problem.rank) {
+        continue;
+      }
+      pulled += operand.count * size_of(element_type(problem, operand.buffer));
+    }
+    cost.bytes_pulled += pulled;
+    if (step.verb == Verb::send) {
+      cost.bytes_sent += step.from.count * size_of(element_type(problem, step.from.buffer));
+    }
+    if (step.verb == Verb::recv) {
+      cost.bytes_received += step.to.count * size_of(element_type(problem, step.to.buffer));
+    }
+    const bool meets_others =
+        pulled > 0 || step.verb == Verb::send || step.verb == Verb::recv || step.verb == Verb::wait;
+    for (std::uint32_t before = step.after.first; before < step.after.last; ++before) {
+      depth[i] = std::max(depth[i], depth[before]);
+    }
+    depth[i] += meets_others ? 1 : 0;
+    cost.rounds = std::max(cost.rounds, depth[i]);
+  }
+  return cost;
+}
+
+DType element_type(const Problem& problem, Buffer buffer) {
+  switch (buffer) {
+    case Buffer::input:
+      return problem.input;
+    case Buffer::output:
+      return problem.output;
+    case Buffer::scratch:
+      return reduces(problem.collective) ? problem.accumulator() : problem.input;
+  }
+  return problem.input;
+}
+
+int blocks_of(const Problem& problem, Buffer buffer, int rank) {
+  const bool in = buffer == Buffer::input;
+  switch (problem.collective) {
+    case Collective::all_reduce:
+    case Collective::broadcast:
+      return 1;
+    case Collective::all_gather:
+      return in ? 1 : problem.ranks();
+    case Collective::reduce_scatter:
+      return in ? problem.ranks() : 1;
+    case Collective::all_to_all:
+    case Collective::all_to_allv:
+      return problem.ranks();
+    case Collective::reduce:
+      return in || rank == problem.root ? 1 : 0;
+    case Collective::gather:
+    case Collective::gatherv:
+      return in ? 1 : rank == problem.root ? problem.ranks() : 0;
+    case Collective::scatter:
+    case Collective::scatterv:
+      return !in ? 1 : rank == problem.root ? problem.ranks() : 0;
+    case Collective::barrier:
+      return 0;
+  }
+  return 0;
+}
+
+const BlockCounts* block_counts(const Problem& problem, Buffer buffer) {
+  const bool in = buffer == Buffer::input;
+  switch (problem.collective) {
+    case Collective::all_gather:
+    case Collective::gatherv:
+      return in ? nullptr : problem.counts.get();
+    case Collective::reduce_scatter:
+    case Collective::scatterv:
+      return in ? problem.counts.get() : nullptr;
+    case Collective::all_to_allv:
+      return in ? problem.counts.get() : problem.out_counts.get();
+    case Collective::all_reduce:
+    case Collective::broadcast:
+    case Collective::all_to_all:
+    case Collective::barrier:
+    case Collective::reduce:
+    case Collective::gather:
+    case Collective::scatter:
+      return nullptr;
+  }
+  return nullptr;
+}
+
+std::size_t count_of(const Problem& problem, Buffer buffer, int rank, int block) {
+  if (!problem.counts) {
+    return problem.count;
+  }
+  const BlockCounts* counts = block_counts(problem, buffer);
+  return counts != nullptr ? counts->count(block) : problem.counts->count(rank);
+}
+
+std::size_t offset_of(const Problem& problem, Buffer buffer, int block) {
+  const BlockCounts* counts = block_counts(problem, buffer);
+  return counts != nullptr ? counts->offset(block)
+                           : static_cast<std::size_t>(block) * problem.count;
+}
+
+std::size_t elements_of(const Problem& problem, Buffer buffer, int rank) {
+  const int blocks = blocks_of(problem, buffer, rank);
+  if (blocks == 0) {
+    return 0;
+  }
+  return offset_of(problem, buffer, blocks - 1) + count_of(problem, buffer, rank, blocks - 1);
+}
+
+Operand input_of(const Problem& problem, int rank, int block) {
+  return {.rank = rank,
+          .buffer = Buffer::input,
+          .block = block,
+          .count = count_of(problem, Buffer::input, rank, block)};
+}
+
+Operand output_of(const Problem& problem, int rank, int block) {
+  return {.rank = rank,
+          .buffer = Buffer::output,
+          .block = block,
+          .count = count_of(problem, Buffer::output, rank, block)};
+}
+
+Operand piece_of(const Operand& whole, const Slice& slice) {
+  Operand piece = whole;
+  piece.offset += slice.offset;
+  piece.count = slice.count;
+  return piece;
+}
+
+std::string describe(const Plan& plan) {
+  std::string out = fmt::format("{}: {} steps, {} elements of scratch\n", plan.algorithm,
+                                plan.steps.size(), plan.scratch_count);
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
+    out += fmt::format("{:4} {:6}", i, name(step.verb));
+    if (step.peer >= 0) {
+      out += fmt::format(" peer {}", step.peer);
+    }
+    if (step.verb == Verb::send || step.verb == Verb::recv) {
+      out += fmt::format(" #{}", step.message);
+    }
+    if (step.from.count > 0) {
+      out += " " + text_of(step.from);
+    }
+    for (std::uint32_t k = step.sources.first; k < step.sources.last; ++k) {
+      const Source& source = plan.sources[k];
+      out += fmt::format(" {}({}..{})", text_of(source.from), source.covers.first,
+                         source.covers.last - 1);
+    }
+    if (step.to.count > 0) {
+      out += " -> " + text_of(step.to);
+    }
+    if (step.snapshot) {
+      out += " snapshot";
+    }
+    if (step.needs > 0) {
+      out += fmt::format(" needs {}", step.needs);
+    }
+    if (step.after.first < step.after.last) {
+      out += fmt::format(" after {}..{}", step.after.first, step.after.last - 1);
+    }
+    if (step.behind.first < step.behind.last) {
+      out += fmt::format(" behind {}..{}", step.behind.first, step.behind.last - 1);
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+}  // namespace sprat::collectives

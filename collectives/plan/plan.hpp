@@ -1,0 +1,155 @@
+// What one rank does in a collective: steps that depend on earlier steps.
+//
+// A plan speaks of buffers by name. `input` and `output` are the caller's, made of blocks
+// (problem.counts, or problem.count each); `scratch` is the rank's own shared memory, of
+// Problem::accumulator() for reductions and of the input type otherwise. The rank may read any
+// peer's buffer on its own host, and writes only its own. Between hosts there are messages;
+// collectives that exchange() have them everywhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/plan/problem.hpp"
+
+namespace sprat::collectives {
+
+enum class Buffer : std::uint8_t { input, output, scratch };
+const char* name(Buffer buffer) noexcept;
+
+/// `count` elements at `offset` of block `block` of a rank's buffer. scratch has one block, 0.
+struct Operand {
+  int rank = 0;
+  Buffer buffer = Buffer::input;
+  int block = 0;
+  std::size_t offset = 0;
+  std::size_t count = 0;
+};
+
+/// A term of a reduction: the partial result of ranks [covers.first, covers.last); in a plan whose
+/// order is `any`, of the ranks at these places of whatever line it has them stand in.
+/// In input or output it is a rank's own contribution (covers one rank); in scratch, a partial.
+struct Source {
+  Operand from;
+  RankRange covers;
+};
+
+/// A half-open range of indices into Plan::steps or Plan::sources.
+struct IndexRange {
+  std::uint32_t first = 0, last = 0;
+};
+
+enum class Verb : std::uint8_t {
+  share,   ///< Peers on this host will read `from` (mine). Copies it if it is in private memory.
+  signal,  ///< Tells every rank of this host: my signal count is now one higher.
+  wait,    ///< Until `peer` (of this host) has signalled `needs` times.
+  copy,    ///< from -> to; a peer's `from` is a pull.
+  reduce,  ///< sources -> to, as a tree (problem.hpp). To output: complete, op applied, rounded
+           ///< once. To scratch: a partial over the sources' joint range.
+  send,    ///< from (mine) -> peer. Its k-th recv from me gets my k-th send to it.
+  recv,    ///< peer's message -> to (mine).
+};
+const char* name(Verb verb) noexcept;
+
+struct Step {
+  Verb verb = Verb::wait;
+  std::uint32_t needs = 0;  ///< Every peer whose memory this step reads has signalled this often.
+  std::int32_t peer = -1;   ///< send, recv, wait.
+  std::uint32_t message =
+      0;               ///< send, recv: its ordinal among this pair's messages of that direction.
+  IndexRange after;    ///< These steps are complete before this one starts.
+  IndexRange sources;  ///< reduce.
+  /// send: these receives are complete before it starts. It needs nothing of them: who sends no
+  /// faster than it receives crowds nobody's wire.
+  IndexRange behind;
+  /// share: peers read a copy made now even of shared memory, for this rank may overwrite `from`
+  /// (in place) while they read.
+  bool snapshot = false;
+  Operand from, to;
+};
+
+/// Built by an algorithm, immutable afterwards. Steps of a round run in any order.
+class Plan {
+ public:
+  explicit Plan(const Problem& problem) : rank_(problem.rank) {}
+
+  std::vector<Step> steps;
+  std::vector<Source> sources;
+  std::size_t scratch_count = 0;  ///< Elements of scratch.
+  std::string algorithm;
+  ReduceOrder order = ReduceOrder::canonical;
+
+  /// What executors ask of it over and over; settle() works it out.
+  struct Traits {
+    bool reads_peers = false;    ///< Any step reads a peer's memory on this host.
+    bool shares_input = false;   ///< Peers read this rank's input,
+    bool shares_output = false;  ///< its output,
+    bool snapshot = false;       ///< or a copy of its input made when it is shared.
+    std::uint32_t signals = 0;   ///< How often this rank signals.
+  };
+  Traits traits;
+
+  /// Builders. Each adds a step to the current round and returns its index.
+  std::uint32_t share(const Operand& mine);
+  std::uint32_t share_snapshot(const Operand& mine);
+  /// Comes after all that this round holds so far. A plan's signals must be ordered among
+  /// themselves.
+  std::uint32_t signal();
+  std::uint32_t wait(int peer, std::uint32_t needs);
+  std::uint32_t copy(const Operand& from, const Operand& to, std::uint32_t needs = 0);
+  std::uint32_t reduce(std::span<const Source> terms, const Operand& to, std::uint32_t needs = 0);
+  std::uint32_t send(int peer, const Operand& from);
+  std::uint32_t recv(int peer, const Operand& to);
+  /// What is added from now on starts only when all that the last round added is complete.
+  void next_round();
+  /// Starts an independent lane: what is added from now on depends on nothing before it.
+  void next_lane();
+  /// Elements of scratch to use, each call a new piece aligned to 64 elements.
+  Operand scratch(std::size_t count);
+
+  /// After the last step.
+  void settle();
+
+ private:
+  Step& add(Verb verb);
+  std::uint32_t last() const;
+  int rank_;
+  std::uint32_t round_begin_ = 0;
+  IndexRange previous_;
+  std::vector<std::uint32_t> sent_, received_;  ///< Messages so far, by peer.
+};
+
+/// What a plan moves, as an algorithm predicts it and as a plan counts it, for one rank.
+struct Cost {
+  int rounds = 0;                  ///< Longest chain of messages, waits and reads of peers.
+  std::size_t bytes_sent = 0;      ///< By messages.
+  std::size_t bytes_received = 0;  ///< By messages.
+  std::size_t bytes_pulled = 0;    ///< Read from peers on this host.
+  bool operator==(const Cost&) const = default;
+};
+
+Cost count(const Problem& problem, const Plan& plan);
+
+/// The element type of a buffer.
+DType element_type(const Problem& problem, Buffer buffer);
+/// Blocks that a rank's input or output has: none where only the root has that buffer.
+int blocks_of(const Problem& problem, Buffer buffer, int rank);
+/// The counts of a buffer's blocks where they differ, else null.
+const BlockCounts* block_counts(const Problem& problem, Buffer buffer);
+/// Elements of one of these blocks, and elements of the buffer before it.
+std::size_t count_of(const Problem& problem, Buffer buffer, int rank, int block);
+std::size_t offset_of(const Problem& problem, Buffer buffer, int block);
+/// All elements of a rank's input or output.
+std::size_t elements_of(const Problem& problem, Buffer buffer, int rank);
+/// A whole block of a rank's buffer, and a piece of an operand.
+Operand input_of(const Problem& problem, int rank, int block = 0);
+Operand output_of(const Problem& problem, int rank, int block = 0);
+Operand piece_of(const Operand& whole, const Slice& slice);
+
+/// A readable listing, a line a step.
+std::string describe(const Plan& plan);
+
+}  // namespace sprat::collectives

@@ -1,0 +1,159 @@
+#include "collectives/record/recorder.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace sprat::collectives {
+namespace {
+
+using comm::Clock;
+using comm::status::Message;
+using comm::status::Operation;
+using comm::status::State;
+
+std::int64_t ns(Clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
+void show(Operation& shown, const Recorder::Call& call) {
+  static_assert(sizeof shown.signature == sizeof call.signature);
+  std::memcpy(shown.signature, &call.signature, sizeof call.signature);
+  shown.sequence = call.sequence;
+  shown.bytes = call.bytes;
+  shown.root = call.root;
+  shown.posted_ns = ns(call.posted);
+  shown.started_ns = shown.ended_ns = 0;
+  shown.awaited = shown.late = 0;
+  comm::status::put(shown.algorithm, "");
+}
+
+}  // namespace
+
+Recorder::Recorder(std::shared_ptr<comm::Context> context, std::uint64_t communicator,
+                   std::string_view name, int rank, std::span<const int> world_ranks)
+    : context_(std::move(context)) {
+  const auto token = context_->take_token();
+  page_ = context_->status().open(communicator, name, rank, world_ranks);
+}
+
+Recorder::~Recorder() {
+  if (!context_->here()) {
+    return;  // a child of fork(): the page is its parent's
+  }
+  const auto token = context_->take_token();
+  context_->status().close(page_);
+}
+
+void Recorder::called(std::uint64_t sequence) {
+  if (page_ != nullptr) {
+    page_->posted.store(sequence + 1, std::memory_order_relaxed);
+  }
+}
+
+void Recorder::queued(const Call& call) {
+  if (page_ == nullptr) {
+    return;
+  }
+  const Operation& old = entry(call.sequence).own();
+  if (old.state == State::queued || old.state == State::running) {
+    return;  // those in flight that came first stay; this one shows when it runs
+  }
+  entry(call.sequence).change([&](Operation& shown) {
+    show(shown, call);
+    shown.state = State::queued;
+  });
+}
+
+void Recorder::running(const Call& call, std::string_view algorithm) {
+  if (page_ == nullptr) {
+    return;
+  }
+  entry(call.sequence).change([&](Operation& shown) {
+    if (shown.sequence != call.sequence || shown.state != State::queued) {
+      show(shown, call);
+    }
+    shown.state = State::running;
+    shown.started_ns = ns(std::max(call.posted, last_end_));
+    comm::status::put(shown.algorithm, algorithm);
+  });
+}
+
+void Recorder::waits(std::uint64_t sequence, std::span<const int> ranks, std::size_t late) {
+  if (page_ == nullptr || entry(sequence).own().sequence != sequence) {
+    return;
+  }
+  entry(sequence).change([&](Operation& shown) {
+    const std::size_t fit = std::min(ranks.size(), Operation::most_awaited);
+    shown.awaited = static_cast<std::uint8_t>(fit);
+    shown.late = static_cast<std::uint8_t>(std::min(fit, late));
+    std::copy_n(ranks.begin(), fit, shown.awaits);
+  });
+}
+
+void Recorder::ended(std::uint64_t sequence, Clock::time_point now, bool well) {
+  last_end_ = now;
+  if (page_ == nullptr) {
+    return;
+  }
+  page_->ended.store(sequence + 1, std::memory_order_relaxed);
+  if (entry(sequence).own().sequence != sequence) {
+    return;  // failed while still behind those that the page had room for
+  }
+  entry(sequence).change([&](Operation& shown) {
+    shown.ended_ns = ns(now);
+    shown.state = well ? State::done : State::failed;
+    shown.awaited = well ? 0 : shown.awaited;
+  });
+}
+
+void Recorder::over(const Call& call, std::string_view algorithm) {
+  last_end_ = call.posted;
+  if (page_ == nullptr) {
+    return;
+  }
+  page_->posted.store(call.sequence + 1, std::memory_order_relaxed);
+  page_->ended.store(call.sequence + 1, std::memory_order_relaxed);
+  entry(call.sequence).change([&](Operation& shown) {
+    show(shown, call);
+    shown.state = State::done;
+    shown.started_ns = shown.ended_ns = shown.posted_ns;
+    comm::status::put(shown.algorithm, algorithm);
+  });
+}
+
+Recorder::Entry Recorder::posted(bool sends, int peer, int tag, std::size_t bytes,
+                                 Clock::time_point now) {
+  if (page_ == nullptr) {
+    return nullptr;
+  }
+  const std::uint64_t number = messages_++;
+  for (std::uint64_t attempt = 0; attempt < Page::messages_kept; ++attempt) {
+    Entry entry = &page_->messages[(number + attempt) % Page::messages_kept];
+    if (entry->own().state != State::running) {
+      entry->change([&](Message& shown) {
+        shown = {.number = number,
+                 .bytes = bytes,
+                 .posted_ns = ns(now),
+                 .ended_ns = 0,
+                 .peer = peer,
+                 .tag = tag,
+                 .state = State::running,
+                 .sends = static_cast<std::uint8_t>(sends),
+                 .reserved = {}};
+      });
+      return entry;
+    }
+  }
+  return nullptr;
+}
+
+void Recorder::ended(Entry entry, Clock::time_point now, bool well) {
+  if (entry != nullptr) {
+    entry->change([&](Message& shown) {
+      shown.ended_ns = ns(now);
+      shown.state = well ? State::done : State::failed;
+    });
+  }
+}
+
+}  // namespace sprat::collectives

@@ -1,0 +1,62 @@
+// Writes a communicator's operations and messages to its rank's status page, as they come and go.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "collectives/plan/signature.hpp"
+#include "comm/context/context.hpp"
+#include "comm/status/status_page.hpp"
+
+namespace sprat::collectives {
+
+/// A few plain stores a call; no system call, no lock, no throw. Token held, but for constructor
+/// and destructor, which take it.
+class Recorder {
+ public:
+  Recorder(std::shared_ptr<comm::Context> context, std::uint64_t communicator,
+           std::string_view name, int rank, std::span<const int> world_ranks);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+
+  struct Call {
+    std::uint64_t sequence;
+    const Signature& signature;
+    std::uint64_t bytes;  ///< Of the caller's larger buffer.
+    int root;
+    comm::Clock::time_point posted;
+  };
+  /// Every call, as it comes.
+  void called(std::uint64_t sequence);
+  /// One that does not run at once; again, if that is known already, does nothing.
+  void queued(const Call& call);
+  void running(const Call& call, std::string_view algorithm);
+  /// World ranks that the running operation waits for; the first `late` have not called it.
+  void waits(std::uint64_t sequence, std::span<const int> ranks, std::size_t late);
+  void ended(std::uint64_t sequence, comm::Clock::time_point now, bool well);
+  /// All of that at once, of a call that has come and gone.
+  void over(const Call& call, std::string_view algorithm);
+
+  /// When the last operation ended; the next one ran from then on, if it was called by then.
+  comm::Clock::time_point last_end() const { return last_end_; }
+
+  /// Where a message is recorded.
+  using Entry = comm::status::Shown<comm::status::Message>*;
+  /// Null if too many are in flight.
+  Entry posted(bool sends, int peer, int tag, std::size_t bytes, comm::Clock::time_point now);
+  void ended(Entry entry, comm::Clock::time_point now, bool well);
+
+ private:
+  using Page = comm::status::Communicator;
+  comm::status::Shown<comm::status::Operation>& entry(std::uint64_t sequence) {
+    return page_->operations[sequence % Page::operations_kept];
+  }
+
+  std::shared_ptr<comm::Context> context_;  ///< Shared by the communicators of a rank.
+  Page* page_ = nullptr;                    ///< Null where the page is full.
+  comm::Clock::time_point last_end_{};
+  std::uint64_t messages_ = 0;
+};
+
+}  // namespace sprat::collectives

@@ -1,0 +1,139 @@
+// Ranks that share a file: rank 0 writes there how to reach it.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "comm/bootstrap/bootstrap_place.hpp"
+#include "comm/coordinator/control_proof.hpp"
+
+namespace sprat::comm {
+namespace {
+
+constexpr std::size_t max_file_bytes = std::size_t{64} << 10;
+
+class PlaceFile final {
+ public:
+  explicit PlaceFile(int value) : value_(value) {}
+  ~PlaceFile() {
+    if (value_ >= 0) {
+      ::close(value_);
+    }
+  }
+  PlaceFile(const PlaceFile&) = delete;
+  PlaceFile& operator=(const PlaceFile&) = delete;
+  int get() const { return value_; }
+
+ private:
+  int value_;
+};
+
+std::string read_all(int descriptor) {
+  std::string content;
+  std::array<char, 4096> buffer;
+  ssize_t got = 0;
+  while (content.size() <= max_file_bytes &&
+         (got = ::read(descriptor, buffer.data(), buffer.size())) > 0) {
+    content.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  return content;
+}
+
+bool write_all(int descriptor, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t put = ::write(descriptor, content.data(), content.size());
+    if (put <= 0) {
+      return false;
+    }
+    content.remove_prefix(static_cast<std::size_t>(put));
+  }
+  return ::fsync(descriptor) == 0;
+}
+
+/// What an earlier job left in the file does no harm: its coordinator does not answer, or does not
+/// know our token, and a rank that finds so reads the file again.
+class FilePlace final : public BootstrapPlace {
+ public:
+  FilePlace(const Config& config, const Launch& launch)
+      : config_(config),
+        size_(launch.size),
+        path_(std::string_view(launch.rendezvous).substr(7)),
+        token_(!config.token.empty() ? config.token
+               : launch.rank == 0    ? random_token()
+                                     : "") {
+    require(path_.starts_with('/'), "SPRAT_RENDEZVOUS is \"", launch.rendezvous,
+            "\"; it must be file:// and an absolute path, as in file:///shared/job7");
+  }
+  ~FilePlace() override {
+    if (published_.empty()) {
+      return;
+    }
+    const PlaceFile file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (file.get() >= 0 && read_all(file.get()) == published_) {
+      ::unlink(path_.c_str());
+    }
+  }
+
+  std::string name() const override { return text("the file ", path_); }
+  int size() const override { return size_; }
+  std::vector<int> ports() const override { return free_ports(config_); }
+  std::string token() const override { return token_; }
+  Trust trust() const override { return Trust::proof; }
+
+  void publish(int port) override {
+    // The token stays out of the file if every rank has it already.
+    const std::string content = write_contact(
+        {addresses_of_this_host(config_, port), config_.token.empty() ? token_ : std::string()});
+    const std::string draft = text(path_, ".", random_token().substr(0, 16));
+    const PlaceFile file(
+        ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    need(file.get() >= 0, "cannot write ", draft, ": ", std::strerror(errno));
+    if (!write_all(file.get(), content) || ::rename(draft.c_str(), path_.c_str()) != 0) {
+      const int error = errno;
+      ::unlink(draft.c_str());
+      need(false, "cannot write ", path_, ": ", std::strerror(error));
+    }
+    published_ = content;
+  }
+
+  Found look_up(std::chrono::steady_clock::time_point) override {
+    const PlaceFile file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.get() < 0) {
+      return {std::nullopt, std::strerror(errno)};
+    }
+    struct stat status {};
+    need(::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode), path_, " is not a file");
+    // Whoever wrote it decides whom this rank talks to.
+    need(!config_.token.empty() || status.st_uid == ::geteuid(), path_, " belongs to user ",
+         status.st_uid, ", this process to user ", ::geteuid(),
+         "; remove the file, or set SPRAT_TOKEN on every rank");
+    std::optional<Contact> contact = read_contact(read_all(file.get()));
+    if (!contact) {
+      return {std::nullopt, "it is not (yet) a rendezvous"};
+    }
+    if (!config_.token.empty()) {
+      contact->token = config_.token;
+    }
+    return {std::move(contact), ""};
+  }
+
+ private:
+  const Config config_;
+  const int size_;
+  const std::string path_;
+  const std::string token_;
+  std::string published_;
+};
+
+}  // namespace
+
+std::unique_ptr<BootstrapPlace> bootstrap_at_file(const Config& config, const Launch& launch) {
+  return std::make_unique<FilePlace>(config, launch);
+}
+
+}  // namespace sprat::comm

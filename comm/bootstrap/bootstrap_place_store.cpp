@@ -1,0 +1,79 @@
+// Ranks that share a key-value store: rank 0 writes there how to reach it.
+#include <algorithm>
+#include <chrono>
+
+#include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
+#include "comm/bootstrap/bootstrap_place.hpp"
+#include "comm/coordinator/control_proof.hpp"
+
+namespace sprat::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr const char* contact_key = "sprat/contact";
+
+class StorePlace final : public BootstrapPlace {
+ public:
+  StorePlace(const Config& config, const Launch& launch, Store& store)
+      : config_(config),
+        store_(store),
+        size_(launch.size),
+        token_(!config.token.empty() ? config.token
+               : launch.rank == 0    ? random_token()
+                                     : "") {}
+  ~StorePlace() override {
+    if (!published_) {
+      return;
+    }
+    try {
+      store_.remove(contact_key);
+    } catch (const std::exception& error) {
+      log().warn("{} keeps the address of a job that has joined: {}", store_.name(), error.what());
+    }
+  }
+
+  std::string name() const override { return store_.name(); }
+  int size() const override { return size_; }
+  std::vector<int> ports() const override { return free_ports(config_); }
+  std::string token() const override { return token_; }
+  Trust trust() const override { return Trust::proof; }
+
+  void publish(int port) override {
+    store_.set(contact_key, write_contact({addresses_of_this_host(config_, port),
+                                           config_.token.empty() ? token_ : std::string()}));
+    published_ = true;
+  }
+
+  Found look_up(Clock::time_point deadline) override {
+    // In one call: a framework's store may log each that ends with nothing.
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    const auto value = store_.get(contact_key, std::max(left, 1ms));
+    if (!value) {
+      return {std::nullopt, "rank 0 has not come"};
+    }
+    std::optional<Contact> contact = read_contact(*value);
+    if (contact && !config_.token.empty()) {
+      contact->token = config_.token;
+    }
+    return {std::move(contact), "what rank 0 published is not an address"};
+  }
+
+ private:
+  const Config config_;
+  Store& store_;
+  const int size_;
+  const std::string token_;
+  bool published_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<BootstrapPlace> bootstrap_at_store(const Config& config, const Launch& launch,
+                                                   Store& store) {
+  return std::make_unique<StorePlace>(config, launch, store);
+}
+
+}  // namespace sprat::comm

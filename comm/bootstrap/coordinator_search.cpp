@@ -1,0 +1,250 @@
+#include "comm/bootstrap/coordinator_search.hpp"
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
+#include "comm/coordinator/control_proof.hpp"
+
+namespace sprat::comm {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+/// Between rounds of probing; doubled each time.
+constexpr auto first_pause = 10ms, longest_pause = 500ms;
+/// For a address to answer; doubled each round, since a busy coordinator is slow and a foreign one
+/// never answers.
+constexpr auto first_patience = 500ms, longest_patience = 8000ms;
+
+/// What a address did: let us in, or not.
+using Outcome = std::variant<StreamSocket, std::string>;
+
+/// One try at one address, step by step, each within its deadline.
+class ConnectionAttempt final {
+ public:
+  explicit ConnectionAttempt(const tcp::endpoint& endpoint)
+      : endpoint_(endpoint), socket_(open_socket(io_, endpoint.protocol())) {}
+
+  /// Whether the coordinator of our job is here.
+  std::optional<std::string> greet(std::string_view token, Trust trust,
+                                   Clock::time_point deadline) {
+    if (const auto failed = run(deadline, [&](auto done) {
+          socket_.async_connect(endpoint_, [done](const error_code& error) { done(error, 0); });
+        })) {
+      return failed->message();
+    }
+    Greeting greeting;
+    greeting.nonce = random_nonce();
+    CoordinatorGreeting answer;
+    const std::array<asio::const_buffer, 2> out = {asio::buffer(greeting.magic),
+                                                   asio::buffer(greeting.nonce)};
+    const std::array<asio::mutable_buffer, 3> in = {
+        asio::buffer(answer.magic), asio::buffer(answer.nonce), asio::buffer(answer.proof)};
+    answer.magic = {};
+    if (write(out, deadline) || read(in, deadline)) {
+      return "connected, but no hub answers";
+    }
+    if (answer.magic != control_magic) {
+      return "connected, but what answers is not a hub";
+    }
+    if (!equal(answer.proof, prove(token, Side::coordinator, answer.nonce, greeting.nonce))) {
+      return "a hub of another job, or with another token, answers";
+    }
+    if (const Objection objection = object_to(trust, socket_); !objection.text.empty()) {
+      const std::string what = text("a hub answers, but ", objection.text);
+      if (objection.elsewhere) {
+        throw Error(ErrorCode::unavailable, what, 0);
+      }
+      return what;
+    }
+    const Proof proof = prove(token, Side::rank, answer.nonce, greeting.nonce);
+    if (write(asio::buffer(proof), deadline)) {
+      return "the hub closed the connection";
+    }
+    return std::nullopt;
+  }
+
+  /// Asks the coordinator to be let in: Welcome or Refusal; null if it closes the connection
+  /// instead.
+  std::optional<Frame> enter(const Hello& hello, Clock::time_point deadline) {
+    if (write(asio::buffer(encode(hello)), deadline)) {
+      return std::nullopt;
+    }
+    std::array<std::byte, frame_header_bytes> header;
+    if (read(asio::buffer(header), deadline)) {
+      return std::nullopt;
+    }
+    if (frame_bytes(header) > max_hello_bytes + (max_hello_bytes >> 1)) {
+      return std::nullopt;
+    }
+    Blob body(frame_bytes(header));
+    if (read(asio::buffer(body), deadline)) {
+      return std::nullopt;
+    }
+    return decode(body);
+  }
+
+  StreamSocket release(asio::io_context& io) {
+    return adopt_socket(io, endpoint_.protocol().family(), socket_.release());
+  }
+
+ private:
+  template <class Buffers>
+  std::optional<error_code> write(const Buffers& buffers, Clock::time_point deadline) {
+    return run(deadline, [&](auto done) { asio::async_write(socket_, buffers, done); });
+  }
+  template <class Buffers>
+  std::optional<error_code> read(const Buffers& buffers, Clock::time_point deadline) {
+    return run(deadline, [&](auto done) { asio::async_read(socket_, buffers, done); });
+  }
+
+  /// Starts one asynchronous operation and sees it through. Null if it went well.
+  template <class Start>
+  std::optional<error_code> run(Clock::time_point deadline, Start start) {
+    std::optional<error_code> result;
+    start([&result](const error_code& error, std::size_t) { result = error; });
+    io_.restart();
+    io_.run_until(deadline);
+    if (!result) {
+      error_code ignored;
+      socket_.close(ignored);
+      io_.restart();
+      io_.run();
+      result = asio::error::timed_out;
+    }
+    return *result ? result : std::nullopt;
+  }
+
+  tcp::endpoint endpoint_;
+  asio::io_context io_{1};
+  StreamSocket socket_;
+};
+
+/// Tries one address. Throws the coordinator's refusal.
+Outcome probe(asio::io_context& io, const tcp::endpoint& endpoint, std::string_view token,
+              Trust trust, const Hello& hello, Clock::time_point answer_by,
+              Clock::time_point deadline) {
+  ConnectionAttempt attempt(endpoint);
+  if (auto why_not = attempt.greet(token, trust, answer_by)) {
+    return std::move(*why_not);
+  }
+  // It is our coordinator: whatever it does now, it does for us, so it may take its time.
+  std::optional<Frame> answer = attempt.enter(hello, deadline);
+  if (!answer) {
+    return "the hub closed the connection";
+  }
+  if (const auto* refusal = std::get_if<Refusal>(&*answer)) {
+    throw Error(static_cast<ErrorCode>(refusal->code), refusal->text, refusal->rank);
+  }
+  if (!std::holds_alternative<Welcome>(*answer)) {
+    return "the hub did not let this rank in";
+  }
+  return attempt.release(io);
+}
+
+class Search final {
+ public:
+  Search(asio::io_context& io, BootstrapPlace& place, const Hello& hello,
+         Clock::time_point deadline)
+      : io_(io), place_(place), hello_(hello), deadline_(deadline) {}
+
+  StreamSocket run() {
+    auto pause = std::chrono::milliseconds(first_pause);
+    auto patience = std::chrono::milliseconds(first_patience);
+    for (;;) {
+      if (auto socket = round(patience)) {
+        return std::move(*socket);
+      }
+      if (Clock::now() + pause >= deadline_) {
+        throw not_found();
+      }
+      asio::io_context clock;
+      asio::steady_timer(clock, pause).wait();
+      pause = std::min(2 * pause, std::chrono::milliseconds(longest_pause));
+      patience = std::min(2 * patience, std::chrono::milliseconds(longest_patience));
+    }
+  }
+
+ private:
+  std::optional<StreamSocket> round(std::chrono::milliseconds patience) {
+    notes_.clear();
+    auto [contact, why_not] = place_.look_up(deadline_);
+    if (!contact) {
+      notes_ = why_not;
+      return std::nullopt;
+    }
+    for (const SocketAddress& address : contact->addresses) {
+      error_code unknown;
+      tcp::resolver resolver(io_);
+      const auto found = resolver.resolve(address.host, text(address.port),
+                                          tcp::resolver::numeric_service, unknown);
+      if (unknown) {
+        note(address.host, unknown.message());
+      }
+      for (const auto& entry : found) {
+        const auto answer_by = std::min(Clock::now() + patience, deadline_);
+        Outcome outcome = probe_safely(entry.endpoint(), contact->token, answer_by);
+        if (auto* socket = std::get_if<StreamSocket>(&outcome)) {
+          return std::move(*socket);
+        }
+        note(endpoint_text(entry.endpoint()), std::get<std::string>(outcome));
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// An address family that this host lacks is no more than a address that does not open. A process
+  /// that has no descriptor left will not find one by waiting.
+  Outcome probe_safely(const tcp::endpoint& endpoint, std::string_view token,
+                       Clock::time_point answer_by) {
+    try {
+      return probe(io_, endpoint, token, place_.trust(), hello_, answer_by, deadline_);
+    } catch (const boost::system::system_error& error) {
+      need(!is_exhaustion(error.code()), "rank ", hello_.rank, " of ", hello_.size,
+           " cannot look for the hub: ", error.code().message(), " (see ulimit -n)");
+      return error.code().message();
+    }
+  }
+
+  void note(std::string_view where, std::string_view what) {
+    constexpr std::size_t enough = 2000;
+    if (notes_.size() < enough) {
+      notes_ += text("\n  ", where, ": ", what);
+    }
+  }
+
+  Error not_found() const {
+    return Error(ErrorCode::timeout,
+                 text("rank ", hello_.rank, " of ", hello_.size, " found no hub by ", place_.name(),
+                      " in time. Rank 0 serves it: is it running, and there? ", notes_),
+                 0);
+  }
+
+  asio::io_context& io_;
+  BootstrapPlace& place_;
+  const Hello& hello_;
+  const Clock::time_point deadline_;
+  std::string notes_;  ///< What the last round met.
+};
+
+}  // namespace
+
+StreamSocket find_coordinator(asio::io_context& io, BootstrapPlace& place, const Hello& hello,
+                              Clock::time_point deadline) {
+  return Search(io, place, hello, deadline).run();
+}
+
+}  // namespace sprat::comm

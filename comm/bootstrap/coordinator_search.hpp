@@ -1,0 +1,20 @@
+// How a rank finds the coordinator: it probes at every address of the bootstrap place until one
+// lets it in.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+
+#include "comm/bootstrap/bootstrap_place.hpp"
+#include "comm/coordinator/control_frame.hpp"
+#include "comm/coordinator/control_socket.hpp"
+
+namespace sprat::comm {
+
+/// A connection that the coordinator has let in, for use with `io`. Ranks may come before the
+/// coordinator does. Throws Error{timeout} saying what every address did, or the coordinator's
+/// refusal.
+StreamSocket find_coordinator(boost::asio::io_context& io, BootstrapPlace& place,
+                              const Hello& hello, std::chrono::steady_clock::time_point deadline);
+
+}  // namespace sprat::comm

@@ -1,0 +1,106 @@
+// A job whose ranks are processes: each has a TCP connection to the coordinator beside rank 0, and
+// keeps it.
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "comm/base/check.hpp"
+#include "comm/base/config.hpp"
+#include "comm/base/log.hpp"
+#include "comm/bootstrap/bootstrap_place.hpp"
+#include "comm/bootstrap/coordinator_search.hpp"
+#include "comm/bootstrap/job_terms.hpp"
+#include "comm/coordinator/control_server.hpp"
+#include "comm/coordinator/rendezvous_member.hpp"
+#include "comm/coordinator/tcp_coordinator_client.hpp"
+
+namespace sprat::comm {
+namespace {
+
+namespace asio = boost::asio;
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+/// An earlier job may still be leaving the port that rank 0 is to listen on.
+constexpr auto port_patience = 5000ms;
+
+Listening listen_at(asio::io_context& io, const BootstrapPlace& place, Clock::time_point deadline) {
+  const auto give_up = std::min(deadline, Clock::now() + port_patience);
+  const std::vector<int> ports = place.ports();
+  for (;;) {
+    for (const int port : ports) {
+      if (auto listening = listen_on(io, port)) {
+        return std::move(*listening);
+      }
+    }
+    need(Clock::now() < give_up || ports.size() == 1, "rank 0 cannot listen at ", place.name(),
+         ": every port from ", ports.front(), " to ", ports.back(),
+         " is taken on this host (ss -ltnp shows by whom); set another SPRAT_PORTS on every rank");
+    need(Clock::now() < give_up, "rank 0 cannot listen at ", place.name(),
+         ": another process listens there; end it, or choose another port");
+    asio::steady_timer(io, 100ms).wait();
+  }
+}
+
+std::unique_ptr<Rendezvous> serve(BootstrapPlace& place, const Hello& hello,
+                                  Clock::time_point deadline) {
+  auto loop = std::make_shared<ControlLoop>();
+  Listening listening = listen_at(loop->io(), place, deadline);
+  const int port = listening.port;
+  auto [mine, coordinators] = socket_pair(loop->io());
+  auto server =
+      ControlServer::start(*loop, std::move(listening), {place.token(), place.trust()}, hello);
+  loop->run([&server, &hello, &coordinators = coordinators] {
+    server->adopt(std::move(coordinators), hello);
+  });
+  auto member = make_member(hello, loop, std::move(mine), server);
+  place.publish(port);
+  return member;
+}
+
+std::unique_ptr<Rendezvous> visit(BootstrapPlace& place, const Hello& hello,
+                                  Clock::time_point deadline) {
+  auto loop = std::make_shared<ControlLoop>();
+  return make_member(hello, loop, find_coordinator(loop->io(), place, hello, deadline), nullptr);
+}
+
+std::unique_ptr<Rendezvous> join_at(BootstrapPlace& place, const Config& config,
+                                    const Launch& launch, Clock::time_point begin) {
+  const auto deadline = begin + config.join_timeout;
+  const Hello hello{launch.rank, place.size(), job_terms(config)};
+  if (hello.size == 1) {
+    return std::move(open_rendezvous_in_process(1).front());
+  }
+  auto rendezvous =
+      launch.rank == 0 ? serve(place, hello, deadline) : visit(place, hello, deadline);
+  rendezvous->exchange({}, "joining", deadline);
+  log().info("rank {} of {}, launched by {}, joined by {} in {} ms", hello.rank, hello.size,
+             launch.by, place.name(),
+             std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin).count());
+  return rendezvous;
+}
+
+}  // namespace
+
+std::unique_ptr<Rendezvous> open_rendezvous(const Config& config) {
+  const auto begin = Clock::now();
+  const Launch launch = detect_launch(config, environment);
+  if (launch.size == 1) {
+    return std::move(open_rendezvous_in_process(1).front());
+  }
+  const auto place = find_bootstrap_place(config, launch);
+  return join_at(*place, config, launch, begin);
+}
+
+std::unique_ptr<Rendezvous> open_rendezvous(const Config& config, Store& store) {
+  const auto begin = Clock::now();
+  require(config.rank >= 0 && config.rank < config.size, "rank is ", config.rank, " and size ",
+          config.size, "; whoever joins by a store says both");
+  const Launch launch{.by = "its framework", .rank = config.rank, .size = config.size};
+  const auto place = bootstrap_at_store(config, launch, store);
+  return join_at(*place, config, launch, begin);
+}
+
+}  // namespace sprat::comm

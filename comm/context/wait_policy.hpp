@@ -1,0 +1,44 @@
+// How a Context reads the clock, gives its core away, sleeps and is woken.
+//
+// All of comm's and collectives' waiting goes through here, so that a simulation can bring its own
+// clock and decide who runs next.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+namespace sprat::comm {
+
+using Clock = std::chrono::steady_clock;
+
+/// One rank's. Any thread; nothing throws.
+class WaitPolicy {
+ public:
+  virtual ~WaitPolicy() = default;
+  virtual Clock::time_point now() noexcept = 0;
+  /// The same, some milliseconds ago at most, for a fraction of the price.
+  virtual Clock::time_point recent() noexcept = 0;
+  /// Rests after `idle_rounds` rounds of driving that moved nothing. False, at once, when it is
+  /// time to sleep instead. `oversubscribed`: ranks outnumber cores.
+  virtual bool rest(int idle_rounds, bool oversubscribed) noexcept = 0;
+  /// Lets another thread run.
+  virtual void yield() noexcept = 0;
+  /// Sleeps until wake(word), at most `timeout`, which is below a second; not at all if the word
+  /// differs from `expected`.
+  virtual void sleep(std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                     std::chrono::nanoseconds timeout) noexcept = 0;
+  /// Wakes all who sleep on world rank `owner`'s word. It lies in memory that processes share.
+  virtual void wake(std::atomic<std::uint32_t>& word, int owner) noexcept = 0;
+  /// Acquires.
+  virtual void lock(std::mutex& mutex) noexcept = 0;
+  /// Between two touches of memory that ranks share: where a simulation may let others run.
+  virtual void point() noexcept = 0;
+};
+
+/// The machine's clock, cores and futexes.
+std::unique_ptr<WaitPolicy> real_wait_policy();
+
+}  // namespace sprat::comm

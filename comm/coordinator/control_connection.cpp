@@ -1,0 +1,188 @@
+#include "comm/coordinator/control_connection.hpp"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+#include <span>
+#include <utility>
+
+#include "comm/base/check.hpp"
+
+namespace sprat::comm {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+/// A peer that leaves this much unread has stopped.
+constexpr std::size_t max_queued_bytes = 4 * max_frame_bytes;
+
+constexpr std::chrono::seconds beat_interval{2};
+/// So many beats without an answer are a silence worth a word.
+constexpr int silence_beats = 4;
+/// Then no more are sent, lest they fill the buffers of a process that is stopped for hours; the
+/// kernels' keep-alive goes on.
+constexpr int most_unanswered_beats = 32;
+
+std::string how_it_ended(const error_code& error) {
+  if (error == asio::error::eof) {
+    return "its connection ended";
+  }
+  if (error == asio::error::timed_out) {
+    return "its host does not answer";
+  }
+  return text("its connection broke (", error.message(), ")");
+}
+
+}  // namespace
+
+ControlConnection::ControlConnection(StreamSocket socket, std::size_t limit, Events events)
+    : socket_(std::move(socket)),
+      limit_(limit),
+      events_(std::move(events)),
+      beat_timer_(socket_.get_executor()) {}
+
+std::shared_ptr<ControlConnection> ControlConnection::start(StreamSocket socket, std::size_t limit,
+                                                            Events events) {
+  std::shared_ptr<ControlConnection> connection(
+      new ControlConnection(std::move(socket), limit, std::move(events)));
+  connection->read_header();
+  return connection;
+}
+
+void ControlConnection::read_header() {
+  asio::async_read(socket_, asio::buffer(header_),
+                   [self = shared_from_this()](const error_code& error, std::size_t) {
+                     if (!self->open_) {
+                       return;
+                     }
+                     if (error) {
+                       return self->end(how_it_ended(error));
+                     }
+                     const std::size_t bytes = frame_bytes(self->header_);
+                     if (bytes > self->limit_) {
+                       return self->end(text("it announced a message of ", bytes, " bytes"));
+                     }
+                     self->read_body(bytes);
+                   });
+}
+
+void ControlConnection::read_body(std::size_t bytes) {
+  body_.resize(bytes);
+  asio::async_read(socket_, asio::buffer(body_),
+                   [self = shared_from_this()](const error_code& error, std::size_t) {
+                     if (!self->open_) {
+                       return;
+                     }
+                     if (error) {
+                       return self->end(how_it_ended(error));
+                     }
+                     std::optional<Frame> frame = decode(self->body_);
+                     self->body_ = {};
+                     if (!frame) {
+                       return self->end("it sent what is not a message");
+                     }
+                     self->unanswered_beats_ = 0;
+                     if (self->beats_ && std::holds_alternative<Beat>(*frame)) {
+                       return self->read_header();
+                     }
+                     const auto received = self->events_.received;  // may hand over, so a copy
+                     received(std::move(*frame));
+                     if (self->open_) {
+                       self->read_header();
+                     }
+                   });
+}
+
+void ControlConnection::hand_over(std::size_t limit, Events events) {
+  limit_ = limit;
+  events_ = std::move(events);
+}
+
+void ControlConnection::beat() {
+  beats_ = true;
+  beat_again();
+}
+
+void ControlConnection::beat_again() {
+  beat_timer_.expires_after(beat_interval);
+  beat_timer_.async_wait([self = shared_from_this()](const error_code& error) {
+    if (error || !self->open_ || self->finishing_) {
+      return;
+    }
+    if (self->unanswered_beats_ == silence_beats && self->events_.silent) {
+      self->events_.silent(silence_beats * beat_interval);
+    }
+    if (self->unanswered_beats_ < most_unanswered_beats) {
+      ++self->unanswered_beats_;
+      self->send(std::make_shared<const Blob>(encode(Beat{})));
+    }
+    if (self->open_) {
+      self->beat_again();
+    }
+  });
+}
+
+void ControlConnection::send(std::shared_ptr<const Blob> frame) {
+  if (!open_ || finishing_) {
+    return;
+  }
+  queued_bytes_ += frame->size();
+  queue_.push_back(std::move(frame));
+  if (queued_bytes_ > max_queued_bytes) {
+    return end("it does not read what it is sent");
+  }
+  if (queue_.size() == 1) {
+    write_next();
+  }
+}
+
+void ControlConnection::write_next() {
+  asio::async_write(socket_, asio::buffer(*queue_.front()),
+                    [self = shared_from_this()](const error_code& error, std::size_t) {
+                      if (!self->open_) {
+                        return;
+                      }
+                      // The read ends too, and says how, after what the peer sent before it left.
+                      if (error) {
+                        return;
+                      }
+                      self->queued_bytes_ -= self->queue_.front()->size();
+                      self->queue_.pop_front();
+                      if (!self->queue_.empty()) {
+                        return self->write_next();
+                      }
+                      if (self->finishing_) {
+                        self->finish();
+                      }
+                    });
+}
+
+void ControlConnection::finish() {
+  finishing_ = true;
+  error_code ignored;
+  if (open_ && queue_.empty()) {
+    socket_.shutdown(StreamSocket::shutdown_send, ignored);
+  }
+}
+
+void ControlConnection::end(std::string_view how) {
+  const auto ended = std::move(events_.ended);
+  const std::string reason(how);
+  close();
+  if (ended) {
+    ended(reason);
+  }
+}
+
+void ControlConnection::close() {
+  if (!open_) {
+    return;
+  }
+  open_ = false;
+  beat_timer_.cancel();
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+}  // namespace sprat::comm

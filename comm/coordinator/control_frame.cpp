@@ -1,0 +1,210 @@
+#include "comm/coordinator/control_frame.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace sprat::comm {
+namespace {
+
+constexpr std::size_t max_text_bytes = std::size_t{64} << 10;
+
+/// Appends values, little endian, lengths in front of texts and blobs.
+class Writer {
+ public:
+  explicit Writer(Blob& out) : out_(out) {}
+
+  template <class Integer>
+  Writer& integer(Integer value) {
+    auto bits = static_cast<std::make_unsigned_t<Integer>>(value);
+    for (std::size_t i = 0; i < sizeof bits; ++i) {
+      out_.push_back(static_cast<std::byte>((bits >> (8 * i)) & 0xff));
+    }
+    return *this;
+  }
+  Writer& bytes(std::span<const std::byte> value) {
+    integer(static_cast<std::uint32_t>(value.size()));
+    out_.insert(out_.end(), value.begin(), value.end());
+    return *this;
+  }
+  Writer& text(std::string_view value) {
+    return bytes(std::as_bytes(std::span(value.substr(0, max_text_bytes))));
+  }
+
+ private:
+  Blob& out_;
+};
+
+/// Takes values off the front. Once something is missing, `good` stays false and values are zero.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> in) : in_(in) {}
+
+  template <class Integer>
+  void integer(Integer& value) {
+    std::uint64_t bits = 0;
+    const auto taken = take(sizeof value);
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      bits |= std::to_integer<std::uint64_t>(taken[i]) << (8 * i);
+    }
+    value = static_cast<Integer>(bits);
+  }
+  void bytes(Blob& value) {
+    const auto taken = take(length());
+    value.assign(taken.begin(), taken.end());
+  }
+  void text(std::string& value) {
+    const auto taken = take(length());
+    value.assign(reinterpret_cast<const char*>(taken.data()), taken.size());
+  }
+  /// How many items follow, each of at least four bytes.
+  std::size_t items() {
+    const std::size_t count = length();
+    if (count > in_.size() / 4) {
+      good_ = false;
+    }
+    return good_ ? count : 0;
+  }
+  bool whole() const { return good_ && in_.empty(); }
+
+ private:
+  std::size_t length() {
+    std::uint32_t value = 0;
+    integer(value);
+    return value;
+  }
+  std::span<const std::byte> take(std::size_t count) {
+    if (count > in_.size()) {
+      good_ = false;
+    }
+    if (!good_) {
+      return {};
+    }
+    const auto taken = in_.first(count);
+    in_ = in_.subspan(count);
+    return taken;
+  }
+  std::span<const std::byte> in_;
+  bool good_ = true;
+};
+
+void write(Writer& out, const Hello& hello) {
+  out.integer(hello.rank).integer(hello.size);
+  out.integer(static_cast<std::uint32_t>(hello.terms.size()));
+  for (const Term& term : hello.terms) {
+    out.text(term.name).text(term.value);
+  }
+}
+void read(Reader& in, Hello& hello) {
+  in.integer(hello.rank);
+  in.integer(hello.size);
+  hello.terms.resize(in.items());
+  for (Term& term : hello.terms) {
+    in.text(term.name);
+    in.text(term.value);
+  }
+}
+
+void write(Writer&, const Welcome&) {}
+void read(Reader&, Welcome&) {}
+
+void write(Writer& out, const Refusal& refusal) {
+  out.integer(refusal.code).integer(refusal.rank).text(refusal.text);
+}
+void read(Reader& in, Refusal& refusal) {
+  in.integer(refusal.code);
+  in.integer(refusal.rank);
+  in.text(refusal.text);
+}
+
+void write(Writer& out, const Part& part) {
+  out.integer(part.ordinal).integer(part.patience_ms).text(part.purpose).bytes(part.blob);
+}
+void read(Reader& in, Part& part) {
+  in.integer(part.ordinal);
+  in.integer(part.patience_ms);
+  in.text(part.purpose);
+  in.bytes(part.blob);
+}
+
+void write(Writer& out, const Parts& parts) {
+  out.integer(parts.ordinal).integer(static_cast<std::uint32_t>(parts.blobs.size()));
+  for (const Blob& blob : parts.blobs) {
+    out.bytes(blob);
+  }
+}
+void read(Reader& in, Parts& parts) {
+  in.integer(parts.ordinal);
+  parts.blobs.resize(in.items());
+  for (Blob& blob : parts.blobs) {
+    in.bytes(blob);
+  }
+}
+
+void write(Writer& out, const ControlMessage& message) {
+  out.integer(static_cast<std::uint8_t>(message.kind)).integer(message.rank).integer(message.code);
+  out.integer(message.comm).integer(message.sequence).text(message.text).bytes(message.payload);
+}
+void read(Reader& in, ControlMessage& message) {
+  std::uint8_t kind = 0;
+  in.integer(kind);
+  message.kind = static_cast<ControlMessage::Kind>(kind);
+  in.integer(message.rank);
+  in.integer(message.code);
+  in.integer(message.comm);
+  in.integer(message.sequence);
+  in.text(message.text);
+  in.bytes(message.payload);
+}
+
+void write(Writer&, const Beat&) {}
+void read(Reader&, Beat&) {}
+
+template <std::size_t index = 0>
+std::optional<Frame> decode_as(std::size_t wanted, Reader& in) {
+  if constexpr (index < std::variant_size_v<Frame>) {
+    if (index != wanted) {
+      return decode_as<index + 1>(wanted, in);
+    }
+    std::variant_alternative_t<index, Frame> value;
+    read(in, value);
+    if (!in.whole()) {
+      return std::nullopt;
+    }
+    return value;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Blob encode(const Frame& frame) {
+  Blob out(frame_header_bytes);
+  Writer writer(out);
+  writer.integer(static_cast<std::uint8_t>(frame.index()));
+  std::visit([&](const auto& value) { write(writer, value); }, frame);
+  Blob length;
+  Writer(length).integer(static_cast<std::uint32_t>(out.size() - frame_header_bytes));
+  std::ranges::copy(length, out.begin());
+  return out;
+}
+
+std::optional<Frame> decode(std::span<const std::byte> bytes) {
+  Reader in(bytes);
+  std::uint8_t kind = 0;
+  in.integer(kind);
+  std::optional<Frame> frame = decode_as(kind, in);
+  const auto* message = frame ? std::get_if<ControlMessage>(&*frame) : nullptr;
+  if (message != nullptr && message->kind > ControlMessage::Kind::farewell) {
+    return std::nullopt;
+  }
+  return frame;
+}
+
+std::size_t frame_bytes(std::span<const std::byte, frame_header_bytes> header) {
+  std::uint32_t length = 0;
+  Reader(header).integer(length);
+  return length;
+}
+
+}  // namespace sprat::comm

@@ -1,0 +1,69 @@
+// What travels between a rank and the coordinator, and how it lies on a wire.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "comm/coordinator/rendezvous.hpp"
+
+namespace sprat::comm {
+
+/// Something that all ranks of a job must agree on: a version, a job-wide setting.
+struct Term {
+  std::string name, value;
+  bool operator==(const Term&) const = default;
+};
+
+/// rank -> coordinator: may I join? The first frame of a connection that has proved the token.
+struct Hello {
+  int rank = -1, size = 0;
+  std::vector<Term> terms;
+};
+/// coordinator -> rank: you have joined.
+struct Welcome {};
+/// coordinator -> rank: you cannot join. Code is an ErrorCode, rank the one at fault.
+struct Refusal {
+  int code = 0, rank = -1;
+  std::string text;
+};
+/// rank -> coordinator: my blob of the job's n-th exchange. The coordinator's clock starts when it
+/// comes.
+struct Part {
+  std::uint64_t ordinal = 0;
+  std::uint64_t patience_ms = 0;
+  std::string purpose;
+  Blob blob;
+};
+/// coordinator -> rank: every rank's blob of that exchange.
+struct Parts {
+  std::uint64_t ordinal = 0;
+  std::vector<Blob> blobs;
+};
+
+/// Either way, every two seconds: I am here. The connection's own; nobody else sees it.
+struct Beat {};
+
+using Frame = std::variant<Hello, Welcome, Refusal, Part, Parts, ControlMessage, Beat>;
+
+/// All blobs of one exchange together, in bytes.
+inline constexpr std::size_t max_exchange_bytes = std::size_t{16} << 20;
+/// An encoded frame, in bytes; what follows the length in front of it.
+inline constexpr std::size_t max_frame_bytes = max_exchange_bytes + (std::size_t{1} << 20);
+/// The same, from a connection that has not joined yet.
+inline constexpr std::size_t max_hello_bytes = std::size_t{64} << 10;
+/// The length in front of a frame: u32, little endian.
+inline constexpr std::size_t frame_header_bytes = 4;
+
+/// The length and the frame. Texts too long for a frame are cut.
+Blob encode(const Frame& frame);
+/// Null if the bytes (without the length) are not a frame.
+std::optional<Frame> decode(std::span<const std::byte> bytes);
+/// The length that a frame header holds.
+std::size_t frame_bytes(std::span<const std::byte, frame_header_bytes> header);
+
+}  // namespace sprat::comm

@@ -1,0 +1,202 @@
+#include "comm/coordinator/control_inquiry.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/base/check.hpp"
+#include "comm/base/rank_list.hpp"
+
+namespace sprat::comm {
+namespace {
+
+/// A signature for people: as text if it is text, else in hexadecimal.
+std::string readable(const Blob& signature) {
+  const bool is_text = std::ranges::all_of(signature, [](std::byte byte) {
+    return std::to_integer<int>(byte) >= 0x20 && std::to_integer<int>(byte) != 0x7f;
+  });
+  std::string out;
+  for (const std::byte byte : signature) {
+    const auto value = std::to_integer<unsigned>(byte);
+    out += is_text ? std::string(1, static_cast<char>(value)) : fmt::format("{:02x}", value);
+  }
+  return out;
+}
+
+}  // namespace
+
+Inquiry::Inquiry(std::uint64_t comm, std::uint64_t sequence, int size) : answers_(size) {
+  verdict_.kind = ControlMessage::Kind::verdict;
+  verdict_.comm = comm;
+  verdict_.sequence = sequence;
+}
+
+std::vector<int> Inquiry::asked(int rank, Blob signature, const std::vector<bool>& gone, Time now) {
+  std::vector<int> queried;
+  if (!open_) {
+    open_ = true;
+    opened_ = now;
+    askers_.clear();
+    for (int other = 0; other < static_cast<int>(answers_.size()); ++other) {
+      Answer& answer = answers_[other];
+      if (answer.state != State::called) {
+        answer = {};
+      }
+      answer.heard = false;
+      if (!gone[other] && other != rank) {
+        queried.push_back(other);
+      }
+    }
+  }
+  answers_[rank] = {State::called, true, std::move(signature)};
+  if (std::ranges::find(askers_, rank) == askers_.end()) {
+    askers_.push_back(rank);
+  }
+  return queried;
+}
+
+bool Inquiry::still_answers(int rank, const Blob& signature, Time now) const {
+  if (open_) {
+    return false;
+  }
+  return answers_[rank].state == State::called && answers_[rank].signature == signature &&
+         (mismatch() || now - settled_ < validity);
+}
+
+void Inquiry::answered(int rank, int code, Blob signature) {
+  answers_[rank].heard = true;
+  if (answers_[rank].state == State::called) {
+    return;
+  }
+  switch (code) {
+    case 0:
+      answers_[rank] = {State::called, true, std::move(signature)};
+      return;
+    case 1:
+      answers_[rank].state = State::not_yet;
+      return;
+    case 2:
+      answers_[rank].state = State::forgotten;
+      return;
+    case 3:
+      answers_[rank].state = State::not_member;
+      return;
+    case 4:
+      answers_[rank].state = State::freed;
+      return;
+    default:
+      return;  // of no version of ours: as good as no answer
+  }
+}
+
+bool Inquiry::due(const std::vector<bool>& gone, Time now) const {
+  if (!open_) {
+    return false;
+  }
+  if (now >= deadline()) {
+    return true;
+  }
+  bool all_known = true, all_heard = true, alike = true;
+  const Answer* called = nullptr;
+  for (std::size_t rank = 0; rank < answers_.size(); ++rank) {
+    const Answer& answer = answers_[rank];
+    all_known &= answer.state != State::unknown || gone[rank];
+    all_heard &= answer.heard || gone[rank];
+    if (answer.state == State::called) {
+      alike &= called == nullptr || called->signature == answer.signature;
+      called = &answer;
+    }
+  }
+  return all_heard || (all_known && !alike);
+}
+
+bool Inquiry::mismatch() const { return verdict_.code == static_cast<int>(ErrorCode::mismatch); }
+
+const ControlMessage& Inquiry::settle(Time now) {
+  open_ = false;
+  settled_ = now;
+  if (!find_mismatch() && !find_freed()) {
+    list_late();
+  }
+  return verdict_;
+}
+
+/// The signature that most ranks called is right (the lowest rank's, if equally many); of the
+/// others, the lowest rank disagrees.
+bool Inquiry::find_mismatch() {
+  int right = -1, most = 0;
+  for (int rank = 0; rank < static_cast<int>(answers_.size()); ++rank) {
+    if (answers_[rank].state != State::called) {
+      continue;
+    }
+    const auto same = std::ranges::count_if(answers_, [&](const Answer& other) {
+      return other.state == State::called && other.signature == answers_[rank].signature;
+    });
+    if (same > most) {
+      right = rank;
+      most = static_cast<int>(same);
+    }
+  }
+  for (int rank = 0; rank < static_cast<int>(answers_.size()); ++rank) {
+    const Answer& answer = answers_[rank];
+    if (answer.state != State::called || answer.signature == answers_[right].signature) {
+      continue;
+    }
+    verdict_.code = static_cast<int>(ErrorCode::mismatch);
+    verdict_.rank = rank;
+    verdict_.payload =
+        encode(Disagreement{right, rank, answers_[right].signature, answer.signature});
+    verdict_.text = text("rank ", right, " called ", readable(answers_[right].signature), "; rank ",
+                         rank, " called ", readable(answer.signature));
+    return true;
+  }
+  return false;
+}
+
+/// A rank that has freed the communicator will never call.
+bool Inquiry::find_freed() {
+  const auto freed = std::ranges::find(answers_, State::freed, &Answer::state);
+  const auto called = std::ranges::find(answers_, State::called, &Answer::state);
+  if (freed == answers_.end() || called == answers_.end()) {
+    return false;
+  }
+  const auto first = static_cast<int>(called - answers_.begin());
+  verdict_.code = static_cast<int>(ErrorCode::mismatch);
+  verdict_.rank = static_cast<int>(freed - answers_.begin());
+  verdict_.payload = encode(Disagreement{first, verdict_.rank, called->signature, {}});
+  verdict_.text = text("rank ", first, " called ", readable(called->signature), "; rank ",
+                       verdict_.rank, " has freed that communicator before");
+  return true;
+}
+
+void Inquiry::list_late() {
+  std::vector<int> not_called, silent;
+  Lateness lateness;
+  for (int rank = 0; rank < static_cast<int>(answers_.size()); ++rank) {
+    const Answer& answer = answers_[rank];
+    if (answer.state == State::not_yet) {
+      not_called.push_back(rank);
+    }
+    if (!answer.heard) {
+      silent.push_back(rank);
+    }
+    if (answer.state == State::not_yet || answer.state == State::unknown) {
+      lateness.late.push_back(rank);
+    }
+  }
+  lateness.silent = silent;
+  verdict_.code = static_cast<int>(ErrorCode::timeout);
+  verdict_.text = "every rank has called";
+  if (!not_called.empty()) {
+    verdict_.text = text(ranks_text(not_called), " not called yet");
+  }
+  if (!silent.empty()) {
+    verdict_.text =
+        text(not_called.empty() ? "" : verdict_.text + "; ", "no answer from ", ranks_text(silent));
+  }
+  // The others may be late because they wait for one that does not answer.
+  const std::vector<int>& blamed = silent.empty() ? lateness.late : silent;
+  verdict_.rank = blamed.empty() ? -1 : blamed.front();
+  verdict_.payload = encode(lateness);
+}
+
+}  // namespace sprat::comm

@@ -1,0 +1,75 @@
+#include "comm/coordinator/control_proof.hpp"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/sha.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include "comm/base/check.hpp"
+
+namespace sprat::comm {
+namespace {
+
+constexpr Magic magic_of(const char (&text)[magic_bytes + 1]) {
+  Magic magic{};
+  for (std::size_t i = 0; i < magic_bytes; ++i) {
+    magic[i] = static_cast<std::byte>(text[i]);
+  }
+  return magic;
+}
+
+void fill_random(std::span<std::byte> out) {
+  while (!out.empty()) {
+    const ssize_t filled = getrandom(out.data(), out.size(), 0);
+    need(filled > 0 || errno == EINTR, "the system gives no random bytes");
+    out = out.subspan(static_cast<std::size_t>(std::max<ssize_t>(filled, 0)));
+  }
+}
+
+}  // namespace
+
+// The last byte is not text, so that nothing that speaks in lines says it by accident.
+const Magic control_magic = magic_of("SPRAT\r\n\x01");
+
+Proof prove(std::string_view token, Side side, const Nonce& coordinator, const Nonce& rank) {
+  static_assert(proof_bytes == SHA256_DIGEST_LENGTH);
+  std::vector<unsigned char> message{static_cast<unsigned char>(side)};
+  for (const Nonce* nonce : {&coordinator, &rank}) {
+    for (const std::byte byte : *nonce) {
+      message.push_back(std::to_integer<unsigned char>(byte));
+    }
+  }
+  Proof proof{};
+  const auto* made =
+      HMAC(EVP_sha256(), token.data(), static_cast<int>(token.size()), message.data(),
+           message.size(), reinterpret_cast<unsigned char*>(proof.data()), nullptr);
+  need(made != nullptr, "libcrypto does not compute HMAC-SHA256");
+  return proof;
+}
+
+bool equal(const Proof& a, const Proof& b) noexcept {
+  return CRYPTO_memcmp(a.data(), b.data(), proof_bytes) == 0;
+}
+
+Nonce random_nonce() {
+  Nonce nonce;
+  fill_random(nonce);
+  return nonce;
+}
+
+std::string random_token() {
+  std::array<std::byte, 32> bits;
+  fill_random(bits);
+  std::string token;
+  for (const std::byte byte : bits) {
+    token += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+  }
+  return token;
+}
+
+}  // namespace sprat::comm

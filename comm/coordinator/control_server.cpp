@@ -1,0 +1,263 @@
+#include "comm/coordinator/control_server.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
+#include "comm/coordinator/pending_connection.hpp"
+
+namespace sprat::comm {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using namespace std::chrono_literals;
+
+/// Connections that have not joined yet, beyond one a rank. More wait in the system's queue.
+constexpr std::size_t spare_pending_connections = 256;
+/// The coordinator stays this long for ranks that leave later than rank 0, so that their farewells
+/// are heard.
+constexpr auto linger = 1000ms;
+/// The other side of a finished connection has this long to close it.
+constexpr auto drain = 2000ms;
+
+}  // namespace
+
+ControlServer::ControlServer(ControlLoop& loop, Listening listening, Admission admission,
+                             const Hello& own, Coordinator::Quorum quorum)
+    : loop_(loop),
+      acceptor_(std::move(listening.acceptor)),
+      accept_timer_(loop.io()),
+      admission_(std::move(admission)),
+      coordinator_(std::make_shared<TimedCoordinator>(
+          loop.io(), own.size, own.terms,
+          [this](const std::vector<int>& to, const Frame& frame) { deliver(to, frame); }, quorum)),
+      seats_(own.size),
+      own_rank_(own.rank) {
+  coordinator_->on_renumbering([this](const std::vector<int>& kept) { renumber(kept); });
+}
+
+std::shared_ptr<ControlServer> ControlServer::start(ControlLoop& loop, Listening listening,
+                                                    Admission admission, const Hello& own,
+                                                    Coordinator::Quorum quorum) {
+  std::shared_ptr<ControlServer> server(
+      new ControlServer(loop, std::move(listening), std::move(admission), own, quorum));
+  loop.post([server] { server->accept(); });
+  return server;
+}
+
+void ControlServer::accept() {
+  acceptor_.async_wait(asio::socket_base::wait_read, [weak = weak_from_this()](
+                                                         const error_code& error) {
+    const auto self = weak.lock();
+    if (error || !self || !self->acceptor_.is_open()) {
+      return;
+    }
+    if (self->pending_.size() >= self->seats_.size() + spare_pending_connections) {
+      return self->accept_later();
+    }
+    Accepted accepted = accept_one(self->io(), self->acceptor_);
+    if (accepted.retry_later) {
+      if (!std::exchange(self->short_, true)) {
+        self->coordinator_->turned_away("a connection: no descriptor is left here (see ulimit -n)");
+      }
+      return self->accept_later();
+    }
+    if (accepted.socket) {
+      const auto pending =
+          std::make_shared<PendingConnection>(weak, std::move(*accepted.socket), accepted.from);
+      self->pending_.insert(pending);
+      pending->start();
+    }
+    self->accept();
+  });
+}
+
+void ControlServer::accept_later() {
+  accept_timer_.expires_after(50ms);
+  accept_timer_.async_wait([weak = weak_from_this()](const error_code& error) {
+    const auto self = weak.lock();
+    if (!error && self && self->acceptor_.is_open()) {
+      self->accept();
+    }
+  });
+}
+
+void ControlServer::turned_away(const std::shared_ptr<PendingConnection>& pending,
+                                std::string note) {
+  log().info("{} {}", pending->from(), note);
+  coordinator_->turned_away(text(pending->from(), ": ", note));
+}
+
+void ControlServer::enters(const std::shared_ptr<PendingConnection>& pending, const Hello& hello) {
+  const Objection& objection = pending->objection();
+  if (objection.text.empty()) {
+    if (objection.elsewhere && !std::exchange(warned_, true)) {
+      log().warn(
+          "rank {} joins from {} without a secret, and so may anyone who reaches this port; "
+          "SPRAT_TOKEN on every rank, or mpirun, would prevent that",
+          hello.rank, pending->from());
+    }
+    return let_in(pending, hello);
+  }
+  // A stranger that says it is a rank ends nothing but its own connection.
+  turned_away(pending, objection.text);
+  pending->refuse(Refusal{static_cast<int>(ErrorCode::unavailable), hello.rank,
+                          text("the hub turned rank ", hello.rank, " away: ", objection.text)});
+}
+
+void ControlServer::let_in(const std::shared_ptr<PendingConnection>& pending, const Hello& hello) {
+  if (const auto refusal = coordinator_->admit(hello, pending->from())) {
+    log().info("refused {}: {}", pending->from(), refusal->text);
+    pending->refuse(*refusal);
+    check_wait();
+    return;
+  }
+  seat(hello.rank, pending->release());
+  seats_[hello.rank]->beat();
+  dismiss(pending);
+}
+
+void ControlServer::adopt(StreamSocket socket, const Hello& own) {
+  coordinator_->admit(own, "this process");
+  seat(own.rank, ControlConnection::start(std::move(socket), max_frame_bytes, {}));
+}
+
+ControlConnection::Events ControlServer::events_of(int rank) {
+  ControlConnection::Events events;
+  events.received = [this, rank](Frame frame) { received(rank, std::move(frame)); };
+  events.ended = [this, rank](std::string_view how) { ended(rank, how); };
+  events.silent = [rank](std::chrono::seconds silence) {
+    log().warn("rank {} has not answered for {} s, though its host does; is it stopped?", rank,
+               silence.count());
+  };
+  return events;
+}
+
+/// Who is not kept has been told so, and ends its connection.
+void ControlServer::renumber(const std::vector<int>& kept) {
+  std::vector<std::shared_ptr<ControlConnection>> seats;
+  for (const int old : kept) {
+    if (old == own_rank_) {
+      own_rank_ = static_cast<int>(seats.size());
+    }
+    if (seats_[old]) {
+      seats_[old]->hand_over(max_frame_bytes, events_of(static_cast<int>(seats.size())));
+    }
+    seats.push_back(std::move(seats_[old]));
+  }
+  for (const auto& left_out : seats_) {
+    if (!left_out) {
+      continue;
+    }
+    left_out->hand_over(max_frame_bytes, {[](Frame) {}, nullptr});
+    left_out->finish();
+  }
+  seats_ = std::move(seats);
+}
+
+void ControlServer::seat(int rank, std::shared_ptr<ControlConnection> connection) {
+  connection->hand_over(max_frame_bytes, events_of(rank));
+  seats_[rank] = std::move(connection);
+  seats_[rank]->send(std::make_shared<const Blob>(encode(Welcome{})));
+}
+
+void ControlServer::received(int rank, Frame frame) {
+  if (!coordinator_->received(rank, std::move(frame))) {
+    const auto connection = seats_[rank];
+    ended(rank, "it sent what only the hub says");
+    connection->close();
+  }
+  check_wait();
+}
+
+void ControlServer::ended(int rank, std::string_view how) {
+  seats_[rank].reset();
+  coordinator_->ended(rank, how);
+  check_wait();
+}
+
+void ControlServer::deliver(const std::vector<int>& to, const Frame& frame) {
+  if (const auto* message = std::get_if<ControlMessage>(&frame)) {
+    failed_ = failed_ || message->kind == ControlMessage::Kind::lost ||
+              message->kind == ControlMessage::Kind::failed;
+  }
+  const auto bytes = std::make_shared<const Blob>(encode(frame));
+  for (const int rank : to) {
+    if (const auto connection = seats_[rank]) {
+      connection->send(bytes);
+    }
+  }
+}
+
+void ControlServer::wait(std::function<bool()> condition, std::chrono::milliseconds limit) {
+  std::future<void> holds;
+  loop_.run([&] {
+    condition_holds_ = {};
+    holds = condition_holds_.get_future();
+    condition_ = std::move(condition);
+    check_wait();
+  });
+  holds.wait_for(limit);
+  loop_.run([&] { condition_ = nullptr; });
+}
+
+void ControlServer::check_wait() {
+  if (!condition_ || !condition_()) {
+    return;
+  }
+  condition_ = nullptr;
+  condition_holds_.set_value();
+}
+
+void ControlServer::dismiss(const std::shared_ptr<PendingConnection>& pending) {
+  pending_.erase(pending);
+  check_wait();
+}
+
+/// PendingConnections that have been refused may still have to read why.
+void ControlServer::stop_accepting() {
+  error_code ignored;
+  acceptor_.close(ignored);
+  accept_timer_.cancel();
+  for (const auto& pending : std::vector(pending_.begin(), pending_.end())) {
+    if (pending->refused()) {
+      continue;
+    }
+    pending->close();
+    pending_.erase(pending);
+  }
+}
+
+void ControlServer::close() noexcept {
+  wait(
+      [this] {
+        return failed_ ? coordinator_->everyone_has_come() : coordinator_->alone(own_rank_);
+      },
+      linger);
+  loop_.run([this] {
+    stop_accepting();
+    for (const auto& connection : std::vector(seats_)) {
+      if (connection) {
+        connection->finish();
+      }
+    }
+  });
+  const auto is_seated = [](const auto& connection) { return connection != nullptr; };
+  wait([&] { return pending_.empty() && std::ranges::none_of(seats_, is_seated); }, drain);
+  loop_.run([this] {
+    coordinator_->stop();
+    for (const auto& pending : pending_) {
+      pending->close();
+    }
+    pending_.clear();
+    for (const auto& connection : seats_) {
+      if (connection) {
+        connection->close();
+      }
+    }
+  });
+}
+
+}  // namespace sprat::comm

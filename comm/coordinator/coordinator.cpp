@@ -1,0 +1,456 @@
+#include "comm/coordinator/coordinator.hpp"
+
+#include <algorithm>
+
+#include "comm/base/check.hpp"
+#include "comm/base/rank_list.hpp"
+#include "comm/coordinator/survivors.hpp"
+
+namespace sprat::comm {
+namespace {
+
+constexpr std::size_t most_inquiries = 64;
+constexpr std::size_t most_notes = 8;
+constexpr std::size_t most_signature_bytes = std::size_t{64} << 10;
+
+std::string seconds_text(std::uint64_t milliseconds) {
+  return text(static_cast<double>(milliseconds) / 1e3, " s");
+}
+
+}  // namespace
+
+Coordinator::Coordinator(int size, std::vector<Term> terms, Quorum quorum)
+    : gathering_(quorum == Quorum::survivors),
+      size_at_first_(size),
+      members_(size, Presence::absent),
+      refused_(size),
+      terms_(std::move(terms)),
+      parts_(size) {}
+
+std::optional<Refusal> Coordinator::admit(const Hello& hello, std::string_view from) {
+  auto refusal = reason_to_refuse(hello, from);
+  const bool known = hello.rank >= 0 && hello.rank < size();
+  if (known && refusal) {
+    refused_[hello.rank] = true;
+  }
+  if (!refusal) {
+    members_[hello.rank] = Presence::joined;
+  }
+  return refusal;
+}
+
+std::optional<Refusal> Coordinator::reason_to_refuse(const Hello& hello, std::string_view from) {
+  if (failure_) {
+    const bool lost = failure_->kind == ControlMessage::Kind::lost;
+    return Refusal{failure_->code, failure_->rank,
+                   text("the job has failed: ",
+                        lost ? text("lost rank ", failure_->rank, ": ") : "", failure_->text)};
+  }
+  if (size() != size_at_first_ && hello.size == size_at_first_) {
+    const std::string what =
+        text("the others went on without rank ", hello.rank, ", which came too late");
+    turned_away(text(from, ": ", what));
+    return Refusal{static_cast<int>(ErrorCode::lost_peer), hello.rank, what};
+  }
+  if (hello.size != size()) {
+    return refuse(ErrorCode::mismatch, hello.rank,
+                  text("rank ", hello.rank, " says the job has ", hello.size,
+                       " ranks; rank 0 says ", size(), ". Start every rank with the same size"),
+                  from);
+  }
+  if (hello.rank < 0 || hello.rank >= size()) {
+    return refuse(ErrorCode::invalid_argument, hello.rank,
+                  text("there is no rank ", hello.rank, " in a job of ", size(), " ranks"), from);
+  }
+  if (const std::string diff = differences(hello); !diff.empty()) {
+    return refuse(ErrorCode::mismatch, hello.rank, diff, from);
+  }
+  const bool given_up = gathering_ && members_[hello.rank] == Presence::lost;
+  if (members_[hello.rank] != Presence::absent && !given_up) {
+    // Not the fault of those that are in: only the newcomer hears of it.
+    const std::string what = text("rank ", hello.rank,
+                                  " has joined this job already; give each "
+                                  "process its own rank, and each job its own rendezvous");
+    turned_away(text(from, ": ", what));
+    return Refusal{static_cast<int>(ErrorCode::invalid_argument), hello.rank, what};
+  }
+  return std::nullopt;
+}
+
+/// A rank that belongs to the job and cannot join is the end of the job, while it is still joining.
+Refusal Coordinator::refuse(ErrorCode code, int rank, std::string text, std::string_view from) {
+  turned_away(sprat::text(from, ": ", text));
+  if (!gathering_ && !in_state(Presence::absent).empty()) {
+    fail(code, rank, text);
+  }
+  return {static_cast<int>(code), rank, std::move(text)};
+}
+
+void Coordinator::turned_away(std::string note) {
+  if (notes_.size() < most_notes) {
+    notes_.push_back(std::move(note));
+  }
+}
+
+std::string Coordinator::differences(const Hello& hello) const {
+  std::string lines;
+  const auto value_in = [](const std::vector<Term>& terms, const std::string& name) {
+    const auto found = std::ranges::find(terms, name, &Term::name);
+    return found == terms.end() ? std::string("(unknown)") : text('"', found->value, '"');
+  };
+  const auto compare = [&](const std::string& name) {
+    const std::string ours = value_in(terms_, name), theirs = value_in(hello.terms, name);
+    if (ours != theirs) {
+      lines += text("\n  ", name, ": ", ours, " on rank 0, ", theirs, " on rank ", hello.rank);
+    }
+  };
+  for (const Term& term : terms_) {
+    compare(term.name);
+  }
+  for (const Term& term : hello.terms) {
+    if (std::ranges::find(terms_, term.name, &Term::name) == terms_.end()) {
+      compare(term.name);
+    }
+  }
+  if (lines.empty()) {
+    return {};
+  }
+  return text("rank ", hello.rank, " and rank 0 differ in what every rank must agree on:", lines);
+}
+
+bool Coordinator::received(int rank, Frame frame, Time now) {
+  if (members_[rank] != Presence::joined) {
+    return true;  // said before it ended; of no interest now
+  }
+  if (auto* part = std::get_if<Part>(&frame)) {
+    receive(rank, std::move(*part), now);
+    return true;
+  }
+  if (auto* message = std::get_if<ControlMessage>(&frame)) {
+    receive(rank, std::move(*message), now);
+    return true;
+  }
+  return false;
+}
+
+void Coordinator::receive(int rank, Part part, Time now) {
+  if (failure_) {
+    send({rank}, *failure_);
+    return;
+  }
+  // A rank enters an exchange only after it has the one before, which needs every rank.
+  if (part.ordinal != ordinal_ || parts_[rank]) {
+    fail(ErrorCode::internal, rank,
+         text("rank ", rank, " sent exchange ", part.ordinal, " during exchange ", ordinal_));
+    return;
+  }
+  for (int other = 0; other < size(); ++other) {
+    if (!parts_[other] || parts_[other]->purpose == part.purpose) {
+      continue;
+    }
+    fail(ErrorCode::mismatch, rank,
+         text("rank ", other, " is ", parts_[other]->purpose, " while rank ", rank, " is ",
+              part.purpose));
+    return;
+  }
+  part_bytes_ += part.blob.size();
+  if (part_bytes_ > max_exchange_bytes) {
+    fail(ErrorCode::invalid_argument, rank,
+         text(part.purpose, " takes more than ", max_exchange_bytes, " bytes over all ranks"));
+    return;
+  }
+  const auto patience =
+      std::chrono::milliseconds(std::min<std::uint64_t>(part.patience_ms, 1u << 30));
+  if (!exchange_deadline_ || now + patience < *exchange_deadline_) {
+    exchange_deadline_ = now + patience;
+    exchange_patience_ms_ = part.patience_ms;
+    exchange_hurry_ = rank;
+  }
+  parts_[rank] = std::move(part);
+  finish_exchange();
+}
+
+void Coordinator::finish_exchange() {
+  const auto begun =
+      std::ranges::find_if(parts_, [](const auto& part) { return part.has_value(); });
+  if (begun == parts_.end()) {
+    return;
+  }
+  for (int rank = 0; rank < size() && !gathering_; ++rank) {
+    if (!parts_[rank] && members_[rank] == Presence::left) {
+      fail(ErrorCode::lost_peer, rank, text("rank ", rank, " left before ", (*begun)->purpose));
+      return;
+    }
+  }
+  if (!complete()) {
+    return;
+  }
+  Parts whole{ordinal_, {}};
+  for (auto& part : parts_) {
+    whole.blobs.push_back(part ? std::move(part->blob) : Blob{});
+    part.reset();
+  }
+  ++ordinal_;
+  part_bytes_ = 0;
+  exchange_deadline_.reset();
+  const std::vector<int> kept = gathering_ ? survivors(whole.blobs) : std::vector<int>{};
+  send(in_state(Presence::joined), std::move(whole));
+  if (gathering_) {
+    renumber(kept);
+  }
+}
+
+bool Coordinator::complete() const {
+  for (int rank = 0; rank < size(); ++rank) {
+    const bool excused =
+        gathering_ && members_[rank] != Presence::absent && members_[rank] != Presence::joined;
+    if (!parts_[rank] && !excused) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Coordinator::renumber(const std::vector<int>& kept) {
+  gathering_ = false;
+  members_.assign(kept.size(), Presence::joined);
+  refused_.assign(kept.size(), false);
+  parts_.assign(kept.size(), std::nullopt);
+  renumbering_ = kept;
+}
+
+void Coordinator::excuse(int rank) {
+  if (gathering_ && members_[rank] == Presence::absent) {
+    give_up(rank);
+  }
+}
+
+/// While survivors gather, whoever ends is merely not one of them.
+void Coordinator::give_up(int rank) {
+  members_[rank] = Presence::lost;
+  if (parts_[rank]) {
+    part_bytes_ -= parts_[rank]->blob.size();
+  }
+  parts_[rank].reset();
+  finish_exchange();
+}
+
+void Coordinator::expire_exchange() {
+  if (gathering_) {
+    for (int rank = 0; rank < size(); ++rank) {
+      if (!parts_[rank] && members_[rank] != Presence::left) {
+        members_[rank] = Presence::lost;
+      }
+    }
+    return finish_exchange();
+  }
+  std::vector<int> came, behind, absent = in_state(Presence::absent);
+  std::string purpose;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (parts_[rank]) {
+      came.push_back(rank);
+      purpose = parts_[rank]->purpose;
+    } else if (members_[rank] != Presence::absent) {
+      behind.push_back(rank);
+    }
+  }
+  std::string what = text(purpose, ": ", came.size(), " of ", size(), " ranks came within the ",
+                          seconds_text(exchange_patience_ms_), " that rank ", exchange_hurry_,
+                          " had left (", ranks_text(came), ")");
+  if (!absent.empty()) {
+    what += text("; missing: ", ranks_text(absent));
+  }
+  if (!behind.empty()) {
+    what += text("; joined but did not come: ", ranks_text(behind));
+  }
+  for (const std::string& note : notes_) {
+    what += text("; turned away ", note);
+  }
+  fail(ErrorCode::timeout, absent.empty() ? behind.front() : absent.front(), std::move(what));
+}
+
+void Coordinator::receive(int rank, ControlMessage message, Time now) {
+  using Kind = ControlMessage::Kind;
+  switch (message.kind) {
+    case Kind::lost:
+      if (message.rank >= 0 && message.rank < size()) {
+        lose(message.rank, message.text);
+      }
+      return;
+    case Kind::failed:
+      if (!failure_) {
+        failure_ = message;
+      }
+      send(joined_but(rank), std::move(message));
+      return;
+    case Kind::stalled:
+      stalled(rank, std::move(message), now);
+      return;
+    case Kind::answer:
+      if (const auto found = inquiries_.find({message.comm, message.sequence});
+          found != inquiries_.end() && message.payload.size() <= most_signature_bytes) {
+        found->second.answered(rank, message.code, std::move(message.payload));
+        settle_if_due(found->second, now);
+      }
+      return;
+    case Kind::farewell:
+      leave(rank);
+      return;
+    case Kind::query:
+    case Kind::verdict:
+      return;  // the coordinator's own words
+  }
+}
+
+void Coordinator::stalled(int rank, ControlMessage message, Time now) {
+  if (message.payload.size() > most_signature_bytes) {
+    return;
+  }
+  const Key key{message.comm, message.sequence};
+  auto found = inquiries_.find(key);
+  if (found == inquiries_.end()) {
+    forget_old_inquiries();
+    found = inquiries_.try_emplace(key, message.comm, message.sequence, size()).first;
+    inquiry_order_.push_back(key);
+  }
+  Inquiry& inquiry = found->second;
+  if (inquiry.still_answers(rank, message.payload, now)) {
+    send({rank}, inquiry.verdict());
+    return;
+  }
+  auto queried = inquiry.asked(rank, std::move(message.payload), gone(), now);
+  if (!queried.empty()) {
+    ControlMessage query;
+    query.kind = ControlMessage::Kind::query;
+    query.comm = message.comm;
+    query.sequence = message.sequence;
+    send(std::move(queried), std::move(query));
+  }
+  settle_if_due(inquiry, now);
+}
+
+void Coordinator::forget_old_inquiries() {
+  while (inquiry_order_.size() >= most_inquiries) {
+    inquiries_.erase(inquiry_order_.front());
+    inquiry_order_.erase(inquiry_order_.begin());
+  }
+}
+
+void Coordinator::settle_if_due(Inquiry& inquiry, Time now) {
+  if (!inquiry.due(gone(), now)) {
+    return;
+  }
+  const ControlMessage& verdict = inquiry.settle(now);
+  std::vector<int> to = inquiry.mismatch() ? in_state(Presence::joined) : inquiry.askers();
+  std::erase_if(to, [&](int rank) { return members_[rank] != Presence::joined; });
+  send(std::move(to), verdict);
+}
+
+void Coordinator::ended(int rank, std::string_view how) {
+  if (members_[rank] == Presence::joined) {
+    lose(rank, how);
+  }
+}
+
+void Coordinator::lose(int rank, std::string_view how) {
+  if (members_[rank] == Presence::left || members_[rank] == Presence::lost) {
+    return;
+  }
+  if (gathering_) {
+    return give_up(rank);
+  }
+  members_[rank] = Presence::lost;
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::lost;
+  message.rank = rank;
+  message.code = static_cast<int>(ErrorCode::lost_peer);
+  message.text = how;
+  if (!failure_) {
+    failure_ = message;
+  }
+  send(in_state(Presence::joined), std::move(message));
+}
+
+void Coordinator::leave(int rank) {
+  if (gathering_) {
+    return give_up(rank);
+  }
+  members_[rank] = Presence::left;
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::farewell;
+  message.rank = rank;
+  send(in_state(Presence::joined), std::move(message));
+  if (!failure_) {
+    finish_exchange();
+  }
+}
+
+void Coordinator::fail(ErrorCode code, int rank, std::string text) {
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::failed;
+  message.rank = rank;
+  message.code = static_cast<int>(code);
+  message.text = std::move(text);
+  exchange_deadline_.reset();
+  if (!failure_) {
+    failure_ = message;
+  }
+  send(in_state(Presence::joined), std::move(message));
+}
+
+void Coordinator::tick(Time now) {
+  if (exchange_deadline_ && now >= *exchange_deadline_ && !failure_) {
+    expire_exchange();
+  }
+  for (auto& [key, inquiry] : inquiries_) {
+    settle_if_due(inquiry, now);
+  }
+}
+
+std::optional<Coordinator::Time> Coordinator::deadline() const {
+  std::optional<Time> first = failure_ ? std::nullopt : exchange_deadline_;
+  for (const auto& [key, inquiry] : inquiries_) {
+    if (inquiry.open() && (!first || inquiry.deadline() < *first)) {
+      first = inquiry.deadline();
+    }
+  }
+  return first;
+}
+
+bool Coordinator::alone(int rank) const { return joined_but(rank).empty(); }
+
+bool Coordinator::everyone_has_come() const {
+  return std::ranges::all_of(in_state(Presence::absent), [&](int rank) { return refused_[rank]; });
+}
+
+void Coordinator::send(std::vector<int> to, Frame frame) {
+  if (!to.empty()) {
+    outputs_.push_back({std::move(to), std::move(frame)});
+  }
+}
+
+std::vector<int> Coordinator::in_state(Presence state) const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (members_[rank] == state) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+std::vector<int> Coordinator::joined_but(int rank) const {
+  std::vector<int> ranks = in_state(Presence::joined);
+  std::erase(ranks, rank);
+  return ranks;
+}
+
+std::vector<bool> Coordinator::gone() const {
+  std::vector<bool> gone(members_.size());
+  for (int rank = 0; rank < size(); ++rank) {
+    gone[rank] = members_[rank] != Presence::joined;
+  }
+  return gone;
+}
+
+}  // namespace sprat::comm

@@ -1,0 +1,114 @@
+// The coordinator: who has joined, what they exchange, and who must hear of what. Pure: no sockets,
+// no threads, no clock but the times it is given.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/coordinator/control_frame.hpp"
+#include "comm/coordinator/control_inquiry.hpp"
+#include "sprat/error.hpp"
+
+namespace sprat::comm {
+
+/// One job's. Whatever comes in may leave frames to be sent: take() them after each call.
+/// One thread at a time.
+class Coordinator {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  struct Output {
+    std::vector<int> to;
+    Frame frame;
+  };
+
+  /// Whom the first exchange needs.
+  enum class Quorum : std::uint8_t {
+    everyone,
+    survivors,  ///< Who comes. It is of Testimonies; once it is complete the job has only the
+                ///< survivors, renumbered.
+  };
+
+  /// `terms` are rank 0's: those that every rank is held against.
+  Coordinator(int size, std::vector<Term> terms, Quorum quorum = Quorum::everyone);
+
+  /// Lets a rank in, or says why not. `from` names its address for people.
+  std::optional<Refusal> admit(const Hello& hello, std::string_view from);
+  /// A frame of a rank that has joined. False if a rank may not send it: its connection is to end.
+  bool received(int rank, Frame frame, Time now);
+  /// A rank's connection has ended; `how` is for people.
+  void ended(int rank, std::string_view how);
+  /// A quorum of survivors need not wait for `rank`: it is dead, unless it comes after all.
+  void excuse(int rank);
+  /// Once, after the first exchange of survivors: element r is what rank r was before. It happens
+  /// after what take() then holds.
+  std::optional<std::vector<int>> take_renumbering() { return std::exchange(renumbering_, {}); }
+  /// Ranks that have neither come nor been given up.
+  std::vector<int> awaited() const { return in_state(Presence::absent); }
+  /// A connection that did not get so far as to name a rank was turned away.
+  void turned_away(std::string note);
+  /// Time has passed.
+  void tick(Time now);
+  /// When tick() has something to do next.
+  std::optional<Time> deadline() const;
+  std::vector<Output> take() { return std::exchange(outputs_, {}); }
+
+  /// Every rank but `rank` has left, is lost, or never came.
+  bool alone(int rank) const;
+  /// Every rank has joined or been refused: nobody is left who would probe in vain.
+  bool everyone_has_come() const;
+  int size() const { return static_cast<int>(members_.size()); }
+
+ private:
+  enum class Presence : std::uint8_t { absent, joined, left, lost };
+  using Key = std::pair<std::uint64_t, std::uint64_t>;  ///< (comm, sequence)
+
+  std::optional<Refusal> reason_to_refuse(const Hello& hello, std::string_view from);
+  void receive(int rank, Part part, Time now);
+  void receive(int rank, ControlMessage message, Time now);
+  void stalled(int rank, ControlMessage message, Time now);
+  void settle_if_due(Inquiry& inquiry, Time now);
+  void forget_old_inquiries();
+  void lose(int rank, std::string_view how);
+  void leave(int rank);
+  void finish_exchange();
+  bool complete() const;
+  void renumber(const std::vector<int>& kept);
+  void give_up(int rank);
+  void expire_exchange();
+  void fail(ErrorCode code, int rank, std::string text);
+  void send(std::vector<int> to, Frame frame);
+  std::vector<int> in_state(Presence state) const;
+  std::vector<int> joined_but(int rank) const;
+  std::vector<bool> gone() const;
+  Refusal refuse(ErrorCode code, int rank, std::string text, std::string_view from);
+  std::string differences(const Hello& hello) const;
+
+  bool gathering_;  ///< The exchange of survivors is to come or under way.
+  const int size_at_first_;
+  std::optional<std::vector<int>> renumbering_;
+  std::vector<Presence> members_;
+  std::vector<bool> refused_;  ///< By rank.
+  std::vector<Term> terms_;
+  std::vector<std::string>
+      notes_;  ///< Who was turned away; for the error that lists who is missing.
+  std::optional<ControlMessage> failure_;  ///< The first one.
+
+  std::uint64_t ordinal_ = 1;  ///< Of the exchange that is under way or comes next.
+  std::vector<std::optional<Part>> parts_;
+  std::size_t part_bytes_ = 0;
+  std::optional<Time> exchange_deadline_;
+  std::uint64_t exchange_patience_ms_ = 0;
+  int exchange_hurry_ = 0;  ///< The rank whose patience ends first.
+
+  std::map<Key, Inquiry> inquiries_;
+  std::vector<Key> inquiry_order_;  ///< Oldest first.
+  std::vector<Output> outputs_;
+};
+
+}  // namespace sprat::comm

@@ -1,0 +1,51 @@
+// A connection to the coordinator that has not joined yet.
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+#include <memory>
+#include <string>
+
+#include "comm/coordinator/control_connection.hpp"
+#include "comm/coordinator/control_proof.hpp"
+#include "comm/coordinator/trust.hpp"
+
+namespace sprat::comm {
+
+class ControlServer;
+
+/// Greets, checks the proof, reads one Hello. Until then nothing but bytes of fixed number is read.
+class PendingConnection final : public std::enable_shared_from_this<PendingConnection> {
+ public:
+  PendingConnection(std::weak_ptr<ControlServer> server, StreamSocket socket, std::string from);
+  /// Its server does something about it within the deadline, or it is gone.
+  void start();
+  /// Ends it at once.
+  void close();
+  /// Sends a last frame; the connection ends when the other side has closed it, or at the deadline.
+  void refuse(const Frame& frame);
+  /// The connection of a pending connection that has been let in; the pending connection is done.
+  std::shared_ptr<ControlConnection> release();
+  bool refused() const { return refused_; }
+  const std::string& from() const { return from_; }
+  /// Once it has proved the token.
+  const Objection& objection() const { return objection_; }
+
+ private:
+  void greet();
+  void check_proof();
+  void read_hello();
+  void give_up();
+
+  std::weak_ptr<ControlServer> server_;
+  std::string from_;
+  StreamSocket socket_;
+  boost::asio::steady_timer timer_;
+  Greeting greeting_;
+  CoordinatorGreeting answer_;
+  Proof proof_{};
+  Objection objection_;
+  bool refused_ = false;
+  std::shared_ptr<ControlConnection> connection_;  ///< Once the proof was good.
+};
+
+}  // namespace sprat::comm

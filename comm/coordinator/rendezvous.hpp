@@ -1,0 +1,110 @@
+// How the ranks of a job find each other, and how they tell each other of failures afterwards.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/base/blob.hpp"
+#include "sprat/config.hpp"
+#include "sprat/store.hpp"
+
+namespace sprat::comm {
+
+/// One line on the control channel. Every rank talks to the coordinator (beside rank 0); the
+/// coordinator talks to all.
+struct ControlMessage {
+  enum class Kind : std::uint8_t {
+    lost,  ///< coordinator -> all, watcher -> coordinator: `rank` died or left without a farewell;
+           ///< text says how it is known.
+    failed,   ///< rank -> coordinator -> all: `rank` failed the job; code is an ErrorCode, text its
+              ///< message.
+    stalled,  ///< rank -> coordinator: `rank` waits in (comm, sequence), payload is its signature.
+    query,    ///< coordinator -> all: what did you call at (comm, sequence)?
+    answer,   ///< rank -> coordinator: payload is that signature; code 0 called, 1 not yet, 2
+              ///< forgotten, 3 not a member, 4 never: it has freed that communicator.
+    verdict,  ///< coordinator -> all: at (comm, sequence) code is mismatch (text, rank, payload: a
+              ///< Disagreement), or, to who asked, timeout (payload: i32 ranks that have not
+              ///< called; none: all have).
+    farewell,  ///< rank -> coordinator -> all: `rank` leaves in good order.
+  };
+  Kind kind = Kind::lost;
+  int rank = -1;
+  int code = 0;
+  std::uint64_t comm = 0;
+  std::uint64_t sequence = 0;
+  std::string text;
+  Blob payload;
+};
+
+/// Payload of a mismatch verdict: `second` (the verdict's rank) called otherwise than `first`. The
+/// verdict's text shows both signatures, as they are if they are text.
+struct Disagreement {
+  int first = -1, second = -1;
+  Blob first_signature, second_signature;
+};
+Blob encode(const Disagreement& disagreement);
+Disagreement decode_disagreement(const Blob& payload);
+/// Payload of a timeout verdict. Both ascending.
+struct Lateness {
+  std::vector<int> late;    ///< Have not called, as far as they have said.
+  std::vector<int> silent;  ///< Do not answer, whether they have called or not.
+  bool operator==(const Lateness&) const = default;
+};
+Blob encode(const Lateness& lateness);
+Lateness decode_lateness(const Blob& payload);
+
+/// A rank's membership of the job. Made by open_rendezvous(); exchange() is for the joining thread,
+/// the rest for any thread.
+class Rendezvous {
+ public:
+  virtual ~Rendezvous() = default;  ///< Says farewell, unless the job failed.
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Collective: every rank's blob, by rank. Throws Error{timeout} listing who came and who did
+  /// not, or Error{lost_peer} naming who died while joining, once `deadline` passes or that
+  /// happens.
+  virtual std::vector<Blob> exchange(Blob mine, std::string_view purpose,
+                                     std::chrono::steady_clock::time_point deadline) = 0;
+  /// From now on `handler` gets each message from the coordinator, those that came before first, on
+  /// the control thread. Once only. It may tell(), and must not wait for another rank or destroy
+  /// this.
+  virtual void listen(std::function<void(const ControlMessage&)> handler) = 0;
+  /// Sends to the coordinator. Never blocks, never throws; dropped if the coordinator is gone.
+  virtual void tell(ControlMessage message) noexcept = 0;
+  /// Watches a process of this host. Unless its farewell arrives within 50 ms of its death, that is
+  /// told to `handler` and to the coordinator: as `lost`, or as `farewell` once the coordinator has
+  /// left in good order, since then nobody can know how the process ended.
+  virtual void watch(int rank, pid_t pid) = 0;
+};
+
+/// How this process was launched, as far as it can be told without talking to anyone.
+struct Launch {
+  std::string by = {};     ///< "SPRAT_*", "PMIx", "torchrun", "alone".
+  int rank = 0, size = 1;  ///< Size -1: only PMIx itself can tell.
+  std::string rendezvous =
+      {};                ///< tcp://host:port, file://path, pmix://namespace, or empty when alone.
+  int ports = 1;         ///< tcp: rank 0 listens on the first free one of this many from `port` on.
+  std::string job = {};  ///< The launcher's name of this job, if it has one.
+  int local_rank = -1;   ///< The launcher's count of ranks on this host; -1: unknown.
+};
+/// Pure: `environment` looks a variable up. Explicit SPRAT_*, then PMIx, then torchrun's, else
+/// alone. Throws Error{invalid_argument} where what is set is not enough, or is not a number.
+Launch detect_launch(const Config& config,
+                     const std::function<const char*(const char*)>& environment);
+
+/// Joins. Throws Error{timeout}, Error{unavailable} or Error{invalid_argument}.
+std::unique_ptr<Rendezvous> open_rendezvous(const Config& config);
+/// As rank config.rank of config.size, which meet in `store`, whatever launched them.
+std::unique_ptr<Rendezvous> open_rendezvous(const Config& config, Store& store);
+/// A job of `size` ranks that are threads of this process: element r is for rank r's thread.
+std::vector<std::unique_ptr<Rendezvous>> open_rendezvous_in_process(int size);
+
+}  // namespace sprat::comm

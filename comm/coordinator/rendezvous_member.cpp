@@ -1,0 +1,235 @@
+#include "comm/coordinator/rendezvous_member.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
+#include "comm/coordinator/survivors.hpp"
+#include "comm/host/process_watch.hpp"
+
+namespace sprat::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+/// The coordinator's clock decides who was late, since it knows; ours only ends the wait for a
+/// coordinator that does not answer.
+constexpr milliseconds coordinator_grace{2'000};
+constexpr milliseconds longest_wait{std::chrono::hours(24 * 365)};
+constexpr std::size_t most_backlog = 4096;
+
+}  // namespace
+
+Member::Member(int rank, int size, std::shared_ptr<ControlLoop> loop, Coordinator::Quorum quorum)
+    : rank_(rank),
+      gathering_(quorum == Coordinator::Quorum::survivors),
+      loop_(std::move(loop)),
+      standing_(size, Standing::present) {}
+
+Member::~Member() {
+  bool failed = false;
+  {
+    std::lock_guard lock(mutex_);
+    failed = failure_.has_value();
+  }
+  loop_->run([&] {
+    handler_ = nullptr;
+    for (auto& [rank, watch] : watches_) {
+      watch->cancel();
+    }
+    watches_.clear();
+    if (client_ && !failed) {
+      ControlMessage farewell;
+      farewell.kind = ControlMessage::Kind::farewell;
+      farewell.rank = rank_;
+      client_->send(farewell);
+    }
+  });
+  if (client_) {
+    client_->close();
+  }
+  loop_->run([this] { client_.reset(); });
+}
+
+std::vector<Blob> Member::exchange(Blob mine, std::string_view purpose,
+                                   Clock::time_point deadline) {
+  require(mine.size() <= max_exchange_bytes, "exchange of ", mine.size(), " bytes while ", purpose,
+          "; all ranks together may give ", max_exchange_bytes);
+  const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+  const auto patience = std::clamp(left, milliseconds(0), longest_wait);
+  Part part{0, static_cast<std::uint64_t>(patience.count()), std::string(purpose), std::move(mine)};
+  std::unique_lock lock(mutex_);
+  const std::size_t expected = standing_.size();
+  const std::uint64_t ordinal = part.ordinal = ++exchanges_;
+  if (!failure_) {
+    loop_->post([this, part = std::move(part)] { client_->send(part); });
+    changed_.wait_until(lock, Clock::now() + patience + coordinator_grace,
+                        [this] { return parts_ || failure_; });
+  }
+  if (failure_) {
+    // What ended this very exchange begins with its purpose already.
+    const std::string_view why = failure_->what();
+    throw Error(failure_->code(),
+                why.starts_with(text(purpose, ": ")) ? std::string(why) : text(purpose, ": ", why),
+                failure_->rank());
+  }
+  if (!parts_) {
+    const std::string complaint = text(purpose, ": the hub beside rank 0 did not answer within ",
+                                       static_cast<double>(patience.count()) / 1e3, " s");
+    lock.unlock();
+    ControlMessage
+        message;  // the coordinator may have answered others, who would wait for this rank
+    message.kind = ControlMessage::Kind::failed;
+    message.rank = rank_;
+    message.code = static_cast<int>(ErrorCode::timeout);
+    message.text = text("rank ", rank_, " gave up: ", complaint);
+    tell(std::move(message));
+    throw Error(ErrorCode::timeout, complaint, 0);
+  }
+  Parts parts = std::move(*parts_);
+  parts_.reset();
+  if (parts.ordinal != ordinal || parts.blobs.size() != expected) {
+    throw Error(ErrorCode::internal, text(purpose, ": the hub answered exchange ", parts.ordinal,
+                                          " instead of ", ordinal));
+  }
+  return std::move(parts.blobs);
+}
+
+void Member::listen(std::function<void(const ControlMessage&)> handler) {
+  loop_->post([this, handler = std::move(handler)]() mutable {
+    handler_ = std::move(handler);
+    for (const ControlMessage& message : std::exchange(backlog_, {})) {
+      dispatch(message);
+    }
+  });
+}
+
+void Member::tell(ControlMessage message) noexcept {
+  try {
+    if (message.kind == ControlMessage::Kind::failed &&
+        !note_failure(static_cast<ErrorCode>(message.code), message.text, message.rank)) {
+      return;  // whatever ended the job for this rank, the coordinator knows it
+    }
+    loop_->post([this, message = std::move(message)] {
+      if (client_) {
+        client_->send(message);
+      }
+    });
+  } catch (const std::exception& error) {
+    log().error("a control message was not sent: {}", error.what());
+  }
+}
+
+void Member::watch(int rank, pid_t pid) {
+  require(rank >= 0 && rank < size(), "watch(", rank, ") in a job of ", size(), " ranks");
+  loop_->post([this, rank, pid] {
+    watches_[rank] =
+        ProcessWatch::start(loop_->io(), pid, [this, rank, pid] { process_ended(rank, pid); });
+  });
+}
+
+void Member::process_ended(int rank, pid_t pid) {
+  if (standing_[rank] != Standing::present) {
+    return;
+  }
+  ControlMessage message;
+  message.rank = rank;
+  message.code = static_cast<int>(ErrorCode::lost_peer);
+  message.text = text("its process ", pid, " ended");
+  // Once the coordinator has left in good order, farewells reach nobody.
+  message.kind = coordinator_gone_ && standing_[0] == Standing::left
+                     ? ControlMessage::Kind::farewell
+                     : ControlMessage::Kind::lost;
+  if (message.kind == ControlMessage::Kind::lost && !coordinator_gone_) {
+    client_->send(message);
+  }
+  take(std::move(message));
+}
+
+void Member::received(Frame frame) {
+  if (auto* parts = std::get_if<Parts>(&frame)) {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(gathering_, false)) {
+      renumber(*parts);
+    }
+    parts_ = std::move(*parts);
+    changed_.notify_all();
+  } else if (auto* message = std::get_if<ControlMessage>(&frame)) {
+    take(std::move(*message));
+  } else {
+    log().warn("the hub sent a frame of kind {} after joining", frame.index());
+  }
+}
+
+/// As the coordinator does at the same point of what it says.
+void Member::renumber(const Parts& testimonies) {
+  const std::vector<int> kept = survivors(testimonies.blobs);
+  const auto mine = std::ranges::find(kept, rank_);
+  rank_ = mine == kept.end() ? -1 : static_cast<int>(mine - kept.begin());
+  standing_.assign(kept.size(), Standing::present);
+}
+
+void Member::ended(std::string_view how) {
+  coordinator_gone_ = true;
+  if (standing_[0] != Standing::present) {
+    return;
+  }
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::lost;
+  message.rank = 0;
+  message.code = static_cast<int>(ErrorCode::lost_peer);
+  message.text = how;
+  take(std::move(message));
+}
+
+void Member::take(ControlMessage message) {
+  using Kind = ControlMessage::Kind;
+  const bool leaves = message.kind == Kind::lost || message.kind == Kind::farewell;
+  if (leaves) {
+    if (message.rank < 0 || message.rank >= size()) {
+      return;
+    }
+    if (standing_[message.rank] != Standing::present) {
+      return;  // known already, from elsewhere
+    }
+    standing_[message.rank] = message.kind == Kind::lost ? Standing::lost : Standing::left;
+    if (const auto watch = watches_.extract(message.rank)) {
+      watch.mapped()->cancel();
+    }
+  }
+  const auto code = static_cast<ErrorCode>(message.code);
+  if (message.kind == Kind::lost) {
+    note_failure(ErrorCode::lost_peer, text("lost rank ", message.rank, ": ", message.text),
+                 message.rank);
+  } else if (message.kind == Kind::failed ||
+             (message.kind == Kind::verdict && code == ErrorCode::mismatch)) {
+    note_failure(code, message.text, message.rank);
+  }
+  dispatch(message);
+}
+
+void Member::dispatch(const ControlMessage& message) noexcept {
+  try {
+    if (handler_) {
+      handler_(message);
+    } else if (backlog_.size() < most_backlog) {
+      backlog_.push_back(message);
+    }
+  } catch (const std::exception& error) {
+    log().error("a control message was not handled: {}", error.what());
+  }
+}
+
+bool Member::note_failure(ErrorCode code, const std::string& text, int rank) {
+  std::lock_guard lock(mutex_);
+  const bool first = !failure_;
+  if (first) {
+    failure_.emplace(code, text, rank);
+  }
+  changed_.notify_all();
+  return first;
+}
+
+}  // namespace sprat::comm

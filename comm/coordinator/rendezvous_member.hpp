@@ -1,0 +1,87 @@
+// A rank's side of the control channel, the same whatever carries it.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/coordinator/control_frame.hpp"
+#include "comm/coordinator/control_loop.hpp"
+#include "comm/coordinator/coordinator.hpp"
+#include "comm/coordinator/rendezvous.hpp"
+#include "sprat/error.hpp"
+
+namespace sprat::comm {
+
+/// A rank's line to the coordinator. What comes back goes to Member::received() and
+/// Member::ended().
+class CoordinatorClient {
+ public:
+  virtual ~CoordinatorClient() = default;
+  /// On the loop's thread. Dropped if the coordinator is gone.
+  virtual void send(const Frame& frame) = 0;
+  /// Ends the line, once, after what was sent has gone out; waits for that within bounds.
+  /// Not on the loop's thread. Nothing is received afterwards.
+  virtual void close() noexcept = 0;
+};
+
+class ProcessWatch;
+
+class Member final : public Rendezvous {
+ public:
+  /// `loop` is shared by the ranks of a process: whoever is destroyed last ends it.
+  Member(int rank, int size, std::shared_ptr<ControlLoop> loop,
+         Coordinator::Quorum quorum = Coordinator::Quorum::everyone);
+  ~Member() override;
+  /// Before anything else.
+  void attach(std::unique_ptr<CoordinatorClient> client) { client_ = std::move(client); }
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(standing_.size()); }
+  std::vector<Blob> exchange(Blob mine, std::string_view purpose,
+                             std::chrono::steady_clock::time_point deadline) override;
+  void listen(std::function<void(const ControlMessage&)> handler) override;
+  void tell(ControlMessage message) noexcept override;
+  void watch(int rank, pid_t pid) override;
+
+  // --- for the coordinator client, on the loop's thread ---
+  void received(Frame frame);
+  /// The line has ended from the coordinator's side; `how` is for people.
+  void ended(std::string_view how);
+
+ private:
+  enum class Standing : std::uint8_t { present, left, lost };
+
+  void renumber(const Parts& testimonies);
+  void take(ControlMessage message);
+  void process_ended(int rank, pid_t pid);
+  void dispatch(const ControlMessage& message) noexcept;
+  /// False if the job had failed before.
+  bool note_failure(ErrorCode code, const std::string& text, int rank);
+
+  int rank_;        ///< Changes once, when survivors have gathered, before exchange() returns.
+  bool gathering_;  ///< The loop's.
+  const std::shared_ptr<ControlLoop> loop_;
+  std::unique_ptr<CoordinatorClient> client_;  ///< The loop's.
+
+  // The loop's.
+  std::vector<Standing> standing_;
+  std::function<void(const ControlMessage&)> handler_;
+  std::vector<ControlMessage> backlog_;  ///< What came before listen().
+  std::map<int, std::shared_ptr<ProcessWatch>> watches_;
+  bool coordinator_gone_ = false;
+
+  std::mutex mutex_;  ///< Guards the rest.
+  std::condition_variable changed_;
+  std::uint64_t exchanges_ = 0;
+  std::optional<Parts> parts_;
+  std::optional<Error> failure_;  ///< The first one: no exchange succeeds any more, no farewell.
+};
+
+}  // namespace sprat::comm

@@ -1,0 +1,19 @@
+// A rank's line to the coordinator over TCP.
+#pragma once
+
+#include <memory>
+
+#include "comm/coordinator/control_frame.hpp"
+#include "comm/coordinator/control_server.hpp"
+#include "comm/coordinator/control_socket.hpp"
+#include "comm/coordinator/rendezvous_member.hpp"
+
+namespace sprat::comm {
+
+/// A member that has been let in over `socket`. `server` is the coordinator's, beside which it
+/// lives, or null.
+std::unique_ptr<Member> make_member(const Hello& hello, std::shared_ptr<ControlLoop> loop,
+                                    StreamSocket socket, std::shared_ptr<ControlServer> server,
+                                    Coordinator::Quorum quorum = Coordinator::Quorum::everyone);
+
+}  // namespace sprat::comm

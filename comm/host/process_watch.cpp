@@ -1,0 +1,69 @@
+#include "comm/host/process_watch.hpp"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "comm/base/fork.hpp"
+#include "comm/base/log.hpp"
+
+namespace sprat::comm {
+namespace {
+
+constexpr std::chrono::milliseconds farewell_grace{50};
+
+}  // namespace
+
+ProcessWatch::ProcessWatch(boost::asio::io_context& io, std::function<void()> ended)
+    : process_(io), timer_(io), ended_(std::move(ended)) {}
+
+std::shared_ptr<ProcessWatch> ProcessWatch::start(boost::asio::io_context& io, pid_t pid,
+                                                  std::function<void()> ended) {
+  std::shared_ptr<ProcessWatch> watch(new ProcessWatch(io, std::move(ended)));
+  const int process = open_here_only([&] {
+    return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));  // close-on-exec
+  });
+  if (process < 0 && errno == ESRCH) {
+    watch->wait_for_farewell();
+  } else if (process < 0) {
+    log().info("process {} cannot be watched ({}); its connection tells when it ends", pid,
+               std::strerror(errno));
+  } else {
+    watch->process_.assign(process);
+    watch->process_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                               [watch](const boost::system::error_code& error) {
+                                 if (!error) {
+                                   watch->wait_for_farewell();
+                                 }
+                               });
+  }
+  return watch;
+}
+
+void ProcessWatch::wait_for_farewell() {
+  if (!ended_) {
+    return;
+  }
+  timer_.expires_after(farewell_grace);
+  timer_.async_wait([watch = shared_from_this()](const boost::system::error_code& error) {
+    if (!error && watch->ended_) {
+      std::exchange(watch->ended_, nullptr)();
+    }
+  });
+}
+
+void ProcessWatch::cancel() {
+  ended_ = nullptr;
+  timer_.cancel();
+  // All pidfds look alike, and like many another descriptor: a child would take whatever has the
+  // number next for this one.
+  if (process_.is_open()) {
+    close_and_forget(process_.release());
+  }
+}
+
+}  // namespace sprat::comm

@@ -1,0 +1,266 @@
+#include "comm/memory/segment.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <new>
+#include <shared_mutex>
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "sprat/buffer.hpp"
+
+namespace sprat::comm {
+namespace {
+
+std::size_t round_to_pages(std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return (bytes + page - 1) / page * page;
+}
+
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+#ifndef MADV_COLLAPSE
+constexpr int MADV_COLLAPSE = 25;  // Linux 6.1
+#endif
+
+/// More than this no process can have, whatever else is used.
+std::size_t memory_and_swap() {
+  struct sysinfo machine {};
+  if (sysinfo(&machine) != 0) {
+    return std::numeric_limits<std::ptrdiff_t>::max();
+  }
+  return (machine.totalram + machine.totalswap) * machine.mem_unit;
+}
+
+/// Touching more memory than there is would end other processes before it ended in an error.
+std::size_t checked(std::size_t bytes, Segment::Pages pages) {
+  if (pages == Segment::Pages::huge) {
+    const std::size_t most = memory_and_swap();
+    need(bytes <= most, "cannot have ", bytes, " bytes of shared memory: this machine has ", most);
+  }
+  return bytes;
+}
+
+/// Maps a file where huge pages can be: at a multiple of their size if it is that long.
+/// MAP_FAILED and errno as mmap().
+void* map_shared(int fd, std::size_t bytes, int protection) {
+  if (bytes < huge_page) {
+    return mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
+  }
+  void* room = mmap(nullptr, bytes + huge_page, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) {
+    return room;
+  }
+  auto* const first = static_cast<std::byte*>(room);
+  const std::size_t ahead =
+      (huge_page - reinterpret_cast<std::uintptr_t>(room) % huge_page) % huge_page;
+  void* const address = mmap(first + ahead, bytes, protection, MAP_SHARED | MAP_FIXED, fd, 0);
+  if (address == MAP_FAILED) {
+    munmap(room, bytes + huge_page);
+    return address;
+  }
+  if (ahead > 0) {
+    munmap(first, ahead);
+  }
+  munmap(first + ahead + bytes, huge_page - ahead);
+  return address;
+}
+
+/// Backs whole huge pages' worth with huge pages, if the kernel has some; whatever its settings for
+/// shared memory. A range none of which is there yet cannot be collapsed, hence the touches.
+void take_huge_pages(std::byte* data, std::size_t bytes) {
+  const std::size_t whole = bytes / huge_page * huge_page;
+  for (std::size_t at = 0; at < whole; at += huge_page) {
+    static_cast<volatile std::byte*>(data)[at] = std::byte{0};
+  }
+  if (whole > 0) {
+    (void)madvise(data, whole, MADV_COLLAPSE);
+  }
+}
+
+/// Every live sprat::Memory by address. Process-wide because allocation is, like malloc's arena.
+struct MemoryRegistry {
+  std::shared_mutex mutex;  ///< Guards segments.
+  std::map<const std::byte*, std::unique_ptr<Segment>> segments;
+  std::atomic<std::size_t> count =
+      0;  ///< Relaxed: a hint that spares the lock while there are none.
+};
+
+MemoryRegistry& registry();
+
+/// Nobody else has the lock at the instant of a fork, so a child finds its segments whole. The lock
+/// itself is made anew there: it may count threads that waited for it and are not in the child.
+MemoryRegistry& make_registry() {
+  auto& made = *new MemoryRegistry;  // outlives static destructors of callers
+  pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },
+                 [] { new (&registry().mutex) std::shared_mutex; });
+  return made;
+}
+
+MemoryRegistry& registry() {
+  static MemoryRegistry& instance = make_registry();
+  return instance;
+}
+
+}  // namespace
+
+Segment::Segment(std::size_t bytes, Pages pages, const char* name)
+    : pages_(pages), bytes_(round_to_pages(std::max<std::size_t>(checked(bytes, pages), 1))) {
+  fd_ = open_here_only([&] { return memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING); });
+  need(fd_ >= 0, "memfd_create: ", std::strerror(errno));
+  struct stat status {};
+  void* address = MAP_FAILED;
+  if (ftruncate(fd_, static_cast<off_t>(bytes_)) == 0 && fstat(fd_, &status) == 0) {
+    address = map_shared(fd_, bytes_, PROT_READ | PROT_WRITE);
+  }
+  if (address == MAP_FAILED) {
+    const int error = errno;
+    close_and_forget(fd_);
+    throw Error(ErrorCode::unavailable,
+                text("cannot have ", bytes_, " bytes of shared memory: ", std::strerror(error)));
+  }
+  // Peers may rely on the size; without the seal a shrunken file would kill them by SIGBUS.
+  fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+  inode_ = status.st_ino;
+  data_ = static_cast<std::byte*>(address);
+  if (pages == Pages::huge) {
+    take_huge_pages(data_, bytes_);
+  }
+}
+
+Segment::~Segment() {
+  munmap(data_, bytes_);
+  if (!here()) {
+    return;  // the parent still uses its pages, and fd_ may mean another file by now
+  }
+  if (pages_ == Pages::huge) {
+    (void)fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_));
+  }
+  close_and_forget(fd_);
+}
+
+MemoryRef Segment::ref(std::size_t offset) const {
+  return {MemoryRef::Kind::segment, fd_, inode_, bytes_, offset};
+}
+
+std::optional<MemoryRef> find_memory(const void* data, std::size_t bytes) noexcept {
+  MemoryRegistry& all = registry();
+  if (all.count.load(std::memory_order_relaxed) == 0) {
+    return std::nullopt;
+  }
+  const auto* address = static_cast<const std::byte*>(data);
+  std::shared_lock lock(all.mutex);
+  auto next = all.segments.upper_bound(address);
+  if (next == all.segments.begin()) {
+    return std::nullopt;
+  }
+  const Segment& segment = *std::prev(next)->second;
+  const auto offset = static_cast<std::size_t>(address - segment.data());
+  if (offset + bytes > segment.bytes() || !segment.here()) {
+    return std::nullopt;
+  }
+  return segment.ref(offset);
+}
+
+std::unique_ptr<PeerMapping> PeerMapping::open(pid_t pid, const MemoryRef& ref, Access access) {
+  const bool rings = access == Access::ring;
+  const std::string path = text("/proc/", pid, "/fd/", ref.fd);
+  const int fd = ::open(path.c_str(), (rings ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) {
+    return nullptr;
+  }
+  struct stat status {};
+  void* address = MAP_FAILED;
+  const bool meant = fstat(fd, &status) == 0 && status.st_ino == ref.inode &&
+                     static_cast<std::uint64_t>(status.st_size) == ref.segment_bytes;
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (meant && seals >= 0 && (seals & F_SEAL_SHRINK) != 0) {
+    address = map_shared(fd, ref.segment_bytes, PROT_READ | (rings ? PROT_WRITE : 0));
+  } else {
+    errno = ESTALE;  // the descriptor means another file by now
+  }
+  const int error = errno;
+  close(fd);
+  if (address == MAP_FAILED) {
+    errno = error;
+    return nullptr;
+  }
+  return std::unique_ptr<PeerMapping>(
+      new PeerMapping(static_cast<std::byte*>(address), ref.segment_bytes, ref.inode));
+}
+
+PeerMapping::~PeerMapping() { munmap(data_, bytes_); }
+
+// What the peer says may be nonsense.
+PeerMemory PeerMappings::view(const MemoryRef& ref) {
+  const auto within = [&](const std::shared_ptr<const PeerMapping>& mapping) {
+    const std::size_t offset = std::min<std::uint64_t>(ref.offset, mapping->bytes());
+    return PeerMemory{mapping->data() + offset, mapping->bytes() - offset, mapping};
+  };
+  for (auto found = mappings_.rbegin(); found != mappings_.rend(); ++found) {
+    if ((*found)->inode() == ref.inode) {
+      return within(*found);
+    }
+  }
+  std::shared_ptr<const PeerMapping> mapping =
+      PeerMapping::open(pid_, ref, PeerMapping::Access::read);
+  if (!mapping) {
+    return {};
+  }
+  if (mappings_.size() == limit) {
+    mappings_.erase(mappings_.begin());
+  }
+  mappings_.push_back(mapping);
+  return within(mapping);
+}
+
+}  // namespace sprat::comm
+
+namespace sprat {
+
+Memory::Memory(std::size_t bytes) {
+  if (bytes == 0) {
+    return;
+  }
+  auto segment = std::make_unique<comm::Segment>(bytes, comm::Segment::Pages::huge);
+  data_ = segment->data();
+  bytes_ = bytes;
+  auto& all = comm::registry();
+  std::unique_lock lock(all.mutex);
+  all.segments.emplace(static_cast<const std::byte*>(data_), std::move(segment));
+  all.count.fetch_add(1, std::memory_order_relaxed);
+}
+
+Memory::~Memory() {
+  if (data_ == nullptr) {
+    return;
+  }
+  auto& all = comm::registry();
+  std::unique_lock lock(all.mutex);
+  auto taken = all.segments.extract(static_cast<const std::byte*>(data_));
+  all.count.fetch_sub(1, std::memory_order_relaxed);
+  lock.unlock();  // unmapping is slow, and the node owns the segment now
+}
+
+Memory::Memory(Memory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+}  // namespace sprat

@@ -1,0 +1,186 @@
+#include "comm/survival/port_probe.hpp"
+
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "comm/base/check.hpp"
+
+namespace sprat::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr auto patience = 3s;
+/// A address that has not answered for so long may never: the next one is tried beside it.
+constexpr std::chrono::milliseconds next_address{300};
+/// Sockets are few.
+constexpr std::size_t most_at_once = 128;
+
+struct ProbingSocket {
+  int number = -1;
+  ProbingSocket() = default;
+  ProbingSocket(ProbingSocket&& other) noexcept : number(std::exchange(other.number, -1)) {}
+  ProbingSocket& operator=(ProbingSocket&& other) noexcept {
+    std::swap(number, other.number);
+    return *this;
+  }
+  ~ProbingSocket() {
+    if (number >= 0) {
+      close(number);
+    }
+  }
+};
+
+/// A port that nobody has may be lent to the very socket that probes there: it then meets itself.
+bool met_itself(int socket) {
+  sockaddr_storage here{}, there{};
+  socklen_t here_bytes = sizeof here, there_bytes = sizeof there;
+  return getsockname(socket, reinterpret_cast<sockaddr*>(&here), &here_bytes) == 0 &&
+         getpeername(socket, reinterpret_cast<sockaddr*>(&there), &there_bytes) == 0 &&
+         here_bytes == there_bytes && std::memcmp(&here, &there, here_bytes) == 0;
+}
+
+enum class Answer { none_yet, listens, nobody, no_descriptor };
+
+/// Begins to connect to one address. What is known at once.
+Answer begin(const addrinfo& address, ProbingSocket& socket) {
+  socket.number = ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (socket.number < 0) {
+    return errno == EAFNOSUPPORT ? Answer::nobody : Answer::no_descriptor;
+  }
+  if (connect(socket.number, address.ai_addr, address.ai_addrlen) == 0) {
+    return met_itself(socket.number) ? Answer::nobody : Answer::listens;
+  }
+  return errno == EINPROGRESS ? Answer::none_yet : Answer::nobody;
+}
+
+Answer begin(const SocketAddress& address, ProbingSocket& socket) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* first = nullptr;
+  if (getaddrinfo(address.host.c_str(), text(address.port).c_str(), &hints, &first) != 0) {
+    return Answer::nobody;
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(first, freeaddrinfo);
+  return begin(*first, socket);
+}
+
+/// Of a connection that has come to an end, well or not.
+Answer outcome(const ProbingSocket& socket) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  getsockopt(socket.number, SOL_SOCKET, SO_ERROR, &error, &length);
+  return error == 0 && !met_itself(socket.number) ? Answer::listens : Answer::nobody;
+}
+
+/// Tries one process's addresses in their order; the next one too while those before it are silent.
+class PortProbe final {
+ public:
+  explicit PortProbe(const std::vector<SocketAddress>& addresses) : addresses_(&addresses) {}
+
+  bool asks() const { return answer_ == Answer::none_yet; }
+  /// Without a descriptor to ask with, nothing is known against it.
+  bool listens() const { return answer_ == Answer::listens || (asks() && starved_); }
+  /// Sockets to poll, after as many addresses as it is time for.
+  void go_on(Clock::time_point now, std::vector<pollfd>& polled) {
+    while (asks() && next_ < addresses_->size() && (sockets_.empty() || now >= next_at_)) {
+      ProbingSocket socket;
+      const Answer known = begin((*addresses_)[next_], socket);
+      starved_ = known == Answer::no_descriptor;
+      if (starved_) {
+        break;  // until others are done with theirs
+      }
+      ++next_;
+      if (known == Answer::listens) {
+        answer_ = known;
+      }
+      if (known != Answer::none_yet) {
+        continue;
+      }
+      sockets_.push_back(std::move(socket));
+      next_at_ = now + next_address;
+    }
+    if (asks() && sockets_.empty() && !starved_) {
+      answer_ = Answer::nobody;
+    }
+    for (const ProbingSocket& socket : sockets_) {
+      polled.push_back({socket.number, POLLOUT, 0});
+    }
+  }
+  /// `polled` begins with what go_on() added; returns how much that was.
+  std::size_t take(std::span<const pollfd> polled) {
+    const std::size_t mine = sockets_.size();
+    for (std::size_t at = mine; at-- > 0;) {
+      if (polled[at].revents == 0) {
+        continue;
+      }
+      if (outcome(sockets_[at]) == Answer::listens) {
+        answer_ = Answer::listens;
+      }
+      sockets_.erase(sockets_.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    if (!asks()) {
+      sockets_.clear();
+    }
+    return mine;
+  }
+
+ private:
+  const std::vector<SocketAddress>* addresses_;
+  std::size_t next_ = 0;  ///< SocketAddress.
+  Clock::time_point next_at_{};
+  std::vector<ProbingSocket> sockets_;  ///< Under way.
+  Answer answer_ = Answer::none_yet;
+  bool starved_ = false;
+};
+
+void probe(std::span<PortProbe> probes) {
+  const auto deadline = Clock::now() + patience;
+  for (auto now = Clock::now(); now < deadline; now = Clock::now()) {
+    std::vector<pollfd> polled;
+    for (PortProbe& one : probes) {
+      one.go_on(now, polled);
+    }
+    if (std::ranges::none_of(probes, &PortProbe::asks)) {
+      return;
+    }
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now);
+    poll(polled.data(), polled.size(), static_cast<int>(std::min(left, next_address).count()) + 1);
+    std::size_t taken = 0;
+    for (PortProbe& one : probes) {
+      taken += one.take(std::span(polled).subspan(taken));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<bool> who_listens(std::span<const std::vector<SocketAddress>> processes) {
+  std::vector<PortProbe> probes(processes.begin(), processes.end());
+  for (std::size_t first = 0; first < probes.size(); first += most_at_once) {
+    probe(std::span(probes).subspan(first, std::min(most_at_once, probes.size() - first)));
+  }
+  std::vector<bool> listens;
+  for (const PortProbe& one : probes) {
+    listens.push_back(one.listens());
+  }
+  return listens;
+}
+
+bool somebody_listens(const std::vector<SocketAddress>& addresses) {
+  return who_listens(std::span(&addresses, 1)).front();
+}
+
+}  // namespace sprat::comm

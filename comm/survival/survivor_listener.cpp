@@ -1,0 +1,256 @@
+#include "comm/survival/survivor_listener.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
+#include "comm/base/rank_list.hpp"
+#include "comm/bootstrap/coordinator_search.hpp"
+#include "comm/bootstrap/job_terms.hpp"
+#include "comm/coordinator/control_proof.hpp"
+#include "comm/coordinator/control_server.hpp"
+#include "comm/coordinator/tcp_coordinator_client.hpp"
+#include "comm/survival/port_probe.hpp"
+
+namespace sprat::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+/// Who has not come is looked for again after this time.
+constexpr auto look_again = 100ms;
+
+/// Where the leader listens: the same place however often one looks.
+class LeaderPlace final : public BootstrapPlace {
+ public:
+  LeaderPlace(int size, Contact contact) : size_(size), contact_(std::move(contact)) {}
+  std::string name() const override { return "the refuge of the lowest rank that is left"; }
+  int size() const override { return size_; }
+  std::vector<int> ports() const override { return {}; }
+  std::string token() const override { return contact_.token; }
+  Trust trust() const override { return Trust::proof; }
+  void publish(int) override {}
+  Found look_up(Clock::time_point) override {
+    if (somebody_listens(contact_.addresses)) {
+      return {contact_, ""};
+    }
+    throw Error(ErrorCode::lost_peer, "nobody listens there any more");
+  }
+
+ private:
+  const int size_;
+  const Contact contact_;
+};
+
+/// Which of `ranks` are alive, in that order.
+std::vector<bool> who_listen(const std::vector<int>& ranks,
+                             const std::vector<std::vector<SocketAddress>>& addresses) {
+  std::vector<std::vector<SocketAddress>> asked;
+  for (const int rank : ranks) {
+    asked.push_back(addresses[rank]);
+  }
+  return who_listens(asked);
+}
+
+/// Where a rank's host is, whatever the rank's port.
+std::vector<std::string> names_of(const std::vector<SocketAddress>& addresses) {
+  std::vector<std::string> hosts;
+  for (const SocketAddress& address : addresses) {
+    hosts.push_back(address.host);
+  }
+  return hosts;
+}
+
+/// While it lives, a coordinator of survivors is told which of those that it waits for are dead;
+/// `dead` are known to be.
+class Searcher final {
+ public:
+  Searcher(ControlLoop& loop, std::shared_ptr<ControlServer> server,
+           const std::vector<std::vector<SocketAddress>>& addresses, const std::set<int>& dead)
+      : thread_([this, &loop, server = std::move(server), &addresses, dead](std::stop_token stop) {
+          loop.run([&] {
+            for (const int rank : dead) {
+              server->excuse(rank);
+            }
+          });
+          search(loop, *server, addresses, stop);
+        }) {}
+
+ private:
+  void search(ControlLoop& loop, ControlServer& server,
+              const std::vector<std::vector<SocketAddress>>& addresses,
+              const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (!stop.stop_requested()) {
+      std::vector<int> awaited;
+      loop.run([&] { awaited = server.awaited(); });
+      const std::vector<bool> listens = who_listen(awaited, addresses);
+      loop.run([&] {
+        for (std::size_t i = 0; i < awaited.size(); ++i) {
+          // After the renumbering nobody is awaited, so a rank still means what it meant.
+          if (!listens[i]) {
+            server.excuse(awaited[i]);
+          }
+        }
+      });
+      pause_.wait_for(lock, stop, look_again, [] { return false; });
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable_any pause_;
+  std::jthread thread_;  ///< Last: it uses the others.
+};
+
+}  // namespace
+
+std::shared_ptr<SurvivorListener> SurvivorListener::open(const Config& config) {
+  boost::asio::io_context io;
+  std::optional<Listening> listening;
+  for (const int port : free_ports(config)) {
+    if ((listening = listen_on(io, port))) {
+      break;
+    }
+  }
+  need(listening.has_value(), "every port of SPRAT_PORTS=", config.ports.first, "-",
+       config.ports.last,
+       " is taken on this host; a rank needs one to be found after a failure: see "
+       "who has them with ss -ltnp, or set a wider range on every rank");
+  std::shared_ptr<SurvivorListener> survivor_listener(new SurvivorListener);
+  survivor_listener->terms_ = job_terms(config);
+  survivor_listener->descriptor_ = listening->acceptor.release();
+  survivor_listener->token_ = random_token();
+  survivor_listener->addresses_ = addresses_of_this_host(config, listening->port);
+  return survivor_listener;
+}
+
+SurvivorListener::SurvivorListener() = default;
+
+SurvivorListener::~SurvivorListener() {
+  if (mark_.here()) {
+    close(descriptor_);
+  }
+}
+
+void SurvivorListener::settle(int rank, std::vector<std::vector<SocketAddress>> addresses,
+                              std::string token) {
+  number_ = rank;
+  all_addresses_ = std::move(addresses);
+  token_ = std::move(token);
+  testimony_.members.resize(all_addresses_.size());
+  for (std::size_t i = 0; i < all_addresses_.size(); ++i) {
+    testimony_.members[i] = static_cast<int>(i);
+  }
+}
+
+Hello SurvivorListener::hello() const {
+  return {number_, static_cast<int>(all_addresses_.size()), terms_};
+}
+
+/// The lowest rank that may be alive. One rank of each host is asked at the same time as those of
+/// the others; the rest of a host once one of it is dead, for it may be the host that is.
+int SurvivorListener::leader(Time deadline) {
+  std::set<int> alive;
+  std::set<std::vector<std::string>> suspects;
+  for (;;) {
+    std::set<std::vector<std::string>> seen;
+    std::vector<int> asked;
+    for (const int rank : testimony_.members) {
+      if (dead_.contains(rank)) {
+        continue;
+      }
+      const bool lowest = seen.empty();
+      if (rank == number_ || (lowest && alive.contains(rank))) {
+        if (lowest) {
+          return rank;
+        }
+        break;
+      }
+      const auto host = names_of(all_addresses_[rank]);
+      if ((seen.insert(host).second || suspects.contains(host)) && !alive.contains(rank)) {
+        asked.push_back(rank);
+      }
+    }
+    if (seen.empty()) {
+      throw Error(ErrorCode::lost_peer, "the others went on without this rank", number_);
+    }
+    const std::vector<bool> listens = who_listen(asked, all_addresses_);
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      if (listens[i]) {
+        alive.insert(asked[i]);
+        continue;
+      }
+      need(Clock::now() < deadline, "no survivor was found in time");
+      dead_.insert(asked[i]);
+      suspects.insert(names_of(all_addresses_[asked[i]]));
+    }
+  }
+}
+
+SurvivorListener::Gathered SurvivorListener::gather(int at_least, Time deadline) {
+  for (;;) {
+    const int leads = leader(deadline);
+    try {
+      Assembly meeting = leads == number_ ? lead(deadline) : follow(leads, deadline);
+      std::vector<int> numbers = survivors(meeting.testimonies);
+      if (std::ranges::count(numbers, number_) == 0) {
+        throw Error(ErrorCode::lost_peer,
+                    text("the others went on without rank ", number_, ", which was not there when ",
+                         "the job shrank before"),
+                    number_);
+      }
+      need(static_cast<int>(numbers.size()) >= at_least, "only ", ranks_text(numbers), " of ",
+           testimony_.members.size(), " ranks are left; at least ", at_least, " are asked for");
+      return {std::move(meeting.rendezvous), std::move(numbers)};
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::lost_peer || error.rank() == number_) {
+        throw;
+      }
+      log().info("shrinking without its leader, rank {}: {}", leads, error.what());
+    }
+    need(Clock::now() < deadline, "the ranks that are left did not meet in time");
+  }
+}
+
+SurvivorListener::Assembly SurvivorListener::lead(Time deadline) const {
+  auto loop = std::make_shared<ControlLoop>();
+  const int descriptor = open_here_only([this] { return fcntl(descriptor_, F_DUPFD_CLOEXEC, 0); });
+  need(descriptor >= 0, "cannot listen: ", std::strerror(errno));
+  auto [mine, coordinators] = socket_pair(loop->io());
+  auto server =
+      ControlServer::start(*loop, adopt_listening(loop->io(), descriptor), {token_, Trust::proof},
+                           hello(), Coordinator::Quorum::survivors);
+  loop->run([&server, &coordinators = coordinators, this] {
+    server->adopt(std::move(coordinators), hello());
+  });
+  auto member = make_member(hello(), loop, std::move(mine), server, Coordinator::Quorum::survivors);
+  const Searcher searcher(*loop, server, all_addresses_, dead_);
+  auto testimonies = member->exchange(encode(testimony_), "shrinking", deadline);
+  return {std::move(member), std::move(testimonies)};
+}
+
+SurvivorListener::Assembly SurvivorListener::follow(int leader, Time deadline) const {
+  auto loop = std::make_shared<ControlLoop>();
+  LeaderPlace place(hello().size, {all_addresses_[leader], token_});
+  auto member = make_member(hello(), loop, find_coordinator(loop->io(), place, hello(), deadline),
+                            nullptr, Coordinator::Quorum::survivors);
+  auto testimonies = member->exchange(encode(testimony_), "shrinking", deadline);
+  return {std::move(member), std::move(testimonies)};
+}
+
+void SurvivorListener::commit(std::vector<int> numbers) {
+  ++testimony_.generation;
+  testimony_.members = std::move(numbers);
+}
+
+}  // namespace sprat::comm

@@ -1,0 +1,366 @@
+// One rank's messages to and from one peer that shares memory.
+#include "comm/transports/shm/link.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace sprat::comm {
+
+namespace {
+
+PendingMessage& pending(MessageRequest& request) {
+  return *std::launder(reinterpret_cast<PendingMessage*>(request.provider.data()));
+}
+
+PendingMessage& post(MessageRequest& request) {
+  request.state = MessageRequest::State::posted;
+  request.bytes = 0;
+  request.error = 0;
+  return *std::construct_at(reinterpret_cast<PendingMessage*>(request.provider.data()));
+}
+
+void finish(MessageRequest& request, std::size_t bytes) {
+  request.bytes = bytes;
+  request.state = MessageRequest::State::done;
+}
+
+void fail_too_long(MessageRequest& request, std::size_t bytes) {
+  fail(request, EMSGSIZE);
+  request.bytes = bytes;
+}
+
+}  // namespace
+
+void RequestQueue::push(MessageRequest& request) {
+  pending(request).next = nullptr;
+  (first_ == nullptr ? first_ : pending(*last_).next) = &request;
+  last_ = &request;
+}
+
+template <class Predicate>
+MessageRequest* RequestQueue::take(Predicate wanted) {
+  MessageRequest* before = nullptr;
+  for (MessageRequest* at = first_; at != nullptr; before = at, at = pending(*at).next) {
+    if (wanted(*at)) {
+      (before == nullptr ? first_ : pending(*before).next) = pending(*at).next;
+      if (last_ == at) {
+        last_ = before;
+      }
+      return at;
+    }
+  }
+  return nullptr;
+}
+
+void ShmLink::send(MessageRequest& request, std::uint64_t tag, std::span<const std::byte> data) {
+  PendingMessage& message = post(request);
+  message.source = data.data();
+  message.bytes = data.size();
+  message.tag = tag;
+  if (broken_) {
+    return fail(request, EPROTO);
+  }
+  new_.push(request);
+  write_replies();
+  write_new();
+}
+
+void ShmLink::recv(MessageRequest& request, std::uint64_t tag, std::span<std::byte> data) {
+  PendingMessage& message = post(request);
+  message.target = data.data();
+  message.bytes = data.size();
+  message.tag = tag;
+  const auto found = std::find_if(unexpected_.begin(), unexpected_.end(),
+                                  [tag](const Unexpected& one) { return one.tag == tag; });
+  if (found == unexpected_.end()) {
+    return broken_ ? fail(request, EPROTO) : posted_.push(request);
+  }
+  unexpected_bytes_ -= sizeof(Unexpected) + (found->announced ? 0 : found->bytes);
+  if (found->announced) {
+    accept(request, found->id, found->bytes);
+  } else if (found->bytes > data.size()) {
+    fail_too_long(request, found->bytes);
+  } else {
+    std::copy_n(found->data.get(), found->bytes, data.data());
+    finish(request, found->bytes);
+  }
+  if (!found->announced) {
+    owe(found->bytes);
+  }
+  unexpected_.erase(found);
+}
+
+std::optional<std::size_t> ShmLink::probe(std::uint64_t tag) const {
+  const auto found = std::find_if(unexpected_.begin(), unexpected_.end(),
+                                  [tag](const Unexpected& one) { return one.tag == tag; });
+  return found == unexpected_.end() ? std::nullopt : std::optional(found->bytes);
+}
+
+bool ShmLink::progress() noexcept {
+  if (broken_) {
+    return false;
+  }
+  bool moved = read();
+  moved |= write_replies();
+  moved |= write_new();
+  moved |= write_pieces();
+  return moved;
+}
+
+void ShmLink::cancel(MessageRequest& request) noexcept {
+  const auto is_it = [&request](const MessageRequest& one) { return &one == &request; };
+  if (announced_.take(is_it) != nullptr || granted_.take(is_it) != nullptr) {
+    reply(FrameKind::withdraw, pending(request).id);
+  } else if (new_.take(is_it) == nullptr && posted_.take(is_it) == nullptr) {
+    for (Inbound& one : inbound_) {
+      if (one.request == &request) {
+        one.request = nullptr;
+      }
+    }
+  }
+  fail(request, ECANCELED);
+}
+
+bool ShmLink::write_replies() {
+  std::size_t written = 0;
+  while (written < replies_.size() && out_.fits(0)) {
+    out_.write(replies_[written++]);
+  }
+  replies_.erase(replies_.begin(), replies_.begin() + static_cast<std::ptrdiff_t>(written));
+  return written > 0;
+}
+
+bool ShmLink::write_new() {
+  bool moved = false;
+  while (!new_.empty() && replies_.empty()) {
+    MessageRequest& request = *new_.front();
+    PendingMessage& message = pending(request);
+    const bool whole = message.bytes <= FrameLane::max_payload &&
+                       uncredited_ + frame_bytes(message.bytes) <= credit_bytes;
+    Frame frame{.tag = message.tag, .total = message.bytes};
+    if (!out_.fits(whole ? message.bytes : 0)) {
+      break;
+    }
+    new_.take([](const MessageRequest&) { return true; });
+    if (whole) {
+      out_.write(frame, {message.source, message.bytes});
+      uncredited_ += frame_bytes(message.bytes);
+      finish(request, message.bytes);
+    } else {
+      frame.kind = FrameKind::announce;
+      frame.id = message.id = next_id_++;
+      out_.write(frame);
+      announced_.push(request);
+    }
+    moved = true;
+  }
+  return moved;
+}
+
+bool ShmLink::write_pieces() {
+  bool moved = false;
+  for (std::size_t budget = FrameLane::ring_bytes;
+       budget > 0 && !granted_.empty() && replies_.empty();) {
+    MessageRequest& request = *granted_.front();
+    PendingMessage& message = pending(request);
+    const std::size_t bytes = std::min(message.bytes - message.sent, FrameLane::max_payload);
+    if (!out_.fits(bytes)) {
+      break;
+    }
+    out_.write(
+        {.tag = message.tag, .total = message.bytes, .id = message.id, .kind = FrameKind::piece},
+        {message.source + message.sent, bytes});
+    message.sent += bytes;
+    if (message.sent == message.bytes) {
+      granted_.take([](const MessageRequest&) { return true; });
+      finish(request, message.bytes);
+    }
+    budget -= std::min(budget, frame_bytes(bytes));
+    moved = true;
+  }
+  return moved;
+}
+
+bool ShmLink::read() {
+  Frame frame;
+  bool moved = false;
+  for (std::size_t budget = FrameLane::ring_bytes; budget > 0 && in_.peek(frame);) {
+    const Taken taken = in_.sound(frame) ? take(frame) : Taken::nonsense;
+    if (taken == Taken::nonsense) {
+      break_link();
+      return true;
+    }
+    if (taken == Taken::not_yet) {
+      break;
+    }
+    in_.consume(frame);
+    budget -= std::min(budget, frame_bytes(frame.bytes));
+    moved = true;
+  }
+  return moved;
+}
+
+ShmLink::Taken ShmLink::take(const Frame& frame) {
+  const auto named = [&frame](MessageRequest& one) { return pending(one).id == frame.id; };
+  switch (frame.kind) {
+    case FrameKind::message:
+      return take_message(frame);
+    case FrameKind::announce:
+      return take_announcement(frame);
+    case FrameKind::piece:
+      return take_piece(frame);
+    case FrameKind::grant:
+      // Null if the send was cancelled meanwhile; the withdrawal is on its way.
+      if (MessageRequest* request = announced_.take(named)) {
+        granted_.push(*request);
+      }
+      return Taken::yes;
+    case FrameKind::refuse:
+      if (MessageRequest* request = announced_.take(named)) {
+        finish(*request, pending(*request).bytes);
+      }
+      return Taken::yes;
+    case FrameKind::withdraw:
+      withdraw_inbound(frame.id);
+      return Taken::yes;
+    case FrameKind::credit:
+      if (frame.total > uncredited_) {
+        return Taken::nonsense;
+      }
+      uncredited_ -= frame.total;
+      return Taken::yes;
+  }
+  return Taken::nonsense;
+}
+
+ShmLink::Taken ShmLink::take_message(const Frame& frame) {
+  if (frame.total != frame.bytes) {
+    return Taken::nonsense;
+  }
+  MessageRequest* request =
+      posted_.take([&frame](MessageRequest& one) { return pending(one).tag == frame.tag; });
+  if (request == nullptr) {
+    return keep(frame, false) ? Taken::yes : Taken::not_yet;
+  }
+  if (frame.total > pending(*request).bytes) {
+    fail_too_long(*request, frame.total);
+  } else {
+    in_.copy_payload(frame, pending(*request).target);
+    finish(*request, frame.total);
+  }
+  owe(frame.bytes);
+  return Taken::yes;
+}
+
+/// A whole message has found its receive: the sender may send as much again. Told now and then.
+void ShmLink::owe(std::size_t payload) {
+  owed_ += frame_bytes(payload);
+  if (owed_ >= credit_bytes / 4) {
+    replies_.push_back({.total = std::exchange(owed_, 0), .kind = FrameKind::credit});
+    write_replies();
+  }
+}
+
+ShmLink::Taken ShmLink::take_announcement(const Frame& frame) {
+  MessageRequest* request =
+      posted_.take([&frame](MessageRequest& one) { return pending(one).tag == frame.tag; });
+  if (request == nullptr) {
+    return keep(frame, true) ? Taken::yes : Taken::not_yet;
+  }
+  accept(*request, frame.id, frame.total);
+  return Taken::yes;
+}
+
+ShmLink::Taken ShmLink::take_piece(const Frame& frame) {
+  const auto found = std::find_if(inbound_.begin(), inbound_.end(),
+                                  [&frame](const Inbound& one) { return one.id == frame.id; });
+  if (found == inbound_.end() || frame.bytes > found->bytes - found->received) {
+    return Taken::nonsense;
+  }
+  if (found->request != nullptr) {
+    in_.copy_payload(frame, pending(*found->request).target + found->received);
+  }
+  found->received += frame.bytes;
+  if (found->received == found->bytes) {
+    if (found->request != nullptr) {
+      finish(*found->request, found->bytes);
+    }
+    inbound_.erase(found);
+  }
+  return Taken::yes;
+}
+
+/// Stores what no receive asks for yet; false if there is no room.
+bool ShmLink::keep(const Frame& frame, bool announced) {
+  const std::size_t bytes = sizeof(Unexpected) + (announced ? 0 : frame.bytes);
+  if (unexpected_bytes_ + bytes > unexpected_limit_) {
+    return false;
+  }
+  try {
+    Unexpected one{frame.tag, frame.id, frame.total, nullptr, announced};
+    if (!announced) {
+      one.data = std::make_unique_for_overwrite<std::byte[]>(frame.bytes);
+      in_.copy_payload(frame, one.data.get());
+    }
+    unexpected_.push_back(std::move(one));
+  } catch (const std::bad_alloc&) {
+    return false;  // As if the limit were reached; memory may be freed meanwhile.
+  }
+  unexpected_bytes_ += bytes;
+  return true;
+}
+
+/// Asks the peer for an announced message's pieces, or says that they do not fit.
+void ShmLink::accept(MessageRequest& request, std::uint64_t id, std::size_t bytes) {
+  if (bytes > pending(request).bytes) {
+    fail_too_long(request, bytes);
+    return reply(FrameKind::refuse, id);
+  }
+  inbound_.push_back({id, bytes, 0, &request});
+  reply(FrameKind::grant, id);
+}
+
+void ShmLink::withdraw_inbound(std::uint64_t id) {
+  const auto kept =
+      std::find_if(unexpected_.begin(), unexpected_.end(),
+                   [id](const Unexpected& one) { return one.announced && one.id == id; });
+  if (kept != unexpected_.end()) {
+    unexpected_bytes_ -= sizeof(Unexpected);
+    unexpected_.erase(kept);
+    return;
+  }
+  const auto found = std::find_if(inbound_.begin(), inbound_.end(),
+                                  [id](const Inbound& one) { return one.id == id; });
+  if (found == inbound_.end()) {
+    return;  // We refused it meanwhile.
+  }
+  if (found->request != nullptr) {
+    fail(*found->request, ECANCELED);
+  }
+  inbound_.erase(found);
+}
+
+void ShmLink::reply(FrameKind kind, std::uint64_t id) {
+  replies_.push_back({.id = id, .kind = kind});
+  write_replies();
+}
+
+void ShmLink::break_link() {
+  broken_ = true;
+  for (RequestQueue* queue : {&new_, &announced_, &granted_, &posted_}) {
+    while (MessageRequest* request = queue->take([](const MessageRequest&) { return true; })) {
+      fail(*request, EPROTO);
+    }
+  }
+  for (const Inbound& one : inbound_) {
+    if (one.request != nullptr) {
+      fail(*one.request, EPROTO);
+    }
+  }
+  inbound_.clear();
+}
+
+}  // namespace sprat::comm

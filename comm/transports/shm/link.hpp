@@ -1,0 +1,118 @@
+// One rank's messages to and from one peer that shares memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "comm/transports/shm/frame_ring.hpp"
+#include "comm/transports/transport.hpp"
+
+namespace sprat::comm {
+
+/// Ends a request as failed.
+inline void fail(MessageRequest& request, int error) noexcept {
+  request.error = error;
+  request.state = MessageRequest::State::failed;
+}
+
+/// What the link knows of a posted request. Lies in MessageRequest::provider.
+struct PendingMessage {
+  MessageRequest* next = nullptr;
+  const std::byte* source = nullptr;  ///< Of a send.
+  std::byte* target = nullptr;        ///< Of a receive.
+  std::size_t bytes = 0;              ///< Of the message sent, or of the buffer received into.
+  std::size_t sent = 0;
+  std::uint64_t tag = 0;
+  std::uint64_t id = 0;  ///< Of an announced send.
+};
+static_assert(sizeof(PendingMessage) <= sizeof(MessageRequest::provider));
+
+/// Posted requests in order, linked through themselves.
+class RequestQueue {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  MessageRequest* front() const { return first_; }
+  void push(MessageRequest& request);
+  /// Takes the first request out for which `wanted` holds; null if there is none.
+  template <class Predicate>
+  MessageRequest* take(Predicate wanted);
+
+ private:
+  MessageRequest* first_ = nullptr;
+  MessageRequest* last_ = nullptr;
+};
+
+/// Frames go out in this order of precedence: replies to the peer, new messages, pieces of long
+/// ones.
+class ShmLink {
+ public:
+  ShmLink(FrameLane& mine, const FrameLane& peers, std::size_t unexpected_limit)
+      : out_(mine, peers), in_(mine, peers), unexpected_limit_(unexpected_limit) {}
+
+  /// Frames of whole messages that may wait for their receives at the peer, in bytes; past them
+  /// messages are announced, however short. So senders that run ahead wait, not memory fill.
+  static constexpr std::size_t credit_bytes = std::size_t{1} << 20;
+
+  void send(MessageRequest& request, std::uint64_t tag, std::span<const std::byte> data);
+  void recv(MessageRequest& request, std::uint64_t tag, std::span<std::byte> data);
+  /// Bytes of the first message that has come, or been announced, and no receive has asked for.
+  std::optional<std::size_t> probe(std::uint64_t tag) const;
+  /// Moves at most about one ring of bytes each way; returns whether anything moved.
+  bool progress() noexcept;
+  void cancel(MessageRequest& request) noexcept;
+
+ private:
+  enum class Taken { yes, not_yet, nonsense };
+
+  /// A message that came, or was announced, before its receive.
+  struct Unexpected {
+    std::uint64_t tag, id;
+    std::size_t bytes;
+    std::unique_ptr<std::byte[]> data;  ///< Null: only announced.
+    bool announced;
+  };
+  /// A long message whose pieces we have asked for.
+  struct Inbound {
+    std::uint64_t id;
+    std::size_t bytes, received;
+    MessageRequest* request;  ///< Null once cancelled: its pieces are dropped.
+  };
+
+  bool write_replies();
+  bool write_new();
+  bool write_pieces();
+  bool read();
+  Taken take(const Frame& frame);
+  Taken take_message(const Frame& frame);
+  Taken take_announcement(const Frame& frame);
+  Taken take_piece(const Frame& frame);
+  bool keep(const Frame& frame, bool announced);
+  void accept(MessageRequest& request, std::uint64_t id, std::size_t bytes);
+  void withdraw_inbound(std::uint64_t id);
+  void owe(std::size_t payload);
+  void reply(FrameKind kind, std::uint64_t id);
+  void break_link();
+
+  FrameWriter out_;
+  FrameReader in_;
+  RequestQueue new_;        ///< Sends that no frame speaks of yet.
+  RequestQueue announced_;  ///< Sends that the peer has not asked for yet.
+  RequestQueue granted_;    ///< Sends whose pieces go out, one message after another.
+  RequestQueue posted_;     ///< Receives that no message has matched.
+  std::vector<Inbound> inbound_;
+  std::list<Unexpected> unexpected_;  ///< In order of arrival.
+  std::vector<Frame> replies_;        ///< Frames without payload that the peer is owed, in order.
+  std::size_t unexpected_limit_;
+  std::size_t unexpected_bytes_ = 0;
+  std::uint64_t next_id_ = 0;
+  std::size_t uncredited_ = 0;  ///< Of frames of ours that the peer has not said to be matched.
+  std::size_t owed_ = 0;        ///< Of frames of the peer's that are matched; it does not know yet.
+  bool broken_ = false;         ///< The peer's ring held nonsense.
+};
+
+}  // namespace sprat::comm

@@ -1,0 +1,59 @@
+// What a medium must offer to carry messages between two ranks.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/base/blob.hpp"
+
+namespace sprat::comm {
+
+/// One send or receive in flight. Owned by the caller, at a fixed address until no longer `posted`.
+struct MessageRequest {
+  enum class State : std::uint8_t { idle, posted, done, failed };
+  State state = State::idle;
+  std::size_t bytes = 0;  ///< Received length, when done.
+  /// errno-like, when failed. EMSGSIZE: the message was longer than the buffer; `bytes` is its
+  /// length, or 0 if that is not known.
+  int error = 0;
+  int peer = -1;
+  std::array<void*, 8>
+      provider{};  ///< For the transport alone (libfabric's fi_context2 lies here).
+};
+
+/// Bits of a tag that count, from the lowest; the others are clear. libfabric's tcp, from 1.18 on,
+/// has no more.
+inline constexpr int tag_bits = 63;
+
+/// Tagged messages, matched by (sender, tag), in order for equal tags and in any order otherwise.
+/// Not thread-safe: callers hold their context's token. Memory belongs to the transport while
+/// posted.
+class MessageTransport {
+ public:
+  virtual ~MessageTransport() = default;
+  virtual const char* name() const = 0;
+  /// This rank's address, to be handed to every peer at joining.
+  virtual Blob address() = 0;
+  /// Every rank's address by rank; empty for ranks that this transport is not to reach.
+  virtual void connect(std::span<const Blob> addresses) = 0;
+  virtual void send(MessageRequest& request, int peer, std::uint64_t tag,
+                    std::span<const std::byte> data) = 0;
+  virtual void recv(MessageRequest& request, int peer, std::uint64_t tag,
+                    std::span<std::byte> data) = 0;
+  /// Bytes of the first message of (peer, tag) that has come, or been announced, before a receive
+  /// asked for it; nothing if there is none yet. The next receive of (peer, tag) gets it.
+  virtual std::optional<std::size_t> probe(int peer, std::uint64_t tag) noexcept = 0;
+  /// Drives everything in flight; returns whether anything moved. Never blocks, never throws.
+  virtual bool progress() noexcept = 0;
+  /// Withdraws a posted request. On return its memory is no longer touched; state is failed or
+  /// done.
+  virtual void cancel(MessageRequest& request) noexcept = 0;
+};
+
+}  // namespace sprat::comm

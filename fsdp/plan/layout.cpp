@@ -1,0 +1,100 @@
+// Flat layouts: parameters one after another at aligned offsets, the end padded to whole shards.
+#include "fsdp/plan/layout.hpp"
+
+#include <algorithm>
+
+#include "comm/base/check.hpp"
+
+namespace sprat::fsdp {
+namespace {
+
+std::size_t round_up(std::size_t value, std::size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+std::size_t element_count(const UnitSpec& unit, const ParameterSpec& parameter) {
+  std::size_t count = 1;
+  for (const std::int64_t extent : parameter.shape) {
+    require(extent >= 0, "parameter \"", parameter.name, "\" of unit \"", unit.name,
+            "\" has an extent of ", extent, "; extents are 0 or more");
+    require(!__builtin_mul_overflow(count, static_cast<std::size_t>(extent), &count),
+            "parameter \"", parameter.name, "\" of unit \"", unit.name,
+            "\" has more elements than a size can tell");
+  }
+  return count;
+}
+
+}  // namespace
+
+FlatLayout lay_out(const UnitSpec& unit, int shards) {
+  FlatLayout layout;
+  std::size_t end = 0;
+  for (const ParameterSpec& parameter : unit.parameters) {
+    const std::size_t offset = round_up(end, parameter_alignment);
+    const std::size_t count = element_count(unit, parameter);
+    layout.items.push_back({.offset = offset, .count = count, .decay = parameter.decay});
+    layout.count += count;
+    end = offset + count;
+  }
+  layout.padded = round_up(end, static_cast<std::size_t>(shards) * block_elements);
+  return layout;
+}
+
+PersistentSplit split_persistent(std::vector<UnitSpec> units, std::size_t threshold) {
+  PersistentSplit split;
+  UnitSpec persistent{.name = "persistent", .parameters = {}};
+  const int last = static_cast<int>(units.size());
+  for (UnitSpec& unit : units) {
+    std::vector<ParameterSpec> stay;
+    auto& places = split.places.emplace_back();
+    for (ParameterSpec& parameter : unit.parameters) {
+      const bool small = element_count(unit, parameter) < threshold;
+      std::vector<ParameterSpec>& into = small ? persistent.parameters : stay;
+      places.push_back({.unit = small ? last : static_cast<int>(split.units.size()),
+                        .index = static_cast<int>(into.size())});
+      into.push_back(std::move(parameter));
+    }
+    split.units.push_back({.name = std::move(unit.name), .parameters = std::move(stay)});
+  }
+  split.persists = !persistent.parameters.empty();
+  if (split.persists) {
+    split.units.push_back(std::move(persistent));
+  }
+  return split;
+}
+
+ShardLayout shard_layout(const FlatLayout& layout, int shards, int shard) {
+  ShardLayout result;
+  result.count = layout.padded / static_cast<std::size_t>(shards);
+  result.offset = result.count * static_cast<std::size_t>(shard);
+  const std::size_t shard_end = result.offset + result.count;
+  std::size_t covered = result.offset;
+  for (std::size_t index = 0; index < layout.items.size(); ++index) {
+    const FlatItem& item = layout.items[index];
+    const std::size_t first = std::max(item.offset, result.offset);
+    const std::size_t last = std::min(item.offset + item.count, shard_end);
+    if (first >= last) {
+      continue;
+    }
+    result.pieces.push_back({.parameter = static_cast<int>(index),
+                             .shard_offset = first - result.offset,
+                             .parameter_offset = first - item.offset,
+                             .count = last - first});
+    // The gap after a parameter goes with it: it is zero, and decay leaves zero as it is.
+    const std::size_t end = std::min(round_up(last, parameter_alignment), shard_end);
+    if (!result.ranges.empty() && result.ranges.back().decay == item.decay) {
+      result.ranges.back().count += end - covered;
+    } else {
+      result.ranges.push_back(
+          {.offset = covered - result.offset, .count = end - covered, .decay = item.decay});
+    }
+    covered = end;
+  }
+  if (covered < shard_end) {
+    result.ranges.push_back(
+        {.offset = covered - result.offset, .count = shard_end - covered, .decay = false});
+  }
+  return result;
+}
+
+}  // namespace sprat::fsdp

@@ -1,0 +1,48 @@
+// Which buffers of a training step are needed at the same time, known before the first step.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "fsdp/plan/visits.hpp"
+#include "memory/overlaps.hpp"
+
+namespace sprat::fsdp {
+
+/// How gradients of a step live.
+struct GradientRules {
+  bool sharded = false;           ///< Full gradients are borrowed until their first sum has ended.
+  bool every_micro_step = false;  ///< Sums begin in each micro-step, else in the last.
+  bool narrowed = false;          ///< Gradients that stay full are narrowed into a copy.
+  int in_flight = 1;              ///< First sums under way at a time,
+  std::size_t bucket = ~std::size_t{0};  ///< and the elements that more than one may have.
+};
+
+/// The first sums under way, oldest first. Pure: it only counts.
+class ReductionOrder {
+ public:
+  ReductionOrder(const GradientRules& rules, std::vector<std::size_t> elements);
+  /// Adds a unit. Returns those whose sums are to end before this one begins, oldest first.
+  std::vector<int> begin(int unit);
+  /// Those that end if this unit's sum is to have ended: it and all before it; none if it has.
+  std::vector<int> end_through(int unit);
+  std::vector<int> end_all();
+  /// The oldest under way, or -1.
+  int oldest() const { return under_way_.empty() ? -1 : under_way_.front(); }
+
+ private:
+  GradientRules rules_;
+  std::vector<std::size_t> elements_;
+  std::vector<int> under_way_;
+};
+
+/// The buffers of a step of this order, with evaluations between.
+struct Lifetimes {
+  Overlaps parameters;  ///< Full parameters.
+  Overlaps gradients;   ///< Full gradients, if they are borrowed.
+  Overlaps narrowed;    ///< Narrowed copies of those that are not.
+  Overlaps sums;        ///< Shards' sums that are then added to those of earlier micro-steps.
+};
+Lifetimes lifetimes(const Visits& order, const GradientRules& rules);
+
+}  // namespace sprat::fsdp

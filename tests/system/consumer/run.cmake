@@ -1,0 +1,47 @@
+# Installs the build into ${work}/prefix, builds the examples against it, and runs them on two ranks.
+cmake_minimum_required(VERSION 3.25)
+
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
+  if(NOT code EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "${command}\n${out}")
+  endif()
+  set(output "${out}" PARENT_SCOPE)
+endfunction()
+
+# Two ranks find each other through a file; both must see both numbers.
+function(run_two_ranks program)
+  file(REMOVE_RECURSE ${work}/meeting)
+  set(ENV{SPRAT_RENDEZVOUS} file://${work}/meeting)
+  set(ENV{SPRAT_SIZE} 2)
+  run(sh -c "SPRAT_RANK=1 '${program}' & SPRAT_RANK=0 '${program}' && wait $!")
+  foreach(rank 0 1)
+    if(NOT output MATCHES "rank ${rank} of 2 has 0 10\n")
+      message(FATAL_ERROR "${program} printed:\n${output}")
+    endif()
+  endforeach()
+endfunction()
+
+set(prefix ${work}/prefix)
+file(REMOVE_RECURSE ${work})
+file(MAKE_DIRECTORY ${work})
+run(${CMAKE_COMMAND} --install ${build} --prefix ${prefix})
+
+if(how STREQUAL find_package)
+  run(${CMAKE_COMMAND} -S ${source} -B ${work}/build -D CMAKE_PREFIX_PATH=${prefix}
+    -D CMAKE_C_COMPILER=${cc} -D CMAKE_CXX_COMPILER=${cxx}
+    -D CMAKE_C_FLAGS=${c_flags} -D CMAKE_CXX_FLAGS=${cxx_flags})
+  run(${CMAKE_COMMAND} --build ${work}/build)
+  foreach(program shared_c shared_cpp static_c static_cpp)
+    run_two_ranks(${work}/build/${program})
+  endforeach()
+else()
+  set(ENV{PKG_CONFIG_PATH} ${prefix}/${libdir}/pkgconfig)
+  set(rpath -Wl,-rpath,${prefix}/${libdir})
+  run(sh -c "${cc} ${c_flags} -std=c11 ${source}/../../../examples/all_gather.c -o ${work}/c $(pkg-config --cflags --libs sprat) ${rpath}")
+  run(sh -c "${cxx} ${cxx_flags} -std=c++20 ${source}/../../../examples/all_gather.cpp -o ${work}/cpp $(pkg-config --cflags --libs sprat) ${rpath}")
+  foreach(program c cpp)
+    run_two_ranks(${work}/${program})
+  endforeach()
+endif()

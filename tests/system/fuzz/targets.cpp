@@ -1,0 +1,29 @@
+#include "tests/system/fuzz/targets.hpp"
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+
+namespace sprat::fuzz {
+
+std::span<const Target> all_targets() {
+  static constexpr std::array targets = {
+      Target{"handshake", run_handshake},
+      Target{"control", run_control},
+      Target{"ring", run_ring},
+      Target{"text", run_text},
+      Target{"safetensors", run_safetensors},
+      Target{"manifest", run_manifest},
+  };
+  return targets;
+}
+
+void expect(bool holds, const char* what) {
+  if (holds) {
+    return;
+  }
+  std::fprintf(stderr, "does not hold: %s\n", what);
+  std::abort();
+}
+
+}  // namespace sprat::fuzz

@@ -1,0 +1,28 @@
+// What reads bytes that others wrote, each as a function of bytes: for libFuzzer, and for replaying
+// what it kept.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace sprat::fuzz {
+
+struct Target {
+  const char* name;  ///< Its folder in corpus/.
+  void (*run)(std::span<const std::byte> input);
+};
+std::span<const Target> all_targets();
+
+void run_handshake(
+    std::span<const std::byte> input);  ///< What a stranger sends to the coordinator's port.
+void run_control(
+    std::span<const std::byte> input);  ///< Frames of joined ranks, and the coordinator's state.
+void run_ring(std::span<const std::byte> input);  ///< A local peer's memory.
+void run_text(std::span<const std::byte> input);  ///< Settings, rules, addresses, topologies.
+void run_safetensors(std::span<const std::byte> input);  ///< Files of tensors.
+void run_manifest(std::span<const std::byte> input);     ///< What a checkpoint says it holds.
+
+/// Ends the program, so that a broken invariant counts like a crash.
+void expect(bool holds, const char* what);
+
+}  // namespace sprat::fuzz

@@ -1,0 +1,171 @@
+"""Tests of what `import torch` makes of the installed package, and of python -m sprat.torch.run.
+
+Use: python tests/system/torch/autoload_test.py, with a Python that has torch and, by pip, sprat-torch.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+import unittest.mock
+import warnings
+
+import torch
+import torch.distributed as dist
+
+SOURCES = pathlib.Path(__file__).resolve().parents[3] / "plugins/torch/sprat"
+ENTRY_POINT = "[torch.backends]\nsprat = sprat.autoload:autoload\n"
+# Launchers' variables, which would make a single process one of a job.
+OF_LAUNCHERS = ("RANK", "WORLD_SIZE", "PMI_RANK", "PMIX_RANK")
+JOIN_ALONE = 'dist.init_process_group("sprat", store=dist.HashStore(), rank=0, world_size=1)'
+
+
+def clean(**variables: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in OF_LAUNCHERS}
+    return kept | {"OMP_NUM_THREADS": "1"} | variables
+
+
+def python(program: str, **variables: str) -> str:
+    """What a process of its own writes; raises if it fails."""
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=clean(**variables), text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+    if ended.returncode:
+        raise AssertionError(f"status {ended.returncode}: {ended.stdout}")
+    return ended.stdout
+
+
+class Autoload(unittest.TestCase):
+    def test_import_torch_loads_nothing_of_sprat_but_knows_its_name(self) -> None:
+        loaded = python("""
+            import sys, torch
+            assert "sprat" in torch.distributed.Backend.backend_list
+            print(sorted(name for name in sys.modules if name.startswith("sprat")))
+        """)
+        self.assertEqual(loaded.strip(), "['sprat', 'sprat.autoload']")
+
+    def test_a_group_needs_no_import_and_has_the_devices_of_this_machine(self) -> None:
+        devices = python(f"""
+            import torch, torch.distributed as dist
+            {JOIN_ALONE}
+            dist.all_reduce(torch.ones(3))
+            print(sorted(device.type for device in dist.group.WORLD._device_types))
+            dist.destroy_process_group()
+        """)
+        expected = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+        self.assertEqual(devices.strip(), str(expected))
+
+    def test_a_module_that_cannot_be_loaded_breaks_no_program_but_those_that_want_it(self) -> None:
+        """As after an update of PyTorch to another minor version."""
+        with tempfile.TemporaryDirectory() as folder:
+            package = pathlib.Path(folder) / "sprat"
+            info = pathlib.Path(folder) / "sprat_torch-0.dist-info"
+            (package / "torch").mkdir(parents=True)
+            info.mkdir()
+            (package / "autoload.py").write_text((SOURCES / "autoload.py").read_text())
+            (package / "torch/__init__.py").write_text("raise ImportError('built for another PyTorch')")
+            (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sprat-torch\nVersion: 0\n")
+            (info / "entry_points.txt").write_text(ENTRY_POINT)
+            said = python(f"""
+                import torch, torch.distributed as dist
+                print(torch.ones(2).sum().item())
+                try:
+                    {JOIN_ALONE}
+                except ImportError as error:
+                    print(error)
+            """, PYTHONPATH=folder)
+        self.assertEqual(said, "2.0\nbuilt for another PyTorch\n")
+
+    def test_a_pytorch_that_registers_otherwise_is_warned_of_and_no_more(self) -> None:
+        from sprat import autoload
+
+        with unittest.mock.patch.object(autoload, "register", side_effect=AttributeError("no such thing")):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                autoload.autoload()
+        self.assertEqual(len(caught), 1)
+        self.assertIn("no such thing", str(caught[0].message))
+
+
+class Run(unittest.TestCase):
+    def test_takes_the_place_of_gloo_alone(self) -> None:
+        from sprat.torch.run import without_gloo
+
+        for given, expected in (("gloo", "sprat"), ("GLOO", "sprat"), ("cpu:gloo,cuda:nccl", "cpu:sprat,cuda:nccl"),
+                                ("nccl", "nccl"), ("sprat", "sprat"), ("cpu:mpi", "cpu:mpi")):
+            self.assertEqual(without_gloo(given), expected)
+
+    def ranks(self, program: str, arguments: list[str]) -> list[str]:
+        """Two ranks of mpirun, as far as its variables go, run the program; what they write."""
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = str(listener.getsockname()[1])
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "beside.py").write_text("here = True\n")
+            script = pathlib.Path(folder) / "program.py"
+            script.write_text(textwrap.dedent(program))
+            processes = []
+            for rank in ("0", "1"):
+                environment = clean(OMPI_COMM_WORLD_RANK=rank, OMPI_COMM_WORLD_SIZE="2", MASTER_PORT=port,
+                                    OMPI_COMM_WORLD_LOCAL_RANK=rank, OMPI_COMM_WORLD_LOCAL_SIZE="2")
+                processes.append(subprocess.Popen([sys.executable, "-m", "sprat.torch.run", str(script), *arguments],
+                                                  env=environment, text=True, stdout=subprocess.PIPE,
+                                                  stderr=subprocess.STDOUT))
+            outputs = []
+            for process in processes:
+                try:
+                    outputs.append(process.communicate(timeout=120)[0])
+                except subprocess.TimeoutExpired:
+                    for other in processes:
+                        other.kill()
+                    raise
+                self.assertEqual(process.returncode, 0, outputs[-1])
+        return outputs
+
+    def test_a_program_that_asks_for_gloo_or_for_nothing_gets_sprat(self) -> None:
+        outputs = self.ranks("""
+            import sys, beside, torch, torch.distributed as dist
+            from torch.distributed import device_mesh, init_process_group, new_group
+            for make in (lambda: init_process_group("gloo"), init_process_group,
+                         lambda: device_mesh.init_device_mesh("cpu", (2,))):
+                make()
+                side = new_group(backend="gloo")
+                total = torch.ones(1)
+                dist.all_reduce(total)
+                dist.all_reduce(total, group=side)
+                groups = (dist.group.WORLD, side)
+                kinds = {type(g._get_backend(torch.device("cpu"))).__module__ for g in groups}
+                names = {dist.get_backend(g) for g in groups}
+                print(__name__, sys.argv[1:], names, kinds, total.item())
+                dist.destroy_process_group()
+        """, ["--steps", "3"])
+        line = "__main__ ['--steps', '3'] {'sprat'} {'sprat.torch._native'} 4.0\n"
+        self.assertEqual(outputs, [3 * line] * 2)
+
+    def test_says_what_it_wants_when_there_is_nothing_to_run(self) -> None:
+        for arguments, status in (([], 2), (["--help"], 0), (["-m"], 2)):
+            ended = subprocess.run([sys.executable, "-m", "sprat.torch.run", *arguments], env=clean(), text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+            self.assertEqual(ended.returncode, status, ended.stdout)
+            self.assertIn("python -m sprat.torch.run SCRIPT", ended.stdout)
+
+
+class Wheel(unittest.TestCase):
+    def test_brings_the_command_that_errors_name(self) -> None:
+        files = importlib.metadata.files("sprat-torch")
+        if files is None:
+            self.skipTest("needs pip install ./plugins/torch")
+        commands = [file.locate() for file in files if file.name == "sprat" and file.parent.name == "bin"]
+        self.assertEqual(len(commands), 1, "pip installed no sprat")
+        ended = subprocess.run([commands[0], "status", "--help"], text=True, stdout=subprocess.PIPE, timeout=60)
+        self.assertEqual(ended.returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

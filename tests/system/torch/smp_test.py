@@ -1,0 +1,419 @@
+"""Tests of SMP's surface without processes: keys, placement of ranks, learning rate, documentation.
+
+Use: python tests/system/torch/smp_test.py. Needs neither torch nor Sprat.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import itertools
+import json
+import pathlib
+import sys
+import tempfile
+import types
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SOURCES = ROOT / "plugins/torch/sprat/torch"
+
+
+def load(name: str) -> types.ModuleType:
+    """A module of the package's sources, without running the package's __init__."""
+    if "smp_sources" not in sys.modules:
+        package = types.ModuleType("smp_sources")
+        package.__path__ = [str(SOURCES)]
+        sys.modules["smp_sources"] = package
+    return importlib.import_module(f"smp_sources.{name}")
+
+
+keys = load("smp_keys")
+config = load("smp_config")
+placement = load("smp_placement")
+learning_rate = load("learning_rate")
+
+CommGroup = placement.CommGroup
+# What a key asks of others when it is not at its default.
+COMPANY = {
+    "auto_partition": {"default_partition": 0},
+    "ddp_port": {"ddp": True},
+    "ddp_dist_backend": {"ddp": True},
+    "tensor_parallel_degree": {"ddp": True, "prescaled_batch": True},
+    "bf16": {"sharded_data_parallel_degree": 2},
+    "context_parallel_degree": {"hybrid_shard_degree": 1024},
+}
+
+
+def company(key: keys.Key) -> dict:
+    """The other keys that make a value of this key of this generation acceptable."""
+    wanted = {
+        name: value
+        for name, value in COMPANY.get(key.name, {}).items()
+        if name in keys.keys_of(key.generation)
+    }
+    return wanted if key.generation == "v2" else {"ddp": False, **wanted}
+
+
+def others(key: keys.Key) -> list:
+    """Legal values of a key beside its default."""
+    if key.choices:
+        return [choice for choice in key.choices if choice != key.default]
+    if key.kind is bool:
+        return [value for value in (True, False) if value is not key.default]
+    if key.kind is str:
+        return ["some text"]
+    first = max(key.low, 0) if key.high < keys.UNLIMITED else max(key.low, 0) + 7
+    return [key.kind(first)]
+
+
+class Reading(unittest.TestCase):
+    def values(self, given) -> dict:
+        return config.resolve(given).values
+
+    def refuses(self, given, *words: str) -> None:
+        with self.assertRaises(ValueError) as caught:
+            config.resolve(given)
+        for word in words:
+            self.assertIn(word, str(caught.exception))
+
+    def test_nothing_gives_the_defaults_of_v2(self):
+        settings = config.resolve(None)
+        self.assertEqual(settings.generation, "v2")
+        self.assertEqual(
+            settings.values, {name: key.default for name, key in keys.keys_of("v2").items()}
+        )
+
+    def test_all_forms_of_one_configuration_agree(self):
+        plain = {"ddp": True, "sharded_data_parallel_degree": 2, "placement_strategy": "spread"}
+        options = {"enabled": True, "parameters": plain}
+        mpi = {"enabled": True, "processes_per_host": 8, "custom_mpi_options": "-verbose"}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "smp.json"
+            path.write_text(json.dumps(plain))
+            forms = {
+                "JSON text": json.dumps(plain),
+                "path": path,
+                "name of a file": str(path),
+                "parameters": {"parameters": plain},
+                "options": options,
+                "modelparallel": {"modelparallel": options},
+                "distribution": {"smdistributed": {"modelparallel": options}, "mpi": mpi},
+                "distribution as text": json.dumps({"smdistributed": {"modelparallel": options}}),
+                "parameters in a file": {
+                    "smdistributed": {"modelparallel": {"enabled": True, "parameters": str(path)}}
+                },
+            }
+            for name, form in forms.items():
+                with self.subTest(name):
+                    self.assertEqual(self.values(form), self.values(plain))
+
+    def test_v1_fills_in_defaults_that_follow_from_other_keys(self):
+        self.assertEqual(self.values({"ddp": True})["active_microbatches"], 3)
+        self.assertEqual(self.values({"ddp": True})["memory_weight"], 0.8)
+
+    def test_an_integer_may_be_written_with_an_exponent(self):
+        value = self.values('{"sdp_reduce_bucket_size": 5e8}')["sdp_reduce_bucket_size"]
+        self.assertEqual((value, type(value)), (500_000_000, int))
+
+    def test_an_unknown_key_is_refused_with_the_nearest_known_one(self):
+        self.refuses({"hybrid_shard_degre": 2}, "hybrid_shard_degre", '"hybrid_shard_degree"?')
+        self.refuses({"microbatch": 2, "ddp": True}, '"microbatch"', '"microbatches"?')
+
+    def test_every_unknown_key_is_named(self):
+        self.refuses({"zz": 1, "random_sed": 2}, '"zz"', '"random_sed"', '"random_seed"?')
+
+    def test_keys_of_both_generations_are_refused_naming_both(self):
+        self.refuses(
+            {"hybrid_shard_degree": 2, "microbatches": 1},
+            "microbatches (v1)",
+            "hybrid_shard_degree (v2)",
+        )
+
+    def test_nesting_that_sagemaker_does_not_have_is_refused(self):
+        self.refuses({"smdistributed": {"dataparallel": {}}}, "dataparallel", "modelparallel")
+        self.refuses({"smdistributed": {"modelparallel": {}}, "mpirun": {}}, "mpirun", '"mpi"?')
+        self.refuses({"parameters": {}, "ddp": True}, '"ddp"', "modelparallel")
+        self.refuses({"parameters": 3}, "parameters = 3", "object")
+
+    def test_a_section_that_is_not_enabled_is_refused(self):
+        self.refuses({"enabled": False, "parameters": {}}, "enabled", "set it to true")
+
+    def test_what_is_no_configuration_is_refused(self):
+        self.refuses("no_such_file.json", "no_such_file.json", "brace")
+        self.refuses("{not json", "JSON", "line 1")
+        self.refuses('{"parameters": "[1]"}', "[1]", "brace")
+        self.refuses('{"ddp": true, "ddp": false}', "ddp", "twice")
+
+
+class Keys(unittest.TestCase):
+    """Iterates the table."""
+
+    def test_each_default_may_be_given(self):
+        for key in keys.KEYS:
+            with self.subTest(f"{key.generation} {key.name}"):
+                around = company(key)
+                values = config.resolve(around).values
+                given = {**around, key.name: values[key.name]}
+                self.assertEqual(config.resolve(given).values, values)
+
+    def test_each_value_of_a_served_key_is_taken(self):
+        for key in (key for key in keys.KEYS if key.served):
+            for value in others(key):
+                with self.subTest(f"{key.generation} {key.name} = {value}"):
+                    settings = config.resolve({**company(key), key.name: value})
+                    self.assertEqual(settings.generation, key.generation)
+                    self.assertEqual(settings.values[key.name], value)
+
+    def test_each_key_not_served_is_refused_with_what_to_do_instead(self):
+        for key in (key for key in keys.KEYS if not key.served):
+            for value in others(key):
+                # A partition beyond the first needs more stages, which are not served either.
+                stages = {"pipeline_parallel_degree": 9} if key.name == "default_partition" else {}
+                with self.subTest(f"{key.generation} {key.name} = {value}"):
+                    with self.assertRaises(ValueError) as caught:
+                        config.resolve({key.name: value, **company(key), **stages})
+                    said = str(caught.exception)
+                    self.assertIn(f"{key.name} = {value!r} of SMP {key.generation}", said)
+                    self.assertIn("not served yet", said)
+                    self.assertIn(key.how, said)
+
+    def test_each_illegal_value_is_refused_with_the_legal_ones(self):
+        wrong = {bool: [1, "true"], int: [True, 1.5, "1"], float: ["1", False], str: [1]}
+        for key in keys.KEYS:
+            bad = [*wrong[key.kind], [], float("nan")]
+            bad += [key.kind(key.low - 1)] if key.low > -keys.UNLIMITED else []
+            bad += [key.kind(key.high + 1)] if key.high < keys.UNLIMITED else []
+            bad += ["sideways"] if key.choices else []
+            bad += [None] if key.default is not None else []
+            for value in bad:
+                with self.subTest(f"{key.generation} {key.name} = {value}"):
+                    with self.assertRaises(ValueError) as caught:
+                        config.resolve({**company(key), key.name: value})
+                    said = str(caught.exception)
+                    self.assertIn(f"{key.name} = {value!r}", said)
+                    self.assertIn(key.legal(), said)
+
+    def test_each_documented_table_is_this_table(self):
+        text = (ROOT / "docs/pytorch.md").read_text()
+        for generation in ("v2", "v1"):
+            with self.subTest(generation):
+                self.assertIn(keys.table(generation), text)
+
+
+class KeysTogether(unittest.TestCase):
+    CONFLICTS = (
+        ({"partitions": 1, "pipeline_parallel_degree": 1}, "two names of one key"),
+        ({"auto_partition": False}, "needs default_partition"),
+        ({"default_partition": 1}, "less than pipeline_parallel_degree = 1"),
+        ({"ddp": True, "horovod": True}, "both True"),
+        ({"ddp_port": 1234}, "ddp_port needs ddp"),
+        ({"ddp_dist_backend": "auto"}, "ddp_dist_backend needs ddp"),
+        ({"tensor_parallel_degree": 2, "prescaled_batch": True}, "needs ddp = True"),
+        ({"tensor_parallel_degree": 2, "ddp": True}, "set prescaled_batch to True"),
+        ({"sharded_data_parallel_degree": 2, "partitions": 2}, "pipeline_parallel_degree = 2"),
+        ({"sharded_data_parallel_degree": 2, "shard_optimizer_state": True}, "already"),
+        ({"bf16": True}, "sharded_data_parallel_degree above 1"),
+        ({"hybrid_shard_degree": 2, "context_parallel_degree": 4}, "at most hybrid_shard_degree"),
+    )
+
+    def test_keys_that_do_not_go_together_are_refused(self):
+        for given, words in self.CONFLICTS:
+            with self.subTest(given), self.assertRaises(ValueError) as caught:
+                config.resolve(given)
+            self.assertIn(words, str(caught.exception))
+
+
+class Degrees(unittest.TestCase):
+    def placed(self, given: dict, size: int):
+        return placement.place(config.resolve(given), size)
+
+    def test_degree_zero_shards_over_all_data_parallel_ranks(self):
+        for size, tensor in itertools.product(range(1, 25), range(1, 25)):
+            if size % tensor == 0:
+                made = self.placed({"tensor_parallel_degree": tensor}, size)
+                self.assertEqual((made.shard, made.replicas), (size // tensor, 1))
+
+    def test_degrees_are_taken_exactly_if_they_divide_the_world(self):
+        for size, shard, tensor in itertools.product(range(1, 17), repeat=3):
+            given = {"hybrid_shard_degree": shard, "tensor_parallel_degree": tensor}
+            with self.subTest(size=size, **given):
+                fits = size % (shard * tensor) == 0
+                context = contextlib.nullcontext() if fits else self.assertRaises(ValueError)
+                with context:
+                    made = self.placed(given, size)
+                    self.assertEqual(made.replicas * shard * tensor, size)
+
+    def test_a_degree_that_does_not_fit_is_refused_with_those_that_do(self):
+        for given, words in (
+            ({"hybrid_shard_degree": 3}, "hybrid_shard_degree = 3"),
+            ({"sharded_data_parallel_degree": 3}, "sharded_data_parallel_degree = 3"),
+            ({"tensor_parallel_degree": 3}, "tensor_parallel_degree = 3"),
+        ):
+            with self.subTest(given), self.assertRaises(ValueError) as caught:
+                self.placed(given, 8)
+            self.assertIn(words, str(caught.exception))
+            self.assertIn("choose one of 1, 2, 4, 8", str(caught.exception))
+
+
+def all_placements(largest: int):
+    """Every placement of at most that many ranks."""
+    for size, shard, pipeline, tensor in itertools.product(range(1, largest + 1), repeat=4):
+        if size % (shard * pipeline * tensor) == 0:
+            for strategy in map("".join, itertools.permutations("DPT")):
+                yield placement.Placement(size, shard, pipeline, tensor, strategy)
+
+
+class Placements(unittest.TestCase):
+    def test_groups_of_every_kind_part_the_world_in_equal_rising_groups(self):
+        for made in all_placements(12):
+            for kind in CommGroup:
+                groups = made.groups(kind)
+                self.assertEqual(sorted(itertools.chain(*groups)), list(range(made.size)), made)
+                self.assertEqual(len({len(group) for group in groups}), 1, (made, kind))
+                self.assertEqual(groups, sorted(map(sorted, groups)), (made, kind))
+
+    def test_sizes_keep_the_identities_of_smp(self):
+        for made in all_placements(12):
+            pp, tp, rdp, dp, mp = (
+                len(made.group(kind, 0))
+                for kind in (
+                    CommGroup.PP_GROUP,
+                    CommGroup.TP_GROUP,
+                    CommGroup.RDP_GROUP,
+                    CommGroup.DP_GROUP,
+                    CommGroup.MP_GROUP,
+                )
+            )
+            sizes = (pp * tp * rdp, pp * dp, mp * rdp)
+            self.assertEqual(sizes, (made.size, made.size, made.size), made)
+            self.assertEqual((pp, tp), (made.pipeline, made.tensor), made)
+
+    def test_a_rank_is_its_place_in_its_group(self):
+        kinds = {
+            "P": CommGroup.PP_GROUP,
+            "T": CommGroup.TP_GROUP,
+            "S": CommGroup.SHARD_GROUP,
+            "R": CommGroup.REPLICATE_GROUP,
+        }
+        for made in all_placements(12):
+            for rank in range(made.size):
+                place = made.coordinates(rank)
+                ranks = {axis: made.group(kind, rank).index(rank) for axis, kind in kinds.items()}
+                self.assertEqual(ranks, place, (made, rank))
+
+    def test_groups_that_cross_meet_in_one_rank(self):
+        crossing = (
+            (CommGroup.PP_GROUP, CommGroup.DP_GROUP),
+            (CommGroup.MP_GROUP, CommGroup.RDP_GROUP),
+            (CommGroup.SHARD_GROUP, CommGroup.REPLICATE_GROUP),
+        )
+        for made in all_placements(10):
+            for (one, other), rank in itertools.product(crossing, range(made.size)):
+                met = set(made.group(one, rank)) & set(made.group(other, rank))
+                self.assertEqual(met, {rank}, (made, one, other))
+
+    def test_the_mesh_has_the_groups_as_its_axes(self):
+        for made in all_placements(12):
+            if made.pipeline == 1:
+                for replica, shard, tensor in itertools.product(
+                    range(made.replicas), range(made.shard), range(made.tensor)
+                ):
+                    rank = made.mesh()[replica][shard][tensor]
+                    self.assertEqual(
+                        made.coordinates(rank),
+                        {"R": replica, "S": shard, "P": 0, "T": tensor},
+                        made,
+                    )
+
+    def test_the_placements_that_smp_documents(self):
+        def columns(strategy: str) -> list[tuple[int, int, int]]:
+            made = placement.Placement(8, 1, pipeline=2, tensor=2, strategy=strategy)
+            return [tuple(made.coordinates(rank)[axis] for axis in "RPT") for rank in range(8)]
+
+        self.assertEqual(
+            columns("DPT"),
+            [
+                (0, 0, 0),
+                (0, 0, 1),
+                (0, 1, 0),
+                (0, 1, 1),
+                (1, 0, 0),
+                (1, 0, 1),
+                (1, 1, 0),
+                (1, 1, 1),
+            ],
+        )
+        self.assertEqual(
+            columns("PTD"),
+            [
+                (0, 0, 0),
+                (1, 0, 0),
+                (0, 0, 1),
+                (1, 0, 1),
+                (0, 1, 0),
+                (1, 1, 0),
+                (0, 1, 1),
+                (1, 1, 1),
+            ],
+        )
+
+    def test_cluster_and_spread_put_replicas_near_and_far(self):
+        cluster = placement.Placement(8, 1, pipeline=2, strategy=placement.STRATEGIES["cluster"])
+        spread = placement.Placement(8, 1, pipeline=2, strategy=placement.STRATEGIES["spread"])
+        self.assertEqual(cluster.groups(CommGroup.MP_GROUP), [[0, 1], [2, 3], [4, 5], [6, 7]])
+        self.assertEqual(cluster.groups(CommGroup.DP_GROUP), [[0, 2, 4, 6], [1, 3, 5, 7]])
+        self.assertEqual(spread.groups(CommGroup.MP_GROUP), [[0, 4], [1, 5], [2, 6], [3, 7]])
+        self.assertEqual(spread.groups(CommGroup.DP_GROUP), [[0, 1, 2, 3], [4, 5, 6, 7]])
+
+    def test_shards_over_four_with_tensor_parallelism_over_four_as_aws_draws_it(self):
+        settings = config.resolve(
+            {
+                "ddp": True,
+                "prescaled_batch": True,
+                "tensor_parallel_degree": 4,
+                "sharded_data_parallel_degree": 4,
+            }
+        )
+        made = placement.place(settings, 32)
+        self.assertEqual(made.groups(CommGroup.TP_GROUP)[:2], [[0, 1, 2, 3], [4, 5, 6, 7]])
+        self.assertEqual(made.group(CommGroup.RDP_GROUP, 0), list(range(0, 32, 4)))
+        self.assertEqual(made.group(CommGroup.SHARD_GROUP, 0), [0, 4, 8, 12])
+        self.assertEqual(made.group(CommGroup.SHARD_GROUP, 16), [16, 20, 24, 28])
+        self.assertEqual(made.group(CommGroup.REPLICATE_GROUP, 4), [4, 20])
+
+
+class LearningRate(unittest.TestCase):
+    def test_the_target_grows_with_the_batch(self):
+        rate = learning_rate.scaled_learning_rate
+        self.assertEqual(rate(0.1, 256, 8192), 3.2)  # section 5.1 of the paper
+        self.assertEqual(rate(0.5, 64, 32), 0.25)
+        self.assertEqual(rate(0.1, 256, 256, warmup_steps=10, step=0), 0.1)
+        self.assertEqual(rate(0.25, 8, 64, step=0), 2.0)  # without a warm-up, from the first step
+
+    def test_warm_up_goes_from_the_base_to_the_target_in_equal_steps(self):
+        rates = [
+            learning_rate.scaled_learning_rate(0.25, 8, 64, warmup_steps=7, step=step)
+            for step in range(10)
+        ]
+        self.assertEqual(rates, [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.0, 2.0])
+
+    def test_a_smaller_batch_needs_no_warm_up(self):
+        rate = learning_rate.scaled_learning_rate(0.5, 64, 32, warmup_steps=10, step=0)
+        self.assertEqual(rate, 0.25)
+
+    def test_what_is_not_positive_is_refused_with_its_value(self):
+        for base, base_batch, batch, more, word in (
+            (0, 1, 1, {}, "base 0,"),
+            (1, 0, 1, {}, "base_batch 0"),
+            (1, 1, 0, {}, "batch 0"),
+            (1, 1, 1, {"warmup_steps": -1}, "warmup_steps -1"),
+            (1, 1, 1, {"step": -2}, "step -2"),
+        ):
+            with self.subTest(word), self.assertRaises(ValueError) as caught:
+                learning_rate.scaled_learning_rate(base, base_batch, batch, **more)
+            self.assertIn(word, str(caught.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,145 @@
+// A model's state made by hand, for tests of checkpoints: any number of ranks, any parts.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fsdp/model_state.hpp"
+
+namespace sprat::fsdp {
+
+/// How units lie over ranks: rank = replica * shards + shard.
+struct Arrangement {
+  int ranks = 1, shards = 1;
+  bool over_all = false;  ///< Optimizer parts over shards and then replicas, as hfsdp has them.
+  int parts() const { return over_all ? ranks : shards; }
+  std::string text() const {
+    return std::to_string(ranks) + " ranks, " + std::to_string(shards) + " shards" +
+           (over_all ? ", parts over all" : "");
+  }
+};
+
+inline ParameterSpec named(std::string name, std::vector<std::int64_t> shape) {
+  return {.name = std::move(name), .shape = std::move(shape), .decay = true, .initial = {}};
+}
+
+/// Sizes that no alignment divides; rows longer than parts; nothing at all. "small" is replicated.
+inline std::vector<UnitSpec> awkward_units() {
+  return {{.name = "embed", .parameters = {named("wte", {101, 64}), named("scalar", {})}},
+          {.name = "block",
+           .parameters = {named("w", {3, 7, 211}), named("empty", {0, 3}), named("flat", {0}),
+                          named("one_row", {1, 5000}), named("six", {6})}},
+          {.name = "block1", .parameters = {named("w1", {9, 1500}), named("b1", {1500})}},
+          {.name = "small", .parameters = {named("ln", {17}), named("bias", {5, 2})}}};
+}
+
+/// Any value that depends on state, name and index, exact in f32.
+inline float value_of(const std::string& state, const std::string& name, std::size_t index) {
+  std::uint64_t key = index * 0x9e3779b97f4a7c15u;
+  for (const char letter : state + "/" + name) {
+    key = (key ^ static_cast<unsigned char>(letter)) * 0x100000001b3u;
+  }
+  return static_cast<float>(static_cast<std::int32_t>(key >> 40) - (1 << 23)) * 0x1p-23f;
+}
+
+/// One rank's part of it. Not copyable: `held` views it.
+class HandMade {
+ public:
+  HandMade(const Arrangement& arrangement, int rank,
+           std::vector<std::string> states = {"", "exp_avg", "exp_avg_sq"},
+           std::vector<UnitSpec> units = awkward_units())
+      : specs_(std::move(units)) {
+    held_.states = std::move(states);
+    for (const UnitSpec& spec : specs_) {
+      add(spec, arrangement, rank);
+    }
+  }
+  HandMade(const HandMade&) = delete;
+  HandMade& operator=(const HandMade&) = delete;
+
+  ModelState& held() { return held_; }
+
+  /// The values of value_of(), plus `shift`.
+  void fill(float shift = 0) {
+    each([&](float& value, float expected) { value = expected + shift; });
+  }
+  void spoil() {
+    each([](float& value, float) { value = std::numeric_limits<float>::quiet_NaN(); });
+  }
+  /// Elements of parameters that are not as fill(shift) makes them, and gaps that are not zero.
+  std::size_t wrong(float shift = 0) {
+    std::size_t wrong_values = 0, zeros = 0, visited = 0, all = 0, all_zeros = 0;
+    each([&](float& value, float expected) {
+      wrong_values += value != expected + shift;
+      zeros += value == 0;
+      ++visited;
+    });
+    for (const StoredUnit& unit : held_.units) {
+      for (const std::span<float> values : unit.values) {
+        all += values.size();
+        all_zeros += static_cast<std::size_t>(std::ranges::count(values, 0.0f));
+      }
+    }
+    return wrong_values + ((all - visited) - (all_zeros - zeros));
+  }
+
+ private:
+  void add(const UnitSpec& spec, const Arrangement& arrangement, int rank) {
+    const int replicas = arrangement.ranks / arrangement.shards;
+    StoredUnit unit{.spec = &spec, .layout = {}, .holders = {}, .values = {}};
+    unit.parts = spec.name == "small" ? 1 : arrangement.parts();
+    unit.copies = arrangement.ranks / unit.parts;
+    unit.layout = lay_out(spec, unit.parts);
+    unit.holders.resize(static_cast<std::size_t>(arrangement.ranks));
+    for (int other = 0; other < arrangement.ranks; ++other) {
+      const int replica = other / arrangement.shards, shard = other % arrangement.shards;
+      int part = arrangement.over_all ? shard * replicas + replica : shard;
+      int copy = arrangement.over_all ? 0 : replica;
+      if (unit.parts == 1) {
+        part = 0;
+        copy = other;
+      }
+      unit.holders[static_cast<std::size_t>(copy * unit.parts + part)] = other;
+      if (other == rank) {
+        unit.part = part;
+        unit.copy = copy;
+      }
+    }
+    auto& memory = memory_.emplace_back();
+    for (std::size_t state = 0; state < held_.states.size(); ++state) {
+      memory.emplace_back(unit.layout.padded / static_cast<std::size_t>(unit.parts), 0.0f);
+    }
+    for (auto& values : memory) {
+      unit.values.push_back(values);
+    }
+    held_.units.push_back(std::move(unit));
+  }
+
+  template <class Visit>
+  void each(Visit visit) {
+    for (StoredUnit& unit : held_.units) {
+      const ShardLayout mine = shard_layout(unit.layout, unit.parts, unit.part);
+      for (std::size_t state = 0; state < held_.states.size(); ++state) {
+        for (const ShardPiece& piece : mine.pieces) {
+          const std::string& name =
+              unit.spec->parameters[static_cast<std::size_t>(piece.parameter)].name;
+          for (std::size_t at = 0; at < piece.count; ++at) {
+            visit(unit.values[state][piece.shard_offset + at],
+                  value_of(held_.states[state], name, piece.parameter_offset + at));
+          }
+        }
+      }
+    }
+  }
+
+  std::vector<UnitSpec> specs_;
+  std::vector<std::vector<std::vector<float>>> memory_;
+  ModelState held_;
+};
+
+}  // namespace sprat::fsdp

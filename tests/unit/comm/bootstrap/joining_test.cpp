@@ -1,0 +1,282 @@
+// How ranks come together, and what keeps them from it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/asio/write.hpp>
+#include <fstream>
+#include <random>
+
+#include "comm/bootstrap/bootstrap_place.hpp"
+#include "comm/bootstrap/coordinator_search.hpp"
+#include "comm/bootstrap/job_terms.hpp"
+#include "comm/coordinator/control_proof.hpp"
+#include "tests/unit/comm/bootstrap/rendezvous_ranks.hpp"
+
+namespace sprat::comm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// Lets one connection in that then gets no answer, like a stranger on a port that a job had
+/// before.
+class Stranger {
+ public:
+  explicit Stranger(int port) : listening_(*listen_on(io_, port)) {}
+  int port() const { return listening_.port; }
+  void wait_for_a_knock() { listening_.acceptor.wait(boost::asio::socket_base::wait_read); }
+
+ private:
+  boost::asio::io_context io_;
+  Listening listening_;
+};
+
+TEST(Joining, waits_for_a_coordinator_that_comes_last) {
+  std::optional<Stranger> stranger(0);
+  const auto configs = configs_at("tcp://127.0.0.1:" + std::to_string(stranger->port()), 3);
+  std::vector<Joined> early;
+  std::thread others([&] { early = join_all({configs[1], configs[2]}); });
+  stranger->wait_for_a_knock();
+  stranger.reset();
+  auto joined = join_all({configs[0]});
+  others.join();
+  for (Joined& one : early) {
+    joined.push_back(std::move(one));
+  }
+  for (const Joined& one : joined) {
+    EXPECT_TRUE(one.rank) << one.error->what();
+  }
+  leave(joined);
+}
+
+TEST(Joining, works_at_an_ipv6_address) {
+  auto ranks = open_at("tcp://[::1]:" + std::to_string(free_port()), 2);
+  leave(ranks);
+}
+
+TEST(Joining, listens_within_the_range_of_ports) {
+  const Folder folder;
+  // Two ports beside each other: what lies after a free one is nearly always free as well.
+  std::optional<Stranger> taken, also_taken;
+  while (!also_taken) {
+    taken.emplace(0);
+    boost::asio::io_context io;
+    if (listen_on(io, taken->port() + 1)) {
+      also_taken.emplace(taken->port() + 1);
+    }
+  }
+  auto configs = configs_at("file://" + (folder / "job").string(), 2);
+  for (Config& config : configs) {
+    config.ports = {taken->port(), taken->port() + 8};
+  }
+  auto joined = join_all(configs);
+  for (const Joined& one : joined) {
+    ASSERT_TRUE(one.rank) << one.error->what();
+  }
+  leave(joined);
+
+  for (Config& config : configs) {
+    config.ports = {taken->port(), also_taken->port()};
+    config.join_timeout = 100ms;
+  }
+  joined = join_all({configs[0]});
+  ASSERT_TRUE(joined[0].error);
+  EXPECT_EQ(joined[0].error->code(), ErrorCode::unavailable);
+  EXPECT_THAT(joined[0].error->what(),
+              HasSubstr("every port from " + std::to_string(taken->port()) + " to " +
+                        std::to_string(also_taken->port())));
+}
+
+TEST(Joining, refuses_an_address_outside_the_range_of_ports) {
+  auto configs = configs_at("tcp://127.0.0.1:29500", 2);
+  configs[0].ports = {30000, 30009};
+  const auto joined = join_all({configs[0]});
+  ASSERT_TRUE(joined[0].error);
+  EXPECT_EQ(joined[0].error->code(), ErrorCode::invalid_argument);
+  EXPECT_THAT(joined[0].error->what(), HasSubstr("outside SPRAT_PORTS=30000-30009"));
+}
+
+TEST(Joining, lists_who_came_and_who_did_not) {
+  const Folder folder;
+  auto configs = configs_at("file://" + (folder / "job").string(), 4);
+  for (Config& config : configs) {
+    config.join_timeout = 2s;
+  }
+  configs.erase(configs.begin() + 2);
+  auto joined = join_all(configs);
+  for (const Joined& one : joined) {
+    ASSERT_TRUE(one.error);
+    EXPECT_EQ(one.error->code(), ErrorCode::timeout);
+    EXPECT_EQ(one.error->rank(), 2);
+    EXPECT_THAT(one.error->what(), AllOf(StartsWith("joining: 3 of 4 ranks came within the "),
+                                         HasSubstr("ranks 0, 1, 3"), HasSubstr("missing: rank 2")));
+  }
+  EXPECT_TRUE(folder.empty());
+}
+
+TEST(Joining, says_what_it_met_when_there_is_no_coordinator) {
+  const Folder folder;
+  const std::string port = std::to_string(free_port());
+  const std::pair<std::string, std::string> cases[] = {
+      {"tcp://127.0.0.1:" + port, "127.0.0.1:" + port + ": Connection refused"},
+      {"file://" + (folder / "job").string(), "No such file"}};
+  for (const auto& [where, what] : cases) {
+    auto configs = configs_at(where, 2);
+    configs[1].join_timeout = 1s;
+    const auto joined = join_all({configs[1]});
+    ASSERT_TRUE(joined[0].error);
+    EXPECT_EQ(joined[0].error->code(), ErrorCode::timeout);
+    EXPECT_EQ(joined[0].error->rank(), 0);
+    EXPECT_THAT(joined[0].error->what(), HasSubstr(what));
+  }
+}
+
+TEST(Joining, refuses_ranks_that_are_configured_otherwise) {
+  auto configs = configs_at("tcp://127.0.0.1:" + std::to_string(free_port()), 3);
+  configs[1].timeout = 7s;
+  std::vector<Joined> joined;
+  std::thread coordinator([&] { joined = join_all({configs[0]}); });
+  auto others = join_all({configs[1]});
+  others.push_back(std::move(join_all({configs[2]})[0]));  // comes when the job has failed
+  coordinator.join();
+  others.push_back(std::move(joined[0]));
+  for (const Joined& one : others) {
+    ASSERT_TRUE(one.error);
+    EXPECT_EQ(one.error->code(), ErrorCode::mismatch) << one.error->what();
+    EXPECT_EQ(one.error->rank(), 1);
+    EXPECT_THAT(one.error->what(), HasSubstr("SPRAT_TIMEOUT: \"1800\" on rank 0, \"7\" on rank 1"));
+  }
+}
+
+TEST(Joining, refuses_a_second_rank_of_a_number) {
+  auto configs = configs_at("tcp://127.0.0.1:" + std::to_string(free_port()), 2);
+  auto joined = join_all(configs);
+  const auto second = join_all({configs[1]});
+  ASSERT_TRUE(second[0].error);
+  EXPECT_EQ(second[0].error->code(), ErrorCode::invalid_argument);
+  EXPECT_THAT(second[0].error->what(), HasSubstr("rank 1 has joined this job already"));
+  Ranks ranks;
+  for (Joined& one : joined) {
+    ranks.push_back(std::move(one.rank));
+  }
+  on_each(ranks, [](Rendezvous& rank) { rank.exchange({}, "meeting", soon()); });
+  leave(ranks);
+}
+
+TEST(Joining, keeps_out_who_does_not_know_the_token) {
+  auto configs = configs_at("tcp://127.0.0.1:" + std::to_string(free_port()), 2);
+  for (Config& config : configs) {
+    config.join_timeout = 1s;
+  }
+  configs[0].token = "right";
+  configs[1].token = "wrong";
+  const auto joined = join_all(configs);
+  for (const Joined& one : joined) {
+    ASSERT_TRUE(one.error);
+    EXPECT_EQ(one.error->code(), ErrorCode::timeout);
+  }
+  EXPECT_THAT(joined[0].error->what(), AllOf(HasSubstr("missing: rank 1"), HasSubstr("token")));
+  EXPECT_THAT(joined[1].error->what(), HasSubstr("another token"));
+}
+
+TEST(Joining, is_not_misled_by_the_file_of_an_earlier_job) {
+  const Folder folder;
+  Stranger stranger(0);
+  const Contact stale{{{"127.0.0.1", free_port()}, {"127.0.0.1", stranger.port()}}, "old token"};
+  std::ofstream(folder / "job") << write_contact(stale);
+  const auto configs = configs_at("file://" + (folder / "job").string(), 2);
+  std::vector<Joined> early;
+  std::thread other([&] { early = join_all({configs[1]}); });
+  stranger.wait_for_a_knock();
+  auto joined = join_all({configs[0]});
+  other.join();
+  joined.push_back(std::move(early[0]));
+  for (const Joined& one : joined) {
+    EXPECT_TRUE(one.rank) << one.error->what();
+  }
+  EXPECT_TRUE(folder.empty());
+  leave(joined);
+}
+
+TEST(Joining, names_a_rank_that_dies_meanwhile_at_once) {
+  const auto configs = configs_at("tcp://127.0.0.1:" + std::to_string(free_port()), 4);
+  std::vector<Joined> joined;
+  std::thread others([&] { joined = join_all({configs[0], configs[2]}); });
+  {
+    boost::asio::io_context io;
+    const Launch launch{.by = "SPRAT_*", .rank = 1, .size = 4, .rendezvous = configs[1].rendezvous};
+    const auto place = bootstrap_at_address(configs[1], launch);
+    find_coordinator(io, *place, {1, 4, job_terms(configs[1])},
+                     soon());  // joins, and is closed at once
+  }
+  others.join();
+  for (const Joined& one : joined) {
+    ASSERT_TRUE(one.error);
+    EXPECT_EQ(one.error->code(), ErrorCode::lost_peer) << one.error->what();
+    EXPECT_EQ(one.error->rank(), 1);
+    EXPECT_THAT(one.error->what(), HasSubstr("lost rank 1: its connection ended"));
+  }
+}
+
+TEST(Joining, is_not_disturbed_by_strangers) {
+  const int port = free_port();
+  const auto configs = configs_at("tcp://127.0.0.1:" + std::to_string(port), 2);
+  std::vector<Joined> joined(2);
+  std::thread coordinator([&] { joined[0] = std::move(join_all({configs[0]})[0]); });
+
+  boost::asio::io_context io;
+  using boost::asio::ip::tcp;
+  const tcp::endpoint address(boost::asio::ip::make_address("127.0.0.1"),
+                              static_cast<std::uint16_t>(port));
+  std::mt19937 random(1);
+  std::vector<tcp::socket> strangers;
+  for (int i = 0; i < 60; ++i) {
+    tcp::socket stranger(io);
+    boost::system::error_code error = boost::asio::error::connection_refused;
+    for (const auto until = soon(); error && Clock::now() < until;) {
+      stranger.close();
+      stranger.connect(address, error);
+    }
+    ASSERT_FALSE(error) << error.message();
+    // A third says nothing, a third talks nonsense, a third greets and then talks nonsense.
+    std::string words;
+    if (i % 3 == 2) {
+      words.assign(reinterpret_cast<const char*>(control_magic.data()), magic_bytes);
+    }
+    for (int length = i % 3 == 0 ? 0 : 200; length > 0; --length) {
+      words += static_cast<char>(random() & 0xff);
+    }
+    boost::asio::write(stranger, boost::asio::buffer(words), error);
+    if (i % 2 == 0) {
+      strangers.push_back(std::move(stranger));  // the others hang up
+    }
+  }
+  joined[1] = std::move(join_all({configs[1]})[0]);
+  coordinator.join();
+  for (const Joined& one : joined) {
+    EXPECT_TRUE(one.rank) << one.error->what();
+  }
+  leave(joined);
+}
+
+TEST(SocketAddresses, are_read_from_addresses) {
+  EXPECT_EQ(parse_address("host:29500", "x"), (SocketAddress{"host", 29500}));
+  EXPECT_EQ(parse_address("[::1]:1", "x"), (SocketAddress{"::1", 1}));
+  for (const char* bad : {"", "host", "host:", ":1", "host:0", "host:65536", "host:1x", "::1:80",
+                          "[::1]", "[::1]80", "[]:1", "host:-1"}) {
+    EXPECT_THROW(parse_address(bad, "x"), Error) << bad;
+  }
+}
+
+TEST(Contact, comes_back_as_it_was_written) {
+  const Contact contact{{{"10.0.0.1", 1}, {"fd00::2", 65535}}, "a token with blanks"};
+  const std::string text = write_contact(contact);
+  EXPECT_EQ(read_contact(text), contact);
+  for (std::size_t length = 0; length + 1 < text.size(); ++length) {
+    EXPECT_FALSE(read_contact(text.substr(0, length))) << length;
+  }
+}
+
+}  // namespace
+}  // namespace sprat::comm

@@ -1,0 +1,69 @@
+// Frames on the wire: they come back as they went, and garbage does no harm.
+#include "comm/coordinator/control_frame.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string_view>
+
+namespace sprat::comm {
+namespace {
+
+Blob blob(std::string_view text) {
+  const auto* first = reinterpret_cast<const std::byte*>(text.data());
+  return {first, first + text.size()};
+}
+
+const std::vector<Frame> samples = {
+    Hello{3, 8, {{"version", "1"}, {"SPRAT_TIMEOUT", "30"}}},
+    Welcome{},
+    Refusal{4, 3, "no"},
+    Part{2, 60'000, "meeting", blob("abc")},
+    Parts{2, {blob("a"), blob(""), blob("ccc")}},
+    ControlMessage{ControlMessage::Kind::verdict, 5, 4, 7, 42, "text", blob("payload")},
+    Beat{},
+};
+
+TEST(Frame, comes_back_as_it_went) {
+  for (const Frame& frame : samples) {
+    const Blob bytes = encode(frame);
+    EXPECT_EQ(frame_bytes(std::span(bytes).first<frame_header_bytes>()),
+              bytes.size() - frame_header_bytes);
+    const auto back = decode(std::span(bytes).subspan(frame_header_bytes));
+    ASSERT_TRUE(back) << frame.index();
+    EXPECT_EQ(back->index(), frame.index());
+    EXPECT_EQ(encode(*back), bytes) << frame.index();
+  }
+}
+
+TEST(Frame, is_refused_when_cut_short_or_too_long) {
+  for (const Frame& frame : samples) {
+    Blob bytes = encode(frame);
+    const auto body = std::span(bytes).subspan(frame_header_bytes);
+    for (std::size_t length = 0; length < body.size(); ++length) {
+      EXPECT_FALSE(decode(body.first(length))) << frame.index() << " of " << length;
+    }
+    bytes.push_back(std::byte{0});
+    EXPECT_FALSE(decode(std::span(bytes).subspan(frame_header_bytes))) << frame.index();
+  }
+}
+
+TEST(Frame, survives_garbage) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 20'000; ++round) {
+    Blob bytes(random() % 64);
+    for (std::byte& byte : bytes) {
+      byte = static_cast<std::byte>(random() & 0xff);
+    }
+    if (!bytes.empty()) {
+      bytes[0] = static_cast<std::byte>(random() % 8);
+    }
+    if (const auto frame = decode(bytes)) {
+      const Blob again = encode(*frame);
+      EXPECT_EQ(Blob(again.begin() + frame_header_bytes, again.end()), bytes);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sprat::comm

@@ -1,0 +1,427 @@
+// The coordinator's decisions, without sockets, threads or clocks.
+#include "comm/coordinator/coordinator.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sprat::comm {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Kind = ControlMessage::Kind;
+
+Blob blob(std::string_view text) {
+  const auto* first = reinterpret_cast<const std::byte*>(text.data());
+  return {first, first + text.size()};
+}
+
+ControlMessage message(Kind kind, int rank, std::string_view payload = "", int code = 0) {
+  ControlMessage out;
+  out.kind = kind;
+  out.rank = rank;
+  out.code = code;
+  out.comm = 7;
+  out.sequence = 42;
+  out.payload = blob(payload);
+  return out;
+}
+
+const std::vector<Term> terms = {{"version", "1"}, {"SPRAT_TIMEOUT", "30"}};
+
+/// A coordinator at a time of our own.
+struct Scene {
+  explicit Scene(int ranks) : coordinator(ranks, terms), size(ranks) {}
+  std::optional<Refusal> admit(int rank) { return coordinator.admit({rank, size, terms}, "here"); }
+  void admit_all() {
+    for (int rank = 0; rank < size; ++rank) {
+      EXPECT_FALSE(admit(rank)) << rank;
+    }
+  }
+  void part(int rank, std::uint64_t ordinal, std::string_view purpose, std::string_view data = "") {
+    EXPECT_TRUE(
+        coordinator.received(rank, Part{ordinal, 1000, std::string(purpose), blob(data)}, now));
+  }
+  void say(int rank, ControlMessage said) { EXPECT_TRUE(coordinator.received(rank, said, now)); }
+  /// What leaves now, if it is one output of that type.
+  template <class T>
+  std::pair<std::vector<int>, T> only() {
+    const auto outputs = coordinator.take();
+    if (outputs.size() != 1 || !std::holds_alternative<T>(outputs.front().frame)) {
+      ADD_FAILURE() << outputs.size() << " outputs, or of another type";
+      return {};
+    }
+    return {outputs.front().to, std::get<T>(outputs.front().frame)};
+  }
+
+  Coordinator coordinator;
+  int size;
+  Coordinator::Time now{};
+};
+
+TEST(Coordinator, gives_every_part_to_every_rank_once_all_have_come) {
+  for (const int size : {1, 2, 5}) {
+    Scene scene(size);
+    scene.admit_all();
+    for (std::uint64_t ordinal = 1; ordinal <= 3; ++ordinal) {
+      for (int rank = size - 1; rank >= 0; --rank) {
+        EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+        scene.part(rank, ordinal, "meeting", std::to_string(rank));
+      }
+      const auto [to, parts] = scene.only<Parts>();
+      EXPECT_EQ(static_cast<int>(to.size()), size);
+      EXPECT_EQ(parts.ordinal, ordinal);
+      for (int rank = 0; rank < size; ++rank) {
+        EXPECT_EQ(parts.blobs[rank], blob(std::to_string(rank)));
+      }
+    }
+  }
+}
+
+TEST(Coordinator, refuses_a_rank_whose_terms_differ_with_both_values) {
+  Scene scene(3);
+  scene.admit(0);
+  const auto refusal = scene.coordinator.admit(
+      {2, 3, {{"version", "1"}, {"SPRAT_TIMEOUT", "60"}, {"new", "x"}}}, "there");
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->code, static_cast<int>(ErrorCode::mismatch));
+  EXPECT_EQ(refusal->text,
+            "rank 2 and rank 0 differ in what every rank must agree on:"
+            "\n  SPRAT_TIMEOUT: \"30\" on rank 0, \"60\" on rank 2"
+            "\n  new: (unknown) on rank 0, \"x\" on rank 2");
+  const auto [to, failed] = scene.only<ControlMessage>();
+  EXPECT_THAT(to, ElementsAre(0));
+  EXPECT_EQ(failed.text, refusal->text);
+  EXPECT_THAT(scene.admit(1)->text, HasSubstr("SPRAT_TIMEOUT"));  // the job cannot come together
+}
+
+TEST(Coordinator, knows_when_every_rank_has_come_to_hear_of_a_failure) {
+  Scene scene(3);
+  scene.admit(0);
+  scene.coordinator.admit({1, 3, {}}, "there");
+  EXPECT_FALSE(scene.coordinator.everyone_has_come());
+  EXPECT_TRUE(scene.admit(2));  // the job has failed
+  EXPECT_TRUE(scene.coordinator.everyone_has_come());
+}
+
+TEST(Coordinator, refuses_another_size_and_ranks_outside_it) {
+  Scene scene(2);
+  scene.admit(0);
+  EXPECT_THAT(scene.coordinator.admit({1, 3, terms}, "there")->text,
+              AllOf(HasSubstr("rank 1 says the job has 3"), HasSubstr("rank 0 says 2")));
+  for (const int rank : {-1, 2, 1 << 30}) {
+    Scene other(2);
+    EXPECT_TRUE(other.coordinator.admit({rank, 2, terms}, "there")) << rank;
+  }
+}
+
+TEST(Coordinator, refuses_a_second_rank_of_a_number_and_harms_nobody) {
+  Scene scene(2);
+  scene.admit_all();
+  EXPECT_THAT(scene.admit(1)->text, HasSubstr("rank 1 has joined this job already"));
+  EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+  scene.part(0, 1, "meeting");
+  scene.part(1, 1, "meeting");
+  EXPECT_EQ(scene.only<Parts>().second.ordinal, 1u);
+}
+
+TEST(Coordinator, lists_who_came_and_who_did_not_at_the_deadline) {
+  Scene scene(5);
+  for (const int rank : {0, 1, 3}) {
+    scene.admit(rank);
+  }
+  scene.coordinator.turned_away("10.0.0.9: does not know the token");
+  scene.part(0, 1, "joining");
+  scene.part(3, 1, "joining");
+  EXPECT_EQ(scene.coordinator.deadline(), scene.now + 1s);
+  scene.now += 999ms;
+  scene.coordinator.tick(scene.now);
+  EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+  scene.now += 1ms;
+  scene.coordinator.tick(scene.now);
+  const auto [to, failed] = scene.only<ControlMessage>();
+  EXPECT_THAT(to, ElementsAre(0, 1, 3));
+  EXPECT_EQ(failed.kind, Kind::failed);
+  EXPECT_EQ(failed.code, static_cast<int>(ErrorCode::timeout));
+  EXPECT_EQ(failed.rank, 2);
+  EXPECT_EQ(
+      failed.text,
+      "joining: 2 of 5 ranks came within the 1 s that rank 0 had left (ranks 0, 3); missing: "
+      "ranks 2, 4; joined but did not come: rank 1; turned away 10.0.0.9: does not know the token");
+  EXPECT_FALSE(scene.coordinator.deadline());
+}
+
+TEST(Coordinator, names_a_rank_that_dies_while_joining_at_once) {
+  Scene scene(4);
+  for (const int rank : {0, 1, 2}) {
+    scene.admit(rank);
+  }
+  scene.part(0, 1, "joining");
+  scene.coordinator.ended(1, "its connection ended");
+  const auto [to, lost] = scene.only<ControlMessage>();
+  EXPECT_THAT(to, ElementsAre(0, 2));
+  EXPECT_EQ(lost.kind, Kind::lost);
+  EXPECT_EQ(lost.rank, 1);
+  EXPECT_EQ(lost.text, "its connection ended");
+  // Who comes later hears it too, in an exchange or at the address.
+  scene.part(2, 1, "joining");
+  EXPECT_EQ(scene.only<ControlMessage>().second.rank, 1);
+  EXPECT_EQ(scene.admit(3)->text, "the job has failed: lost rank 1: its connection ended");
+}
+
+TEST(Coordinator, tells_of_a_loss_once_and_not_after_a_farewell) {
+  Scene scene(4);
+  scene.admit_all();
+  scene.say(0, message(Kind::lost, 2));
+  EXPECT_THAT(scene.only<ControlMessage>().first, ElementsAre(0, 1, 3));
+  scene.say(1, message(Kind::lost, 2));
+  scene.coordinator.ended(2, "its connection ended");
+  EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+
+  scene.say(3, message(Kind::farewell, 3));
+  const auto [to, farewell] = scene.only<ControlMessage>();
+  EXPECT_THAT(to, ElementsAre(0, 1));
+  EXPECT_EQ(farewell.kind, Kind::farewell);
+  EXPECT_EQ(farewell.rank, 3);
+  scene.coordinator.ended(3, "its connection ended");
+  scene.say(0, message(Kind::lost, 3));
+  EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+  EXPECT_FALSE(scene.coordinator.alone(0));
+  scene.say(1, message(Kind::farewell, 1));
+  EXPECT_TRUE(scene.coordinator.alone(0));
+}
+
+TEST(Coordinator, fails_an_exchange_that_a_rank_left_before) {
+  Scene scene(3);
+  scene.admit_all();
+  scene.say(2, message(Kind::farewell, 2));
+  scene.coordinator.take();
+  scene.part(0, 1, "mapping memory");
+  const auto [to, failed] = scene.only<ControlMessage>();
+  EXPECT_THAT(to, ElementsAre(0, 1));
+  EXPECT_EQ(failed.code, static_cast<int>(ErrorCode::lost_peer));
+  EXPECT_EQ(failed.text, "rank 2 left before mapping memory");
+}
+
+TEST(Coordinator, finishes_an_exchange_that_a_rank_left_after) {
+  Scene scene(2);
+  scene.admit_all();
+  scene.part(0, 1, "meeting");
+  scene.part(1, 1, "meeting");
+  scene.coordinator.take();
+  scene.say(1, message(Kind::farewell, 1));
+  EXPECT_EQ(scene.only<ControlMessage>().second.kind, Kind::farewell);
+}
+
+TEST(Coordinator, fails_ranks_that_exchange_different_things) {
+  Scene scene(2);
+  scene.admit_all();
+  scene.part(0, 1, "meeting");
+  scene.part(1, 1, "mapping memory");
+  const auto failed = scene.only<ControlMessage>().second;
+  EXPECT_EQ(failed.code, static_cast<int>(ErrorCode::mismatch));
+  EXPECT_EQ(failed.text, "rank 0 is meeting while rank 1 is mapping memory");
+}
+
+TEST(Coordinator, bounds_what_one_exchange_holds) {
+  Scene scene(2);
+  scene.admit_all();
+  const std::string big(max_exchange_bytes, 'x');
+  scene.part(0, 1, "meeting", big);
+  scene.part(1, 1, "meeting", "one byte too many");
+  EXPECT_EQ(scene.only<ControlMessage>().second.code,
+            static_cast<int>(ErrorCode::invalid_argument));
+}
+
+TEST(Coordinator, relays_a_failure_to_all_others_as_it_was_told) {
+  Scene scene(3);
+  scene.admit_all();
+  ControlMessage failure = message(Kind::failed, 2, "", static_cast<int>(ErrorCode::timeout));
+  failure.text = "rank 2 is late";
+  scene.say(1, failure);
+  const auto [to, failed] = scene.only<ControlMessage>();
+  EXPECT_THAT(to, ElementsAre(0, 2));
+  EXPECT_EQ(failed.rank, 2);
+  EXPECT_EQ(failed.code, static_cast<int>(ErrorCode::timeout));
+  EXPECT_EQ(failed.text, "rank 2 is late");
+}
+
+TEST(Coordinator, queries_all_others_of_a_stalled_operation_once) {
+  Scene scene(3);
+  scene.admit_all();
+  scene.say(1, message(Kind::stalled, 1, "sum of 8"));
+  const auto [to, query] = scene.only<ControlMessage>();
+  EXPECT_THAT(to, ElementsAre(0, 2));
+  EXPECT_EQ(query.kind, Kind::query);
+  EXPECT_EQ(query.comm, 7u);
+  EXPECT_EQ(query.sequence, 42u);
+  scene.say(0, message(Kind::stalled, 0, "sum of 8"));
+  scene.say(1, message(Kind::stalled, 1, "sum of 8"));
+  EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+}
+
+TEST(Coordinator, gives_every_rank_the_verdict_when_signatures_differ) {
+  Scene scene(4);
+  scene.admit_all();
+  scene.say(1, message(Kind::stalled, 1, "sum of 8"));
+  scene.coordinator.take();
+  scene.say(0, message(Kind::answer, 0, "sum of 8"));
+  scene.say(2, message(Kind::answer, 2, "", 1));
+  EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+  scene.say(3, message(Kind::answer, 3, "max of 8"));
+  const auto [to, verdict] = scene.only<ControlMessage>();
+  EXPECT_THAT(to, ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(verdict.kind, Kind::verdict);
+  EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::mismatch));
+  EXPECT_EQ(verdict.rank, 3);
+  EXPECT_EQ(verdict.text, "rank 0 called sum of 8; rank 3 called max of 8");
+  const Disagreement both = decode_disagreement(verdict.payload);
+  EXPECT_EQ(both.first, 0);
+  EXPECT_EQ(both.second, 3);
+  EXPECT_EQ(both.first_signature, blob("sum of 8"));
+  EXPECT_EQ(both.second_signature, blob("max of 8"));
+}
+
+TEST(Coordinator, holds_the_minority_at_fault) {
+  Scene scene(3);
+  scene.admit_all();
+  scene.say(1, message(Kind::stalled, 1, "sum of 8"));
+  scene.say(0, message(Kind::answer, 0, "sum of 9"));
+  scene.coordinator.take();
+  scene.say(2, message(Kind::answer, 2, "sum of 8"));
+  EXPECT_EQ(scene.only<ControlMessage>().second.rank, 0);
+}
+
+TEST(Coordinator, shows_signatures_that_are_not_text_in_hexadecimal) {
+  Scene scene(2);
+  scene.admit_all();
+  scene.say(0, message(Kind::stalled, 0, std::string_view("\x00\x01", 2)));
+  scene.coordinator.take();
+  scene.say(1, message(Kind::answer, 1, std::string_view("\x00\xff", 2)));
+  EXPECT_EQ(scene.only<ControlMessage>().second.text, "rank 0 called 0001; rank 1 called 00ff");
+}
+
+TEST(Coordinator, tells_who_asked_which_ranks_have_not_called) {
+  Scene scene(5);
+  scene.admit_all();
+  scene.say(0, message(Kind::stalled, 0, "barrier"));
+  scene.coordinator.take();
+  scene.say(1, message(Kind::answer, 1, "barrier"));
+  scene.say(2, message(Kind::answer, 2, "", 1));
+  scene.say(4, message(Kind::answer, 4, "", 3));
+  EXPECT_THAT(scene.coordinator.take(), IsEmpty());  // rank 3 has not answered
+  scene.now += 499ms;
+  scene.coordinator.tick(scene.now);
+  EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+  EXPECT_EQ(scene.coordinator.deadline(), scene.now + 1ms);
+  scene.now += 1ms;
+  scene.coordinator.tick(scene.now);
+  const auto [to, verdict] = scene.only<ControlMessage>();
+  EXPECT_THAT(to, ElementsAre(0));
+  EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::timeout));
+  EXPECT_EQ(verdict.rank, 3);
+  EXPECT_EQ(decode_lateness(verdict.payload), (Lateness{{2, 3}, {3}}));
+  EXPECT_EQ(verdict.text, "rank 2 not called yet; no answer from rank 3");
+}
+
+TEST(Coordinator, fails_ranks_that_wait_for_one_that_has_freed_the_communicator) {
+  Scene scene(4);
+  scene.admit_all();
+  scene.say(0, message(Kind::stalled, 0, "barrier"));
+  scene.coordinator.take();
+  scene.say(1, message(Kind::answer, 1, "", 1));
+  scene.say(2, message(Kind::answer, 2, "", 4));
+  scene.say(3, message(Kind::answer, 3, "", 3));
+  const auto [to, verdict] = scene.only<ControlMessage>();
+  EXPECT_THAT(to, ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(verdict.rank, 2);
+  EXPECT_EQ(verdict.text, "rank 0 called barrier; rank 2 has freed that communicator before");
+}
+
+TEST(Coordinator, tells_who_asked_when_every_rank_has_called) {
+  Scene scene(2);
+  scene.admit_all();
+  scene.say(0, message(Kind::stalled, 0, "barrier"));
+  scene.coordinator.take();
+  scene.say(1, message(Kind::answer, 1, "barrier"));
+  const auto [to, verdict] = scene.only<ControlMessage>();
+  EXPECT_THAT(to, ElementsAre(0));
+  EXPECT_EQ(decode_lateness(verdict.payload), Lateness());
+  EXPECT_EQ(verdict.rank, -1);
+}
+
+TEST(Coordinator, tells_who_has_called_and_fallen_silent) {
+  Scene scene(3);
+  scene.admit_all();
+  scene.say(0, message(Kind::stalled, 0, "barrier"));
+  scene.say(1, message(Kind::answer, 1, "barrier"));
+  scene.say(2, message(Kind::answer, 2, "barrier"));
+  scene.coordinator.take();
+  scene.now += 10s;
+  scene.say(0, message(Kind::stalled, 0, "barrier"));
+  scene.say(1, message(Kind::answer, 1, "barrier"));
+  scene.coordinator.take();
+  scene.now += 500ms;
+  scene.coordinator.tick(scene.now);
+  const auto verdict = scene.only<ControlMessage>().second;
+  EXPECT_EQ(verdict.rank, 2);
+  EXPECT_EQ(verdict.text, "no answer from rank 2");
+  EXPECT_EQ(decode_lateness(verdict.payload), (Lateness{{}, {2}}));
+}
+
+TEST(Coordinator, answers_from_memory_for_a_while_then_asks_again) {
+  Scene scene(3);
+  scene.admit_all();
+  scene.say(0, message(Kind::stalled, 0, "barrier"));
+  scene.say(1, message(Kind::answer, 1, "barrier"));
+  scene.coordinator.take();
+  scene.say(2, message(Kind::answer, 2, "", 1));
+  EXPECT_EQ(scene.only<ControlMessage>().second.kind, Kind::verdict);
+  scene.now += 100ms;
+  scene.say(0, message(Kind::stalled, 0, "barrier"));
+  EXPECT_THAT(scene.only<ControlMessage>().first, ElementsAre(0));
+  scene.now += 100ms;
+  scene.say(0, message(Kind::stalled, 0, "barrier"));
+  const auto [to, query] = scene.only<ControlMessage>();
+  EXPECT_EQ(query.kind, Kind::query);
+  EXPECT_THAT(to, ElementsAre(1, 2));  // rank 1 has called, but may be silent by now
+  // The late rank comes at last, with something else.
+  scene.say(2, message(Kind::stalled, 2, "all_reduce"));
+  const auto verdict = scene.only<ControlMessage>().second;
+  EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::mismatch));
+  EXPECT_EQ(verdict.rank, 2);
+  // The verdict stays.
+  scene.now += 10s;
+  scene.say(1, message(Kind::stalled, 1, "barrier"));
+  EXPECT_EQ(scene.only<ControlMessage>().second.code, static_cast<int>(ErrorCode::mismatch));
+}
+
+TEST(Coordinator, waits_for_no_answer_of_the_dead) {
+  Scene scene(3);
+  scene.admit_all();
+  scene.coordinator.ended(2, "its connection ended");
+  scene.coordinator.take();
+  scene.say(0, message(Kind::stalled, 0, "barrier"));
+  EXPECT_THAT(scene.only<ControlMessage>().first, ElementsAre(1));
+  scene.say(1, message(Kind::answer, 1, "barrier"));
+  EXPECT_THAT(decode_lateness(scene.only<ControlMessage>().second.payload).late, ElementsAre(2));
+}
+
+TEST(Coordinator, takes_no_frames_that_only_the_coordinator_sends) {
+  Scene scene(2);
+  scene.admit_all();
+  for (const Frame& frame : {Frame(Welcome{}), Frame(Refusal{}), Frame(Parts{}), Frame(Hello{})}) {
+    EXPECT_FALSE(scene.coordinator.received(1, frame, scene.now)) << frame.index();
+  }
+  scene.say(1, message(Kind::verdict, 0));
+  scene.say(1, message(Kind::query, 0));
+  scene.say(1, message(Kind::lost, 2));
+  scene.say(1, message(Kind::lost, -5));
+  EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace sprat::comm

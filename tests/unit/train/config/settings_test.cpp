@@ -1,0 +1,256 @@
+// What ranks must have alike: every key of the configuration, the text, the command line.
+#include "train/config/settings.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "sprat/error.hpp"
+
+namespace sprat::train {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+Json base() {
+  return Json::parse(R"({
+    "model": {"layers": 1, "width": 16, "heads": 2, "context": 16},
+    "data": {"files": ["text.txt"]},
+    "train": {"steps": 20, "batch": 8, "warmup_steps": 0, "sample_bytes": 0,
+              "precision": {"parameters": "bf16", "gradient_wire": "f16"}},
+    "parallel": {"hybrid_shard_degree": 2},
+    "checkpoint": {"folder": "saved"}})");
+}
+
+/// Another value than base() has, for every key that the configuration knows.
+const std::map<std::string, Json>& others() {
+  static const std::map<std::string, Json> values = {
+      {"/model/layers", 2},
+      {"/model/width", 32},
+      {"/model/heads", 4},
+      {"/model/context", 8},
+      {"/data/files", Json::array({"other.txt"})},
+      {"/data/validation_share", 0.1},
+      {"/train/steps", 21},
+      {"/train/batch", 16},
+      {"/train/micro_steps", 2},
+      {"/train/accumulate", "local"},
+      {"/train/learning_rate", 0.002},
+      {"/train/base_batch", 4},
+      {"/train/final_learning_rate", 0.0002},
+      {"/train/warmup_steps", 1},
+      {"/train/optimizer", {{"name", "lion"}}},
+      {"/train/clip_norm", 2},
+      {"/train/precision", {{"parameters", "f16"}}},
+      {"/train/precision/parameters", "f32"},
+      {"/train/precision/gradient_wire", "bf16"},
+      {"/train/precision/stochastic_rounding", true},
+      {"/train/precision/loss_scale", 8},
+      {"/train/precision/loss_scale/initial", 1024},
+      {"/train/precision/loss_scale/least", 2},
+      {"/train/precision/loss_scale/window", 7},
+      {"/train/precision/loss_scale/hysteresis", 3},
+      {"/train/seed", 7},
+      {"/train/validate_every", 5},
+      {"/train/validation_samples", 5},
+      {"/train/sample_bytes", 10},
+      {"/train/temperature", 0.5},
+      {"/train/prompt", "The"},
+      {"/train/max_skipped_steps", 3},
+      {"/train/stop_grace_s", 3},
+      {"/parallel/strategy", "ddp"},
+      {"/parallel/hybrid_shard_degree", 1},
+      {"/parallel/sharded_data_parallel_degree", 2},
+      {"/parallel/prefetch_units", 2},
+      {"/parallel/reductions_in_flight", 2},
+      {"/parallel/max_live_elements", 1e6},
+      {"/parallel/sdp_max_live_parameters", 1e6},
+      {"/parallel/reduce_bucket_elements", 1e6},
+      {"/parallel/sdp_reduce_bucket_size", 1e6},
+      {"/parallel/persistence_threshold", 100},
+      {"/parallel/sdp_param_persistence_threshold", 100},
+      {"/parallel/sdp_gradient_clipping", 0.5},
+      {"/parallel/state_tier", "file:states"},
+      {"/parallel/shard_tier", "file:shards"},
+      {"/checkpoint/folder", ""},
+      {"/checkpoint/every", 3},
+      {"/checkpoint/keep", 3},
+      {"/checkpoint/asynchronous", false}};
+  return values;
+}
+
+/// Keys of the section at `path` that a refusal of an unknown one lists.
+std::vector<std::string> known_keys(const std::string& path) {
+  Json config = base();
+  config[Json::json_pointer(path)] = {{"no such key", 1}};
+  if (path != "/data") {
+    config["data"] = {{"files", {"text.txt"}}};
+  }
+  try {
+    parse_train_config(config.dump(), "test.json");
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    static const std::regex word("[a-z_]+");
+    const std::string list = message.substr(message.find("known: ") + 7);
+    std::vector<std::string> keys;
+    for (std::sregex_iterator at(list.begin(), list.end(), word), end; at != end; ++at) {
+      keys.push_back(path + "/" + at->str());
+    }
+    return keys;
+  }
+  return {};
+}
+
+/// base() with another value of one key.
+Json changed(const std::string& key) {
+  Json config = base();
+  config[Json::json_pointer(key)] = others().at(key);
+  return config;
+}
+
+Settings settings(const Json& config) {
+  return settings_of(parse_train_config(config.dump(), "test.json"));
+}
+
+TEST(Settings, hold_every_key_that_the_configuration_knows) {
+  int keys = 0;
+  for (const std::string section : {"/model", "/data", "/train", "/train/precision",
+                                    "/train/precision/loss_scale", "/parallel", "/checkpoint"}) {
+    for (const std::string& key : known_keys(section)) {
+      if (key == "/data/files" || key == "/parallel/sdp_hierarchical_allgather") {
+        continue;  // what they hold; without effect
+      }
+      ++keys;
+      ASSERT_TRUE(others().contains(key)) << "a new key: give another value of " << key << " here";
+      EXPECT_NE(settings(changed(key)), settings(base())) << key;
+    }
+  }
+  EXPECT_GT(keys, 40);
+}
+
+TEST(Settings, hold_an_optimizers_numbers) {
+  Json config = base();
+  config["train"]["optimizer"] = {{"name", "adamw"}, {"weight_decay", 0.2}};
+  EXPECT_EQ(settings(config).at("train.optimizer.weight_decay"), "0.2");
+}
+
+TEST(Settings, leave_out_what_hosts_may_call_by_names_of_their_own) {
+  Json one = base(), other = base();
+  one["parallel"]["state_tier"] = "file:/scratch/a";
+  other["parallel"]["state_tier"] = "file:/local/b";
+  one["checkpoint"]["folder"] = "/mnt/shared/saved";
+  other["checkpoint"]["folder"] = "/net/shared/saved";
+  EXPECT_EQ(settings(one), settings(other));
+}
+
+class Ranks : public testing::Test {
+ protected:
+  Ranks() {
+    std::string name = (std::filesystem::temp_directory_path() / "sprat-settings-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) {
+      throw std::runtime_error("no temporary folder");
+    }
+    folder_ = name;
+    write_text("text.txt", "of a text that repeats itself");
+    write_text("other.txt", "of a text that is an other one");
+  }
+  ~Ranks() override { std::filesystem::remove_all(folder_); }
+
+  void write_text(const std::string& name, const std::string& words) const {
+    std::ofstream text(folder_ / name);
+    for (int line = 0; line < 100; ++line) {
+      text << "line " << line << " " << words << "\n";
+    }
+  }
+  std::string write(const std::string& name, const Json& config) const {
+    std::ofstream(folder_ / name) << config.dump();
+    return folder_ / name;
+  }
+
+  /// What each of four ranks says that are to train by `mine`, but rank 3 by `last`.
+  std::vector<std::string> refusals(const TrainRequest& mine, const TrainRequest& last) const {
+    std::vector<std::string> said(4, "trained");
+    testing::internal::CaptureStdout();
+    run_virtual_ranks(4, Config{}, [&](Communicator& world) {
+      try {
+        run(world, world.rank() == 3 ? last : mine);
+      } catch (const Error& error) {
+        said[static_cast<std::size_t>(world.rank())] = error.what();
+        EXPECT_EQ(error.code(), expected_);
+      }
+    });
+    testing::internal::GetCapturedStdout();
+    return said;
+  }
+  std::vector<std::string> refusals(const Json& last) const {
+    return refusals({.config = write("a.json", base())}, {.config = write("b.json", last)});
+  }
+
+  std::filesystem::path folder_;
+  ErrorCode expected_ = ErrorCode::mismatch;
+};
+
+TEST_F(Ranks, with_another_value_of_any_key_are_refused_on_every_rank) {
+  for (const auto& [key, value] : others()) {
+    for (const std::string& said : refusals(changed(key))) {
+      EXPECT_THAT(said, HasSubstr("the ranks are to train with different settings: ")) << key;
+      EXPECT_THAT(said, HasSubstr(" on ranks 0-2, ")) << key;
+      EXPECT_THAT(said, HasSubstr(" on rank 3")) << key;
+    }
+  }
+}
+
+TEST_F(Ranks, are_told_keys_values_and_who_has_them) {
+  Json last = changed("/train/learning_rate");
+  last["model"]["heads"] = 4;
+  for (const std::string& said : refusals(last)) {
+    EXPECT_THAT(said, HasSubstr("model.heads is 2 on ranks 0-2, 4 on rank 3; "));
+    EXPECT_THAT(said, HasSubstr("train.learning_rate is 0.001 on ranks 0-2, 0.002 on rank 3"));
+    EXPECT_THAT(said, Not(HasSubstr("train.seed")));
+  }
+}
+
+TEST_F(Ranks, that_read_another_text_under_the_same_name_are_refused) {
+  std::filesystem::create_directory(folder_ / "elsewhere");
+  write_text("elsewhere/text.txt", "of a text that repeats itselF");  // as long
+  for (const std::string& said : refusals({.config = write("a.json", base())},
+                                          {.config = write("elsewhere/a.json", base())})) {
+    EXPECT_THAT(said, HasSubstr("data.files is "));
+    EXPECT_THAT(said, HasSubstr("with checksum"));
+  }
+}
+
+TEST_F(Ranks, with_other_options_are_refused) {
+  const std::string config = write("a.json", base());
+  EXPECT_THAT(refusals({.config = config, .steps = 2}, {.config = config, .steps = 3})[0],
+              HasSubstr("--steps is 2 on ranks 0-2, 3 on rank 3"));
+  EXPECT_THAT(refusals({.config = config}, {.config = config, .resume = ""})[0],
+              HasSubstr("--resume is not given on ranks 0-2, given without a path on rank 3"));
+  EXPECT_THAT(refusals({.config = config}, {.config = config, .start = "x"})[0],
+              HasSubstr("--start is not given on ranks 0-2, given on rank 3"));
+}
+
+TEST_F(Ranks, without_a_configuration_or_a_text_are_named_on_every_rank) {
+  expected_ = ErrorCode::unavailable;
+  const std::string config = write("a.json", base());
+  for (const std::string& said : refusals({.config = config}, {.config = folder_ / "none.json"})) {
+    EXPECT_THAT(said, HasSubstr("rank 3: cannot open configuration"));
+  }
+  Json without = base();
+  without["data"]["files"] = {"none.txt"};
+  for (const std::string& said : refusals(without)) {
+    EXPECT_THAT(said, HasSubstr("rank 3: cannot open text file"));
+  }
+}
+
+}  // namespace
+}  // namespace sprat::train

@@ -1,0 +1,59 @@
+// Generated text is a pure function, and words are counted as a reader would.
+#include "train/sample.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "train/model/random.hpp"
+
+namespace sprat::train {
+namespace {
+
+std::vector<std::uint8_t> bytes(std::string_view text) { return {text.begin(), text.end()}; }
+
+TEST(Words, are_runs_of_letters_in_lower_case) {
+  EXPECT_EQ(words_of(bytes("The hacker's  HACK, 42 times")),
+            (Vocabulary{"the", "hacker", "s", "hack", "times"}));
+}
+
+TEST(Words, cut_by_the_samples_ends_do_not_count) {
+  const Vocabulary vocabulary = words_of(bytes("all known words here"));
+  const WordShare share = known_words("nown words, zzz All of her", vocabulary);
+  EXPECT_EQ(share.words, 4);
+  EXPECT_EQ(share.known, 2);
+  EXPECT_EQ(share.share(), 0.5);
+  EXPECT_EQ(known_words("", vocabulary).share(), 0.0);
+}
+
+TEST(Sample, repeats_by_seed_and_is_longer_than_the_context) {
+  const GptShape shape{.layers = 1, .width = 16, .heads = 2, .context = 8};
+  WholeParameters parameters(gpt_units(shape, 1));
+  Gpt gpt(shape, 1, open_gemm_backend(choose_gemm_backend()));
+  const auto write = [&](std::uint64_t seed) {
+    return write_sample(
+        gpt, parameters,
+        {.prompt = "ab", .bytes = 40, .temperature = 1, .seed = seed, .context = 8});
+  };
+  EXPECT_EQ(write(1).size(), 40u);
+  EXPECT_EQ(write(1), write(1));
+  EXPECT_NE(write(1), write(2));
+}
+
+TEST(RandomStream, is_uniform_and_normal_as_far_as_moments_tell) {
+  const RandomStream stream(4, "moments");
+  constexpr int count = 100'000;
+  double uniform = 0, mean = 0, square = 0;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    uniform += stream.uniform(i) / count;
+    mean += stream.normal(i) / count;
+    square += std::pow(stream.normal(i), 2) / count;
+  }
+  // Five standard errors of each mean.
+  EXPECT_NEAR(uniform, 0.5, 5 * std::sqrt(1.0 / 12 / count));
+  EXPECT_NEAR(mean, 0, 5 * std::sqrt(1.0 / count));
+  EXPECT_NEAR(square, 1, 5 * std::sqrt(2.0 / count));
+}
+
+}  // namespace
+}  // namespace sprat::train

@@ -1,0 +1,252 @@
+// The configuration's keys, and what they may be.
+#include "train/config/config.hpp"
+
+#include <fmt/core.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <set>
+
+#include "train/config/config_check.hpp"
+#include "train/config/json_section.hpp"
+#include "train/schedule.hpp"
+
+namespace sprat::train {
+namespace {
+
+// More than any model has, and so few that sizes computed from them are numbers.
+constexpr int most_layers = 1 << 16, most_extent = 1 << 20;
+
+void read_model(const nlohmann::json& root, GptShape& model) {
+  JsonSection section(root, "model");
+  section.read("layers", model.layers);
+  section.read("width", model.width);
+  section.read("heads", model.heads);
+  section.read("context", model.context);
+  section.end();
+  check_at_least("model.layers", model.layers, 1);
+  check_at_least("model.width", model.width, 1);
+  check_at_least("model.heads", model.heads, 1);
+  check_at_least("model.context", model.context, 2);
+  check_at_most("model.layers", model.layers, most_layers);
+  check_at_most("model.width", model.width, most_extent);
+  check_at_most("model.context", model.context, most_extent);
+  check(model.width % model.heads == 0,
+        "model.width {} is not a multiple of model.heads {}; each head takes an equal share",
+        model.width, model.heads);
+}
+
+void read_data(const nlohmann::json& root, DataConfig& data) {
+  JsonSection section(root, "data");
+  section.read("files", data.files);
+  section.read("validation_share", data.validation_share);
+  section.end();
+  check(!data.files.empty(), "data.files is missing or empty; it lists the text files to learn");
+  check(data.validation_share > 0 && data.validation_share < 1,
+        "data.validation_share is {}; it is between 0 and 1", data.validation_share);
+}
+
+void read_rates(JsonSection& section, OptimizationConfig& train) {
+  const double default_ratio = train.final_learning_rate / train.learning_rate;
+  section.read("learning_rate", train.learning_rate);
+  section.read("base_batch", train.base_batch);
+  check(train.learning_rate > 0, "train.learning_rate is {}; it is above 0", train.learning_rate);
+  check_at_least("train.base_batch", train.base_batch, 0);
+  const double peak = peak_learning_rate(train);
+  train.final_learning_rate = peak * default_ratio;
+  section.read("final_learning_rate", train.final_learning_rate);
+  check(train.final_learning_rate >= 0 && train.final_learning_rate <= peak,
+        "train.final_learning_rate is {}; it is from 0 to the peak, {}", train.final_learning_rate,
+        peak);
+  train.warmup_steps = std::min(train.warmup_steps, train.steps / 10);
+  section.read("warmup_steps", train.warmup_steps);
+  check_at_least("train.warmup_steps", train.warmup_steps, 0);
+  check(train.warmup_steps < train.steps,
+        "train.warmup_steps is {}, train.steps is {}; the warm-up is the shorter",
+        train.warmup_steps, train.steps);
+}
+
+void read_accumulation(JsonSection& section, OptimizationConfig& train) {
+  section.read("micro_steps", train.micro_steps);
+  check_at_least("train.micro_steps", train.micro_steps, 1);
+  std::string accumulate = "two_hop";
+  section.read("accumulate", accumulate);
+  check(accumulate == "two_hop" || accumulate == "local",
+        "train.accumulate is \"{}\"; it is \"two_hop\" (reduce-scatter in each micro-step) or "
+        "\"local\" (each rank adds up first)",
+        accumulate);
+  train.accumulate_two_hop = accumulate == "two_hop";
+}
+
+void read_optimizer(JsonSection& section, OptimizationConfig& train) {
+  JsonSection optimizer = section.section("optimizer");
+  optimizer.read("name", train.optimizer);
+  train.optimizer_values = optimizer.numbers();
+}
+
+void read_text_generation(JsonSection& section, OptimizationConfig& train) {
+  section.read("sample_bytes", train.sample_bytes);
+  section.read("temperature", train.temperature);
+  section.read("prompt", train.prompt);
+  check_at_least("train.sample_bytes", train.sample_bytes, 0);
+  check(train.temperature > 0, "train.temperature is {}; it is above 0", train.temperature);
+  check(!train.prompt.empty(), "train.prompt is empty; generation continues at least one byte");
+}
+
+void read_train(const nlohmann::json& root, OptimizationConfig& train) {
+  JsonSection section(root, "train");
+  section.read("steps", train.steps);
+  section.read("batch", train.batch);
+  check_at_least("train.steps", train.steps, 1);
+  check_at_least("train.batch", train.batch, 1);
+  read_accumulation(section, train);
+  read_rates(section, train);
+  read_optimizer(section, train);
+  section.read("clip_norm", train.clip_norm);
+  check(train.clip_norm >= 0, "train.clip_norm is {}; it is 0 (none) or more", train.clip_norm);
+  read_precision(section, train.precision);
+  section.read("seed", train.seed);
+  section.read("validate_every", train.validate_every);
+  section.read("validation_samples", train.validation_samples);
+  check_at_least("train.validate_every", train.validate_every, 0);
+  check_at_least("train.validation_samples", train.validation_samples, 1);
+  read_text_generation(section, train);
+  section.read("max_skipped_steps", train.max_skipped_steps);
+  check_at_least("train.max_skipped_steps", train.max_skipped_steps, 0);
+  section.read("stop_grace_s", train.stop_grace_s);
+  check_at_least("train.stop_grace_s", train.stop_grace_s, 1);
+  section.end();
+}
+
+void read_checkpoint(const nlohmann::json& root, CheckpointConfig& checkpoint) {
+  JsonSection section(root, "checkpoint");
+  section.read("folder", checkpoint.folder);
+  section.read("every", checkpoint.every);
+  section.read("keep", checkpoint.keep);
+  section.read("asynchronous", checkpoint.asynchronous);
+  section.end();
+  check_at_least("checkpoint.every", checkpoint.every, 0);
+  check_at_least("checkpoint.keep", checkpoint.keep, 1);
+  check(!checkpoint.folder.empty() || checkpoint.every == 0,
+        "checkpoint.every is {} without checkpoint.folder; say where they go", checkpoint.every);
+}
+
+/// Parses, and refuses a key that an object has twice: which of its values was meant?
+nlohmann::json parse_json(std::string_view json) {
+  std::vector<std::set<std::string>> open;  // the keys so far of each object we are in
+  const auto watch = [&open](int, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+    if (event == nlohmann::json::parse_event_t::object_start) {
+      open.emplace_back();
+    } else if (event == nlohmann::json::parse_event_t::object_end) {
+      open.pop_back();
+    } else if (event == nlohmann::json::parse_event_t::key) {
+      const auto key = parsed.get<std::string>();
+      check(open.back().insert(key).second, "key \"{}\" is given twice", key);
+    }
+    return true;
+  };
+  return nlohmann::json::parse(json, watch, true, /*ignore_comments=*/true);
+}
+
+TrainConfig parse(std::string_view json) {
+  const auto root = parse_json(json);
+  check(root.is_object(), "this is no object of sections, {{...}}");
+  const std::vector<std::string> sections = {"model", "data", "train", "parallel", "checkpoint"};
+  for (const auto& [key, value] : root.items()) {
+    if (std::find(sections.begin(), sections.end(), key) == sections.end()) {
+      refuse_key("the configuration", key, sections);
+    }
+  }
+  TrainConfig config;
+  read_model(root, config.model);
+  read_data(root, config.data);
+  read_train(root, config.train);
+  read_parallel(root, config);
+  read_checkpoint(root, config.checkpoint);
+  return config;
+}
+
+/// A pipe would wait for its writer, and a device may have no end.
+std::string read_file(const std::string& path) {
+  std::error_code unknown;
+  const auto status = std::filesystem::status(path, unknown);
+  const auto fail = [&](const char* what, const std::string& why) {
+    throw Error(ErrorCode::unavailable,
+                fmt::format("cannot {} configuration {}: {}", what, path, why));
+  };
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    fail("read", std::filesystem::is_directory(status) ? "Is a directory"
+                                                       : "it is a pipe or a device, no file");
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    fail("open", std::strerror(errno));
+  }
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// Without the parser's name for it: "[json.exception.parse_error.101] parse error at line ...".
+std::string reason_of(const nlohmann::json::exception& error) {
+  std::string message = error.what();
+  message.erase(0, message.starts_with('[') ? message.find("] ") + 2 : 0);
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  return message;
+}
+
+}  // namespace
+
+TrainConfig parse_train_config(std::string_view json, const std::string& origin) {
+  try {
+    return parse(json);
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorCode::invalid_argument, origin + ": " + reason_of(error));
+  } catch (const Error& error) {
+    throw Error(error.code(), origin + ": " + error.what());
+  }
+}
+
+TrainConfig read_train_config(const std::string& path) {
+  TrainConfig config = parse_train_config(read_file(path), path);
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  for (std::string& name : config.data.files) {
+    name = (folder / name).string();  // an absolute name replaces the folder
+  }
+  const std::string file_tier = "file:";
+  for (std::string* tier : {&config.parallel.state_tier, &config.parallel.shard_tier}) {
+    if (tier->starts_with(file_tier) && tier->size() > file_tier.size()) {
+      *tier = file_tier + (folder / tier->substr(file_tier.size())).string();
+    }
+  }
+  if (!config.checkpoint.folder.empty()) {
+    config.checkpoint.folder = (folder / config.checkpoint.folder).string();
+  }
+  return config;
+}
+
+void check_ranks(const TrainConfig& config, int ranks) {
+  const int batch = config.train.batch, micro_steps = config.train.micro_steps;
+  const int share = ranks * micro_steps;
+  const std::string among = micro_steps == 1
+                                ? fmt::format("{} ranks", ranks)
+                                : fmt::format("{} ranks x {} micro-steps", ranks, micro_steps);
+  check(batch % share == 0,
+        "train.batch {} does not divide among {}; make it a multiple of {}, such as {}", batch,
+        among, share, (batch + share - 1) / share * share);
+  const std::int64_t tokens = std::int64_t{batch / share} * config.model.context;
+  check(tokens <= std::numeric_limits<int>::max(),
+        "train.batch {} gives each rank {} tokens of model.context {} at once, more than {}; take "
+        "more train.micro_steps",
+        batch, tokens, config.model.context, std::numeric_limits<int>::max());
+  const int degree = config.parallel.hybrid_shard_degree;
+  check(degree == 0 || ranks % degree == 0,
+        "parallel.hybrid_shard_degree {} does not divide the {} ranks; take a divisor of {}, or 0 "
+        "for all",
+        degree, ranks, ranks);
+}
+
+}  // namespace sprat::train

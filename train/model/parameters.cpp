@@ -1,0 +1,80 @@
+// Widening what is gathered narrow, and parameters in this rank's own memory.
+#include "train/model/parameters.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace sprat::train {
+
+ShardedParameters::ShardedParameters(ShardedModel& model, const std::vector<UnitSpec>& units,
+                                     DType type)
+    : model_(model), narrow_(type != DType::f32) {
+  for (const UnitSpec& unit : units) {
+    wide_.push_back({.parameters = static_cast<int>(unit.parameters.size()), .values = {}});
+  }
+}
+
+void ShardedParameters::acquire(int unit) {
+  model_.acquire(unit);
+  if (narrow_ && wide_[unit].acquired++ == 0) {
+    widen_values(unit);
+  }
+}
+
+void ShardedParameters::release(int unit) {
+  if (narrow_ && --wide_[unit].acquired == 0) {
+    std::ranges::move(wide_[unit].values, std::back_inserter(spare_));
+    wide_[unit].values.clear();
+  }
+  model_.release(unit);
+}
+
+void ShardedParameters::widen_values(int unit) {
+  Wide& wide = wide_[unit];
+  for (int index = 0; index < wide.parameters; ++index) {
+    const ConstElements narrow = model_.parameter_elements(unit, index);
+    const auto fit = std::ranges::find(spare_, narrow.count, &Floats::size);
+    Floats floats = fit == spare_.end() ? Floats(narrow.count) : std::move(*fit);
+    if (fit != spare_.end()) {
+      spare_.erase(fit);
+    }
+    widen(narrow, floats);
+    wide.values.push_back(std::move(floats));
+  }
+}
+
+WholeParameters::WholeParameters(const std::vector<UnitSpec>& units) {
+  for (const UnitSpec& unit : units) {
+    auto& values = values_.emplace_back();
+    auto& gradients = gradients_.emplace_back();
+    for (const ParameterSpec& parameter : unit.parameters) {
+      std::size_t count = 1;
+      for (const std::int64_t size : parameter.shape) {
+        count *= static_cast<std::size_t>(size);
+      }
+      Floats& initial = values.emplace_back(count);
+      for (std::size_t index = 0; index < count; ++index) {
+        initial[index] = parameter.initial(index);
+      }
+      gradients.emplace_back(count, 0.0f);
+    }
+  }
+}
+
+WholeParameters::WholeParameters(Parameters& other, const std::vector<UnitSpec>& units,
+                                 const std::vector<int>& order)
+    : values_(units.size()) {
+  for (const int unit : order) {
+    other.acquire(unit);
+    auto& values = values_[unit];
+    const bool seen = !values.empty();
+    for (std::size_t index = 0; !seen && index < units[unit].parameters.size(); ++index) {
+      const auto from = other.values(unit, static_cast<int>(index));
+      values.emplace_back(from.begin(), from.end());
+    }
+    other.release(unit);
+  }
+}
+
+}  // namespace sprat::train

@@ -1,0 +1,75 @@
+// Where a model's parameters and gradients are, as the model sees it.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "sprat/fsdp.hpp"
+#include "train/model/floats.hpp"
+
+namespace sprat::train {
+
+/// Parameters by unit and index. The calls mean what those of ShardedModel mean.
+class Parameters {
+ public:
+  virtual ~Parameters() = default;
+  virtual void acquire(int unit) = 0;
+  virtual void release(int unit) = 0;
+  virtual std::span<const float> values(int unit, int index) const = 0;
+  virtual std::span<float> gradients(int unit, int index) = 0;
+  virtual void reduce(int unit) = 0;
+};
+
+/// Those of a sharded model, which must outlive this. Values that are gathered narrow are widened
+/// while their unit is acquired.
+class ShardedParameters final : public Parameters {
+ public:
+  /// `type`: the model's parameter_dtype.
+  ShardedParameters(ShardedModel& model, const std::vector<UnitSpec>& units,
+                    DType type = DType::f32);
+  void acquire(int unit) override;
+  void release(int unit) override;
+  std::span<const float> values(int unit, int index) const override {
+    return narrow_ ? std::span<const float>(wide_[unit].values[index])
+                   : model_.parameter(unit, index);
+  }
+  std::span<float> gradients(int unit, int index) override { return model_.gradient(unit, index); }
+  void reduce(int unit) override { model_.reduce(unit); }
+
+ private:
+  /// A unit's values as f32, in memory that units lend each other.
+  struct Wide {
+    int acquired = 0;
+    int parameters = 0;
+    std::vector<Floats> values;
+  };
+  void widen_values(int unit);
+
+  ShardedModel& model_;
+  bool narrow_;
+  std::vector<Wide> wide_;     // by unit
+  std::vector<Floats> spare_;  // of units that are not acquired
+};
+
+/// Whole, in this rank's own memory.
+class WholeParameters final : public Parameters {
+ public:
+  /// At their initial values, with gradients of zero.
+  explicit WholeParameters(const std::vector<UnitSpec>& units);
+  /// Copies of the values of `other`, without gradients, visiting units in `order` (which may
+  /// repeat units). Collective if `other` is sharded.
+  WholeParameters(Parameters& other, const std::vector<UnitSpec>& units,
+                  const std::vector<int>& order);
+  void acquire(int) override {}
+  void release(int) override {}
+  std::span<const float> values(int unit, int index) const override { return values_[unit][index]; }
+  std::span<float> gradients(int unit, int index) override { return gradients_[unit][index]; }
+  void reduce(int) override {}
+
+  std::span<float> writable_values(int unit, int index) { return values_[unit][index]; }
+
+ private:
+  std::vector<std::vector<Floats>> values_, gradients_;
+};
+
+}  // namespace sprat::train
