@@ -39,10 +39,10 @@ bool Context::peer_failed(int rank) const noexcept {
 
 // A waiter that sees failure_ throws, and its caller may write to its buffers: by then peers must
 // be able to see that what they read there is not good any more. So header.failed comes first. It
-// is never taken back: who loses the race below finds a job that has failed as well.
+// is never taken back: who loses the race below finds a job that has failed as well. A sibling may
+// fail this one while it still joins, so nothing that joining brings is used.
 bool Context::set_failure(const Error& error) noexcept {
-  Header& mine = header(*control_);  // a sibling may fail this one while it still joins
-  mine.failed.store(1, std::memory_order_seq_cst);
+  header(*control_).failed.store(1, std::memory_order_seq_cst);
   wait_policy_->point();
   const Error* none = nullptr;
   const auto* first = new Error(error);
@@ -50,8 +50,7 @@ bool Context::set_failure(const Error& error) noexcept {
     delete first;
     return false;
   }
-  mine.bell.fetch_add(1, std::memory_order_release);
-  wait_policy_->wake(mine.bell, rank_);
+  bells_.wake_self();
   return true;
 }
 

@@ -4,12 +4,10 @@
 #include <atomic>
 #include <cstdint>
 
-#include "comm/context/context.hpp"
-
 namespace sprat::comm {
 
 /// Peers can write to its page, and do to ring.
-struct Context::Header {
+struct ControlHeader {
   std::atomic<std::uint64_t> nonce;                 ///< Proves that a mapping is the right one.
   alignas(64) std::atomic<std::uint32_t> bell;      ///< Counts rings; a futex.
   alignas(64) std::atomic<std::uint32_t> sleepers;  ///< Threads that sleep on the bell.

@@ -74,6 +74,13 @@ void settle(SurvivorListener& survivor_listener, int rank, const std::vector<jso
   survivor_listener.settle(rank, std::move(addresses), greetings.front()["refuge"]["token"]);
 }
 
+std::unique_ptr<Segment> make_control() {
+  auto control = std::make_unique<Segment>(control_bytes);
+  auto* header = new (control->data()) ControlHeader;
+  header->fences.store(register_fences() ? 1 : 0, std::memory_order_relaxed);
+  return control;
+}
+
 std::uint64_t make_nonce() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) | device() | 1;
@@ -81,18 +88,21 @@ std::uint64_t make_nonce() {
 
 }  // namespace
 
-Context::Context(const Config& config, Environment environment)
+Context::Context(const Config& config, Environment environment, std::unique_ptr<Segment> control)
     : config_(config),
       wait_policy_(std::move(environment.wait_policy)),
       open_wires_(environment.wires ? std::move(environment.wires) : open_libfabric),
       kept_(environment.keep != nullptr),
-      may_start_progress_thread_(environment.progress_thread),
       rendezvous_(std::move(environment.rendezvous)),
       survivor_listener_(std::move(environment.survivor_listener)),
       rank_(rendezvous_->rank()),
       peers_(rendezvous_->size()),
       departed_(std::make_unique<std::atomic<bool>[]>(peers_.size())),
-      lost_(std::make_unique<std::atomic<bool>[]>(peers_.size())) {}
+      lost_(std::make_unique<std::atomic<bool>[]>(peers_.size())),
+      control_(std::move(control)),
+      control_used_((sizeof(ControlHeader) + 63) / 64 * 64),
+      bells_(*wait_policy_, header(*control_), rank_),
+      progress_(*wait_policy_, bells_, environment.progress_thread) {}
 
 std::shared_ptr<Context> Context::join(const Config& config, Environment environment,
                                        std::size_t world_bytes) {
@@ -104,7 +114,15 @@ std::shared_ptr<Context> Context::join(const Config& config, Environment environ
     }
   };
   std::shared_ptr<Context>* keep = environment.keep;
-  std::shared_ptr<Context> context(new Context(config, std::move(environment)), end);
+  std::unique_ptr<Segment> control;
+  try {
+    control = make_control();
+  } catch (const std::exception& error) {
+    cannot_join(*environment.rendezvous, error.what());
+    throw;
+  }
+  std::shared_ptr<Context> context(new Context(config, std::move(environment), std::move(control)),
+                                   end);
   if (keep != nullptr) {
     *keep = context;
   }
@@ -149,10 +167,6 @@ void Context::meet(Clock::time_point deadline) {
   // SPRAT_HOST may be a list: of the ranks as the job first had them.
   const HostIdentity host = host_identity(config_, shrunk ? survivor_listener_->number() : rank_);
   const std::uint64_t nonce = make_nonce();
-  control_ = std::make_unique<Segment>(control_bytes);
-  control_used_ = (sizeof(Header) + 63) / 64 * 64;
-  new (control_->data()) Header;
-  header(*control_).fences.store(register_fences() ? 1 : 0, std::memory_order_relaxed);
   header(*control_).nonce.store(nonce, std::memory_order_release);
   const MemoryRef mine = control_->ref();
   json greeting = {{"pid", getpid()},
@@ -209,7 +223,8 @@ void Context::meet(Clock::time_point deadline) {
       const MemoryRef ref{MemoryRef::Kind::segment, theirs["fd"], theirs["inode"], theirs["bytes"],
                           0};
       auto mapping = PeerMapping::open(peer.pid, ref, PeerMapping::Access::ring);
-      if (mapping && reinterpret_cast<Header*>(mapping->data())->nonce.load() == theirs["nonce"]) {
+      if (mapping &&
+          reinterpret_cast<ControlHeader*>(mapping->data())->nonce.load() == theirs["nonce"]) {
         peer.control = mapping->data();
         control_mappings_[rank] = std::move(mapping);
       } else if (unmapped.empty()) {
@@ -240,14 +255,19 @@ void Context::meet(Clock::time_point deadline) {
   }
   const std::vector<int> host_of = group_hosts(reaches);
   everybody_readable_ = in_process_ || all_read_each_other(host_of, readable_by);
-  light_bells_ = readable_ = true;
+  readable_ = true;
+  bool light_bells = true;  // every local rank registered its fences
+  std::vector<ControlHeader*> headers;
   for (int rank = 0; rank < size(); ++rank) {
     peers_[rank].host_index = host_of[rank];
     peers_[rank].local = host_of[rank] == host_of[rank_];
     readable_ &= !peers_[rank].local || std::ranges::count(readable_by[rank], rank_) > 0;
-    light_bells_ &= !peers_[rank].local || header(rank).fences.load(std::memory_order_relaxed) == 1;
+    headers.push_back(peers_[rank].control != nullptr ? &header(rank) : nullptr);
+    light_bells &=
+        !peers_[rank].local || headers.back()->fences.load(std::memory_order_relaxed) == 1;
     mappings_.push_back(std::make_unique<PeerMappings>(peers_[rank].pid));
   }
+  bells_.connect(std::move(headers), light_bells);
   // Before anybody can end joining, and fail.
   status_ = std::make_unique<status::Writer>(about(greetings[0]["nonce"]));
   name_log(rank_, size(), in_process_ ? "thread" : host.name);
@@ -275,16 +295,17 @@ void Context::open_transports(std::size_t world_bytes, Clock::time_point deadlin
   for (const int rank : options.ranks) {
     options.memory.push_back(peer_control(rank, offset));
   }
-  local_messages_ = std::make_unique<ShmRing>(options);
+  Progress::Transports transports;
+  transports.local = std::make_unique<ShmRing>(options);
   const bool any_wire = !std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
     return in_process_ || peer.host_index == peers_[0].host_index;
   });
   Blob wire_address;
   if (any_wire) {
-    wire_messages_ = open_wires_(config_, rank_, size());
-    wire_address = wire_messages_->address();
+    transports.wire = open_wires_(config_, rank_, size());
+    wire_address = transports.wire->address();
   }
-  const Blob ring_address = local_messages_->address();
+  const Blob ring_address = transports.local->address();
   std::vector<Blob> local(peers_.size()), remote(peers_.size());
   const json mine = {
       {"local", json::binary({reinterpret_cast<const std::uint8_t*>(ring_address.data()),
@@ -301,32 +322,16 @@ void Context::open_transports(std::size_t world_bytes, Clock::time_point deadlin
     const auto* first = reinterpret_cast<const std::byte*>(bytes_of.data());
     (ring ? local : remote)[rank].assign(first, first + bytes_of.size());
   }
-  local_messages_->connect(local);
-  if (wire_messages_) {
-    wire_messages_->connect(remote);
+  transports.local->connect(local);
+  if (transports.wire) {
+    transports.wire->connect(remote);
   }
-}
-
-std::string Context::operation_under_way() {
-  std::unique_lock lock(token_, std::defer_lock);
-  const auto patience = wait_policy_->now() + std::chrono::milliseconds(20);
-  while (!lock.try_lock()) {
-    if (wait_policy_->now() > patience) {
-      return "an operation";
-    }
-    wait_policy_->yield();
-  }
-  for (const Driver* driver : drivers_) {
-    if (std::string text = driver->under_way(); !text.empty()) {
-      return text;
-    }
-  }
-  return "no operation";
+  progress_.open(std::move(transports), status_->waiting_threads(), oversubscribed_);
 }
 
 // Said here too, not only thrown: a launcher may end this process before anyone catches.
 void Context::learn_loss(const std::string& what, int rank) {
-  const std::string during = operation_under_way();
+  const std::string during = progress_.operation_under_way();
   if (set_failure(Error(ErrorCode::lost_peer, what, rank))) {
     start_record();
   }
@@ -380,29 +385,13 @@ void Context::on_control(const ControlMessage& message) {
   }
 }
 
-// Token held.
-Recall Context::recall(std::uint64_t communicator, std::uint64_t sequence) const {
-  for (const Driver* driver : drivers_) {
-    if (driver->communicator() == communicator) {
-      return driver->called(sequence);
-    }
-  }
-  // A rank that has called all that it was to call may go before others are through.
-  for (const Freed& one : freed_) {
-    if (one.communicator == communicator) {
-      return {sequence < one.calls ? Recall::State::forgotten : Recall::State::freed};
-    }
-  }
-  return {Recall::State::no_member};
-}
-
 void Context::answer(const ControlMessage& query) {
   ControlMessage reply = query;
   reply.kind = ControlMessage::Kind::answer;
   reply.rank = rank_;
   {
     const auto token = take_token();
-    Recall recalled = recall(query.comm, query.sequence);
+    Recall recalled = progress_.drivers().recall(query.comm, query.sequence);
     reply.code = static_cast<int>(recalled.state);
     reply.payload = std::move(recalled.words);
   }

@@ -1,0 +1,159 @@
+#include "comm/context/progress.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/base/thread.hpp"
+
+namespace sprat::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Looks at a wire, a system call each, before others may have the core.
+constexpr int wire_spin_rounds = 50;
+// Sleeping threads look again this often: what a wire brings rings no bell.
+constexpr std::chrono::nanoseconds sleep_with_wire = 50us;
+constexpr std::chrono::nanoseconds sleep_without_wire = 2ms;
+// The progress thread takes the core from whoever computes: the longer nothing comes, the longer it
+// sleeps, up to this, but no longer than it has waited already.
+constexpr std::chrono::nanoseconds longest_sleep_with_wire = 1ms;
+// A thread that waits for the token has woken by then, unless its core is taken.
+constexpr std::chrono::nanoseconds longest_hand_over = 100us;
+// Who reports a failure says what was under way if it can have the token by then.
+constexpr std::chrono::nanoseconds report_patience = 20ms;
+
+}  // namespace
+
+void Progress::open(Transports transports, std::atomic<std::int64_t>& waiting_threads,
+                    bool oversubscribed) {
+  transports_ = std::move(transports);
+  waiting_threads_ = &waiting_threads;
+  oversubscribed_ = oversubscribed;
+}
+
+void Progress::stop() {
+  {
+    std::lock_guard lock(thread_mutex_);
+    stopping_ = true;
+  }
+  thread_wake_.notify_all();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+bool Progress::drive_once() {
+  Token token = try_token();
+  if (!token) {
+    return false;
+  }
+  bool moved = false;
+  if (messages_in_flight_.load(std::memory_order_relaxed) > 0) {
+    moved |= transports_.local && transports_.local->progress();
+    moved |= transports_.wire && transports_.wire->progress();
+  }
+  moved |= drivers_.advance();
+  token.unlock();
+  if (moved && token_wanted()) {
+    give_way();
+  }
+  return moved;
+}
+
+// Mutexes are not fair: who has just let the token go, and goes on driving, would have it again
+// before a thread that sleeps for it has woken, slice after slice.
+void Progress::give_way() {
+  const std::uint32_t before = taken_.load(std::memory_order_relaxed);
+  const auto patience = wait_policy_.now() + longest_hand_over;
+  while (token_wanted() && taken_.load(std::memory_order_relaxed) == before &&
+         wait_policy_.now() < patience) {
+    wait_policy_.yield();
+  }
+}
+
+void Progress::drive_until(const std::function<bool()>& done) {
+  if (done()) {
+    return;
+  }
+  waiting_threads_->fetch_add(1, std::memory_order_relaxed);
+  int idle = 0;
+  Clock::time_point idle_since{};
+  while (!done()) {
+    if (drive_once()) {
+      idle = 0;
+      continue;
+    }
+    if (idle == 0 && idle_since == Clock::time_point{}) {
+      idle_since = wait_policy_.now();
+    }
+    if (wait_policy_.rest(idle, oversubscribed_ || (idle >= wire_spin_rounds && with_wire()))) {
+      ++idle;
+    } else {
+      sleep_until_rung(done, sleep_with_wire);
+    }
+  }
+  waiting_threads_->fetch_sub(1, std::memory_order_relaxed);
+  if (idle_since != Clock::time_point{}) {
+    add_waited(wait_policy_.now() - idle_since);
+  }
+}
+
+void Progress::sleep_until_rung(const std::function<bool()>& done,
+                                std::chrono::nanoseconds longest_with_wire) {
+  Bells::Sleeper sleeper(bells_);
+  if (!drive_once() && !done()) {
+    const bool messages = messages_in_flight_.load(std::memory_order_relaxed) > 0;
+    sleeper.sleep(messages ? longest_with_wire : sleep_without_wire);
+  }
+}
+
+void Progress::count_unattended(int delta) {
+  std::lock_guard lock(thread_mutex_);
+  unattended_ += delta;
+  if (delta > 0 && !stopping_ && may_start_thread_) {
+    if (!thread_.joinable()) {
+      thread_ = start_thread("the progress thread", [this] { run_thread(); });
+    }
+    thread_wake_.notify_one();
+  }
+}
+
+void Progress::run_thread() {
+  std::unique_lock lock(thread_mutex_);
+  auto moved = wait_policy_.now();
+  while (!stopping_) {
+    if (unattended_ == 0) {
+      thread_wake_.wait(lock, [this] { return stopping_ || unattended_ > 0; });
+      moved = wait_policy_.now();
+    }
+    if (waiting_threads_->load(std::memory_order_relaxed) > 0) {
+      thread_wake_.wait_for(lock, 1ms);  // whoever waits drives; look again soon
+      continue;
+    }
+    lock.unlock();
+    if (drive_once()) {
+      moved = wait_policy_.now();
+    } else {
+      const std::chrono::nanoseconds waited = wait_policy_.now() - moved;
+      sleep_until_rung([] { return false; },
+                       std::clamp(waited, sleep_with_wire, longest_sleep_with_wire));
+    }
+    lock.lock();
+  }
+}
+
+std::string Progress::operation_under_way() {
+  std::unique_lock lock(token_, std::defer_lock);
+  const auto patience = wait_policy_.now() + report_patience;
+  while (!lock.try_lock()) {
+    if (wait_policy_.now() > patience) {
+      return "an operation";
+    }
+    wait_policy_.yield();
+  }
+  std::string text = drivers_.under_way();
+  return text.empty() ? "no operation" : text;
+}
+
+}  // namespace sprat::comm

@@ -1,0 +1,154 @@
+// Who moves a rank's work: whoever waits, drives.
+//
+// There is one token (a mutex); its holder moves the transports and every registered Driver. A
+// progress thread takes the token only for work that nobody waits for.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/context/bells.hpp"
+#include "comm/context/driver.hpp"
+#include "comm/context/wait_policy.hpp"
+#include "comm/transports/transport.hpp"
+
+namespace sprat::comm {
+
+class Progress {
+ public:
+  /// What is driven besides drivers.
+  struct Transports {
+    std::unique_ptr<MessageTransport> local;
+    std::unique_ptr<MessageTransport> wire;  ///< Null if all ranks are local.
+  };
+
+  /// Lends the token from the beginning, and drives once open() was called. Without a progress
+  /// thread all work must be waited for.
+  Progress(WaitPolicy& wait_policy, Bells& bells, bool may_start_thread)
+      : wait_policy_(wait_policy), bells_(bells), may_start_thread_(may_start_thread) {}
+  ~Progress() { stop(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  /// `waiting_threads` counts those in drive_until(). `oversubscribed`: ranks outnumber the cores
+  /// they may use.
+  void open(Transports transports, std::atomic<std::int64_t>& waiting_threads, bool oversubscribed);
+  /// Ends the progress thread.
+  void stop();
+
+  // --- the token --------------------------------------------------------------------------------
+  /// The token, while somebody has it. Who lets it go then makes the calls of after_token().
+  class Token {
+   public:
+    Token(Progress& progress, std::unique_lock<std::mutex> lock)
+        : progress_(&progress), lock_(std::move(lock)) {}
+    Token(Token&&) = default;
+    ~Token() { unlock(); }
+    explicit operator bool() const { return lock_.owns_lock(); }
+    void unlock();
+
+   private:
+    Progress* progress_;
+    std::unique_lock<std::mutex> lock_;
+  };
+  Token take_token() {
+    wanted_.fetch_add(1, std::memory_order_relaxed);
+    wait_policy_.lock(token_);
+    wanted_.fetch_sub(1, std::memory_order_relaxed);
+    taken_.fetch_add(1, std::memory_order_relaxed);
+    return {*this, std::unique_lock(token_, std::adopt_lock)};
+  }
+  /// Empty if another thread has it.
+  Token try_token() { return {*this, std::unique_lock(token_, std::try_to_lock)}; }
+  /// Another thread waits in take_token(). A hint.
+  bool token_wanted() const { return wanted_.load(std::memory_order_relaxed) > 0; }
+  /// Makes this call once the token has been let go. Token held.
+  void after_token(std::function<void()> call) { after_token_.push_back(std::move(call)); }
+
+  // --- what is in flight; token held ------------------------------------------------------------
+  Drivers& drivers() { return drivers_; }
+  MessageTransport& local_messages() { return *transports_.local; }
+  MessageTransport& wire_messages() { return *transports_.wire; }
+  /// Transports are polled only while someone has messages in flight.
+  void begin_messages(int count) { messages_in_flight_ += count; }
+  void end_messages(int count) { messages_in_flight_ -= count; }
+  /// Operations of drivers that are under way, each counted by its driver.
+  void begin_operation() { ++operations_; }
+  void end_operation() { --operations_; }
+  /// Nothing but the caller's own call needs driving.
+  bool idle() const {
+    return operations_ == 0 && messages_in_flight_.load(std::memory_order_relaxed) == 0;
+  }
+
+  // --- driving; any thread ----------------------------------------------------------------------
+  /// Drives until `done` is true. What makes it true rings this rank's bell.
+  void drive_until(const std::function<bool()>& done);
+  /// One round of driving; false if nothing moved or another thread drives.
+  bool drive_once();
+  /// There is (delta > 0) or is no longer work in flight that nobody promised to wait for.
+  void count_unattended(int delta);
+  bool oversubscribed() const { return oversubscribed_; }
+  void add_waited(Clock::duration time) {
+    waited_ns_.fetch_add(time.count(), std::memory_order_relaxed);
+  }
+  /// Seconds that threads have spent in drive_until().
+  double seconds_waited() const {
+    return 1e-9 * static_cast<double>(waited_ns_.load(std::memory_order_relaxed));
+  }
+  /// "all_reduce of 8 B", "no operation", or no more than "an operation" if the token is not to be
+  /// had soon.
+  std::string operation_under_way();
+
+ private:
+  void give_way();
+  void run_thread();
+  bool with_wire() const {
+    return transports_.wire && messages_in_flight_.load(std::memory_order_relaxed) > 0;
+  }
+  /// At most for `longest_with_wire` while messages are in flight.
+  void sleep_until_rung(const std::function<bool()>& done,
+                        std::chrono::nanoseconds longest_with_wire);
+
+  WaitPolicy& wait_policy_;
+  Bells& bells_;
+  const bool may_start_thread_;
+  bool oversubscribed_ = false;  ///< Never spin.
+  Transports transports_;
+  std::atomic<std::int64_t>* waiting_threads_ = nullptr;  ///< Relaxed: a hint.
+  std::atomic<int> messages_in_flight_ = 0;               ///< Written with the token held; relaxed.
+
+  std::mutex token_;
+  std::atomic<int> wanted_ = 0;                     ///< Threads in take_token(). Relaxed: a hint.
+  std::atomic<std::uint32_t> taken_ = 0;            ///< How often take_token() had it. The same.
+  Drivers drivers_;                                 ///< Guarded by the token.
+  int operations_ = 0;                              ///< The same.
+  std::vector<std::function<void()>> after_token_;  ///< The same.
+  std::atomic<std::int64_t> waited_ns_ = 0;
+
+  std::mutex thread_mutex_;  ///< Guards the three below.
+  std::condition_variable thread_wake_;
+  int unattended_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;  ///< Started with the first unattended work.
+};
+
+inline void Progress::Token::unlock() {
+  if (!lock_.owns_lock()) {
+    return;
+  }
+  std::vector<std::function<void()>> calls;
+  calls.swap(progress_->after_token_);
+  lock_.unlock();  // a call may end the last Work that keeps the context
+  for (const auto& call : calls) {
+    call();
+  }
+}
+
+}  // namespace sprat::comm
