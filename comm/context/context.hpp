@@ -16,10 +16,10 @@
 #include "comm/base/fork.hpp"
 #include "comm/context/bells.hpp"
 #include "comm/context/driver.hpp"
+#include "comm/context/memory_map.hpp"
 #include "comm/context/progress.hpp"
 #include "comm/context/wait_policy.hpp"
 #include "comm/coordinator/rendezvous.hpp"
-#include "comm/memory/segment.hpp"
 #include "comm/status/status_page.hpp"
 #include "comm/survival/survivor_listener.hpp"
 #include "comm/transports/transport.hpp"
@@ -47,10 +47,9 @@ struct Environment {
 /// What is known of a peer. Immutable after joining.
 struct Peer {
   pid_t pid = 0;
-  std::string host;              ///< Name for people.
-  int host_index = 0;            ///< Equal where memory is shared.
-  bool local = false;            ///< Shares memory with this rank.
-  std::byte* control = nullptr;  ///< Its control segment, if local.
+  std::string host;    ///< Name for people.
+  int host_index = 0;  ///< Equal where memory is shared.
+  bool local = false;  ///< Shares memory with this rank.
 };
 
 class Context : public std::enable_shared_from_this<Context> {
@@ -83,23 +82,22 @@ class Context : public std::enable_shared_from_this<Context> {
   /// "rank 3 (host7, pid 42)".
   std::string describe_peer(int rank) const;
 
-  // --- memory that local peers see -------------------------------------------------------------
-  /// Bytes of the control segment, 64-byte aligned: zero, or as free_control() got them. Throws
-  /// Error{unavailable} when it is full.
-  std::size_t allocate_control(std::size_t bytes);
-  void free_control(std::size_t offset, std::size_t bytes);
+  // --- memory that local peers see: contracts are in comm/context/memory_map.hpp
+  // ------------------------
+  MemoryMap& memory() { return memory_; }
+  std::size_t allocate_control(std::size_t bytes) { return memory_.allocate(bytes); }
+  void free_control(std::size_t offset, std::size_t bytes) { memory_.release(offset, bytes); }
   std::size_t world_control() const { return world_control_; }
-  std::byte* control(std::size_t offset) { return control_->data() + offset; }
-  std::byte* peer_control(int rank, std::size_t offset) { return peers_[rank].control + offset; }
-  /// How peers may reach [data, data + bytes).
-  MemoryRef describe(const void* data, std::size_t bytes) const noexcept;
-  /// A local peer's memory, read-only. Of a process's private memory, an address to read() only.
-  /// Token held.
-  PeerMemory view(int rank, const MemoryRef& ref);
-  /// On every host of the job, local peers can read each other's private memory. All ranks agree.
-  bool everybody_readable() const { return everybody_readable_; }
-  /// Copies private memory of a local peer's; false if it cannot be had.
-  bool read(int rank, const std::byte* from, std::byte* to, std::size_t bytes) const noexcept;
+  std::byte* control(std::size_t offset) { return memory_.control(offset); }
+  std::byte* peer_control(int rank, std::size_t offset) { return memory_.control_of(rank, offset); }
+  MemoryRef describe(const void* data, std::size_t bytes) const noexcept {
+    return memory_.describe(data, bytes);
+  }
+  PeerMemory view(int rank, const MemoryRef& ref) { return memory_.view(rank, ref); }
+  bool everybody_readable() const { return memory_.everybody_readable(); }
+  bool read(int rank, const std::byte* from, std::byte* to, std::size_t bytes) const noexcept {
+    return memory_.read(rank, from, to, bytes);
+  }
 
   /// What `sprat status` sees of this rank.
   status::Writer& status() { return *status_; }
@@ -114,8 +112,8 @@ class Context : public std::enable_shared_from_this<Context> {
   void after_token(std::function<void()> call) { progress_.after_token(std::move(call)); }
   /// Token held.
   MessageTransport& messages(int rank) {
-    return in_process_ || peers_[rank].local ? progress_.local_messages()
-                                             : progress_.wire_messages();
+    return memory_.in_process() || peers_[rank].local ? progress_.local_messages()
+                                                      : progress_.wire_messages();
   }
   void begin_messages(int count) { progress_.begin_messages(count); }
   void end_messages(int count) { progress_.end_messages(count); }
@@ -171,7 +169,7 @@ class Context : public std::enable_shared_from_this<Context> {
   bool is_like_another(std::uint64_t number) { return progress_.drivers().is_like_another(number); }
 
  private:
-  Context(const Config& config, Environment environment, std::unique_ptr<Segment> control);
+  Context(const Config& config, Environment environment, MemoryMap memory);
   status::About about(std::uint64_t nonce) const;  ///< Rank 0's.
   void meet(Clock::time_point deadline);
   void open_transports(std::size_t world_bytes, Clock::time_point deadline);
@@ -182,8 +180,6 @@ class Context : public std::enable_shared_from_this<Context> {
   bool set_failure(const Error& error) noexcept;
   void start_record() noexcept;
   void leave_record() noexcept;
-  static ControlHeader& header(const Segment& segment);
-  ControlHeader& header(int rank) const;
 
   ProcessMark mark_;
   Config config_;
@@ -196,18 +192,11 @@ class Context : public std::enable_shared_from_this<Context> {
   std::vector<int> numbers_;  ///< The survivor listener's, by rank.
   int rank_ = 0;
   bool oversubscribed_ = false;  ///< More ranks than cores on this machine.
-  bool readable_ = false;        ///< Every local peer can read this process's private memory.
-  bool everybody_readable_ = false;
-  bool in_process_ = false;  ///< Peers are threads of this process.
   std::vector<Peer> peers_;
   std::unique_ptr<std::atomic<bool>[]> departed_, lost_;
   std::vector<Context*> siblings_;  ///< The other ranks of this process, alive as long as the job.
-  std::unique_ptr<Segment> control_;
-  std::vector<std::unique_ptr<PeerMapping>> control_mappings_;
-  std::vector<std::unique_ptr<PeerMappings>> mappings_;
-  std::vector<std::pair<std::size_t, std::size_t>> free_control_;  ///< (bytes, offset); token.
+  MemoryMap memory_;
   std::size_t world_control_ = 0;
-  std::size_t control_used_ = 0;  ///< Token.
   Bells bells_;
   Progress progress_;
 

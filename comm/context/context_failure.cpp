@@ -5,7 +5,6 @@
 
 #include "comm/base/check.hpp"
 #include "comm/context/context.hpp"
-#include "comm/context/context_header.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -34,7 +33,7 @@ void Context::cannot_join(Rendezvous& rendezvous, std::string_view why) noexcept
 // can write there again.
 bool Context::peer_failed(int rank) const noexcept {
   std::atomic_thread_fence(std::memory_order_acquire);
-  return header(rank).failed.load(std::memory_order_acquire) != 0;
+  return memory_.header(rank)->failed.load(std::memory_order_acquire) != 0;
 }
 
 // A waiter that sees failure_ throws, and its caller may write to its buffers: by then peers must
@@ -42,7 +41,7 @@ bool Context::peer_failed(int rank) const noexcept {
 // is never taken back: who loses the race below finds a job that has failed as well. A sibling may
 // fail this one while it still joins, so nothing that joining brings is used.
 bool Context::set_failure(const Error& error) noexcept {
-  header(*control_).failed.store(1, std::memory_order_seq_cst);
+  memory_.header().failed.store(1, std::memory_order_seq_cst);
   wait_policy_->point();
   const Error* none = nullptr;
   const auto* first = new Error(error);

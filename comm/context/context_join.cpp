@@ -6,15 +6,13 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <random>
+#include <optional>
 #include <set>
 
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/signals.hpp"
 #include "comm/context/context.hpp"
-#include "comm/context/context_header.hpp"
-#include "comm/context/fences.hpp"
 #include "comm/host/grouping.hpp"
 #include "comm/host/topology.hpp"
 #include "comm/memory/foreign_memory.hpp"
@@ -25,9 +23,6 @@ namespace sprat::comm {
 namespace {
 
 using nlohmann::json;
-
-// Sparse: pages are taken as they are touched.
-constexpr std::size_t control_bytes = std::size_t{256} << 20;
 
 Blob to_blob(const json& value) {
   const auto bytes = json::to_cbor(value);
@@ -74,21 +69,9 @@ void settle(SurvivorListener& survivor_listener, int rank, const std::vector<jso
   survivor_listener.settle(rank, std::move(addresses), greetings.front()["refuge"]["token"]);
 }
 
-std::unique_ptr<Segment> make_control() {
-  auto control = std::make_unique<Segment>(control_bytes);
-  auto* header = new (control->data()) ControlHeader;
-  header->fences.store(register_fences() ? 1 : 0, std::memory_order_relaxed);
-  return control;
-}
-
-std::uint64_t make_nonce() {
-  std::random_device device;
-  return (std::uint64_t{device()} << 32) | device() | 1;
-}
-
 }  // namespace
 
-Context::Context(const Config& config, Environment environment, std::unique_ptr<Segment> control)
+Context::Context(const Config& config, Environment environment, MemoryMap memory)
     : config_(config),
       wait_policy_(std::move(environment.wait_policy)),
       open_wires_(environment.wires ? std::move(environment.wires) : open_libfabric),
@@ -99,9 +82,8 @@ Context::Context(const Config& config, Environment environment, std::unique_ptr<
       peers_(rendezvous_->size()),
       departed_(std::make_unique<std::atomic<bool>[]>(peers_.size())),
       lost_(std::make_unique<std::atomic<bool>[]>(peers_.size())),
-      control_(std::move(control)),
-      control_used_((sizeof(ControlHeader) + 63) / 64 * 64),
-      bells_(*wait_policy_, header(*control_), rank_),
+      memory_(std::move(memory)),
+      bells_(*wait_policy_, memory_.header(), rank_),
       progress_(*wait_policy_, bells_, environment.progress_thread) {}
 
 std::shared_ptr<Context> Context::join(const Config& config, Environment environment,
@@ -114,14 +96,14 @@ std::shared_ptr<Context> Context::join(const Config& config, Environment environ
     }
   };
   std::shared_ptr<Context>* keep = environment.keep;
-  std::unique_ptr<Segment> control;
+  std::optional<MemoryMap> memory;
   try {
-    control = make_control();
+    memory.emplace(environment.rendezvous->rank(), environment.rendezvous->size());
   } catch (const std::exception& error) {
     cannot_join(*environment.rendezvous, error.what());
     throw;
   }
-  std::shared_ptr<Context> context(new Context(config, std::move(environment), std::move(control)),
+  std::shared_ptr<Context> context(new Context(config, std::move(environment), std::move(*memory)),
                                    end);
   if (keep != nullptr) {
     *keep = context;
@@ -140,7 +122,7 @@ std::shared_ptr<Context> Context::join(const Config& config, Environment environ
   Context* self = context.get();  // its destructor ends the rendezvous, and so these calls
   self->rendezvous_->listen([self](const ControlMessage& message) { self->on_control(message); });
   for (int rank = 0; rank < self->size(); ++rank) {
-    if (rank != self->rank_ && self->peers_[rank].local && !self->in_process_) {
+    if (rank != self->rank_ && self->peers_[rank].local && !self->memory_.in_process()) {
       self->rendezvous_->watch(rank, self->peers_[rank].pid);
     }
   }
@@ -166,20 +148,18 @@ void Context::meet(Clock::time_point deadline) {
   const bool shrunk = survivor_listener_ && survivor_listener_->settled();
   // SPRAT_HOST may be a list: of the ranks as the job first had them.
   const HostIdentity host = host_identity(config_, shrunk ? survivor_listener_->number() : rank_);
-  const std::uint64_t nonce = make_nonce();
-  header(*control_).nonce.store(nonce, std::memory_order_release);
-  const MemoryRef mine = control_->ref();
-  json greeting = {{"pid", getpid()},
+  const MemoryMap::Offer mine = memory_.offer();
+  json greeting = {{"pid", mine.pid},
                    {"label", host.label},
                    {"machine", host.machine},
                    {"name", host.name},
                    {"cores", allowed_cores()},
-                   {"fd", mine.fd},
-                   {"inode", mine.inode},
-                   {"bytes", mine.segment_bytes},
-                   {"nonce", nonce},
-                   {"address", reinterpret_cast<std::uintptr_t>(this)},
-                   {"nonce_at", reinterpret_cast<std::uintptr_t>(&header(*control_).nonce)}};
+                   {"fd", mine.segment.fd},
+                   {"inode", mine.segment.inode},
+                   {"bytes", mine.segment.segment_bytes},
+                   {"nonce", mine.nonce},
+                   {"address", mine.address},
+                   {"context", reinterpret_cast<std::uintptr_t>(this)}};
   if (config_.cross_memory) {
     allow_reading();
   }
@@ -193,16 +173,28 @@ void Context::meet(Clock::time_point deadline) {
   if (survivor_listener_ && !shrunk) {
     settle(*survivor_listener_, rank_, greetings);
   }
-  in_process_ =
+  std::vector<MemoryMap::Offer> offers;
+  for (const json& theirs : greetings) {
+    const MemoryRef segment{MemoryRef::Kind::segment, theirs["fd"], theirs["inode"],
+                            theirs["bytes"], 0};
+    offers.push_back({theirs["pid"], segment, theirs["address"], theirs["nonce"]});
+  }
+  memory_.meet(std::move(offers));
+  const bool in_process =
       kept_ && std::all_of(greetings.begin(), greetings.end(), [&](const json& theirs) {
         return theirs["pid"] == greeting["pid"] && theirs["machine"] == greeting["machine"];
       });
+  if (in_process) {
+    memory_.share_process();
+    for (const json& theirs : greetings) {
+      siblings_.push_back(reinterpret_cast<Context*>(theirs["context"].get<std::uintptr_t>()));
+    }
+  }
 
   Reach reach{host.label, {}};
   std::vector<int> readable;
   std::set<int> cores;
   int machine_ranks = 0;
-  control_mappings_.resize(peers_.size());
   std::string unmapped;  // the first peer that ought to share memory, and does not
   for (int rank = 0; rank < size(); ++rank) {
     const json& theirs = greetings[rank];
@@ -213,32 +205,15 @@ void Context::meet(Clock::time_point deadline) {
       ++machine_ranks;
       cores.insert(theirs["cores"].begin(), theirs["cores"].end());
     }
-    if (in_process_) {
-      auto* sibling = reinterpret_cast<Context*>(theirs["address"].get<std::uintptr_t>());
-      siblings_.push_back(sibling);
-      peer.control = sibling->control_->data();
-    } else if (rank == rank_) {
-      peer.control = control_->data();
-    } else if (theirs["label"] == greeting["label"]) {
-      const MemoryRef ref{MemoryRef::Kind::segment, theirs["fd"], theirs["inode"], theirs["bytes"],
-                          0};
-      auto mapping = PeerMapping::open(peer.pid, ref, PeerMapping::Access::ring);
-      if (mapping &&
-          reinterpret_cast<ControlHeader*>(mapping->data())->nonce.load() == theirs["nonce"]) {
-        peer.control = mapping->data();
-        control_mappings_[rank] = std::move(mapping);
-      } else if (unmapped.empty()) {
-        unmapped = text("the memory of rank ", rank, " (pid ", peer.pid,
-                        "): ", mapping ? "it is another process's" : std::strerror(errno));
+    const bool same_host = theirs["label"] == greeting["label"];
+    if (same_host && !memory_.reaches(rank)) {
+      if (const auto why = memory_.map(rank); why && unmapped.empty()) {
+        unmapped = text("the memory of rank ", rank, " (pid ", peer.pid, "): ", *why);
       }
     }
-    if (peer.control != nullptr && theirs["label"] == greeting["label"]) {
+    if (same_host && memory_.reaches(rank)) {
       reach.mapped.push_back(rank);
-      std::uint64_t seen = 0;
-      if (config_.cross_memory && !in_process_ &&
-          read_foreign(peer.pid, theirs["nonce_at"], reinterpret_cast<std::byte*>(&seen),
-                       sizeof seen) &&
-          seen == theirs["nonce"]) {
+      if (config_.cross_memory && !in_process && memory_.try_reading(rank)) {
         readable.push_back(rank);
       }
     }
@@ -254,23 +229,23 @@ void Context::meet(Clock::time_point deadline) {
     readable_by.push_back(theirs["readable"]);
   }
   const std::vector<int> host_of = group_hosts(reaches);
-  everybody_readable_ = in_process_ || all_read_each_other(host_of, readable_by);
-  readable_ = true;
+  MemoryMap::Readability readability{
+      .mine = true, .everybodys = in_process || all_read_each_other(host_of, readable_by)};
   bool light_bells = true;  // every local rank registered its fences
   std::vector<ControlHeader*> headers;
   for (int rank = 0; rank < size(); ++rank) {
     peers_[rank].host_index = host_of[rank];
     peers_[rank].local = host_of[rank] == host_of[rank_];
-    readable_ &= !peers_[rank].local || std::ranges::count(readable_by[rank], rank_) > 0;
-    headers.push_back(peers_[rank].control != nullptr ? &header(rank) : nullptr);
+    readability.mine &= !peers_[rank].local || std::ranges::count(readable_by[rank], rank_) > 0;
+    headers.push_back(memory_.header(rank));
     light_bells &=
         !peers_[rank].local || headers.back()->fences.load(std::memory_order_relaxed) == 1;
-    mappings_.push_back(std::make_unique<PeerMappings>(peers_[rank].pid));
   }
+  memory_.settle(readability);
   bells_.connect(std::move(headers), light_bells);
   // Before anybody can end joining, and fail.
   status_ = std::make_unique<status::Writer>(about(greetings[0]["nonce"]));
-  name_log(rank_, size(), in_process_ ? "thread" : host.name);
+  name_log(rank_, size(), memory_.in_process() ? "thread" : host.name);
   if (!unmapped.empty()) {
     log().warn(
         "cannot map {}; the ranks of this host talk as if they were on several, which is "
@@ -283,7 +258,7 @@ void Context::open_transports(std::size_t world_bytes, Clock::time_point deadlin
   ShmRingOptions options;
   options.rank = rank_;
   for (int rank = 0; rank < size(); ++rank) {
-    if (in_process_ || peers_[rank].local) {
+    if (memory_.in_process() || peers_[rank].local) {
       options.ranks.push_back(rank);
     }
   }
@@ -298,7 +273,7 @@ void Context::open_transports(std::size_t world_bytes, Clock::time_point deadlin
   Progress::Transports transports;
   transports.local = std::make_unique<ShmRing>(options);
   const bool any_wire = !std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
-    return in_process_ || peer.host_index == peers_[0].host_index;
+    return memory_.in_process() || peer.host_index == peers_[0].host_index;
   });
   Blob wire_address;
   if (any_wire) {
@@ -317,7 +292,7 @@ void Context::open_transports(std::size_t world_bytes, Clock::time_point deadlin
   const auto all = rendezvous_->exchange(to_blob(mine), "opening transports", deadline);
   for (int rank = 0; rank < size(); ++rank) {
     const json theirs = from_blob(all[rank]);
-    const bool ring = in_process_ || peers_[rank].local;
+    const bool ring = memory_.in_process() || peers_[rank].local;
     const auto& bytes_of = theirs[ring ? "local" : "wire"].get_binary();
     const auto* first = reinterpret_cast<const std::byte*>(bytes_of.data());
     (ring ? local : remote)[rank].assign(first, first + bytes_of.size());

@@ -1,0 +1,139 @@
+#include "comm/context/memory_map.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <random>
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "comm/context/fences.hpp"
+#include "comm/memory/foreign_memory.hpp"
+
+namespace sprat::comm {
+namespace {
+
+// Sparse: pages are taken as they are touched.
+constexpr std::size_t control_bytes = std::size_t{256} << 20;
+
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Never 0, which is what a segment holds that nobody has written to.
+std::uint64_t make_nonce() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) | device() | 1;
+}
+
+}  // namespace
+
+MemoryMap::MemoryMap(int rank, int size)
+    : control_(std::make_unique<Segment>(control_bytes)),
+      used_(aligned(sizeof(ControlHeader))),
+      controls_(size),
+      control_mappings_(size) {
+  auto* header = new (control_->data()) ControlHeader;
+  header->fences.store(register_fences() ? 1 : 0, std::memory_order_relaxed);
+  header->nonce.store(make_nonce(), std::memory_order_release);
+  controls_[rank] = control_->data();
+}
+
+MemoryMap::Offer MemoryMap::offer() const {
+  return {getpid(), control_->ref(), reinterpret_cast<std::uintptr_t>(control_->data()),
+          header().nonce.load(std::memory_order_relaxed)};
+}
+
+void MemoryMap::meet(std::vector<Offer> offers) {
+  offers_ = std::move(offers);
+  for (const Offer& offer : offers_) {
+    mappings_.emplace_back(offer.pid);
+  }
+}
+
+void MemoryMap::share_process() {
+  in_process_ = true;
+  for (std::size_t rank = 0; rank < offers_.size(); ++rank) {
+    controls_[rank] = reinterpret_cast<std::byte*>(offers_[rank].address);
+  }
+}
+
+std::optional<std::string> MemoryMap::map(int rank) {
+  const Offer& offer = offers_[rank];
+  auto mapping = PeerMapping::open(offer.pid, offer.segment, PeerMapping::Access::ring);
+  if (!mapping) {
+    return std::strerror(errno);
+  }
+  if (mapping->bytes() < sizeof(ControlHeader) ||
+      header_of(mapping->data()).nonce.load(std::memory_order_acquire) != offer.nonce) {
+    return "it is another process's";
+  }
+  controls_[rank] = mapping->data();
+  control_mappings_[rank] = std::move(mapping);
+  return std::nullopt;
+}
+
+// The nonce is what every rank has at a known place: the header begins with it.
+bool MemoryMap::try_reading(int rank) const noexcept {
+  static_assert(offsetof(ControlHeader, nonce) == 0);
+  const Offer& offer = offers_[rank];
+  std::uint64_t seen = 0;
+  return read_foreign(offer.pid, offer.address, reinterpret_cast<std::byte*>(&seen), sizeof seen) &&
+         seen == offer.nonce;
+}
+
+std::size_t MemoryMap::allocate(std::size_t bytes) {
+  bytes = aligned(bytes);
+  const auto found =
+      std::ranges::find_if(free_, [bytes](const Free& one) { return one.bytes == bytes; });
+  if (found != free_.end()) {
+    const std::size_t offset = found->offset;
+    *found = free_.back();
+    free_.pop_back();
+    return offset;
+  }
+  need(used_ + bytes <= control_->bytes(), "the control segment of ", control_->bytes(),
+       " bytes is full; free communicators that are no longer used");
+  return std::exchange(used_, used_ + bytes);
+}
+
+void MemoryMap::release(std::size_t offset, std::size_t bytes) {
+  free_.push_back({aligned(bytes), offset});
+}
+
+MemoryRef MemoryMap::describe(const void* data, std::size_t bytes) const noexcept {
+  if (in_process_) {
+    return {MemoryRef::Kind::address, -1, 0, 0, reinterpret_cast<std::uintptr_t>(data)};
+  }
+  if (const auto shared = find_memory(data, bytes)) {
+    return *shared;
+  }
+  return readability_.mine && bytes > 0
+             ? MemoryRef{MemoryRef::Kind::process, -1, 0, 0, reinterpret_cast<std::uintptr_t>(data)}
+             : MemoryRef{};
+}
+
+PeerMemory MemoryMap::view(int rank, const MemoryRef& ref) {
+  constexpr std::size_t unknown = std::numeric_limits<std::size_t>::max();
+  switch (ref.kind) {
+    case MemoryRef::Kind::unreachable:
+      return {};
+    case MemoryRef::Kind::address:  // of another process it would be nonsense
+      return in_process_ ? PeerMemory{reinterpret_cast<const std::byte*>(ref.offset), unknown}
+                         : PeerMemory{};
+    case MemoryRef::Kind::process:
+      return {reinterpret_cast<const std::byte*>(ref.offset), unknown};
+    case MemoryRef::Kind::segment:
+      return mappings_[rank].view(ref);
+  }
+  return {};
+}
+
+bool MemoryMap::read(int rank, const std::byte* from, std::byte* to,
+                     std::size_t bytes) const noexcept {
+  return read_foreign(offers_[rank].pid, reinterpret_cast<std::uintptr_t>(from), to, bytes);
+}
+
+}  // namespace sprat::comm
