@@ -1,26 +1,23 @@
 // One rank's state in a job: its peers, the memory it shares with them, and whoever drives.
 #pragma once
 
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "comm/base/fork.hpp"
 #include "comm/context/bells.hpp"
 #include "comm/context/driver.hpp"
+#include "comm/context/failure_state.hpp"
 #include "comm/context/memory_map.hpp"
 #include "comm/context/progress.hpp"
 #include "comm/context/wait_policy.hpp"
 #include "comm/coordinator/rendezvous.hpp"
 #include "comm/status/status_page.hpp"
+#include "comm/survival/reachability.hpp"
 #include "comm/survival/survivor_listener.hpp"
 #include "comm/transports/transport.hpp"
 #include "sprat/config.hpp"
@@ -77,8 +74,6 @@ class Context : public std::enable_shared_from_this<Context> {
   WaitPolicy& wait_policy() const { return *wait_policy_; }
   const Peer& peer(int rank) const { return peers_[rank]; }
   std::vector<int> hosts() const;
-  /// It has said farewell: it calls nothing any more. Any thread.
-  bool departed(int rank) const { return departed_[rank].load(std::memory_order_acquire); }
   /// "rank 3 (host7, pid 42)".
   std::string describe_peer(int rank) const;
 
@@ -136,31 +131,32 @@ class Context : public std::enable_shared_from_this<Context> {
   /// told so. Takes the token.
   void note_freed(std::uint64_t communicator, std::uint64_t calls);
 
-  // --- failure ----------------------------------------------------------------------------------
-  /// Null while the job is well. Set once, never changes. Any thread.
-  const Error* failure() const noexcept { return failure_.load(std::memory_order_acquire); }
-  /// A local peer has failed, so its memory may hold anything by now. What was read of it before
-  /// this returned false was good. Any thread.
-  bool peer_failed(int rank) const noexcept;
-  /// The job has failed here; tells every other rank. The first failure stays. Any thread.
+  // --- failure; any thread. More is said in comm/context/failure_state.hpp
+  // ------------------------------
+  const Error* failure() const noexcept { return failure_.first(); }
+  /// A local peer has failed, so its memory may hold anything by now.
+  bool peer_failed(int rank) const noexcept {
+    return FailureState::shown_by(*memory_.header(rank));
+  }
+  /// It has said farewell: it calls nothing any more.
+  bool departed(int rank) const { return failure_.departed(rank); }
+  /// The job has failed here; tells every other rank. The first failure stays.
   void fail(const Error& error) noexcept;
   /// Nothing has come from these ranks of other hosts for long: looks in the background whether
-  /// their processes can be reached from here, and fails the job if not. A stopped one can. Any
-  /// thread.
+  /// their processes can be reached from here, and fails the job if not. A stopped one can.
   void look_for(const std::vector<int>& ranks);
   /// `leave` runs once if the job fails, after the other ranks were told, in a thread of its own:
   /// what it writes to may hang. It takes no token and does not throw.
   void on_failure(std::function<void()> leave);
-  /// Until `leave` is through, so that the caller may end the process; not for ever.
-  void await_record() noexcept;
+  void await_record() noexcept { failure_.await_record(); }
   /// Until no peer thread of this process can be reading this rank's memory. Token not held.
   void quiesce();
   /// This rank has waited unusually long at (communicator, sequence). Ends in a failure, or
   /// nothing.
   void report_stall(std::uint64_t communicator, std::uint64_t sequence, Blob signature);
-  /// World ranks known not to have called (communicator, sequence), or to have fallen silent after
-  /// that, from the last verdict about it.
-  Lateness lateness(std::uint64_t communicator, std::uint64_t sequence);
+  Lateness lateness(std::uint64_t communicator, std::uint64_t sequence) {
+    return failure_.lateness(communicator, sequence);
+  }
 
   /// A communicator number that no communicator of this rank has; the caller agrees it with others.
   std::uint64_t next_communicator = 1;  ///< Guarded by the token.
@@ -176,10 +172,7 @@ class Context : public std::enable_shared_from_this<Context> {
   void on_control(const ControlMessage& message);
   void learn_loss(const std::string& what, int rank);
   void answer(const ControlMessage& query);
-  /// False if the job had failed before.
-  bool set_failure(const Error& error) noexcept;
-  void start_record() noexcept;
-  void leave_record() noexcept;
+  void learn_failure(const Error& error) noexcept;
 
   ProcessMark mark_;
   Config config_;
@@ -193,27 +186,14 @@ class Context : public std::enable_shared_from_this<Context> {
   int rank_ = 0;
   bool oversubscribed_ = false;  ///< More ranks than cores on this machine.
   std::vector<Peer> peers_;
-  std::unique_ptr<std::atomic<bool>[]> departed_, lost_;
   std::vector<Context*> siblings_;  ///< The other ranks of this process, alive as long as the job.
   MemoryMap memory_;
   std::size_t world_control_ = 0;
   Bells bells_;
   Progress progress_;
-
-  std::mutex search_mutex_;  ///< Guards the two below.
-  bool searching_ = false;
-  std::thread search_thread_;  ///< Looks for silent ranks, for some seconds.
   std::unique_ptr<status::Writer> status_;
-  std::mutex leave_mutex_;  ///< Guards the four below.
-  std::condition_variable left_;
-  std::function<void()> leave_;
-  bool leaving_ = false;  ///< leave_ runs, or was not there to be run.
-  std::thread leave_thread_;
-
-  std::atomic<const Error*> failure_ = nullptr;  ///< Release on set: the Error is complete. Owned.
-  std::mutex verdict_mutex_;                     ///< Guards the three below.
-  std::uint64_t verdict_communicator_ = 0, verdict_sequence_ = 0;
-  Lateness verdict_lateness_;
+  FailureState failure_;
+  ReachabilityCheck reachability_;  ///< Of silent ranks.
 };
 
 }  // namespace sprat::comm

@@ -80,11 +80,13 @@ Context::Context(const Config& config, Environment environment, MemoryMap memory
       survivor_listener_(std::move(environment.survivor_listener)),
       rank_(rendezvous_->rank()),
       peers_(rendezvous_->size()),
-      departed_(std::make_unique<std::atomic<bool>[]>(peers_.size())),
-      lost_(std::make_unique<std::atomic<bool>[]>(peers_.size())),
       memory_(std::move(memory)),
       bells_(*wait_policy_, memory_.header(), rank_),
-      progress_(*wait_policy_, bells_, environment.progress_thread) {}
+      progress_(*wait_policy_, bells_, environment.progress_thread),
+      failure_(*wait_policy_, bells_,
+               {.header = memory_.header(),
+                .size = size(),
+                .record_may_hang = !config_.flight_recorder.empty()}) {}
 
 std::shared_ptr<Context> Context::join(const Config& config, Environment environment,
                                        std::size_t world_bytes) {
@@ -302,79 +304,6 @@ void Context::open_transports(std::size_t world_bytes, Clock::time_point deadlin
     transports.wire->connect(remote);
   }
   progress_.open(std::move(transports), status_->waiting_threads(), oversubscribed_);
-}
-
-// Said here too, not only thrown: a launcher may end this process before anyone catches.
-void Context::learn_loss(const std::string& what, int rank) {
-  const std::string during = progress_.operation_under_way();
-  if (set_failure(Error(ErrorCode::lost_peer, what, rank))) {
-    start_record();
-  }
-  log().failure(what,
-                text(" during ", during,
-                     config_.flight_recorder.empty()
-                         ? "; SPRAT_FLIGHT_RECORDER=DIR keeps the last operations of each rank"
-                         : ""));
-}
-
-void Context::on_control(const ControlMessage& message) {
-  using Kind = ControlMessage::Kind;
-  switch (message.kind) {
-    case Kind::lost: {
-      lost_[message.rank].store(true, std::memory_order_release);
-      if (failure() == nullptr && message.rank != rank_) {
-        learn_loss(text("lost ", describe_peer(message.rank), ": ", message.text), message.rank);
-      }
-      return;
-    }
-    case Kind::failed:
-      if (static_cast<ErrorCode>(message.code) == ErrorCode::lost_peer && failure() == nullptr) {
-        learn_loss(message.text, message.rank);
-      } else if (set_failure(
-                     Error(static_cast<ErrorCode>(message.code), message.text, message.rank))) {
-        start_record();
-      }
-      return;
-    case Kind::query:
-      answer(message);
-      return;
-    case Kind::verdict:
-      if (static_cast<ErrorCode>(message.code) == ErrorCode::mismatch) {
-        if (set_failure(Error(ErrorCode::mismatch, message.text, message.rank))) {
-          start_record();
-        }
-      } else {
-        std::lock_guard lock(verdict_mutex_);
-        verdict_communicator_ = message.comm;
-        verdict_sequence_ = message.sequence;
-        verdict_lateness_ = decode_lateness(message.payload);
-      }
-      return;
-    case Kind::farewell:
-      departed_[message.rank].store(true, std::memory_order_release);
-      ring_self();  // somebody may wait for a message to it
-      return;
-    case Kind::stalled:
-    case Kind::answer:
-      return;
-  }
-}
-
-void Context::answer(const ControlMessage& query) {
-  ControlMessage reply = query;
-  reply.kind = ControlMessage::Kind::answer;
-  reply.rank = rank_;
-  {
-    const auto token = take_token();
-    Recall recalled = progress_.drivers().recall(query.comm, query.sequence);
-    reply.code = static_cast<int>(recalled.state);
-    reply.payload = std::move(recalled.words);
-  }
-  if (failure() != nullptr) {  // what is called after a failure is no disagreement
-    reply.code = static_cast<int>(Recall::State::forgotten);
-    reply.payload.clear();
-  }
-  rendezvous_->tell(std::move(reply));
 }
 
 }  // namespace sprat::comm

@@ -1,0 +1,84 @@
+// What a rank knows of the end of its job: the first failure, who has died or left, who is late.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "comm/context/bells.hpp"
+#include "comm/context/context_header.hpp"
+#include "comm/context/wait_policy.hpp"
+#include "comm/coordinator/rendezvous.hpp"
+#include "sprat/error.hpp"
+
+namespace sprat::comm {
+
+/// One rank's. Any thread.
+class FailureState {
+ public:
+  struct Options {
+    ControlHeader& header;  ///< Where this rank's peers see that it has failed.
+    int size;
+    bool record_may_hang;  ///< What on_failure() is given writes to files.
+  };
+  FailureState(WaitPolicy& wait_policy, Bells& bells, const Options& options);
+  ~FailureState();
+  FailureState(const FailureState&) = delete;
+  FailureState& operator=(const FailureState&) = delete;
+
+  // --- the first failure ------------------------------------------------------------------------
+  /// Null while the job is well. Set once, never changes.
+  const Error* first() const noexcept { return first_.load(std::memory_order_acquire); }
+  /// The job has failed: shows it to local peers, then to this rank's threads, which it wakes.
+  /// False if it had failed before.
+  bool set(const Error& error) noexcept;
+  /// Whether the rank of this header has failed, so that its memory may hold anything by now. What
+  /// was read of it before this returned false was good.
+  static bool shown_by(const ControlHeader& header) noexcept;
+
+  // --- the record that a failed rank leaves -----------------------------------------------------
+  /// `leave` runs once if the job fails, with start_record(). It takes no token and does not throw.
+  void on_failure(std::function<void()> leave);
+  /// After the other ranks were told. Runs `leave`: in a thread of its own if that may hang.
+  void start_record() noexcept;
+  /// Until `leave` is through, so that the caller may end the process; not for ever.
+  void await_record() noexcept;
+
+  // --- peers ------------------------------------------------------------------------------------
+  /// It has said farewell: it calls nothing any more.
+  bool departed(int rank) const { return departed_[rank].load(std::memory_order_acquire); }
+  void note_departed(int rank) { departed_[rank].store(true, std::memory_order_release); }
+  /// It is known to be dead.
+  bool lost(int rank) const { return lost_[rank].load(std::memory_order_acquire); }
+  void note_lost(int rank) { lost_[rank].store(true, std::memory_order_release); }
+  /// World ranks known not to have called (communicator, sequence), or to have fallen silent after
+  /// that, from the last verdict about it.
+  Lateness lateness(std::uint64_t communicator, std::uint64_t sequence);
+  void note_lateness(std::uint64_t communicator, std::uint64_t sequence, Lateness lateness);
+
+ private:
+  void leave_record() noexcept;
+
+  WaitPolicy& wait_policy_;
+  Bells& bells_;
+  ControlHeader& header_;
+  std::atomic<const Error*> first_ = nullptr;  ///< Release on set: the Error is complete. Owned.
+
+  const bool record_may_hang_;
+  std::mutex leave_mutex_;  ///< Guards the four below.
+  std::condition_variable left_;
+  std::function<void()> leave_;
+  bool leaving_ = false;  ///< leave_ runs, or was not there to be run.
+  std::thread leave_thread_;
+
+  std::unique_ptr<std::atomic<bool>[]> departed_, lost_;
+  std::mutex verdict_mutex_;  ///< Guards the three below.
+  std::uint64_t verdict_communicator_ = 0, verdict_sequence_ = 0;
+  Lateness verdict_;
+};
+
+}  // namespace sprat::comm

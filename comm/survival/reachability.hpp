@@ -1,0 +1,35 @@
+// Whether a rank that is silent can still be reached: a cut between two hosts may spare the
+// coordinator's.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "comm/bootstrap/bootstrap_place.hpp"
+
+namespace sprat::comm {
+
+/// Looks in the background, for some seconds, one search at a time. Any thread.
+class ReachabilityCheck {
+ public:
+  struct Target {
+    int rank;
+    std::vector<SocketAddress> addresses;  ///< Where its process listens as long as it lives.
+  };
+  ~ReachabilityCheck() { stop(); }
+  /// Calls `unreachable` for each target that nobody answers for, until `over` is true. Does
+  /// nothing while another search is under way.
+  void start(std::vector<Target> targets, std::function<bool()> over,
+             std::function<void(int rank)> unreachable);
+  /// Until the search is done. No more are started.
+  void stop();
+
+ private:
+  std::mutex mutex_;  ///< Guards the two below.
+  bool searching_ = false;
+  std::thread thread_;
+};
+
+}  // namespace sprat::comm
