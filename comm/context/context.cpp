@@ -1,9 +1,141 @@
 #include "comm/context/context.hpp"
 
+#include <unistd.h>
+
+#include <optional>
+#include <utility>
+
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
+#include "comm/base/signals.hpp"
+#include "comm/transports/libfabric/libfabric.hpp"
 
 namespace sprat::comm {
+
+Context::Context(const Config& config, Environment environment, MemoryMap memory)
+    : config_(config),
+      wait_policy_(std::move(environment.wait_policy)),
+      rendezvous_(std::move(environment.rendezvous)),
+      survivor_listener_(std::move(environment.survivor_listener)),
+      rank_(rendezvous_->rank()),
+      memory_(std::move(memory)),
+      bells_(*wait_policy_, memory_.header(), rank_),
+      progress_(*wait_policy_, bells_, environment.progress_thread),
+      failure_(*wait_policy_, bells_,
+               {.header = memory_.header(),
+                .size = rendezvous_->size(),
+                .record_may_hang = !config_.flight_recorder.empty()}) {}
+
+std::shared_ptr<Context> Context::join(const Config& config, Environment environment,
+                                       std::size_t world_bytes) {
+  configure_log(config.log_level);
+  take_back_signals();
+  const auto end = [](Context* ended) {
+    if (ended->here()) {  // a child of fork() has none of its threads
+      delete ended;
+    }
+  };
+  std::shared_ptr<Context>* keep = environment.keep;
+  const Joining::Wires wires = environment.wires ? environment.wires : open_libfabric;
+  std::optional<MemoryMap> memory;
+  try {
+    memory.emplace(environment.rendezvous->rank(), environment.rendezvous->size());
+  } catch (const std::exception& error) {
+    cannot_join(*environment.rendezvous, error.what());
+    throw;
+  }
+  std::shared_ptr<Context> context(new Context(config, std::move(environment), std::move(*memory)),
+                                   end);
+  if (keep != nullptr) {
+    *keep = context;
+  }
+  try {
+    Joining joining({.config = context->config_,
+                     .rendezvous = *context->rendezvous_,
+                     .survivor_listener = context->survivor_listener_.get(),
+                     .deadline = context->wait_policy_->now() + config.join_timeout,
+                     .open_wire = wires,
+                     .may_share_process = keep != nullptr});
+    context->join_by(joining, world_bytes);
+  } catch (const std::exception& error) {
+    cannot_join(*context->rendezvous_, error.what());
+    throw;
+  }
+  if (context->survivor_listener_) {
+    context->numbers_ = context->survivor_listener_->members();
+  }
+  Context* self = context.get();  // its destructor ends the rendezvous, and so these calls
+  self->rendezvous_->listen([self](const ControlMessage& message) { self->on_control(message); });
+  for (int rank = 0; rank < self->size(); ++rank) {
+    if (rank != self->rank_ && self->peers_[rank].local && !self->memory_.in_process()) {
+      self->rendezvous_->watch(rank, self->peers_[rank].pid);
+    }
+  }
+  return context;
+}
+
+void Context::cannot_join(Rendezvous& rendezvous, std::string_view why) noexcept {
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::failed;
+  message.rank = rendezvous.rank();
+  message.code = static_cast<int>(ErrorCode::lost_peer);
+  try {
+    message.text = text("rank ", message.rank, " cannot join: ", why);
+  } catch (const std::bad_alloc&) {
+    message.text.clear();  // they hear at least who it is
+  }
+  rendezvous.tell(std::move(message));
+}
+
+void Context::join_by(Joining& joining, std::size_t world_bytes) {
+  const auto& infos = joining.meet(memory_.offer(), reinterpret_cast<std::uintptr_t>(this));
+  const bool one_process = joining.neighbours().one_process;
+  if (one_process) {
+    for (const PeerInfo& info : infos) {
+      siblings_.push_back(reinterpret_cast<Context*>(info.context));
+    }
+  }
+  joining.map_memory(memory_);
+  peers_ = joining.peers();
+  connect_bells();
+  // Before anybody can end joining, and fail.
+  status_ = std::make_unique<status::Writer>(about(infos.front().memory.nonce));
+  name_log(rank_, size(), one_process ? "thread" : joining.host().name);
+  if (!joining.unmapped().empty()) {
+    log().warn(
+        "cannot map {}; the ranks of this host talk as if they were on several, which is "
+        "slower (sprat doctor says why)",
+        joining.unmapped());
+  }
+  world_control_ = allocate_control(world_bytes);
+  progress_.open(joining.open_transports(memory_), status_->waiting_threads(),
+                 joining.neighbours().oversubscribed);
+}
+
+void Context::connect_bells() {
+  std::vector<ControlHeader*> headers;
+  bool light = true;  // every local rank registered its fences
+  for (int rank = 0; rank < size(); ++rank) {
+    headers.push_back(memory_.header(rank));
+    light &= !peers_[rank].local || headers.back()->fences.load(std::memory_order_relaxed) == 1;
+  }
+  bells_.connect(std::move(headers), light);
+}
+
+status::About Context::about(std::uint64_t nonce) const {
+  using namespace std::chrono;
+  status::About about{
+      .pid = getpid(),
+      .rank = rank_,
+      .size = rendezvous_->size(),
+      .started_ns = duration_cast<nanoseconds>(wait_policy_->now().time_since_epoch()).count(),
+      .started_unix_ns = duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count(),
+      .host = {},
+      .job = {}};
+  status::put(about.host, peers_[rank_].host);
+  status::put(about.job, text(peers_[0].pid, "-", fmt::format("{:08x}", nonce & 0xffffffff)));
+  return about;
+}
 
 Context::~Context() {
   progress_.stop();
@@ -215,19 +347,6 @@ std::shared_ptr<Context> Context::shrink(std::size_t world_bytes, int at_least,
       log().info("shrinking again: {}", error.what());
     }
   }
-}
-
-void Context::cannot_join(Rendezvous& rendezvous, std::string_view why) noexcept {
-  ControlMessage message;
-  message.kind = ControlMessage::Kind::failed;
-  message.rank = rendezvous.rank();
-  message.code = static_cast<int>(ErrorCode::lost_peer);
-  try {
-    message.text = text("rank ", message.rank, " cannot join: ", why);
-  } catch (const std::bad_alloc&) {
-    message.text.clear();  // they hear at least who it is
-  }
-  rendezvous.tell(std::move(message));
 }
 
 }  // namespace sprat::comm

@@ -12,6 +12,7 @@
 #include "comm/context/bells.hpp"
 #include "comm/context/driver.hpp"
 #include "comm/context/failure_state.hpp"
+#include "comm/context/joining.hpp"
 #include "comm/context/memory_map.hpp"
 #include "comm/context/progress.hpp"
 #include "comm/context/wait_policy.hpp"
@@ -27,26 +28,16 @@ namespace sprat::comm {
 
 /// What a Context stands on. The defaults are the machine's; a simulation brings its own.
 struct Environment {
-  using Wires =
-      std::function<std::unique_ptr<MessageTransport>(const Config& config, int rank, int size)>;
   std::unique_ptr<Rendezvous> rendezvous;
   std::shared_ptr<SurvivorListener> survivor_listener =
       nullptr;  ///< Null: this job does not shrink.
   std::unique_ptr<WaitPolicy> wait_policy = real_wait_policy();
-  Wires wires = {};             ///< Messages between hosts; libfabric's if empty.
+  Joining::Wires wires = {};    ///< Messages between hosts; libfabric's if empty.
   bool progress_thread = true;  ///< Otherwise all work must be waited for.
   /// Not null: whoever starts these ranks keeps all their contexts until the last has ended, and
   /// gets this one before any peer sees it. Only then may ranks that share a process look into each
   /// other's contexts; otherwise each goes when it likes, and they are to each other as processes.
   std::shared_ptr<class Context>* keep = nullptr;
-};
-
-/// What is known of a peer. Immutable after joining.
-struct Peer {
-  pid_t pid = 0;
-  std::string host;    ///< Name for people.
-  int host_index = 0;  ///< Equal where memory is shared.
-  bool local = false;  ///< Shares memory with this rank.
 };
 
 class Context : public std::enable_shared_from_this<Context> {
@@ -166,9 +157,9 @@ class Context : public std::enable_shared_from_this<Context> {
 
  private:
   Context(const Config& config, Environment environment, MemoryMap memory);
+  void join_by(Joining& joining, std::size_t world_bytes);
+  void connect_bells();
   status::About about(std::uint64_t nonce) const;  ///< Rank 0's.
-  void meet(Clock::time_point deadline);
-  void open_transports(std::size_t world_bytes, Clock::time_point deadline);
   void on_control(const ControlMessage& message);
   void learn_loss(const std::string& what, int rank);
   void answer(const ControlMessage& query);
@@ -177,14 +168,11 @@ class Context : public std::enable_shared_from_this<Context> {
   ProcessMark mark_;
   Config config_;
   std::unique_ptr<WaitPolicy> wait_policy_;
-  Environment::Wires open_wires_;
-  const bool kept_;
   std::unique_ptr<Rendezvous> rendezvous_;
   std::shared_ptr<SurvivorListener>
       survivor_listener_;     ///< Of this job, before and after it shrinks; null: none.
   std::vector<int> numbers_;  ///< The survivor listener's, by rank.
   int rank_ = 0;
-  bool oversubscribed_ = false;  ///< More ranks than cores on this machine.
   std::vector<Peer> peers_;
   std::vector<Context*> siblings_;  ///< The other ranks of this process, alive as long as the job.
   MemoryMap memory_;

@@ -27,6 +27,7 @@ class MemoryMap {
     MemoryRef segment;
     std::uint64_t address = 0;  ///< In its own process.
     std::uint64_t nonce = 0;    ///< ControlHeader::nonce.
+    bool operator==(const Offer&) const = default;
   };
   /// Who can read private memory through the kernel.
   struct Readability {

@@ -8,8 +8,11 @@ namespace sprat::comm {
 
 /// What a rank says of itself, after trying to map its peers' memory.
 struct Reach {
-  std::string label;        ///< Ranks of different labels never share memory.
-  std::vector<int> mapped;  ///< Ranks whose memory it has mapped, itself included.
+  std::string label;             ///< Ranks of different labels never share memory.
+  std::vector<int> mapped = {};  ///< Ranks whose memory it has mapped, itself included.
+  /// Ranks whose private memory it can read.
+  std::vector<int> readable = {};
+  bool operator==(const Reach&) const = default;
 };
 
 /// A dense host index for each rank. Ranks of one label share a host if each has mapped each;

@@ -27,6 +27,7 @@ struct MemoryRef {
   std::uint64_t inode = 0;  ///< Tells a reused descriptor from the one that was meant.
   std::uint64_t segment_bytes = 0;
   std::uint64_t offset = 0;  ///< Or the pointer's value.
+  bool operator==(const MemoryRef&) const = default;
 };
 
 /// A sealed anonymous file, mapped readable and writable. Owner of file and mapping.

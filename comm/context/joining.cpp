@@ -1,0 +1,168 @@
+#include "comm/context/joining.hpp"
+
+#include <sched.h>
+
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "comm/memory/foreign_memory.hpp"
+#include "comm/transports/shm/ring.hpp"
+
+namespace sprat::comm {
+namespace {
+
+std::vector<int> allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &set)) {
+        cores.push_back(core);
+      }
+    }
+  }
+  return cores;
+}
+
+/// The secret that survivors prove to each other is rank 0's.
+void settle(SurvivorListener& survivor_listener, int rank, const std::vector<PeerInfo>& infos) {
+  std::vector<std::vector<SocketAddress>> addresses;
+  for (std::size_t peer = 0; peer < infos.size(); ++peer) {
+    need(infos[peer].survival.has_value(), "joining: rank ", peer,
+         " does not say where it listens");
+    addresses.push_back(infos[peer].survival->addresses);
+  }
+  survivor_listener.settle(rank, std::move(addresses), infos.front().survival->secret);
+}
+
+}  // namespace
+
+// SPRAT_HOST may be a list: of the ranks as the job first had them.
+Joining::Joining(const Options& options)
+    : options_(options),
+      shrunk_(options.survivor_listener != nullptr && options.survivor_listener->settled()),
+      host_(host_identity(options.config, shrunk_ ? options.survivor_listener->number() : rank())) {
+}
+
+const std::vector<PeerInfo>& Joining::meet(const MemoryMap::Offer& offer, std::uint64_t context) {
+  PeerInfo mine{.label = host_.label,
+                .machine = host_.machine,
+                .name = host_.name,
+                .cores = allowed_cores(),
+                .memory = offer,
+                .context = context};
+  if (options_.config.cross_memory) {
+    allow_reading();
+  }
+  if (options_.survivor_listener != nullptr && !shrunk_) {
+    mine.survival = {.addresses = options_.survivor_listener->addresses(),
+                     .secret = options_.survivor_listener->secret()};
+  }
+  const std::vector<Blob> greetings =
+      options_.rendezvous.exchange(encode(mine), "meeting", options_.deadline);
+  for (int peer = 0; peer < size(); ++peer) {
+    infos_.push_back(decode_peer_info(greetings[peer], peer));
+  }
+  if (options_.survivor_listener != nullptr && !shrunk_) {
+    settle(*options_.survivor_listener, rank(), infos_);
+  }
+  neighbours_ = find_neighbours(infos_, rank());
+  neighbours_.one_process &= options_.may_share_process;
+  return infos_;
+}
+
+Reach Joining::probe(MemoryMap& memory) {
+  Reach reach{.label = host_.label};
+  for (const int peer : neighbours_.same_host) {
+    if (!memory.reaches(peer)) {
+      if (const auto why = memory.map(peer)) {
+        if (unmapped_.empty()) {
+          unmapped_ =
+              text("the memory of rank ", peer, " (pid ", infos_[peer].memory.pid, "): ", *why);
+        }
+        continue;
+      }
+    }
+    reach.mapped.push_back(peer);
+    if (options_.config.cross_memory && !memory.in_process() && memory.try_reading(peer)) {
+      reach.readable.push_back(peer);
+    }
+  }
+  return reach;
+}
+
+void Joining::map_memory(MemoryMap& memory) {
+  std::vector<MemoryMap::Offer> offers;
+  for (const PeerInfo& info : infos_) {
+    offers.push_back(info.memory);
+  }
+  memory.meet(std::move(offers));
+  if (neighbours_.one_process) {
+    memory.share_process();
+  }
+  const std::vector<Blob> told =
+      options_.rendezvous.exchange(encode(probe(memory)), "mapping memory", options_.deadline);
+  std::vector<Reach> reaches;
+  for (int peer = 0; peer < size(); ++peer) {
+    reaches.push_back(decode_reach(told[peer], peer, size()));
+  }
+  hosts_ = decide_hosts(reaches, rank());
+  hosts_.readability.everybodys |= neighbours_.one_process;
+  memory.settle(hosts_.readability);
+}
+
+std::vector<Peer> Joining::peers() const {
+  std::vector<Peer> peers;
+  for (int peer = 0; peer < size(); ++peer) {
+    const int host = hosts_.host_of[peer];
+    peers.push_back({.pid = infos_[peer].memory.pid,
+                     .host = infos_[peer].name,
+                     .host_index = host,
+                     .local = host == hosts_.host_of[rank()]});
+  }
+  return peers;
+}
+
+// Threads of one process talk through rings even if SPRAT_HOST says that they are hosts.
+bool Joining::by_ring(int peer) const {
+  return neighbours_.one_process || hosts_.host_of[peer] == hosts_.host_of[rank()];
+}
+
+Progress::Transports Joining::open_transports(MemoryMap& memory) {
+  ShmRingOptions rings;
+  rings.rank = rank();
+  for (int peer = 0; peer < size(); ++peer) {
+    if (by_ring(peer)) {
+      rings.ranks.push_back(peer);
+    }
+  }
+  // Nobody has allocated anything else, so rings lie at the same offset on every local rank.
+  const std::size_t bytes = ShmRing::bytes_needed(rings.ranks.size());
+  const std::size_t offset = memory.allocate(bytes);
+  rings.mine = {memory.control(offset), bytes};
+  for (const int peer : rings.ranks) {
+    rings.memory.push_back(memory.control_of(peer, offset));
+  }
+  Progress::Transports transports;
+  transports.local = std::make_unique<ShmRing>(rings);
+  TransportAddresses mine{.local = transports.local->address(), .wire = {}};
+  if (hosts_.several && !neighbours_.one_process) {
+    transports.wire = options_.open_wire(options_.config, rank(), size());
+    mine.wire = transports.wire->address();
+  }
+  const std::vector<Blob> told =
+      options_.rendezvous.exchange(encode(mine), "opening transports", options_.deadline);
+  std::vector<Blob> local(told.size()), remote(told.size());
+  for (int peer = 0; peer < size(); ++peer) {
+    TransportAddresses theirs = decode_transport_addresses(told[peer], peer);
+    (by_ring(peer) ? local : remote)[peer] = std::move(by_ring(peer) ? theirs.local : theirs.wire);
+  }
+  transports.local->connect(local);
+  if (transports.wire) {
+    transports.wire->connect(remote);
+  }
+  return transports;
+}
+
+}  // namespace sprat::comm

@@ -1,0 +1,27 @@
+// Who shares a process, a machine and a host, decided from what all ranks told each other. Pure.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "comm/context/peer_info.hpp"
+
+namespace sprat::comm {
+
+/// Whom a rank may share memory with, by what the others say of themselves.
+struct Neighbours {
+  std::vector<int> same_host;   ///< Ranks whose memory it ought to map, itself among them.
+  bool one_process = false;     ///< All ranks are threads of one process.
+  bool oversubscribed = false;  ///< More ranks on its machine than cores that they may use.
+};
+Neighbours find_neighbours(std::span<const PeerInfo> infos, int rank);
+
+/// How the job lies on hosts, once each rank has tried to map its neighbours' memory.
+struct Hosts {
+  std::vector<int> host_of;  ///< A dense index for each rank: equal where memory is shared.
+  MemoryMap::Readability readability;
+  bool several = false;  ///< More than one.
+};
+Hosts decide_hosts(const std::vector<Reach>& reaches, int rank);
+
+}  // namespace sprat::comm
