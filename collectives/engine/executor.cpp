@@ -13,15 +13,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Plan boundaries stay on cache lines of every element type.
-constexpr std::size_t window_quantum = 64;
 // Bytes read and written between two looks at the rest of the world: some 50 to 100 µs of work. A
 // piece of a step is about as long, so that slices end soon after. Half of it took up to a fifth
 // longer where four ranks reduce 16 MiB on two cores.
 constexpr std::size_t most_traffic = 1 << 20;
-// Bytes of a window of several hosts that nobody stages: its partials of other hosts are held in
-// scratch, some times as much.
-constexpr std::size_t most_unstaged = 64 << 20;
 // A failed peer tells why within this time.
 constexpr auto failure_grace = 1s;
 
@@ -155,9 +150,8 @@ void Executor::begin_active() {
   out_of_place_ = planned.out_of_place;
   streams_ = goes_past_cache(active_->problem, context_->oversubscribed());
   recorder_.running(call_of(*active_), algorithm_->name);
-  current_count_ = window_count_ = active_->problem.count;
-  windows_ = 1;
-  window_ = 0;
+  windows_ = {.count = active_->problem.count, .number = 1};
+  window_ = {};
 }
 
 // Publishes what this rank calls and where its buffers lie.
@@ -194,55 +188,41 @@ bool Executor::choose_plan() {
   return true;
 }
 
-// A pure function of what all ranks know, so all choose the same windows: the problem, the hosts,
-// whether everybody can be read, and for large problems on a single host, whether every announced
-// buffer can be mapped.
+// All ranks cut alike: on several hosts by what all know of the job, on one by where every
+// announced buffer lies.
 bool Executor::choose_windows() {
   if (out_of_place_ && !choose_plan()) {
     return false;
   }
   const Problem& problem = active_->problem;
-  const std::size_t row = row_bytes(), half = context_->config().staging_bytes / 2;
-  const bool shares_hosts = grouping_->hosts() > 1 && grouping_->hosts() < problem.ranks();
-  const bool unstaged = shares_hosts && !somebody_may_stage();
-  const std::size_t room = unstaged ? most_unstaged : half;
-  if (row * problem.count > room && !exchanges(problem.collective)) {
-    bool windowed = shares_hosts;
-    if (grouping_->hosts() == 1) {
-      for (const int peer : local_peers_) {
-        if (!announced(peer)) {
-          return false;
-        }
+  const std::size_t staging_bytes = context_->config().staging_bytes;
+  Access access = Access::direct;
+  if (grouping_->hosts() > 1) {
+    access = access_between_hosts(problem, plan_->traits, context_->everybody_readable());
+  } else if (asks_announcements(problem, staging_bytes)) {
+    for (const int peer : local_peers_) {
+      if (!announced(peer)) {
+        return false;
       }
-      windowed = somebody_stages();
     }
-    if (windowed) {
-      need(unstaged || row * window_quantum <= half, "SPRAT_STAGING is ", 2 * half, " bytes; ",
-           problem.ranks(), " ranks need at least ", 2 * row * window_quantum, " for this call");
-      window_count_ = std::max(window_quantum, room / row / window_quantum * window_quantum);
-      windows_ = (problem.count + window_count_ - 1) / window_count_;
-    }
+    access = somebody_stages() ? Access::staged : Access::direct;
   }
-  begin_window();
+  windows_ = cut(problem, access, staging_bytes);
+  begin_window(0);
   phase_ = Phase::running;
   return true;
 }
 
-void Executor::begin_window() {
-  current_count_ = std::min(window_count_, active_->problem.count - window_ * window_count_);
-  if (active_->problem.count == 0) {
-    current_count_ = 0;
-  }
-  if (windows_ > 1 && active_->problem.counts) {
-    Problem part = active_->problem;
-    part.count = current_count_;
-    part.counts = window_counts_ = std::make_shared<const BlockCounts>(
-        part.counts->window(window_ * window_count_, current_count_));
+void Executor::begin_window(std::size_t index) {
+  const Problem& problem = active_->problem;
+  window_ = window_of(problem, windows_, index);
+  if (windows_.number > 1 && problem.counts) {
+    Problem part = problem;
+    part.count = window_.count;
+    part.counts = window_.counts;
     plan_ = std::make_shared<const Plan>(make_plan(part, *algorithm_));
-  } else if (windows_ > 1) {
-    plan_ = plans_.of(active_->problem, *algorithm_, current_count_).plan;
-  } else {
-    window_counts_ = active_->problem.counts;
+  } else if (windows_.number > 1) {
+    plan_ = plans_.of(problem, *algorithm_, window_.count).plan;
   }
   signals_ = 0;
   first_open_ = 0;
@@ -257,8 +237,8 @@ void Executor::begin_window() {
     }
   }
   prepare_memory();
-  if (window_ > 0) {
-    slot_->signals.store(Slot::progress(window_, 0), std::memory_order_release);
+  if (index > 0) {
+    slot_->signals.store(Slot::progress(index, 0), std::memory_order_release);
   }
 }
 
@@ -267,10 +247,10 @@ bool Executor::slice_is_over() const { return slice_traffic_ >= most_traffic; }
 
 bool Executor::run_steps() {
   // Staging and scratch alternate: the window before the last must have been left by all.
-  if (first_open_ == 0 && window_ >= 2 && exposes_memory()) {
+  if (first_open_ == 0 && window_.index >= 2 && exposes_memory()) {
     for (const int peer : local_peers_) {
       const Slot& theirs = peers_[peer].control_block->of(active_->sequence);
-      if (!announced(peer) || theirs.left.load(std::memory_order_acquire) < window_ - 1) {
+      if (!announced(peer) || theirs.left.load(std::memory_order_acquire) < window_.index - 1) {
         return false;
       }
     }
@@ -299,15 +279,14 @@ bool Executor::run_steps() {
 }
 
 bool Executor::end_window() {
-  ++window_;
-  if (window_ < windows_) {
-    slot_->left.store(window_, std::memory_order_release);
+  const std::size_t left = window_.index + 1;
+  slot_->left.store(left, std::memory_order_release);
+  if (left < windows_.number) {
     context_->ring(local_world_ranks_);
-    begin_window();
+    begin_window(left);
     return true;
   }
   phase_ = Phase::leaving;
-  slot_->left.store(static_cast<std::uint32_t>(windows_), std::memory_order_release);
   if (!all_inlined()) {
     context_->ring(local_world_ranks_);
   }
@@ -330,7 +309,7 @@ bool Executor::leave() {
       return false;
     }
     const Slot& theirs = peers_[peer].control_block->of(active_->sequence);
-    if (exposed && theirs.left.load(std::memory_order_acquire) < windows_) {
+    if (exposed && theirs.left.load(std::memory_order_acquire) < windows_.number) {
       return false;
     }
   }

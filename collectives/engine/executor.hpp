@@ -1,7 +1,4 @@
 // Runs the plans of one communicator, one operation at a time, in call order.
-//
-// A large operation on memory that some peer cannot map is cut into windows: the same part of every
-// block, staged through shared memory, two windows alternating. Windows are counted from 0.
 #pragma once
 
 #include <array>
@@ -17,6 +14,7 @@
 #include "collectives/engine/plan_cache.hpp"
 #include "collectives/engine/stragglers.hpp"
 #include "collectives/engine/work.hpp"
+#include "collectives/plan/windows.hpp"
 #include "collectives/record/recorder.hpp"
 #include "comm/context/context.hpp"
 
@@ -125,7 +123,7 @@ class Executor final : public comm::Driver {
   bool choose_plan();
   void announce();
   bool choose_windows();
-  void begin_window();
+  void begin_window(std::size_t index);
   bool slice_is_over() const;
   bool run_steps();
   bool end_window();
@@ -162,12 +160,8 @@ class Executor final : public comm::Driver {
   std::byte* own_address(const Operand& operand);
   View view_of(int rank, Buffer buffer);
   std::size_t element_bytes(Buffer buffer) const;
-  bool may_be_read(Buffer buffer, int rank) const;
-  bool somebody_may_stage() const;
   bool somebody_stages() const;
-  std::size_t row_bytes() const;
   std::size_t buffer_bytes(Buffer buffer, int rank) const;
-  std::size_t window_elements(Buffer buffer, int rank) const;
   std::size_t staging_offset(Buffer buffer, int rank) const;
   std::byte* staged(Buffer buffer);
   View staged_view(Buffer buffer) const;
@@ -234,12 +228,10 @@ class Executor final : public comm::Driver {
   std::shared_ptr<const Planned> out_of_place_;  ///< Instead, if no rank calls in place; or null.
   std::shared_ptr<const EagerPlan> eager_;       ///< Null unless the operation is eager.
   bool inlined_ = false;
-  bool streams_ = false;          ///< Its results go past the caches.
-  std::size_t window_count_ = 0;  ///< Elements of a block in a full window.
-  std::size_t windows_ = 1, window_ = 0;
-  std::size_t current_count_ = 0;                     ///< Elements of a block in this window.
-  std::shared_ptr<const BlockCounts> window_counts_;  ///< The same where blocks differ.
-  std::uint32_t signals_ = 0;                         ///< Given in this window.
+  bool streams_ = false;  ///< Its results go past the caches.
+  Windows windows_;
+  Window window_;
+  std::uint32_t signals_ = 0;  ///< Given in this window.
   std::vector<StepState> states_;
   std::uint32_t first_open_ = 0;
   std::vector<comm::MessageRequest> requests_;

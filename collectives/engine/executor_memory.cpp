@@ -9,40 +9,12 @@
 namespace sprat::collectives {
 namespace {
 
-// Measured beside Open MPI by bench/compare/run with two ranks.
-constexpr std::size_t most_staged = 4 << 20;
-
 std::size_t round_to_line(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-/// Whether private memory goes through staging even where peers could read it through the kernel,
-/// which takes a processor longer than both copies, made at the same time in the caches.
-bool is_better_staged(const Problem& problem) {
-  const bool often_read =
-      problem.collective == Collective::all_reduce || problem.collective == Collective::broadcast;
-  return often_read && problem.payload_bytes() <= most_staged;
-}
 
 }  // namespace
 
 std::size_t Executor::element_bytes(Buffer buffer) const {
   return size_of(element_type(active_->problem, buffer));
-}
-
-/// Whether a peer may read that buffer of a rank. All ranks say the same. Only a broadcast's
-/// output can be, of those with a root.
-bool Executor::may_be_read(Buffer buffer, int rank) const {
-  const Problem& problem = active_->problem;
-  const bool own = buffer == Buffer::output && has_root(problem.collective) &&
-                   problem.collective != Collective::broadcast;
-  return !own && blocks_of(problem, buffer, rank) > 0;
-}
-
-/// Whether a rank of several hosts may have to stage, whatever memory it was called with. All ranks
-/// say the same, though none sees the buffers of other hosts.
-bool Executor::somebody_may_stage() const {
-  const Problem& problem = active_->problem;
-  return !context_->everybody_readable() || is_better_staged(problem) || plan_->traits.snapshot ||
-         problem.collective == Collective::all_to_all;  // in place, its input is staged
 }
 
 /// Of one host, all of whose ranks have announced: whether a buffer that peers read is none that
@@ -52,7 +24,8 @@ bool Executor::somebody_stages() const {
     const Slot& slot = peers_[rank].control_block->of(active_->sequence);
     for (const Buffer buffer : {Buffer::input, Buffer::output}) {
       const comm::MemoryRef& ref = buffer == Buffer::input ? slot.input : slot.output;
-      if (ref.kind == comm::MemoryRef::Kind::unreachable && may_be_read(buffer, rank)) {
+      if (ref.kind == comm::MemoryRef::Kind::unreachable &&
+          may_be_read(active_->problem, buffer, rank)) {
         return true;
       }
     }
@@ -60,30 +33,8 @@ bool Executor::somebody_stages() const {
   return false;
 }
 
-/// Bytes of one element of every block that peers may read of a rank, the same on every rank.
-std::size_t Executor::row_bytes() const {
-  const Problem& problem = active_->problem;
-  const int rank = has_root(problem.collective) ? problem.root : membership_.rank;
-  std::size_t row = 0;
-  for (const Buffer buffer : {Buffer::input, Buffer::output}) {
-    if (may_be_read(buffer, rank)) {
-      row += static_cast<std::size_t>(blocks_of(problem, buffer, rank)) * element_bytes(buffer);
-    }
-  }
-  return row;
-}
-
 std::size_t Executor::buffer_bytes(Buffer buffer, int rank) const {
   return elements_of(active_->problem, buffer, rank) * element_bytes(buffer);
-}
-
-std::size_t Executor::window_elements(Buffer buffer, int rank) const {
-  const Problem& problem = active_->problem;
-  if (window_counts_) {
-    return block_counts(problem, buffer) != nullptr ? window_counts_->total()
-                                                    : window_counts_->count(rank);
-  }
-  return static_cast<std::size_t>(blocks_of(problem, buffer, rank)) * current_count_;
 }
 
 // Announces where peers find my buffers. Inlined inputs are copied into the slot now.
@@ -118,8 +69,9 @@ bool Executor::exposes_memory() const {
 
 // Staging holds the window's input blocks, then its output blocks; odd windows use the second half.
 std::size_t Executor::staging_offset(Buffer buffer, int rank) const {
-  const std::size_t half = window_ % 2 * round_to_line(context_->config().staging_bytes / 2);
-  const std::size_t input = window_elements(Buffer::input, rank) * element_bytes(Buffer::input);
+  const std::size_t half = window_.index % 2 * round_to_line(context_->config().staging_bytes / 2);
+  const std::size_t input =
+      elements_of(active_->problem, window_, Buffer::input, rank) * element_bytes(Buffer::input);
   return buffer == Buffer::input ? half : half + round_to_line(input);
 }
 
@@ -130,12 +82,11 @@ std::byte* Executor::staged(Buffer buffer) {
 // Memory that holds the window's part of every block, and memory that holds the blocks whole.
 Executor::View Executor::staged_view(Buffer buffer) const {
   const bool differ = block_counts(active_->problem, buffer) != nullptr;
-  return {nullptr, current_count_, differ ? window_counts_.get() : nullptr, 0};
+  return {nullptr, window_.count, differ ? window_.counts.get() : nullptr, 0};
 }
 
 Executor::View Executor::whole_view(const std::byte* base, Buffer buffer) const {
-  return {base, active_->problem.count, block_counts(active_->problem, buffer),
-          window_ * window_count_};
+  return {base, active_->problem.count, block_counts(active_->problem, buffer), window_.first};
 }
 
 // Makes what the plan needs of this rank's shared memory, and shows peers where it is.
@@ -159,8 +110,8 @@ void Executor::prepare_memory() {
   }
   if (plan_->scratch_count > 0) {
     const std::size_t half = round_to_line(plan_->scratch_count * element_bytes(Buffer::scratch));
-    if (window_ == 0) {
-      const std::size_t bytes = std::min<std::size_t>(windows_, 2) * half;
+    if (window_.index == 0) {
+      const std::size_t bytes = std::min<std::size_t>(windows_.number, 2) * half;
       if (!scratch_ || scratch_->bytes() < bytes) {
         scratch_ = std::make_unique<comm::Segment>(bytes, comm::Segment::Pages::huge);
       }
@@ -168,12 +119,12 @@ void Executor::prepare_memory() {
       slot_->scratch_half_bytes = half;
     }
   }
-  if (active_->stage_input && !inlined_ && current_count_ > 0) {
-    const std::size_t bytes = current_count_ * size_of(active_->problem.input);
+  if (active_->stage_input && !inlined_ && window_.count > 0) {
+    const std::size_t bytes = window_.count * size_of(active_->problem.input);
     const auto blocks = static_cast<std::size_t>(active_->problem.ranks());  // of an all-to-all
     for (std::size_t block = 0; block < blocks; ++block) {
-      const std::size_t skip = (block * active_->problem.count + window_ * window_count_) *
-                               size_of(active_->problem.input);
+      const std::size_t skip =
+          (block * active_->problem.count + window_.first) * size_of(active_->problem.input);
       std::memcpy(staged(Buffer::input) + block * bytes, active_->input + skip, bytes);
     }
   }
@@ -206,7 +157,7 @@ bool Executor::signalled(int rank, std::uint32_t needs) {
 // Of a rank that has announced.
 bool Executor::has_signalled(int rank, std::uint32_t needs) const {
   const Slot& slot = peers_[rank].control_block->of(active_->sequence);
-  const std::uint64_t wanted = Slot::progress(window_, needs);
+  const std::uint64_t wanted = Slot::progress(window_.index, needs);
   return needs == 0 || (slot.inlined != 0 && needs == 1) ||
          slot.signals.load(std::memory_order_acquire) >= wanted;
 }
@@ -229,7 +180,7 @@ Executor::View Executor::view_of(int rank, Buffer buffer) {
                                                    : slot.scratch;
   View view;
   if (buffer == Buffer::scratch) {
-    ref.offset += window_ % 2 * slot.scratch_half_bytes;
+    ref.offset += window_.index % 2 * slot.scratch_half_bytes;
   } else if (ref.kind == comm::MemoryRef::Kind::unreachable) {
     ref = peers_[rank].control_block->staging;
     ref.offset += staging_offset(buffer, rank);
@@ -238,8 +189,9 @@ Executor::View Executor::view_of(int rank, Buffer buffer) {
     view = whole_view(nullptr, buffer);
   }
   if (mine && ref.kind == comm::MemoryRef::Kind::segment) {
-    view.base = buffer == Buffer::scratch ? scratch_->data() + window_ % 2 * slot.scratch_half_bytes
-                                          : staged(buffer);
+    view.base = buffer == Buffer::scratch
+                    ? scratch_->data() + window_.index % 2 * slot.scratch_half_bytes
+                    : staged(buffer);
     return view;
   }
   comm::PeerMemory memory = context_->view(world, ref);

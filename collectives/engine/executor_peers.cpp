@@ -107,15 +107,15 @@ std::vector<int> Executor::awaited() const {
       await_locals(has_left(0));
       break;
     case Phase::running:
-      if (first_open_ == 0 && window_ >= 2 && exposes_memory()) {
-        await_locals(has_left(window_ - 1));
+      if (first_open_ == 0 && window_.index >= 2 && exposes_memory()) {
+        await_locals(has_left(window_.index - 1));
       }
       for (std::uint32_t index = first_open_; index < states_.size(); ++index) {
         await_step(index, await);
       }
       break;
     case Phase::leaving:
-      await_locals(has_left(windows_));
+      await_locals(has_left(windows_.number));
       break;
   }
   return {ranks.begin(), ranks.end()};

@@ -116,7 +116,7 @@ bool Executor::run_share(const Step& step) {
     const View view = staged_view(step.from.buffer);
     const std::size_t block = view.counts != nullptr
                                   ? view.counts->offset(step.from.block)
-                                  : static_cast<std::size_t>(step.from.block) * current_count_;
+                                  : static_cast<std::size_t>(step.from.block) * window_.count;
     const std::size_t bytes = step.from.count * size;
     const std::size_t piece = std::min(bytes - partial_done_, piece_bytes(1));
     const std::size_t skip = (block + step.from.offset) * size + partial_done_;
@@ -131,7 +131,7 @@ bool Executor::run_share(const Step& step) {
 void Executor::run_signal() {
   ++signals_;
   if (!inlined_) {
-    slot_->signals.store(Slot::progress(window_, signals_), std::memory_order_release);
+    slot_->signals.store(Slot::progress(window_.index, signals_), std::memory_order_release);
     context_->ring(local_world_ranks_);
   }
 }
@@ -222,7 +222,7 @@ std::uint64_t Executor::message_tag(const Step& step) const {
   tag = tag << signature_bits |
         low_bits(digest(slot_->signature, active_->prior_calls_hash), signature_bits);
   tag = tag << sequence_bits | low_bits(active_->sequence, sequence_bits);
-  tag = tag << window_bits | low_bits(window_, window_bits);
+  tag = tag << window_bits | low_bits(window_.index, window_bits);
   return tag << message_bits | low_bits(step.message, message_bits);
 }
 
