@@ -1,22 +1,17 @@
-// The phases of an operation: announce, agree on windows, run each window's plan, leave.
 #include "collectives/engine/executor.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <set>
 
-#include "collectives/engine/copy.hpp"
 #include "comm/base/check.hpp"
-#include "comm/base/log.hpp"
 
 namespace sprat::collectives {
 namespace {
 
 using namespace std::chrono_literals;
 
-// Bytes read and written between two looks at the rest of the world: some 50 to 100 µs of work. A
-// piece of a step is about as long, so that slices end soon after. Half of it took up to a fifth
-// longer where four ranks reduce 16 MiB on two cores.
-constexpr std::size_t most_traffic = 1 << 20;
+// A call of at most so many bytes takes some tens of microseconds once all have made it.
+constexpr std::size_t most_stayed_for = 1 << 20;
 // A failed peer tells why within this time.
 constexpr auto failure_grace = 1s;
 
@@ -28,28 +23,19 @@ Executor::Executor(std::shared_ptr<comm::Context> context, Membership membership
       membership_(std::move(membership)),
       grouping_(std::move(grouping)),
       plans_(std::move(rules)),
-      peers_(membership_.world_ranks.size()),
       recorder_(context_, membership_.id, membership_.name, membership_.rank,
                 membership_.world_ranks),
-      stragglers_(context_->config().straggler_after) {
-  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
-    if (!grouping_->together(rank, membership_.rank)) {
-      continue;
-    }
-    const int world = membership_.world_ranks[rank];
-    peers_[rank].control_block = reinterpret_cast<ControlBlock*>(
-        context_->peer_control(world, membership_.control_blocks[rank]));
-    if (rank != membership_.rank) {
-      local_peers_.push_back(rank);
-      local_world_ranks_.push_back(world);
-    }
-  }
-  control_block_ = peers_[membership_.rank].control_block;
-  control_block_->owner.store(membership_.id + 1, std::memory_order_release);
+      peers_(*context_, membership_, *grouping_),
+      memory_(*context_, membership_, peers_),
+      steps_(*context_, membership_, peers_, memory_),
+      eager_(*context_, membership_, peers_),
+      stalls_(context_->config().straggler_after) {
   const auto token = context_->take_token();
   context_->add(this);
 }
 
+// Peers may still read what this rank inlined in its last operations. A control block that they are
+// not done with after a moment is never used again.
 Executor::~Executor() {
   if (!context_->here()) {
     return;
@@ -57,17 +43,11 @@ Executor::~Executor() {
   drain();
   context_->note_freed(membership_.id, history_.next());
   context_->remove(this);
-  // Peers may still read what this rank inlined in its last operations. A control block that they
-  // are not done with after a moment is never used again.
   comm::WaitPolicy& wait_policy = context_->wait_policy();
   const auto patience = wait_policy.now() + 20ms;
   bool done = false;
   while (!done && wait_policy.now() < patience && context_->failure() == nullptr) {
-    done = std::all_of(local_peers_.begin(), local_peers_.end(), [&](int peer) {
-      const ControlBlock& theirs = *peers_[peer].control_block;
-      return theirs.owner.load(std::memory_order_acquire) != membership_.id + 1 ||
-             theirs.completed.load(std::memory_order_acquire) >= history_.next();
-    });
+    done = peers_.all_completed(history_.next());
     context_->drive_once();
     wait_policy.yield();
   }
@@ -77,44 +57,168 @@ Executor::~Executor() {
   }
 }
 
-std::string Executor::under_way() const { return queue_.empty() ? "" : describe_active(); }
+// --- how operations come
+// ---------------------------------------------------------------------------
 
-std::string Executor::describe_active() const {
-  const Operation& operation = *queue_.front();
-  return text(describe(operation.problem), " (operation ", operation.sequence, " of ",
-              membership_.name, ")");
+void Executor::follow(std::shared_ptr<const Rules> rules) {
+  drain();
+  const auto token = context_->take_token();
+  plans_ = PlanCache(std::move(rules));
+  eager_.forget();
 }
+
+bool Executor::call_eagerly(const Signature& signature, const std::byte* input, std::byte* output,
+                            const std::function<std::shared_ptr<Operation>()>& make) {
+  auto token = context_->try_token();
+  if (!token || !context_->idle() || context_->failure() != nullptr) {
+    return false;
+  }
+  const EagerCalls::Known* known = eager_.find(signature);
+  if (known == nullptr) {
+    return false;
+  }
+  const std::uint64_t sequence = history_.next(), prior_calls_hash = prior_calls_hash_;
+  eager_.announce(*known->eager, signature, sequence, input);
+  history_.add(signature, prior_calls_hash, nullptr, sequence);
+  prior_calls_hash_ = completes_locally(signature) ? digest(signature, prior_calls_hash) : 0;
+  if (eager_.wait(signature, sequence) &&
+      eager_.finish(*known->eager, known->arithmetic, sequence, input, output)) {
+    peers_.complete(sequence);
+    recorder_.over({sequence, signature, known->bytes, static_cast<int>(signature.detail),
+                    context_->wait_policy().recent()},
+                   known->algorithm->name);
+    return true;
+  }
+  const std::shared_ptr<Operation> operation = make();
+  operation->sequence = sequence;
+  operation->prior_calls_hash = prior_calls_hash;
+  enqueue(operation);
+  begin_active();
+  phase_ = Phase::meeting;
+  token.unlock();
+  operation->wait();
+  return true;
+}
+
+void Executor::post(const std::shared_ptr<Operation>& operation, bool blocking) {
+  const auto token = context_->take_token();
+  const bool alone = context_->idle();
+  operation->sequence = history_.next();
+  operation->prior_calls_hash = prior_calls_hash_;
+  std::shared_ptr<const Problem> problem;
+  if (!is_plain(operation->problem)) {
+    problem = std::shared_ptr<const Problem>(operation, &operation->problem);
+  }
+  history_.add(operation->signature, prior_calls_hash_, std::move(problem),
+               queue_.empty() ? operation->sequence : queue_.front()->sequence);
+  prior_calls_hash_ =
+      completes_locally(operation->problem) ? digest(operation->signature, prior_calls_hash_) : 0;
+  enqueue(operation);
+  if (queue_.size() > 1) {
+    recorder_.queued(call_of(*operation));
+    return;
+  }
+  advance();
+  if (blocking && alone) {
+    poll_alone(*operation);
+  }
+}
+
+void Executor::enqueue(const std::shared_ptr<Operation>& operation) {
+  operation->posted = context_->wait_policy().now();
+  operation->deadline = operation->posted + operation->timeout;
+  recorder_.called(operation->sequence);
+  queue_.push_back(operation);
+  in_flight_.fetch_add(1, std::memory_order_relaxed);
+  context_->begin_operation();
+}
+
+// While nothing else needs driving, and for as long as others may wait for the token.
+void Executor::poll_alone(const Operation& operation) {
+  const Problem& problem = operation.problem;
+  if (grouping_->hosts() > 1 || exchanges(problem.collective) ||
+      problem.payload_bytes() > most_stayed_for) {
+    return;
+  }
+  comm::WaitPolicy& wait_policy = context_->wait_policy();
+  comm::Clock::time_point idle_since{};
+  int round = 0;
+  while (!operation.done() && !context_->token_wanted()) {
+    if (advance()) {
+      round = 0;  // in the midst of something: to give the core away now would only delay it
+      continue;
+    }
+    if (idle_since == comm::Clock::time_point{}) {
+      idle_since = wait_policy.now();
+    }
+    if (!wait_policy.rest(round++, context_->oversubscribed())) {
+      break;
+    }
+  }
+  if (idle_since != comm::Clock::time_point{}) {
+    context_->add_waited(wait_policy.now() - idle_since);
+  }
+}
+
+void Executor::drain() {
+  while (in_flight_.load(std::memory_order_acquire) > 0) {
+    std::shared_ptr<Operation> last;
+    {
+      const auto token = context_->take_token();
+      last = queue_.empty() ? nullptr : queue_.back();
+    }
+    if (last) {
+      try {
+        last->wait();
+      } catch (const Error&) {
+        // Whoever holds the Work hears of it.
+      }
+    }
+  }
+}
+
+// --- the active operation
+// --------------------------------------------------------------------------
 
 bool Executor::advance() noexcept {
   if (queue_.empty()) {
     return false;
   }
   try {
-    if (const Error* failure = context_->failure()) {
-      fail_all(*failure);
-      return true;
+    return advance_queue();
+  } catch (const Unmapped& memory) {
+    if (const auto error = stalls_.misses(*this, memory, context_->wait_policy().now())) {
+      fail_active(*error);
     }
-    bool moved = false;
-    slice_traffic_ = 0;
-    while (!queue_.empty() && !slice_is_over() && advance_active()) {
-      moved = true;
-    }
-    if (moved) {
-      idle_calls_ = 0;
-      stuck_since_ = unmapped_ = {};
-    } else if (++idle_calls_ % 64 == 0) {
-      watch_clock();
-    }
-    return moved;
-  } catch (const Unmapped& peer) {
-    wait_for_news(peer);
     return false;
   } catch (const Error& error) {
-    context_->fail(Error(error.code(), text(describe_active(), ": ", error.what()), error.rank()));
+    fail_active(error);
   } catch (const std::exception& error) {
-    context_->fail(Error(ErrorCode::internal, text(describe_active(), ": ", error.what())));
+    fail_active(Error(ErrorCode::internal, error.what()));
   }
   return true;
+}
+
+bool Executor::advance_queue() {
+  if (const Error* failure = context_->failure()) {
+    fail_all(*failure);
+    return true;
+  }
+  bool moved = false;
+  steps_.begin_slice();
+  while (!queue_.empty() && !steps_.slice_is_over() && advance_active()) {
+    moved = true;
+  }
+  if (phase_ != Phase::idle && peers_.differs() && !stalls_.reported()) [[unlikely]] {
+    stalls_.report(*this, context_->wait_policy().now());
+  }
+  if (moved) {
+    idle_calls_ = 0;
+    stalls_.moved();
+  } else if (++idle_calls_ % 64 == 0) {
+    stalls_.look(*this, context_->wait_policy().now());
+  }
+  return moved;
 }
 
 // One move; false if nothing can be done now.
@@ -123,14 +227,13 @@ bool Executor::advance_active() {
     case Phase::idle:
       begin_active();
       announce();
-      phase_ = eager_ ? Phase::meeting : Phase::gathering;
       return true;
     case Phase::meeting:
       return meet();
     case Phase::gathering:
       return choose_windows();
     case Phase::running:
-      return run_steps();
+      return run_window();
     case Phase::leaving:
       return leave();
   }
@@ -139,77 +242,73 @@ bool Executor::advance_active() {
 
 void Executor::begin_active() {
   active_ = queue_.front().get();
-  slot_ = &control_block_->of(active_->sequence);
-  for (PeerState& peer : peers_) {
-    peer.announced = false;
-  }
-  const Planned& planned = plans_.of(active_->problem);
-  algorithm_ = planned.algorithm;
-  plan_ = planned.plan;
-  eager_ = planned.eager;
-  out_of_place_ = planned.out_of_place;
-  streams_ = goes_past_cache(active_->problem, context_->oversubscribed());
-  recorder_.running(call_of(*active_), algorithm_->name);
-  windows_ = {.count = active_->problem.count, .number = 1};
-  window_ = {};
+  peers_.follow(active_->sequence, active_->signature);
+  planned_ = plans_.of(active_->problem);
+  recorder_.running(call_of(*active_), planned_.algorithm->name);
 }
 
 // Publishes what this rank calls and where its buffers lie.
 void Executor::announce() {
-  if (eager_) {
-    remember(*active_);
-    show_eager(*eager_, active_->input, *slot_);
-    inlined_ = true;
-  } else {
-    show_buffers(*slot_);
+  if (planned_.eager) {
+    eager_.remember(*active_, planned_);
+    eager_.announce(*planned_.eager, active_->signature, active_->sequence, active_->input);
+    phase_ = Phase::meeting;
+    return;
   }
-  slot_->signature = active_->signature;
-  slot_->signals.store(0, std::memory_order_relaxed);
-  slot_->left.store(0, std::memory_order_relaxed);
-  slot_->announced.store(active_->sequence + 1, std::memory_order_release);
-  context_->ring(local_world_ranks_);
+  Slot& slot = peers_.open(active_->sequence);
+  memory_.announce(*active_, *planned_.plan, slot);
+  peers_.announce(slot, active_->sequence, active_->signature);
+  phase_ = Phase::gathering;
 }
 
-// Another plan may be better if no rank's output lies over its input, as their announcements tell.
-bool Executor::choose_plan() {
-  bool out_of_place = active_->input != active_->output;
-  for (const int peer : local_peers_) {
-    if (!announced(peer)) {
-      return false;
-    }
-    out_of_place &= peers_[peer].control_block->of(active_->sequence).in_place == 0;
+bool Executor::meet() {
+  if (!peers_.all_announced()) {
+    return false;
   }
-  if (out_of_place) {
-    algorithm_ = out_of_place_->algorithm;
-    plan_ = out_of_place_->plan;
-    recorder_.running(call_of(*active_), algorithm_->name);
+  if (eager_.finish(*planned_.eager, arithmetic_of(active_->problem), active_->sequence,
+                    active_->input, active_->output)) {
+    finish_active();
+  } else {
+    memory_.follow_inlined(*active_, peers_.mine().of(active_->sequence));
+    phase_ = Phase::gathering;  // by the plan's steps, then
   }
-  out_of_place_ = nullptr;
   return true;
 }
 
 // All ranks cut alike: on several hosts by what all know of the job, on one by where every
 // announced buffer lies.
 bool Executor::choose_windows() {
-  if (out_of_place_ && !choose_plan()) {
+  if (planned_.out_of_place && !choose_plan()) {
     return false;
   }
   const Problem& problem = active_->problem;
   const std::size_t staging_bytes = context_->config().staging_bytes;
   Access access = Access::direct;
   if (grouping_->hosts() > 1) {
-    access = access_between_hosts(problem, plan_->traits, context_->everybody_readable());
+    access = access_between_hosts(problem, planned_.plan->traits, context_->everybody_readable());
   } else if (asks_announcements(problem, staging_bytes)) {
-    for (const int peer : local_peers_) {
-      if (!announced(peer)) {
-        return false;
-      }
+    if (!peers_.all_announced()) {
+      return false;
     }
-    access = somebody_stages() ? Access::staged : Access::direct;
+    access = memory_.somebody_stages() ? Access::staged : Access::direct;
   }
   windows_ = cut(problem, access, staging_bytes);
   begin_window(0);
   phase_ = Phase::running;
+  return true;
+}
+
+// Another plan may be better if no rank's output lies over its input, as their announcements tell.
+bool Executor::choose_plan() {
+  if (!peers_.all_announced()) {
+    return false;
+  }
+  if (!memory_.somebody_in_place()) {
+    const std::shared_ptr<const Planned> out_of_place = planned_.out_of_place;
+    planned_ = *out_of_place;
+    recorder_.running(call_of(*active_), planned_.algorithm->name);
+  }
+  planned_.out_of_place = nullptr;
   return true;
 }
 
@@ -220,100 +319,50 @@ void Executor::begin_window(std::size_t index) {
     Problem part = problem;
     part.count = window_.count;
     part.counts = window_.counts;
-    plan_ = std::make_shared<const Plan>(make_plan(part, *algorithm_));
+    planned_.plan = std::make_shared<const Plan>(make_plan(part, *planned_.algorithm));
   } else if (windows_.number > 1) {
-    plan_ = plans_.of(problem, *algorithm_, window_.count).plan;
+    planned_.plan = plans_.of(problem, *planned_.algorithm, window_.count).plan;
   }
-  signals_ = 0;
-  first_open_ = 0;
-  partial_done_ = 0;
-  states_.assign(plan_->steps.size(), StepState::pending);
-  if (requests_.size() < plan_->steps.size()) {
-    requests_.resize(plan_->steps.size());
-  }
-  for (PeerState& peer : peers_) {
-    for (View& view : peer.views) {
-      view = {};
-    }
-  }
-  prepare_memory();
-  if (index > 0) {
-    slot_->signals.store(Slot::progress(index, 0), std::memory_order_release);
+  steps_.begin(*active_, *planned_.plan, window_);
+  memory_.begin(*planned_.plan, windows_, window_);
+  if (index > 0) {  // peers may look at this window's signals from here on
+    peers_.mine()
+        .of(active_->sequence)
+        .signals.store(Slot::progress(index, 0), std::memory_order_release);
   }
 }
 
-/// Others may want the token: enough has been read and written since advance() was called.
-bool Executor::slice_is_over() const { return slice_traffic_ >= most_traffic; }
-
-bool Executor::run_steps() {
-  // Staging and scratch alternate: the window before the last must have been left by all.
-  if (first_open_ == 0 && window_.index >= 2 && exposes_memory()) {
-    for (const int peer : local_peers_) {
-      const Slot& theirs = peers_[peer].control_block->of(active_->sequence);
-      if (!announced(peer) || theirs.left.load(std::memory_order_acquire) < window_.index - 1) {
-        return false;
-      }
-    }
+// Staging and scratch alternate: the window before the last must have been left by all.
+bool Executor::run_window() {
+  if (!steps_.begun() && window_.index >= 2 && memory_.exposed() &&
+      !peers_.all_left(window_.index - 1)) {
+    return false;
   }
-  bool moved = partial_done_ > 0;
-  if (moved) {
-    run_step(partial_step_);  // which ends before others of its verbs begin
-  }
-  const auto steps = static_cast<std::uint32_t>(states_.size());
-  for (std::uint32_t index = first_open_; index < steps; ++index) {
-    if (partial_done_ > 0 || slice_is_over()) {
-      return true;
-    }
-    if (states_[index] != StepState::done && run_step(index)) {
-      moved = true;
-      partial_step_ = index;
-    }
-    if (index == first_open_ && states_[index] == StepState::done) {
-      ++first_open_;
-    }
-  }
-  if (first_open_ == steps) {
-    return end_window();
-  }
-  return moved;
+  const bool moved = steps_.advance();
+  return steps_.over() ? end_window() : moved;
 }
 
 bool Executor::end_window() {
   const std::size_t left = window_.index + 1;
-  slot_->left.store(left, std::memory_order_release);
+  peers_.mine().of(active_->sequence).left.store(left, std::memory_order_release);
   if (left < windows_.number) {
-    context_->ring(local_world_ranks_);
+    peers_.ring();
     begin_window(left);
     return true;
   }
   phase_ = Phase::leaving;
-  if (!all_inlined()) {
-    context_->ring(local_world_ranks_);
+  if (!all_inlined()) {  // else nobody reads memory of this rank's, and nobody waits for it
+    peers_.ring();
   }
   return true;
 }
 
-/// Nobody on this host reads memory of another's: nobody waits until it has been left.
-bool Executor::all_inlined() const {
-  return inlined_ && std::ranges::all_of(local_peers_, [&](int peer) {
-           return peers_[peer].announced &&
-                  peers_[peer].control_block->of(active_->sequence).inlined != 0;
-         });
-}
-
+// Who needs no peer's data still hears that all of its host have called the same.
 bool Executor::leave() {
-  // Who needs no peer's data still hears that all of its host have called the same.
-  const bool exposed = exposes_memory();
-  for (const int peer : local_peers_) {
-    if (!announced(peer)) {
-      return false;
-    }
-    const Slot& theirs = peers_[peer].control_block->of(active_->sequence);
-    if (exposed && theirs.left.load(std::memory_order_acquire) < windows_.number) {
-      return false;
-    }
+  if (!(memory_.exposed() ? peers_.all_left(windows_.number) : peers_.all_announced())) {
+    return false;
   }
-  if (plan_->traits.reads_peers && !all_inlined() && !read_good_memory()) {
+  if (planned_.plan->traits.reads_peers && !all_inlined() && !read_good_memory()) {
     return false;
   }
   finish_active();
@@ -323,7 +372,7 @@ bool Executor::leave() {
 // A peer that has failed may have given its buffers back before this rank was done reading them.
 // Then the job has failed, and word of it is under way.
 bool Executor::read_good_memory() {
-  for (const int world : local_world_ranks_) {
+  for (const int world : peers_.world_ranks()) {
     if (context_->peer_failed(world)) {
       if (peer_failed_ == comm::Clock::time_point{}) {
         peer_failed_ = context_->wait_policy().now();
@@ -339,38 +388,31 @@ bool Executor::read_good_memory() {
 }
 
 void Executor::finish_active() {
-  control_block_->completed.store(active_->sequence + 1, std::memory_order_release);
+  peers_.complete(active_->sequence);
   const auto now = context_->wait_policy().now();
-  if (stragglers_.warned()) [[unlikely]] {
-    tell_who_came(now, stragglers_.came({}));
-    stragglers_.forget();
-  }
+  stalls_.end(*this, now);
   recorder_.ended(active_->sequence, now, true);
   const std::shared_ptr<Operation> operation = std::move(queue_.front());
   queue_.pop_front();
   phase_ = Phase::idle;
-  timed_out_ = false;
-  reported_ = unmapped_ = {};
-  wire_failure_.reset();
+  steps_.forget_wire_failure();
   in_flight_.fetch_sub(1, std::memory_order_release);
   context_->end_operation();
   operation->finish();
 }
 
+void Executor::fail_active(const Error& error) {
+  context_->fail(Error(error.code(), text(words(), ": ", error.what()), error.rank()));
+}
+
 void Executor::fail_all(const Error& failure) {
-  for (std::size_t index = 0; phase_ == Phase::running && index < states_.size(); ++index) {
-    if (states_[index] == StepState::posted) {
-      comm::MessageRequest& request = requests_[index];
-      if (request.state == comm::MessageRequest::State::posted) {
-        context_->messages(request.peer).cancel(request);
-      }
-      context_->end_messages(1);
-    }
+  if (phase_ == Phase::running) {
+    steps_.cancel();
   }
   phase_ = Phase::idle;
   while (!queue_.empty()) {
     const std::string what = failure.what();
-    const std::string call = describe_active();
+    const std::string call = words();
     recorder_.queued(call_of(*queue_.front()));
     recorder_.ended(queue_.front()->sequence, context_->wait_policy().now(), false);
     const bool named = what.find(call) != std::string::npos;
@@ -380,6 +422,103 @@ void Executor::fail_all(const Error& failure) {
     context_->end_operation();
     operation->fail(Error(failure.code(), named ? what : text(call, ": ", what), failure.rank()));
   }
+}
+
+// --- what is told of it
+// ----------------------------------------------------------------------------
+
+std::string Executor::under_way() const { return queue_.empty() ? "" : words(); }
+
+std::string Executor::words() const {
+  const Operation& operation = *queue_.front();
+  return text(describe(operation.problem), " (operation ", operation.sequence, " of ",
+              membership_.name, ")");
+}
+
+Recorder::Call Executor::call_of(const Operation& operation) {
+  return {operation.sequence, operation.signature, operation.problem.payload_bytes(),
+          operation.problem.root, operation.posted};
+}
+
+// Nothing of calls behind the one under way: where that one waits lies the first disagreement, if
+// there is any.
+comm::Recall Executor::called(std::uint64_t sequence) const {
+  using State = comm::Recall::State;
+  if (sequence >= history_.next() || (!queue_.empty() && sequence > queue_.front()->sequence)) {
+    return {State::not_yet};
+  }
+  if (!history_.remembers(sequence)) {
+    return {State::forgotten};
+  }
+  const std::string words = history_.words(sequence);
+  const auto* first = reinterpret_cast<const std::byte*>(words.data());
+  return {State::called, comm::Blob(first, first + words.size())};
+}
+
+// The next operation had this rank to itself when the last one ended, if it was called by then.
+WatchedCall::Times Executor::times() const {
+  return {.posted = active_->posted,
+          .since = std::max(active_->posted, recorder_.last_end()),
+          .deadline = active_->deadline,
+          .timeout = active_->timeout};
+}
+
+const WireFailure* Executor::wire_failure() const {
+  return steps_.wire_failure() ? &*steps_.wire_failure() : nullptr;
+}
+
+std::vector<int> Executor::late() const {
+  std::vector<int> ranks = context_->lateness(membership_.id, active_->sequence).late;
+  std::erase_if(ranks,
+                [&](int world) { return context_->peer(world).local; });  // control blocks know
+  std::ranges::copy(peers_.late(active_->sequence), std::back_inserter(ranks));
+  std::ranges::sort(ranks);
+  return ranks;
+}
+
+std::vector<int> Executor::silent() const {
+  return context_->lateness(membership_.id, active_->sequence).silent;
+}
+
+std::vector<int> Executor::awaited() const {
+  std::set<int> ranks;
+  const auto add = [&](const std::vector<int>& members) {
+    for (const int member : members) {
+      ranks.insert(membership_.world_ranks[member]);
+    }
+  };
+  switch (phase_) {
+    case Phase::idle:
+      break;
+    case Phase::meeting:
+    case Phase::gathering:
+      add(peers_.not_left(active_->sequence, 0));
+      break;
+    case Phase::running:
+      if (!steps_.begun() && window_.index >= 2 && memory_.exposed()) {
+        add(peers_.not_left(active_->sequence, window_.index - 1));
+      }
+      add(steps_.awaited());
+      break;
+    case Phase::leaving:
+      add(peers_.not_left(active_->sequence, windows_.number));
+      break;
+  }
+  return {ranks.begin(), ranks.end()};
+}
+
+bool Executor::speaks_for_host() const { return peers_.lowest_that_waits(active_->sequence); }
+
+void Executor::show(const std::vector<int>& ranks, std::size_t late) {
+  recorder_.waits(active_->sequence, ranks, late);
+}
+
+void Executor::report() {
+  context_->report_stall(membership_.id, active_->sequence, called(active_->sequence).words);
+}
+
+void Executor::search() {
+  context_->look_for(phase_ == Phase::running ? steps_.far_peers() : std::vector<int>());
 }
 
 }  // namespace sprat::collectives

@@ -1,0 +1,79 @@
+#include "collectives/engine/bulk_work.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "collectives/engine/copy.hpp"
+#include "collectives/engine/stall_watch.hpp"
+
+namespace sprat::collectives {
+namespace {
+
+// What is fetched of other processes at a time, of all sources and of each: little enough to stay
+// in the second-level cache until it is reduced.
+constexpr std::size_t room_bytes = 128 << 10, least_room_bytes = 16 << 10;
+constexpr std::size_t max_element_bytes = 8;
+
+}  // namespace
+
+void BulkWork::set_copy(const Source& from, const Target& to) {
+  reduces_ = false;
+  from_ = from;
+  to_ = to;
+}
+
+std::size_t BulkWork::set_reduction(const Arithmetic& arithmetic, std::byte* to,
+                                    std::size_t count) {
+  const auto fetched = static_cast<std::size_t>(std::ranges::count_if(
+      contributions_, [](const Contribution& one) { return one.source.foreign_rank >= 0; }));
+  if (fetched > 0) {
+    const std::size_t each = std::max(room_bytes / fetched, least_room_bytes) / max_element_bytes;
+    count = std::min(count, each);
+    room_each_ = each * max_element_bytes;
+    room_.resize(fetched * room_each_);
+  }
+  reduces_ = true;
+  arithmetic_ = arithmetic;
+  to_.data = to;
+  count_ = count;
+  return count;
+}
+
+void BulkWork::run() {
+  if (reduces_) {
+    run_reduction();
+  } else {
+    run_copy();
+  }
+}
+
+void BulkWork::fetch(const Source& source, std::byte* to, std::size_t bytes) const {
+  if (!context_.read(source.foreign_rank, source.data, to, bytes)) {
+    throw Unmapped{source.foreign_rank, errno};
+  }
+}
+
+void BulkWork::run_copy() {
+  if (from_.foreign_rank >= 0) {
+    fetch(from_, to_.data, to_.bytes);
+  } else if (from_.data != to_.data && to_.bytes > 0) {
+    copy(to_.data, from_.data, to_.bytes, to_.past_cache);
+  }
+}
+
+void BulkWork::run_reduction() {
+  terms_.clear();
+  std::byte* room = room_.data();
+  for (const Contribution& one : contributions_) {
+    const std::byte* data = one.source.data;
+    if (one.source.foreign_rank >= 0) {
+      fetch(one.source, room, count_ * one.element_bytes);
+      data = room;
+      room += room_each_;
+    }
+    terms_.push_back({data, one.covers, one.partial});
+  }
+  reduce(arithmetic_, terms_, to_.data, count_);
+}
+
+}  // namespace sprat::collectives

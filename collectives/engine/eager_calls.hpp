@@ -1,0 +1,67 @@
+// EagerPlan calls on their short way: once all peers have announced the call, everything is there.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "collectives/engine/eager_plan.hpp"
+#include "collectives/engine/local_peers.hpp"
+#include "collectives/engine/operation.hpp"
+#include "collectives/engine/plan_cache.hpp"
+#include "comm/context/context.hpp"
+
+namespace sprat::collectives {
+
+/// Of one communicator. Its context's token is held.
+class EagerCalls final {
+ public:
+  /// All that is borrowed outlives it.
+  EagerCalls(comm::Context& context, const Membership& membership, LocalPeers& peers);
+
+  /// A eager call that was made before: no plan has to be looked for.
+  struct Known {
+    Signature signature;
+    std::shared_ptr<const EagerPlan> eager;  ///< Shared with its place in the cache of plans.
+    Arithmetic arithmetic;
+    const Algorithm* algorithm = nullptr;
+    std::uint64_t bytes = 0;  ///< Of the caller's larger buffer.
+  };
+  /// Null if it was not. Valid until the next remember().
+  const Known* find(const Signature& signature) const {
+    const Known& known = known_[place_of(signature)];
+    return known.eager && known.signature == signature ? &known : nullptr;
+  }
+  void remember(const Operation& operation, const Planned& planned);
+  void forget() { known_ = {}; }
+
+  /// Opens this rank's slot for a call and announces it there, with its input.
+  void announce(const EagerPlan& eager, const Signature& signature, std::uint64_t sequence,
+                const std::byte* input);
+  /// Waits for all to announce the same, for as long as it pays to hold the token. False if it
+  /// takes longer, or forever.
+  bool wait(const Signature& signature, std::uint64_t sequence) const;
+  /// Works out the result, once all have announced the same. False, and nothing has happened, if a
+  /// peer's input was too long to be announced.
+  bool finish(const EagerPlan& eager, const Arithmetic& arithmetic, std::uint64_t sequence,
+              const std::byte* input, std::byte* output);
+
+ private:
+  static constexpr std::size_t places = 16;
+  static std::size_t place_of(const Signature& signature) {
+    return (signature.count * 5 + signature.detail * 3 +
+            static_cast<std::size_t>(signature.collective)) %
+           places;
+  }
+
+  comm::Context& context_;
+  LocalPeers& peers_;
+  const int rank_;
+  std::array<Known, places> known_;
+  std::vector<const std::byte*> inputs_;  ///< By rank.
+  std::vector<Term> terms_;               ///< Of the reduction at hand.
+};
+
+}  // namespace sprat::collectives

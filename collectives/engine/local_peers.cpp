@@ -1,0 +1,113 @@
+#include "collectives/engine/local_peers.hpp"
+
+#include <algorithm>
+
+namespace sprat::collectives {
+
+LocalPeers::LocalPeers(comm::Context& context, const Membership& membership,
+                       const Grouping& grouping)
+    : context_(context),
+      rank_(membership.rank),
+      boards_(membership.world_ranks.size()),
+      seen_(membership.world_ranks.size()) {
+  for (int rank = 0; rank < static_cast<int>(boards_.size()); ++rank) {
+    if (!grouping.together(rank, rank_)) {
+      continue;
+    }
+    const int world = membership.world_ranks[rank];
+    boards_[rank] = reinterpret_cast<ControlBlock*>(
+        context.peer_control(world, membership.control_blocks[rank]));
+    if (rank != rank_) {
+      ranks_.push_back(rank);
+      world_ranks_.push_back(world);
+    }
+  }
+  mine().owner.store(membership.id + 1, std::memory_order_release);
+}
+
+bool LocalPeers::all_completed(std::uint64_t calls) const {
+  const std::uint64_t owner =
+      control_block(rank_).owner.load(std::memory_order_relaxed);  // the same word on every rank
+  return std::ranges::all_of(ranks_, [&](int peer) {
+    const ControlBlock& theirs = control_block(peer);
+    return theirs.owner.load(std::memory_order_acquire) != owner ||
+           theirs.completed.load(std::memory_order_acquire) >= calls;
+  });
+}
+
+bool LocalPeers::all_announced(std::uint64_t sequence, const Signature& signature) const {
+  return std::ranges::all_of(ranks_, [&](int peer) {
+    return has_called(peer, sequence) && slot(peer, sequence).signature == signature;
+  });
+}
+
+// A slot may show a later call by now, whose caller is not late for this one.
+std::vector<int> LocalPeers::late(std::uint64_t sequence) const {
+  std::vector<int> late;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    if (slot(ranks_[i], sequence).announced.load(std::memory_order_acquire) <= sequence) {
+      late.push_back(world_ranks_[i]);
+    }
+  }
+  return late;
+}
+
+std::vector<int> LocalPeers::not_left(std::uint64_t sequence, std::size_t windows) const {
+  std::vector<int> ranks;
+  for (const int peer : ranks_) {
+    if (!has_called(peer, sequence) ||
+        slot(peer, sequence).left.load(std::memory_order_acquire) < windows) {
+      ranks.push_back(peer);
+    }
+  }
+  return ranks;
+}
+
+bool LocalPeers::lowest_that_waits(std::uint64_t sequence) const {
+  return std::ranges::none_of(ranks_, [&](int peer) {
+    return peer < rank_ && has_called(peer, sequence) &&
+           control_block(peer).completed.load(std::memory_order_acquire) <= sequence;
+  });
+}
+
+void LocalPeers::follow(std::uint64_t sequence, const Signature& signature) {
+  sequence_ = sequence;
+  signature_ = signature;
+  differs_ = false;
+  std::ranges::fill(seen_, 0);
+}
+
+bool LocalPeers::look(int rank) {
+  if (!has_called(rank, sequence_)) {
+    return false;
+  }
+  if (!(slot(rank, sequence_).signature == signature_)) {
+    differs_ = true;
+    return false;
+  }
+  seen_[rank] = 1;
+  return true;
+}
+
+bool LocalPeers::all_announced() {
+  return std::ranges::all_of(ranks_, [&](int peer) { return announced(peer); });
+}
+
+bool LocalPeers::has_signalled(int rank, std::size_t window, std::uint32_t needs) const {
+  const Slot& theirs = slot(rank, sequence_);
+  return needs == 0 || (theirs.inlined != 0 && needs == 1) ||
+         theirs.signals.load(std::memory_order_acquire) >= Slot::progress(window, needs);
+}
+
+bool LocalPeers::all_left(std::size_t windows) {
+  return std::ranges::all_of(ranks_, [&](int peer) {
+    return announced(peer) && slot(peer, sequence_).left.load(std::memory_order_acquire) >= windows;
+  });
+}
+
+bool LocalPeers::all_inlined() const {
+  return std::ranges::all_of(
+      ranks_, [&](int peer) { return seen_[peer] != 0 && slot(peer, sequence_).inlined != 0; });
+}
+
+}  // namespace sprat::collectives

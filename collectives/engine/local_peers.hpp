@@ -1,0 +1,102 @@
+// What a rank of a communicator shows the others on its host, and sees of them, on their control
+// blocks.
+//
+// Every call is announced here, whether it is eager or runs a plan: its slot is opened, what
+// belongs to the call is written into it, and then it is announced.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "collectives/engine/control_block.hpp"
+#include "collectives/engine/membership.hpp"
+#include "collectives/plan/problem.hpp"
+#include "collectives/plan/signature.hpp"
+#include "comm/context/context.hpp"
+
+namespace sprat::collectives {
+
+/// Of one communicator. Its context's token is held. Peers are named by communicator ranks.
+class LocalPeers final {
+ public:
+  /// Claims this rank's control block. `context` and `membership` outlive it.
+  LocalPeers(comm::Context& context, const Membership& membership, const Grouping& grouping);
+
+  /// Ascending, without this rank.
+  std::span<const int> ranks() const { return ranks_; }
+  /// The same as world ranks.
+  std::span<const int> world_ranks() const { return world_ranks_; }
+  ControlBlock& mine() { return *boards_[rank_]; }
+  ControlBlock& control_block(int rank) const { return *boards_[rank]; }
+  const Slot& slot(int rank, std::uint64_t sequence) const {
+    return control_block(rank).of(sequence);
+  }
+  /// All have come as far as this rank, or left the communicator.
+  bool all_completed(std::uint64_t calls) const;
+
+  // --- announcing ---
+  /// This rank's slot for a call, in which it has signalled nothing yet.
+  Slot& open(std::uint64_t sequence) {
+    Slot& slot = mine().of(sequence);
+    slot.signals.store(0, std::memory_order_relaxed);
+    slot.left.store(0, std::memory_order_relaxed);
+    return slot;
+  }
+  /// All of the slot is written: peers may see it.
+  void announce(Slot& slot, std::uint64_t sequence, const Signature& signature) {
+    slot.signature = signature;
+    slot.announced.store(sequence + 1, std::memory_order_release);
+    ring();
+  }
+  void ring() { context_.ring(world_ranks_); }
+  void complete(std::uint64_t sequence) {
+    mine().completed.store(sequence + 1, std::memory_order_release);
+  }
+
+  // --- whether peers have come, of any call ---
+  bool has_called(int rank, std::uint64_t sequence) const {
+    return slot(rank, sequence).announced.load(std::memory_order_acquire) == sequence + 1;
+  }
+  /// All have announced just that.
+  bool all_announced(std::uint64_t sequence, const Signature& signature) const;
+  /// World ranks that have not called it.
+  std::vector<int> late(std::uint64_t sequence) const;
+  /// Ranks that have not left so many windows of it yet, or not called it.
+  std::vector<int> not_left(std::uint64_t sequence, std::size_t windows) const;
+  /// No lower rank of this host has called it and waits.
+  bool lowest_that_waits(std::uint64_t sequence) const;
+
+  // --- the same of the call that this rank carries out ---
+  void follow(std::uint64_t sequence, const Signature& signature);
+  /// True once the peer is in the same call. If it called another it never becomes true, and
+  /// differs() does: control blocks hold no more than a hash of what must agree.
+  bool announced(int rank) { return seen_[rank] != 0 || look(rank); }
+  bool all_announced();
+  bool differs() const { return differs_; }
+  /// It has announced, and signalled so often in this window.
+  bool signalled(int rank, std::size_t window, std::uint32_t needs) {
+    return announced(rank) && has_signalled(rank, window, needs);
+  }
+  /// Of a rank that has announced.
+  bool has_signalled(int rank, std::size_t window, std::uint32_t needs) const;
+  /// All have announced, and left so many windows.
+  bool all_left(std::size_t windows);
+  /// Everybody's input travelled in its announcement.
+  bool all_inlined() const;
+
+ private:
+  bool look(int rank);
+
+  comm::Context& context_;
+  const int rank_;
+  std::vector<ControlBlock*> boards_;  ///< By rank; null for ranks of other hosts.
+  std::vector<int> ranks_, world_ranks_;
+  std::vector<char> seen_;  ///< By rank: announced, and its signature agrees.
+  std::uint64_t sequence_ = 0;
+  Signature signature_;
+  bool differs_ = false;
+};
+
+}  // namespace sprat::collectives

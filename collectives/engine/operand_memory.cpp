@@ -1,0 +1,250 @@
+#include "collectives/engine/operand_memory.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "collectives/engine/stall_watch.hpp"
+
+namespace sprat::collectives {
+namespace {
+
+using Kind = comm::MemoryRef::Kind;
+
+std::size_t round_to_line(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+OperandMemory::OperandMemory(comm::Context& context, const Membership& membership,
+                             LocalPeers& peers)
+    : context_(context),
+      membership_(membership),
+      peers_(peers),
+      views_(membership.world_ranks.size()) {}
+
+std::size_t OperandMemory::buffer_bytes(Buffer buffer, int rank) const {
+  return elements_of(operation_->problem, buffer, rank) * element_bytes(buffer);
+}
+
+void OperandMemory::announce(const Operation& operation, const Plan& plan, Slot& slot) {
+  operation_ = &operation;
+  slot_ = &slot;
+  const std::size_t input_bytes = buffer_bytes(Buffer::input, membership_.rank);
+  const std::size_t output_bytes = buffer_bytes(Buffer::output, membership_.rank);
+  const Plan::Traits& traits = plan.traits;
+  inlined_ = traits.shares_input && !traits.shares_output && plan.scratch_count == 0 &&
+             traits.signals == 1 && input_bytes <= Slot::inline_bytes;
+  slot.inlined = inlined_ ? 1 : 0;
+  const bool in_place = static_cast<const void*>(operation.input) == operation.output;
+  slot.in_place = in_place ? 1 : 0;
+  if (inlined_) {
+    std::memcpy(input_bytes <= Slot::short_bytes ? slot.short_payload : slot.payload,
+                operation.input, input_bytes);
+    return;
+  }
+  const auto shown = [&](const std::byte* data, std::size_t bytes) {
+    const comm::MemoryRef ref = context_.describe(data, bytes);
+    return ref.kind == Kind::process && is_better_staged(operation.problem) ? comm::MemoryRef{}
+                                                                            : ref;
+  };
+  // What this rank overwrites while peers read must not be read where it lies.
+  const bool copied_input = operation.stage_input || (traits.snapshot && in_place);
+  slot.input = copied_input ? comm::MemoryRef{} : shown(operation.input, input_bytes);
+  slot.output = shown(operation.output, output_bytes);
+}
+
+void OperandMemory::follow_inlined(const Operation& operation, Slot& slot) {
+  operation_ = &operation;
+  slot_ = &slot;
+  inlined_ = true;
+}
+
+bool OperandMemory::somebody_stages() const {
+  const Problem& problem = operation_->problem;
+  for (int rank = 0; rank < problem.ranks(); ++rank) {
+    const Slot& slot = peers_.slot(rank, operation_->sequence);
+    if ((slot.input.kind == Kind::unreachable && may_be_read(problem, Buffer::input, rank)) ||
+        (slot.output.kind == Kind::unreachable && may_be_read(problem, Buffer::output, rank))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool OperandMemory::somebody_in_place() const {
+  const void* input = operation_->input;
+  return input == operation_->output || std::ranges::any_of(peers_.ranks(), [&](int peer) {
+           return peers_.slot(peer, operation_->sequence).in_place != 0;
+         });
+}
+
+void OperandMemory::begin(const Plan& plan, const Windows& windows, const Window& window) {
+  window_ = &window;
+  exposed_ = !inlined_ &&
+             (plan.traits.shares_input || plan.traits.shares_output || plan.scratch_count > 0);
+  for (auto& views : views_) {
+    for (View& view : views) {
+      view = {};
+    }
+  }
+  if (!inlined_ && (exposed_ || operation_->stage_input) &&
+      (slot_->input.kind == Kind::unreachable || slot_->output.kind == Kind::unreachable)) {
+    prepare_staging();
+  }
+  if (plan.scratch_count > 0) {
+    prepare_scratch(plan, windows);
+  }
+  if (operation_->stage_input && !inlined_ && window.count > 0) {
+    stage_input();
+  }
+}
+
+// Threads of one process read through pointers; describe() knows.
+comm::MemoryRef OperandMemory::shown(const comm::Segment& segment) const {
+  const comm::MemoryRef ref = context_.describe(segment.data(), segment.bytes());
+  return ref.kind == Kind::address ? ref : segment.ref();
+}
+
+// An input that is staged although this rank is alone on its host comes whole, in no windows: no
+// peer bounds it.
+void OperandMemory::prepare_staging() {
+  const std::size_t alone = operation_->stage_input && peers_.ranks().empty()
+                                ? buffer_bytes(Buffer::input, membership_.rank)
+                                : 0;
+  const std::size_t bytes = std::max(context_.config().staging_bytes, alone) + 4096;
+  if (!staging_ || staging_->bytes() < bytes) {
+    staging_ = std::make_unique<comm::Segment>(bytes, comm::Segment::Pages::huge);
+    peers_.mine().staging = shown(*staging_);
+  }
+}
+
+// Windows alternate between two halves, so that peers may still read the last one's partials.
+void OperandMemory::prepare_scratch(const Plan& plan, const Windows& windows) {
+  if (window_->index > 0) {
+    return;  // the first window is the largest
+  }
+  const std::size_t half = round_to_line(plan.scratch_count * element_bytes(Buffer::scratch));
+  const std::size_t bytes = std::min<std::size_t>(windows.number, 2) * half;
+  if (!scratch_ || scratch_->bytes() < bytes) {
+    scratch_ = std::make_unique<comm::Segment>(bytes, comm::Segment::Pages::huge);
+  }
+  slot_->scratch = shown(*scratch_);
+  slot_->scratch_half_bytes = half;
+}
+
+// All blocks at once, before any output of this rank overwrites them.
+void OperandMemory::stage_input() {
+  const Problem& problem = operation_->problem;
+  const std::size_t size = size_of(problem.input), bytes = window_->count * size;
+  const auto blocks = static_cast<std::size_t>(problem.ranks());  // of an all-to-all
+  for (std::size_t block = 0; block < blocks; ++block) {
+    const std::size_t skip = (block * problem.count + window_->first) * size;
+    std::memcpy(staged(Buffer::input) + block * bytes, operation_->input + skip, bytes);
+  }
+}
+
+// Staging holds the window's input blocks, then its output blocks; odd windows use the second half.
+std::size_t OperandMemory::staging_offset(Buffer buffer, int rank) const {
+  const std::size_t half = window_->index % 2 * round_to_line(context_.config().staging_bytes / 2);
+  const std::size_t input = elements_of(operation_->problem, *window_, Buffer::input, rank) *
+                            element_bytes(Buffer::input);
+  return buffer == Buffer::input ? half : half + round_to_line(input);
+}
+
+std::byte* OperandMemory::staged(Buffer buffer) {
+  return staging_->data() + staging_offset(buffer, membership_.rank);
+}
+
+// Memory that holds the window's part of every block, and memory that holds the blocks whole.
+OperandMemory::View OperandMemory::staged_view(Buffer buffer) const {
+  const bool differ = block_counts(operation_->problem, buffer) != nullptr;
+  return {nullptr, window_->count, differ ? window_->counts.get() : nullptr, 0};
+}
+
+OperandMemory::View OperandMemory::whole_view(const std::byte* base, Buffer buffer) const {
+  return {base, operation_->problem.count, block_counts(operation_->problem, buffer),
+          window_->first};
+}
+
+std::byte* OperandMemory::staged_for_peers(const Operand& operand) {
+  const bool input = operand.buffer == Buffer::input;
+  const comm::MemoryRef& ref = input ? slot_->input : slot_->output;
+  if (inlined_ || (input && operation_->stage_input) || operand.count == 0 ||
+      ref.kind != Kind::unreachable) {
+    return nullptr;  // it was copied before, or there is nothing to copy
+  }
+  const View view = staged_view(operand.buffer);
+  const std::size_t block = view.counts != nullptr
+                                ? view.counts->offset(operand.block)
+                                : static_cast<std::size_t>(operand.block) * view.block_stride;
+  return staged(operand.buffer) + (block + operand.offset) * element_bytes(operand.buffer);
+}
+
+OperandMemory::View OperandMemory::view_of(int rank, Buffer buffer) {
+  const bool mine = rank == membership_.rank;
+  if (mine && buffer != Buffer::scratch && !(operation_->stage_input && buffer == Buffer::input)) {
+    return whole_view(buffer == Buffer::input ? operation_->input : operation_->output, buffer);
+  }
+  const Slot& slot = peers_.slot(rank, operation_->sequence);
+  if (buffer == Buffer::input && slot.inlined != 0) {
+    const bool is_short = buffer_bytes(buffer, rank) <= Slot::short_bytes;
+    View view = whole_view(is_short ? slot.short_payload : slot.payload, buffer);
+    view.bytes = is_short ? Slot::short_bytes : Slot::inline_bytes;
+    return view;
+  }
+  return view_of_announced(rank, buffer);
+}
+
+// By what its owner has announced of it: read only after an announcement has been seen, which
+// acquires it.
+OperandMemory::View OperandMemory::view_of_announced(int rank, Buffer buffer) {
+  const Slot& slot = peers_.slot(rank, operation_->sequence);
+  comm::MemoryRef ref = buffer == Buffer::input    ? slot.input
+                        : buffer == Buffer::output ? slot.output
+                                                   : slot.scratch;
+  View view;
+  if (buffer == Buffer::scratch) {
+    ref.offset += window_->index % 2 * slot.scratch_half_bytes;
+  } else if (ref.kind == Kind::unreachable) {
+    ref = peers_.control_block(rank).staging;
+    ref.offset += staging_offset(buffer, rank);
+    view = staged_view(buffer);
+  } else {
+    view = whole_view(nullptr, buffer);
+  }
+  if (rank == membership_.rank && ref.kind == Kind::segment) {
+    view.base = buffer == Buffer::scratch
+                    ? scratch_->data() + window_->index % 2 * slot.scratch_half_bytes
+                    : staged(buffer);
+    return view;
+  }
+  const int world = membership_.world_ranks[rank];
+  comm::PeerMemory memory = context_.view(world, ref);
+  if (memory.data == nullptr) {
+    throw Unmapped{world, errno};
+  }
+  view.base = memory.data;
+  view.bytes = memory.bytes;
+  view.mapping = std::move(memory.mapping);
+  view.foreign = ref.kind == Kind::process;
+  return view;
+}
+
+const std::byte* OperandMemory::address(const Operand& operand) {
+  View& view = views_[operand.rank][static_cast<std::size_t>(operand.buffer)];
+  if (view.base == nullptr) {
+    view = view_of(operand.rank, operand.buffer);
+  }
+  const std::size_t block = view.counts != nullptr
+                                ? view.counts->offset(operand.block)
+                                : static_cast<std::size_t>(operand.block) * view.block_stride;
+  const std::size_t size = element_bytes(operand.buffer);
+  const std::size_t offset = (block + view.skip + operand.offset) * size;
+  if (view.bytes < offset || view.bytes - offset < operand.count * size) [[unlikely]] {
+    // Its owner said nonsense of where that lies.
+    throw Unmapped{membership_.world_ranks[operand.rank], EFAULT};
+  }
+  return view.base + offset;
+}
+
+}  // namespace sprat::collectives

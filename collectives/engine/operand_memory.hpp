@@ -1,0 +1,100 @@
+// Where the operands of an operation lie, on this rank and on its local peers.
+//
+// A rank's input and output lie with its caller. Peers read them there if they can, else in the
+// rank's staging memory; scratch is shared memory of the library's own. A short input travels in
+// the announcement itself: it is inlined.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "collectives/engine/local_peers.hpp"
+#include "collectives/engine/operation.hpp"
+#include "collectives/plan/plan.hpp"
+#include "collectives/plan/windows.hpp"
+#include "comm/context/context.hpp"
+#include "comm/memory/segment.hpp"
+
+namespace sprat::collectives {
+
+/// Of one operation at a time. Its context's token is held.
+class OperandMemory final {
+ public:
+  /// All that is borrowed outlives it.
+  OperandMemory(comm::Context& context, const Membership& membership, LocalPeers& peers);
+
+  /// Writes into `slot`, before it is announced, where peers find the buffers; or the input, if it
+  /// is short. Operation and slot live as long as the operation is carried out.
+  void announce(const Operation& operation, const Plan& plan, Slot& slot);
+  /// The same of a call whose input is in the slot already.
+  void follow_inlined(const Operation& operation, Slot& slot);
+  /// Makes what the window needs of shared memory, and shows peers where it is. Plan and window
+  /// live as long as it is the window.
+  void begin(const Plan& plan, const Windows& windows, const Window& window);
+
+  /// The input travelled in the announcement.
+  bool inlined() const { return inlined_; }
+  /// Peers read this rank's memory.
+  bool exposed() const { return exposed_; }
+  /// On one host, all of whose ranks have announced: a buffer that peers read is none that they
+  /// can.
+  bool somebody_stages() const;
+  /// The same: a rank whose output lies over its input.
+  bool somebody_in_place() const;
+
+  std::size_t element_bytes(Buffer buffer) const {
+    return size_of(element_type(operation_->problem, buffer));
+  }
+  /// Throws Unmapped.
+  const std::byte* address(const Operand& operand);
+  /// Of this rank.
+  std::byte* own_address(const Operand& operand) {
+    return const_cast<std::byte*>(address(operand));  // a rank's own buffers are its own to write
+  }
+  /// After address(): that is of another process, to be read through the kernel.
+  bool is_foreign(const Operand& operand) const {
+    return views_[operand.rank][static_cast<std::size_t>(operand.buffer)].foreign;
+  }
+  /// Where peers look for this rank's operand if that has to be copied for them; else null.
+  std::byte* staged_for_peers(const Operand& operand);
+
+ private:
+  /// A rank's buffer in the window, as seen from here.
+  struct View {
+    const std::byte* base = nullptr;      ///< Null until it is first asked for.
+    std::size_t block_stride = 0;         ///< Elements.
+    const BlockCounts* counts = nullptr;  ///< Where blocks lie, if they differ.
+    std::size_t skip = 0;                 ///< Elements before the window, in each block.
+    bool foreign = false;                 ///< `base` is an address in another process.
+    std::size_t bytes = std::numeric_limits<std::size_t>::max();  ///< From `base` on, if checked.
+    std::shared_ptr<const comm::PeerMapping> mapping =
+        nullptr;  ///< Kept while it is used; or null.
+  };
+
+  std::size_t buffer_bytes(Buffer buffer, int rank) const;
+  std::size_t staging_offset(Buffer buffer, int rank) const;
+  std::byte* staged(Buffer buffer);
+  View staged_view(Buffer buffer) const;
+  View whole_view(const std::byte* base, Buffer buffer) const;
+  View view_of(int rank, Buffer buffer);
+  View view_of_announced(int rank, Buffer buffer);
+  comm::MemoryRef shown(const comm::Segment& segment) const;
+  void prepare_staging();
+  void prepare_scratch(const Plan& plan, const Windows& windows);
+  void stage_input();
+
+  comm::Context& context_;
+  const Membership& membership_;
+  LocalPeers& peers_;
+  std::vector<std::array<View, 3>> views_;  ///< By rank and Buffer.
+  std::unique_ptr<comm::Segment> staging_, scratch_;
+  const Operation* operation_ = nullptr;
+  Slot* slot_ = nullptr;
+  const Window* window_ = nullptr;
+  bool inlined_ = false, exposed_ = false;
+};
+
+}  // namespace sprat::collectives

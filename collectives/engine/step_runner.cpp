@@ -1,0 +1,376 @@
+#include "collectives/engine/step_runner.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "collectives/engine/copy.hpp"
+#include "comm/base/check.hpp"
+
+namespace sprat::collectives {
+namespace {
+
+// Bytes read and written between two looks at the rest of the world: some 50 to 100 µs of work. A
+// piece of a step is about as long, so that slices end soon after. Half of it took up to a fifth
+// longer where four ranks reduce 16 MiB on two cores.
+constexpr std::size_t most_traffic = 1 << 20;
+// Pieces are whole lines of every element type.
+constexpr std::size_t piece_quantum = 4 << 10;
+
+// A collective message's tag: communicator, signature, sequence, window, ordinal. The highest of a
+// tag's bits is clear: it marks point-to-point messages. Messages of equal tags arrive in order, so
+// a sequence or a window that wraps does no harm.
+constexpr int communicator_bits = comm::Context::communicator_bits, signature_bits = 23,
+              sequence_bits = 6, window_bits = 4, message_bits = 14;
+static_assert(communicator_bits + signature_bits + sequence_bits + window_bits + message_bits ==
+              comm::tag_bits - 1);
+
+// The fewer sources a reduction has, the longer its pieces.
+std::size_t piece_bytes(std::size_t sources) {
+  return std::max(most_traffic / (sources + 1) / piece_quantum, std::size_t{1}) * piece_quantum;
+}
+
+std::uint64_t low_bits(std::uint64_t value, int bits) {
+  return value & ((std::uint64_t{1} << bits) - 1);
+}
+
+}  // namespace
+
+StepRunner::StepRunner(comm::Context& context, const Membership& membership, LocalPeers& peers,
+                       OperandMemory& memory)
+    : context_(context), membership_(membership), peers_(peers), memory_(memory), work_(context) {}
+
+void StepRunner::begin(const Operation& operation, const Plan& plan, const Window& window) {
+  operation_ = &operation;
+  plan_ = &plan;
+  window_ = &window;
+  streams_ = goes_past_cache(operation.problem, context_.oversubscribed());
+  signals_ = 0;
+  first_open_ = 0;
+  bulk_ = {};
+  states_.assign(plan.steps.size(), State::pending);
+  if (requests_.size() < plan.steps.size()) {
+    requests_.resize(plan.steps.size());
+  }
+}
+
+bool StepRunner::slice_is_over() const { return slice_traffic_ >= most_traffic; }
+
+bool StepRunner::advance() {
+  bool moved = bulk_.step != Bulk::none;
+  if (moved) {
+    move(bulk_.step);  // which ends before others of its verbs begin
+  }
+  const auto steps = static_cast<std::uint32_t>(states_.size());
+  for (std::uint32_t index = first_open_; index < steps; ++index) {
+    if (bulk_.step != Bulk::none || slice_is_over()) {
+      return true;
+    }
+    moved |= states_[index] != State::done && move(index);
+    if (index == first_open_ && states_[index] == State::done) {
+      ++first_open_;
+    }
+  }
+  return moved;
+}
+
+// Starts or asks the step. A message that has just been posted is asked in the next round: until
+// then no transport can have moved it.
+bool StepRunner::move(std::uint32_t index) {
+  const Step& step = plan_->steps[index];
+  const bool starts = states_[index] == State::pending;
+  if (starts) {
+    if (!may_start(step)) {
+      return false;
+    }
+    start(index);
+    states_[index] = State::started;
+    if (step.verb == Verb::send || step.verb == Verb::recv) {
+      return true;
+    }
+  }
+  if (is_complete(index)) {
+    states_[index] = State::done;
+    return true;
+  }
+  return starts;
+}
+
+bool StepRunner::may_start(const Step& step) {
+  for (const IndexRange& range : {step.after, step.behind}) {
+    for (std::uint32_t before = range.first; before < range.last; ++before) {
+      if (states_[before] != State::done) {
+        return false;
+      }
+    }
+  }
+  return step.needs == 0 || signals_have_come(step);
+}
+
+bool StepRunner::signals_have_come(const Step& step) {
+  const auto has_come = [&](int rank) {
+    return rank == membership_.rank || peers_.signalled(rank, window_->index, step.needs);
+  };
+  switch (step.verb) {
+    case Verb::wait:
+      return peers_.signalled(step.peer, window_->index, step.needs);
+    case Verb::copy:
+      return has_come(step.from.rank);
+    case Verb::reduce:
+      return std::all_of(plan_->sources.begin() + step.sources.first,
+                         plan_->sources.begin() + step.sources.last,
+                         [&](const Source& source) { return has_come(source.from.rank); });
+    case Verb::share:
+    case Verb::signal:
+    case Verb::send:
+    case Verb::recv:
+      return true;
+  }
+  return true;
+}
+
+void StepRunner::start(std::uint32_t index) {
+  switch (plan_->steps[index].verb) {
+    case Verb::signal:
+      start_signal();
+      break;
+    case Verb::wait:
+      break;
+    case Verb::share:
+    case Verb::copy:
+    case Verb::reduce:
+      bulk_ = {.step = index};
+      break;
+    case Verb::send:
+    case Verb::recv:
+      start_message(index);
+      break;
+  }
+}
+
+/// Of a step that has been started.
+bool StepRunner::is_complete(std::uint32_t index) {
+  const Step& step = plan_->steps[index];
+  bool complete = true;
+  switch (step.verb) {
+    case Verb::signal:
+    case Verb::wait:
+      return true;
+    case Verb::share:
+      complete = share_more(step);
+      break;
+    case Verb::copy:
+      complete = copy_more(step);
+      break;
+    case Verb::reduce:
+      complete = reduce_more(step);
+      break;
+    case Verb::send:
+    case Verb::recv:
+      return message_is_over(index);
+  }
+  if (complete) {
+    bulk_ = {};
+  }
+  return complete;
+}
+
+void StepRunner::start_signal() {
+  ++signals_;
+  if (!memory_.inlined()) {  // else the announcement was the signal
+    peers_.mine()
+        .of(operation_->sequence)
+        .signals.store(Slot::progress(window_->index, signals_), std::memory_order_release);
+    peers_.ring();
+  }
+}
+
+std::size_t StepRunner::bytes_of(const Operand& operand) const {
+  return operand.count * memory_.element_bytes(operand.buffer);
+}
+
+BulkWork::Source StepRunner::source_of(const Operand& operand) {
+  const std::byte* data = memory_.address(operand);
+  return {data, memory_.is_foreign(operand) ? membership_.world_ranks[operand.rank] : -1};
+}
+
+bool StepRunner::share_more(const Step& step) {
+  std::byte* const staged = memory_.staged_for_peers(step.from);
+  if (staged == nullptr) {
+    return true;
+  }
+  const std::size_t bytes = bytes_of(step.from);
+  const std::size_t piece = std::min(bytes - bulk_.done, piece_bytes(1));
+  work_.set_copy({memory_.address(step.from) + bulk_.done}, {staged + bulk_.done, piece});
+  work_.run();
+  bulk_.done += piece;
+  slice_traffic_ += 2 * piece;
+  return bulk_.done == bytes;
+}
+
+bool StepRunner::copy_more(const Step& step) {
+  const std::size_t bytes = bytes_of(step.to);
+  const std::size_t piece = std::min(bytes - bulk_.done, piece_bytes(1));
+  BulkWork::Source from = source_of(step.from);
+  from.data += bulk_.done;
+  const bool past_cache = streams_ && step.to.buffer == Buffer::output;
+  work_.set_copy(from, {memory_.own_address(step.to) + bulk_.done, piece, past_cache});
+  context_.wait_policy().point();
+  work_.run();
+  bulk_.done += piece;
+  slice_traffic_ += 2 * piece;
+  return bulk_.done == bytes;
+}
+
+bool StepRunner::reduce_more(const Step& step) {
+  const std::size_t size = memory_.element_bytes(step.to.buffer);
+  const std::size_t sources = step.sources.last - step.sources.first;
+  work_.clear_contributions();
+  for (std::uint32_t i = step.sources.first; i < step.sources.last; ++i) {
+    const Source& source = plan_->sources[i];
+    const std::size_t source_size = memory_.element_bytes(source.from.buffer);
+    BulkWork::Source from = source_of(source.from);
+    from.data += bulk_.done * source_size;
+    work_.add({from, source.covers, source.from.buffer == Buffer::scratch, source_size});
+  }
+  Arithmetic arithmetic = arithmetic_of(operation_->problem);
+  arithmetic.complete = step.to.buffer == Buffer::output;
+  arithmetic.past_cache = arithmetic.complete && streams_;
+  const std::size_t piece =
+      work_.set_reduction(arithmetic, memory_.own_address(step.to) + bulk_.done * size,
+                          std::min(step.to.count - bulk_.done, piece_bytes(sources) / size));
+  context_.wait_policy().point();
+  work_.run();
+  bulk_.done += piece;
+  slice_traffic_ += (sources + 1) * piece * size;
+  return bulk_.done == step.to.count;
+}
+
+std::uint64_t StepRunner::tag_of(const Step& step) const {
+  std::uint64_t tag = low_bits(membership_.id, communicator_bits);
+  tag = tag << signature_bits |
+        low_bits(digest(operation_->signature, operation_->prior_calls_hash), signature_bits);
+  tag = tag << sequence_bits | low_bits(operation_->sequence, sequence_bits);
+  tag = tag << window_bits | low_bits(window_->index, window_bits);
+  return tag << message_bits | low_bits(step.message, message_bits);
+}
+
+void StepRunner::start_message(std::uint32_t index) {
+  const Step& step = plan_->steps[index];
+  comm::MessageRequest& request = requests_[index];
+  const int world = membership_.world_ranks[step.peer];
+  comm::MessageTransport& transport = context_.messages(world);
+  request = {};
+  if (step.verb == Verb::send) {
+    transport.send(request, world, tag_of(step), {memory_.address(step.from), bytes_of(step.from)});
+  } else {
+    transport.recv(request, world, tag_of(step), {memory_.own_address(step.to), bytes_of(step.to)});
+  }
+  request.peer = world;
+  context_.begin_messages(1);
+  if (context_.peer(world).local) {
+    transport.progress();
+    context_.ring(std::span(&world, 1));
+  }
+}
+
+bool StepRunner::message_is_over(std::uint32_t index) {
+  using Message = comm::MessageRequest::State;
+  const Step& step = plan_->steps[index];
+  const comm::MessageRequest& request = requests_[index];
+  const bool sends = step.verb == Verb::send;
+  const Operand& operand = sends ? step.from : step.to;
+  switch (request.state) {
+    case Message::posted:
+    case Message::idle:
+      return false;
+    case Message::failed:
+      if (request.error == EMSGSIZE) {
+        refuse_length(operand, request);
+      }
+      if (!wire_failure_) {
+        wire_failure_ = {context_.wait_policy().now(), request.peer, request.error, sends};
+      }
+      return false;
+    case Message::done:
+      break;
+  }
+  if (!sends && request.bytes != bytes_of(operand)) {
+    refuse_length(operand, request);
+  }
+  context_.end_messages(1);
+  return true;
+}
+
+// A message came that is not as long as its receive. A transport that does not know how much longer
+// it is leaves request.bytes at 0.
+void StepRunner::refuse_length(const Operand& operand, const comm::MessageRequest& request) const {
+  const std::size_t size = memory_.element_bytes(operand.buffer);
+  const bool cut = request.state == comm::MessageRequest::State::failed && request.bytes == 0;
+  const std::string sent = cut ? text("more") : text(request.bytes / size);
+  throw Error(ErrorCode::mismatch,
+              text(context_.describe_peer(request.peer), " sends ", sent, " ",
+                   name(element_type(operation_->problem, operand.buffer)), " to ",
+                   context_.describe_peer(context_.rank()), ", which expects ", operand.count),
+              request.peer);
+}
+
+void StepRunner::cancel() noexcept {
+  for (std::size_t index = 0; index < states_.size(); ++index) {
+    const Verb verb = plan_->steps[index].verb;
+    if (states_[index] == State::started && (verb == Verb::send || verb == Verb::recv)) {
+      comm::MessageRequest& request = requests_[index];
+      if (request.state == comm::MessageRequest::State::posted) {
+        context_.messages(request.peer).cancel(request);
+      }
+      context_.end_messages(1);
+    }
+  }
+}
+
+std::vector<int> StepRunner::far_peers() const {
+  std::vector<int> peers;
+  for (std::size_t index = 0; index < states_.size(); ++index) {
+    const Verb verb = plan_->steps[index].verb;
+    const int peer = requests_[index].peer;
+    if (states_[index] == State::started && (verb == Verb::send || verb == Verb::recv) &&
+        !context_.peer(peer).local && std::ranges::count(peers, peer) == 0) {
+      peers.push_back(peer);
+    }
+  }
+  return peers;
+}
+
+std::vector<int> StepRunner::awaited() const {
+  std::vector<int> ranks;
+  const auto await_signals = [&](const Step& step, int rank) {
+    if (rank != membership_.rank && step.needs > 0 &&
+        (!peers_.has_called(rank, operation_->sequence) ||
+         !peers_.has_signalled(rank, window_->index, step.needs))) {
+      ranks.push_back(rank);
+    }
+  };
+  for (std::uint32_t index = first_open_; index < states_.size(); ++index) {
+    const Step& step = plan_->steps[index];
+    const bool in_turn =
+        std::all_of(states_.begin() + step.after.first, states_.begin() + step.after.last,
+                    [](State before) { return before == State::done; });
+    if (states_[index] == State::started && (step.verb == Verb::send || step.verb == Verb::recv)) {
+      ranks.push_back(step.peer);
+    }
+    if (states_[index] != State::pending || !in_turn) {
+      continue;
+    }
+    if (step.verb == Verb::wait) {
+      await_signals(step, step.peer);
+    } else if (step.verb == Verb::copy) {
+      await_signals(step, step.from.rank);
+    } else if (step.verb == Verb::reduce) {
+      for (std::uint32_t i = step.sources.first; i < step.sources.last; ++i) {
+        await_signals(step, plan_->sources[i].from.rank);
+      }
+    }
+  }
+  return ranks;
+}
+
+}  // namespace sprat::collectives

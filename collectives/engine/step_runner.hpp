@@ -1,0 +1,100 @@
+// The verbs of a plan: carries out its steps on this rank.
+//
+// A step is started when all that it depends on is complete, and is asked from then on until it is
+// complete itself. A message is asked of its transport. Copies and reductions are asked for a piece
+// of work at a time, and one of them is under way at once: the processor has nothing to gain from
+// two, and what it has just read is still in its caches.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "collectives/engine/bulk_work.hpp"
+#include "collectives/engine/local_peers.hpp"
+#include "collectives/engine/operand_memory.hpp"
+#include "collectives/engine/operation.hpp"
+#include "collectives/engine/stall_watch.hpp"
+#include "collectives/plan/plan.hpp"
+#include "collectives/plan/windows.hpp"
+#include "comm/context/context.hpp"
+
+namespace sprat::collectives {
+
+/// Of one window of one operation at a time. Its context's token is held.
+class StepRunner final {
+ public:
+  /// All that is borrowed outlives it.
+  StepRunner(comm::Context& context, const Membership& membership, LocalPeers& peers,
+             OperandMemory& memory);
+
+  /// Begins a window, which `memory` has begun. Operation, plan and window live until it is over.
+  void begin(const Operation& operation, const Plan& plan, const Window& window);
+  /// Starts and asks steps until all are complete, nothing more can be done now, or a slice has
+  /// been read and written. False if nothing moved. Throws Unmapped, after which it may be called
+  /// again, and Error{mismatch}.
+  bool advance();
+  bool begun() const { return first_open_ > 0; }
+  bool over() const { return first_open_ == states_.size(); }
+  /// Withdraws all messages.
+  void cancel() noexcept;
+
+  void begin_slice() { slice_traffic_ = 0; }
+  /// Others may want the token.
+  bool slice_is_over() const;
+
+  /// Communicator ranks that its steps wait for now; a rank may come up more than once.
+  std::vector<int> awaited() const;
+  /// World ranks of other hosts with whom messages are under way.
+  std::vector<int> far_peers() const;
+  /// The first of the operation.
+  const std::optional<WireFailure>& wire_failure() const { return wire_failure_; }
+  void forget_wire_failure() { wire_failure_.reset(); }
+
+ private:
+  enum class State : std::uint8_t { pending, started, done };
+  /// A copy, share or reduction that has been started.
+  struct Bulk {
+    static constexpr std::uint32_t none = ~std::uint32_t{0};
+    std::uint32_t step = none;
+    std::size_t done = 0;  ///< Bytes of a copy, elements of a reduction.
+  };
+
+  bool may_start(const Step& step);
+  bool signals_have_come(const Step& step);
+  bool move(std::uint32_t index);
+  void start(std::uint32_t index);
+  bool is_complete(std::uint32_t index);
+  void start_signal();
+  void start_bulk(std::uint32_t index);
+  bool share_more(const Step& step);
+  bool copy_more(const Step& step);
+  bool reduce_more(const Step& step);
+  void start_message(std::uint32_t index);
+  bool message_is_over(std::uint32_t index);
+  [[noreturn]] void refuse_length(const Operand& operand,
+                                  const comm::MessageRequest& request) const;
+  BulkWork::Source source_of(const Operand& operand);
+  std::size_t bytes_of(const Operand& operand) const;
+  std::uint64_t tag_of(const Step& step) const;
+
+  comm::Context& context_;
+  const Membership& membership_;
+  LocalPeers& peers_;
+  OperandMemory& memory_;
+
+  const Operation* operation_ = nullptr;
+  const Plan* plan_ = nullptr;
+  const Window* window_ = nullptr;
+  bool streams_ = false;  ///< Results go past the caches.
+  std::uint32_t signals_ = 0;
+  std::vector<State> states_;
+  std::uint32_t first_open_ = 0;  ///< All steps before it are done.
+  std::vector<comm::MessageRequest> requests_;
+  Bulk bulk_;
+  BulkWork work_;
+  std::size_t slice_traffic_ = 0;  ///< Bytes read and written since begin_slice().
+  std::optional<WireFailure> wire_failure_;
+};
+
+}  // namespace sprat::collectives
