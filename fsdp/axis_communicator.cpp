@@ -1,7 +1,56 @@
-// Collectives put into the axis's queue, with their payload counted.
+// How an operation of a sharded model starts, and how it ends.
 #include "fsdp/axis_communicator.hpp"
 
+#include <exception>
+#include <utility>
+
+#include "comm/base/log.hpp"
+
 namespace sprat::fsdp {
+namespace {
+
+class StartedWork final : public Pending::Operation {
+ public:
+  explicit StartedWork(Work work) : work_(std::move(work)) {}
+  void wait() override { work_.wait(); }
+  bool done() const override { return work_.done(); }
+
+ private:
+  Work work_;
+};
+
+class InlineQueue final : public Queue {
+ public:
+  Pending submit(std::function<Work()> start) override {
+    return Pending(std::make_unique<StartedWork>(start()));
+  }
+};
+
+}  // namespace
+
+Pending& Pending::operator=(Pending&& other) noexcept {
+  Pending old(std::move(*this));
+  operation_ = std::move(other.operation_);
+  return *this;
+}
+
+Pending::~Pending() {
+  try {
+    wait();
+  } catch (const std::exception& error) {
+    log().debug("an operation of a sharded model was given up: {}", error.what());
+  }
+}
+
+void Pending::wait() {
+  if (const auto operation = std::exchange(operation_, nullptr)) {
+    operation->wait();
+  }
+}
+
+QueueKind inline_queue() {
+  return {.make = [] { return std::make_unique<InlineQueue>(); }, .poisons_slots = false};
+}
 
 std::uint64_t AxisCommunicator::share(std::size_t bytes) const {
   const auto ranks = static_cast<std::uint64_t>(size());

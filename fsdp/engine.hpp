@@ -14,9 +14,9 @@
 #include "fsdp/optimizer.hpp"
 #include "fsdp/plan/layout.hpp"
 #include "fsdp/plan/lifetimes.hpp"
+#include "fsdp/plan/memory_plan.hpp"
 #include "fsdp/plan/placement.hpp"
 #include "fsdp/plan/visits.hpp"
-#include "fsdp/queue.hpp"
 #include "fsdp/scaler.hpp"
 #include "fsdp/unit.hpp"
 #include "io/tier.hpp"
@@ -66,14 +66,20 @@ class Engine {
   };
 
   void check_unit(int unit) const;
-  void plan_memory(const QueueKind& queues);
+  PersistentSplit::Place place(int unit, int index) const;
+  Unit& at(int unit) { return *units_[static_cast<std::size_t>(unit)]; }
+  const Unit& at(int unit) const { return *units_[static_cast<std::size_t>(unit)]; }
+  Spread spread_of(std::size_t unit);
+  int optimizer_states() const { return static_cast<int>(kind_.states.size()); }
   void gather(const std::vector<int>& units);
+  void start_first_sum(int unit);
   void finish_first_sums(const std::vector<int>& units);
   void advance_reductions();
   void finish_reductions();
   double gradient_norm();
+  double add_squares(std::size_t first, std::span<const std::size_t> blocks, double total);
   std::vector<double> square_sums(std::size_t first, std::span<const std::size_t> blocks);
-  std::vector<double> gather_parts(std::vector<double> sums);
+  std::vector<double> gather_parts(std::vector<double> sums, const Spread& spread);
   void update(float learning_rate, double scale);
 
   FsdpOptions options_;

@@ -10,11 +10,6 @@ namespace sprat::fsdp {
 
 std::size_t SlotPlan::total() const { return std::reduce(bytes.begin(), bytes.end()); }
 
-void SlotPlan::append(std::size_t unit_bytes) {
-  slot.push_back(static_cast<int>(bytes.size()));
-  bytes.push_back(unit_bytes);
-}
-
 SlotPlan plan_slots(const Overlaps& overlaps, std::span<const std::size_t> bytes) {
   std::vector<std::size_t> units;
   for (std::size_t unit = 0; unit < overlaps.units(); ++unit) {

@@ -15,8 +15,6 @@ struct SlotPlan {
   std::vector<int> slot;           ///< By unit; -1 if it has no such buffer.
   std::vector<std::size_t> bytes;  ///< By slot: those of the largest unit in it.
   std::size_t total() const;
-  /// A slot for one unit more.
-  void append(std::size_t unit_bytes);
 };
 /// Puts units that are never alive together into one slot, the largest first (first fit).
 /// `bytes` is by unit.

@@ -56,8 +56,7 @@ PersistentSplit split_persistent(std::vector<UnitSpec> units, std::size_t thresh
     }
     split.units.push_back({.name = std::move(unit.name), .parameters = std::move(stay)});
   }
-  split.persists = !persistent.parameters.empty();
-  if (split.persists) {
+  if (!persistent.parameters.empty()) {
     split.units.push_back(std::move(persistent));
   }
   return split;

@@ -36,10 +36,12 @@ struct PersistentSplit {
   struct Place {
     int unit = 0, index = 0;
   };
-  std::vector<UnitSpec>
-      units;              ///< The caller's, and last the one of persistent parameters, if any.
-  bool persists = false;  ///< There is that last one.
+  /// The caller's, and last the one of persistent parameters, if any.
+  std::vector<UnitSpec> units;
   std::vector<std::vector<Place>> places;  ///< By the caller's unit and index.
+
+  /// Units that the caller visits: all but that last one.
+  std::size_t visited() const { return places.size(); }
 };
 /// Moves parameters of fewer than `threshold` elements into one last unit.
 PersistentSplit split_persistent(std::vector<UnitSpec> units, std::size_t threshold);

@@ -22,6 +22,7 @@ class Rehearsal {
         sums_(full_) {}
 
   Lifetimes play() {
+    const int units = static_cast<int>(order_.declared().units.size());
     restart();
     for (int step = 0; step < 2; ++step) {
       for (int evaluation = 0; evaluation < 2; ++evaluation) {
@@ -30,6 +31,9 @@ class Rehearsal {
       for (int micro_step = 0; micro_step < order_.declared().micro_steps; ++micro_step) {
         visit_all(order_.declared().forward);
         backward(micro_step);
+      }
+      for (int unit = order_.declared().visited(); unit < units; ++unit) {
+        reduce(unit, false);
       }
       end(reductions_.end_all());
       std::fill(gradients_.begin(), gradients_.end(), false);
@@ -82,7 +86,8 @@ class Rehearsal {
   }
   void reduce(int unit, bool adds) {
     end(reductions_.begin(unit));
-    narrowed_[static_cast<std::size_t>(unit)] = rules_.narrowed && !rules_.sharded;
+    const bool borrowed = rules_.sharded && unit < order_.declared().visited();
+    narrowed_[static_cast<std::size_t>(unit)] = rules_.narrowed && !borrowed;
     sums_[static_cast<std::size_t>(unit)] = adds;
     found_.narrowed.meet(narrowed_);
     found_.sums.meet(sums_);

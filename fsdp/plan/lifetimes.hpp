@@ -11,10 +11,11 @@ namespace sprat::fsdp {
 
 /// How gradients of a step live.
 struct GradientRules {
-  bool sharded = false;           ///< Full gradients are borrowed until their first sum has ended.
-  bool every_micro_step = false;  ///< Sums begin in each micro-step, else in the last.
-  bool narrowed = false;          ///< Gradients that stay full are narrowed into a copy.
-  int in_flight = 1;              ///< First sums under way at a time,
+  /// Full gradients of visited units are borrowed until their first sum has ended.
+  bool sharded = false;
+  bool every_micro_step = false;         ///< Sums begin in each micro-step, else in the last.
+  bool narrowed = false;                 ///< Gradients that stay full are narrowed into a copy.
+  int in_flight = 1;                     ///< First sums under way at a time,
   std::size_t bucket = ~std::size_t{0};  ///< and the elements that more than one may have.
 };
 

@@ -42,9 +42,9 @@ const std::vector<UnitSpec>& with_names_of_their_own(const std::vector<UnitSpec>
 }
 
 void check_every_unit_has_a_backward(const Visits& order) {
-  for (std::size_t unit = 0; unit < order.units.size(); ++unit) {
-    require(std::ranges::find(order.backward, static_cast<int>(unit)) != order.backward.end(),
-            "backward does not visit unit \"", order.units[unit],
+  for (int unit = 0; unit < order.visited(); ++unit) {
+    require(std::ranges::find(order.backward, unit) != order.backward.end(),
+            "backward does not visit unit \"", order.units[static_cast<std::size_t>(unit)],
             "\"; every unit has a gradient, which is reduced after its last visit there");
   }
 }

@@ -21,7 +21,7 @@ void add(std::vector<int>& values, int value) {
 }  // namespace
 
 GatherSchedule::GatherSchedule(Visits order) : order_(std::move(order)) {
-  const int units = static_cast<int>(order_.units.size());
+  const int units = order_.visited();
   require(units > 0, "a sharded model needs at least one unit");
   require(order_.ahead >= 0, "prefetch_units is ", order_.ahead, "; it is 0 or more");
   if (order_.forward.empty()) {

@@ -22,6 +22,11 @@ struct Visits {
   std::size_t max_live = ~std::size_t{0};
   std::vector<std::size_t> elements;
   int micro_steps = 1;  ///< Passes of forward and backward between two restarts.
+  /// The last units that no visit names: what they keep is whole, and their gradients are summed at
+  /// the end of a step.
+  int unvisited = 0;
+
+  int visited() const { return static_cast<int>(units.size()) - unvisited; }
 };
 
 /// A state machine over visits: says which gathers to issue at each acquire, and what to keep at

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "fsdp/queue.hpp"
+#include "fsdp/axis_communicator.hpp"
 
 namespace sprat::fsdp {
 

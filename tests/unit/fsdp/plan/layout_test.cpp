@@ -132,7 +132,7 @@ TEST(PersistentSplit, small_parameters_move_into_one_last_unit) {
   const std::vector<UnitSpec> units = {unit_of({{4, 4}, {3}}), unit_of({{2}, {5, 5}, {}})};
   const PersistentSplit split = split_persistent(units, 16);
   ASSERT_EQ(split.units.size(), 3u);
-  EXPECT_TRUE(split.persists);
+  EXPECT_EQ(split.visited(), 2u);
   EXPECT_EQ(split.units[0].parameters.size(), 1u);
   EXPECT_EQ(split.units[1].parameters.size(), 1u);
   EXPECT_EQ(split.units[2].parameters.size(), 3u);
@@ -145,7 +145,7 @@ TEST(PersistentSplit, small_parameters_move_into_one_last_unit) {
   }
   const PersistentSplit none = split_persistent(units, 0);
   EXPECT_EQ(none.units.size(), 2u);
-  EXPECT_FALSE(none.persists);
+  EXPECT_EQ(none.visited(), 2u);
 }
 
 }  // namespace

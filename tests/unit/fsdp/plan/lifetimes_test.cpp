@@ -72,6 +72,21 @@ TEST(Lifetimes, gradients_that_stay_full_borrow_only_their_narrowed_copy) {
   }
 }
 
+TEST(Lifetimes, a_unit_that_no_visit_names_is_reduced_at_the_end_and_keeps_its_gradient) {
+  Visits order = chain(4, 1, 2);
+  order.unvisited = 1;
+  for (const bool sharded : {true, false}) {
+    const Lifetimes lives = lifetimes(order, {.sharded = sharded, .narrowed = true});
+    for (int unit = 0; unit < 4; ++unit) {
+      const bool visited = unit < 3;
+      EXPECT_EQ(lives.parameters.used(unit), visited) << unit;
+      EXPECT_EQ(lives.gradients.used(unit), visited && sharded) << unit;
+      EXPECT_EQ(lives.narrowed.used(unit), !(visited && sharded)) << unit;
+    }
+    EXPECT_FALSE(lives.narrowed.together(2, 3)) << "one sum at a time, here too";
+  }
+}
+
 TEST(ReductionOrder, keeps_to_its_count_and_its_bucket) {
   ReductionOrder order({.in_flight = 3, .bucket = 10}, {6, 4, 1, 20});
   EXPECT_EQ(order.begin(0), std::vector<int>{});

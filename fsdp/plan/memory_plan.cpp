@@ -1,0 +1,50 @@
+// Lifetimes of an order, sizes by row, and the slots that both make.
+#include "fsdp/plan/memory_plan.hpp"
+
+namespace sprat::fsdp {
+
+GradientRules gradient_rules(const Sharding& sharding, const FsdpOptions& options) {
+  const bool sharded = shards_gradients(sharding);
+  return {.sharded = sharded,
+          .every_micro_step = sharded && options.accumulate == Accumulate::two_hop,
+          .narrowed = options.gradient_wire != DType::f32 && sharding.ranks() > 1,
+          .in_flight = options.reductions_in_flight,
+          .bucket = options.reduce_bucket_elements};
+}
+
+SlotPlans plan_memory(const Visits& order, std::span<const Sharding> shardings,
+                      const FsdpOptions& options, int states) {
+  const Lifetimes lives = lifetimes(order, gradient_rules(shardings.front(), options));
+  const std::size_t dtype = size_of(options.parameter_dtype);
+  const auto slots = [&](const Overlaps& overlaps, auto&& bytes_per_element) {
+    std::vector<std::size_t> bytes;
+    for (std::size_t unit = 0; unit < shardings.size(); ++unit) {
+      bytes.push_back(bytes_per_element(order.elements[unit], shardings[unit]));
+    }
+    return plan_slots(overlaps, bytes);
+  };
+  const auto whole = [](std::size_t element_bytes) {
+    return [=](std::size_t elements, const Sharding&) { return elements * element_bytes; };
+  };
+  SlotPlans plans = {
+      .parameters = slots(lives.parameters,
+                          [&](std::size_t elements, const Sharding& sharding) {
+                            return gathers_parameters(sharding) ? elements * dtype : 0;
+                          }),
+      .gradients = slots(lives.gradients, whole(sizeof(float))),
+      .narrowed = slots(lives.narrowed, whole(size_of(options.gradient_wire))),
+      .sums = slots(lives.sums,
+                    [](std::size_t elements, const Sharding& sharding) {
+                      return elements / static_cast<std::size_t>(sharding.shards) * sizeof(float);
+                    }),
+      .memory = {}};
+  plans.memory.parameter_slots = plans.parameters.total();
+  plans.memory.gradient_slots =
+      plans.gradients.total() + plans.narrowed.total() + plans.sums.total();
+  for (std::size_t unit = 0; unit < shardings.size(); ++unit) {
+    plans.memory.kept += kept_bytes(shardings[unit], order.elements[unit], dtype, states).total();
+  }
+  return plans;
+}
+
+}  // namespace sprat::fsdp

@@ -1,0 +1,89 @@
+// Where a unit lives on one rank: what it is cut into, and what it shares with the other units.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fsdp/axis_communicator.hpp"
+#include "fsdp/plan/layout.hpp"
+#include "fsdp/plan/placement.hpp"
+#include "io/tier.hpp"
+#include "memory/arena.hpp"
+#include "sprat/fsdp.hpp"
+
+namespace sprat::fsdp {
+
+/// Over which ranks units lie, and how: a row of the table and the communicators of its axes.
+struct Spread {
+  Sharding sharding;
+  AxisCommunicator*
+      axis_communicators[2];  ///< By Axis; null for an axis of one rank that nothing is sent along.
+};
+
+/// What units of one spread share; everything outlives them.
+struct UnitHome {
+  Spread spread;
+  int rank = 0;  ///< Of the mesh.
+  const FsdpOptions& options;
+  int states = 0;  ///< Arrays of the optimizer's state.
+  Arena* parameter_slots;
+  Arena* gradient_slots;
+  Arena* narrowed_slots;
+  Arena* sum_slots;
+  io::Tier* state_tier;
+  io::Tier* shard_tier;  ///< Null: memory that peers can map.
+  Traffic& traffic;
+};
+
+/// What one rank has of a unit: a pure function of the unit, the row and the rank.
+struct UnitCut {
+  UnitCut(const UnitSpec& unit, int number, const Sharding& sharding, int rank);
+
+  const UnitSpec& spec;
+  int id;  ///< Its number in the arenas.
+  bool gathers_parameters, shards_gradients;
+  OptimizerPart part;
+  FlatLayout layout;
+  ShardLayout own;    ///< What this rank updates.
+  ShardLayout shard;  ///< Its shard, where anything is cut by shards.
+};
+
+/// Elements of one of so many equal parts.
+inline std::size_t divided(std::size_t elements, int parts) {
+  return elements / static_cast<std::size_t>(parts);
+}
+
+inline Elements floats(std::span<float> values) {
+  return {.data = values.data(), .count = values.size(), .dtype = DType::f32};
+}
+
+/// `count` elements of an array from `offset` on.
+inline Elements part_of(void* data, std::size_t offset, std::size_t count, DType dtype) {
+  return {.data = static_cast<std::byte*>(data) + offset * size_of(dtype),
+          .count = count,
+          .dtype = dtype};
+}
+
+/// An array that stays between steps, in a tier or in memory that peers can map. Memory is always
+/// near; a tier's arrays are brought near before use and let go of after it.
+class KeptArray {
+ public:
+  /// A null tier is memory.
+  KeptArray(std::size_t bytes, io::Tier* tier);
+
+  std::span<std::byte> bytes() const { return bytes_; }
+  std::span<float> as_floats() const {
+    return {reinterpret_cast<float*>(bytes_.data()), bytes_.size() / sizeof(float)};
+  }
+  void fetch() const;
+  void release() const;
+
+ private:
+  io::Tier* tier_;
+  Memory memory_;
+  std::span<std::byte> bytes_;
+};
+
+}  // namespace sprat::fsdp

@@ -1,0 +1,151 @@
+// Gathers before use, and refreshes after an update, along the axes that the row names.
+#include "fsdp/unit_parameters.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "fsdp/rounding.hpp"
+
+namespace sprat::fsdp {
+namespace {
+
+std::size_t kept_elements(const UnitCut& cut) {
+  return cut.gathers_parameters ? cut.shard.count : cut.layout.padded;
+}
+
+bool has_masters(const FsdpOptions& options) { return options.parameter_dtype != DType::f32; }
+
+}  // namespace
+
+UnitParameters::UnitParameters(const UnitCut& cut, const UnitHome& home)
+    : cut_(cut),
+      home_(home),
+      kept_(kept_elements(cut) * size_of(home.options.parameter_dtype),
+            cut.gathers_parameters ? home.shard_tier : nullptr),
+      masters_(has_masters(home.options) ? cut.own.count * sizeof(float) : 0,
+               has_masters(home.options) ? home.state_tier : nullptr) {
+  fill();
+}
+
+std::size_t UnitParameters::kept_bytes() const {
+  return kept_.bytes().size() + masters_.bytes().size();
+}
+
+/// Kept parameters by flat offset.
+Elements UnitParameters::kept(std::size_t offset, std::size_t count) const {
+  const std::size_t begin = cut_.gathers_parameters ? cut_.shard.offset : 0;
+  return part_of(kept_.bytes().data(), offset - begin, count, home_.options.parameter_dtype);
+}
+
+std::span<float> UnitParameters::own() {
+  if (has_masters(home_.options) || cut_.own.count == 0) {
+    return masters_.as_floats();
+  }
+  return {static_cast<float*>(kept(cut_.own.offset, cut_.own.count).data), cut_.own.count};
+}
+
+void UnitParameters::fill() {
+  // All that is kept is filled, not only the own part: nothing needs to be sent.
+  const auto fill_part = [&](const ShardLayout& part, std::span<float> into) {
+    for (const ShardPiece& piece : part.pieces) {
+      const auto& initial = cut_.spec.parameters[static_cast<std::size_t>(piece.parameter)].initial;
+      for (std::size_t i = 0; initial && i < piece.count; ++i) {
+        into[piece.shard_offset + i] = initial(piece.parameter_offset + i);
+      }
+    }
+  };
+  const int shards = cut_.gathers_parameters ? home_.spread.sharding.shards : 1;
+  const int shard = cut_.gathers_parameters ? home_.rank % shards : 0;
+  if (!has_masters(home_.options)) {
+    fill_part(shard_layout(cut_.layout, shards, shard), kept_.as_floats());
+    return;
+  }
+  fill_part(cut_.own, masters_.as_floats());
+  // Piece by piece, so that no more than one part is ever there in f32.
+  const int pieces = std::max(1, cut_.part.parts / shards);
+  std::vector<float> piece(divided(kept_elements(cut_), pieces));
+  for (int index = 0; index < pieces; ++index) {
+    const ShardLayout one = shard_layout(cut_.layout, shards * pieces, shard * pieces + index);
+    std::ranges::fill(piece, 0.0f);
+    fill_part(one, piece);
+    narrow(home_.options.parameter_dtype, piece, kept(one.offset, one.count).data);
+  }
+}
+
+void UnitParameters::start_gather() {
+  if (!cut_.gathers_parameters || cut_.layout.padded == 0) {
+    return;
+  }
+  finish();  // a refresh, which may still write what is gathered from
+  slot_ = home_.parameter_slots->take(cut_.id);
+  state_.move_to(ParameterState::gathering);
+  under_way_ = home_.spread.axis_communicators[shard_axis]->all_gather(
+      kept(cut_.shard.offset, cut_.shard.count),
+      part_of(slot_.data(), 0, cut_.layout.padded, home_.options.parameter_dtype),
+      home_.traffic.parameters);
+}
+
+void UnitParameters::finish() {
+  under_way_.wait();
+  if (state_.is(ParameterState::gathering)) {
+    state_.move_to(ParameterState::full);
+    kept_.release();  // what is read until the next refresh is the slot
+  } else if (state_.is(ParameterState::refreshing)) {
+    state_.move_to(ParameterState::kept);
+  }
+}
+
+void UnitParameters::drop() {
+  finish();
+  if (state_.is(ParameterState::full)) {
+    state_.move_to(ParameterState::kept);
+    slot_ = {};
+  }
+}
+
+ConstElements UnitParameters::full(int index) const {
+  const FlatItem& item = cut_.layout.items[static_cast<std::size_t>(index)];
+  void* const all = cut_.gathers_parameters ? slot_.data() : kept_.bytes().data();
+  return part_of(all, item.offset, item.count, home_.options.parameter_dtype);
+}
+
+void UnitParameters::release() {
+  kept_.release();
+  masters_.release();
+}
+
+void UnitParameters::round_masters(std::int64_t step) {
+  const DType dtype = home_.options.parameter_dtype;
+  void* const own = kept(cut_.own.offset, cut_.own.count).data;
+  if (home_.options.stochastic_rounding && step > 0) {
+    narrow_stochastically(dtype, masters_.as_floats(), own,
+                          {.seed = home_.options.seed,
+                           .step = step,
+                           .unit = static_cast<std::uint32_t>(cut_.id),
+                           .first = cut_.own.offset});
+  } else {
+    narrow(dtype, masters_.as_floats(), own);
+  }
+}
+
+void UnitParameters::refresh(std::int64_t step) {
+  if (cut_.layout.padded == 0) {
+    return;
+  }
+  finish();
+  state_.move_to(ParameterState::refreshing);
+  if (has_masters(home_.options)) {
+    round_masters(step);
+  }
+  std::size_t offset = cut_.own.offset, count = cut_.own.count;
+  for (const Axis axis : refresh_axes(home_.spread.sharding)) {
+    under_way_.wait();  // each axis gathers what the one before has made
+    AxisCommunicator& axis_communicator = *home_.spread.axis_communicators[axis];
+    const Elements part = kept(offset, count);
+    offset -= count * static_cast<std::size_t>(axis_communicator.rank());
+    count *= static_cast<std::size_t>(axis_communicator.size());
+    under_way_ = axis_communicator.all_gather(part, kept(offset, count), home_.traffic.parameters);
+  }
+}
+
+}  // namespace sprat::fsdp
