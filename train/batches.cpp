@@ -36,8 +36,8 @@ Batches::Batches(std::vector<std::uint8_t> text, const TrainConfig& config)
       text_checksum_(fnv1a(std::as_bytes(std::span(text_)))),
       training_tokens_(split(text_.size(), config)),
       context_(config.model.context),
-      batch_(config.train.batch / config.train.micro_steps),
-      order_(config.train.seed, training_tokens_ - 1, static_cast<std::uint64_t>(context_)) {}
+      batch_(config.train.batch / config.sharding.micro_steps),
+      order_(config.sharding.seed, training_tokens_ - 1, static_cast<std::uint64_t>(context_)) {}
 
 std::span<const std::uint8_t> Batches::training_text() const {
   return std::span(text_).first(training_tokens_);

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "sprat/error.hpp"
-#include "train/sharding.hpp"
 
 namespace sprat::train {
 namespace {
@@ -36,7 +35,7 @@ const char* yes_or_no(bool value) { return value ? "true" : "false"; }
 }  // namespace
 
 std::map<std::string, std::string> run_notes(const TrainConfig& config, const RunFacts& facts) {
-  const OptimizationConfig& train = config.train;
+  const FsdpOptions& sharding = config.sharding;
   std::map<std::string, std::string> notes = {
       {"ranks", std::to_string(facts.ranks)},
       {"bytes of text", std::to_string(facts.text_bytes)},
@@ -45,15 +44,15 @@ std::map<std::string, std::string> run_notes(const TrainConfig& config, const Ru
       {kernel_note, facts.gemm},
       {"model.context", std::to_string(config.model.context)},
       {"model.heads", std::to_string(config.model.heads)},
-      {"train.seed", std::to_string(train.seed)},
-      {"train.batch", std::to_string(train.batch)},
-      {"train.micro_steps", std::to_string(train.micro_steps)},
-      {"train.precision.parameters", name(train.precision.parameters)},
-      {"train.precision.gradient_wire", name(train.precision.gradient_wire)},
-      {"train.precision.stochastic_rounding", yes_or_no(train.precision.stochastic_rounding)},
-      {"parallel.persistence_threshold", std::to_string(config.parallel.persistence_threshold)}};
-  if (train.micro_steps > 1) {
-    notes["train.accumulate"] = train.accumulate_two_hop ? "two_hop" : "local";
+      {"train.seed", std::to_string(sharding.seed)},
+      {"train.batch", std::to_string(config.train.batch)},
+      {"train.micro_steps", std::to_string(sharding.micro_steps)},
+      {"train.precision.parameters", name(sharding.parameter_dtype)},
+      {"train.precision.gradient_wire", name(sharding.gradient_wire)},
+      {"train.precision.stochastic_rounding", yes_or_no(sharding.stochastic_rounding)},
+      {"parallel.persistence_threshold", std::to_string(sharding.persistence_threshold)}};
+  if (sharding.micro_steps > 1) {
+    notes["train.accumulate"] = sharding.accumulate == Accumulate::two_hop ? "two_hop" : "local";
   }
   if (!same_bits_on_any_row(config, facts.ranks)) {
     notes["strategy"] = facts.row;

@@ -47,11 +47,12 @@ std::vector<std::string> batch_warnings(const TrainConfig& config, const BatchFa
         "train.batch, or take a smaller model",
         tokens, static_cast<double>(facts.parameters));
   }
-  if (train.micro_steps > 1 && train.batch == facts.ranks * train.micro_steps) {
+  const int micro_steps = config.sharding.micro_steps;
+  if (micro_steps > 1 && train.batch == facts.ranks * micro_steps) {
     warn(
         "each of {} ranks computes one sample at a time, {} times a step; if memory allows, "
         "train.micro_steps {} computes larger products",
-        facts.ranks, train.micro_steps, (train.micro_steps + 1) / 2);
+        facts.ranks, micro_steps, (micro_steps + 1) / 2);
   }
   const double raised = peak_learning_rate(train) / train.learning_rate;
   if (raised > 1 && train.warmup_steps == 0) {

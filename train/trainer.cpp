@@ -12,7 +12,6 @@
 
 #include "train/sample.hpp"
 #include "train/schedule.hpp"
-#include "train/sharding.hpp"
 
 namespace sprat::train {
 namespace {
@@ -24,7 +23,7 @@ constexpr int all_samples = std::numeric_limits<int>::max();
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 Gpt make_gpt(const TrainConfig& config, int ranks, std::shared_ptr<const GemmBackend> gemm) {
-  const int samples = config.train.batch / (ranks * config.train.micro_steps);
+  const int samples = config.train.batch / (ranks * config.sharding.micro_steps);
   try {
     return {config.model, samples, std::move(gemm)};
   } catch (const std::exception&) {  // of a length, or for want of memory
@@ -51,13 +50,13 @@ Trainer::Trainer(Communicator& world, const TrainConfig& config, const TrainRequ
       request_(request),
       last_step_(request.steps.value_or(config.train.steps)),
       batches_(std::move(batches)),
-      units_(gpt_units(config.model, config.train.seed)),
-      model_(world, units_, sharding(config)),
+      units_(gpt_units(config.model, config.sharding.seed)),
+      model_(world, units_, config.sharding),
       checkpoints_(model_, config.checkpoint,
                    [this](const std::string& line) { say("{}\n", line); }),
       resumed_(resume()),
       gemm_(agree_on_gemm_backend(world, kernel_of(resumed_))),
-      parameters_(model_, units_, config.train.precision.parameters),
+      parameters_(model_, units_, config.sharding.parameter_dtype),
       gpt_(make_gpt(config, world.size(), gemm_)),
       step_(static_cast<int>(resumed_.step)),
       samples_(resumed_.samples) {}
@@ -65,11 +64,12 @@ Trainer::Trainer(Communicator& world, const TrainConfig& config, const TrainRequ
 void Trainer::introduce() const {
   const GptShape& shape = config_.model;
   const OptimizationConfig& train = config_.train;
+  const int micro_steps = config_.sharding.micro_steps;
   say("GPT of {} parameters: {} layers of width {}, {} heads, context {}\n",
       model_.parameter_count(), shape.layers, shape.width, shape.heads, shape.context);
   say("{} bytes to learn, {} held out; {} samples a step", batches_.training_text().size(),
       batches_.validation_text().size(), train.batch);
-  say("{}\n", train.micro_steps == 1 ? "" : fmt::format(" in {} micro-steps", train.micro_steps));
+  say("{}\n", micro_steps == 1 ? "" : fmt::format(" in {} micro-steps", micro_steps));
   say("{} ranks, hybrid_shard_degree {} ({}), matrix products by {}\n", world_.size(),
       model_.hybrid_shard_degree(), model_.strategy().name, gemm_->name());
   for (const std::string& warning :
@@ -93,7 +93,7 @@ double Trainer::loss_divisor() const {
 Trainer::Totals Trainer::pass() {
   const auto loss_scale = static_cast<float>(model_.loss_scale() / loss_divisor());
   double loss = 0, tokens = 0;
-  for (int micro_step = 0; micro_step < config_.train.micro_steps; ++micro_step) {
+  for (int micro_step = 0; micro_step < config_.sharding.micro_steps; ++micro_step) {
     const Batch batch = batches_.training(samples_, micro_step, share());
     loss += gpt_.forward(parameters_, batch.inputs, batch.targets, loss_scale);
     gpt_.backward(parameters_);
@@ -130,7 +130,7 @@ StepRecord Trainer::train_step() {
   record.grad_norm = result.grad_norm;
   record.exposed_comm_ms = 1000 * (world_.seconds_waited() - waited);
   record.skipped = result.skipped;
-  if (config_.train.precision.dynamic_loss_scale) {
+  if (config_.sharding.loss_scale.dynamic) {
     record.loss_scale = result.loss_scale;
   }
   tell(result);
@@ -139,10 +139,10 @@ StepRecord Trainer::train_step() {
 
 /// While a scale can fall there is hope: the next step tries a lower one.
 void Trainer::count_skipped(const StepResult& result) {
-  const PrecisionConfig& precision = config_.train.precision;
+  const LossScaleOptions& scale = config_.sharding.loss_scale;
   if (!result.skipped) {
     skipped_ = 0;
-  } else if (!precision.dynamic_loss_scale || result.loss_scale <= precision.least_loss_scale) {
+  } else if (!scale.dynamic || result.loss_scale <= scale.least) {
     ++skipped_;
   }
 }
@@ -151,7 +151,7 @@ void Trainer::tell(const StepResult& result) {
   if (!result.skipped) {
     return;
   }
-  if (config_.train.precision.dynamic_loss_scale) {
+  if (config_.sharding.loss_scale.dynamic) {
     say("step {}: gradients overflow, nothing was changed; the loss scale is now {}\n", step_,
         model_.loss_scale());
   } else {
@@ -275,7 +275,7 @@ int Trainer::end_diverged() {
   checkpoints_.complete();
   const std::optional<std::string> last =
       checkpoints_.enabled() ? latest_checkpoint(world_, config_.checkpoint.folder) : std::nullopt;
-  const bool scaled = config_.train.precision.dynamic_loss_scale;
+  const bool scaled = config_.sharding.loss_scale.dynamic;
   if (leads()) {
     fmt::print(
         stderr,
@@ -318,7 +318,7 @@ void Trainer::write_text() {
                                           {.prompt = config_.train.prompt,
                                            .bytes = config_.train.sample_bytes,
                                            .temperature = config_.train.temperature,
-                                           .seed = config_.train.seed,
+                                           .seed = config_.sharding.seed,
                                            .context = config_.model.context});
   const WordShare words = known_words(sample, words_of(batches_.training_text()));
   say("\nthe model writes (temperature {}):\n{:-<72}\n{}{}\n{:-<72}\n", config_.train.temperature,
@@ -330,7 +330,7 @@ void Trainer::write_text() {
 void Trainer::advise() const {
   const int ranks = world_.size(), degree = model_.hybrid_shard_degree();
   say("\nwhat to try next:\n");
-  if (config_.parallel.strategy.empty() && ranks > 1) {
+  if (config_.sharding.strategy.empty() && ranks > 1) {
     say("  parallel.hybrid_shard_degree {}: the same losses{}, another share of memory each\n",
         degree == ranks ? 1 : ranks,
         same_bits_on_any_row(config_, ranks) ? " to the bit" : " but for rounding");

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "train/schedule.hpp"
-#include "train/sharding.hpp"
 
 namespace sprat::bench {
 namespace {
@@ -25,7 +24,7 @@ class SilentQueue final : public fsdp::Queue {
 };
 
 FsdpOptions sharding(const train::TrainConfig& config, const Way& way) {
-  FsdpOptions options = train::sharding(config);
+  FsdpOptions options = config.sharding;
   options.strategy = way.strategy;
   options.hybrid_shard_degree = way.hybrid_shard_degree;
   options.prefetch_units = way.prefetch_units;
@@ -58,7 +57,7 @@ Training::Training(Communicator& world, const train::TrainConfig& config, const 
       config_(config),
       way_(way),
       batches_(read_text(config.data.files), config),
-      engine_(world, gpt_units(config.model, config.train.seed), sharding(config, way),
+      engine_(world, gpt_units(config.model, config.sharding.seed), sharding(config, way),
               {.make = [this] { return std::make_unique<SilentQueue>(silent_); }}),
       parameters_(engine_),
       gpt_(config.model, config.train.batch / world.size(), gemm),

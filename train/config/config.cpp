@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <bit>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -71,22 +72,29 @@ void read_rates(JsonSection& section, OptimizationConfig& train) {
         train.warmup_steps, train.steps);
 }
 
-void read_accumulation(JsonSection& section, OptimizationConfig& train) {
-  section.read("micro_steps", train.micro_steps);
-  check_at_least("train.micro_steps", train.micro_steps, 1);
+void read_accumulation(JsonSection& section, FsdpOptions& sharding) {
+  section.read("micro_steps", sharding.micro_steps);
+  check_at_least("train.micro_steps", sharding.micro_steps, 1);
   std::string accumulate = "two_hop";
   section.read("accumulate", accumulate);
   check(accumulate == "two_hop" || accumulate == "local",
         "train.accumulate is \"{}\"; it is \"two_hop\" (reduce-scatter in each micro-step) or "
         "\"local\" (each rank adds up first)",
         accumulate);
-  train.accumulate_two_hop = accumulate == "two_hop";
+  sharding.accumulate = accumulate == "two_hop" ? Accumulate::two_hop : Accumulate::local;
 }
 
-void read_optimizer(JsonSection& section, OptimizationConfig& train) {
+void read_optimizer(JsonSection& section, OptimizerOptions& options) {
   JsonSection optimizer = section.section("optimizer");
-  optimizer.read("name", train.optimizer);
-  train.optimizer_values = optimizer.numbers();
+  optimizer.read("name", options.name);
+  options.values = optimizer.numbers();
+}
+
+void read_clipping(JsonSection& section, FsdpOptions& sharding) {
+  double norm = sharding.clip_norm;
+  section.read("clip_norm", norm);
+  check(norm >= 0, "train.clip_norm is {}; it is 0 (none) or more", norm);
+  sharding.clip_norm = static_cast<float>(norm);
 }
 
 void read_text_generation(JsonSection& section, OptimizationConfig& train) {
@@ -98,19 +106,18 @@ void read_text_generation(JsonSection& section, OptimizationConfig& train) {
   check(!train.prompt.empty(), "train.prompt is empty; generation continues at least one byte");
 }
 
-void read_train(const nlohmann::json& root, OptimizationConfig& train) {
+void read_train(const nlohmann::json& root, OptimizationConfig& train, FsdpOptions& sharding) {
   JsonSection section(root, "train");
   section.read("steps", train.steps);
   section.read("batch", train.batch);
   check_at_least("train.steps", train.steps, 1);
   check_at_least("train.batch", train.batch, 1);
-  read_accumulation(section, train);
+  read_accumulation(section, sharding);
   read_rates(section, train);
-  read_optimizer(section, train);
-  section.read("clip_norm", train.clip_norm);
-  check(train.clip_norm >= 0, "train.clip_norm is {}; it is 0 (none) or more", train.clip_norm);
-  read_precision(section, train.precision);
-  section.read("seed", train.seed);
+  read_optimizer(section, sharding.optimizer);
+  read_clipping(section, sharding);
+  read_precision(section, sharding);
+  section.read("seed", sharding.seed);
   section.read("validate_every", train.validate_every);
   section.read("validation_samples", train.validation_samples);
   check_at_least("train.validate_every", train.validate_every, 0);
@@ -165,9 +172,11 @@ TrainConfig parse(std::string_view json) {
   TrainConfig config;
   read_model(root, config.model);
   read_data(root, config.data);
-  read_train(root, config.train);
-  read_parallel(root, config);
+  read_train(root, config.train, config.sharding);
+  read_parallel(root, config.sharding);
   read_checkpoint(root, config.checkpoint);
+  config.sharding.forward = gpt_forward_order(config.model);
+  config.sharding.backward = gpt_backward_order(config.model);
   return config;
 }
 
@@ -217,7 +226,7 @@ TrainConfig read_train_config(const std::string& path) {
     name = (folder / name).string();  // an absolute name replaces the folder
   }
   const std::string file_tier = "file:";
-  for (std::string* tier : {&config.parallel.state_tier, &config.parallel.shard_tier}) {
+  for (std::string* tier : {&config.sharding.state_tier, &config.sharding.shard_tier}) {
     if (tier->starts_with(file_tier) && tier->size() > file_tier.size()) {
       *tier = file_tier + (folder / tier->substr(file_tier.size())).string();
     }
@@ -229,7 +238,7 @@ TrainConfig read_train_config(const std::string& path) {
 }
 
 void check_ranks(const TrainConfig& config, int ranks) {
-  const int batch = config.train.batch, micro_steps = config.train.micro_steps;
+  const int batch = config.train.batch, micro_steps = config.sharding.micro_steps;
   const int share = ranks * micro_steps;
   const std::string among = micro_steps == 1
                                 ? fmt::format("{} ranks", ranks)
@@ -242,11 +251,16 @@ void check_ranks(const TrainConfig& config, int ranks) {
         "train.batch {} gives each rank {} tokens of model.context {} at once, more than {}; take "
         "more train.micro_steps",
         batch, tokens, config.model.context, std::numeric_limits<int>::max());
-  const int degree = config.parallel.hybrid_shard_degree;
+  const int degree = config.sharding.hybrid_shard_degree;
   check(degree == 0 || ranks % degree == 0,
         "parallel.hybrid_shard_degree {} does not divide the {} ranks; take a divisor of {}, or 0 "
         "for all",
         degree, ranks, ranks);
+}
+
+bool same_bits_on_any_row(const TrainConfig& config, int ranks) {
+  return std::has_single_bit(static_cast<unsigned>(ranks)) &&
+         (config.sharding.micro_steps == 1 || config.sharding.accumulate == Accumulate::local);
 }
 
 }  // namespace sprat::train

@@ -28,8 +28,8 @@ inline void check_at_most(const char* key, int value, int most) {
 }
 
 /// The section train.precision.
-void read_precision(JsonSection& train, PrecisionConfig& precision);
+void read_precision(JsonSection& train, FsdpOptions& sharding);
 /// The section parallel, by our names and SMP's; also train.clip_norm where SMP's name gives it.
-void read_parallel(const nlohmann::json& root, TrainConfig& config);
+void read_parallel(const nlohmann::json& root, FsdpOptions& sharding);
 
 }  // namespace sprat::train

@@ -42,9 +42,9 @@ void read_count(JsonSection& section, Named key, std::size_t& count) {
   }
 }
 
-void read_degree(JsonSection& section, ParallelConfig& parallel) {
-  section.read("hybrid_shard_degree", parallel.hybrid_shard_degree);
-  check_at_least("parallel.hybrid_shard_degree", parallel.hybrid_shard_degree, 0);
+void read_degree(JsonSection& section, FsdpOptions& sharding) {
+  section.read("hybrid_shard_degree", sharding.hybrid_shard_degree);
+  check_at_least("parallel.hybrid_shard_degree", sharding.hybrid_shard_degree, 0);
   int degree = 1;
   section.read("sharded_data_parallel_degree", degree);
   if (!section.has("sharded_data_parallel_degree")) {
@@ -52,18 +52,18 @@ void read_degree(JsonSection& section, ParallelConfig& parallel) {
   }
   check_at_least("parallel.sharded_data_parallel_degree", degree, 1);
   check(
-      !section.has("hybrid_shard_degree") || parallel.hybrid_shard_degree == degree,
+      !section.has("hybrid_shard_degree") || sharding.hybrid_shard_degree == degree,
       "parallel.hybrid_shard_degree is {} and parallel.sharded_data_parallel_degree is {}; SMP v2 "
       "calls by the first name what v1 called by the second: give one",
-      parallel.hybrid_shard_degree, degree);
-  parallel.hybrid_shard_degree = degree;
-  parallel.reduce_bucket_elements = static_cast<std::size_t>(smp_bucket);
-  parallel.persistence_threshold = static_cast<std::size_t>(smp_persistence);
-  parallel.max_live_elements = static_cast<std::size_t>(smp_live);
+      sharding.hybrid_shard_degree, degree);
+  sharding.hybrid_shard_degree = degree;
+  sharding.reduce_bucket_elements = static_cast<std::size_t>(smp_bucket);
+  sharding.persistence_threshold = static_cast<std::size_t>(smp_persistence);
+  sharding.max_live_elements = static_cast<std::size_t>(smp_live);
 }
 
 /// SMP keeps under sharding what is train.clip_norm here.
-void read_clipping(const nlohmann::json& root, JsonSection& section, TrainConfig& config) {
+void read_clipping(const nlohmann::json& root, JsonSection& section, FsdpOptions& sharding) {
   const bool given = section.has("sdp_gradient_clipping");
   double limit = smp_clipping;
   section.read("sdp_gradient_clipping", limit);
@@ -71,37 +71,39 @@ void read_clipping(const nlohmann::json& root, JsonSection& section, TrainConfig
     return;
   }
   check(limit > 0, "parallel.sdp_gradient_clipping is {}; it is above 0", limit);
-  if (JsonSection(root, "train").has("clip_norm")) {
-    check(!given || limit == config.train.clip_norm,
+  JsonSection train(root, "train");
+  if (train.has("clip_norm")) {
+    double ours = 0;
+    train.read("clip_norm", ours);
+    check(!given || limit == ours,
           "train.clip_norm is {} and parallel.sdp_gradient_clipping is {}, two names of one thing",
-          config.train.clip_norm, limit);
+          ours, limit);
     return;
   }
-  config.train.clip_norm = limit;
+  sharding.clip_norm = static_cast<float>(limit);
 }
 
 }  // namespace
 
-void read_parallel(const nlohmann::json& root, TrainConfig& config) {
-  ParallelConfig& parallel = config.parallel;
+void read_parallel(const nlohmann::json& root, FsdpOptions& sharding) {
   JsonSection section(root, "parallel");
-  section.read("strategy", parallel.strategy);
-  read_degree(section, parallel);
-  section.read("prefetch_units", parallel.prefetch_units);
-  section.read("reductions_in_flight", parallel.reductions_in_flight);
-  read_count(section, {"max_live_elements", "sdp_max_live_parameters"}, parallel.max_live_elements);
+  section.read("strategy", sharding.strategy);
+  read_degree(section, sharding);
+  section.read("prefetch_units", sharding.prefetch_units);
+  section.read("reductions_in_flight", sharding.reductions_in_flight);
+  read_count(section, {"max_live_elements", "sdp_max_live_parameters"}, sharding.max_live_elements);
   read_count(section, {"reduce_bucket_elements", "sdp_reduce_bucket_size"},
-             parallel.reduce_bucket_elements);
+             sharding.reduce_bucket_elements);
   read_count(section, {"persistence_threshold", "sdp_param_persistence_threshold"},
-             parallel.persistence_threshold);
+             sharding.persistence_threshold);
   bool hierarchical = true;  // either is well: all-gathers choose their levels by the topology
   section.read("sdp_hierarchical_allgather", hierarchical);
-  section.read("state_tier", parallel.state_tier);
-  section.read("shard_tier", parallel.shard_tier);
-  read_clipping(root, section, config);
+  section.read("state_tier", sharding.state_tier);
+  section.read("shard_tier", sharding.shard_tier);
+  read_clipping(root, section, sharding);
   section.end();
-  check_at_least("parallel.prefetch_units", parallel.prefetch_units, 0);
-  check_at_least("parallel.reductions_in_flight", parallel.reductions_in_flight, 1);
+  check_at_least("parallel.prefetch_units", sharding.prefetch_units, 0);
+  check_at_least("parallel.reductions_in_flight", sharding.reductions_in_flight, 1);
 }
 
 }  // namespace sprat::train

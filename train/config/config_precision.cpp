@@ -19,26 +19,26 @@ void read_dtype(JsonSection& section, const std::string& key, DType& type) {
 }
 
 /// A number that stays, "dynamic", or the section of a dynamic one.
-void read_loss_scale(JsonSection& section, PrecisionConfig& precision) {
+void read_loss_scale(JsonSection& section, FsdpOptions& sharding) {
   const std::string key = "loss_scale";
   const nlohmann::json* value = section.find(key);
   if (value == nullptr) {
     // Without a scale, small gradients of f16 would be zero.
-    precision.dynamic_loss_scale =
-        precision.parameters == DType::f16 || precision.gradient_wire == DType::f16;
+    sharding.loss_scale.dynamic =
+        sharding.parameter_dtype == DType::f16 || sharding.gradient_wire == DType::f16;
     return;
   }
-  precision.dynamic_loss_scale = !value->is_number();
+  sharding.loss_scale.dynamic = !value->is_number();
   if (value->is_number()) {
-    precision.loss_scale = value->get<double>();
-    check(precision.loss_scale > 0, "train.precision.loss_scale is {}; it is above 0",
-          precision.loss_scale);
+    sharding.loss_scale.initial = value->get<double>();
+    check(sharding.loss_scale.initial > 0, "train.precision.loss_scale is {}; it is above 0",
+          sharding.loss_scale.initial);
   } else if (value->is_object()) {
     JsonSection dynamic = section.section(key);
-    dynamic.read("initial", precision.loss_scale);
-    dynamic.read("least", precision.least_loss_scale);
-    dynamic.read("window", precision.loss_scale_window);
-    dynamic.read("hysteresis", precision.loss_scale_hysteresis);
+    dynamic.read("initial", sharding.loss_scale.initial);
+    dynamic.read("least", sharding.loss_scale.least);
+    dynamic.read("window", sharding.loss_scale.window);
+    dynamic.read("hysteresis", sharding.loss_scale.hysteresis);
     dynamic.end();
   } else if (*value != "dynamic") {
     section.refuse(key, *value, "a power of two, \"dynamic\", or a section {...}");
@@ -47,14 +47,14 @@ void read_loss_scale(JsonSection& section, PrecisionConfig& precision) {
 
 }  // namespace
 
-void read_precision(JsonSection& train, PrecisionConfig& precision) {
+void read_precision(JsonSection& train, FsdpOptions& sharding) {
   JsonSection section = train.section("precision");
-  read_dtype(section, "parameters", precision.parameters);
-  read_dtype(section, "gradient_wire", precision.gradient_wire);
-  section.read("stochastic_rounding", precision.stochastic_rounding);
-  read_loss_scale(section, precision);
+  read_dtype(section, "parameters", sharding.parameter_dtype);
+  read_dtype(section, "gradient_wire", sharding.gradient_wire);
+  section.read("stochastic_rounding", sharding.stochastic_rounding);
+  read_loss_scale(section, sharding);
   section.end();
-  check(!precision.stochastic_rounding || precision.parameters != DType::f32,
+  check(!sharding.stochastic_rounding || sharding.parameter_dtype != DType::f32,
         "train.precision.stochastic_rounding is true and parameters are f32, which are not "
         "rounded; set train.precision.parameters to \"bf16\" or \"f16\"");
 }

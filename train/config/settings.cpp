@@ -193,35 +193,34 @@ class Section {
   std::string name_;
 };
 
-void add_precision(Settings& settings, const PrecisionConfig& precision) {
+void add_precision(Settings& settings, const FsdpOptions& sharding) {
   Section section(settings, "train.precision");
-  section.add("parameters", name(precision.parameters));
-  section.add("gradient_wire", name(precision.gradient_wire));
-  section.add("stochastic_rounding", precision.stochastic_rounding);
-  section.add("loss_scale", precision.dynamic_loss_scale ? "dynamic" : "static");
-  section.add("loss_scale.initial", precision.loss_scale);
-  section.add("loss_scale.least", precision.least_loss_scale);
-  section.add("loss_scale.window", precision.loss_scale_window);
-  section.add("loss_scale.hysteresis", precision.loss_scale_hysteresis);
+  section.add("parameters", name(sharding.parameter_dtype));
+  section.add("gradient_wire", name(sharding.gradient_wire));
+  section.add("stochastic_rounding", sharding.stochastic_rounding);
+  section.add("loss_scale", sharding.loss_scale.dynamic ? "dynamic" : "static");
+  section.add("loss_scale.initial", sharding.loss_scale.initial);
+  section.add("loss_scale.least", sharding.loss_scale.least);
+  section.add("loss_scale.window", sharding.loss_scale.window);
+  section.add("loss_scale.hysteresis", sharding.loss_scale.hysteresis);
 }
 
-void add_train(Settings& settings, const OptimizationConfig& train) {
+void add_train(Settings& settings, const OptimizationConfig& train, const FsdpOptions& sharding) {
   Section section(settings, "train");
   section.add("steps", train.steps);
   section.add("batch", train.batch);
-  section.add("micro_steps", train.micro_steps);
-  section.add("accumulate", train.accumulate_two_hop ? "two_hop" : "local");
+  section.add("micro_steps", sharding.micro_steps);
+  section.add("accumulate", sharding.accumulate == Accumulate::two_hop ? "two_hop" : "local");
   section.add("learning_rate", train.learning_rate);
   section.add("base_batch", train.base_batch);
   section.add("final_learning_rate", train.final_learning_rate);
   section.add("warmup_steps", train.warmup_steps);
-  section.add("optimizer", train.optimizer);
-  for (const auto& [key, value] : train.optimizer_values) {
+  section.add("optimizer", sharding.optimizer.name);
+  for (const auto& [key, value] : sharding.optimizer.values) {
     section.add("optimizer." + key, value);
   }
-  section.add("clip_norm", train.clip_norm);
-  add_precision(settings, train.precision);
-  section.add("seed", train.seed);
+  section.add("clip_norm", sharding.clip_norm);
+  section.add("seed", sharding.seed);
   section.add("validate_every", train.validate_every);
   section.add("validation_samples", train.validation_samples);
   section.add("sample_bytes", train.sample_bytes);
@@ -231,17 +230,17 @@ void add_train(Settings& settings, const OptimizationConfig& train) {
   section.add("stop_grace_s", train.stop_grace_s);
 }
 
-void add_parallel(Settings& settings, const ParallelConfig& parallel) {
+void add_parallel(Settings& settings, const FsdpOptions& sharding) {
   Section section(settings, "parallel");
-  section.add("strategy", quoted(parallel.strategy));
-  section.add("hybrid_shard_degree", parallel.hybrid_shard_degree);
-  section.add("prefetch_units", parallel.prefetch_units);
-  section.add("max_live_elements", parallel.max_live_elements);
-  section.add("reductions_in_flight", parallel.reductions_in_flight);
-  section.add("reduce_bucket_elements", parallel.reduce_bucket_elements);
-  section.add("persistence_threshold", parallel.persistence_threshold);
-  section.add("state_tier", kind_of(parallel.state_tier));
-  section.add("shard_tier", kind_of(parallel.shard_tier));
+  section.add("strategy", quoted(sharding.strategy));
+  section.add("hybrid_shard_degree", sharding.hybrid_shard_degree);
+  section.add("prefetch_units", sharding.prefetch_units);
+  section.add("max_live_elements", sharding.max_live_elements);
+  section.add("reductions_in_flight", sharding.reductions_in_flight);
+  section.add("reduce_bucket_elements", sharding.reduce_bucket_elements);
+  section.add("persistence_threshold", sharding.persistence_threshold);
+  section.add("state_tier", kind_of(sharding.state_tier));
+  section.add("shard_tier", kind_of(sharding.shard_tier));
 }
 
 const char* given_or_not(bool given) { return given ? "given" : "not given"; }
@@ -256,8 +255,9 @@ Settings settings_of(const TrainConfig& config) {
   model.add("heads", config.model.heads);
   model.add("context", config.model.context);
   Section(settings, "data").add("validation_share", config.data.validation_share);
-  add_train(settings, config.train);
-  add_parallel(settings, config.parallel);
+  add_train(settings, config.train, config.sharding);
+  add_precision(settings, config.sharding);
+  add_parallel(settings, config.sharding);
   Section checkpoint(settings, "checkpoint");
   checkpoint.add("folder", given_or_not(!config.checkpoint.folder.empty()));
   checkpoint.add("every", config.checkpoint.every);

@@ -34,7 +34,7 @@ TEST(Batches, a_step_is_the_same_however_many_ranks_and_micro_steps_share_it) {
     ASSERT_EQ(whole.inputs.size(), 12u * 8u);
     for (const auto& [ranks, micro_steps] :
          {std::pair{2, 1}, {3, 1}, {12, 1}, {1, 3}, {2, 2}, {4, 3}, {3, 4}}) {
-      parted.train.micro_steps = micro_steps;
+      parted.sharding.micro_steps = micro_steps;
       const Batches batches(counting(2000), parted);
       Batch joined;
       for (int micro_step = 0; micro_step < micro_steps; ++micro_step) {

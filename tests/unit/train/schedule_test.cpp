@@ -64,7 +64,7 @@ TEST(BatchWarnings, name_the_number_and_the_remedy) {
   EXPECT_THAT(batch_warnings(config, facts),
               ElementsAre(HasSubstr("3.69e+05 tokens, fewer than the model's 4e+05 parameters")));
   config = sensible;
-  config.train.micro_steps = 8;
+  config.sharding.micro_steps = 8;
   EXPECT_THAT(batch_warnings(config, facts),
               ElementsAre(HasSubstr("each of 4 ranks computes one sample at a time, 8 times")));
   config = sensible;

@@ -31,9 +31,9 @@ TEST(TrainConfig, needs_only_files) {
   const TrainConfig config = parse_train_config(R"({"data": {"files": ["a.txt"]}})", "test.json");
   EXPECT_EQ(config.data.files, std::vector<std::string>{"a.txt"});
   EXPECT_EQ(config.model.layers, GptShape{}.layers);
-  EXPECT_EQ(config.parallel.hybrid_shard_degree, 0);
-  EXPECT_EQ(config.train.optimizer, "adamw");
-  EXPECT_EQ(config.train.precision.parameters, DType::f32);
+  EXPECT_EQ(config.sharding.hybrid_shard_degree, 0);
+  EXPECT_EQ(config.sharding.optimizer.name, "adamw");
+  EXPECT_EQ(config.sharding.parameter_dtype, DType::f32);
   EXPECT_EQ(config.checkpoint.folder, "");
 }
 
@@ -68,36 +68,36 @@ TEST(TrainConfig, reads_every_section) {
   EXPECT_EQ(config.train.final_learning_rate, 0.0001);
   EXPECT_EQ(config.train.warmup_steps, 7);
   EXPECT_EQ(config.train.base_batch, 4);
-  EXPECT_EQ(config.train.micro_steps, 2);
-  EXPECT_FALSE(config.train.accumulate_two_hop);
-  EXPECT_EQ(config.train.optimizer, "sgd");
-  EXPECT_EQ(config.train.optimizer_values,
+  EXPECT_EQ(config.sharding.micro_steps, 2);
+  EXPECT_EQ(config.sharding.accumulate, Accumulate::local);
+  EXPECT_EQ(config.sharding.optimizer.name, "sgd");
+  EXPECT_EQ(config.sharding.optimizer.values,
             (std::map<std::string, double>{{"momentum", 0.8}, {"nesterov", 1}}));
-  EXPECT_EQ(config.train.precision.parameters, DType::bf16);
-  EXPECT_EQ(config.train.precision.gradient_wire, DType::f16);
-  EXPECT_TRUE(config.train.precision.stochastic_rounding);
-  EXPECT_TRUE(config.train.precision.dynamic_loss_scale);
-  EXPECT_EQ(config.train.precision.loss_scale, 1024);
-  EXPECT_EQ(config.train.precision.least_loss_scale, 4);
-  EXPECT_EQ(config.train.precision.loss_scale_window, 50);
-  EXPECT_EQ(config.train.precision.loss_scale_hysteresis, 3);
+  EXPECT_EQ(config.sharding.parameter_dtype, DType::bf16);
+  EXPECT_EQ(config.sharding.gradient_wire, DType::f16);
+  EXPECT_TRUE(config.sharding.stochastic_rounding);
+  EXPECT_TRUE(config.sharding.loss_scale.dynamic);
+  EXPECT_EQ(config.sharding.loss_scale.initial, 1024);
+  EXPECT_EQ(config.sharding.loss_scale.least, 4);
+  EXPECT_EQ(config.sharding.loss_scale.window, 50);
+  EXPECT_EQ(config.sharding.loss_scale.hysteresis, 3);
   EXPECT_EQ(config.train.stop_grace_s, 3);
-  EXPECT_EQ(config.train.clip_norm, 2.0);
-  EXPECT_EQ(config.train.seed, 5u);
+  EXPECT_EQ(config.sharding.clip_norm, 2.0);
+  EXPECT_EQ(config.sharding.seed, 5u);
   EXPECT_EQ(config.train.validate_every, 10);
   EXPECT_EQ(config.train.validation_samples, 9);
   EXPECT_EQ(config.train.sample_bytes, 100);
   EXPECT_EQ(config.train.temperature, 0.5);
   EXPECT_EQ(config.train.prompt, "The");
-  EXPECT_EQ(config.parallel.hybrid_shard_degree, 2);
-  EXPECT_EQ(config.parallel.prefetch_units, 3);
-  EXPECT_EQ(config.parallel.strategy, "hfsdp");
-  EXPECT_EQ(config.parallel.max_live_elements, 1'000'000u);
-  EXPECT_EQ(config.parallel.reductions_in_flight, 2);
-  EXPECT_EQ(config.parallel.reduce_bucket_elements, 200'000u);
-  EXPECT_EQ(config.parallel.persistence_threshold, 100u);
-  EXPECT_EQ(config.parallel.state_tier, "file:states");
-  EXPECT_EQ(config.parallel.shard_tier, "file:shards");
+  EXPECT_EQ(config.sharding.hybrid_shard_degree, 2);
+  EXPECT_EQ(config.sharding.prefetch_units, 3);
+  EXPECT_EQ(config.sharding.strategy, "hfsdp");
+  EXPECT_EQ(config.sharding.max_live_elements, 1'000'000u);
+  EXPECT_EQ(config.sharding.reductions_in_flight, 2);
+  EXPECT_EQ(config.sharding.reduce_bucket_elements, 200'000u);
+  EXPECT_EQ(config.sharding.persistence_threshold, 100u);
+  EXPECT_EQ(config.sharding.state_tier, "file:states");
+  EXPECT_EQ(config.sharding.shard_tier, "file:shards");
   EXPECT_EQ(config.checkpoint.folder, "saved");
   EXPECT_EQ(config.checkpoint.every, 20);
   EXPECT_EQ(config.checkpoint.keep, 3);
@@ -155,32 +155,32 @@ TEST(TrainConfig, takes_smps_names) {
   const TrainConfig named = parsed(R"("parallel": {"sdp_max_live_parameters": 5e5,
       "sdp_reduce_bucket_size": 3e5, "sdp_param_persistence_threshold": 7,
       "sdp_hierarchical_allgather": false, "sdp_gradient_clipping": 0.5})");
-  EXPECT_EQ(named.parallel.hybrid_shard_degree, 0);
-  EXPECT_EQ(named.parallel.max_live_elements, 500'000u);
-  EXPECT_EQ(named.parallel.reduce_bucket_elements, 300'000u);
-  EXPECT_EQ(named.parallel.persistence_threshold, 7u);
-  EXPECT_EQ(named.train.clip_norm, 0.5);
+  EXPECT_EQ(named.sharding.hybrid_shard_degree, 0);
+  EXPECT_EQ(named.sharding.max_live_elements, 500'000u);
+  EXPECT_EQ(named.sharding.reduce_bucket_elements, 300'000u);
+  EXPECT_EQ(named.sharding.persistence_threshold, 7u);
+  EXPECT_EQ(named.sharding.clip_norm, 0.5);
 }
 
 TEST(TrainConfig, takes_smps_defaults_with_the_degree_of_its_first_version) {
   const TrainConfig v1 = parsed(R"("parallel": {"sharded_data_parallel_degree": 4})");
-  EXPECT_EQ(v1.parallel.hybrid_shard_degree, 4);
-  EXPECT_EQ(v1.parallel.max_live_elements, 1'000'000'000u);
-  EXPECT_EQ(v1.parallel.reduce_bucket_elements, 500'000'000u);
-  EXPECT_EQ(v1.parallel.persistence_threshold, 1'000'000u);
-  EXPECT_EQ(v1.train.clip_norm, 1.0);
+  EXPECT_EQ(v1.sharding.hybrid_shard_degree, 4);
+  EXPECT_EQ(v1.sharding.max_live_elements, 1'000'000'000u);
+  EXPECT_EQ(v1.sharding.reduce_bucket_elements, 500'000'000u);
+  EXPECT_EQ(v1.sharding.persistence_threshold, 1'000'000u);
+  EXPECT_EQ(v1.sharding.clip_norm, 1.0);
   const TrainConfig v2 = parsed(R"("parallel": {"hybrid_shard_degree": 4})");
-  EXPECT_EQ(v2.parallel.persistence_threshold, 0u);
+  EXPECT_EQ(v2.sharding.persistence_threshold, 0u);
   const TrainConfig both = parsed(R"("train": {"clip_norm": 3},
       "parallel": {"sharded_data_parallel_degree": 4, "persistence_threshold": 9})");
-  EXPECT_EQ(both.parallel.persistence_threshold, 9u);
-  EXPECT_EQ(both.train.clip_norm, 3.0);
+  EXPECT_EQ(both.sharding.persistence_threshold, 9u);
+  EXPECT_EQ(both.sharding.clip_norm, 3.0);
 }
 
 TEST(TrainConfig, scales_losses_of_f16_unless_told) {
   const auto dynamic = [](const char* precision) {
     return parsed(std::string(R"("train": {"precision": )") + precision + "}")
-        .train.precision.dynamic_loss_scale;
+        .sharding.loss_scale.dynamic;
   };
   EXPECT_FALSE(dynamic("{}"));
   EXPECT_FALSE(dynamic(R"({"gradient_wire": "bf16"})"));
@@ -288,7 +288,7 @@ TEST(TrainConfig, ranks_that_do_not_fit_are_refused_with_a_remedy) {
       HasSubstr(
           "train.batch 30 does not divide among 4 ranks; make it a multiple of 4, such as 32"));
   EXPECT_THAT(message(3), HasSubstr("parallel.hybrid_shard_degree 2 does not divide the 3 ranks"));
-  config.train.micro_steps = 4;
+  config.sharding.micro_steps = 4;
   EXPECT_THAT(message(2), HasSubstr("train.batch 30 does not divide among 2 ranks x 4 micro-steps; "
                                     "make it a multiple of 8, such as 32"));
 }
@@ -303,8 +303,8 @@ TEST(TrainConfig, files_are_relative_to_the_configuration) {
   std::filesystem::remove(path);
   EXPECT_EQ(config.data.files, (std::vector<std::string>{(folder / "a.txt").string(), "/b.txt"}));
   EXPECT_EQ(config.checkpoint.folder, (folder / "saved").string());
-  EXPECT_EQ(config.parallel.state_tier, "file:" + (folder / "states").string());
-  EXPECT_EQ(config.parallel.shard_tier, "file:/shards");
+  EXPECT_EQ(config.sharding.state_tier, "file:" + (folder / "states").string());
+  EXPECT_EQ(config.sharding.shard_tier, "file:/shards");
 }
 
 TEST(TrainConfig, a_missing_file_is_named) {
