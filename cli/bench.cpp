@@ -21,7 +21,7 @@
 namespace sprat::cli {
 namespace {
 
-struct BenchRequest {
+struct BenchArguments {
   std::string collective = "all", dtype = "f32", op = "sum", memory = "private";
   std::uint64_t min_bytes = 8, max_bytes = 64ULL << 20, factor = 4;
   int samples = 0, warmup = 1, virtual_ranks = 0;
@@ -48,9 +48,9 @@ std::vector<Entry> select(std::span<const Entry> table, const std::string& wante
   return chosen;
 }
 
-Sweep plan_sweep(const BenchRequest& request) {
+Sweep plan_sweep(const BenchArguments& request) {
   Sweep sweep;
-  sweep.collectives = select(all_collectives(), request.collective, "collective");
+  sweep.calls = select(all_bench_calls(), request.collective, "collective");
   sweep.dtypes = select(all_dtypes(), request.dtype, "dtype");
   sweep.ops = select(all_reduce_ops(), request.op, "op");
   if (request.factor < 2 || request.max_bytes < request.min_bytes) {
@@ -81,10 +81,10 @@ Sweep plan_sweep(const BenchRequest& request) {
 }
 
 /// Rules that prefer `algorithm` wherever a benched collective has one of that name.
-std::string rules_for(const std::string& algorithm, const std::vector<Collective>& benched) {
+std::string rules_for(const std::string& algorithm, const std::vector<BenchCall>& benched) {
   std::string rules, names;
-  for (Collective collective : benched) {
-    const auto known = planned(collective);
+  for (const BenchCall& call : benched) {
+    const auto known = call.collective;
     if (known && collectives::find_algorithm(*known, algorithm) != nullptr) {
       rules += fmt::format("{} {}; ", name(*known), algorithm);
     }
@@ -114,11 +114,11 @@ class Bench {
 
   /// Wrong elements on all ranks.
   std::uint64_t run() {
-    for (Collective collective : sweep_.collectives) {
+    for (const BenchCall& call : sweep_.calls) {
       fresh_table_ = true;
       for (DType dtype : sweep_.dtypes) {
-        for (ReduceOp op : sweep_.ops_for(collective, dtype)) {
-          run_sizes(collective, dtype, op);
+        for (ReduceOp op : sweep_.ops_for(call, dtype)) {
+          run_sizes(call, dtype, op);
         }
       }
     }
@@ -126,20 +126,20 @@ class Bench {
   }
 
  private:
-  void run_sizes(Collective collective, DType dtype, ReduceOp op) {
-    const Oracle oracle(collective, dtype, op, world_.size(), world_.rank());
+  void run_sizes(const BenchCall& call, DType dtype, ReduceOp op) {
+    const Oracle oracle(call, dtype, op, world_.size(), world_.rank());
     for (std::size_t size : sweep_.sizes) {
-      const Task task{.collective = collective,
+      const Task task{.call = call,
                       .dtype = dtype,
                       .op = op,
-                      .in_place = sweep_.in_place && can_be_in_place(collective),
-                      .count = count_for(collective, dtype, world_.size(), size),
+                      .in_place = sweep_.in_place && can_be_in_place(call),
+                      .count = count_for(call, dtype, world_.size(), size),
                       .root = rows_++ % world_.size()};
       const Row row = run_task(task, oracle);
       wrong_ += row.wrong.value_or(0);
       if (report_) {
         if (fresh_table_) {
-          report_->begin(collective, row);
+          report_->begin(call, row);
         }
         report_->add(row);
       }
@@ -193,11 +193,11 @@ class Bench {
   bool fresh_table_ = true;
 };
 
-int run(const BenchRequest& request) {
+int run(const BenchArguments& request) {
   const Sweep sweep = plan_sweep(request);
   Config config = Config::from_environment();
   if (!request.algorithm.empty()) {
-    config.algorithm = rules_for(request.algorithm, sweep.collectives) + config.algorithm;
+    config.algorithm = rules_for(request.algorithm, sweep.calls) + config.algorithm;
   }
   return run_in_job(config, request.virtual_ranks, [&](Communicator& world) {
     if (!request.tuning.empty()) {
@@ -213,11 +213,11 @@ int run(const BenchRequest& request) {
 }
 
 Action prepare(CLI::App& app) {
-  auto r = std::make_shared<BenchRequest>();
+  auto r = std::make_shared<BenchArguments>();
   const auto size = CLI::AsSizeValue(false);  // 64M is 64 * 2^20
   std::string names;
-  for (Collective collective : all_collectives()) {
-    names += fmt::format("{}, ", name(collective));
+  for (const BenchCall& call : all_bench_calls()) {
+    names += fmt::format("{}, ", name(call));
   }
   app.add_option("COLLECTIVE", r->collective, names + "or all")->capture_default_str();
   app.add_option("-b,--min-bytes", r->min_bytes, "Smallest size")->transform(size);

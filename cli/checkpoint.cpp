@@ -28,7 +28,7 @@ constexpr std::array forms = {Form{"sprat", CheckpointForm::sprat},
                               Form{"single", CheckpointForm::single},
                               Form{"hf-gpt2", CheckpointForm::hf_gpt2}};
 
-struct CheckpointRequest {
+struct CheckpointArguments {
   std::string path, to, form = "single";
   bool as_json = false;
 };
@@ -86,7 +86,7 @@ void print_map(const char* title, const Map& values) {
   }
 }
 
-int inspect(const CheckpointRequest& request) {
+int inspect(const CheckpointArguments& request) {
   const CheckpointInfo info = describe_checkpoint(request.path);
   if (request.as_json) {
     fmt::print("{}\n", to_json(info).dump(2));
@@ -119,7 +119,7 @@ int inspect(const CheckpointRequest& request) {
   return 0;
 }
 
-int verify(const CheckpointRequest& request) {
+int verify(const CheckpointArguments& request) {
   const std::vector<std::string> complaints = verify_checkpoint(request.path);
   for (const std::string& complaint : complaints) {
     fmt::print("{}\n", complaint);
@@ -137,7 +137,7 @@ int verify(const CheckpointRequest& request) {
   return 0;
 }
 
-int convert(const CheckpointRequest& request) {
+int convert(const CheckpointArguments& request) {
   for (const Form& form : forms) {
     if (request.form == form.name) {
       convert_checkpoint(request.path, request.to, form.form);
@@ -150,7 +150,7 @@ int convert(const CheckpointRequest& request) {
 }
 
 Action prepare(CLI::App& app) {
-  auto request = std::make_shared<CheckpointRequest>();
+  auto request = std::make_shared<CheckpointArguments>();
   app.require_subcommand(1);
   constexpr const char* where = "A checkpoint, a folder of them (the latest), or safetensors";
   CLI::App* inspecting = app.add_subcommand("inspect", "Say what it holds: step, config, tensors");

@@ -192,7 +192,7 @@ void print(const Json& all) {
         configuration_line);
 }
 
-struct InfoRequest {
+struct InfoArguments {
   bool as_json = false, rules_only = false;
   std::vector<std::string> plan;  ///< Collective, algorithm, ranks.
   PlanRequest details;
@@ -208,7 +208,7 @@ int run_rules(bool as_json) {
   return 0;
 }
 
-int run_plan(const InfoRequest& request) {
+int run_plan(const InfoArguments& request) {
   PlanRequest plan = request.details;
   plan.collective = request.plan[0];
   plan.algorithm = request.plan[1];
@@ -230,7 +230,7 @@ int run_all(bool as_json) {
 }
 
 Action prepare(CLI::App& app) {
-  auto r = std::make_shared<InfoRequest>();
+  auto r = std::make_shared<InfoArguments>();
   app.add_flag("--json", r->as_json, "One JSON object");
   app.add_flag("--rules", r->rules_only, "Only the rules that choose algorithms, in order");
   auto* plan =

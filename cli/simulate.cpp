@@ -30,7 +30,7 @@ using collectives::Machine;
 using collectives::Problem;
 using collectives::Simulation;
 
-struct SimulateRequest {
+struct SimulateArguments {
   std::string collective, topology = "p4d", dtype = "f32", svg;
   std::vector<std::string> algorithms;
   std::uint64_t min_bytes = 1 << 20, max_bytes = 1 << 30, factor = 4;
@@ -60,24 +60,17 @@ Machine machine_from(const std::string& topology) {
   return machine;
 }
 
-/// The one that `sprat bench` and the planner call by this name.
-struct Named {
-  Collective benched;
-  collectives::Collective planned;
-};
-
-Named collective_from(const std::string& word) {
+/// Messages and uneven blocks are no collective that the simulator plans.
+BenchCall call_from(const std::string& word) {
   std::string names;
-  for (const Collective benched : all_collectives()) {
-    for (const collectives::Collective planned : collectives::all_collectives()) {
-      if (std::string_view(name(benched)) != name(planned) || exchanges(planned)) {
-        continue;
-      }
-      if (word == name(planned)) {
-        return {benched, planned};
-      }
-      names += fmt::format(" {}", name(planned));
+  for (const BenchCall& call : all_bench_calls()) {
+    if (!call.collective || call.uneven) {
+      continue;
     }
+    if (word == name(call)) {
+      return call;
+    }
+    names += fmt::format(" {}", name(call));
   }
   throw UsageError(fmt::format("no collective \"{}\" to simulate; there are:{}", word, names));
 }
@@ -123,10 +116,10 @@ struct SimulatedRow {
 
 class Simulate {
  public:
-  explicit Simulate(const SimulateRequest& request)
+  explicit Simulate(const SimulateArguments& request)
       : request_(request),
         machine_(machine_from(request.topology)),
-        collective_(collective_from(request.collective)),
+        call_(call_from(request.collective)),
         dtype_(dtype_from(request.dtype)),
         rules_(collectives::rules_of(Config::from_environment())) {
     const int per_host = request.ranks_per_host > 0 ? request.ranks_per_host : machine_.ranks;
@@ -135,7 +128,7 @@ class Simulate {
     }
     grouping_ = std::make_shared<collectives::Grouping>(host_of_);
     for (const std::string& algorithm : request.algorithms) {
-      asked_.push_back(algorithm_from(algorithm, collective_.planned));
+      asked_.push_back(algorithm_from(algorithm, *call_.collective));
     }
   }
 
@@ -161,9 +154,9 @@ class Simulate {
  private:
   Problem problem_of(std::uint64_t bytes) const {
     const int ranks = grouping_->ranks();
-    return {.collective = collective_.planned,
+    return {.collective = *call_.collective,
             .grouping = grouping_,
-            .count = count_for(collective_.benched, dtype_, ranks, bytes),
+            .count = count_for(call_, dtype_, ranks, bytes),
             .input = dtype_,
             .output = dtype_};
   }
@@ -213,7 +206,7 @@ class Simulate {
     return row.seconds > 0 ? static_cast<double>(row.bytes) / row.seconds / 1e9 : 0;
   }
   double busbw_GBps(const SimulatedRow& row) const {
-    return algbw_GBps(row) * bus_factor(collective_.benched, grouping_->ranks());
+    return algbw_GBps(row) * bus_factor(call_, grouping_->ranks());
   }
 
   static double share(double busy, const SimulatedRow& row) {
@@ -221,7 +214,7 @@ class Simulate {
   }
 
   void print_heading() const {
-    fmt::print("# {}: {}, {}, simulated\n", name(collective_.planned), where(), name(dtype_));
+    fmt::print("# {}: {}, {}, simulated\n", name(call_), where(), name(dtype_));
     fmt::print("#{:>11} {:>12} {:>8} {:>8} {:>6} {:>6} {:>6}  {:<8} {}\n", "size", "time", "algbw",
                "busbw", "rail", "link", "core", "limit", "algorithm");
     fmt::print("#{:>11} {:>12} {:>8} {:>8} {:>6} {:>6} {:>6}\n", "(B)", "(us)", "(GB/s)", "(GB/s)",
@@ -242,7 +235,7 @@ class Simulate {
 
   void print_json(const SimulatedRow& row) const {
     nlohmann::ordered_json json;
-    json["collective"] = name(collective_.planned);
+    json["collective"] = name(call_);
     json["bytes"] = row.bytes;
     json["dtype"] = name(dtype_);
     json["topology"] = request_.topology;
@@ -270,7 +263,7 @@ class Simulate {
                  [&timeline](const collectives::Span& span) { timeline.spans.push_back(span); });
     timeline.seconds = made.seconds;
     timeline.title =
-        fmt::format("{} {}, {} of {}: {:.1f} µs", name(collective_.planned), algorithm.name,
+        fmt::format("{} {}, {} of {}: {:.1f} µs", name(call_), algorithm.name,
                     readable_bytes(problem.payload_bytes()), name(dtype_), made.seconds * 1e6);
     timeline.subtitle = where() + fmt::format("; limited by {}", made.limit());
     std::ofstream file(request_.svg);
@@ -280,9 +273,9 @@ class Simulate {
     }
   }
 
-  const SimulateRequest& request_;
+  const SimulateArguments& request_;
   const Machine machine_;
-  const Named collective_;
+  const BenchCall call_;
   const DType dtype_;
   const collectives::Rules rules_;
   std::vector<int> host_of_;
@@ -290,7 +283,7 @@ class Simulate {
   std::vector<const Algorithm*> asked_;  ///< Null: the flat ring.
 };
 
-int run(const SimulateRequest& request) {
+int run(const SimulateArguments& request) {
   if (request.factor < 2 || request.max_bytes < request.min_bytes || request.min_bytes == 0) {
     throw UsageError("sizes go from -b, at least 1, up to -e by a factor -f of at least 2");
   }
@@ -299,7 +292,7 @@ int run(const SimulateRequest& request) {
 }
 
 Action prepare(CLI::App& app) {
-  auto r = std::make_shared<SimulateRequest>();
+  auto r = std::make_shared<SimulateArguments>();
   const auto size = CLI::AsSizeValue(false);  // 64M is 64 * 2^20
   std::string machines;
   for (const Machine& machine : collectives::all_machines()) {

@@ -12,14 +12,14 @@
 namespace sprat::cli {
 namespace {
 
-struct TrainRequest {
+struct TrainArguments {
   train::TrainRequest train;
   std::string resume, start;
   int virtual_ranks = 0;
 };
 
 Action prepare(CLI::App& app) {
-  auto r = std::make_shared<TrainRequest>();
+  auto r = std::make_shared<TrainArguments>();
   app.add_option("CONFIG", r->train.config,
                  "JSON with the sections model, data, train, parallel, checkpoint")
       ->required();

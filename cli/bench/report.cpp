@@ -16,11 +16,9 @@ std::string readable_us(double us) {
   return fmt::format("{:.{}f}", us, us < 100 ? 2 : us < 1e4 ? 1 : 0);
 }
 
-const char* op_name(const Task& task) { return reduces(task.collective) ? name(task.op) : "none"; }
+const char* op_name(const Task& task) { return reduces(task.call) ? name(task.op) : "none"; }
 
-bool in_place(const Task& task) {
-  return task.in_place || task.collective == Collective::broadcast;
-}
+bool in_place(const Task& task) { return task.in_place || task.call.is(Collective::broadcast); }
 
 }  // namespace
 
@@ -29,7 +27,7 @@ double Row::algbw_GBps() const {
                               : 0;
 }
 
-double Row::busbw_GBps() const { return algbw_GBps() * bus_factor(task.collective, ranks); }
+double Row::busbw_GBps() const { return algbw_GBps() * bus_factor(task.call, ranks); }
 
 const char* name(Buffers::Kind kind) noexcept {
   return kind == Buffers::Kind::shared_memory ? "shared" : "private";
@@ -37,7 +35,7 @@ const char* name(Buffers::Kind kind) noexcept {
 
 std::string to_json(const Row& row) {
   nlohmann::ordered_json json;
-  json["collective"] = name(row.task.collective);
+  json["collective"] = name(row.task.call);
   json["bytes"] = bytes(row.task, row.ranks);
   json["count"] = row.task.count;
   json["dtype"] = name(row.task.dtype);
@@ -64,8 +62,8 @@ Report::Report(const std::string& json_path) {
   }
 }
 
-void Report::begin(Collective collective, const Row& example) {
-  fmt::print("# {}: {} ranks on {} host{}, {} memory, {}\n", name(collective), example.ranks,
+void Report::begin(const BenchCall& call, const Row& example) {
+  fmt::print("# {}: {} ranks on {} host{}, {} memory, {}\n", name(call), example.ranks,
              example.hosts, example.hosts == 1 ? "" : "s", name(example.memory),
              in_place(example.task) ? "in place" : "out of place");
   fmt::print("#{:>11} {:>12} {:>6} {:>6} {:>10} {:>10} {:>8} {:>8} {:>7}  {}\n", "size", "count",

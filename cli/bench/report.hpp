@@ -31,7 +31,7 @@ class Report {
  public:
   /// `json_path` may be empty. Throws Error{unavailable} if it cannot be written.
   explicit Report(const std::string& json_path);
-  void begin(Collective collective, const Row& example);
+  void begin(const BenchCall& call, const Row& example);
   void add(const Row& row);
 
  private:

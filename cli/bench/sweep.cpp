@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <iterator>
-#include <string_view>
 
 namespace sprat::cli {
 
-std::vector<ReduceOp> Sweep::ops_for(Collective collective, DType dtype) const {
-  if (!reduces(collective)) {
+std::vector<ReduceOp> Sweep::ops_for(const BenchCall& call, DType dtype) const {
+  if (!reduces(call)) {
     return {ReduceOp::sum};
   }
   std::vector<ReduceOp> chosen;
@@ -19,44 +18,28 @@ std::vector<ReduceOp> Sweep::ops_for(Collective collective, DType dtype) const {
 
 std::size_t Sweep::rows() const {
   std::size_t tables = 0;
-  for (Collective collective : collectives) {
+  for (const BenchCall& call : calls) {
     for (DType dtype : dtypes) {
-      tables += ops_for(collective, dtype).size();
+      tables += ops_for(call, dtype).size();
     }
   }
   return tables * sizes.size();
 }
 
-std::optional<collectives::Collective> planned(Collective collective) {
-  if (collective == Collective::all_gatherv) {
-    return collectives::Collective::all_gather;
-  }
-  if (collective == Collective::reduce_scatterv) {
-    return collectives::Collective::reduce_scatter;
-  }
-  for (collectives::Collective candidate : collectives::all_collectives()) {
-    if (std::string_view(name(collective)) == name(candidate)) {
-      return candidate;
-    }
-  }
-  return std::nullopt;  // sendrecv is two messages, not a plan
-}
-
 std::optional<collectives::Problem> problem_of(
     const Task& task, std::shared_ptr<const collectives::Grouping> grouping, int rank) {
-  const auto collective = planned(task.collective);
-  if (!collective) {
-    return std::nullopt;
+  if (!task.call.collective) {
+    return std::nullopt;  // two messages, not a plan
   }
   auto blocks =
       std::make_shared<const collectives::BlockCounts>(block_counts(task, grouping->ranks()));
   const std::size_t count = blocks->largest();
   const bool on_one_host = grouping->hosts() == 1;
-  return collectives::Problem{.collective = *collective,
+  return collectives::Problem{.collective = *task.call.collective,
                               .rank = rank,
                               .grouping = std::move(grouping),
                               .count = count,
-                              .counts = is_uneven(task.collective) ? std::move(blocks) : nullptr,
+                              .counts = task.call.uneven ? std::move(blocks) : nullptr,
                               .input = task.dtype,
                               .output = task.dtype,
                               .op = task.op,

@@ -1,4 +1,4 @@
-// What `sprat bench` goes through: collectives, types, operations and sizes.
+// What `sprat bench` goes through: calls, types, operations and sizes.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace sprat::cli {
 
 /// What is to be run: the cross product of these, in this order.
 struct Sweep {
-  std::vector<Collective> collectives;
+  std::vector<BenchCall> calls;
   std::vector<DType> dtypes;
   std::vector<ReduceOp> ops;
   std::vector<std::size_t> sizes;  ///< Bytes.
@@ -22,12 +22,9 @@ struct Sweep {
   Effort effort;
 
   /// The operations that take the type; one, of no meaning, where nothing is reduced.
-  std::vector<ReduceOp> ops_for(Collective collective, DType dtype) const;
+  std::vector<ReduceOp> ops_for(const BenchCall& call, DType dtype) const;
   std::size_t rows() const;
 };
-
-/// Whose algorithms carry a collective out; none for messages.
-std::optional<collectives::Collective> planned(Collective collective);
 
 /// What a planner sees of a task; none for messages.
 std::optional<collectives::Problem> problem_of(

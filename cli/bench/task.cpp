@@ -34,7 +34,7 @@ std::vector<std::size_t> exchanged_blocks(const Task& task, int ranks, int rank)
 }
 
 std::vector<std::size_t> in_blocks(const Task& task, int ranks, int rank) {
-  switch (shape_of(task.collective)) {
+  switch (task.call.shape) {
     case Shape::whole:
       return {task.count};
     case Shape::gathers:
@@ -48,7 +48,7 @@ std::vector<std::size_t> in_blocks(const Task& task, int ranks, int rank) {
 }
 
 std::vector<std::size_t> out_blocks(const Task& task, int ranks, int rank) {
-  switch (shape_of(task.collective)) {
+  switch (task.call.shape) {
     case Shape::whole:
       return {task.count};
     case Shape::gathers:
@@ -74,10 +74,10 @@ struct Piece {
 /// What `rank`'s output is, piece after piece, if `root` was the root.
 std::vector<Piece> expected(const Task& task, int ranks, int rank, int root) {
   const std::vector<std::size_t> blocks = out_blocks(task, ranks, rank);
-  const int source = has_root(task.collective) ? root : previous(rank, ranks);
-  const int only = reduces(task.collective) ? 0 : source;
+  const int source = has_root(task.call) ? root : previous(rank, ranks);
+  const int only = reduces(task.call) ? 0 : source;
   std::vector<Piece> pieces;
-  switch (shape_of(task.collective)) {
+  switch (task.call.shape) {
     case Shape::whole:
       return {{only, 0, task.count}};
     case Shape::scatters:
@@ -97,16 +97,16 @@ std::vector<Piece> expected(const Task& task, int ranks, int rank, int root) {
 }
 
 /// Nobody but the root has a result.
-bool only_root_receives(Collective collective) {
-  return has_root(collective) && (reduces(collective) || shape_of(collective) == Shape::gathers);
+bool only_root_receives(const BenchCall& call) {
+  return has_root(call) && (reduces(call) || call.shape == Shape::gathers);
 }
 
-Pattern input_of(Collective collective, DType dtype, ReduceOp op, int ranks, int rank) {
-  return reduces(collective) ? contribution_of(dtype, op, ranks, rank) : bits_of(dtype, rank);
+Pattern input_of(const BenchCall& call, DType dtype, ReduceOp op, int ranks, int rank) {
+  return reduces(call) ? contribution_of(dtype, op, ranks, rank) : bits_of(dtype, rank);
 }
 
-std::vector<Pattern> results_of(Collective collective, DType dtype, ReduceOp op, int ranks) {
-  if (reduces(collective)) {
+std::vector<Pattern> results_of(const BenchCall& call, DType dtype, ReduceOp op, int ranks) {
+  if (reduces(call)) {
     return {reduction_of(dtype, op, ranks)};
   }
   std::vector<Pattern> results;
@@ -117,23 +117,23 @@ std::vector<Pattern> results_of(Collective collective, DType dtype, ReduceOp op,
 }
 
 /// Blocks in the larger of input and output that `count` is the length of.
-std::size_t counted_blocks(Collective collective, int ranks) noexcept {
-  const bool one = shape_of(collective) == Shape::whole || is_uneven(collective);
+std::size_t counted_blocks(const BenchCall& call, int ranks) noexcept {
+  const bool one = call.shape == Shape::whole || call.uneven;
   return one ? 1 : static_cast<std::size_t>(ranks);
 }
 
 }  // namespace
 
-std::size_t count_for(Collective collective, DType dtype, int ranks, std::size_t bytes) noexcept {
-  return bytes / size_of(dtype) / counted_blocks(collective, ranks);
+std::size_t count_for(const BenchCall& call, DType dtype, int ranks, std::size_t bytes) noexcept {
+  return bytes / size_of(dtype) / counted_blocks(call, ranks);
 }
 
 std::size_t bytes(const Task& task, int ranks) noexcept {
-  return task.count * size_of(task.dtype) * counted_blocks(task.collective, ranks);
+  return task.count * size_of(task.dtype) * counted_blocks(task.call, ranks);
 }
 
 std::vector<std::size_t> block_counts(const Task& task, int ranks) {
-  if (!is_uneven(task.collective)) {
+  if (!task.call.uneven) {
     return std::vector<std::size_t>(static_cast<std::size_t>(ranks), task.count);
   }
   constexpr std::array<std::size_t, 3> weights = {1, 2, 0};
@@ -185,9 +185,8 @@ std::uint64_t Buffers::broken_guards(std::size_t bytes) const {
   return broken;
 }
 
-Oracle::Oracle(Collective collective, DType dtype, ReduceOp op, int ranks, int rank)
-    : input(input_of(collective, dtype, op, ranks, rank)),
-      results(results_of(collective, dtype, op, ranks)) {}
+Oracle::Oracle(const BenchCall& call, DType dtype, ReduceOp op, int ranks, int rank)
+    : input(input_of(call, dtype, op, ranks, rank)), results(results_of(call, dtype, op, ranks)) {}
 
 Run::Run(Communicator& world, const Task& task, const Oracle& oracle, Buffers& buffers)
     : world_(world),
@@ -200,10 +199,10 @@ Run::Run(Communicator& world, const Task& task, const Oracle& oracle, Buffers& b
       out_count_(total(out_blocks_)),
       in_(buffers.input()),
       out_(buffers.output()) {
-  if (task.collective == Collective::broadcast) {
+  if (task.call.is(Collective::broadcast)) {
     in_ = out_;
   } else if (task.in_place) {
-    const Shape shape = shape_of(task.collective);
+    const Shape shape = task.call.shape;
     const std::size_t mine =
         before(block_counts(task, world.size()), world.rank()) * size_of(task.dtype);
     in_ = out_ + (shape == Shape::gathers ? mine : 0);
@@ -223,63 +222,54 @@ void Run::operator()() {
   const int root = root_of(calls_++);
   ConstElements in(in_, in_count_, task_.dtype);
   Elements out{out_, out_count_, task_.dtype};
-  if (has_root(task_.collective) && world_.rank() != root) {
+  if (has_root(task_.call) && world_.rank() != root) {
     const Elements none{nullptr, 0, task_.dtype};
-    in = shape_of(task_.collective) == Shape::scatters ? none : in;
-    out = only_root_receives(task_.collective) ? none : out;
+    in = task_.call.shape == Shape::scatters ? none : in;
+    out = only_root_receives(task_.call) ? none : out;
   }
-  call(in, out, root);
+  issue(in, out, root);
 }
 
-void Run::call(ConstElements in, Elements out, int root) {
+void Run::issue(ConstElements in, Elements out, int root) {
   const Options blocking{.timeout = {}, .blocking = true};
-  switch (task_.collective) {
-    case Collective::all_reduce:
-      world_.all_reduce(in, out, task_.op, blocking).wait();
-      return;
-    case Collective::all_gather:
-      world_.all_gather(in, out, blocking).wait();
-      return;
-    case Collective::reduce_scatter:
-      world_.reduce_scatter(in, out, task_.op, blocking).wait();
-      return;
-    case Collective::broadcast:
-      world_.broadcast(out, root, blocking).wait();
-      return;
-    case Collective::all_to_all:
-      world_.all_to_all(in, out, blocking).wait();
-      return;
-    case Collective::reduce:
-      world_.reduce(in, out, root, task_.op, blocking).wait();
-      return;
-    case Collective::gather:
-      world_.gather(in, out, root, blocking).wait();
-      return;
-    case Collective::scatter:
-      world_.scatter(in, out, root, blocking).wait();
-      return;
-    case Collective::all_gatherv:
-      world_.all_gatherv(in, out, out_blocks_, blocking).wait();
-      return;
-    case Collective::reduce_scatterv:
-      world_.reduce_scatterv(in, out, in_blocks_, task_.op, blocking).wait();
-      return;
-    case Collective::gatherv:
-      world_.gatherv(in, out, out_blocks_, root, blocking).wait();
-      return;
-    case Collective::scatterv:
-      world_.scatterv(in, out, in_blocks_, root, blocking).wait();
-      return;
-    case Collective::all_to_allv:
-      world_.all_to_allv(in, out, in_blocks_, out_blocks_, blocking).wait();
-      return;
-    case Collective::sendrecv: {
-      Work sent = world_.send(in, (world_.rank() + 1) % world_.size());
-      world_.recv(out, previous(world_.rank(), world_.size()), 0, blocking).wait();
-      sent.wait();
-      return;
-    }
+  if (!task_.call.collective) {
+    Work sent = world_.send(in, (world_.rank() + 1) % world_.size());
+    world_.recv(out, previous(world_.rank(), world_.size()), 0, blocking).wait();
+    sent.wait();
+    return;
   }
+  const auto run = [&] {
+    switch (*task_.call.collective) {
+      case Collective::all_reduce:
+        return world_.all_reduce(in, out, task_.op, blocking);
+      case Collective::all_gather:
+        return task_.call.uneven ? world_.all_gatherv(in, out, out_blocks_, blocking)
+                                 : world_.all_gather(in, out, blocking);
+      case Collective::reduce_scatter:
+        return task_.call.uneven ? world_.reduce_scatterv(in, out, in_blocks_, task_.op, blocking)
+                                 : world_.reduce_scatter(in, out, task_.op, blocking);
+      case Collective::broadcast:
+        return world_.broadcast(out, root, blocking);
+      case Collective::all_to_all:
+        return world_.all_to_all(in, out, blocking);
+      case Collective::reduce:
+        return world_.reduce(in, out, root, task_.op, blocking);
+      case Collective::gather:
+        return world_.gather(in, out, root, blocking);
+      case Collective::scatter:
+        return world_.scatter(in, out, root, blocking);
+      case Collective::gatherv:
+        return world_.gatherv(in, out, out_blocks_, root, blocking);
+      case Collective::scatterv:
+        return world_.scatterv(in, out, in_blocks_, root, blocking);
+      case Collective::all_to_allv:
+        return world_.all_to_allv(in, out, in_blocks_, out_blocks_, blocking);
+      case Collective::barrier:
+        break;  // has no buffers to check, so it is no row of the table
+    }
+    return Work();
+  };
+  run().wait();
 }
 
 int Run::root_of(std::uint64_t call) const {
@@ -289,12 +279,12 @@ int Run::root_of(std::uint64_t call) const {
 
 bool Run::has_result() const {
   const int distance = (world_.rank() - task_.root + world_.size()) % world_.size();
-  return !only_root_receives(task_.collective) || static_cast<std::uint64_t>(distance) < calls_;
+  return !only_root_receives(task_.call) || static_cast<std::uint64_t>(distance) < calls_;
 }
 
 std::uint64_t Run::wrong() const {
   std::uint64_t wrong = buffers_.broken_guards(bytes(task_, world_.size()));
-  const bool is_broadcast = task_.collective == Collective::broadcast;
+  const bool is_broadcast = task_.call.is(Collective::broadcast);
   if (has_result()) {
     // A broadcast's later roots pass on what they had from the first.
     const int root = root_of(is_broadcast || calls_ == 0 ? 0 : calls_ - 1);

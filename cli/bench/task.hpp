@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "cli/bench/collective.hpp"
+#include "cli/bench/call.hpp"
 #include "cli/bench/pattern.hpp"
 #include "sprat/communicator.hpp"
 
@@ -14,7 +14,7 @@ namespace sprat::cli {
 
 /// One row of the table, before it is run.
 struct Task {
-  Collective collective = Collective::all_reduce;
+  BenchCall call = all_bench_calls().front();
   DType dtype = DType::f32;
   ReduceOp op = ReduceOp::sum;
   bool in_place = false;
@@ -24,7 +24,7 @@ struct Task {
   int root = 0;  ///< Of the first call; each one after has the next rank.
 };
 /// The count whose bytes() come nearest to `bytes` from below.
-std::size_t count_for(Collective collective, DType dtype, int ranks, std::size_t bytes) noexcept;
+std::size_t count_for(const BenchCall& call, DType dtype, int ranks, std::size_t bytes) noexcept;
 /// The larger of input and output of one rank; where only a root passes several blocks, the root's.
 std::size_t bytes(const Task& task, int ranks) noexcept;
 /// Elements of each rank's block. Uneven ones are as 1 : 2 : 0 : 1 : 2 : 0 ..., rounded.
@@ -50,9 +50,9 @@ class Buffers {
   std::byte* start_[2] = {};
 };
 
-/// The data of a collective, dtype and op for one rank: what goes in and what results are made of.
+/// The data of a call, dtype and op for one rank: what goes in and what results are made of.
 struct Oracle {
-  Oracle(Collective collective, DType dtype, ReduceOp op, int ranks, int rank);
+  Oracle(const BenchCall& call, DType dtype, ReduceOp op, int ranks, int rank);
   Pattern input;
   std::vector<Pattern> results;  ///< The reduction, or where nothing is reduced each rank's input.
 };
@@ -63,14 +63,14 @@ class Run {
   Run(Communicator& world, const Task& task, const Oracle& oracle, Buffers& buffers);
   /// Writes the input, poisons the output, sets the guards.
   void prepare();
-  /// The collective, once, to its end. Buffers that only the root's call has are null elsewhere.
+  /// The call, once, to its end. Buffers that only the root's call has are null elsewhere.
   void operator()();
   /// Elements of the output, and of an input that was not to change, that are wrong on this rank,
   /// and guard bytes overwritten. An output that only roots get counts once this rank was root.
   std::uint64_t wrong() const;
 
  private:
-  void call(ConstElements in, Elements out, int root);
+  void issue(ConstElements in, Elements out, int root);
   int root_of(std::uint64_t call) const;
   bool has_result() const;
 

@@ -50,28 +50,28 @@ class Tuner {
   /// The rules as text, a line each.
   std::string run() {
     std::string lines;
-    for (Collective collective : sweep_.collectives) {
-      if (!planned(collective) || is_uneven(collective)) {
+    for (const BenchCall& call : sweep_.calls) {
+      if (!call.collective || call.uneven) {
         continue;
       }
       for (DType dtype : sweep_.dtypes) {
-        lines += tune(collective, dtype);
+        lines += tune(call, dtype);
       }
     }
     return lines;
   }
 
  private:
-  std::string tune(Collective collective, DType dtype) {
-    const ReduceOp op = sweep_.ops_for(collective, dtype).front();
-    const Oracle oracle(collective, dtype, op, world_.size(), world_.rank());
+  std::string tune(const BenchCall& call, DType dtype) {
+    const ReduceOp op = sweep_.ops_for(call, dtype).front();
+    const Oracle oracle(call, dtype, op, world_.size(), world_.rank());
     std::vector<Measured> findings;
     for (std::size_t size : sweep_.sizes) {
-      const Task task{.collective = collective,
+      const Task task{.call = call,
                       .dtype = dtype,
                       .op = op,
-                      .in_place = sweep_.in_place && can_be_in_place(collective),
-                      .count = count_for(collective, dtype, world_.size(), size)};
+                      .in_place = sweep_.in_place && can_be_in_place(call),
+                      .count = count_for(call, dtype, world_.size(), size)};
       const auto problem = problem_of(task, grouping_, world_.rank());
       const std::vector<Candidate> fitting = candidates(*problem);
       if (fitting.size() < 2) {
@@ -81,7 +81,7 @@ class Tuner {
     }
     std::string lines;
     for (const Stretch& stretch : preferred(findings)) {
-      lines += line(collective, dtype, stretch);
+      lines += line(call, dtype, stretch);
     }
     return lines;
   }
@@ -124,7 +124,7 @@ class Tuner {
                      .ratio = {}};
     const auto usual = std::ranges::find(fitting, finding.usual, &Candidate::algorithm);
     const auto& base = samples[static_cast<std::size_t>(usual - fitting.begin())];
-    std::string report = fmt::format("{:<15} {:>11} B", name(task.collective), finding.bytes);
+    std::string report = fmt::format("{:<15} {:>11} B", name(task.call), finding.bytes);
     for (std::size_t i = 0; i < fitting.size(); ++i) {
       std::vector<double> ratios;
       for (std::size_t k = 0; k < base.size(); ++k) {
@@ -152,10 +152,10 @@ class Tuner {
     }
   }
 
-  std::string line(Collective collective, DType dtype, const Stretch& stretch) const {
+  std::string line(const BenchCall& call, DType dtype, const Stretch& stretch) const {
     using Condition = collectives::Condition;
     collectives::Rule rule;
-    rule.algorithm = collectives::find_algorithm(*planned(collective), stretch.algorithm);
+    rule.algorithm = collectives::find_algorithm(*call.collective, stretch.algorithm);
     rule.least_bytes = stretch.least_bytes;
     rule.most_bytes = stretch.most_bytes;
     const auto equal = [](Condition::Property property, int value) {
@@ -163,7 +163,7 @@ class Tuner {
     };
     rule.conditions = {equal(Condition::Property::ranks, world_.size()),
                        equal(Condition::Property::hosts, grouping_->hosts())};
-    if (grouping_->hosts() == 1 && can_be_in_place(collective)) {
+    if (grouping_->hosts() == 1 && can_be_in_place(call)) {
       rule.conditions.push_back(equal(Condition::Property::out_of_place, sweep_.in_place ? 0 : 1));
     }
     // f32 stands for all types unless others are asked for.

@@ -68,10 +68,11 @@ const std::vector<Layer> layers = {
     // Beside the public API: the functions by which layers describe themselves.
     {"cli/",
      {"sprat/", "train/", "comm/base/", "comm/host/topology.hpp", "comm/host/interfaces.hpp",
-      "comm/transports/libfabric/provider.hpp", "collectives/plan/planner.hpp",
-      "collectives/plan/tuning.hpp", "collectives/kernels/reduce.hpp",
-      "collectives/record/flight_record.hpp", "collectives/record/explain.hpp",
-      "collectives/simulate/cost_model.hpp", "collectives/simulate/simulator.hpp"}},
+      "comm/transports/libfabric/provider.hpp", "collectives/plan/problem.hpp",
+      "collectives/plan/planner.hpp", "collectives/plan/tuning.hpp",
+      "collectives/kernels/reduce.hpp", "collectives/record/flight_record.hpp",
+      "collectives/record/explain.hpp", "collectives/simulate/cost_model.hpp",
+      "collectives/simulate/simulator.hpp"}},
 };
 
 const Layer* layer_of(const std::string& path) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cli/bench/report.hpp"
 
 namespace sprat::cli {
@@ -10,31 +12,37 @@ namespace {
 
 TEST(Task, sizes_are_those_of_nccl_tests) {
   // At 4 ranks and 64 KiB of f32: all of it for one buffer, a quarter of it for each equal block.
-  for (Collective collective : all_collectives()) {
-    const bool one_block = shape_of(collective) == Shape::whole || is_uneven(collective);
-    const Task task{.collective = collective, .count = count_for(collective, DType::f32, 4, 65536)};
-    EXPECT_EQ(task.count, one_block ? 16384u : 4096u) << name(collective);
-    EXPECT_EQ(bytes(task, 4), 65536u) << name(collective);
+  for (const BenchCall& call : all_bench_calls()) {
+    const bool one_block = call.shape == Shape::whole || call.uneven;
+    const Task task{.call = call, .count = count_for(call, DType::f32, 4, 65536)};
+    EXPECT_EQ(task.count, one_block ? 16384u : 4096u) << name(call);
+    EXPECT_EQ(bytes(task, 4), 65536u) << name(call);
   }
 }
 
 TEST(Task, bus_factors_are_those_of_nccl_tests) {
-  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 4), 1.5);
-  for (auto collective : {Collective::broadcast, Collective::reduce, Collective::sendrecv}) {
-    EXPECT_DOUBLE_EQ(bus_factor(collective, 4), 1) << name(collective);
+  EXPECT_DOUBLE_EQ(bus_factor(bench_call("all_reduce"), 4), 1.5);
+  for (const char* one : {"broadcast", "reduce", "sendrecv"}) {
+    EXPECT_DOUBLE_EQ(bus_factor(bench_call(one), 4), 1) << one;
   }
-  for (auto collective : {Collective::all_gather, Collective::reduce_scatter,
-                          Collective::all_to_all, Collective::gather, Collective::scatter,
-                          Collective::all_gatherv, Collective::reduce_scatterv, Collective::gatherv,
-                          Collective::scatterv, Collective::all_to_allv}) {
-    EXPECT_DOUBLE_EQ(bus_factor(collective, 4), 0.75) << name(collective);
+  for (const char* one : {"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter",
+                          "all_gatherv", "reduce_scatterv", "gatherv", "scatterv", "all_to_allv"}) {
+    EXPECT_DOUBLE_EQ(bus_factor(bench_call(one), 4), 0.75) << one;
+  }
+}
+
+TEST(Task, every_collective_with_buffers_is_measured) {
+  for (const Collective collective : collectives::all_collectives()) {
+    EXPECT_TRUE(std::ranges::any_of(all_bench_calls(), [&](const BenchCall& call) {
+      return call.is(collective);
+    })) << collectives::name(collective);
   }
 }
 
 TEST(Task, uneven_blocks_add_up_to_the_size) {
   using Counts = std::vector<std::size_t>;
   const auto blocks = [](std::size_t count, int ranks) {
-    return block_counts({.collective = Collective::gatherv, .count = count}, ranks);
+    return block_counts({.call = bench_call("gatherv"), .count = count}, ranks);
   };
   EXPECT_EQ(blocks(1000, 1), Counts({1000}));
   EXPECT_EQ(blocks(1000, 2), Counts({333, 667}));
@@ -46,34 +54,19 @@ TEST(Task, uneven_blocks_add_up_to_the_size) {
 }
 
 /// True if `rank` of three gets elements when `root` alone has been the root.
-bool has_output(Collective collective, int rank, int root) {
-  switch (collective) {
-    case Collective::reduce:
-    case Collective::gather:
-    case Collective::gatherv:
-      return rank == root;
-    case Collective::reduce_scatterv:
-    case Collective::scatterv:
-      return rank != 2;  // whose block is empty
-    case Collective::all_reduce:
-    case Collective::all_gather:
-    case Collective::reduce_scatter:
-    case Collective::broadcast:
-    case Collective::all_to_all:
-    case Collective::scatter:
-    case Collective::all_gatherv:
-    case Collective::all_to_allv:
-    case Collective::sendrecv:
-      return true;
+bool has_output(const BenchCall& call, int rank, int root) {
+  if (call.uneven && call.shape == Shape::scatters) {
+    return rank != 2;  // whose block is empty
   }
-  return true;
+  const bool root_alone = has_root(call) && (reduces(call) || call.shape == Shape::gathers);
+  return !root_alone || rank == root;
 }
 
 /// 4 KiB of i32, rooted in the middle.
-Task task_of(Collective collective, int ranks) {
-  return {.collective = collective,
+Task task_of(const BenchCall& call, int ranks) {
+  return {.call = call,
           .dtype = DType::i32,
-          .count = count_for(collective, DType::i32, ranks, 4096),
+          .count = count_for(call, DType::i32, ranks, 4096),
           .root = 1};
 }
 
@@ -82,19 +75,19 @@ TEST(Run, sees_each_wrong_element_of_every_collective) {
   run_virtual_ranks(ranks, {}, [](Communicator& world) {
     const std::string who = " on rank " + std::to_string(world.rank());
     Buffers buffers(Buffers::Kind::private_memory, 4096);
-    for (Collective collective : all_collectives()) {
-      const Oracle oracle(collective, DType::i32, ReduceOp::sum, ranks, world.rank());
-      const Task task = task_of(collective, ranks);
-      const std::uint64_t one = has_output(collective, world.rank(), task.root) ? 1 : 0;
+    for (const BenchCall& call : all_bench_calls()) {
+      const Oracle oracle(call, DType::i32, ReduceOp::sum, ranks, world.rank());
+      const Task task = task_of(call, ranks);
+      const std::uint64_t one = has_output(call, world.rank(), task.root) ? 1 : 0;
       cli::Run run(world, task, oracle, buffers);
       run.prepare();
       run();
-      EXPECT_EQ(run.wrong(), 0u) << name(collective) << who;
+      EXPECT_EQ(run.wrong(), 0u) << name(call) << who;
       buffers.output()[0] ^= std::byte{1};
-      EXPECT_EQ(run.wrong(), one) << name(collective) << who;
+      EXPECT_EQ(run.wrong(), one) << name(call) << who;
       buffers.output()[0] ^= std::byte{1};
       buffers.output()[-1] ^= std::byte{1};
-      EXPECT_EQ(run.wrong(), 1u) << name(collective) << who;
+      EXPECT_EQ(run.wrong(), 1u) << name(call) << who;
     }
   });
 }
@@ -103,20 +96,20 @@ TEST(Run, roots_take_turns) {
   constexpr int ranks = 3;
   run_virtual_ranks(ranks, {}, [](Communicator& world) {
     Buffers buffers(Buffers::Kind::private_memory, 4096);
-    for (Collective collective : all_collectives()) {
-      const Oracle oracle(collective, DType::i32, ReduceOp::sum, ranks, world.rank());
-      const Task task = task_of(collective, ranks);
+    for (const BenchCall& call : all_bench_calls()) {
+      const Oracle oracle(call, DType::i32, ReduceOp::sum, ranks, world.rank());
+      const Task task = task_of(call, ranks);
       cli::Run run(world, task, oracle, buffers);
       run.prepare();
       for (int calls = 1; calls <= 2 * ranks; ++calls) {
         run();
         EXPECT_EQ(run.wrong(), 0u)
-            << name(collective) << " after " << calls << " calls on rank " << world.rank();
+            << name(call) << " after " << calls << " calls on rank " << world.rank();
       }
       // Once everybody has been root, everybody's output counts, but for an empty block's.
       buffers.output()[0] ^= std::byte{1};
-      EXPECT_EQ(run.wrong(), has_output(collective, world.rank(), world.rank()) ? 1u : 0u)
-          << name(collective) << " on rank " << world.rank();
+      EXPECT_EQ(run.wrong(), has_output(call, world.rank(), world.rank()) ? 1u : 0u)
+          << name(call) << " on rank " << world.rank();
     }
   });
 }
@@ -134,7 +127,7 @@ TEST(Buffers, see_a_write_on_either_side) {
 }
 
 TEST(Row, json_has_the_documented_keys_in_order) {
-  const Row row{.task = {.collective = Collective::all_gather, .dtype = DType::f32, .count = 250},
+  const Row row{.task = {.call = bench_call("all_gather"), .dtype = DType::f32, .count = 250},
                 .ranks = 4,
                 .hosts = 2,
                 .memory = Buffers::Kind::shared_memory,
