@@ -2,7 +2,7 @@
 #include "collectives/kernels/reduce.hpp"
 
 #include "collectives/kernels/reduce_environment.hpp"
-#include "collectives/kernels/reduce_request.hpp"
+#include "collectives/kernels/reduce_kernels.hpp"
 #include "collectives/kernels/reduce_targets.hpp"
 #include "comm/base/check.hpp"
 
@@ -51,12 +51,12 @@ void require_sound(const Arithmetic& arithmetic, std::span<const Term> terms) {
           "a reduction of ", name(arithmetic.input), " cannot give ", name(arithmetic.output));
 }
 
-void run(const Request& request) {
-  if (request.user != nullptr) {
+void run(const CheckedReduction& reduction) {
+  if (reduction.arithmetic.user != nullptr) {
     const PlainArithmetic mode;
-    return reduce_user(request);
+    return reduce_user(reduction);
   }
-  switch (request.input) {
+  switch (reduction.arithmetic.input) {
     case DType::i8:
     case DType::u8:
     case DType::i16:
@@ -65,23 +65,24 @@ void run(const Request& request) {
     case DType::u32:
     case DType::i64:
     case DType::u64:
-      return combines_bits(request.op) ? reduce_bits(request) : reduce_integers(request);
+      return combines_bits(reduction.arithmetic.op) ? reduce_bits(reduction)
+                                                    : reduce_integers(reduction);
     case DType::boolean:
-      return reduce_bits(request);
+      return reduce_bits(reduction);
     case DType::f32:
     case DType::f64: {
       const PlainArithmetic mode;
-      return reduce_floats(request);
+      return reduce_floats(reduction);
     }
     case DType::f16:
     case DType::bf16: {
       const PlainArithmetic mode;
-      return reduce_float16(request);
+      return reduce_float16(reduction);
     }
     case DType::f8e4m3:
     case DType::f8e5m2: {
       const PlainArithmetic mode;
-      return reduce_float8(request);
+      return reduce_float8(reduction);
     }
   }
 }
@@ -131,19 +132,11 @@ void require_takes(ReduceOp op, DType dtype) {
 void reduce(const Arithmetic& arithmetic, std::span<const Term> terms, void* to,
             std::size_t count) {
   require_sound(arithmetic, terms);
-  const Request request = {.terms = terms,
-                           .covers = {terms.front().covers.first, terms.back().covers.last},
-                           .input = arithmetic.input,
-                           .output = arithmetic.output,
-                           .op = arithmetic.op,
-                           .factor = arithmetic.factor,
-                           .user = arithmetic.user,
-                           .ranks = arithmetic.ranks,
-                           .complete = arithmetic.complete,
-                           .past_cache = arithmetic.past_cache,
-                           .to = to,
-                           .count = count};
-  run(request);
+  run({.arithmetic = arithmetic,
+       .terms = terms,
+       .covers = {terms.front().covers.first, terms.back().covers.last},
+       .to = to,
+       .count = count});
   if (arithmetic.past_cache) {
     hwy::FlushStream();
   }

@@ -13,35 +13,35 @@ namespace HWY_NAMESPACE {
 
 /// Bits have no type: every element is so many bytes.
 template <class Op>
-void combine_bits(Request request) {
-  request.count *= size_of(request.input);
-  walk_all<Native<std::uint8_t>, Op>(request, Exact<std::uint8_t>());
+void combine_bits(CheckedReduction reduction) {
+  reduction.count *= size_of(reduction.arithmetic.input);
+  walk_all<Native<std::uint8_t>, Op>(reduction, Exact<std::uint8_t>());
 }
 
 /// Of unsigned elements: the smallest is zero if any is, and the bits of all are if all are.
 template <class T>
-void combine_truth(const Request& request) {
-  if (request.op == ReduceOp::land) {
-    return walk_all<Native<T>, Min>(request, Truth<T>());
+void combine_truth(const CheckedReduction& reduction) {
+  if (reduction.arithmetic.op == ReduceOp::land) {
+    return walk_all<Native<T>, Min>(reduction, Truth<T>());
   }
-  walk_all<Native<T>, BitOr>(request, Truth<T>());
+  walk_all<Native<T>, BitOr>(reduction, Truth<T>());
 }
 
-void reduce_booleans(const Request& request) {
+void reduce_booleans(const CheckedReduction& reduction) {
   using Byte = std::uint8_t;
-  switch (request.op) {
+  switch (reduction.arithmetic.op) {
     case ReduceOp::prod:
     case ReduceOp::min:
     case ReduceOp::band:
     case ReduceOp::land:
-      return walk_all<Native<Byte>, Min>(request, Truth<Byte>());
+      return walk_all<Native<Byte>, Min>(reduction, Truth<Byte>());
     case ReduceOp::sum:
     case ReduceOp::max:
     case ReduceOp::bor:
     case ReduceOp::lor:
-      return walk_all<Native<Byte>, BitOr>(request, Truth<Byte>());
+      return walk_all<Native<Byte>, BitOr>(reduction, Truth<Byte>());
     case ReduceOp::bxor:
-      return walk_all<Native<Byte>, Differ>(request, Truth<Byte>());
+      return walk_all<Native<Byte>, Differ>(reduction, Truth<Byte>());
     case ReduceOp::avg:
     case ReduceOp::premultiplied_sum:
     case ReduceOp::user:
@@ -49,17 +49,17 @@ void reduce_booleans(const Request& request) {
   }
 }
 
-void run_bits(const Request& request) {
-  if (request.input == DType::boolean) {
-    return reduce_booleans(request);
+void run_bits(const CheckedReduction& reduction) {
+  if (reduction.arithmetic.input == DType::boolean) {
+    return reduce_booleans(reduction);
   }
-  switch (request.op) {
+  switch (reduction.arithmetic.op) {
     case ReduceOp::band:
-      return combine_bits<BitAnd>(request);
+      return combine_bits<BitAnd>(reduction);
     case ReduceOp::bor:
-      return combine_bits<BitOr>(request);
+      return combine_bits<BitOr>(reduction);
     case ReduceOp::bxor:
-      return combine_bits<BitXor>(request);
+      return combine_bits<BitXor>(reduction);
     case ReduceOp::land:
     case ReduceOp::lor:
       break;
@@ -72,15 +72,15 @@ void run_bits(const Request& request) {
     case ReduceOp::user:
       return;  // reduce() sends these elsewhere.
   }
-  switch (size_of(request.input)) {
+  switch (size_of(reduction.arithmetic.input)) {
     case 1:
-      return combine_truth<std::uint8_t>(request);
+      return combine_truth<std::uint8_t>(reduction);
     case 2:
-      return combine_truth<std::uint16_t>(request);
+      return combine_truth<std::uint16_t>(reduction);
     case 4:
-      return combine_truth<std::uint32_t>(request);
+      return combine_truth<std::uint32_t>(reduction);
     case 8:
-      return combine_truth<std::uint64_t>(request);
+      return combine_truth<std::uint64_t>(reduction);
   }
 }
 
@@ -93,7 +93,7 @@ namespace sprat::collectives {
 
 HWY_EXPORT(run_bits);
 
-void reduce_bits(const Request& request) { HWY_DYNAMIC_DISPATCH(run_bits)(request); }
+void reduce_bits(const CheckedReduction& reduction) { HWY_DYNAMIC_DISPATCH(run_bits)(reduction); }
 
 }  // namespace sprat::collectives
 #endif

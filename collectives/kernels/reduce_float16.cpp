@@ -11,11 +11,11 @@ HWY_BEFORE_NAMESPACE();
 namespace sprat::collectives {
 namespace HWY_NAMESPACE {
 
-void run_float16(const Request& request) {
-  if (request.input == DType::f16) {
-    return reduce_floats_of<Binary16>(request);
+void run_float16(const CheckedReduction& reduction) {
+  if (reduction.arithmetic.input == DType::f16) {
+    return reduce_floats_of<Binary16>(reduction);
   }
-  reduce_floats_of<Brain16>(request);
+  reduce_floats_of<Brain16>(reduction);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -27,7 +27,9 @@ namespace sprat::collectives {
 
 HWY_EXPORT(run_float16);
 
-void reduce_float16(const Request& request) { HWY_DYNAMIC_DISPATCH(run_float16)(request); }
+void reduce_float16(const CheckedReduction& reduction) {
+  HWY_DYNAMIC_DISPATCH(run_float16)(reduction);
+}
 
 }  // namespace sprat::collectives
 #endif

@@ -11,11 +11,11 @@ HWY_BEFORE_NAMESPACE();
 namespace sprat::collectives {
 namespace HWY_NAMESPACE {
 
-void run_float8(const Request& request) {
-  if (request.input == DType::f8e4m3) {
-    return reduce_floats_of<Float8E4M3>(request);
+void run_float8(const CheckedReduction& reduction) {
+  if (reduction.arithmetic.input == DType::f8e4m3) {
+    return reduce_floats_of<Float8E4M3>(reduction);
   }
-  reduce_floats_of<Float8E5M2>(request);
+  reduce_floats_of<Float8E5M2>(reduction);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -27,7 +27,9 @@ namespace sprat::collectives {
 
 HWY_EXPORT(run_float8);
 
-void reduce_float8(const Request& request) { HWY_DYNAMIC_DISPATCH(run_float8)(request); }
+void reduce_float8(const CheckedReduction& reduction) {
+  HWY_DYNAMIC_DISPATCH(run_float8)(reduction);
+}
 
 }  // namespace sprat::collectives
 #endif

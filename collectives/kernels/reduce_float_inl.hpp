@@ -15,68 +15,72 @@ namespace HWY_NAMESPACE {
 
 /// The complete sum, divided by the number of ranks, as Output.
 template <class Format, class Output>
-void average(const Request& request) {
+void average(const CheckedReduction& reduction) {
   using Lane = typename Format::Lane;
   using Blocks = Walk<Format, Sum>;
-  const auto ranks = static_cast<Lane>(request.ranks);
-  if ((request.ranks & (request.ranks - 1)) == 0) {  // Multiplying is dividing, bit for bit.
-    return walk_all<Format, Sum>(request, Scaled<Output>{Lane{1} / ranks, request.past_cache});
+  const auto ranks = static_cast<Lane>(reduction.arithmetic.ranks);
+  if ((reduction.arithmetic.ranks & (reduction.arithmetic.ranks - 1)) ==
+      0) {  // Multiplying is dividing, bit for bit.
+    return walk_all<Format, Sum>(reduction,
+                                 Scaled<Output>{Lane{1} / ranks, reduction.arithmetic.past_cache});
   }
-  auto* const to = static_cast<typename Output::Element*>(request.to);
+  auto* const to = static_cast<typename Output::Element*>(reduction.to);
   alignas(64) Lane sums[Blocks::block_count];
   const Lane* const from[] = {sums};
-  for (std::size_t i = 0; i < request.count; i += Blocks::block_count) {
-    const std::size_t left = request.count - i;
+  for (std::size_t i = 0; i < reduction.count; i += Blocks::block_count) {
+    const std::size_t left = reduction.count - i;
     const std::size_t count = left < Blocks::block_count ? left : Blocks::block_count;
-    Blocks(request, i, count).evaluate(request.covers, Exact<Lane>(), sums);
+    Blocks(reduction, i, count).evaluate(reduction.covers, Exact<Lane>(), sums);
     sweep<Native<Lane>, Sum, 1>(from, Divided<Output>{ranks}, to + i, count);
   }
 }
 
 template <class Format, class Op>
-void reduce_with(const Request& request) {
+void reduce_with(const CheckedReduction& reduction) {
   using Lane = typename Format::Lane;
-  if (!request.complete) {
-    return walk_all<Format, Op>(request, Exact<Lane>());
+  if (!reduction.arithmetic.complete) {
+    return walk_all<Format, Op>(reduction, Exact<Lane>());
   }
   // A single rank's contribution enters no tree.
-  const Lane scale = request.covers.size() == 1 ? static_cast<Lane>(request.factor) : Lane{1};
+  const Lane scale =
+      reduction.covers.size() == 1 ? static_cast<Lane>(reduction.arithmetic.factor) : Lane{1};
   if constexpr (!std::is_same_v<Format, Native<Lane>>) {
-    if (request.output != request.input) {
-      return walk_all<Format, Op>(request, Scaled<Native<Lane>>{scale, request.past_cache});
+    if (reduction.arithmetic.output != reduction.arithmetic.input) {
+      return walk_all<Format, Op>(reduction,
+                                  Scaled<Native<Lane>>{scale, reduction.arithmetic.past_cache});
     }
   }
-  walk_all<Format, Op>(request, Scaled<Format>{scale, request.past_cache});
+  walk_all<Format, Op>(reduction, Scaled<Format>{scale, reduction.arithmetic.past_cache});
 }
 
 template <class Format>
-void average_of(const Request& request) {
+void average_of(const CheckedReduction& reduction) {
   using Lane = typename Format::Lane;
-  if (!request.complete) {
-    return walk_all<Format, Sum>(request, Exact<Lane>());
+  if (!reduction.arithmetic.complete) {
+    return walk_all<Format, Sum>(reduction, Exact<Lane>());
   }
   if constexpr (!std::is_same_v<Format, Native<Lane>>) {
-    if (request.output != request.input) {
-      return average<Format, Native<Lane>>(request);
+    if (reduction.arithmetic.output != reduction.arithmetic.input) {
+      return average<Format, Native<Lane>>(reduction);
     }
   }
-  average<Format, Format>(request);
+  average<Format, Format>(reduction);
 }
 
 template <class Format>
-void reduce_floats_of(const Request& request) {
-  switch (request.op) {
+void reduce_floats_of(const CheckedReduction& reduction) {
+  switch (reduction.arithmetic.op) {
     case ReduceOp::sum:
     case ReduceOp::premultiplied_sum:
-      return reduce_with<Format, Sum>(request);
+      return reduce_with<Format, Sum>(reduction);
     case ReduceOp::prod:
-      return reduce_with<Format, Prod>(request);
+      return reduce_with<Format, Prod>(reduction);
     case ReduceOp::min:
-      return reduce_with<Format, Min>(request);
+      return reduce_with<Format, Min>(reduction);
     case ReduceOp::max:
-      return reduce_with<Format, Max>(request);
+      return reduce_with<Format, Max>(reduction);
     case ReduceOp::avg:
-      return average_of<Format>(request);
+      return average_of<Format>(reduction);
     case ReduceOp::band:
     case ReduceOp::bor:
     case ReduceOp::bxor:

@@ -11,11 +11,11 @@ HWY_BEFORE_NAMESPACE();
 namespace sprat::collectives {
 namespace HWY_NAMESPACE {
 
-void run_floats(const Request& request) {
-  if (request.input == DType::f32) {
-    return reduce_floats_of<Native<float>>(request);
+void run_floats(const CheckedReduction& reduction) {
+  if (reduction.arithmetic.input == DType::f32) {
+    return reduce_floats_of<Native<float>>(reduction);
   }
-  reduce_floats_of<Native<double>>(request);
+  reduce_floats_of<Native<double>>(reduction);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -27,7 +27,9 @@ namespace sprat::collectives {
 
 HWY_EXPORT(run_floats);
 
-void reduce_floats(const Request& request) { HWY_DYNAMIC_DISPATCH(run_floats)(request); }
+void reduce_floats(const CheckedReduction& reduction) {
+  HWY_DYNAMIC_DISPATCH(run_floats)(reduction);
+}
 
 }  // namespace sprat::collectives
 #endif

@@ -24,21 +24,21 @@ void divide(T* values, std::size_t count, int ranks) {
 }
 
 template <class T>
-void reduce_integers_of(const Request& request) {
+void reduce_integers_of(const CheckedReduction& reduction) {
   using Bits = std::make_unsigned_t<T>;
-  switch (request.op) {
+  switch (reduction.arithmetic.op) {
     case ReduceOp::sum:
-      return walk_all<Native<Bits>, Sum>(request, Exact<Bits>());
+      return walk_all<Native<Bits>, Sum>(reduction, Exact<Bits>());
     case ReduceOp::prod:
-      return walk_all<Native<Bits>, Prod>(request, Exact<Bits>());
+      return walk_all<Native<Bits>, Prod>(reduction, Exact<Bits>());
     case ReduceOp::min:
-      return walk_all<Native<T>, Min>(request, Exact<T>());
+      return walk_all<Native<T>, Min>(reduction, Exact<T>());
     case ReduceOp::max:
-      return walk_all<Native<T>, Max>(request, Exact<T>());
+      return walk_all<Native<T>, Max>(reduction, Exact<T>());
     case ReduceOp::avg:
-      walk_all<Native<Bits>, Sum>(request, Exact<Bits>());
-      if (request.complete) {
-        divide(static_cast<T*>(request.to), request.count, request.ranks);
+      walk_all<Native<Bits>, Sum>(reduction, Exact<Bits>());
+      if (reduction.arithmetic.complete) {
+        divide(static_cast<T*>(reduction.to), reduction.count, reduction.arithmetic.ranks);
       }
       return;
     case ReduceOp::band:
@@ -52,24 +52,24 @@ void reduce_integers_of(const Request& request) {
   }
 }
 
-void run_integers(const Request& request) {
-  switch (request.input) {
+void run_integers(const CheckedReduction& reduction) {
+  switch (reduction.arithmetic.input) {
     case DType::i8:
-      return reduce_integers_of<std::int8_t>(request);
+      return reduce_integers_of<std::int8_t>(reduction);
     case DType::u8:
-      return reduce_integers_of<std::uint8_t>(request);
+      return reduce_integers_of<std::uint8_t>(reduction);
     case DType::i16:
-      return reduce_integers_of<std::int16_t>(request);
+      return reduce_integers_of<std::int16_t>(reduction);
     case DType::u16:
-      return reduce_integers_of<std::uint16_t>(request);
+      return reduce_integers_of<std::uint16_t>(reduction);
     case DType::i32:
-      return reduce_integers_of<std::int32_t>(request);
+      return reduce_integers_of<std::int32_t>(reduction);
     case DType::u32:
-      return reduce_integers_of<std::uint32_t>(request);
+      return reduce_integers_of<std::uint32_t>(reduction);
     case DType::i64:
-      return reduce_integers_of<std::int64_t>(request);
+      return reduce_integers_of<std::int64_t>(reduction);
     case DType::u64:
-      return reduce_integers_of<std::uint64_t>(request);
+      return reduce_integers_of<std::uint64_t>(reduction);
     case DType::f16:
     case DType::bf16:
     case DType::f32:
@@ -90,7 +90,9 @@ namespace sprat::collectives {
 
 HWY_EXPORT(run_integers);
 
-void reduce_integers(const Request& request) { HWY_DYNAMIC_DISPATCH(run_integers)(request); }
+void reduce_integers(const CheckedReduction& reduction) {
+  HWY_DYNAMIC_DISPATCH(run_integers)(reduction);
+}
 
 }  // namespace sprat::collectives
 #endif

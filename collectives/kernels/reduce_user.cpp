@@ -3,7 +3,7 @@
 #include <cstring>
 #include <exception>
 
-#include "collectives/kernels/reduce_request.hpp"
+#include "collectives/kernels/reduce_kernels.hpp"
 #include "comm/base/check.hpp"
 #include "sprat/error.hpp"
 
@@ -13,11 +13,12 @@ namespace {
 /// Bytes of a block: what one call of the function gets at most.
 constexpr std::size_t block_bytes = 4096;
 
-void apply(const Request& request, const std::byte* left, std::byte* right, std::size_t count) {
-  const UserOp& op = *request.user;
+void apply(const CheckedReduction& reduction, const std::byte* left, std::byte* right,
+           std::size_t count) {
+  const UserOp& op = *reduction.arithmetic.user;
   std::string reason;
   try {
-    return op.function(left, right, count, request.input);
+    return op.function(left, right, count, reduction.arithmetic.input);
   } catch (const std::exception& error) {
     reason = error.what();
   } catch (...) {
@@ -29,16 +30,16 @@ void apply(const Request& request, const std::byte* left, std::byte* right, std:
 /// One walk over the tree of terms, for the elements [first, first + count) of each.
 class UserWalk {
  public:
-  UserWalk(const Request& request, std::size_t first, std::size_t count)
-      : request_(request), first_(first), count_(count) {}
+  UserWalk(const CheckedReduction& reduction, std::size_t first, std::size_t count)
+      : reduction_(reduction), first_(first), count_(count) {}
 
   /// The node's elements, whose first term is the next one: that term's own memory, or `block`.
   const std::byte* evaluate(RankRange node, std::byte* block) {
-    if (next_ == request_.terms.size()) {
+    if (next_ == reduction_.terms.size()) {
       refuse_terms(node);
     }
-    const Term& term = request_.terms[next_];
-    const std::size_t size = size_of(request_.input);
+    const Term& term = reduction_.terms[next_];
+    const std::size_t size = size_of(reduction_.arithmetic.input);
     if (term.covers == node) {
       ++next_;
       return static_cast<const std::byte*>(term.data) + first_ * size;
@@ -53,25 +54,25 @@ class UserWalk {
     if (right != block) {
       std::memcpy(block, right, count_ * size);
     }
-    apply(request_, left, block, count_);
+    apply(reduction_, left, block, count_);
     return block;
   }
 
  private:
-  const Request& request_;
+  const CheckedReduction& reduction_;
   std::size_t next_ = 0, first_, count_;
 };
 
 }  // namespace
 
-void reduce_user(const Request& request) {
-  const std::size_t size = size_of(request.input);
+void reduce_user(const CheckedReduction& reduction) {
+  const std::size_t size = size_of(reduction.arithmetic.input);
   const std::size_t block_count = block_bytes / size;
-  for (std::size_t i = 0; i < request.count; i += block_count) {
-    const std::size_t count = std::min(block_count, request.count - i);
+  for (std::size_t i = 0; i < reduction.count; i += block_count) {
+    const std::size_t count = std::min(block_count, reduction.count - i);
     alignas(64) std::byte block[block_bytes];
-    const std::byte* const result = UserWalk(request, i, count).evaluate(request.covers, block);
-    std::byte* const to = static_cast<std::byte*>(request.to) + i * size;
+    const std::byte* const result = UserWalk(reduction, i, count).evaluate(reduction.covers, block);
+    std::byte* const to = static_cast<std::byte*>(reduction.to) + i * size;
     if (result != to) {
       std::memcpy(to, result, count * size);
     }

@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "collectives/kernels/reduce_kernels.hpp"
 #include "collectives/kernels/reduce_lanes_inl.hpp"
-#include "collectives/kernels/reduce_request.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace sprat::collectives {
@@ -74,12 +74,12 @@ class Walk {
   /// Elements of a block: a page of lanes.
   static constexpr std::size_t block_count = 4096 / sizeof(Lane);
 
-  Walk(const Request& request, std::size_t offset, std::size_t count)
-      : next_(request.terms.data()),
-        last_(next_ + request.terms.size()),
+  Walk(const CheckedReduction& reduction, std::size_t offset, std::size_t count)
+      : next_(reduction.terms.data()),
+        last_(next_ + reduction.terms.size()),
         offset_(offset),
         count_(count),
-        factor_(static_cast<Lane>(request.factor)) {}
+        factor_(static_cast<Lane>(reduction.arithmetic.factor)) {}
 
   /// True if `node` is evaluated in one pass without blocks.
   bool is_single_pass(RankRange node) const { return next_->covers == node || fusible(node) > 0; }
@@ -199,19 +199,19 @@ class Walk {
   Lane factor_;
 };
 
-/// Everything the request asks for, through one sink.
+/// Everything the reduction asks for, through one sink.
 template <class Format, class Op, class Sink>
-void walk_all(const Request& request, const Sink& sink) {
+void walk_all(const CheckedReduction& reduction, const Sink& sink) {
   using Blocks = Walk<Format, Op>;
-  auto* const to = static_cast<typename Sink::Element*>(request.to);
-  Blocks whole(request, 0, request.count);
-  if (whole.is_single_pass(request.covers)) {
-    return whole.evaluate(request.covers, sink, to);
+  auto* const to = static_cast<typename Sink::Element*>(reduction.to);
+  Blocks whole(reduction, 0, reduction.count);
+  if (whole.is_single_pass(reduction.covers)) {
+    return whole.evaluate(reduction.covers, sink, to);
   }
-  for (std::size_t i = 0; i < request.count; i += Blocks::block_count) {
-    const std::size_t left = request.count - i;
-    Blocks block(request, i, left < Blocks::block_count ? left : Blocks::block_count);
-    block.evaluate(request.covers, sink, to + i);
+  for (std::size_t i = 0; i < reduction.count; i += Blocks::block_count) {
+    const std::size_t left = reduction.count - i;
+    Blocks block(reduction, i, left < Blocks::block_count ? left : Blocks::block_count);
+    block.evaluate(reduction.covers, sink, to + i);
   }
 }
 

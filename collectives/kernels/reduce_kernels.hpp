@@ -8,30 +8,24 @@
 
 namespace sprat::collectives {
 
-struct Request {
+struct CheckedReduction {
+  const Arithmetic& arithmetic;
   std::span<const Term> terms;
   RankRange covers;  ///< Of all terms together.
-  DType input, output;
-  ReduceOp op;
-  double factor;
-  const UserOp* user;
-  int ranks;
-  bool complete;
-  bool past_cache;
   void* to;
   std::size_t count;
 };
 
 /// Each runs the best kernels of this processor for its types. No allocation.
-void reduce_integers(const Request& request);
-void reduce_floats(const Request& request);   ///< f32, f64.
-void reduce_float16(const Request& request);  ///< f16, bf16.
-void reduce_float8(const Request& request);   ///< f8e4m3, f8e5m2.
+void reduce_integers(const CheckedReduction& reduction);
+void reduce_floats(const CheckedReduction& reduction);   ///< f32, f64.
+void reduce_float16(const CheckedReduction& reduction);  ///< f16, bf16.
+void reduce_float8(const CheckedReduction& reduction);   ///< f8e4m3, f8e5m2.
 /// Any operation of booleans; band, bor, bxor, land, lor of integers.
-void reduce_bits(const Request& request);
+void reduce_bits(const CheckedReduction& reduction);
 
 /// Calls the user's function. Allocates only to throw.
-void reduce_user(const Request& request);
+void reduce_user(const CheckedReduction& reduction);
 
 /// Throws: no term begins with this range of the canonical tree.
 [[noreturn]] void refuse_terms(RankRange missing);
