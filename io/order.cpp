@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "comm/base/check.hpp"
+#include "comm/base/hash.hpp"
 #include "sprat/io.hpp"
 
 namespace sprat {
@@ -14,13 +15,8 @@ namespace {
 
 constexpr int feistel_rounds = 6;
 
-/// The finaliser of SplitMix64: every bit of the result depends on every bit of `value`.
-std::uint64_t mix(std::uint64_t value) {
-  value += 0x9e3779b97f4a7c15;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
-  return value ^ (value >> 31);
-}
+/// A step of SplitMix64; without the step, 0 would stay 0.
+std::uint64_t mix(std::uint64_t value) { return mix_bits(value + golden_step); }
 
 }  // namespace
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "comm/base/hash.hpp"
 #include "sprat/error.hpp"
-#include "train/digest.hpp"
 
 namespace sprat::train {
 namespace {

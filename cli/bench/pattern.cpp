@@ -7,6 +7,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "comm/base/hash.hpp"
+
 namespace sprat::cli {
 namespace {
 
@@ -33,15 +35,8 @@ Kind kind_of(DType dtype) {
   return Kind::floating;
 }
 
-/// splitmix64's finalizer: any bit of the input changes half the bits of the result.
-std::uint64_t mix(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
 std::uint64_t hash(std::uint64_t rank, std::uint64_t index) {
-  return mix(mix(rank + 1) + (index + 1) * 0x9e3779b97f4a7c15ULL);
+  return mix_bits(mix_bits(rank + 1) + (index + 1) * golden_step);
 }
 
 std::int64_t modulo(std::uint64_t value, std::int64_t divisor) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/base/json_keys.hpp"
 
 namespace sprat::io {
 namespace {
@@ -36,17 +36,11 @@ std::string quoted(const std::string& name) { return Json(name).dump(); }
 
 Json parse_json(const std::string& file, std::string_view text) {
   need(text.starts_with('{'), file, ": the header does not begin with '{'");
-  std::vector<std::set<std::string>> keys;  // of the objects that are open, by depth
+  JsonKeys keys;
   const auto note = [&](int depth, Json::parse_event_t event, Json& value) {
     need(depth <= deepest, file, ": the header is nested too deeply");
-    if (event == Json::parse_event_t::object_start) {
-      keys.resize(static_cast<std::size_t>(depth) + 1);
-      keys.back().clear();
-    } else if (event == Json::parse_event_t::key) {
-      const auto& name = value.get_ref<const std::string&>();
-      need(keys[static_cast<std::size_t>(depth) - 1].insert(name).second, file, ": the key ",
-           quoted(name), " is given twice in the header");
-    }
+    const auto again = keys.repeated(event, value);
+    need(!again, file, ": the key ", quoted(again.value_or("")), " is given twice in the header");
     return true;
   };
   try {

@@ -11,8 +11,8 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
-#include <set>
 
+#include "comm/base/json_keys.hpp"
 #include "train/config/config_check.hpp"
 #include "train/config/json_section.hpp"
 #include "train/schedule.hpp"
@@ -143,18 +143,11 @@ void read_checkpoint(const nlohmann::json& root, CheckpointConfig& checkpoint) {
         "checkpoint.every is {} without checkpoint.folder; say where they go", checkpoint.every);
 }
 
-/// Parses, and refuses a key that an object has twice: which of its values was meant?
 nlohmann::json parse_json(std::string_view json) {
-  std::vector<std::set<std::string>> open;  // the keys so far of each object we are in
-  const auto watch = [&open](int, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
-    if (event == nlohmann::json::parse_event_t::object_start) {
-      open.emplace_back();
-    } else if (event == nlohmann::json::parse_event_t::object_end) {
-      open.pop_back();
-    } else if (event == nlohmann::json::parse_event_t::key) {
-      const auto key = parsed.get<std::string>();
-      check(open.back().insert(key).second, "key \"{}\" is given twice", key);
-    }
+  JsonKeys keys;
+  const auto watch = [&](int, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+    const auto again = keys.repeated(event, parsed);
+    check(!again, "key \"{}\" is given twice", again.value_or(""));
     return true;
   };
   return nlohmann::json::parse(json, watch, true, /*ignore_comments=*/true);

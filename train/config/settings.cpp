@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/base/hash.hpp"
 #include "sprat/error.hpp"
-#include "train/digest.hpp"
 
 namespace sprat::train {
 namespace {
@@ -284,10 +284,8 @@ Settings request_settings(const TrainRequest& request) {
 void agree_on_settings(Communicator& world, const std::function<Settings()>& read) {
   const Statement mine = statement_of(read);
   const std::string text = packed(mine);
-  const std::vector<Summary> all =
-      summaries(world, {.digest = fnv1a(std::as_bytes(std::span(text))),
-                        .bytes = text.size(),
-                        .failed = mine.error ? 1u : 0u});
+  const std::vector<Summary> all = summaries(
+      world, {.digest = fnv1a(text), .bytes = text.size(), .failed = mine.error ? 1u : 0u});
   const bool failed = std::ranges::any_of(all, [](const Summary& one) { return one.failed != 0; });
   const bool differ =
       std::ranges::any_of(all, [&](const Summary& one) { return one.digest != all[0].digest; });

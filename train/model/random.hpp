@@ -6,22 +6,19 @@
 #include <numbers>
 #include <string_view>
 
+#include "comm/base/hash.hpp"
+
 namespace sprat::train {
 
 /// A stream of numbers named by a seed and a purpose: element `index` is the same on every rank and
 /// in any order (a counter hashed by SplitMix64's finaliser under a key).
 class RandomStream {
  public:
-  RandomStream(std::uint64_t seed, std::string_view purpose) {
-    std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-    for (const char letter : purpose) {
-      hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
-    }
-    key_ = mix(hash ^ mix(seed));
-  }
+  RandomStream(std::uint64_t seed, std::string_view purpose)
+      : key_(mix_bits(fnv1a(purpose) ^ mix_bits(seed))) {}
 
   std::uint64_t bits(std::uint64_t index) const {
-    return mix(key_ ^ mix(index * 0x9e3779b97f4a7c15));
+    return mix_bits(key_ ^ mix_bits(index * golden_step));
   }
   /// In (0, 1).
   double uniform(std::uint64_t index) const {
@@ -34,11 +31,6 @@ class RandomStream {
   }
 
  private:
-  static constexpr std::uint64_t mix(std::uint64_t value) {
-    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
-    value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
-    return value ^ (value >> 31);
-  }
   std::uint64_t key_;
 };
 

@@ -3,18 +3,15 @@
 
 #include <cstdint>
 
+#include "comm/base/hash.hpp"
+
 namespace sprat::simulation {
 
 /// splitmix64. A value.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-  }
+  std::uint64_t next() { return mix_bits(state_ += golden_step); }
   /// 0 .. bound-1; bound > 0.
   std::uint64_t below(std::uint64_t bound) { return next() % bound; }
   int between(int first, int last) {

@@ -7,16 +7,14 @@
 #include <bit>
 #include <cmath>
 
+#include "comm/base/hash.hpp"
 #include "fsdp/plan/placement.hpp"
 #include "fsdp/rounding.hpp"
 
 namespace sprat::fsdp {
 
 float noise(std::uint64_t key) {
-  key += 0x9e3779b97f4a7c15u;  // splitmix64
-  key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
-  key = (key ^ (key >> 27)) * 0x94d049bb133111ebu;
-  key ^= key >> 31;
+  key = mix_bits(key + golden_step);
   return static_cast<float>(static_cast<std::int32_t>(key >> 40) - (1 << 23)) * 0x1p-23f;
 }
 
