@@ -9,6 +9,7 @@
 #include "checkpoint/convert.hpp"
 #include "checkpoint/exporter.hpp"
 #include "checkpoint/folder.hpp"
+#include "checkpoint/format.hpp"
 #include "checkpoint/loader.hpp"
 #include "checkpoint/saver.hpp"
 #include "checkpoint/tensor_reader.hpp"
@@ -151,9 +152,7 @@ void export_parameters(ShardedModel& model, const std::string& path, CheckpointF
           "a model is exported as one file; CheckpointWriter saves "
           "it in the form sprat");
   fsdp::Engine& engine = model.engine();
-  fsdp::export_parameters(
-      engine.world(), engine.held(), path,
-      form == CheckpointForm::hf_gpt2 ? fsdp::ModelLayout::hf_gpt2 : fsdp::ModelLayout::sprat);
+  fsdp::export_parameters(engine.world(), engine.held(), path, fsdp::format_of(form).layout);
 }
 
 }  // namespace sprat

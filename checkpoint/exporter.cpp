@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "checkpoint/agreement.hpp"
-#include "checkpoint/convert.hpp"
 #include "checkpoint/rows.hpp"
 #include "checkpoint/save_plan.hpp"
+#include "checkpoint/tensor_writer.hpp"
 #include "comm/base/check.hpp"
 #include "io/durable.hpp"
 #include "io/formats/safetensors.hpp"

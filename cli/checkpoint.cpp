@@ -6,12 +6,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "checkpoint/format.hpp"
 #include "cli/command.hpp"
 #include "cli/tree.hpp"
 
@@ -20,16 +20,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Form {
-  const char* name;
-  CheckpointForm form;
-};
-constexpr std::array forms = {Form{"sprat", CheckpointForm::sprat},
-                              Form{"single", CheckpointForm::single},
-                              Form{"hf-gpt2", CheckpointForm::hf_gpt2}};
-
 struct CheckpointArguments {
-  std::string path, to, form = "single";
+  std::string path, to, form = "single", old_form;
   bool as_json = false;
 };
 
@@ -137,16 +129,34 @@ int verify(const CheckpointArguments& request) {
   return 0;
 }
 
+/// "a, b and c"
+std::string listed(const std::vector<std::string>& names) {
+  const std::size_t last = names.size() - 1;
+  return fmt::format("{} and {}", fmt::join(names.begin(), names.end() - 1, ", "), names[last]);
+}
+
 int convert(const CheckpointArguments& request) {
-  for (const Form& form : forms) {
-    if (request.form == form.name) {
-      convert_checkpoint(request.path, request.to, form.form);
+  if (!request.old_form.empty()) {
+    throw UsageError(fmt::format("--to {0} is said --form {0}", request.old_form));
+  }
+  std::vector<std::string> names;
+  for (const fsdp::CheckpointFormat* format : fsdp::all_checkpoint_formats()) {
+    if (request.form == format->name) {
+      convert_checkpoint(request.path, request.to, format->form);
       fmt::print("wrote {}\n", request.to);
       return 0;
     }
+    names.emplace_back(format->name);
   }
-  throw UsageError(
-      fmt::format("no form \"{}\"; there are sprat, single and hf-gpt2", request.form));
+  throw UsageError(fmt::format("no form \"{}\"; there are {}", request.form, listed(names)));
+}
+
+std::string forms_help() {
+  std::string lines;
+  for (const fsdp::CheckpointFormat* format : fsdp::all_checkpoint_formats()) {
+    lines += fmt::format("  {:<9} {}\n", format->name, format->about);
+  }
+  return lines;
 }
 
 Action prepare(CLI::App& app) {
@@ -165,12 +175,11 @@ Action prepare(CLI::App& app) {
   CLI::App* converting = app.add_subcommand("convert", "Write its parameters in another form");
   converting->add_option("FROM", request->path, where)->required();
   converting->add_option("TO", request->to, "A file or folder to write")->required();
-  converting->add_option("--to", request->form, "sprat, single (the default) or hf-gpt2");
-  converting->footer(R"(Forms:
-  single    one safetensors file in f32; model.safetensors in TO if that is a folder or ends with /
-  hf-gpt2   the same with the names and the transposed weights of Hugging Face's GPT-2
-  sprat     a checkpoint of the parameters alone, in a new folder, to start training from
-Nothing that is there is replaced, and nothing is written into a checkpoint.
+  converting->add_option("--form", request->form, "One of those below")->capture_default_str();
+  // The old spelling of --form: not listed, and refused with the new one.
+  converting->add_option("--to", request->old_form)->group("");
+  converting->footer("Forms:\n" + forms_help() +
+                     R"(Nothing that is there is replaced, and nothing is written into a checkpoint.
 Files of Hugging Face's GPT-2 are known by their names and shapes, and may be f32, f16 or bf16. One tensor is in
 memory at a time.
 )");
@@ -195,8 +204,8 @@ Examples:
   sprat checkpoint inspect checkpoints                     the latest one: step, config, tensors
   sprat checkpoint verify checkpoints/step-00001000        is every byte as it was written?
   sprat checkpoint convert checkpoints model.safetensors   the parameters, in one file
-  sprat checkpoint convert checkpoints gpt2/ --to hf-gpt2  for Hugging Face's GPT2LMHeadModel
-  sprat checkpoint convert gpt2/model.safetensors start --to sprat    and the way back
+  sprat checkpoint convert checkpoints gpt2/ --form hf-gpt2  for Hugging Face's GPT2LMHeadModel
+  sprat checkpoint convert gpt2/model.safetensors start --form sprat    and the way back
 `sprat checkpoint convert --help` says more about forms.
 )",
     prepare,

@@ -74,7 +74,7 @@ const std::vector<Layer> layers = {
       "collectives/plan/planner.hpp", "collectives/plan/tuning.hpp",
       "collectives/kernels/reduce.hpp", "collectives/record/flight_record.hpp",
       "collectives/record/explain.hpp", "collectives/simulate/cost_model.hpp",
-      "collectives/simulate/simulator.hpp"}},
+      "collectives/simulate/simulator.hpp", "checkpoint/format.hpp"}},
 };
 
 const Layer* layer_of(const std::string& path) {

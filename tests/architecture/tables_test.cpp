@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/format.hpp"
 #include "collectives/plan/algorithm.hpp"
 #include "collectives/plan/tuning.hpp"
 #include "fsdp/optimizer.hpp"
@@ -39,6 +40,17 @@ TEST(Tables, every_optimizer_is_a_file_named_for_it) {
     names.emplace_back(kind->name);
   }
   EXPECT_EQ(names, stems("fsdp/optimizers", ".cpp"));
+}
+
+TEST(Tables, every_checkpoint_format_is_a_file_named_for_it) {
+  std::vector<std::string> names;
+  for (const fsdp::CheckpointFormat* format : fsdp::all_checkpoint_formats()) {
+    names.emplace_back(format->name);
+    std::ranges::replace(names.back(), '-', '_');
+    EXPECT_EQ(fsdp::format_of(format->form).name, format->name);
+  }
+  std::ranges::sort(names);
+  EXPECT_EQ(names, stems("checkpoint/formats", ".cpp"));
 }
 
 TEST(Tables, every_tier_is_a_file_named_for_it) {

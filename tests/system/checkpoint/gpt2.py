@@ -73,8 +73,8 @@ def main():
                   "train": {"steps": STEPS, "batch": BATCH, "seed": 1, "validate_every": 0, "sample_bytes": 0},
                   "checkpoint": {"folder": "saved"}}
         theirs.save_pretrained(folder.path / "gpt2")
-        folder.run("checkpoint", "convert", "gpt2/model.safetensors", "start", "--to", "sprat")
-        folder.run("checkpoint", "convert", "start", "back.safetensors", "--to", "hf-gpt2")
+        folder.run("checkpoint", "convert", "gpt2/model.safetensors", "start", "--form", "sprat")
+        folder.run("checkpoint", "convert", "start", "back.safetensors", "--form", "hf-gpt2")
         original, back = (load_file(folder.path / file) for file in ("gpt2/model.safetensors", "back.safetensors"))
         assert original.keys() == back.keys(), original.keys() ^ back.keys()
         for tensor, values in original.items():
@@ -87,10 +87,10 @@ def main():
         assert losses[-1] < losses[0], losses
 
         (folder.path / "gpt2/model.safetensors").unlink()
-        folder.run("checkpoint", "convert", "saved/latest", "gpt2/model.safetensors", "--to", "hf-gpt2")
+        folder.run("checkpoint", "convert", "saved/latest", "gpt2/model.safetensors", "--form", "hf-gpt2")
         trained = GPT2LMHeadModel.from_pretrained(folder.path / "gpt2", attn_implementation="eager").eval()
         (folder.path / "report").unlink()
-        folder.run("checkpoint", "convert", "saved/latest", "trained", "--to", "sprat")
+        folder.run("checkpoint", "convert", "saved/latest", "trained", "--form", "sprat")
         (folder.path / "start").rename(folder.path / "first")
         (folder.path / "trained").rename(folder.path / "start")
         config["checkpoint"]["folder"] = "saved again"
