@@ -33,10 +33,12 @@ def normals(seed: int, purpose: str, count: int) -> np.ndarray:
     for letter in purpose.encode():
         name = ((name ^ letter) * 0x100000001B3) & MASK
     key = np.uint64(finalised(name ^ finalised(seed)))
-    index = np.arange(2 * count, dtype=np.uint64)
-    bits = finalised(key ^ finalised(index * np.uint64(GOLDEN)))
-    uniform = ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-    return np.sqrt(-2.0 * np.log(uniform[::2])) * np.cos(2.0 * math.pi * uniform[1::2])
+    index = np.arange(4 * count, dtype=np.uint64)
+    words = finalised(key ^ finalised(index * np.uint64(GOLDEN)))
+    largest = (1 << 21) - 1
+    thirds = [words >> np.uint64(shift) & np.uint64(largest) for shift in (0, 21, 42)]
+    sums = sum(thirds).reshape(count, 4).sum(axis=1).astype(np.int64)
+    return (sums - 6 * largest) * 2.0**-21
 
 
 def initial_value(name: str, shape: tuple[int, ...], layers: int, seed: int) -> np.ndarray:

@@ -1,9 +1,7 @@
 // Random numbers as a pure function of what they are for.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-#include <numbers>
 #include <string_view>
 
 #include "comm/base/hash.hpp"
@@ -24,10 +22,21 @@ class RandomStream {
   double uniform(std::uint64_t index) const {
     return (static_cast<double>(bits(index) >> 11) + 0.5) * 0x1p-53;
   }
-  /// Mean 0, deviation 1 (Box and Muller 1958).
+  /// Mean 0, deviation 1, in (-6, 6): the sum of twelve uniform numbers (Irwin 1927, Hall 1927).
+  /// It is a sum of integers, so its bits are the same on every machine. Box and Muller's normals
+  /// would take a logarithm and a cosine, whose last bits differ from one libm to the next, and so
+  /// would replicas on unlike hosts.
   double normal(std::uint64_t index) const {
-    const double radius = std::sqrt(-2.0 * std::log(uniform(2 * index)));
-    return radius * std::cos(2.0 * std::numbers::pi * uniform(2 * index + 1));
+    constexpr std::uint64_t words = 4, bits_each = 21,
+                            largest = (std::uint64_t{1} << bits_each) - 1;
+    std::uint64_t sum = 0;  // of three numbers of each word
+    for (std::uint64_t word = 0; word < words; ++word) {
+      const std::uint64_t random = bits(words * index + word);
+      sum += (random & largest) + (random >> bits_each & largest) +
+             (random >> (2 * bits_each) & largest);
+    }
+    constexpr std::uint64_t middle = 3 * words * largest / 2;
+    return static_cast<double>(static_cast<std::int64_t>(sum - middle)) * 0x1p-21;
   }
 
  private:

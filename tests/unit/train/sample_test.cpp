@@ -55,5 +55,23 @@ TEST(RandomStream, is_uniform_and_normal_as_far_as_moments_tell) {
   EXPECT_NEAR(square, 1, 5 * std::sqrt(2.0 / count));
 }
 
+TEST(RandomStream, has_the_same_bits_on_every_machine) {
+  // As bench/fsdp/gpt_numpy.py computes them.
+  const struct {
+    std::uint64_t seed;
+    const char* purpose;
+    double first[3], last;
+  } cases[] = {
+      {1, "wte.weight", {-0x1.57c388p+0, 0x1.849a6p+0, 0x1.16f68p-4}, -0x1.0e4ccp-2},
+      {7, "h.0.mlp.c_fc.weight", {-0x1.245e58p+0, -0x1.51184p-1, -0x1.366b1p+0}, 0x1.25e708p+0}};
+  for (const auto& one : cases) {
+    const RandomStream stream(one.seed, one.purpose);
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(stream.normal(i), one.first[i]) << one.purpose << ' ' << i;
+    }
+    EXPECT_EQ(stream.normal(1'000'000), one.last) << one.purpose;
+  }
+}
+
 }  // namespace
 }  // namespace sprat::train
