@@ -1,13 +1,41 @@
-// The linear scaling rule, the cosine, and what the documents warn of.
+// The table of schedules, the linear scaling rule, and what the documents warn of.
 #include "train/schedule.hpp"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
+#include <array>
+
+#include "sprat/error.hpp"
+
+// One entry a file; a test compares the list with the folder.
+#define SPRAT_SCHEDULES(entry) entry(cosine) entry(linear)
 
 namespace sprat::train {
+
+#define SPRAT_DECLARE(file) extern const ScheduleKind file##_schedule;
+SPRAT_SCHEDULES(SPRAT_DECLARE)
+#undef SPRAT_DECLARE
+
+std::span<const ScheduleKind* const> all_schedules() noexcept {
+#define SPRAT_ADDRESS(file) &file##_schedule,
+  static constexpr std::array schedules = {SPRAT_SCHEDULES(SPRAT_ADDRESS)};
+#undef SPRAT_ADDRESS
+  return schedules;
+}
+
+const ScheduleKind& schedule_named(std::string_view name) {
+  std::vector<std::string> known;
+  for (const ScheduleKind* kind : all_schedules()) {
+    if (kind->name == name) {
+      return *kind;
+    }
+    known.push_back(fmt::format("\"{}\"", kind->name));
+  }
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("train.schedule is \"{}\"; it is {}", name, fmt::join(known, " or ")));
+}
 
 double peak_learning_rate(const OptimizationConfig& config) {
   const int base = config.base_batch > 0 ? config.base_batch : config.batch;
@@ -22,7 +50,7 @@ double learning_rate(const OptimizationConfig& config, int step) {
   }
   const double done = std::min(
       1.0, static_cast<double>(step - config.warmup_steps) / (config.steps - config.warmup_steps));
-  const double share = 0.5 * (1.0 + std::cos(std::numbers::pi * done));
+  const double share = schedule_named(config.schedule).share(done);
   return config.final_learning_rate + share * (peak - config.final_learning_rate);
 }
 

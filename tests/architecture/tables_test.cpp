@@ -11,6 +11,7 @@
 #include "fsdp/optimizer.hpp"
 #include "io/tier.hpp"
 #include "tests/architecture/source_tree.hpp"
+#include "train/schedule.hpp"
 
 namespace sprat::architecture {
 namespace {
@@ -51,6 +52,14 @@ TEST(Tables, every_checkpoint_format_is_a_file_named_for_it) {
   }
   std::ranges::sort(names);
   EXPECT_EQ(names, stems("checkpoint/formats", ".cpp"));
+}
+
+TEST(Tables, every_schedule_is_a_file_named_for_it) {
+  std::vector<std::string> names;
+  for (const train::ScheduleKind* kind : train::all_schedules()) {
+    names.emplace_back(kind->name);
+  }
+  EXPECT_EQ(names, stems("train/schedules", ".cpp"));
 }
 
 TEST(Tables, every_tier_is_a_file_named_for_it) {

@@ -64,6 +64,8 @@ void read_rates(JsonSection& section, OptimizationConfig& train) {
   check(train.final_learning_rate >= 0 && train.final_learning_rate <= peak,
         "train.final_learning_rate is {}; it is from 0 to the peak, {}", train.final_learning_rate,
         peak);
+  section.read("schedule", train.schedule);
+  schedule_named(train.schedule);
   train.warmup_steps = std::min(train.warmup_steps, train.steps / 10);
   section.read("warmup_steps", train.warmup_steps);
   check_at_least("train.warmup_steps", train.warmup_steps, 0);

@@ -21,7 +21,8 @@ struct OptimizationConfig {
   int batch = 32;                     ///< Samples of a step, over all ranks and micro-steps.
   double learning_rate = 1e-3;        ///< Its peak, after the warm-up, for batches of base_batch.
   int base_batch = 0;                 ///< The batch that learning_rate suits; 0: `batch`.
-  double final_learning_rate = 1e-4;  ///< At the end of the cosine.
+  double final_learning_rate = 1e-4;  ///< At the end of the schedule.
+  std::string schedule = "cosine";    ///< How it falls to that: a row of train/schedules/.
   int warmup_steps = 100;
   int validate_every = 250;     ///< Steps; 0: only at the end.
   int validation_samples = 64;  ///< Of a validation on the way; the last one takes all.

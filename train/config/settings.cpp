@@ -214,6 +214,7 @@ void add_train(Settings& settings, const OptimizationConfig& train, const FsdpOp
   section.add("learning_rate", train.learning_rate);
   section.add("base_batch", train.base_batch);
   section.add("final_learning_rate", train.final_learning_rate);
+  section.add("schedule", train.schedule);
   section.add("warmup_steps", train.warmup_steps);
   section.add("optimizer", sharding.optimizer.name);
   for (const auto& [key, value] : sharding.optimizer.values) {

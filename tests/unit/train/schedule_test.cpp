@@ -17,15 +17,30 @@ TEST(LearningRate, warms_up_to_the_peak_and_ends_at_the_final_rate) {
   config.warmup_steps = 10;
   config.learning_rate = 1.0;
   config.final_learning_rate = 0.1;
-  EXPECT_DOUBLE_EQ(learning_rate(config, 0), 0.1);
-  EXPECT_DOUBLE_EQ(learning_rate(config, 9), 1.0);
-  EXPECT_DOUBLE_EQ(learning_rate(config, 10), 1.0);
-  EXPECT_DOUBLE_EQ(learning_rate(config, 55), 0.55);
-  EXPECT_DOUBLE_EQ(learning_rate(config, 100), 0.1);
-  EXPECT_DOUBLE_EQ(learning_rate(config, 5000), 0.1);
-  for (int step = 11; step < 100; ++step) {
-    EXPECT_LT(learning_rate(config, step), learning_rate(config, step - 1)) << step;
+  for (const ScheduleKind* kind : all_schedules()) {
+    SCOPED_TRACE(kind->name);
+    config.schedule = kind->name;
+    EXPECT_DOUBLE_EQ(learning_rate(config, 0), 0.1);
+    EXPECT_DOUBLE_EQ(learning_rate(config, 9), 1.0);
+    EXPECT_DOUBLE_EQ(learning_rate(config, 10), 1.0);
+    EXPECT_DOUBLE_EQ(learning_rate(config, 55), 0.55);
+    EXPECT_DOUBLE_EQ(learning_rate(config, 100), 0.1);
+    EXPECT_DOUBLE_EQ(learning_rate(config, 5000), 0.1);
+    for (int step = 11; step < 100; ++step) {
+      EXPECT_LT(learning_rate(config, step), learning_rate(config, step - 1)) << step;
+    }
   }
+}
+
+TEST(LearningRate, falls_as_its_schedule_says) {
+  OptimizationConfig config;
+  config.steps = 120;
+  config.warmup_steps = 0;
+  config.learning_rate = 1.0;
+  config.final_learning_rate = 0.0;
+  EXPECT_DOUBLE_EQ(learning_rate(config, 40), 0.75);  // (1 + cos 60 degrees) / 2
+  config.schedule = "linear";
+  EXPECT_DOUBLE_EQ(learning_rate(config, 30), 0.75);
 }
 
 TEST(LearningRate, scales_with_the_batch_after_a_warm_up_from_the_base_rate) {

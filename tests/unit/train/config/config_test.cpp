@@ -43,7 +43,7 @@ TEST(TrainConfig, reads_every_section) {
     "model": {"layers": 3, "width": 48, "heads": 3, "context": 32},
     "data": {"files": ["a", "b"], "validation_share": 0.1},
     "train": {"steps": 70, "batch": 8, "learning_rate": 0.002, "final_learning_rate": 0.0001,
-              "warmup_steps": 7, "base_batch": 4, "micro_steps": 2, "accumulate": "local",
+              "warmup_steps": 7, "base_batch": 4, "schedule": "linear", "micro_steps": 2, "accumulate": "local",
               "optimizer": {"name": "sgd", "momentum": 0.8, "nesterov": 1}, "clip_norm": 2,
               "precision": {"parameters": "bf16", "gradient_wire": "f16", "stochastic_rounding": true,
                             "loss_scale": {"initial": 1024, "least": 4, "window": 50, "hysteresis": 3}},
@@ -67,6 +67,7 @@ TEST(TrainConfig, reads_every_section) {
   EXPECT_EQ(config.train.learning_rate, 0.002);
   EXPECT_EQ(config.train.final_learning_rate, 0.0001);
   EXPECT_EQ(config.train.warmup_steps, 7);
+  EXPECT_EQ(config.train.schedule, "linear");
   EXPECT_EQ(config.train.base_batch, 4);
   EXPECT_EQ(config.sharding.micro_steps, 2);
   EXPECT_EQ(config.sharding.accumulate, Accumulate::local);
@@ -214,6 +215,8 @@ TEST(TrainConfig, refuses_in_one_line_that_names_the_key) {
       {R"({"data": {"files": ["a"], "validation_share": 1}})", "data.validation_share is 1"},
       {R"({"data": {"files": ["a"]}, "train": {"steps": 10, "warmup_steps": 10}})",
        "train.warmup_steps is 10, train.steps is 10"},
+      {R"({"data": {"files": ["a"]}, "train": {"schedule": "step"}})",
+       "train.schedule is \"step\"; it is \"cosine\" or \"linear\""},
       {R"({"data": {"files": ["a"]}, "train": {"learning_rate": 0.1, "final_learning_rate": 0.2}})",
        "train.final_learning_rate is 0.2"},
       {R"({"data": {"files": ["a"]}, "train": {"seed": -1}})",

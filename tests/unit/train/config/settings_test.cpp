@@ -48,6 +48,7 @@ const std::map<std::string, Json>& others() {
       {"/train/base_batch", 4},
       {"/train/final_learning_rate", 0.0002},
       {"/train/warmup_steps", 1},
+      {"/train/schedule", "linear"},
       {"/train/optimizer", {{"name", "lion"}}},
       {"/train/clip_norm", 2},
       {"/train/precision", {{"parameters", "f16"}}},
