@@ -9,7 +9,7 @@
 namespace sprat::fsdp {
 namespace {
 
-constexpr std::string_view prefix = "transformer.";
+constexpr std::string_view model_prefix = "transformer.";
 constexpr std::string_view head_name = "lm_head.weight";
 constexpr std::string_view embedding_name = "wte.weight";
 
@@ -25,7 +25,7 @@ bool ends_with_one_of(std::string_view name, const std::array<std::string_view, 
 }
 
 std::string without_prefix(const std::string& name) {
-  return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+  return name.starts_with(model_prefix) ? name.substr(model_prefix.size()) : name;
 }
 
 /// (1, 1, context, context), or a single number. Parameters of these names would be vectors.
@@ -73,7 +73,7 @@ CopyPlan plan_copies(const Contents& contents, ModelLayout from, ModelLayout to)
       require(foreign || name.starts_with("h.") || name.starts_with("wte.") ||
                   name.starts_with("wpe.") || name.starts_with("ln_f."),
               "tensor \"", tensor.name, "\" is none of GPT-2's");
-      name.insert(0, prefix);
+      name.insert(0, model_prefix);
     }
     plan.tensors.push_back({.name = std::move(name), .from = &tensor, .transposed = transposed});
   }

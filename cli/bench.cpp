@@ -245,7 +245,7 @@ Action prepare(CLI::App& app) {
   app.add_option("--json", r->json, "Also write one JSON object a row to this file");
   app.add_option("--virtual-ranks", r->virtual_ranks, "Ranks as threads of this process")
       ->check(CLI::Range(1, 4096));
-  return [r] { return run(*r); };
+  return [r] { return run_bench(*r); };
 }
 
 }  // namespace
@@ -269,7 +269,7 @@ Examples:
   sprat bench all_reduce --virtual-ranks 4 --algorithm direct   without a launcher
   mpirun -np 4 sprat bench all --tune four.rules                which algorithms suit this machine?
 )",
-    prepare,
+    prepare_bench,
 };
 
 }  // namespace sprat::cli

@@ -208,7 +208,7 @@ Examples:
   sprat checkpoint convert gpt2/model.safetensors start --form sprat    and the way back
 `sprat checkpoint convert --help` says more about forms.
 )",
-    prepare,
+    prepare_checkpoint,
 };
 
 }  // namespace sprat::cli

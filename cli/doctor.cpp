@@ -68,7 +68,7 @@ void print_json(const std::vector<Finding>& findings) {
   fmt::print("{}\n", list.dump(2));
 }
 
-Action prepare(CLI::App& app) {
+Action prepare_doctor(CLI::App& app) {
   auto as_json = std::make_shared<bool>(false);
   app.add_flag("--json", *as_json, "One JSON array");
   return [as_json] {
@@ -100,7 +100,7 @@ Examples:
   sprat launch --hosts a:1,b:1 -- sprat doctor
   sprat doctor --json
 )",
-    prepare,
+    prepare_doctor,
 };
 
 }  // namespace sprat::cli

@@ -26,7 +26,7 @@ constexpr const char* introduction =
 Commands:
 )";
 
-Action prepare(CLI::App& app) {
+Action prepare_help(CLI::App& app) {
   auto topic = std::make_shared<std::string>();
   app.add_option("COMMAND", *topic, "What to explain");
   return [&app, topic] {
@@ -55,7 +55,7 @@ const Command help_command = {
     "help",
     "Explain a command, with examples",
     "Example:\n  sprat help bench\n",
-    prepare,
+    prepare_help,
 };
 
 }  // namespace sprat::cli

@@ -268,7 +268,7 @@ Examples:
   SPRAT_ALGORITHM="all_reduce one_shot" sprat info --rules    which rules are in force?
   sprat info --plan all_gather hierarchical 8 --ranks-per-host 4 --rank 5
 )",
-    prepare,
+    prepare_info,
 };
 
 }  // namespace sprat::cli

@@ -60,7 +60,7 @@ void find_ourselves(std::string& program) {
   throw Error(ErrorCode::unavailable, text("cannot run mpirun: ", std::strerror(error)));
 }
 
-Action prepare(CLI::App& app) {
+Action prepare_launch(CLI::App& app) {
   struct Options {
     LaunchRequest request;
     bool dry_run = false;
@@ -111,7 +111,7 @@ Examples:
   sprat launch --hosts a:8,b:8 --dry-run -- ./train      prints the line
 Under Slurm, srun --mpi=pmix launches the ranks itself.
 )",
-    prepare,
+    prepare_launch,
 };
 
 }  // namespace sprat::cli

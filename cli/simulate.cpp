@@ -318,7 +318,7 @@ Action prepare(CLI::App& app) {
   app.add_flag("--best", r->best, "Every algorithm that fits, fastest first")->excludes(algorithm);
   app.add_flag("--json", r->json, "One JSON object a row instead of the table");
   app.add_option("--svg", r->svg, "Also draw the last size's timeline to this file");
-  return [r] { return run(*r); };
+  return [r] { return run_simulate(*r); };
 }
 
 }  // namespace
@@ -345,7 +345,7 @@ Examples:
   sprat simulate all_reduce --hosts 512 --algorithm hierarchical,flat_ring
   sprat simulate all_reduce --hosts 2 -b 64M -e 64M --svg timeline.svg
 )",
-    prepare,
+    prepare_simulate,
 };
 
 }  // namespace sprat::cli

@@ -151,7 +151,7 @@ void print_json(const std::vector<FlightRecord>& records) {
   fmt::print("\n]\n");
 }
 
-int run(const Options& options) {
+int run_status(const Options& options) {
   const std::vector<FlightRecord> records = collect(options.sources);
   if (options.json) {
     print_json(records);
@@ -177,12 +177,12 @@ int run(const Options& options) {
   return 0;
 }
 
-Action prepare(CLI::App& app) {
+Action prepare_status(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("SOURCE", options->sources, "Process ids, or files that failed ranks left");
   app.add_flag("--explain", options->explain, "Say who waits for whom, from all of them together");
   app.add_flag("--json", options->json, "One JSON array, a flight record for each rank");
-  return [options] { return run(*options); };
+  return [options] { return run_status(*options); };
 }
 
 }  // namespace
@@ -200,7 +200,7 @@ Examples:
   sprat status --explain               who waits for whom, over all of them
   SPRAT_FLIGHT_RECORDER=/tmp mpirun -np 4 CMD; sprat status --explain /tmp/sprat-*.json
 )",
-    prepare,
+    prepare_status,
 };
 
 }  // namespace sprat::cli

@@ -204,7 +204,7 @@ Json host_json(const Host& host) {
   return json;
 }
 
-int run(bool as_json) {
+int run_topo(bool as_json) {
   const Config config = Config::from_environment();
   auto world = Communicator::join(config);
   const std::vector<Member> members =
@@ -228,10 +228,10 @@ int run(bool as_json) {
   return 0;
 }
 
-Action prepare(CLI::App& app) {
+Action prepare_topo(CLI::App& app) {
   auto as_json = std::make_shared<bool>(false);
   app.add_flag("--json", *as_json, "One JSON object");
-  return [as_json] { return run(*as_json); };
+  return [as_json] { return run_topo(*as_json); };
 }
 
 }  // namespace
@@ -248,7 +248,7 @@ Examples:
   SPRAT_HOST=a,a,b,b mpirun -np 4 sprat topo           as if the ranks were on two hosts
   SPRAT_TOPOLOGY=cluster.xml sprat topo                another machine, from lstopo cluster.xml
 )",
-    prepare,
+    prepare_topo,
 };
 
 }  // namespace sprat::cli

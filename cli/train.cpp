@@ -74,7 +74,7 @@ Examples:
   sprat train examples/gpt-jargon.json --virtual-ranks 4        without a launcher
 More ranks than cores need mpirun's --oversubscribe.
 )",
-    prepare,
+    prepare_train,
 };
 
 }  // namespace sprat::cli

@@ -20,9 +20,9 @@ struct Proposal {
   std::uint64_t accepts;        ///< Not 0: the number agreed on in the round before is free here.
 };
 
-class Meeting final {
+class FoundingAgreement final {
  public:
-  Meeting(comm::Context& context, PointToPoint& parent, const Founding& founding)
+  FoundingAgreement(comm::Context& context, PointToPoint& parent, const Founding& founding)
       : context_(context), parent_(parent), founding_(founding), mine_(encode(founding)) {}
 
   /// Each round proposes numbers and takes the largest, if it is still free on every member.
@@ -168,7 +168,7 @@ class Meeting final {
 }  // namespace
 
 Agreement agree(comm::Context& context, PointToPoint& parent, const Founding& founding) {
-  return Meeting(context, parent, founding).run();
+  return FoundingAgreement(context, parent, founding).run();
 }
 
 }  // namespace sprat::collectives

@@ -15,7 +15,7 @@
 namespace sprat::io {
 namespace {
 
-[[noreturn]] void fail(std::string_view what, const std::string& path, int error) {
+[[noreturn]] void refuse(std::string_view what, const std::string& path, int error) {
   throw Error(ErrorCode::unavailable, text("cannot ", what, " ", path, ": ", std::strerror(error)));
 }
 
@@ -28,13 +28,13 @@ bool is_whole(std::span<const std::byte> bytes, std::uint64_t checksum) {
 ReadFile::ReadFile(std::string path) : path_(std::move(path)) {
   descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // pipes do not wait
   if (descriptor_ < 0) {
-    fail("open", path_, errno);
+    refuse("open", path_, errno);
   }
   struct stat status {};
   if (fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
     close(descriptor_);
     need(S_ISDIR(status.st_mode), "cannot read ", path_, ": it is a pipe or a device, no file");
-    fail("read", path_, EISDIR);
+    refuse("read", path_, EISDIR);
   }
   bytes_ = static_cast<std::uint64_t>(status.st_size);
 }
@@ -57,7 +57,7 @@ void ReadFile::read(std::uint64_t offset, std::span<std::byte> into) const {
       continue;
     }
     if (got < 0) {
-      fail("read", path_, errno);
+      refuse("read", path_, errno);
     }
     need(got > 0, path_, " ends at byte ", offset, ", before what is to be read from it");
     into = into.subspan(static_cast<std::size_t>(got));

@@ -13,7 +13,7 @@ namespace sprat::collectives {
 namespace {
 
 using comm::Clock;
-using State = comm::MessageRequest::State;
+using RequestState = comm::MessageRequest::State;
 
 // A wire's error is usually a peer's death, which the control thread explains a moment later.
 constexpr std::chrono::seconds news_grace{2};
@@ -27,7 +27,7 @@ std::uint64_t wire_tag(std::uint64_t communicator, const Message& message) {
          (message.purpose.empty() ? 0u : 1u);
 }
 
-double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+double seconds_of(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
 
@@ -170,7 +170,7 @@ bool PointToPoint::advance() noexcept {
       recorder_.ended(message->entry, now, true);
       if (message->warned) {
         log().warn("{}: {} came {:.1f} s late", describe(*message), awaited(*message),
-                   seconds(now - message->posted));
+                   seconds_of(now - message->posted));
       }
       message->finish();
     } catch (const Error& error) {
@@ -186,10 +186,10 @@ bool PointToPoint::advance() noexcept {
 // what a peer sent before it left may still be on its way.
 bool PointToPoint::goes_on(Message& message, bool look_at_clock) const {
   const comm::MessageRequest& request = message.request;
-  const bool gone =
-      request.state == State::posted && context_->departed(membership_.world_ranks[message.peer]);
-  const bool cut = gone || (request.state == State::failed && request.error != EMSGSIZE);
-  if (request.state != State::posted && !cut) {
+  const bool gone = request.state == RequestState::posted &&
+                    context_->departed(membership_.world_ranks[message.peer]);
+  const bool cut = gone || (request.state == RequestState::failed && request.error != EMSGSIZE);
+  if (request.state != RequestState::posted && !cut) {
     return false;
   }
   if (!look_at_clock) {
@@ -209,7 +209,7 @@ void PointToPoint::warn_if_long(Message& message, Clock::time_point now) const {
     return;
   }
   message.warned = true;
-  log().warn("{} has waited {:.1f} s for {}", describe(message), seconds(now - message.posted),
+  log().warn("{} has waited {:.1f} s for {}", describe(message), seconds_of(now - message.posted),
              awaited(message));
 }
 
@@ -252,35 +252,35 @@ bool PointToPoint::end_waiting(const Error* failure) {
 void PointToPoint::check(Message& message) {
   const comm::MessageRequest& request = message.request;
   const int world = membership_.world_ranks[message.peer];
-  if (request.state == State::posted && context_->departed(world)) {
+  if (request.state == RequestState::posted && context_->departed(world)) {
     throw Error(ErrorCode::lost_peer,
                 text(describe(message), ": ", context_->describe_peer(world),
                      " has left the job in good order"),
                 world);
   }
-  if (request.state == State::posted) {
+  if (request.state == RequestState::posted) {
     throw Error(ErrorCode::timeout,
                 text(describe(message), ": no end after ",
                      1e-3 * static_cast<double>(message.timeout.count()), " s; ",
                      context_->describe_peer(world), " has not called its side"),
                 world);
   }
-  if (request.state == State::failed && request.error != EMSGSIZE) {
+  if (request.state == RequestState::failed && request.error != EMSGSIZE) {
     throw Error(ErrorCode::unavailable, text(describe(message), ": ", std::strerror(request.error)),
                 world);
   }
   const bool exact = !message.sends && message.purpose.empty();
-  if (request.state == State::failed || (exact && request.bytes != message.bytes)) {
+  if (request.state == RequestState::failed || (exact && request.bytes != message.bytes)) {
     throw Error(ErrorCode::mismatch,
                 text(describe(message), ": the message has ",
-                     request.state == State::failed ? "more" : std::to_string(request.bytes),
+                     request.state == RequestState::failed ? "more" : std::to_string(request.bytes),
                      " bytes, the receive ", message.bytes),
                 world);
   }
 }
 
 void PointToPoint::withdraw(Message& message) noexcept {
-  if (message.request.state == State::posted) {
+  if (message.request.state == RequestState::posted) {
     const int world = membership_.world_ranks[message.peer];
     context_->messages(world).cancel(message.request);
   }

@@ -54,15 +54,16 @@ double waited(const Member& member, double since, double ended) {
   return (ended != 0 ? ended : member.record->taken) - since;
 }
 
-const Operation* operation_under_way(const RecordedCommunicator& communicator) {
-  const auto found = std::ranges::find_if(
-      communicator.operations, [](const Operation& one) { return one.state != State::done; });
+const RecordedOperation* operation_under_way(const RecordedCommunicator& communicator) {
+  const auto found =
+      std::ranges::find_if(communicator.operations,
+                           [](const RecordedOperation& one) { return one.state != State::done; });
   return found == communicator.operations.end() ? nullptr : &*found;
 }
 
-const Operation* find(const Member& member, std::uint64_t sequence) {
+const RecordedOperation* find(const Member& member, std::uint64_t sequence) {
   const auto& all = member.communicator->operations;
-  const auto found = std::ranges::find(all, sequence, &Operation::sequence);
+  const auto found = std::ranges::find(all, sequence, &RecordedOperation::sequence);
   return found == all.end() ? nullptr : &*found;
 }
 
@@ -72,7 +73,7 @@ std::string last_call(const Member& member) {
   if (operations.empty()) {
     return "it has called nothing on it yet";
   }
-  const Operation& last = operations.back();
+  const RecordedOperation& last = operations.back();
   if (last.state == State::done) {
     return text("its last call was operation ", last.sequence, " (", last.call, "), done ",
                 seconds_text(member.record->taken - last.ended), " ago");
@@ -87,7 +88,8 @@ std::string elsewhere(const Member& member) {
     return ", and no thread of it waits in Sprat";
   }
   for (const auto& other : member.record->communicators) {
-    const Operation* at = &other == member.communicator ? nullptr : operation_under_way(other);
+    const RecordedOperation* at =
+        &other == member.communicator ? nullptr : operation_under_way(other);
     if (at != nullptr) {
       return text(", and waits in operation ", at->sequence, " of ", other.name, " (", at->call,
                   ")");
@@ -99,7 +101,7 @@ std::string elsewhere(const Member& member) {
 void explain_differences(const std::vector<Member>& members, Findings& findings) {
   std::map<std::uint64_t, std::map<std::pair<std::string, std::string>, std::vector<int>>> calls;
   for (const Member& member : members) {
-    for (const Operation& one : member.communicator->operations) {
+    for (const RecordedOperation& one : member.communicator->operations) {
       calls[one.sequence][{one.call, one.signature}].push_back(member.world());
     }
   }
@@ -138,7 +140,7 @@ Standing standing(const std::vector<Member>& members, std::uint64_t sequence) {
   Standing all;
   std::set<int> awaited, held;  // held: who waits for somebody
   for (const Member& member : members) {
-    const Operation* at = operation_under_way(*member.communicator);
+    const RecordedOperation* at = operation_under_way(*member.communicator);
     if (at != nullptr && at->sequence == sequence) {
       all.waiting.push_back(member);
       all.blamed.insert(at->late.begin(), at->late.end());
@@ -172,11 +174,11 @@ void explain_operation(const Key& key, const std::vector<Member>& members, std::
                        Findings& findings) {
   const Standing all = standing(members, sequence);
   const std::string& name = members.front().communicator->name;
-  const Operation& call = *find(all.waiting.front(), sequence);
+  const RecordedOperation& call = *find(all.waiting.front(), sequence);
   const std::vector<Member> none;  // a rank that computes may yet call what another waits for
   double longest = 0;
   for (const Member& member : all.waiting) {
-    const Operation& own = *find(member, sequence);
+    const RecordedOperation& own = *find(member, sequence);
     longest =
         std::max(longest, waited(member, own.started != 0 ? own.started : own.posted, own.ended));
     for (const auto* others : {&all.late, &all.behind}) {
@@ -193,7 +195,7 @@ void explain_operation(const Key& key, const std::vector<Member>& members, std::
     line += text("; rank ", member.world(), " is late: ", last_call(member), elsewhere(member));
   }
   for (const Member& member : all.behind) {
-    const Operation& at = *operation_under_way(*member.communicator);
+    const RecordedOperation& at = *operation_under_way(*member.communicator);
     line += text("; rank ", member.world(), " is behind, in operation ", at.sequence, " (", at.call,
                  ")");
   }
@@ -222,14 +224,14 @@ void explain_operation(const Key& key, const std::vector<Member>& members, std::
   findings.waits.push_back(std::move(line));
 }
 
-std::string message_text(const Message& one) {
+std::string message_text(const RecordedMessage& one) {
   return text(one.sends ? "send to " : "recv from ",
               one.peer < 0 ? "any rank" : text("rank ", one.peer), " with tag ", one.tag);
 }
 
 void explain_messages(const std::vector<Member>& members, Findings& findings) {
   for (const Member& member : members) {
-    for (const Message& one : member.communicator->messages) {
+    for (const RecordedMessage& one : member.communicator->messages) {
       if (one.state == State::done) {
         continue;
       }
@@ -321,7 +323,7 @@ std::vector<std::string> explain_job(const Job& latest) {
     explain_differences(members, findings);
     std::set<std::uint64_t> sequences;
     for (const Member& member : members) {
-      if (const Operation* at = operation_under_way(*member.communicator)) {
+      if (const RecordedOperation* at = operation_under_way(*member.communicator)) {
         sequences.insert(at->sequence);
       }
     }

@@ -7,15 +7,13 @@ namespace sprat::collectives {
 namespace {
 
 using comm::Clock;
-using comm::status::Message;
-using comm::status::Operation;
-using comm::status::State;
+namespace status = comm::status;
 
 std::int64_t ns(Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
-void show(Operation& shown, const Recorder::Call& call) {
+void show(status::Operation& shown, const Recorder::Call& call) {
   static_assert(sizeof shown.signature == sizeof call.signature);
   std::memcpy(shown.signature, &call.signature, sizeof call.signature);
   shown.sequence = call.sequence;
@@ -54,13 +52,13 @@ void Recorder::queued(const Call& call) {
   if (page_ == nullptr) {
     return;
   }
-  const Operation& old = entry(call.sequence).own();
-  if (old.state == State::queued || old.state == State::running) {
+  const status::Operation& old = entry(call.sequence).own();
+  if (old.state == status::State::queued || old.state == status::State::running) {
     return;  // those in flight that came first stay; this one shows when it runs
   }
-  entry(call.sequence).change([&](Operation& shown) {
+  entry(call.sequence).change([&](status::Operation& shown) {
     show(shown, call);
-    shown.state = State::queued;
+    shown.state = status::State::queued;
   });
 }
 
@@ -68,11 +66,11 @@ void Recorder::running(const Call& call, std::string_view algorithm) {
   if (page_ == nullptr) {
     return;
   }
-  entry(call.sequence).change([&](Operation& shown) {
-    if (shown.sequence != call.sequence || shown.state != State::queued) {
+  entry(call.sequence).change([&](status::Operation& shown) {
+    if (shown.sequence != call.sequence || shown.state != status::State::queued) {
       show(shown, call);
     }
-    shown.state = State::running;
+    shown.state = status::State::running;
     shown.started_ns = ns(std::max(call.posted, last_end_));
     comm::status::put(shown.algorithm, algorithm);
   });
@@ -82,8 +80,8 @@ void Recorder::waits(std::uint64_t sequence, std::span<const int> ranks, std::si
   if (page_ == nullptr || entry(sequence).own().sequence != sequence) {
     return;
   }
-  entry(sequence).change([&](Operation& shown) {
-    const std::size_t fit = std::min(ranks.size(), Operation::most_awaited);
+  entry(sequence).change([&](status::Operation& shown) {
+    const std::size_t fit = std::min(ranks.size(), status::Operation::most_awaited);
     shown.awaited = static_cast<std::uint8_t>(fit);
     shown.late = static_cast<std::uint8_t>(std::min(fit, late));
     std::copy_n(ranks.begin(), fit, shown.awaits);
@@ -99,9 +97,9 @@ void Recorder::ended(std::uint64_t sequence, Clock::time_point now, bool well) {
   if (entry(sequence).own().sequence != sequence) {
     return;  // failed while still behind those that the page had room for
   }
-  entry(sequence).change([&](Operation& shown) {
+  entry(sequence).change([&](status::Operation& shown) {
     shown.ended_ns = ns(now);
-    shown.state = well ? State::done : State::failed;
+    shown.state = well ? status::State::done : status::State::failed;
     shown.awaited = well ? 0 : shown.awaited;
   });
 }
@@ -113,9 +111,9 @@ void Recorder::over(const Call& call, std::string_view algorithm) {
   }
   page_->posted.store(call.sequence + 1, std::memory_order_relaxed);
   page_->ended.store(call.sequence + 1, std::memory_order_relaxed);
-  entry(call.sequence).change([&](Operation& shown) {
+  entry(call.sequence).change([&](status::Operation& shown) {
     show(shown, call);
-    shown.state = State::done;
+    shown.state = status::State::done;
     shown.started_ns = shown.ended_ns = shown.posted_ns;
     comm::status::put(shown.algorithm, algorithm);
   });
@@ -129,15 +127,15 @@ Recorder::Entry Recorder::posted(bool sends, int peer, int tag, std::size_t byte
   const std::uint64_t number = messages_++;
   for (std::uint64_t attempt = 0; attempt < Page::messages_kept; ++attempt) {
     Entry entry = &page_->messages[(number + attempt) % Page::messages_kept];
-    if (entry->own().state != State::running) {
-      entry->change([&](Message& shown) {
+    if (entry->own().state != status::State::running) {
+      entry->change([&](status::Message& shown) {
         shown = {.number = number,
                  .bytes = bytes,
                  .posted_ns = ns(now),
                  .ended_ns = 0,
                  .peer = peer,
                  .tag = tag,
-                 .state = State::running,
+                 .state = status::State::running,
                  .sends = static_cast<std::uint8_t>(sends),
                  .reserved = {}};
       });
@@ -149,9 +147,9 @@ Recorder::Entry Recorder::posted(bool sends, int peer, int tag, std::size_t byte
 
 void Recorder::ended(Entry entry, Clock::time_point now, bool well) {
   if (entry != nullptr) {
-    entry->change([&](Message& shown) {
+    entry->change([&](status::Message& shown) {
       shown.ended_ns = ns(now);
-      shown.state = well ? State::done : State::failed;
+      shown.state = well ? status::State::done : status::State::failed;
     });
   }
 }

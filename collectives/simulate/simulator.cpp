@@ -14,7 +14,7 @@ namespace sprat::collectives {
 
 namespace {
 
-constexpr double us = 1e-6;
+constexpr double microsecond = 1e-6;
 
 /// A task of a rank.
 struct Name {
@@ -58,8 +58,8 @@ class Engine {
   Engine(const std::vector<Problem>& each, const Algorithm& algorithm, const Machine& machine,
          const std::function<void(const Span&)>& observe)
       : grouping_(*each.front().grouping),
-        signal_seconds_(machine.signal_us * us),
-        wire_seconds_(machine.wire_us * us),
+        signal_seconds_(machine.signal_us * microsecond),
+        wire_seconds_(machine.wire_us * microsecond),
         link_rate_(machine.link_GBps / machine.pull_GBps),
         rails_per_host_(machine.rails),
         observe_(observe) {

@@ -17,7 +17,7 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 /// From the connection to its Hello. Generous: it is only what a foreign connection can occupy.
-constexpr std::chrono::seconds patience{10};
+constexpr std::chrono::seconds guest_patience{10};
 
 Objection objection_to(Trust trust, const StreamSocket& socket) {
   try {
@@ -37,7 +37,7 @@ PendingConnection::PendingConnection(std::weak_ptr<ControlServer> server, Stream
       timer_(socket_.get_executor()) {}
 
 void PendingConnection::start() {
-  timer_.expires_after(patience);
+  timer_.expires_after(guest_patience);
   timer_.async_wait([self = shared_from_this()](const error_code& error) {
     if (!error) {
       self->give_up();

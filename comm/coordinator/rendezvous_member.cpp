@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 
 /// The coordinator's clock decides who was late, since it knows; ours only ends the wait for a
 /// coordinator that does not answer.
-constexpr milliseconds coordinator_grace{2'000};
+constexpr milliseconds answer_grace{2'000};
 constexpr milliseconds longest_wait{std::chrono::hours(24 * 365)};
 constexpr std::size_t most_backlog = 4096;
 
@@ -65,7 +65,7 @@ std::vector<Blob> Member::exchange(Blob mine, std::string_view purpose,
   const std::uint64_t ordinal = part.ordinal = ++exchanges_;
   if (!failure_) {
     loop_->post([this, part = std::move(part)] { client_->send(part); });
-    changed_.wait_until(lock, Clock::now() + patience + coordinator_grace,
+    changed_.wait_until(lock, Clock::now() + patience + answer_grace,
                         [this] { return parts_ || failure_; });
   }
   if (failure_) {

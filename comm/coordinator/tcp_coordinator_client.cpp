@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// The coordinator has this long to close a line that a rank has finished.
-constexpr auto drain = 2000ms;
+constexpr auto flush_time = 2000ms;
 
 class TcpCoordinatorClient final : public CoordinatorClient {
  public:
@@ -49,7 +49,7 @@ class TcpCoordinatorClient final : public CoordinatorClient {
 
   void close() noexcept override {
     loop_->run([this] { connection_->finish(); });
-    ended_.get_future().wait_for(drain);
+    ended_.get_future().wait_for(flush_time);
     loop_->run([this] { connection_->close(); });
     if (server_) {
       server_->close();

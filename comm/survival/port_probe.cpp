@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto patience = 3s;
+constexpr auto longest_probe = 3s;
 /// A address that has not answered for so long may never: the next one is tried beside it.
 constexpr std::chrono::milliseconds next_address{300};
 /// Sockets are few.
@@ -147,7 +147,7 @@ class PortProbe final {
 };
 
 void probe(std::span<PortProbe> probes) {
-  const auto deadline = Clock::now() + patience;
+  const auto deadline = Clock::now() + longest_probe;
   for (auto now = Clock::now(); now < deadline; now = Clock::now()) {
     std::vector<pollfd> polled;
     for (PortProbe& one : probes) {

@@ -10,7 +10,7 @@ namespace sprat::train {
 namespace {
 
 // Queries that share one product: few enough that little is computed beyond the diagonal.
-constexpr int block = 64;
+constexpr int block_length = 64;
 
 /// One sequence and head: views of its rows in query-key-value and in the output.
 struct Head {
@@ -69,8 +69,8 @@ float score_scale(const Head& head) { return 1.0f / std::sqrt(static_cast<float>
 void head_forward(const GemmBackend& gemm, const Head& head, const float* qkv, float* weights,
                   float* out) {
   const int stride = head.qkv_stride;
-  for (int first = 0; first < head.length; first += block) {
-    const int last = std::min(first + block, head.length);
+  for (int first = 0; first < head.length; first += block_length) {
+    const int last = std::min(first + block_length, head.length);
     float* rows = weights + std::ptrdiff_t{first} * head.length;
     gemm.multiply({.rows = last - first,
                    .columns = last,
@@ -89,10 +89,10 @@ void head_forward(const GemmBackend& gemm, const Head& head, const float* qkv, f
   }
 }
 
-/// Adds what the queries [first, first + block) contribute.
+/// Adds what the queries [first, first + block_length) contribute.
 void block_backward(const GemmBackend& gemm, const Head& head, const AttentionGradients& g,
                     const float* weights, int first) {
-  const int last = std::min(first + block, head.length);
+  const int last = std::min(first + block_length, head.length);
   const int stride = head.qkv_stride;
   const float* rows = weights + std::ptrdiff_t{first} * head.length;
   const float* dout = g.dout + head.out + std::ptrdiff_t{first} * head.out_stride;
@@ -144,7 +144,7 @@ void attention_backward(const Attention& layer, const AttentionGradients& gradie
   for (int sequence = 0; sequence < layer.batch; ++sequence) {
     for (int head = 0; head < layer.heads; ++head) {
       const Head one = head_of(layer, sequence, head);
-      for (int first = 0; first < layer.length; first += block) {
+      for (int first = 0; first < layer.length; first += block_length) {
         block_backward(layer.gemm, one, gradients, weights, first);
       }
       weights += std::ptrdiff_t{layer.length} * layer.length;

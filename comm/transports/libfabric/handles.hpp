@@ -11,6 +11,9 @@
 
 #include <memory>
 
+// A macro of rdma/fabric.h has the name of functions of ours, whose declarations may follow.
+#undef count_of
+
 namespace sprat::comm::libfabric {
 
 struct CloseHandle {

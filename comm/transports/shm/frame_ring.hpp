@@ -24,7 +24,7 @@ enum class FrameKind : std::uint32_t {
   credit,       ///< Whole messages whose frames took `total` bytes have found their receives.
 };
 
-struct Frame {
+struct RingFrame {
   std::uint64_t tag = 0;
   std::uint64_t total = 0;  ///< Bytes of the whole message.
   std::uint64_t id = 0;
@@ -37,7 +37,7 @@ struct FrameLane {
   static constexpr std::size_t ring_bytes = std::size_t{64} << 10;
   static constexpr std::size_t line_bytes = 64;
   /// So that reader and writer work on different quarters of the ring.
-  static constexpr std::size_t max_payload = ring_bytes / 4 - sizeof(Frame);
+  static constexpr std::size_t max_payload = ring_bytes / 4 - sizeof(RingFrame);
 
   alignas(line_bytes) std::atomic<std::uint64_t> tail;  ///< Bytes ever written to the peer.
   alignas(line_bytes) std::atomic<std::uint64_t> head;  ///< Bytes ever read from the peer.
@@ -48,7 +48,7 @@ static_assert(sizeof(FrameLane) == FrameLane::ring_bytes + 2 * FrameLane::line_b
 
 /// Ring bytes that a frame with this payload takes.
 constexpr std::size_t frame_bytes(std::size_t payload) {
-  return (sizeof(Frame) + payload + FrameLane::line_bytes - 1) / FrameLane::line_bytes *
+  return (sizeof(RingFrame) + payload + FrameLane::line_bytes - 1) / FrameLane::line_bytes *
          FrameLane::line_bytes;
 }
 
@@ -67,7 +67,7 @@ class FrameWriter {
     return free_bytes() >= frame_bytes(payload);
   }
   /// Writes and publishes one frame that fits; its `bytes` are the payload's.
-  void write(Frame frame, std::span<const std::byte> payload = {}) {
+  void write(RingFrame frame, std::span<const std::byte> payload = {}) {
     frame.bytes = static_cast<std::uint32_t>(payload.size());
     const std::size_t at = tail_ % FrameLane::ring_bytes;
     std::memcpy(mine_->data + at, &frame, sizeof frame);
@@ -98,7 +98,7 @@ class FrameReader {
       : mine_(&mine), peers_(&peers), head_(mine.head.load(std::memory_order_relaxed)) {}
 
   /// True if a frame waits; `frame` is then a copy of its header.
-  bool peek(Frame& frame) {
+  bool peek(RingFrame& frame) {
     if (seen_tail_ == head_) {
       // acquire: pairs with the writer's release of its tail.
       seen_tail_ = peers_->tail.load(std::memory_order_acquire);
@@ -110,12 +110,12 @@ class FrameReader {
     return true;
   }
   /// False if the writer's memory cannot be what a FrameWriter wrote.
-  bool sound(const Frame& frame) const {
+  bool sound(const RingFrame& frame) const {
     return frame.bytes <= FrameLane::max_payload && frame_bytes(frame.bytes) <= waiting_bytes() &&
            waiting_bytes() <= FrameLane::ring_bytes && frame.bytes <= frame.total;
   }
   /// Copies the payload of the frame just peeked.
-  void copy_payload(const Frame& frame, std::byte* to) const {
+  void copy_payload(const RingFrame& frame, std::byte* to) const {
     const std::size_t begin = (head_ + sizeof frame) % FrameLane::ring_bytes;
     const std::size_t first = std::min<std::size_t>(frame.bytes, FrameLane::ring_bytes - begin);
     if (first > 0) {
@@ -126,7 +126,7 @@ class FrameReader {
     }
   }
   /// Gives the frame just peeked back to the writer.
-  void consume(const Frame& frame) {
+  void consume(const RingFrame& frame) {
     head_ += frame_bytes(frame.bytes);
     // release: our reads of the frame come before the writer's reuse of its bytes.
     mine_->head.store(head_, std::memory_order_release);

@@ -140,7 +140,7 @@ bool ShmLink::write_new() {
     PendingMessage& message = pending(request);
     const bool whole = message.bytes <= FrameLane::max_payload &&
                        uncredited_ + frame_bytes(message.bytes) <= credit_bytes;
-    Frame frame{.tag = message.tag, .total = message.bytes};
+    RingFrame frame{.tag = message.tag, .total = message.bytes};
     if (!out_.fits(whole ? message.bytes : 0)) {
       break;
     }
@@ -185,7 +185,7 @@ bool ShmLink::write_pieces() {
 }
 
 bool ShmLink::read() {
-  Frame frame;
+  RingFrame frame;
   bool moved = false;
   for (std::size_t budget = FrameLane::ring_bytes; budget > 0 && in_.peek(frame);) {
     const Taken taken = in_.sound(frame) ? take(frame) : Taken::nonsense;
@@ -203,7 +203,7 @@ bool ShmLink::read() {
   return moved;
 }
 
-ShmLink::Taken ShmLink::take(const Frame& frame) {
+ShmLink::Taken ShmLink::take(const RingFrame& frame) {
   const auto named = [&frame](MessageRequest& one) { return pending(one).id == frame.id; };
   switch (frame.kind) {
     case FrameKind::message:
@@ -236,7 +236,7 @@ ShmLink::Taken ShmLink::take(const Frame& frame) {
   return Taken::nonsense;
 }
 
-ShmLink::Taken ShmLink::take_message(const Frame& frame) {
+ShmLink::Taken ShmLink::take_message(const RingFrame& frame) {
   if (frame.total != frame.bytes) {
     return Taken::nonsense;
   }
@@ -264,7 +264,7 @@ void ShmLink::owe(std::size_t payload) {
   }
 }
 
-ShmLink::Taken ShmLink::take_announcement(const Frame& frame) {
+ShmLink::Taken ShmLink::take_announcement(const RingFrame& frame) {
   MessageRequest* request =
       posted_.take([&frame](MessageRequest& one) { return pending(one).tag == frame.tag; });
   if (request == nullptr) {
@@ -274,7 +274,7 @@ ShmLink::Taken ShmLink::take_announcement(const Frame& frame) {
   return Taken::yes;
 }
 
-ShmLink::Taken ShmLink::take_piece(const Frame& frame) {
+ShmLink::Taken ShmLink::take_piece(const RingFrame& frame) {
   const auto found = std::find_if(inbound_.begin(), inbound_.end(),
                                   [&frame](const Inbound& one) { return one.id == frame.id; });
   if (found == inbound_.end() || frame.bytes > found->bytes - found->received) {
@@ -294,7 +294,7 @@ ShmLink::Taken ShmLink::take_piece(const Frame& frame) {
 }
 
 /// Stores what no receive asks for yet; false if there is no room.
-bool ShmLink::keep(const Frame& frame, bool announced) {
+bool ShmLink::keep(const RingFrame& frame, bool announced) {
   const std::size_t bytes = sizeof(Unexpected) + (announced ? 0 : frame.bytes);
   if (unexpected_bytes_ + bytes > unexpected_limit_) {
     return false;

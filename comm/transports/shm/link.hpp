@@ -87,11 +87,11 @@ class ShmLink {
   bool write_new();
   bool write_pieces();
   bool read();
-  Taken take(const Frame& frame);
-  Taken take_message(const Frame& frame);
-  Taken take_announcement(const Frame& frame);
-  Taken take_piece(const Frame& frame);
-  bool keep(const Frame& frame, bool announced);
+  Taken take(const RingFrame& frame);
+  Taken take_message(const RingFrame& frame);
+  Taken take_announcement(const RingFrame& frame);
+  Taken take_piece(const RingFrame& frame);
+  bool keep(const RingFrame& frame, bool announced);
   void accept(MessageRequest& request, std::uint64_t id, std::size_t bytes);
   void withdraw_inbound(std::uint64_t id);
   void owe(std::size_t payload);
@@ -106,7 +106,7 @@ class ShmLink {
   RequestQueue posted_;     ///< Receives that no message has matched.
   std::vector<Inbound> inbound_;
   std::list<Unexpected> unexpected_;  ///< In order of arrival.
-  std::vector<Frame> replies_;        ///< Frames without payload that the peer is owed, in order.
+  std::vector<RingFrame> replies_;    ///< Frames without payload that the peer is owed, in order.
   std::size_t unexpected_limit_;
   std::size_t unexpected_bytes_ = 0;
   std::uint64_t next_id_ = 0;

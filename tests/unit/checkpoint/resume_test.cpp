@@ -69,11 +69,11 @@ Outcome load_and_train(int ranks, const FsdpOptions& options, const std::string&
   return result;
 }
 
-struct Setting {
+struct ResumeSetting {
   const char* name;
   std::function<void(FsdpOptions&)> apply;
 };
-const std::vector<Setting> settings = {
+const std::vector<ResumeSetting> resume_settings = {
     {"f32", [](FsdpOptions&) {}},
     {"bf16 rounded by chance",
      [](FsdpOptions& o) {
@@ -93,7 +93,7 @@ const std::vector<Setting> settings = {
 
 TEST(Resume, has_the_bits_of_training_that_never_stopped_whatever_the_row) {
   constexpr int ranks = 4;
-  for (const Setting& setting : settings) {
+  for (const ResumeSetting& setting : resume_settings) {
     std::vector<FsdpOptions> rows = all_rows(ranks);
     for (FsdpOptions& row : rows) {
       setting.apply(row);
@@ -101,7 +101,7 @@ TEST(Resume, has_the_bits_of_training_that_never_stopped_whatever_the_row) {
     for (std::size_t saved = 0; saved < rows.size(); ++saved) {
       const TemporaryFolder folder;
       const Outcome truth = train_and_save(ranks, rows[saved], folder.path());
-      const std::size_t others = &setting == &settings[0] ? rows.size() : 2;
+      const std::size_t others = &setting == &resume_settings[0] ? rows.size() : 2;
       for (std::size_t next = 0; next < others; ++next) {
         const FsdpOptions& row = rows[(saved + next) % rows.size()];
         expect_same_bits(

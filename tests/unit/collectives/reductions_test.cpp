@@ -19,9 +19,9 @@ using collectives::Term;
 using collectives::reduce_reference::composed;
 using Bytes = std::vector<std::byte>;
 
-constexpr int ranks = 5;
+constexpr int rank_count = 5;
 
-Config config_of(const char* hosts) {
+Config config_on(const char* hosts) {
   Config config;
   config.host = hosts;
   config.timeout = 60s;
@@ -37,7 +37,7 @@ Bytes contribution(int rank, DType dtype, std::size_t count) {
     byte = static_cast<std::byte>(random());
   }
   for (std::size_t i = 0; i < count; i += 3) {
-    if (random() % ranks == 0) {
+    if (random() % rank_count == 0) {
       std::memset(&bytes[i * size_of(dtype)], 0, size_of(dtype));
     }
   }
@@ -47,20 +47,20 @@ Bytes contribution(int rank, DType dtype, std::size_t count) {
 Bytes reference(const Arithmetic& arithmetic, std::size_t count) {
   std::vector<Bytes> memory;
   std::vector<Term> terms;
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = 0; rank < rank_count; ++rank) {
     memory.push_back(contribution(rank, arithmetic.input, count));
     terms.push_back({memory.back().data(), {rank, rank + 1}, false});
   }
   return collectives::reduce_reference::reference(arithmetic, terms, count);
 }
 
-struct Case {
+struct DtypeAndReduction {
   DType dtype;
   Reduction reduction;
 };
 
-std::vector<Case> every_case() {
-  std::vector<Case> cases;
+std::vector<DtypeAndReduction> every_case() {
+  std::vector<DtypeAndReduction> cases;
   for (const DType dtype : all_dtypes()) {
     for (const ReduceOp op : all_reduce_ops()) {
       cases.push_back({dtype, op});
@@ -74,7 +74,7 @@ class Reductions : public testing::TestWithParam<const char*> {};
 
 TEST_P(Reductions, of_every_type_work_or_are_refused) {
   constexpr std::size_t count = 150;
-  run_virtual_ranks(ranks, config_of(GetParam()), [&](Communicator& world) {
+  run_virtual_ranks(rank_count, config_on(GetParam()), [&](Communicator& world) {
     for (const auto& [dtype, reduction] : every_case()) {
       const std::string what = describe(reduction) + " of " + name(dtype);
       const Bytes in = contribution(world.rank(), dtype, count);
@@ -96,7 +96,7 @@ TEST_P(Reductions, of_every_type_work_or_are_refused) {
                                .output = dtype,
                                .op = reduction.op(),
                                .factor = reduction.factor(),
-                               .ranks = ranks};
+                               .ranks = rank_count};
       world.all_reduce(from, {out.data(), count, dtype}, reduction).wait();
       EXPECT_EQ(out, reference(arithmetic, count)) << what << " on rank " << world.rank();
       arithmetic.output = collectives::accumulator_of(dtype);
@@ -118,7 +118,7 @@ Reduction composition(const char* name) {
 }
 
 TEST_P(Reductions, by_a_function_keep_the_order_of_ranks) {
-  run_virtual_ranks(ranks, config_of(GetParam()), [](Communicator& world) {
+  run_virtual_ranks(rank_count, config_on(GetParam()), [](Communicator& world) {
     const Reduction compose = composition("compose");
     const auto at = [](int rank, std::size_t i) {
       return static_cast<std::uint32_t>((i + 1) * 2654435761u + static_cast<std::uint32_t>(rank));
@@ -128,7 +128,7 @@ TEST_P(Reductions, by_a_function_keep_the_order_of_ranks) {
       for (std::size_t i = 0; i < count; ++i) {
         data[i] = at(world.rank(), i);
         expected[i] = at(0, i);
-        for (int rank = 1; rank < ranks; ++rank) {
+        for (int rank = 1; rank < rank_count; ++rank) {
           expected[i] = composed(expected[i], at(rank, i));
         }
       }
@@ -140,7 +140,7 @@ TEST_P(Reductions, by_a_function_keep_the_order_of_ranks) {
 
 TEST_P(Reductions, hear_on_every_rank_what_a_function_threw) {
   std::atomic<int> heard = 0;
-  run_virtual_ranks(ranks, config_of(GetParam()), [&](Communicator& world) {
+  run_virtual_ranks(rank_count, config_on(GetParam()), [&](Communicator& world) {
     const Reduction bad =
         Reduction::user({"bad", [](auto...) { throw std::runtime_error("no such norm"); }});
     std::vector<float> data(100);
@@ -153,13 +153,13 @@ TEST_P(Reductions, hear_on_every_rank_what_a_function_threw) {
       ++heard;
     }
   });
-  EXPECT_EQ(heard, ranks);
+  EXPECT_EQ(heard, rank_count);
 }
 
 /// What the ranks hear if rank 1 calls `odd` where the others call `even`.
 void expect_mismatch(const char* hosts, const Reduction& even, const Reduction& odd) {
   std::atomic<int> heard = 0;
-  run_virtual_ranks(3, config_of(hosts), [&](Communicator& world) {
+  run_virtual_ranks(3, config_on(hosts), [&](Communicator& world) {
     std::vector<std::uint32_t> integers(10);
     std::vector<float> floats(10);
     const Elements data = even.op() == ReduceOp::user ? elements(integers) : elements(floats);

@@ -14,15 +14,17 @@ namespace {
 using namespace std::chrono_literals;
 using Counts = std::vector<std::size_t>;
 
-struct Layout {
+struct RootedLayout {
   const char* name;
   int ranks;
   const char* hosts;  ///< SPRAT_HOST: a comma list by rank.
 };
 
-std::ostream& operator<<(std::ostream& out, const Layout& layout) { return out << layout.name; }
+std::ostream& operator<<(std::ostream& out, const RootedLayout& layout) {
+  return out << layout.name;
+}
 
-const Layout layouts[] = {
+const RootedLayout rooted_layouts[] = {
     {"one", 1, ""},
     {"two", 2, ""},
     {"three", 3, ""},
@@ -33,9 +35,9 @@ const Layout layouts[] = {
 };
 
 // Counts around the inline limit and the staging windows of 64 KiB.
-constexpr std::size_t counts[] = {0, 1, 7, 1000, 70'001};
+constexpr std::size_t rooted_counts[] = {0, 1, 7, 1000, 70'001};
 
-class Rooted : public testing::TestWithParam<Layout> {
+class Rooted : public testing::TestWithParam<RootedLayout> {
  protected:
   void on_ranks(const std::function<void(Communicator&)>& body) {
     Config config;
@@ -47,14 +49,14 @@ class Rooted : public testing::TestWithParam<Layout> {
 };
 
 /// Small integers, different for every rank and element: sums are exact in f32.
-float value(int rank, std::size_t index) {
+float input_value(int rank, std::size_t index) {
   return static_cast<float>((index * 7 + static_cast<std::size_t>(rank) * 13) % 101) - 50.0f;
 }
 
 std::vector<float> values(int rank, std::size_t count, std::size_t first = 0) {
   std::vector<float> data(count);
   for (std::size_t i = 0; i < count; ++i) {
-    data[i] = value(rank, first + i);
+    data[i] = input_value(rank, first + i);
   }
   return data;
 }
@@ -63,7 +65,7 @@ std::vector<float> sums(int ranks, std::size_t count, std::size_t first = 0) {
   std::vector<float> data(count);
   for (int rank = 0; rank < ranks; ++rank) {
     for (std::size_t i = 0; i < count; ++i) {
-      data[i] += value(rank, first + i);
+      data[i] += input_value(rank, first + i);
     }
   }
   return data;
@@ -76,7 +78,7 @@ void append(std::vector<float>& to, const std::vector<float>& more) {
 /// Counts for every rank: uneven, with a zero; or everything at one rank.
 std::vector<Counts> count_tables(int ranks) {
   std::vector<Counts> tables;
-  for (const std::size_t count : counts) {
+  for (const std::size_t count : rooted_counts) {
     Counts uneven, one;
     for (int rank = 0; rank < ranks; ++rank) {
       uneven.push_back(rank % 3 == 1 ? 0 : count + static_cast<std::size_t>(rank));
@@ -101,7 +103,7 @@ const Elements nothing{nullptr, 0, DType::f32};
 
 TEST_P(Rooted, reduce_sums_at_every_root_in_place_and_not) {
   on_ranks([](Communicator& world) {
-    for (const std::size_t count : counts) {
+    for (const std::size_t count : rooted_counts) {
       const auto expected = sums(world.size(), count);
       for (int root = 0; root < world.size(); ++root) {
         const auto in = values(world.rank(), count);
@@ -133,7 +135,7 @@ TEST_P(Rooted, reduce_of_16_bit_floats_may_widen_at_the_root) {
 TEST_P(Rooted, gather_and_scatter_undo_each_other_at_every_root) {
   on_ranks([](Communicator& world) {
     const auto ranks = static_cast<std::size_t>(world.size());
-    for (const std::size_t count : counts) {
+    for (const std::size_t count : rooted_counts) {
       std::vector<float> expected;
       for (int rank = 0; rank < world.size(); ++rank) {
         append(expected, values(rank, count));
@@ -241,7 +243,7 @@ TEST_P(Rooted, gatherv_and_scatterv_need_counts_on_the_root_only) {
 
 TEST_P(Rooted, all_to_allv_brings_every_block_to_its_rank) {
   on_ranks([](Communicator& world) {
-    for (const std::size_t count : counts) {
+    for (const std::size_t count : rooted_counts) {
       const auto length = [count](int from, int to) {
         return (from + to) % 3 == 2 ? 0 : count + static_cast<std::size_t>(from + 2 * to);
       };
@@ -284,7 +286,7 @@ TEST_P(Rooted, shared_memory_and_many_in_flight) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(over_layouts, Rooted, testing::ValuesIn(layouts),
+INSTANTIATE_TEST_SUITE_P(over_layouts, Rooted, testing::ValuesIn(rooted_layouts),
                          [](const auto& parameter) { return std::string(parameter.param.name); });
 
 TEST(RootedContract, wrong_calls_throw_before_anything_moves) {

@@ -19,7 +19,7 @@ namespace sprat::fsdp {
 namespace {
 
 using testing::HasSubstr;
-using Values = std::map<std::string, double>;
+using ReferenceState = std::map<std::string, double>;
 
 /// Elements with the state of one optimizer.
 struct State {
@@ -69,7 +69,7 @@ Tracked power(Tracked base, int exponent) {
   return result;
 }
 
-void adamw(const Values& values, const Step& step, Element& e) {
+void adamw(const ReferenceState& values, const Step& step, Element& e) {
   const auto beta1 = Tracked::rounded(values.at("beta1"));
   const auto beta2 = Tracked::rounded(values.at("beta2"));
   const auto decay = Tracked::rounded(step.decay ? values.at("weight_decay") : 0.0);
@@ -82,7 +82,7 @@ void adamw(const Values& values, const Step& step, Element& e) {
   e.parameter = e.parameter - size * (m / (root + Tracked::rounded(values.at("epsilon"))));
 }
 
-void lion(const Values& values, const Step& step, Element& e) {
+void lion(const ReferenceState& values, const Step& step, Element& e) {
   const auto beta1 = Tracked::rounded(values.at("beta1"));
   const auto beta2 = Tracked::rounded(values.at("beta2"));
   const auto decay = Tracked::rounded(step.decay ? values.at("weight_decay") : 0.0);
@@ -92,7 +92,7 @@ void lion(const Values& values, const Step& step, Element& e) {
   m = beta2 * m + (one() - beta2) * step.gradient;
 }
 
-void sgd(const Values& values, const Step& step, Element& e) {
+void sgd(const ReferenceState& values, const Step& step, Element& e) {
   const auto momentum = Tracked::rounded(values.at("momentum"));
   const auto decay = Tracked::rounded(step.decay ? values.at("weight_decay") : 0.0);
   const auto gradient = step.gradient + decay * e.parameter;
@@ -104,8 +104,8 @@ void sgd(const Values& values, const Step& step, Element& e) {
 
 struct Formula {
   const char* name;
-  Values values;
-  void (*move)(const Values&, const Step&, Element&);
+  ReferenceState values;
+  void (*move)(const ReferenceState&, const Step&, Element&);
 };
 // Every optimizer in every form that it has.
 const std::vector<Formula> formulas = {
@@ -169,7 +169,7 @@ TEST(Optimizers, follow_their_formulas) {
 TEST(Optimizers, agree_with_torch) {
   const struct {
     const char* name;
-    Values values;
+    ReferenceState values;
     std::vector<double> expected;
   } cases[] = {
       {"adamw", {}, {0.004126973761028496, -0.7173242475847648, 0.0, 2.381451611792867}},

@@ -12,10 +12,10 @@
 namespace sprat {
 namespace {
 
-constexpr int ranks = 3;
+constexpr int few_ranks = 3;
 
 TEST(OnDone, is_called_once_without_anybody_waiting) {
-  run_virtual_ranks(ranks, Config(), [](Communicator& world) {
+  run_virtual_ranks(few_ranks, Config(), [](Communicator& world) {
     std::vector<float> data(100'000, 1);
     std::atomic<int> calls = 0;
     Work work = world.all_reduce(elements(data));
@@ -26,7 +26,7 @@ TEST(OnDone, is_called_once_without_anybody_waiting) {
     calls.wait(0);
     EXPECT_TRUE(work.done());
     work.wait();
-    EXPECT_EQ(data.back(), ranks);
+    EXPECT_EQ(data.back(), few_ranks);
     world.barrier();
     EXPECT_EQ(calls, 1);
   });
@@ -36,7 +36,7 @@ TEST(OnDone, is_called_at_once_for_what_is_done) {
   int calls = 0;
   Work().on_done([&] { ++calls; });
   EXPECT_EQ(calls, 1);
-  run_virtual_ranks(ranks, Config(), [](Communicator& world) {
+  run_virtual_ranks(few_ranks, Config(), [](Communicator& world) {
     std::vector<float> data(10, 1);
     Work work = world.all_reduce(elements(data));
     work.wait();
@@ -123,7 +123,7 @@ TEST(OnDone, is_called_when_other_threads_may_call) {
 }
 
 TEST(StartBarrier, ends_with_the_last_rank_that_calls_either_form) {
-  run_virtual_ranks(ranks, Config(), [](Communicator& world) {
+  run_virtual_ranks(few_ranks, Config(), [](Communicator& world) {
     if (world.rank() == 1) {
       std::int32_t go = 0;
       world.recv({&go, 1, DType::i32}, 0).wait();

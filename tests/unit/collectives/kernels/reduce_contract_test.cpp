@@ -35,7 +35,8 @@ TEST(ReduceContract, refuses_terms_that_do_not_make_up_the_tree) {
     for (const RankRange range : ranges) {
       terms.push_back({&value, range, true});
     }
-    EXPECT_THROW(reduce({.ranks = 4}, terms, &to, 1), Error) << ranges.size() << " terms";
+    EXPECT_THROW(collectives::reduce({.ranks = 4}, terms, &to, 1), Error)
+        << ranges.size() << " terms";
   }
 }
 
@@ -97,7 +98,7 @@ TEST(ReduceContract, does_not_depend_on_the_rounding_mode_of_the_thread) {
     for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO, FE_TONEAREST}) {
       float sum = 0;
       ASSERT_EQ(std::fesetround(mode), 0);
-      reduce({.ranks = 2}, terms, &sum, 1);
+      collectives::reduce({.ranks = 2}, terms, &sum, 1);
       EXPECT_EQ(std::fegetround(), mode) << target;
       std::fesetround(FE_TONEAREST);
       EXPECT_EQ(sum, 0x1p24f) << target << " mode " << mode;
@@ -116,7 +117,7 @@ TEST(ReduceContract, does_not_depend_on_the_denormal_mode_of_the_thread) {
     float sum = 0;
     const unsigned before = _mm_getcsr();
     _mm_setcsr(before | flush_and_zero);
-    reduce({.ranks = 2}, terms, &sum, 1);
+    collectives::reduce({.ranks = 2}, terms, &sum, 1);
     const unsigned after = _mm_getcsr();
     _mm_setcsr(before);
     EXPECT_EQ(after & flush_and_zero, flush_and_zero) << target;
@@ -164,7 +165,8 @@ TEST(ReduceContract, counts_past_two_to_the_31) {
   const Term terms[] = {{left.data(), {0, 1}, false}, {left.data(), {1, 2}, false}};
   const std::size_t count = left.bytes() - 3;
   ASSERT_GT(count, std::size_t{1} << 31);
-  reduce({.input = DType::u8, .output = DType::u8, .ranks = 2}, terms, to.data(), count);
+  collectives::reduce({.input = DType::u8, .output = DType::u8, .ranks = 2}, terms, to.data(),
+                      count);
   EXPECT_EQ(to.data()[0], 6);
   EXPECT_EQ(to.data()[(std::size_t{1} << 31) - 1], 6);
   EXPECT_EQ(to.data()[count - 1], 10);

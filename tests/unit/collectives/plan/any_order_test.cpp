@@ -16,9 +16,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int ranks = 6;
+constexpr int world_size = 6;
 
-Config config_of(const char* hosts) {
+Config config_of_hosts(const char* hosts) {
   Config config;
   config.host = hosts;
   config.order = ReduceOrder::any;
@@ -28,7 +28,7 @@ Config config_of(const char* hosts) {
 }
 
 /// Not a sum that every order rounds alike.
-std::vector<float> input_of(int rank, std::size_t count) {
+std::vector<float> contribution(int rank, std::size_t count) {
   std::vector<float> data(count);
   for (std::size_t i = 0; i < count; ++i) {
     data[i] = 1.0f / static_cast<float>(1 + (i * 31 + static_cast<std::size_t>(rank) * 17) % 1009);
@@ -38,7 +38,7 @@ std::vector<float> input_of(int rank, std::size_t count) {
 
 float sum_at(std::size_t index) {
   double sum = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = 0; rank < world_size; ++rank) {
     sum += 1.0f / static_cast<float>(1 + (index * 31 + static_cast<std::size_t>(rank) * 17) % 1009);
   }
   return static_cast<float>(sum);
@@ -50,7 +50,7 @@ std::size_t count_wrong(std::span<const float> got, std::size_t first) {
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     const float sum = sum_at(first + i);
-    wrong += std::abs(got[i] - sum) > ranks * unit * sum ? 1 : 0;
+    wrong += std::abs(got[i] - sum) > world_size * unit * sum ? 1 : 0;
   }
   return wrong;
 }
@@ -58,15 +58,16 @@ std::size_t count_wrong(std::span<const float> got, std::size_t first) {
 class AnyOrder : public testing::TestWithParam<const char*> {};
 
 TEST_P(AnyOrder, takes_each_contribution_once_and_gives_all_ranks_the_same) {
-  run_virtual_ranks(ranks, config_of(GetParam()), [](Communicator& world) {
+  run_virtual_ranks(world_size, config_of_hosts(GetParam()), [](Communicator& world) {
     for (const std::size_t count : {1ul, 500ul, 70'000ul, 1'000'003ul}) {
-      std::vector<float> same = input_of(world.rank(), count), out(count), all(count * ranks);
+      std::vector<float> same = contribution(world.rank(), count), out(count),
+                         all(count * world_size);
       world.all_reduce(elements(std::as_const(same)), elements(out)).wait();
       EXPECT_EQ(count_wrong(out, 0), 0u) << "rank " << world.rank() << " count " << count;
       world.all_reduce(elements(same)).wait();
       EXPECT_EQ(std::memcmp(same.data(), out.data(), count * sizeof(float)), 0) << count;
       world.all_gather(elements(std::as_const(out)), elements(all)).wait();
-      for (int rank = 0; rank < ranks; ++rank) {
+      for (int rank = 0; rank < world_size; ++rank) {
         EXPECT_EQ(std::memcmp(&all[rank * count], out.data(), count * sizeof(float)), 0)
             << "ranks " << rank << " and " << world.rank() << " count " << count;
       }
@@ -75,9 +76,9 @@ TEST_P(AnyOrder, takes_each_contribution_once_and_gives_all_ranks_the_same) {
 }
 
 TEST_P(AnyOrder, gives_each_rank_its_block) {
-  run_virtual_ranks(ranks, config_of(GetParam()), [](Communicator& world) {
+  run_virtual_ranks(world_size, config_of_hosts(GetParam()), [](Communicator& world) {
     for (const std::size_t count : {1ul, 70'000ul, 300'001ul}) {
-      const std::vector<float> in = input_of(world.rank(), count * ranks);
+      const std::vector<float> in = contribution(world.rank(), count * world_size);
       std::vector<float> out(count);
       world.reduce_scatter(elements(in), elements(out)).wait();
       EXPECT_EQ(count_wrong(out, world.rank() * count), 0u)
@@ -87,7 +88,7 @@ TEST_P(AnyOrder, gives_each_rank_its_block) {
 }
 
 TEST_P(AnyOrder, multiplies_each_contribution_once) {
-  run_virtual_ranks(ranks, config_of(GetParam()), [](Communicator& world) {
+  run_virtual_ranks(world_size, config_of_hosts(GetParam()), [](Communicator& world) {
     std::vector<float> data(2000, static_cast<float>(world.rank() + 1));
     world.all_reduce(elements(data), Reduction::premultiplied_sum(0.5)).wait();
     EXPECT_EQ(std::ranges::count(data, 10.5f), 2000) << "rank " << world.rank();

@@ -241,13 +241,13 @@ TEST(Tuning, user_operations_keep_their_order) {
 }
 
 /// Aligned blocks of ranks, and others.
-const int rank_counts[] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 64};
+const int rank_counts_to_tune[] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 64};
 
 TEST(Tuning, every_algorithm_is_chosen_by_default_for_something) {
   std::set<const Algorithm*> used;
   const Rules rules = rules_of(with_rules("", ReduceOrder::any));
   for (const Algorithm* algorithm : all_algorithms()) {
-    for (int ranks : rank_counts) {
+    for (int ranks : rank_counts_to_tune) {
       for (int hosts = 1; hosts <= ranks; hosts *= 2) {
         for (std::size_t bytes = 1; bytes <= std::size_t{1} << 34; bytes *= 4) {
           used.insert(&choose(problem_of(algorithm->collective, ranks, hosts, bytes), rules));
@@ -274,7 +274,7 @@ TEST(Tuning, every_default_rule_wins_for_something) {
   constexpr std::size_t most = std::size_t{1} << 34;
   std::set<const Rule*> winners;
   for (const Rule& candidate : rules) {
-    for (int ranks : rank_counts) {
+    for (int ranks : rank_counts_to_tune) {
       for (int hosts = 1; hosts <= ranks; hosts *= 2) {
         for (const std::size_t bytes :
              {candidate.least_bytes, std::min(candidate.most_bytes, most), most}) {

@@ -71,9 +71,10 @@ FlightRecord on_world(int rank, std::vector<RecordedOperation> operations, int s
   return record(rank, {communicator(0, "world", rank, ranks, std::move(operations))});
 }
 
-const std::string gather = "all_gather of 8 f32", reduce = "all_reduce of 1024 f32, sum";
+const std::string all_gather_call = "all_gather of 8 f32",
+                  all_reduce_call = "all_reduce of 1024 f32, sum";
 
-struct Case {
+struct ExplainedCase {
   const char* name;
   std::vector<FlightRecord> records;
   std::vector<std::string> lines;
@@ -102,11 +103,11 @@ FlightRecord with_message(FlightRecord one, bool sends, int peer, State state) {
   return one;
 }
 
-std::vector<Case> cases() {
-  const auto done = operation(0, gather, State::done, 32.3);
-  const auto waits = operation(1, reduce, State::running, 31.2);
+std::vector<ExplainedCase> cases() {
+  const auto done = operation(0, all_gather_call, State::done, 32.3);
+  const auto waits = operation(1, all_reduce_call, State::running, 31.2);
   const auto rows = [](int rank, State state) {
-    return communicator(1, "rows", rank, {0, 1}, {operation(0, reduce, state, 20)});
+    return communicator(1, "rows", rank, {0, 1}, {operation(0, all_reduce_call, state, 20)});
   };
   const auto columns = [](int rank, State state) {
     return communicator(2, "columns", rank, {0, 1}, {operation(0, "barrier", state, 10)});
@@ -122,13 +123,13 @@ std::vector<Case> cases() {
         "2 "
         "is late: its last call was operation 0 (all_gather of 8 f32), done 31.3 s ago"}},
       {"one_has_called_nothing",
-       {on_world(0, {operation(0, reduce, State::running, 4)}, 2), on_world(1, {}, 2)},
+       {on_world(0, {operation(0, all_reduce_call, State::running, 4)}, 2), on_world(1, {}, 2)},
        {"world, operation 0: rank 0 waits in all_reduce of 1024 f32, sum since 4.0 s; rank 1 is "
         "late: "
         "it has called nothing on it yet"}},
       {"calls_differ",
        {on_world(0, {done, waits}, 2),
-        on_world(1, {done, operation(1, gather, State::running, 5)}, 2)},
+        on_world(1, {done, operation(1, all_gather_call, State::running, 5)}, 2)},
        {"world, operation 1: the calls differ: rank 1 called all_gather of 8 f32; rank 0 called "
         "all_reduce of 1024 f32, sum",
         "world, operation 1: ranks 0, 1 wait in all_reduce of 1024 f32, sum since 31.2 s; every "
@@ -168,7 +169,7 @@ std::vector<Case> cases() {
         "rank has called it; they wait for rank 2 to go on in it"}},
       {"the_stopped_one_tells_of_a_rank_that_is_through",
        {accusing(on_world(0, {done, waits}, 3), {}, {2}),
-        on_world(1, {done, operation(1, reduce, State::done, 31.2)}, 3),
+        on_world(1, {done, operation(1, all_reduce_call, State::done, 31.2)}, 3),
         accusing(on_world(2, {done, waits}, 3), {}, {1})},
        {"world, operation 1: ranks 0, 2 wait in all_reduce of 1024 f32, sum since 31.2 s; every "
         "rank has called it; they wait for rank 2 to go on in it; rank 1 is through"}},
@@ -178,10 +179,10 @@ std::vector<Case> cases() {
        {"world, operation 1: ranks 0, 1 wait in all_reduce of 1024 f32, sum since 31.2 s; every "
         "rank has called it; they wait for ranks 0, 1 to go on in it"}},
       {"one_is_behind_with_more_queued",
-       {on_world(0, {done, waits}, 2),
-        on_world(
-            1, {operation(0, gather, State::running, 32), operation(1, reduce, State::queued, 30)},
-            2)},
+       {on_world(0, {done, waits}, 2), on_world(1,
+                                                {operation(0, all_gather_call, State::running, 32),
+                                                 operation(1, all_reduce_call, State::queued, 30)},
+                                                2)},
        {"world, operation 0: rank 1 waits in all_gather of 8 f32 since 32.0 s; every rank has "
         "called "
         "it; rank 0 is through",
@@ -218,24 +219,24 @@ std::vector<Case> cases() {
 }
 
 TEST(Explain, says_who_waits_for_whom) {
-  for (const Case& one : cases()) {
+  for (const ExplainedCase& one : cases()) {
     EXPECT_EQ(explain(one.records), one.lines) << one.name;
   }
 }
 
 TEST(Explain, a_rank_s_latest_record_counts) {
-  auto early = on_world(0, {operation(0, gather, State::running, 5)}, 1);
-  auto latest = on_world(0, {operation(0, gather, State::done, 5)}, 1);
+  auto early = on_world(0, {operation(0, all_gather_call, State::running, 5)}, 1);
+  auto latest = on_world(0, {operation(0, all_gather_call, State::done, 5)}, 1);
   early.taken = now - 1;
   EXPECT_THAT(explain(std::vector{early, latest}), ElementsAre());
   EXPECT_THAT(explain(std::vector{latest, early}), ElementsAre());
 }
 
 TEST(Explain, a_detail_that_the_words_do_not_show_is_shown_by_its_signature) {
-  auto other = operation(0, gather, State::running, 5);
+  auto other = operation(0, all_gather_call, State::running, 5);
   other.signature = "00ff";
-  const auto lines = explain(std::vector{on_world(0, {operation(0, gather, State::running, 5)}, 2),
-                                         on_world(1, {other}, 2)});
+  const auto lines = explain(std::vector{
+      on_world(0, {operation(0, all_gather_call, State::running, 5)}, 2), on_world(1, {other}, 2)});
   ASSERT_FALSE(lines.empty());
   EXPECT_EQ(
       lines.front(),
@@ -244,7 +245,7 @@ TEST(Explain, a_detail_that_the_words_do_not_show_is_shown_by_its_signature) {
 }
 
 TEST(Explain, believes_no_number_of_a_record) {
-  auto wild = on_world(2'000'000'000, {operation(~0ull, gather, State::running, -5)}, 2);
+  auto wild = on_world(2'000'000'000, {operation(~0ull, all_gather_call, State::running, -5)}, 2);
   wild.communicators.front().rank = -7;
   wild.communicators.front().size = 1 << 30;
   wild.communicators.front().world_ranks = {-3, 1 << 30};

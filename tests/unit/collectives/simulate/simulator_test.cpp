@@ -65,37 +65,37 @@ struct Form {
   double tolerance = 1e-9;  ///< 1 % where chunks follow each other.
 };
 
-constexpr std::size_t KiB = 1024;
+constexpr std::size_t kibibyte = 1024;
 
 const Form forms[] = {
-    {"mesh_of_hosts", Collective::all_gather, "direct", 7, 1, 1, 16 * KiB,
+    {"mesh_of_hosts", Collective::all_gather, "direct", 7, 1, 1, 16 * kibibyte,
      [](const Terms& t) { return t.sent_at_once(t.ranks() - 1, t.block); }},
-    {"ranks_of_a_host_read_each_other", Collective::all_gather, "direct", 1, 6, 1, 16 * KiB,
+    {"ranks_of_a_host_read_each_other", Collective::all_gather, "direct", 1, 6, 1, 16 * kibibyte,
      [](const Terms& t) {
        return std::max(t.signal, t.copied(t.block)) + (t.ranks() - 1) * t.pulled(t.block);
      }},
-    {"two_levels_of_all_gather", Collective::all_gather, "hierarchical", 5, 4, 4, 16 * KiB,
+    {"two_levels_of_all_gather", Collective::all_gather, "hierarchical", 5, 4, 4, 16 * kibibyte,
      [](const Terms& t) {
        return t.sent_at_once(t.hosts - 1, t.block) + t.signal +
               (t.per_host - 1) * (t.hosts - 1) * t.pulled(t.block);
      }},
-    {"ranks_share_one_rail", Collective::all_gather, "hierarchical", 5, 4, 1, 16 * KiB,
+    {"ranks_share_one_rail", Collective::all_gather, "hierarchical", 5, 4, 1, 16 * kibibyte,
      [](const Terms& t) {
        return t.wire + t.per_host * (t.hosts - 1) * t.sent(t.block) + t.signal +
               (t.per_host - 1) * (t.hosts - 1) * t.pulled(t.block);
      }},
-    {"messages_are_striped_over_three_rails", Collective::all_gather, "direct", 4, 1, 3, 48 * KiB,
-     [](const Terms& t) { return t.sent_at_once(t.ranks() - 1, t.block / 3); }},
-    {"reduce_scatter_at_once", Collective::reduce_scatter, "direct", 8, 1, 1, 16 * KiB,
+    {"messages_are_striped_over_three_rails", Collective::all_gather, "direct", 4, 1, 3,
+     48 * kibibyte, [](const Terms& t) { return t.sent_at_once(t.ranks() - 1, t.block / 3); }},
+    {"reduce_scatter_at_once", Collective::reduce_scatter, "direct", 8, 1, 1, 16 * kibibyte,
      [](const Terms& t) {
        return t.sent_at_once(t.ranks() - 1, t.block) + t.reduced(0, t.ranks(), t.block);
      }},
-    {"mesh_all_reduce", Collective::all_reduce, "hierarchical", 8, 1, 1, 128 * KiB,
+    {"mesh_all_reduce", Collective::all_reduce, "hierarchical", 8, 1, 1, 128 * kibibyte,
      [](const Terms& t) {
        const double slice = t.block / t.ranks();
        return 2 * t.sent_at_once(t.ranks() - 1, slice) + t.reduced(0, t.ranks(), slice);
      }},
-    {"two_levels_of_all_reduce", Collective::all_reduce, "hierarchical", 4, 2, 2, 128 * KiB,
+    {"two_levels_of_all_reduce", Collective::all_reduce, "hierarchical", 4, 2, 2, 128 * kibibyte,
      [](const Terms& t) {
        const double slice = t.block / t.ranks();
        // Each partial but the first is reduced, in less time than a message takes, while the one
@@ -105,7 +105,7 @@ const Form forms[] = {
               t.reduced(t.per_host - 1, t.hosts, slice) + t.signal +
               t.hosts * (t.per_host - 1) * t.pulled(slice);
      }},
-    {"all_reduce_on_a_host", Collective::all_reduce, "direct", 1, 4, 1, 64 * KiB,
+    {"all_reduce_on_a_host", Collective::all_reduce, "direct", 1, 4, 1, 64 * kibibyte,
      [](const Terms& t) {
        const double slice = t.block / t.ranks();
        return 2 * t.signal + t.reduced(t.ranks() - 1, 1, slice) + (t.ranks() - 1) * t.pulled(slice);
@@ -114,13 +114,13 @@ const Form forms[] = {
      [](const Terms& t) {
        return t.sent_at_once(t.ranks() - 1, t.block) + t.reduced(0, t.ranks(), t.block);
      }},
-    {"all_to_all_at_once", Collective::all_to_all, "direct", 9, 1, 1, 4 * KiB,
+    {"all_to_all_at_once", Collective::all_to_all, "direct", 9, 1, 1, 4 * kibibyte,
      [](const Terms& t) { return t.sent_at_once(t.ranks() - 1, t.block); }},
-    {"many_send_to_one", Collective::gather, "direct", 9, 1, 1, 4 * KiB,
+    {"many_send_to_one", Collective::gather, "direct", 9, 1, 1, 4 * kibibyte,
      [](const Terms& t) { return t.sent_at_once(t.ranks() - 1, t.block); }},
-    {"one_sends_to_many", Collective::scatter, "direct", 9, 1, 1, 4 * KiB,
+    {"one_sends_to_many", Collective::scatter, "direct", 9, 1, 1, 4 * kibibyte,
      [](const Terms& t) { return t.sent_at_once(t.ranks() - 1, t.block); }},
-    {"readers_share_a_link", Collective::broadcast, "flat", 1, 5, 1, 64 * KiB,
+    {"readers_share_a_link", Collective::broadcast, "flat", 1, 5, 1, 64 * kibibyte,
      [](const Terms& t) { return t.signal + (t.ranks() - 1) * t.pulled(t.block); }},
     {"barrier_between_hosts", Collective::barrier, "dissemination", 13, 1, 1, 0,
      [](const Terms& t) {
@@ -131,7 +131,7 @@ const Form forms[] = {
        return t.signal + t.sent_in_turn(std::bit_width(static_cast<unsigned>(t.hosts - 1)), 0) +
               t.signal;
      }},
-    {"chain_in_chunks", Collective::broadcast, "chain", 6, 1, 1, 10'000 * KiB / 4,
+    {"chain_in_chunks", Collective::broadcast, "chain", 6, 1, 1, 10'000 * kibibyte / 4,
      [](const Terms& t) {
        constexpr int chunks = 78;  // of at least 128 KiB
        const double chunk = t.block / chunks;
@@ -203,9 +203,9 @@ TEST_P(Simulated, lasts_at_least_as_long_as_any_of_its_parts_and_does_one_thing_
 TEST(Simulator, lets_a_fast_link_serve_several_readers_at_once) {
   Machine machine = test_machine(1);
   machine.link_GBps = 4 * machine.pull_GBps;
-  const Problem problem = problem_on(Collective::broadcast, 1, 5, 64 * KiB);
+  const Problem problem = problem_on(Collective::broadcast, 1, 5, 64 * kibibyte);
   const Terms t;
-  const double expected = t.signal + t.pulled(64 * KiB * 4);
+  const double expected = t.signal + t.pulled(64 * kibibyte * 4);
   EXPECT_NEAR(simulate(problem, *find_algorithm(Collective::broadcast, "flat"), machine).seconds,
               expected, expected * 1e-9);
 }
@@ -235,7 +235,7 @@ TEST(Simulator, names_what_limits) {
 }
 
 TEST(CostModel, ranks_every_algorithm_that_fits_by_its_time) {
-  const Problem problem = problem_on(Collective::all_gather, 4, 2, 64 * KiB);
+  const Problem problem = problem_on(Collective::all_gather, 4, 2, 64 * kibibyte);
   const std::vector<Candidate> candidates = by_speed(problem, test_machine(1));
   const auto fitting = std::ranges::count_if(all_algorithms(), [&](const Algorithm* algorithm) {
     return algorithm->collective == problem.collective && algorithm->fits(problem);
@@ -247,19 +247,19 @@ TEST(CostModel, ranks_every_algorithm_that_fits_by_its_time) {
 
 TEST(CostModel, flat_ring_over_hosts_of_one_rank_passes_each_block_on_in_turn) {
   const Terms t{.hosts = 12};
-  const double expected = t.sent_in_turn(t.hosts - 1, 16 * KiB * 4.0);
-  const Problem problem = problem_on(Collective::all_gather, 12, 1, 16 * KiB);
+  const double expected = t.sent_in_turn(t.hosts - 1, 16 * kibibyte * 4.0);
+  const Problem problem = problem_on(Collective::all_gather, 12, 1, 16 * kibibyte);
   EXPECT_NEAR(flat_ring_seconds(problem, test_machine(1)).value(), expected, expected * 1e-9);
 }
 
 TEST(CostModel, flat_ring_crosses_each_host_once_in_a_pass) {
   const Machine machine = test_machine(2);
-  const double slice = 64 * KiB * 4.0 / 8;
+  const double slice = 64 * kibibyte * 4.0 / 8;
   const Terms t;
   const double expected =
       2 * (4 * (t.wire + t.message) + 3 * t.signal + 7 * slice * 0.05e-9) + 7 * t.added(slice);
   EXPECT_NEAR(
-      flat_ring_seconds(problem_on(Collective::all_reduce, 4, 2, 64 * KiB), machine).value(),
+      flat_ring_seconds(problem_on(Collective::all_reduce, 4, 2, 64 * kibibyte), machine).value(),
       expected, expected * 1e-9);
   EXPECT_EQ(flat_ring_seconds(problem_on(Collective::broadcast, 4, 2, 1), machine), std::nullopt);
 }

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Kind = ControlMessage::Kind;
 
-Blob blob(std::string_view text) {
+Blob blob_of(std::string_view text) {
   const auto* first = reinterpret_cast<const std::byte*>(text.data());
   return {first, first + text.size()};
 }
@@ -26,7 +26,7 @@ ControlMessage message(Kind kind, int rank, std::string_view payload = "", int c
   out.code = code;
   out.comm = 7;
   out.sequence = 42;
-  out.payload = blob(payload);
+  out.payload = blob_of(payload);
   return out;
 }
 
@@ -43,7 +43,7 @@ struct Scene {
   }
   void part(int rank, std::uint64_t ordinal, std::string_view purpose, std::string_view data = "") {
     EXPECT_TRUE(
-        coordinator.received(rank, Part{ordinal, 1000, std::string(purpose), blob(data)}, now));
+        coordinator.received(rank, Part{ordinal, 1000, std::string(purpose), blob_of(data)}, now));
   }
   void say(int rank, ControlMessage said) { EXPECT_TRUE(coordinator.received(rank, said, now)); }
   /// What leaves now, if it is one output of that type.
@@ -75,7 +75,7 @@ TEST(Coordinator, gives_every_part_to_every_rank_once_all_have_come) {
       EXPECT_EQ(static_cast<int>(to.size()), size);
       EXPECT_EQ(parts.ordinal, ordinal);
       for (int rank = 0; rank < size; ++rank) {
-        EXPECT_EQ(parts.blobs[rank], blob(std::to_string(rank)));
+        EXPECT_EQ(parts.blobs[rank], blob_of(std::to_string(rank)));
       }
     }
   }
@@ -281,8 +281,8 @@ TEST(Coordinator, gives_every_rank_the_verdict_when_signatures_differ) {
   const Disagreement both = decode_disagreement(verdict.payload);
   EXPECT_EQ(both.first, 0);
   EXPECT_EQ(both.second, 3);
-  EXPECT_EQ(both.first_signature, blob("sum of 8"));
-  EXPECT_EQ(both.second_signature, blob("max of 8"));
+  EXPECT_EQ(both.first_signature, blob_of("sum of 8"));
+  EXPECT_EQ(both.second_signature, blob_of("max of 8"));
 }
 
 TEST(Coordinator, holds_the_minority_at_fault) {

@@ -26,13 +26,15 @@ std::vector<float> normals(std::size_t count, const char* purpose) {
   return values;
 }
 
-std::shared_ptr<const GemmBackend> gemm() { return open_gemm_backend(choose_gemm_backend()); }
+std::shared_ptr<const GemmBackend> gemm_backend() {
+  return open_gemm_backend(choose_gemm_backend());
+}
 
 TEST(Layers, linear_is_x_times_the_transposed_weight_plus_bias) {
   constexpr int rows = 7, inputs = 19, outputs = 11;
   const auto x = normals(rows * inputs, "x"), weight = normals(inputs * outputs, "w"),
              bias = normals(outputs, "b"), residual = normals(rows * outputs, "r");
-  const auto backend = gemm();
+  const auto backend = gemm_backend();
   const Linear layer{.gemm = *backend,
                      .rows = rows,
                      .inputs = inputs,
@@ -174,7 +176,7 @@ std::vector<double> attend(const std::vector<float>& qkv, const Attention& layer
 }
 
 TEST(Layers, attention_looks_at_its_own_head_and_never_ahead) {
-  const auto backend = gemm();
+  const auto backend = gemm_backend();
   for (const int length : {1, 16, 63, 64, 65, 130}) {
     const Attention layer{.gemm = *backend, .batch = 2, .length = length, .heads = 2, .width = 16};
     const auto qkv = normals(std::size_t{2} * length * 3 * 16, "qkv");
