@@ -274,16 +274,16 @@ void StepRunner::start_message(std::uint32_t index) {
 }
 
 bool StepRunner::message_is_over(std::uint32_t index) {
-  using Message = comm::MessageRequest::State;
+  using MessageState = comm::MessageRequest::State;
   const Step& step = plan_->steps[index];
   const comm::MessageRequest& request = requests_[index];
   const bool sends = step.verb == Verb::send;
   const Operand& operand = sends ? step.from : step.to;
   switch (request.state) {
-    case Message::posted:
-    case Message::idle:
+    case MessageState::posted:
+    case MessageState::idle:
       return false;
-    case Message::failed:
+    case MessageState::failed:
       if (request.error == EMSGSIZE) {
         refuse_length(operand, request);
       }
@@ -291,7 +291,7 @@ bool StepRunner::message_is_over(std::uint32_t index) {
         wire_failure_ = {context_.wait_policy().now(), request.peer, request.error, sends};
       }
       return false;
-    case Message::done:
+    case MessageState::done:
       break;
   }
   if (!sends && request.bytes != bytes_of(operand)) {

@@ -9,17 +9,17 @@
 namespace sprat::comm {
 namespace {
 
-using Environment = std::function<const char*(const char*)>;
+using Variables = std::function<const char*(const char*)>;
 
 /// torchrun's agent keeps MASTER_PORT for itself; so may another job the ports after it.
 constexpr int torchrun_ports = 16;
 
-std::string text_of(const Environment& environment, const char* variable) {
+std::string text_of(const Variables& environment, const char* variable) {
   const char* value = environment(variable);
   return value == nullptr ? "" : value;
 }
 
-std::optional<int> number_of(const Environment& environment, const char* variable, int least) {
+std::optional<int> number_of(const Variables& environment, const char* variable, int least) {
   const std::string value = text_of(environment, variable);
   if (value.empty()) {
     return std::nullopt;
@@ -45,7 +45,7 @@ std::optional<Launch> by_ourselves(const Config& config) {
   return Launch{.by = "SPRAT_*", .rank = config.rank, .size = config.size};
 }
 
-std::optional<Launch> by_pmix(const Environment& environment) {
+std::optional<Launch> by_pmix(const Variables& environment) {
   const auto rank = number_of(environment, "PMIX_RANK", 0);
   const std::string job = text_of(environment, "PMIX_NAMESPACE");
   if (!rank || job.empty()) {
@@ -60,7 +60,7 @@ std::optional<Launch> by_pmix(const Environment& environment) {
   return launch;
 }
 
-std::optional<Launch> by_torchrun(const Environment& environment) {
+std::optional<Launch> by_torchrun(const Variables& environment) {
   const auto rank = number_of(environment, "RANK", 0);
   const auto size = number_of(environment, "WORLD_SIZE", 1);
   if (!rank || !size) {
@@ -85,7 +85,7 @@ std::optional<Launch> by_torchrun(const Environment& environment) {
 }
 
 /// srun without a PMIx server would start as many jobs of one rank as it has tasks.
-void refuse_srun_without_pmix(const Environment& environment) {
+void refuse_srun_without_pmix(const Variables& environment) {
   const auto tasks = number_of(environment, "SLURM_STEP_NUM_TASKS", 1);
   const auto task = number_of(environment, "SLURM_PROCID", 0);
   require(!tasks || !task || *tasks == 1, "srun started this process as task ", task.value_or(0),
@@ -97,7 +97,7 @@ void refuse_srun_without_pmix(const Environment& environment) {
 
 }  // namespace
 
-Launch detect_launch(const Config& config, const Environment& environment) {
+Launch detect_launch(const Config& config, const Variables& environment) {
   std::optional<Launch> launch = by_ourselves(config);
   if (!launch) {
     launch = by_pmix(environment);
