@@ -26,24 +26,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 namespace fs = std::filesystem;
 
-std::vector<std::string> entries(const std::string& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    names.push_back(entry.path().filename());
-  }
-  std::ranges::sort(names);
-  return names;
-}
-
-/// Runs `body` on each rank's part of a model.
-template <class Body>
-void on_ranks(const Arrangement& arrangement, Body body) {
-  run_virtual_ranks(arrangement.ranks, {}, [&](Communicator& world) {
-    HandMade model(arrangement, world.rank());
-    body(world, model);
-  });
-}
-
 void save_steps(const Arrangement& arrangement, SaverOptions options,
                 const std::vector<std::int64_t>& steps) {
   on_ranks(arrangement, [&](Communicator& world, HandMade& model) {

@@ -25,20 +25,10 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 namespace fs = std::filesystem;
 
-std::vector<std::string> entries_of(const std::string& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    names.push_back(entry.path().filename());
-  }
-  std::ranges::sort(names);
-  return names;
-}
-
 /// Runs `body` with a saver on two ranks that share a model.
 template <class Body>
 void with_savers(const SaverOptions& options, Body body) {
-  run_virtual_ranks(2, {}, [&](Communicator& world) {
-    HandMade model({.ranks = 2, .shards = 2}, world.rank());
+  on_ranks({.ranks = 2, .shards = 2}, [&](Communicator& world, HandMade& model) {
     Saver saver(world, model.held(), options);
     body(world, saver);
   });
@@ -52,7 +42,7 @@ TEST(CheckpointFolder, keeps_all_beside_a_save_that_nobody_vouches_for) {
     saver.save_beside({.step = 3});
     saver.wait();
   });
-  EXPECT_THAT(entries_of(folder.path()),
+  EXPECT_THAT(entries(folder.path()),
               ElementsAre("latest", "step-00000001", "step-00000002", "step-00000003"));
   EXPECT_EQ(fs::read_symlink(folder / "latest"), "step-00000003");
 }
@@ -88,7 +78,7 @@ TEST(CheckpointFolder, nobody_waits_for_old_checkpoints_to_go) {
                 saver.wait();
               });
   EXPECT_TRUE(waited) << "the commit waited for a disk that takes its time to remove";
-  EXPECT_THAT(entries_of(folder.path()), ElementsAre("latest", "step-00000002"));
+  EXPECT_THAT(entries(folder.path()), ElementsAre("latest", "step-00000002"));
 }
 
 std::string complaint_of_preparing(const SaverOptions& options) {
@@ -109,7 +99,7 @@ std::string complaint_of_preparing(const SaverOptions& options) {
 TEST(CheckpointFolder, is_made_and_left_empty_by_a_rehearsal) {
   const TemporaryFolder folder;
   EXPECT_EQ(complaint_of_preparing({.folder = folder / "a/saved"}), "prepared");
-  EXPECT_THAT(entries_of(folder / "a/saved"), IsEmpty());
+  EXPECT_THAT(entries(folder / "a/saved"), IsEmpty());
 }
 
 TEST(CheckpointFolder, that_any_rank_cannot_write_to_is_refused_by_a_rehearsal) {
@@ -122,7 +112,7 @@ TEST(CheckpointFolder, that_any_rank_cannot_write_to_is_refused_by_a_rehearsal) 
     };
     EXPECT_THAT(complaint_of_preparing({.folder = folder.path(), .hook = full}),
                 HasSubstr("No space left on device; free some space"));
-    EXPECT_THAT(entries_of(folder.path()), IsEmpty());
+    EXPECT_THAT(entries(folder.path()), IsEmpty());
   }
 }
 
@@ -148,7 +138,7 @@ TEST(CheckpointFolder, is_kept_from_other_jobs_from_a_rehearsal_on) {
     saver.save({.step = 1});
     saver.wait();
   });
-  EXPECT_THAT(entries_of(folder.path()), ElementsAre("latest", "step-00000001"));
+  EXPECT_THAT(entries(folder.path()), ElementsAre("latest", "step-00000001"));
 }
 
 TEST(CheckpointFolder, whose_latest_lost_its_manifest_gives_no_older_one) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fsdp/model_state.hpp"
+#include "sprat/communicator.hpp"
 
 namespace sprat::fsdp {
 
@@ -141,5 +142,14 @@ class HandMade {
   std::vector<std::vector<std::vector<float>>> memory_;
   ModelState held_;
 };
+
+/// Runs `body` on each rank's part of a model.
+template <class Body>
+void on_ranks(const Arrangement& arrangement, Body body) {
+  run_virtual_ranks(arrangement.ranks, {}, [&](Communicator& world) {
+    HandMade model(arrangement, world.rank());
+    body(world, model);
+  });
+}
 
 }  // namespace sprat::fsdp

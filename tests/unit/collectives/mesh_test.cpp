@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/comm/base/refused.hpp"
+
 namespace sprat {
 namespace {
 
@@ -61,17 +63,6 @@ TEST(Mesh, sums_along_each_axis_make_the_sum_of_all) {
       EXPECT_EQ(value[0], (1 << one.ranks) - 1) << "rank " << world.rank();
     });
   }
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
 }
 
 TEST(Mesh, shapes_that_do_not_fit_are_refused_with_their_values) {

@@ -12,6 +12,7 @@
 
 #include "fsdp/plan/placement.hpp"
 #include "sprat/fsdp.hpp"
+#include "tests/unit/comm/base/refused.hpp"
 #include "tests/unit/fsdp/small_model.hpp"
 
 namespace sprat::fsdp {
@@ -299,17 +300,6 @@ TEST(ShardedModel, the_divisor_divides_once) {
     });
   }
   EXPECT_TRUE(values[0] == values[1]);
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
 }
 
 TEST(ShardedModel, broken_contracts_are_refused_by_name) {

@@ -3,9 +3,11 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace sprat {
 
@@ -28,5 +30,15 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
+
+/// Names of what lies in a folder, sorted.
+inline std::vector<std::string> entries(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.push_back(entry.path().filename());
+  }
+  std::ranges::sort(names);
+  return names;
+}
 
 }  // namespace sprat

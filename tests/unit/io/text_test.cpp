@@ -10,21 +10,13 @@
 
 #include "sprat/error.hpp"
 #include "sprat/io.hpp"
+#include "tests/unit/io/temporary_folder.hpp"
 
 namespace sprat {
 namespace {
 
 class Text : public testing::Test {
  protected:
-  Text() {
-    std::string name = (std::filesystem::temp_directory_path() / "sprat-text-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) {
-      throw std::runtime_error("no temporary folder");
-    }
-    folder_ = name;
-  }
-  ~Text() override { std::filesystem::remove_all(folder_); }
-
   std::string plain(const std::string& name, const std::string& content) const {
     const std::string path = folder_ / name;
     std::ofstream(path, std::ios::binary) << content;
@@ -40,7 +32,8 @@ class Text : public testing::Test {
   static std::string as_string(const std::vector<std::uint8_t>& bytes) {
     return {bytes.begin(), bytes.end()};
   }
-  std::filesystem::path folder_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 std::string long_text() {

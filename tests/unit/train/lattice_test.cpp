@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "sprat/communicator.hpp"
+#include "tests/unit/io/temporary_folder.hpp"
+#include "tests/unit/train/small_text.hpp"
 #include "train/train.hpp"
 
 namespace sprat::train {
@@ -25,18 +27,7 @@ struct Form {
 
 class Lattice : public testing::TestWithParam<Form> {
  protected:
-  Lattice() {
-    std::string name = (std::filesystem::temp_directory_path() / "sprat-lattice-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) {
-      throw std::runtime_error("no temporary folder");
-    }
-    folder_ = name;
-    std::ofstream text(folder_ / "text.txt");
-    for (int line = 0; line < 200; ++line) {
-      text << "line " << line << " of a text that repeats itself.\n";
-    }
-  }
-  ~Lattice() override { std::filesystem::remove_all(folder_); }
+  Lattice() { write_small_text(folder_ / "text.txt"); }
 
   /// Each step's loss and gradient norm, every bit.
   std::vector<std::string> train(const std::string& parallel) const {
@@ -62,7 +53,8 @@ class Lattice : public testing::TestWithParam<Form> {
     return lines;
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 TEST_P(Lattice, every_row_and_degree_gives_the_same_bits) {

@@ -17,6 +17,8 @@
 #include "sprat/checkpoint.hpp"
 #include "sprat/communicator.hpp"
 #include "sprat/error.hpp"
+#include "tests/unit/io/temporary_folder.hpp"
+#include "tests/unit/train/small_text.hpp"
 
 namespace sprat::train {
 namespace {
@@ -26,18 +28,7 @@ using testing::Not;
 
 class Run : public testing::Test {
  protected:
-  Run() {
-    std::string name = (std::filesystem::temp_directory_path() / "sprat-train-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) {
-      throw std::runtime_error("no temporary folder");
-    }
-    folder_ = name;
-    std::ofstream text(folder_ / "text.txt");
-    for (int line = 0; line < 200; ++line) {
-      text << "line " << line << " of a text that repeats itself.\n";
-    }
-  }
-  ~Run() override { std::filesystem::remove_all(folder_); }
+  Run() { write_small_text(folder_ / "text.txt"); }
 
   /// A configuration file of these sections beside model and data; "train" gets more keys.
   std::string config(const std::string& train, const std::string& sections) const {
@@ -99,7 +90,8 @@ class Run : public testing::Test {
     return names;
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 TEST_F(Run, losses_have_the_same_bits_at_every_sharding_degree) {

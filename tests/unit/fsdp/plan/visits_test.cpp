@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sprat/error.hpp"
+#include "tests/unit/comm/base/refused.hpp"
 
 namespace sprat::fsdp {
 namespace {
@@ -201,26 +202,15 @@ TEST(GatherSchedule, a_unit_held_twice_is_freed_by_the_second_release) {
   EXPECT_FALSE(order.full(0));
 }
 
-std::string complaint_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
-
 TEST(GatherSchedule, errors_name_what_was_expected_and_what_came) {
   GatherSchedule order({{"embed", "block", "head"}, {}, {}, 1});
-  EXPECT_EQ(complaint_of([&] { order.acquire(2); }),
+  EXPECT_EQ(message_of([&] { order.acquire(2); }),
             "acquire(2) is out of the declared order: expected \"embed\", got \"head\"");
   order.acquire(0);  // the refused call changed nothing
   EXPECT_EQ(
-      complaint_of([&] { order.acquire(7); }),
+      message_of([&] { order.acquire(7); }),
       "acquire(7) is out of the declared order: expected \"block\", got no unit of this model");
-  EXPECT_EQ(complaint_of([&] { order.release(1); }),
+  EXPECT_EQ(message_of([&] { order.release(1); }),
             "release(1) of unit \"block\", which is not acquired");
   order.release(0);
   EXPECT_FALSE(order.between_passes());
@@ -230,13 +220,13 @@ TEST(GatherSchedule, errors_name_what_was_expected_and_what_came) {
   EXPECT_FALSE(order.between_passes()) << "still held";
   order.release(2);
   EXPECT_EQ(
-      complaint_of([&] { order.acquire(1); }),
+      message_of([&] { order.acquire(1); }),
       "acquire(1) is out of the declared order: expected \"head\" or \"embed\", got \"block\"");
-  EXPECT_EQ(complaint_of([] {
+  EXPECT_EQ(message_of([] {
               GatherSchedule({{"a"}, {0, 1}, {}, 1});
             }),
             "the order of visits names unit 1; units are 0 to 0");
-  EXPECT_EQ(complaint_of([] {
+  EXPECT_EQ(message_of([] {
               GatherSchedule({{"a"}, {}, {}, -1});
             }),
             "prefetch_units is -1; it is 0 or more");

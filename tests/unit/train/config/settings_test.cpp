@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "sprat/error.hpp"
+#include "tests/unit/io/temporary_folder.hpp"
+#include "tests/unit/train/small_text.hpp"
 
 namespace sprat::train {
 namespace {
@@ -156,22 +158,10 @@ TEST(Settings, leave_out_what_hosts_may_call_by_names_of_their_own) {
 class Ranks : public testing::Test {
  protected:
   Ranks() {
-    std::string name = (std::filesystem::temp_directory_path() / "sprat-settings-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) {
-      throw std::runtime_error("no temporary folder");
-    }
-    folder_ = name;
-    write_text("text.txt", "of a text that repeats itself");
-    write_text("other.txt", "of a text that is an other one");
+    write_small_text(folder_ / "text.txt");
+    write_small_text(folder_ / "other.txt", "of a text that is an other one");
   }
-  ~Ranks() override { std::filesystem::remove_all(folder_); }
 
-  void write_text(const std::string& name, const std::string& words) const {
-    std::ofstream text(folder_ / name);
-    for (int line = 0; line < 100; ++line) {
-      text << "line " << line << " " << words << "\n";
-    }
-  }
   std::string write(const std::string& name, const Json& config) const {
     std::ofstream(folder_ / name) << config.dump();
     return folder_ / name;
@@ -196,7 +186,8 @@ class Ranks : public testing::Test {
     return refusals({.config = write("a.json", base())}, {.config = write("b.json", last)});
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
   ErrorCode expected_ = ErrorCode::mismatch;
 };
 
@@ -222,7 +213,7 @@ TEST_F(Ranks, are_told_keys_values_and_who_has_them) {
 
 TEST_F(Ranks, that_read_another_text_under_the_same_name_are_refused) {
   std::filesystem::create_directory(folder_ / "elsewhere");
-  write_text("elsewhere/text.txt", "of a text that repeats itselF");  // as long
+  write_small_text(folder_ / "elsewhere" / "text.txt", "of a text that repeats itselF");  // as long
   for (const std::string& said : refusals({.config = write("a.json", base())},
                                           {.config = write("elsewhere/a.json", base())})) {
     EXPECT_THAT(said, HasSubstr("data.files is "));
