@@ -12,27 +12,22 @@ namespace sprat::train {
 /// What a block's forward keeps for its backward. Rows of tokens unless said otherwise.
 struct Gpt::Block {
   Block(const GptShape& shape, std::size_t rows)
-      : input(rows * shape.width),
+      : before{Floats(rows * shape.width), Floats(rows), Floats(rows)},
+        middle{Floats(rows * shape.width), Floats(rows), Floats(rows)},
         normed(rows * shape.width),
         qkv(rows * 3 * shape.width),
         weights(rows * shape.context * shape.heads),
         attended(rows * shape.width),
-        middle(rows * shape.width),
         middle_normed(rows * shape.width),
         up(rows * shape.hidden()),
-        gated(rows * shape.hidden()),
-        mean(rows),
-        reciprocal(rows),
-        middle_mean(rows),
-        middle_reciprocal(rows) {}
+        gated(rows * shape.hidden()) {}
 
-  Floats input;                     // the residual stream before the block
+  Normed before;                    // the residual stream before the block,
+  Normed middle;                    // and after attention
   Floats normed, qkv;               // into attention
   Floats weights;                   // softmax: length x length for each sequence and head
   Floats attended;                  // out of attention's heads
-  Floats middle;                    // the residual stream after attention
   Floats middle_normed, up, gated;  // through the MLP
-  Floats mean, reciprocal, middle_mean, middle_reciprocal;  // of the norms, by row
 };
 
 namespace {
@@ -68,11 +63,11 @@ Gpt::Gpt(const GptShape& shape, int batch, std::shared_ptr<const GemmBackend> ge
   for (int index = 0; index < shape.layers; ++index) {
     blocks_.emplace_back(shape, rows);
   }
-  for (Floats* one : {&final_input_, &final_, &dstream_, &dnarrow_}) {
+  for (Floats* one : {&last_.input, &final_, &dstream_, &dnarrow_}) {
     one->resize(rows * width);
   }
-  final_mean_.resize(rows);
-  final_reciprocal_.resize(rows);
+  last_.mean.resize(rows);
+  last_.reciprocal.resize(rows);
   logits_.resize(rows * GptShape::vocabulary);
   dwide_.resize(rows * shape.hidden());
   dscores_.resize(static_cast<std::size_t>(shape.context) * shape.context);
@@ -112,7 +107,8 @@ void Gpt::embed_and_run_blocks(Parameters& parameters) {
   parameters.acquire(embedding_unit);
   embedding_forward({.width = shape_.width, .length = length_, .tokens = tokens_},
                     parameters.values(embedding_unit, token_table),
-                    parameters.values(embedding_unit, position_table), blocks_[0].input.data());
+                    parameters.values(embedding_unit, position_table),
+                    blocks_[0].before.input.data());
   parameters.release(embedding_unit);
   for (int index = 0; index < shape_.layers; ++index) {
     parameters.acquire(block_unit(index));
@@ -121,8 +117,7 @@ void Gpt::embed_and_run_blocks(Parameters& parameters) {
   }
   const int unit = norm_unit(shape_);
   parameters.acquire(unit);
-  layer_norm_forward(norm(parameters, unit, 0, rows_), final_input_.data(), final_.data(),
-                     final_mean_.data(), final_reciprocal_.data());
+  norm_forward(parameters, unit, 0, last_, final_.data());
   parameters.release(unit);
 }
 
@@ -139,11 +134,10 @@ void Gpt::head(Parameters& parameters, int first_row) {
 void Gpt::block_forward(const Parameters& parameters, int index) {
   Block& block = blocks_[index];
   const int unit = block_unit(index);
-  Floats& output = index + 1 < shape_.layers ? blocks_[index + 1].input : final_input_;
+  Floats& output = index + 1 < shape_.layers ? blocks_[index + 1].before.input : last_.input;
   const auto layer = [&](int weight) { return linear(*gemm_, parameters, unit, weight, rows_); };
 
-  layer_norm_forward(norm(parameters, unit, first_norm, rows_), block.input.data(),
-                     block.normed.data(), block.mean.data(), block.reciprocal.data());
+  norm_forward(parameters, unit, first_norm, block.before, block.normed.data());
   linear_forward(layer(qkv_weight), block.normed.data(), block.qkv.data());
   attention_forward({.gemm = *gemm_,
                      .batch = rows_ / length_,
@@ -151,16 +145,15 @@ void Gpt::block_forward(const Parameters& parameters, int index) {
                      .heads = shape_.heads,
                      .width = shape_.width},
                     block.qkv.data(), block.weights.data(), block.attended.data());
-  linear_forward_onto(layer(projection_weight), block.input.data(), block.attended.data(),
-                      block.middle.data());
+  linear_forward_onto(layer(projection_weight), block.before.input.data(), block.attended.data(),
+                      block.middle.input.data());
 
-  layer_norm_forward(norm(parameters, unit, second_norm, rows_), block.middle.data(),
-                     block.middle_normed.data(), block.middle_mean.data(),
-                     block.middle_reciprocal.data());
+  norm_forward(parameters, unit, second_norm, block.middle, block.middle_normed.data());
   linear_forward(layer(up_weight), block.middle_normed.data(), block.up.data());
   gelu_forward(std::span(block.up).first(static_cast<std::size_t>(rows_) * shape_.hidden()),
                block.gated.data());
-  linear_forward_onto(layer(down_weight), block.middle.data(), block.gated.data(), output.data());
+  linear_forward_onto(layer(down_weight), block.middle.input.data(), block.gated.data(),
+                      output.data());
 }
 
 void Gpt::backward(Parameters& parameters) {
@@ -200,16 +193,27 @@ void Gpt::head_backward(Parameters& parameters) {
   const int unit = norm_unit(shape_);
   parameters.acquire(unit);
   std::fill(dstream_.begin(), dstream_.end(), 0.0f);
-  layer_norm_backward(norm(parameters, unit, 0, rows_),
-                      {.x = final_input_.data(),
-                       .mean = final_mean_.data(),
-                       .reciprocal = final_reciprocal_.data(),
-                       .dy = dnarrow_.data(),
-                       .dx = dstream_.data(),
-                       .gain = parameters.gradients(unit, norm_gain),
-                       .bias = parameters.gradients(unit, norm_bias)});
+  norm_backward(parameters, unit, 0, last_);
   parameters.reduce(unit);
   parameters.release(unit);
+}
+
+void Gpt::norm_forward(const Parameters& parameters, int unit, int first, Normed& normed,
+                       float* y) {
+  layer_norm_forward(norm(parameters, unit, first, rows_), normed.input.data(), y,
+                     normed.mean.data(), normed.reciprocal.data());
+}
+
+/// The gradient of what the norm wrote is in dnarrow_; that of its input goes to the stream.
+void Gpt::norm_backward(Parameters& parameters, int unit, int first, const Normed& normed) {
+  layer_norm_backward(norm(parameters, unit, first, rows_),
+                      {.x = normed.input.data(),
+                       .mean = normed.mean.data(),
+                       .reciprocal = normed.reciprocal.data(),
+                       .dy = dnarrow_.data(),
+                       .dx = dstream_.data(),
+                       .gain = parameters.gradients(unit, first + norm_gain),
+                       .bias = parameters.gradients(unit, first + norm_bias)});
 }
 
 void Gpt::block_backward(Parameters& parameters, int index) {
@@ -223,23 +227,12 @@ void Gpt::block_backward(Parameters& parameters, int index) {
                      .weight = parameters.gradients(unit, weight),
                      .bias = parameters.gradients(unit, weight + 1)});
   };
-  const auto norm_backward = [&](int first, const Floats& x, const Floats& mean,
-                                 const Floats& reciprocal) {
-    layer_norm_backward(norm(parameters, unit, first, rows_),
-                        {.x = x.data(),
-                         .mean = mean.data(),
-                         .reciprocal = reciprocal.data(),
-                         .dy = dnarrow_.data(),
-                         .dx = dstream_.data(),
-                         .gain = parameters.gradients(unit, first + norm_gain),
-                         .bias = parameters.gradients(unit, first + norm_bias)});
-  };
 
   backward(down_weight, block.gated.data(), dstream_.data(), dwide_.data());
   gelu_backward(std::span(block.up).first(static_cast<std::size_t>(rows_) * shape_.hidden()),
                 dwide_.data());
   backward(up_weight, block.middle_normed.data(), dwide_.data(), dnarrow_.data());
-  norm_backward(second_norm, block.middle, block.middle_mean, block.middle_reciprocal);
+  norm_backward(parameters, unit, second_norm, block.middle);
 
   backward(projection_weight, block.attended.data(), dstream_.data(), dnarrow_.data());
   attention_backward({.gemm = *gemm_,
@@ -253,7 +246,7 @@ void Gpt::block_backward(Parameters& parameters, int index) {
                       .dqkv = dwide_.data(),
                       .scratch = dscores_.data()});
   backward(qkv_weight, block.normed.data(), dwide_.data(), dnarrow_.data());
-  norm_backward(first_norm, block.input, block.mean, block.reciprocal);
+  norm_backward(parameters, unit, first_norm, block.before);
 }
 
 }  // namespace sprat::train

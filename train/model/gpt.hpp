@@ -51,12 +51,18 @@ class Gpt {
 
  private:
   struct Block;
+  /// What a norm reads, and what its forward pass keeps of it for the backward one.
+  struct Normed {
+    Floats input, mean, reciprocal;  ///< The last two by row.
+  };
   void begin(std::span<const std::uint8_t> inputs, int length);
   void embed_and_run_blocks(Parameters& parameters);
   void head(Parameters& parameters, int first_row);
   void block_forward(const Parameters& parameters, int index);
   void block_backward(Parameters& parameters, int index);
   void head_backward(Parameters& parameters);
+  void norm_forward(const Parameters& parameters, int unit, int first, Normed& normed, float* y);
+  void norm_backward(Parameters& parameters, int unit, int first, const Normed& normed);
 
   GptShape shape_;
   int capacity_;  // rows: tokens of a full batch
@@ -65,7 +71,8 @@ class Gpt {
   int length_ = 0, rows_ = 0;         // of the pass under way
   std::vector<std::uint8_t> tokens_;  // its inputs
   std::vector<Block> blocks_;
-  Floats final_input_, final_, final_mean_, final_reciprocal_, logits_;
+  Normed last_;  // of the last norm, whose input is the residual stream after all blocks
+  Floats final_, logits_;
   // Gradients: of the residual stream, of what a layer reads and writes.
   Floats dstream_, dnarrow_, dwide_, dscores_;
 };
