@@ -193,7 +193,7 @@ class Bench {
   bool fresh_table_ = true;
 };
 
-int run(const BenchArguments& request) {
+int run_bench(const BenchArguments& request) {
   const Sweep sweep = plan_sweep(request);
   Config config = Config::from_environment();
   if (!request.algorithm.empty()) {
@@ -212,7 +212,7 @@ int run(const BenchArguments& request) {
   });
 }
 
-Action prepare(CLI::App& app) {
+Action prepare_bench(CLI::App& app) {
   auto r = std::make_shared<BenchArguments>();
   const auto size = CLI::AsSizeValue(false);  // 64M is 64 * 2^20
   std::string names;

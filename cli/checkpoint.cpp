@@ -159,7 +159,7 @@ std::string forms_help() {
   return lines;
 }
 
-Action prepare(CLI::App& app) {
+Action prepare_checkpoint(CLI::App& app) {
   auto request = std::make_shared<CheckpointArguments>();
   app.require_subcommand(1);
   constexpr const char* where = "A checkpoint, a folder of them (the latest), or safetensors";

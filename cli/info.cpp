@@ -229,7 +229,7 @@ int run_all(bool as_json) {
   return 0;
 }
 
-Action prepare(CLI::App& app) {
+Action prepare_info(CLI::App& app) {
   auto r = std::make_shared<InfoArguments>();
   app.add_flag("--json", r->as_json, "One JSON object");
   app.add_flag("--rules", r->rules_only, "Only the rules that choose algorithms, in order");

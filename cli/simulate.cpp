@@ -283,7 +283,7 @@ class Simulate {
   std::vector<const Algorithm*> asked_;  ///< Null: the flat ring.
 };
 
-int run(const SimulateArguments& request) {
+int run_simulate(const SimulateArguments& request) {
   if (request.factor < 2 || request.max_bytes < request.min_bytes || request.min_bytes == 0) {
     throw UsageError("sizes go from -b, at least 1, up to -e by a factor -f of at least 2");
   }
@@ -291,7 +291,7 @@ int run(const SimulateArguments& request) {
   return 0;
 }
 
-Action prepare(CLI::App& app) {
+Action prepare_simulate(CLI::App& app) {
   auto r = std::make_shared<SimulateArguments>();
   const auto size = CLI::AsSizeValue(false);  // 64M is 64 * 2^20
   std::string machines;

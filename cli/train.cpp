@@ -18,7 +18,7 @@ struct TrainArguments {
   int virtual_ranks = 0;
 };
 
-Action prepare(CLI::App& app) {
+Action prepare_train(CLI::App& app) {
   auto r = std::make_shared<TrainArguments>();
   app.add_option("CONFIG", r->train.config,
                  "JSON with the sections model, data, train, parallel, checkpoint")

@@ -122,8 +122,8 @@ class Tuner {
     Measured finding{.bytes = problem.payload_bytes(),
                      .usual = collectives::choose(problem, rules_).name,
                      .ratio = {}};
-    const auto usual = std::ranges::find(fitting, finding.usual, &Candidate::algorithm);
-    const auto& base = samples[static_cast<std::size_t>(usual - fitting.begin())];
+    const auto before = std::ranges::find(fitting, finding.usual, &Candidate::algorithm);
+    const auto& base = samples[static_cast<std::size_t>(before - fitting.begin())];
     std::string report = fmt::format("{:<15} {:>11} B", name(task.call), finding.bytes);
     for (std::size_t i = 0; i < fitting.size(); ++i) {
       std::vector<double> ratios;

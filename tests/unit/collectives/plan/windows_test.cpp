@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t KiB = 1 << 10, MiB = 1 << 20;
 
 /// f32 over `ranks` ranks, in turn on `hosts` hosts.
-Problem problem_of(Collective collective, std::size_t count, int ranks, int hosts) {
+Problem windowed_problem(Collective collective, std::size_t count, int ranks, int hosts) {
   std::vector<int> host_of(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     host_of[static_cast<std::size_t>(rank)] = rank % hosts;
@@ -59,7 +59,7 @@ const Row rows[] = {
 
 TEST(Cut, are_as_the_table_says) {
   for (const Row& row : rows) {
-    const Problem problem = problem_of(row.collective, row.count, row.ranks, row.hosts);
+    const Problem problem = windowed_problem(row.collective, row.count, row.ranks, row.hosts);
     const Windows windows = cut(problem, row.access, 4 * KiB);
     EXPECT_EQ(windows.count, row.windows.count) << row.name;
     EXPECT_EQ(windows.number, row.windows.number) << row.name;
@@ -68,7 +68,7 @@ TEST(Cut, are_as_the_table_says) {
 
 TEST(Cut, cover_every_block_once) {
   for (const Row& row : rows) {
-    const Problem problem = problem_of(row.collective, row.count, row.ranks, row.hosts);
+    const Problem problem = windowed_problem(row.collective, row.count, row.ranks, row.hosts);
     const Windows windows = cut(problem, row.access, 4 * KiB);
     std::size_t covered = 0;
     for (std::size_t index = 0; index < windows.number; ++index) {
@@ -81,7 +81,7 @@ TEST(Cut, cover_every_block_once) {
 }
 
 TEST(Cut, of_blocks_that_differ_hold_the_same_part_of_each) {
-  Problem problem = problem_of(Collective::all_gather, 300, 3, 1);
+  Problem problem = windowed_problem(Collective::all_gather, 300, 3, 1);
   problem.counts = std::make_shared<const BlockCounts>(std::vector<std::size_t>{300, 0, 140});
   const Windows windows{.count = 128, .number = 3};
   const Window second = window_of(problem, windows, 1);
@@ -92,7 +92,7 @@ TEST(Cut, of_blocks_that_differ_hold_the_same_part_of_each) {
 }
 
 TEST(Cut, too_small_for_a_line_of_each_rank_name_the_setting) {
-  const Problem problem = problem_of(Collective::all_gather, 1'000, 8, 1);
+  const Problem problem = windowed_problem(Collective::all_gather, 1'000, 8, 1);
   try {
     cut(problem, Access::staged, 4 * KiB);
     FAIL() << "8 ranks need 36 bytes times 64, twice";
@@ -103,20 +103,20 @@ TEST(Cut, too_small_for_a_line_of_each_rank_name_the_setting) {
 }
 
 TEST(Cut, of_one_host_depend_on_memory_only_where_they_would_be_many) {
-  EXPECT_FALSE(asks_announcements(problem_of(Collective::all_reduce, 256, 4, 1), 4 * KiB));
-  EXPECT_TRUE(asks_announcements(problem_of(Collective::all_reduce, 257, 4, 1), 4 * KiB));
-  EXPECT_FALSE(asks_announcements(problem_of(Collective::all_reduce, 257, 4, 2), 4 * KiB));
-  EXPECT_FALSE(asks_announcements(problem_of(Collective::gatherv, 257, 4, 1), 4 * KiB));
+  EXPECT_FALSE(asks_announcements(windowed_problem(Collective::all_reduce, 256, 4, 1), 4 * KiB));
+  EXPECT_TRUE(asks_announcements(windowed_problem(Collective::all_reduce, 257, 4, 1), 4 * KiB));
+  EXPECT_FALSE(asks_announcements(windowed_problem(Collective::all_reduce, 257, 4, 2), 4 * KiB));
+  EXPECT_FALSE(asks_announcements(windowed_problem(Collective::gatherv, 257, 4, 1), 4 * KiB));
 }
 
 TEST(Cut, of_several_hosts_are_staged_unless_nobody_can_need_it) {
-  const Problem large = problem_of(Collective::all_reduce, 20 * MiB, 4, 2);
+  const Problem large = windowed_problem(Collective::all_reduce, 20 * MiB, 4, 2);
   EXPECT_EQ(access_between_hosts(large, {}, true), Access::direct);
   EXPECT_EQ(access_between_hosts(large, {}, false), Access::staged);
   EXPECT_EQ(access_between_hosts(large, {.snapshot = true}, true), Access::staged);
-  const Problem small = problem_of(Collective::all_reduce, MiB, 4, 2);
+  const Problem small = windowed_problem(Collective::all_reduce, MiB, 4, 2);
   EXPECT_EQ(access_between_hosts(small, {}, true), Access::staged);
-  const Problem in_place = problem_of(Collective::all_to_all, 20 * MiB, 4, 2);
+  const Problem in_place = windowed_problem(Collective::all_to_all, 20 * MiB, 4, 2);
   EXPECT_EQ(access_between_hosts(in_place, {}, true), Access::staged);
 }
 
