@@ -8,7 +8,6 @@
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/signals.hpp"
-#include "comm/transports/libfabric/libfabric.hpp"
 
 namespace sprat::comm {
 
@@ -36,7 +35,7 @@ std::shared_ptr<Context> Context::join(const Config& config, Environment environ
     }
   };
   std::shared_ptr<Context>* keep = environment.keep;
-  const Joining::Wires wires = environment.wires ? environment.wires : open_libfabric;
+  const Joining::Wires wires = environment.wires;
   std::optional<MemoryMap> memory;
   try {
     memory.emplace(environment.rendezvous->rank(), environment.rendezvous->size());

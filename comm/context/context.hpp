@@ -32,7 +32,7 @@ struct Environment {
   std::shared_ptr<SurvivorListener> survivor_listener =
       nullptr;  ///< Null: this job does not shrink.
   std::unique_ptr<WaitPolicy> wait_policy = real_wait_policy();
-  Joining::Wires wires = {};    ///< Messages between hosts; libfabric's if empty.
+  Joining::Wires wires = {};    ///< Messages between hosts; the table's if empty.
   bool progress_thread = true;  ///< Otherwise all work must be waited for.
   /// Not null: whoever starts these ranks keeps all their contexts until the last has ended, and
   /// gets this one before any peer sees it. Only then may ranks that share a process look into each

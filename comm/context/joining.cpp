@@ -2,11 +2,12 @@
 
 #include <sched.h>
 
+#include <numeric>
 #include <utility>
 
 #include "comm/base/check.hpp"
 #include "comm/memory/foreign_memory.hpp"
-#include "comm/transports/shm/ring.hpp"
+#include "comm/transports/transport_kind.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -124,39 +125,68 @@ std::vector<Peer> Joining::peers() const {
   return peers;
 }
 
-// Threads of one process talk through rings even if SPRAT_HOST says that they are hosts.
-bool Joining::by_ring(int peer) const {
+// Threads of one process share memory even if SPRAT_HOST says that they are hosts.
+bool Joining::is_local(int peer) const {
   return neighbours_.one_process || hosts_.host_of[peer] == hosts_.host_of[rank()];
 }
 
-Progress::Transports Joining::open_transports(MemoryMap& memory) {
-  ShmRingOptions rings;
-  rings.rank = rank();
+std::unique_ptr<MessageTransport> Joining::open_local(MemoryMap& memory) const {
+  const TransportKind& kind = choose_transport(TransportKind::Scope::host, options_.config);
+  TransportOptions local{.config = options_.config, .rank = rank(), .size = size(), .ranks = {}};
   for (int peer = 0; peer < size(); ++peer) {
-    if (by_ring(peer)) {
-      rings.ranks.push_back(peer);
+    if (is_local(peer)) {
+      local.ranks.push_back(peer);
     }
   }
-  // Nobody has allocated anything else, so rings lie at the same offset on every local rank.
-  const std::size_t bytes = ShmRing::bytes_needed(rings.ranks.size());
+  // Local ranks have allocated the same until now, so this lies at the same offset on all of them.
+  const std::size_t bytes = kind.control_bytes(local.ranks.size());
   const std::size_t offset = memory.allocate(bytes);
-  rings.mine = {memory.control(offset), bytes};
-  for (const int peer : rings.ranks) {
-    rings.memory.push_back(memory.control_of(peer, offset));
+  local.mine = {memory.control(offset), bytes};
+  for (const int peer : local.ranks) {
+    local.theirs.push_back(memory.control_of(peer, offset));
   }
-  Progress::Transports transports;
-  transports.local = std::make_unique<ShmRing>(rings);
-  TransportAddresses mine{.local = transports.local->address(), .wire = {}};
-  if (hosts_.several && !neighbours_.one_process) {
-    transports.wire = options_.open_wire(options_.config, rank(), size());
-    mine.wire = transports.wire->address();
+  return kind.open(local);
+}
+
+std::unique_ptr<MessageTransport> Joining::open_wire(TransportAddresses& mine) const {
+  if (!hosts_.several || neighbours_.one_process) {
+    return nullptr;
   }
+  std::unique_ptr<MessageTransport> wire;
+  if (options_.open_wire) {
+    mine.wire_kind = "a simulation";
+    wire = options_.open_wire(options_.config, rank(), size());
+  } else {
+    const TransportKind& kind = choose_transport(TransportKind::Scope::network, options_.config);
+    mine.wire_kind = kind.name;
+    std::vector<int> ranks(static_cast<std::size_t>(size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    wire = kind.open({.config = options_.config, .rank = rank(), .size = size(), .ranks = ranks});
+  }
+  mine.wire = wire->address();
+  return wire;
+}
+
+Progress::Transports Joining::open_transports(MemoryMap& memory) {
+  TransportAddresses mine;
+  Progress::Transports transports{.local = open_local(memory), .wire = open_wire(mine)};
+  mine.local = transports.local->address();
   const std::vector<Blob> told =
       options_.rendezvous.exchange(encode(mine), "opening transports", options_.deadline);
   std::vector<Blob> local(told.size()), remote(told.size());
   for (int peer = 0; peer < size(); ++peer) {
     TransportAddresses theirs = decode_transport_addresses(told[peer], peer);
-    (by_ring(peer) ? local : remote)[peer] = std::move(by_ring(peer) ? theirs.local : theirs.wire);
+    if (is_local(peer)) {
+      local[peer] = std::move(theirs.local);
+      continue;
+    }
+    if (theirs.wire_kind != mine.wire_kind) {
+      throw Error(ErrorCode::mismatch,
+                  text("joining: rank ", peer, " would talk to other hosts through ",
+                       theirs.wire_kind, ", rank ", rank(), " through ", mine.wire_kind),
+                  peer);
+    }
+    remote[peer] = std::move(theirs.wire);
   }
   transports.local->connect(local);
   if (transports.wire) {

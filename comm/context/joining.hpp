@@ -41,7 +41,7 @@ class Joining {
     SurvivorListener* survivor_listener =
         nullptr;  ///< Learns where survivors will meet; null: the job does not shrink.
     Clock::time_point deadline;
-    const Wires& open_wire;
+    const Wires& open_wire;  ///< Instead of the table's; may be empty.
     /// Ranks that are threads of one process may use each other's pointers.
     bool may_share_process = false;
   };
@@ -51,7 +51,7 @@ class Joining {
   const std::vector<PeerInfo>& meet(const MemoryMap::Offer& offer, std::uint64_t context);
   /// Maps the memory of this rank's neighbours, and agrees with all ranks who shares a host.
   void map_memory(MemoryMap& memory);
-  /// Rings between local ranks, in their control segments; a wire if there are several hosts.
+  /// One between local ranks, in their control segments; a wire if there are several hosts.
   Progress::Transports open_transports(MemoryMap& memory);
 
   // --- what was found out -----------------------------------------------------------------------
@@ -66,8 +66,11 @@ class Joining {
  private:
   int rank() const { return options_.rendezvous.rank(); }
   int size() const { return options_.rendezvous.size(); }
-  bool by_ring(int peer) const;
+  bool is_local(int peer) const;
   Reach probe(MemoryMap& memory);
+  std::unique_ptr<MessageTransport> open_local(MemoryMap& memory) const;
+  /// Null if there is one host. Says in `mine` how it is reached.
+  std::unique_ptr<MessageTransport> open_wire(TransportAddresses& mine) const;
 
   const Options options_;
   const bool shrunk_;  ///< This is not the process's first job.

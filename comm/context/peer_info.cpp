@@ -165,12 +165,16 @@ Reach decode_reach(const Blob& blob, int rank, int size) {
 }
 
 Blob encode(const TransportAddresses& addresses) {
-  return to_blob({{"local", to_binary(addresses.local)}, {"wire", to_binary(addresses.wire)}});
+  return to_blob({{"local", to_binary(addresses.local)},
+                  {"wire", to_binary(addresses.wire)},
+                  {"kind", addresses.wire_kind}});
 }
 
 TransportAddresses decode_transport_addresses(const Blob& blob, int rank) {
   const Fields fields(blob, rank);
-  return {.local = fields.binary("local"), .wire = fields.binary("wire")};
+  return {.local = fields.binary("local"),
+          .wire = fields.binary("wire"),
+          .wire_kind = fields.string("kind")};
 }
 
 }  // namespace sprat::comm

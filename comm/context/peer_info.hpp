@@ -45,6 +45,7 @@ Reach decode_reach(const Blob& blob, int rank, int size);
 struct TransportAddresses {
   Blob local;
   Blob wire;
+  std::string wire_kind;  ///< TransportKind::name.
   bool operator==(const TransportAddresses&) const = default;
 };
 Blob encode(const TransportAddresses& addresses);

@@ -2,12 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "checkpoint/format.hpp"
 #include "collectives/plan/algorithm.hpp"
 #include "collectives/plan/tuning.hpp"
+#include "comm/transports/transport_kind.hpp"
 #include "fsdp/optimizer.hpp"
 #include "io/tier.hpp"
 #include "tests/architecture/source_tree.hpp"
@@ -68,6 +70,21 @@ TEST(Tables, every_tier_is_a_file_named_for_it) {
     names.emplace_back(kind->name);
   }
   EXPECT_EQ(names, stems("io/tiers", ".cpp"));
+}
+
+TEST(Tables, every_transport_is_a_folder_named_for_it) {
+  std::vector<std::string> names, folders;
+  for (const comm::TransportKind* kind : comm::all_transport_kinds()) {
+    names.emplace_back(kind->name);
+  }
+  std::ranges::sort(names);
+  for (const auto& entry : std::filesystem::directory_iterator(source_root() / "comm/transports")) {
+    if (entry.is_directory()) {
+      folders.push_back(entry.path().filename().string());
+    }
+  }
+  std::ranges::sort(folders);
+  EXPECT_EQ(names, folders);
 }
 
 }  // namespace

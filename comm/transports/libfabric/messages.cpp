@@ -13,22 +13,9 @@
 
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
-#include "comm/transports/libfabric/libfabric.hpp"
 #include "comm/transports/libfabric/provider.hpp"
-#include "comm/transports/libfabric/rails.hpp"
 
-namespace sprat::comm {
-
-std::unique_ptr<MessageTransport> open_libfabric(const Config& config, int rank, int size) {
-  std::vector<std::unique_ptr<libfabric::Messages>> rails;
-  for (libfabric::Info& info : libfabric::find_rails(config.provider, config.interface)) {
-    rails.push_back(
-        std::make_unique<libfabric::Messages>(std::move(info), config.ports, rank, size));
-  }
-  return std::make_unique<libfabric::Rails>(std::move(rails));
-}
-
-namespace libfabric {
+namespace sprat::comm::libfabric {
 
 namespace {
 
@@ -421,6 +408,4 @@ void Messages::close(int error) {
   }
 }
 
-}  // namespace libfabric
-
-}  // namespace sprat::comm
+}  // namespace sprat::comm::libfabric

@@ -50,7 +50,8 @@ TEST(PeerInfo, comes_back_as_it_was_told) {
   const Reach reach{.label = "boot/host", .mapped = {0, 1, 3}, .readable = {1}};
   EXPECT_EQ(decode_reach(encode(reach), 0, 4), reach);
 
-  const TransportAddresses addresses{.local = {std::byte{1}, std::byte{0}}, .wire = {}};
+  const TransportAddresses addresses{
+      .local = {std::byte{1}, std::byte{0}}, .wire = {}, .wire_kind = "x"};
   EXPECT_EQ(decode_transport_addresses(encode(addresses), 0), addresses);
 }
 
@@ -109,7 +110,7 @@ TEST(PeerInfo, survives_every_cut_and_every_flipped_bit) {
   PeerInfo info = some_info();
   info.survival = {{{"10.0.0.1", 29500}}, "a secret"};
   const std::vector<Blob> told = {encode(info), encode(Reach{"a", {0, 1}, {1}}),
-                                  encode(TransportAddresses{{std::byte{1}}, {std::byte{2}}})};
+                                  encode(TransportAddresses{{std::byte{1}}, {std::byte{2}}, "x"})};
   const auto decode_all = [](const Blob& blob) {
     const std::vector<std::function<void()>> decoders = {
         [&] { decode_peer_info(blob, 1); },

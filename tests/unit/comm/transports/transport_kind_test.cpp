@@ -1,0 +1,70 @@
+// The table of transports.
+#include "comm/transports/transport_kind.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace sprat::comm {
+namespace {
+
+using State = MessageRequest::State;
+
+TEST(TransportKind, one_is_chosen_for_each_scope) {
+  EXPECT_STREQ(choose_transport(TransportKind::Scope::host, Config()).name, "shm");
+  EXPECT_STREQ(choose_transport(TransportKind::Scope::network, Config()).name, "libfabric");
+}
+
+/// Opened as joining does it: whatever the table says is all that it takes.
+TEST(TransportKind, each_carries_a_message_between_two_ranks) {
+  Config config;
+  config.interface = "lo";
+  for (const TransportKind* kind : all_transport_kinds()) {
+    if (!kind->available(config)) {
+      continue;
+    }
+    const std::size_t bytes = kind->control_bytes(2);
+    struct alignas(64) Line {
+      std::byte bytes[64];
+    };
+    std::vector<std::vector<Line>> memory(2, std::vector<Line>(bytes / sizeof(Line) + 1));
+    std::vector<const std::byte*> theirs;
+    for (const auto& lines : memory) {
+      theirs.push_back(lines.front().bytes);
+    }
+    std::vector<std::unique_ptr<MessageTransport>> ranks;
+    std::vector<Blob> addresses;
+    for (int rank = 0; rank < 2; ++rank) {
+      ranks.push_back(
+          kind->open({.config = config,
+                      .rank = rank,
+                      .size = 2,
+                      .ranks = {0, 1},
+                      .mine = {memory[static_cast<std::size_t>(rank)].front().bytes, bytes},
+                      .theirs = theirs}));
+      addresses.push_back(ranks.back()->address());
+    }
+    for (const auto& rank : ranks) {
+      rank->connect(addresses);
+    }
+    const std::vector<std::byte> sent(100, std::byte{42});
+    std::vector<std::byte> got(100);
+    MessageRequest send, recv;
+    ranks[1]->recv(recv, 0, 7, got);
+    ranks[0]->send(send, 1, 7, sent);
+    for (int round = 0;
+         round < 10'000'000 && (send.state == State::posted || recv.state == State::posted);
+         ++round) {
+      ranks[0]->progress();
+      ranks[1]->progress();
+    }
+    EXPECT_EQ(send.state, State::done) << kind->name;
+    EXPECT_EQ(recv.state, State::done) << kind->name;
+    EXPECT_EQ(got, sent) << kind->name;
+  }
+}
+
+}  // namespace
+}  // namespace sprat::comm
