@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "collectives/engine/copy.hpp"
 #include "collectives/engine/stall_watch.hpp"
@@ -17,6 +18,7 @@ constexpr std::size_t max_element_bytes = 8;
 }  // namespace
 
 void BulkWork::set_copy(const Source& from, const Target& to) {
+  state_ = State::set;
   reduces_ = false;
   from_ = from;
   to_ = to;
@@ -32,6 +34,7 @@ std::size_t BulkWork::set_reduction(const Arithmetic& arithmetic, std::byte* to,
     room_each_ = each * max_element_bytes;
     room_.resize(fetched * room_each_);
   }
+  state_ = State::set;
   reduces_ = true;
   arithmetic_ = arithmetic;
   to_.data = to;
@@ -39,11 +42,24 @@ std::size_t BulkWork::set_reduction(const Arithmetic& arithmetic, std::byte* to,
   return count;
 }
 
-void BulkWork::run() {
-  if (reduces_) {
-    run_reduction();
-  } else {
-    run_copy();
+void BulkWork::run() noexcept {
+  context_.wait_policy().point();
+  try {
+    if (reduces_) {
+      run_reduction();
+    } else {
+      run_copy();
+    }
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+  state_ = State::over;
+}
+
+void BulkWork::collect() {
+  state_ = State::none;
+  if (error_) {
+    std::rethrow_exception(std::exchange(error_, nullptr));
   }
 }
 

@@ -1,8 +1,9 @@
 // A piece of a copy or of a reduction: memory to read, memory to write, and nothing else of the
-// rank's, so that any thread may do it.
+// rank's, so that any thread may do it without the token.
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <vector>
 
 #include "collectives/kernels/reduce.hpp"
@@ -10,8 +11,9 @@
 
 namespace sprat::collectives {
 
-/// One piece at a time; memory is kept from piece to piece.
-class BulkWork final {
+/// One piece at a time: it is set, run once by any thread, and collected. Memory is kept from piece
+/// to piece.
+class BulkWork final : public comm::BulkTask {
  public:
   /// `context` outlives it.
   explicit BulkWork(const comm::Context& context) : context_(context) {}
@@ -42,15 +44,24 @@ class BulkWork final {
   /// cache. Returns how many.
   std::size_t set_reduction(const Arithmetic& arithmetic, std::byte* to, std::size_t count);
 
-  /// Does it. Throws Unmapped, and what a user's operation throws.
-  void run();
+  void run() noexcept override;
+  /// Set, and not run yet.
+  bool waits() const { return state_ == State::set; }
+  /// Run, and not collected yet.
+  bool is_over() const { return state_ == State::over; }
+  /// Throws Unmapped, and what a user's operation threw.
+  void collect();
+  void drop() { state_ = State::none; }
 
  private:
+  enum class State { none, set, over };
   void run_copy();
   void run_reduction();
   void fetch(const Source& source, std::byte* to, std::size_t bytes) const;
 
   const comm::Context& context_;
+  State state_ = State::none;
+  std::exception_ptr error_;
   bool reduces_ = false;
   Source from_;
   Target to_;

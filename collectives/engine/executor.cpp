@@ -101,7 +101,7 @@ bool Executor::call_eagerly(const Signature& signature, const std::byte* input, 
 }
 
 void Executor::post(const std::shared_ptr<Operation>& operation, bool blocking) {
-  const auto token = context_->take_token();
+  auto token = context_->take_token();
   const bool alone = context_->idle();
   operation->sequence = history_.next();
   operation->prior_calls_hash = prior_calls_hash_;
@@ -118,10 +118,25 @@ void Executor::post(const std::shared_ptr<Operation>& operation, bool blocking) 
     recorder_.queued(call_of(*operation));
     return;
   }
-  advance();
+  const comm::Advance first = advance();
   if (blocking && alone) {
     poll_alone(*operation);
+  } else if (first.left != nullptr) {
+    run_first(std::move(token), *first.left);
   }
+}
+
+// As far as one slice goes: the caller may not wait for a long time, and nobody else may drive.
+void Executor::run_first(comm::Context::Token token, comm::BulkTask& task) {
+  comm::Progress& progress = context_->progress();
+  const comm::Drivers::Round round{.entry = progress.drivers().find(this), .task = &task};
+  if (!progress.claim(round)) {
+    return;
+  }
+  token.unlock();
+  const auto again = progress.carry_out(round);
+  advance();              // tells peers what has been done
+  context_->ring_self();  // whoever drives may have found this driver busy
 }
 
 void Executor::enqueue(const std::shared_ptr<Operation>& operation) {
@@ -144,7 +159,11 @@ void Executor::poll_alone(const Operation& operation) {
   comm::Clock::time_point idle_since{};
   int round = 0;
   while (!operation.done() && !context_->token_wanted()) {
-    if (advance()) {
+    const comm::Advance one = advance();
+    if (one.left != nullptr) {
+      one.left->run();  // with the token, for nobody wants it
+    }
+    if (one.moved || one.left != nullptr) {
       round = 0;  // in the midst of something: to give the core away now would only delay it
       continue;
     }
@@ -180,9 +199,9 @@ void Executor::drain() {
 // --- the active operation
 // --------------------------------------------------------------------------
 
-bool Executor::advance() noexcept {
+comm::Advance Executor::advance() noexcept {
   if (queue_.empty()) {
-    return false;
+    return {};
   }
   try {
     return advance_queue();
@@ -190,23 +209,24 @@ bool Executor::advance() noexcept {
     if (const auto error = stalls_.misses(*this, memory, context_->wait_policy().now())) {
       fail_active(*error);
     }
-    return false;
+    return {};
   } catch (const Error& error) {
     fail_active(error);
   } catch (const std::exception& error) {
     fail_active(Error(ErrorCode::internal, error.what()));
   }
-  return true;
+  return {.moved = true};
 }
 
-bool Executor::advance_queue() {
+comm::Advance Executor::advance_queue() {
   if (const Error* failure = context_->failure()) {
     fail_all(*failure);
-    return true;
+    return {.moved = true};
   }
   bool moved = false;
   steps_.begin_slice();
-  while (!queue_.empty() && !steps_.slice_is_over() && advance_active()) {
+  while (!queue_.empty() && !steps_.slice_is_over() && steps_.left() == nullptr &&
+         advance_active()) {
     moved = true;
   }
   if (phase_ != Phase::idle && peers_.differs() && !stalls_.reported()) [[unlikely]] {
@@ -218,7 +238,7 @@ bool Executor::advance_queue() {
   } else if (++idle_calls_ % 64 == 0) {
     stalls_.look(*this, context_->wait_policy().now());
   }
-  return moved;
+  return {.moved = moved, .left = steps_.left()};
 }
 
 // One move; false if nothing can be done now.

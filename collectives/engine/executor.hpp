@@ -49,7 +49,7 @@ class Executor final : public comm::Driver, private WatchedCall {
   const Grouping& grouping() const { return *grouping_; }
   Recorder& recorder() { return recorder_; }
 
-  bool advance() noexcept override;
+  comm::Advance advance() noexcept override;
   std::uint64_t communicator() const noexcept override { return membership_.id; }
   comm::Recall called(std::uint64_t sequence) const override;
   std::string under_way() const override;
@@ -60,8 +60,9 @@ class Executor final : public comm::Driver, private WatchedCall {
 
   void enqueue(const std::shared_ptr<Operation>& operation);
   void poll_alone(const Operation& operation);
+  void run_first(comm::Context::Token token, comm::BulkTask& task);
 
-  bool advance_queue();
+  comm::Advance advance_queue();
   bool advance_active();
   void begin_active();
   void announce();

@@ -141,7 +141,7 @@ bool PointToPoint::find_source(Message& message) {
   return false;
 }
 
-bool PointToPoint::advance() noexcept {
+comm::Advance PointToPoint::advance() noexcept {
   bool moved = false;
   const bool look_at_clock = ++idle_calls_ % 64 == 0;
   const Error* failure = context_->failure();
@@ -179,7 +179,7 @@ bool PointToPoint::advance() noexcept {
       message->fail(error);
     }
   }
-  return moved;
+  return {.moved = moved};
 }
 
 // Also while a wire has failed and the reason, usually a peer's death, is not known yet, and while

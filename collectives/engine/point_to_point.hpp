@@ -45,7 +45,7 @@ class PointToPoint final : public comm::Driver {
   void post(const std::shared_ptr<Message>& message);
   int world_rank(int rank) const { return membership_.world_ranks[rank]; }
 
-  bool advance() noexcept override;
+  comm::Advance advance() noexcept override;
   /// Its messages are no part of the communicator's sequence, so it answers no query.
   std::uint64_t communicator() const noexcept override { return no_communicator; }
   comm::Recall called(std::uint64_t) const override { return {}; }

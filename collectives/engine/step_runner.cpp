@@ -13,6 +13,8 @@ namespace {
 // piece of a step is about as long, so that slices end soon after. Half of it took up to a fifth
 // longer where four ranks reduce 16 MiB on two cores.
 constexpr std::size_t most_traffic = 1 << 20;
+// The same of a piece that keeps nobody waiting: a millisecond, after which failures are heard of.
+constexpr std::size_t most_traffic_alone = 16 << 20;
 // Pieces are whole lines of every element type.
 constexpr std::size_t piece_quantum = 4 << 10;
 
@@ -23,11 +25,6 @@ constexpr int communicator_bits = comm::Context::communicator_bits, signature_bi
               sequence_bits = 6, window_bits = 4, message_bits = 14;
 static_assert(communicator_bits + signature_bits + sequence_bits + window_bits + message_bits ==
               comm::tag_bits - 1);
-
-// The fewer sources a reduction has, the longer its pieces.
-std::size_t piece_bytes(std::size_t sources) {
-  return std::max(most_traffic / (sources + 1) / piece_quantum, std::size_t{1}) * piece_quantum;
-}
 
 std::uint64_t low_bits(std::uint64_t value, int bits) {
   return value & ((std::uint64_t{1} << bits) - 1);
@@ -47,6 +44,7 @@ void StepRunner::begin(const Operation& operation, const Plan& plan, const Windo
   signals_ = 0;
   first_open_ = 0;
   bulk_ = {};
+  work_.drop();
   states_.assign(plan.steps.size(), State::pending);
   if (requests_.size() < plan.steps.size()) {
     requests_.resize(plan.steps.size());
@@ -56,6 +54,9 @@ void StepRunner::begin(const Operation& operation, const Plan& plan, const Windo
 bool StepRunner::slice_is_over() const { return slice_traffic_ >= most_traffic; }
 
 bool StepRunner::advance() {
+  if (work_.waits()) {
+    return false;
+  }
   bool moved = bulk_.step != Bulk::none;
   if (moved) {
     move(bulk_.step);  // which ends before others of its verbs begin
@@ -150,28 +151,23 @@ void StepRunner::start(std::uint32_t index) {
 /// Of a step that has been started.
 bool StepRunner::is_complete(std::uint32_t index) {
   const Step& step = plan_->steps[index];
-  bool complete = true;
   switch (step.verb) {
     case Verb::signal:
     case Verb::wait:
       return true;
     case Verb::share:
-      complete = share_more(step);
-      break;
     case Verb::copy:
-      complete = copy_more(step);
-      break;
     case Verb::reduce:
-      complete = reduce_more(step);
-      break;
+      if (!bulk_is_over(step)) {
+        return false;
+      }
+      bulk_ = {};
+      return true;
     case Verb::send:
     case Verb::recv:
       return message_is_over(index);
   }
-  if (complete) {
-    bulk_ = {};
-  }
-  return complete;
+  return false;
 }
 
 void StepRunner::start_signal() {
@@ -193,35 +189,65 @@ BulkWork::Source StepRunner::source_of(const Operand& operand) {
   return {data, memory_.is_foreign(operand) ? membership_.world_ranks[operand.rank] : -1};
 }
 
-bool StepRunner::share_more(const Step& step) {
-  std::byte* const staged = memory_.staged_for_peers(step.from);
-  if (staged == nullptr) {
+// Collects the piece that is over, and cuts the next one. Letting go of the token for a small one
+// would cost more than it takes.
+bool StepRunner::bulk_is_over(const Step& step) {
+  const std::size_t all = step.verb == Verb::reduce  ? step.to.count
+                          : step.verb == Verb::share ? bytes_of(step.from)
+                                                     : bytes_of(step.to);
+  if (step.verb == Verb::share && memory_.staged_for_peers(step.from) == nullptr) {
     return true;
   }
-  const std::size_t bytes = bytes_of(step.from);
-  const std::size_t piece = std::min(bytes - bulk_.done, piece_bytes(1));
-  work_.set_copy({memory_.address(step.from) + bulk_.done}, {staged + bulk_.done, piece});
-  work_.run();
-  bulk_.done += piece;
-  slice_traffic_ += 2 * piece;
-  return bulk_.done == bytes;
+  for (;;) {
+    if (work_.is_over()) {
+      work_.collect();
+      bulk_.done += bulk_.piece;
+      if (bulk_.done == all) {
+        return true;
+      }
+    }
+    if (slice_is_over()) {
+      return false;
+    }
+    cut_piece(step);
+    if (bulk_.traffic >= context_.progress().least_task()) {
+      return false;
+    }
+    slice_traffic_ += bulk_.traffic;
+    work_.run();
+  }
 }
 
-bool StepRunner::copy_more(const Step& step) {
-  const std::size_t bytes = bytes_of(step.to);
-  const std::size_t piece = std::min(bytes - bulk_.done, piece_bytes(1));
-  BulkWork::Source from = source_of(step.from);
-  from.data += bulk_.done;
-  const bool past_cache = streams_ && step.to.buffer == Buffer::output;
-  work_.set_copy(from, {memory_.own_address(step.to) + bulk_.done, piece, past_cache});
-  context_.wait_policy().point();
-  work_.run();
-  bulk_.done += piece;
-  slice_traffic_ += 2 * piece;
-  return bulk_.done == bytes;
+void StepRunner::cut_piece(const Step& step) {
+  if (step.verb == Verb::reduce) {
+    cut_reduction(step);
+  } else if (step.verb == Verb::share) {
+    cut_copy({memory_.address(step.from)},
+             {memory_.staged_for_peers(step.from), bytes_of(step.from)});
+  } else {
+    const bool past_cache = streams_ && step.to.buffer == Buffer::output;
+    const BulkWork::Source from = source_of(step.from);
+    cut_copy(from, {memory_.own_address(step.to), bytes_of(step.to), past_cache});
+  }
 }
 
-bool StepRunner::reduce_more(const Step& step) {
+// The fewer sources a reduction has, the longer its pieces. They are short where others may wait:
+// for the token, for messages that somebody has to look after, or for operations of this rank's.
+std::size_t StepRunner::piece_bytes(std::size_t sources) const {
+  const std::size_t traffic =
+      context_.progress().one_is_awaited() ? most_traffic_alone : most_traffic;
+  return std::max(traffic / (sources + 1) / piece_quantum, std::size_t{1}) * piece_quantum;
+}
+
+/// What is to come of a whole copy.
+void StepRunner::cut_copy(const BulkWork::Source& from, const BulkWork::Target& to) {
+  bulk_.piece = std::min(to.bytes - bulk_.done, piece_bytes(1));
+  bulk_.traffic = 2 * bulk_.piece;
+  work_.set_copy({from.data + bulk_.done, from.foreign_rank},
+                 {to.data + bulk_.done, bulk_.piece, to.past_cache});
+}
+
+void StepRunner::cut_reduction(const Step& step) {
   const std::size_t size = memory_.element_bytes(step.to.buffer);
   const std::size_t sources = step.sources.last - step.sources.first;
   work_.clear_contributions();
@@ -235,14 +261,10 @@ bool StepRunner::reduce_more(const Step& step) {
   Arithmetic arithmetic = arithmetic_of(operation_->problem);
   arithmetic.complete = step.to.buffer == Buffer::output;
   arithmetic.past_cache = arithmetic.complete && streams_;
-  const std::size_t piece =
+  bulk_.piece =
       work_.set_reduction(arithmetic, memory_.own_address(step.to) + bulk_.done * size,
                           std::min(step.to.count - bulk_.done, piece_bytes(sources) / size));
-  context_.wait_policy().point();
-  work_.run();
-  bulk_.done += piece;
-  slice_traffic_ += (sources + 1) * piece * size;
-  return bulk_.done == step.to.count;
+  bulk_.traffic = (sources + 1) * bulk_.piece * size;
 }
 
 std::uint64_t StepRunner::tag_of(const Step& step) const {
@@ -315,6 +337,7 @@ void StepRunner::refuse_length(const Operand& operand, const comm::MessageReques
 }
 
 void StepRunner::cancel() noexcept {
+  work_.drop();
   for (std::size_t index = 0; index < states_.size(); ++index) {
     const Verb verb = plan_->steps[index].verb;
     if (states_[index] == State::started && (verb == Verb::send || verb == Verb::recv)) {

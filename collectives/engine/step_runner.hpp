@@ -1,9 +1,10 @@
 // The verbs of a plan: carries out its steps on this rank.
 //
 // A step is started when all that it depends on is complete, and is asked from then on until it is
-// complete itself. A message is asked of its transport. Copies and reductions are asked for a piece
-// of work at a time, and one of them is under way at once: the processor has nothing to gain from
-// two, and what it has just read is still in its caches.
+// complete itself. A message is asked of its transport. Copies and reductions go piece by piece: a
+// small piece is done at once, a larger one is left for whoever drives, who does it without the
+// token. One of them is under way at once: the processor has nothing to gain from two, and what it
+// has just read is still in its caches.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +31,15 @@ class StepRunner final {
 
   /// Begins a window, which `memory` has begun. Operation, plan and window live until it is over.
   void begin(const Operation& operation, const Plan& plan, const Window& window);
-  /// Starts and asks steps until all are complete, nothing more can be done now, or a slice has
-  /// been read and written. False if nothing moved. Throws Unmapped, after which it may be called
-  /// again, and Error{mismatch}.
+  /// Starts and asks steps until all are complete, nothing more can be done now, a slice has been
+  /// read and written, or a piece of work is left. False if nothing moved. Throws Unmapped, after
+  /// which it may be called again, and Error{mismatch}.
   bool advance();
+  /// What is left: it is to be run before the next advance(). Null: nothing.
+  comm::BulkTask* left() { return work_.waits() ? &work_ : nullptr; }
   bool begun() const { return first_open_ > 0; }
   bool over() const { return first_open_ == states_.size(); }
-  /// Withdraws all messages.
+  /// Withdraws all messages, and what is left.
   void cancel() noexcept;
 
   void begin_slice() { slice_traffic_ = 0; }
@@ -57,7 +60,9 @@ class StepRunner final {
   struct Bulk {
     static constexpr std::uint32_t none = ~std::uint32_t{0};
     std::uint32_t step = none;
-    std::size_t done = 0;  ///< Bytes of a copy, elements of a reduction.
+    std::size_t done = 0;     ///< Bytes of a copy, elements of a reduction.
+    std::size_t piece = 0;    ///< The same of what is being done.
+    std::size_t traffic = 0;  ///< Bytes that the piece reads and writes.
   };
 
   bool may_start(const Step& step);
@@ -66,10 +71,11 @@ class StepRunner final {
   void start(std::uint32_t index);
   bool is_complete(std::uint32_t index);
   void start_signal();
-  void start_bulk(std::uint32_t index);
-  bool share_more(const Step& step);
-  bool copy_more(const Step& step);
-  bool reduce_more(const Step& step);
+  bool bulk_is_over(const Step& step);
+  void cut_piece(const Step& step);
+  void cut_copy(const BulkWork::Source& from, const BulkWork::Target& to);
+  void cut_reduction(const Step& step);
+  std::size_t piece_bytes(std::size_t sources) const;
   void start_message(std::uint32_t index);
   bool message_is_over(std::uint32_t index);
   [[noreturn]] void refuse_length(const Operand& operand,

@@ -19,7 +19,7 @@ Context::Context(const Config& config, Environment environment, MemoryMap memory
       rank_(rendezvous_->rank()),
       memory_(std::move(memory)),
       bells_(*wait_policy_, memory_.header(), rank_),
-      progress_(*wait_policy_, bells_, environment.progress_thread),
+      progress_(*wait_policy_, bells_, environment.progress),
       failure_(*wait_policy_, bells_,
                {.header = memory_.header(),
                 .size = rendezvous_->size(),
@@ -169,11 +169,6 @@ void Context::drive_until(const std::function<bool()>& done) {
   progress_.drive_until(done);
 }
 
-void Context::remove(Driver* driver) {
-  const auto token = take_token();
-  progress_.drivers().remove(driver);
-}
-
 void Context::note_freed(std::uint64_t communicator, std::uint64_t calls) {
   const auto token = take_token();
   progress_.drivers().note_freed(communicator, calls);
@@ -206,8 +201,9 @@ void Context::quiesce() {
   for (Context* sibling : siblings_) {
     if (sibling != this) {
       sibling->learn_failure(*failure());
-      // Whoever drives the sibling sees the failure before its next step.
-      const auto token = sibling->take_token();
+      // Whoever drives the sibling sees the failure before its next step; what has begun ends
+      // first.
+      sibling->progress_.await_tasks();
     }
   }
 }

@@ -32,8 +32,8 @@ struct Environment {
   std::shared_ptr<SurvivorListener> survivor_listener =
       nullptr;  ///< Null: this job does not shrink.
   std::unique_ptr<WaitPolicy> wait_policy = real_wait_policy();
-  Joining::Wires wires = {};    ///< Messages between hosts; the table's if empty.
-  bool progress_thread = true;  ///< Otherwise all work must be waited for.
+  Joining::Wires wires = {};  ///< Messages between hosts; the table's if empty.
+  Progress::Options progress = {};
   /// Not null: whoever starts these ranks keeps all their contexts until the last has ended, and
   /// gets this one before any peer sees it. Only then may ranks that share a process look into each
   /// other's contexts; otherwise each goes when it likes, and they are to each other as processes.
@@ -117,7 +117,7 @@ class Context : public std::enable_shared_from_this<Context> {
   void add_waited(Clock::duration time) { progress_.add_waited(time); }
   double seconds_waited() const { return progress_.seconds_waited(); }
   void add(Driver* driver) { progress_.drivers().add(driver); }  ///< Token held.
-  void remove(Driver* driver);                                   ///< Takes the token.
+  void remove(Driver* driver) { progress_.remove(driver); }      ///< Takes the token.
   /// A communicator goes that has called so many operations: peers that wait for another one are
   /// told so. Takes the token.
   void note_freed(std::uint64_t communicator, std::uint64_t calls);

@@ -10,6 +10,47 @@ constexpr std::size_t most_freed = 256;
 
 }  // namespace
 
+void Drivers::add(Driver* driver) {
+  drivers_.push_back(std::make_shared<Entry>());
+  drivers_.back()->driver = driver;
+}
+
+void Drivers::remove(Driver* driver) {
+  std::erase_if(drivers_, [driver](const auto& entry) { return entry->driver == driver; });
+}
+
+std::shared_ptr<Drivers::Entry> Drivers::find(const Driver* driver) const {
+  return *std::ranges::find(drivers_, driver, [](const auto& entry) { return entry->driver; });
+}
+
+std::shared_ptr<Drivers::Entry> Drivers::find_busy() const {
+  const auto found = std::ranges::find_if(drivers_, [](const auto& entry) { return entry->busy; });
+  return found == drivers_.end() ? nullptr : *found;
+}
+
+// By index: a driver that ends an operation may make callers add another.
+Drivers::Round Drivers::advance() noexcept {
+  Round round;
+  std::size_t chosen = 0;
+  for (std::size_t i = 0; i < drivers_.size(); ++i) {
+    if (drivers_[i]->busy) {
+      continue;
+    }
+    const Advance advance = drivers_[i]->driver->advance();
+    round.moved |= advance.moved;
+    const bool first_in_turn = round.task == nullptr || (chosen < next_ && i >= next_);
+    if (advance.left != nullptr && first_in_turn) {
+      round.entry = drivers_[i];
+      round.task = advance.left;
+      chosen = i;
+    }
+  }
+  if (round.task != nullptr) {
+    next_ = chosen + 1;
+  }
+  return round;
+}
+
 void Drivers::note_freed(std::uint64_t communicator, std::uint64_t calls) {
   if (freed_.size() == most_freed) {
     freed_.pop_front();
@@ -18,9 +59,9 @@ void Drivers::note_freed(std::uint64_t communicator, std::uint64_t calls) {
 }
 
 Recall Drivers::recall(std::uint64_t communicator, std::uint64_t sequence) const {
-  for (const Driver* driver : drivers_) {
-    if (driver->communicator() == communicator) {
-      return driver->called(sequence);
+  for (const auto& entry : drivers_) {
+    if (entry->driver->communicator() == communicator) {
+      return entry->driver->called(sequence);
     }
   }
   // A rank that has called all that it was to call may go before others are through.
@@ -33,8 +74,8 @@ Recall Drivers::recall(std::uint64_t communicator, std::uint64_t sequence) const
 }
 
 std::string Drivers::under_way() const {
-  for (const Driver* driver : drivers_) {
-    if (std::string text = driver->under_way(); !text.empty()) {
+  for (const auto& entry : drivers_) {
+    if (std::string text = entry->driver->under_way(); !text.empty()) {
       return text;
     }
   }
@@ -43,8 +84,8 @@ std::string Drivers::under_way() const {
 
 bool Drivers::is_like_another(std::uint64_t number) const {
   constexpr std::uint64_t mask = (std::uint64_t{1} << communicator_bits) - 1;
-  return std::ranges::any_of(drivers_, [number](const Driver* driver) {
-    const std::uint64_t theirs = driver->communicator();
+  return std::ranges::any_of(drivers_, [number](const auto& entry) {
+    const std::uint64_t theirs = entry->driver->communicator();
     return theirs != Driver::no_communicator && ((theirs ^ number) & mask) == 0;
   });
 }

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -25,13 +27,29 @@ struct Recall {
   Blob words = {};  ///< Of what was called: equal on all ranks that called the same.
 };
 
+/// A slice of copying or reducing. It touches the memory of one operation and nothing else of its
+/// driver, so any thread may run it, without the token.
+class BulkTask {
+ public:
+  virtual ~BulkTask() = default;
+  virtual void run() noexcept = 0;
+};
+
+/// What came of a call of Driver::advance().
+struct Advance {
+  bool moved = false;
+  /// Not null: the driver goes on once this has run, as soon as it is called again. It is called
+  /// not at all while it runs.
+  BulkTask* left = nullptr;
+};
+
 /// Something that has operations in flight. Its calls are made with the token held.
 class Driver {
  public:
   virtual ~Driver() = default;
-  /// Moves its operations on by at most a slice of 50 to 100 µs; returns whether anything moved.
-  /// Fails all of them once Context::failure() is set.
-  virtual bool advance() noexcept = 0;
+  /// Moves its operations on for at most 50 to 100 µs. Fails all of them once Context::failure() is
+  /// set.
+  virtual Advance advance() noexcept = 0;
   /// Which communicator it is, and what it called at a sequence number.
   static constexpr std::uint64_t no_communicator = ~std::uint64_t{0};
   virtual std::uint64_t communicator() const noexcept = 0;
@@ -44,19 +62,31 @@ class Driver {
 /// held.
 class Drivers {
  public:
-  void add(Driver* driver) { drivers_.push_back(driver); }
-  void remove(Driver* driver) { std::erase(drivers_, driver); }
+  /// A driver, and whether its task runs.
+  struct Entry {
+    Driver* driver = nullptr;
+    bool busy = false;   ///< Guarded by the token.
+    std::mutex running;  ///< Held while the task runs, so that others can wait for its end.
+  };
+  /// What one round came to.
+  struct Round {
+    bool moved = false;
+    /// Shared: who waits for the task's end may outlast the driver's registration. Null: no task.
+    std::shared_ptr<Entry> entry = nullptr;
+    BulkTask* task = nullptr;
+  };
+
+  void add(Driver* driver);
+  /// Of one that is not busy.
+  void remove(Driver* driver);
+  /// The entry of one that is not removed.
+  std::shared_ptr<Entry> find(const Driver* driver) const;
+  /// One that is busy; null: none is.
+  std::shared_ptr<Entry> find_busy() const;
   /// A communicator goes that has called so many operations.
   void note_freed(std::uint64_t communicator, std::uint64_t calls);
-  /// Each driver once; returns whether anything moved.
-  bool advance() noexcept {
-    bool moved = false;
-    // By index: a driver that ends an operation may make callers add another.
-    for (std::size_t i = 0; i < drivers_.size(); ++i) {
-      moved |= drivers_[i]->advance();
-    }
-    return moved;
-  }
+  /// Each driver that is not busy once. Of those that leave a task, they come up in turn.
+  Round advance() noexcept;
   Recall recall(std::uint64_t communicator, std::uint64_t sequence) const;
   /// Text of the oldest operation in flight of the first driver that has one; empty: none has.
   std::string under_way() const;
@@ -69,7 +99,8 @@ class Drivers {
   struct Freed {
     std::uint64_t communicator, calls;
   };
-  std::vector<Driver*> drivers_;
+  std::vector<std::shared_ptr<Entry>> drivers_;
+  std::size_t next_ = 0;     ///< From here on the first task is taken.
   std::deque<Freed> freed_;  ///< The last ones, oldest first.
 };
 

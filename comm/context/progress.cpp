@@ -44,21 +44,79 @@ void Progress::stop() {
 }
 
 bool Progress::drive_once() {
-  Token token = try_token();
-  if (!token) {
-    return false;
+  const Driven driven = drive();
+  if (driven == Driven::worked) {
+    bells_.ring_self();
   }
-  bool moved = false;
-  if (messages_in_flight_.load(std::memory_order_relaxed) > 0) {
-    moved |= transports_.local && transports_.local->progress();
-    moved |= transports_.wire && transports_.wire->progress();
+  return driven != Driven::nothing;
+}
+
+Progress::Driven Progress::drive() {
+  bool moved = false, claimed = false;
+  Drivers::Round round;
+  {
+    const Token token = try_token();
+    if (!token) {
+      return Driven::nothing;
+    }
+    if (messages_in_flight_.load(std::memory_order_relaxed) > 0) {
+      moved |= transports_.local && transports_.local->progress();
+      moved |= transports_.wire && transports_.wire->progress();
+    }
+    round = drivers_.advance();
+    moved |= round.moved;
+    claimed = claim(round);
   }
-  moved |= drivers_.advance();
-  token.unlock();
-  if (moved && token_wanted()) {
+  if (claimed) {
+    carry_out(round);
+  }
+  if (!moved && !claimed) {
+    return Driven::nothing;
+  }
+  if (token_wanted()) {
     give_way();
   }
-  return moved;
+  return claimed ? Driven::worked : Driven::moved;
+}
+
+Progress::Token Progress::carry_out(const Drivers::Round& round) {
+  round.task->run();
+  Token token = take_token();
+  round.entry->busy = false;
+  round.entry->running.unlock();
+  return token;
+}
+
+void Progress::remove(Driver* driver) {
+  for (;;) {
+    std::shared_ptr<Drivers::Entry> entry;
+    {
+      const Token token = take_token();
+      entry = drivers_.find(driver);
+      if (!entry->busy) {
+        drivers_.remove(driver);
+        return;
+      }
+    }
+    wait_policy_.lock(entry->running);
+    entry->running.unlock();
+  }
+}
+
+// Once the job has failed, a driver whose task is over leaves no other.
+void Progress::await_tasks() {
+  for (;;) {
+    std::shared_ptr<Drivers::Entry> entry;
+    {
+      const Token token = take_token();
+      entry = drivers_.find_busy();
+    }
+    if (!entry) {
+      return;
+    }
+    wait_policy_.lock(entry->running);
+    entry->running.unlock();
+  }
 }
 
 // Mutexes are not fair: who has just let the token go, and goes on driving, would have it again
@@ -78,9 +136,12 @@ void Progress::drive_until(const std::function<bool()>& done) {
   }
   waiting_threads_->fetch_add(1, std::memory_order_relaxed);
   int idle = 0;
+  bool worked = false;
   Clock::time_point idle_since{};
   while (!done()) {
-    if (drive_once()) {
+    const Driven driven = drive();
+    worked |= driven == Driven::worked;
+    if (driven != Driven::nothing) {
       idle = 0;
       continue;
     }
@@ -94,6 +155,9 @@ void Progress::drive_until(const std::function<bool()>& done) {
     }
   }
   waiting_threads_->fetch_sub(1, std::memory_order_relaxed);
+  if (worked) {
+    bells_.ring_self();  // whoever waits for the rest of that work drives now
+  }
   if (idle_since != Clock::time_point{}) {
     add_waited(wait_policy_.now() - idle_since);
   }
@@ -111,7 +175,7 @@ void Progress::sleep_until_rung(const std::function<bool()>& done,
 void Progress::count_unattended(int delta) {
   std::lock_guard lock(thread_mutex_);
   unattended_ += delta;
-  if (delta > 0 && !stopping_ && may_start_thread_) {
+  if (delta > 0 && !stopping_ && options_.may_start_thread) {
     if (!thread_.joinable()) {
       thread_ = start_thread("the progress thread", [this] { run_thread(); });
     }

@@ -1,7 +1,9 @@
 // Who moves a rank's work: whoever waits, drives.
 //
-// There is one token (a mutex); its holder moves the transports and every registered Driver. A
-// progress thread takes the token only for work that nobody waits for.
+// There is one token (a mutex); its holder moves the transports and every registered Driver. Copies
+// and reductions that drivers leave are done without it, each by the thread that was given it,
+// while others drive whatever else there is. A progress thread takes the token only for work that
+// nobody waits for.
 #pragma once
 
 #include <atomic>
@@ -30,10 +32,14 @@ class Progress {
     std::unique_ptr<MessageTransport> wire;  ///< Null if all ranks are local.
   };
 
-  /// Lends the token from the beginning, and drives once open() was called. Without a progress
-  /// thread all work must be waited for.
-  Progress(WaitPolicy& wait_policy, Bells& bells, bool may_start_thread)
-      : wait_policy_(wait_policy), bells_(bells), may_start_thread_(may_start_thread) {}
+  struct Options {
+    bool may_start_thread = true;  ///< Otherwise all work must be waited for.
+    /// Bytes read and written: less is not worth letting go of the token for.
+    std::size_t least_task = 32 << 10;
+  };
+  /// Lends the token from the beginning, and drives once open() was called.
+  Progress(WaitPolicy& wait_policy, Bells& bells, const Options& options)
+      : wait_policy_(wait_policy), bells_(bells), options_(options) {}
   ~Progress() { stop(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -74,6 +80,7 @@ class Progress {
 
   // --- what is in flight; token held ------------------------------------------------------------
   Drivers& drivers() { return drivers_; }
+  std::size_t least_task() const { return options_.least_task; }
   MessageTransport& local_messages() { return *transports_.local; }
   MessageTransport& wire_messages() { return *transports_.wire; }
   /// Transports are polled only while someone has messages in flight.
@@ -86,6 +93,32 @@ class Progress {
   bool idle() const {
     return operations_ == 0 && messages_in_flight_.load(std::memory_order_relaxed) == 0;
   }
+
+  /// One operation is in flight, somebody waits for it, and nothing else is kept waiting by a long
+  /// task.
+  bool one_is_awaited() const {
+    return operations_ == 1 && messages_in_flight_.load(std::memory_order_relaxed) == 0 &&
+           waiting_threads_->load(std::memory_order_relaxed) > 0;
+  }
+
+  // --- tasks ------------------------------------------------------------------------------------
+  /// The round's task is the caller's, who is to carry_out() it once it has let the token go;
+  /// nobody calls its driver until then. False if there is none, or it has to wait: a call of
+  /// after_token() comes first, for it may wait for that driver. Token held.
+  bool claim(const Drivers::Round& round) {
+    if (round.task == nullptr || !after_token_.empty()) {
+      return false;
+    }
+    round.entry->busy = true;
+    round.entry->running.lock();
+    return true;
+  }
+  /// Runs a task that was claimed. Token not held; returns it, taken again.
+  Token carry_out(const Drivers::Round& round);
+  /// Until the task that a driver has left, if any, is over, and its driver not called any more.
+  void remove(Driver* driver);
+  /// Until no task runs of those that run now. Token not held.
+  void await_tasks();
 
   // --- driving; any thread ----------------------------------------------------------------------
   /// Drives until `done` is true. What makes it true rings this rank's bell.
@@ -107,6 +140,12 @@ class Progress {
   std::string operation_under_way();
 
  private:
+  enum class Driven {
+    nothing,
+    moved,
+    worked,  ///< Ran a task: others may have found its driver busy, and sleep.
+  };
+  Driven drive();
   void give_way();
   void run_thread();
   bool with_wire() const {
@@ -118,7 +157,7 @@ class Progress {
 
   WaitPolicy& wait_policy_;
   Bells& bells_;
-  const bool may_start_thread_;
+  const Options options_;
   bool oversubscribed_ = false;  ///< Never spin.
   Transports transports_;
   std::atomic<std::int64_t>* waiting_threads_ = nullptr;  ///< Relaxed: a hint.

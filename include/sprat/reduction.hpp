@@ -48,8 +48,8 @@ SPRAT_API const char* name(ReduceOrder order) noexcept;
 /// An operation of the caller's own. It must be associative; it need not be commutative.
 struct UserOp {
   /// right[i] <- left[i] op right[i], for i < count; `left` comes from lower ranks than `right`.
-  /// Runs on whichever thread drives the communicator, and must not call Sprat. What it throws
-  /// fails the operation on every rank.
+  /// Runs on whichever thread drives the communicator, of several communicators at the same time,
+  /// and must not call Sprat. What it throws fails the operation on every rank.
   using Function =
       std::function<void(const void* left, void* right, std::size_t count, DType dtype)>;
   std::string name;  ///< All ranks must agree on it.

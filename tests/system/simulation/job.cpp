@@ -144,7 +144,7 @@ void Job::live(int rank) {
       .rendezvous = coordinator_.member(rank),
       .wait_policy = std::make_unique<VirtualWaitPolicy>(simulator_, rank),
       .wires = [this](const Config&, int from, int) { return network_.open(from); },
-      .progress_thread = false,
+      .progress = {.may_start_thread = false, .least_task = 256},
       .keep = scenario_.processes ? nullptr : &contexts_[rank]};
   arm_fault(rank, -1);
   auto context =

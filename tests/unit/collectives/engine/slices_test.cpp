@@ -1,7 +1,9 @@
 // A long operation lets go of its context's token: others post, and other communicators move.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -29,6 +31,30 @@ TEST(Slices, another_communicator_ends_while_a_long_operation_runs) {
     EXPECT_EQ(many[long_count - 1], 2.0f);
   });
   EXPECT_GT(ranks_ahead, 0);
+}
+
+// Bulk work is done without the token, so a call is queued at once although a large one runs. The
+// bound is no promise: a thread that posts may lose its core.
+TEST(Slices, others_post_at_once_while_a_long_operation_runs) {
+  run_virtual_ranks(2, Config{}, [&](Communicator& world) {
+    Communicator other = world.duplicate("other");
+    std::vector<float> many(long_count, 1.0f), few(4, 1.0f);
+    world.barrier();
+    Work longest = world.all_reduce(elements(many));
+    std::thread waiting([&] { longest.wait(); });  // drives it
+    std::vector<std::chrono::nanoseconds> posts;
+    for (int round = 0; round < 20; ++round) {
+      const auto begin = std::chrono::steady_clock::now();
+      Work work = other.all_reduce(elements(few));
+      posts.push_back(std::chrono::steady_clock::now() - begin);
+      work.wait();
+    }
+    waiting.join();
+    std::ranges::sort(posts);
+    EXPECT_LT(posts[posts.size() / 2], std::chrono::milliseconds(5)) << "the median";
+    EXPECT_EQ(many[0], 2.0f);
+    EXPECT_EQ(many[long_count - 1], 2.0f);
+  });
 }
 
 }  // namespace
