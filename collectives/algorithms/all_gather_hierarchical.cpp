@@ -29,19 +29,18 @@ std::vector<IndexRange> receive_parts(const Problem& p, Plan& plan, PairwiseExch
   const int home = grouping.host_of(p.rank), hosts = grouping.hosts();
   std::vector<IndexRange> chunks;
   for (int chunk = 0; chunk < exchange.chunks(); ++chunk) {
-    const auto begin = static_cast<std::uint32_t>(plan.steps.size());
+    const std::uint32_t begin = plan.next_index();
     for (int distance = 1; distance < hosts; ++distance) {
-      const auto first = static_cast<std::uint32_t>(plan.steps.size());
+      const std::uint32_t first = plan.next_index();
       for (int owner : grouping.members((home + hosts - distance) % hosts)) {
         if (!carries(p, owner)) {
           continue;
         }
-        const std::uint32_t recv = plan.recv(owner, part_of(p, exchange, p.rank, owner, chunk));
-        plan.steps[recv].after = sharing;
+        plan.recv(owner, part_of(p, exchange, p.rank, owner, chunk)).after(sharing);
       }
-      exchange.arrives(distance, chunk, {first, static_cast<std::uint32_t>(plan.steps.size())});
+      exchange.arrives(distance, chunk, plan.since(first));
     }
-    chunks.push_back({begin, static_cast<std::uint32_t>(plan.steps.size())});
+    chunks.push_back(plan.since(begin));
   }
   return chunks;
 }
@@ -53,8 +52,7 @@ void send_part(const Problem& p, Plan& plan, const PairwiseExchange& exchange) {
     const int to = carrier(grouping, (home + distance) % hosts, p.rank);
     for (int chunk = 0; chunk < exchange.chunks(); ++chunk) {
       const Slice piece = slice(p.count, exchange.chunks(), chunk);
-      const std::uint32_t send = plan.send(to, piece_of(input_of(p, p.rank), piece));
-      plan.steps[send].behind = exchange.behind(distance, chunk);
+      plan.send(to, piece_of(input_of(p, p.rank), piece)).behind(exchange.behind(distance, chunk));
     }
   }
 }
@@ -66,18 +64,18 @@ void spread_parts(const Problem& p, Plan& plan, const PairwiseExchange& exchange
   std::uint32_t before = 0;
   std::vector<IndexRange> signals;
   for (int chunk = 0; chunk < exchange.chunks(); ++chunk) {
-    const auto first = static_cast<std::uint32_t>(plan.steps.size());
+    const std::uint32_t first = plan.next_index();
     for (int rank : remote) {
       if (!carries(p, rank)) {
         continue;
       }
-      plan.steps[plan.share(part_of(p, exchange, p.rank, rank, chunk))].after = arrivals[chunk];
+      plan.share(part_of(p, exchange, p.rank, rank, chunk)).after(arrivals[chunk]);
     }
-    const std::uint32_t signal = plan.signal();
-    const bool shares = signal > first;
-    plan.steps[signal].after = {chunk > 0 ? before : shares ? first : 0, signal};
+    const bool shares = plan.next_index() > first;
+    const IndexRange earlier = plan.since(chunk > 0 ? before : shares ? first : 0);
+    const AddedStep signal = plan.signal().after(earlier);
     before = signal;
-    signals.push_back({signal, signal + 1});
+    signals.push_back(signal.alone());
   }
   for (int chunk = 0; chunk < exchange.chunks(); ++chunk) {
     for (int rank : remote) {
@@ -85,10 +83,9 @@ void spread_parts(const Problem& p, Plan& plan, const PairwiseExchange& exchange
         continue;
       }
       const int holder = carrier(*p.grouping, p.grouping->host_of(p.rank), rank);
-      const std::uint32_t copy = plan.copy(part_of(p, exchange, holder, rank, chunk),
-                                           part_of(p, exchange, p.rank, rank, chunk),
-                                           static_cast<std::uint32_t>(chunk) + 2);
-      plan.steps[copy].after = signals[chunk];
+      plan.copy(part_of(p, exchange, holder, rank, chunk),
+                part_of(p, exchange, p.rank, rank, chunk), static_cast<std::uint32_t>(chunk) + 2)
+          .after(signals[chunk]);
     }
   }
 }
@@ -102,7 +99,8 @@ void plan(const Problem& p, Plan& plan) {
   IndexRange sharing;
   if (local.size() > 1) {
     plan.share(input_of(p, p.rank));
-    sharing = {0, plan.signal() + 1};
+    plan.signal();
+    sharing = plan.since(0);
   }
   if (others > 0) {
     PairwiseExchange exchange(others, p.count * size_of(p.input));

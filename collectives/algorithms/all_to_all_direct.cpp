@@ -20,15 +20,15 @@ void exchange_blocks(const Problem& p, Plan& plan) {
   for (int distance = 1; distance < p.ranks(); ++distance) {
     const int from = (p.rank + p.ranks() - distance) % p.ranks();
     for (int chunk = 0; !grouping.together(p.rank, from) && chunk < exchange.chunks(); ++chunk) {
-      const std::uint32_t recv = plan.recv(from, chunk_of(output_of(p, p.rank, from), chunk));
-      exchange.arrives(distance, chunk, {recv, recv + 1});
+      const AddedStep recv = plan.recv(from, chunk_of(output_of(p, p.rank, from), chunk));
+      exchange.arrives(distance, chunk, recv.alone());
     }
   }
   for (int distance = 1; distance < p.ranks(); ++distance) {
     const int to = (p.rank + distance) % p.ranks();
     for (int chunk = 0; !grouping.together(p.rank, to) && chunk < exchange.chunks(); ++chunk) {
-      const std::uint32_t send = plan.send(to, chunk_of(input_of(p, p.rank, to), chunk));
-      plan.steps[send].behind = exchange.behind(distance, chunk);
+      plan.send(to, chunk_of(input_of(p, p.rank, to), chunk))
+          .behind(exchange.behind(distance, chunk));
     }
   }
 }

@@ -63,20 +63,18 @@ void plan_leader(const Problem& p, Plan& plan) {
   const auto piece = [&](int chunk) { return piece_of(whole, slice(p.count, chunks, chunk)); };
   std::vector<IndexRange> arrival;
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    const std::uint32_t recv = plan.recv(leader(p, distance - 1), piece(chunk));
-    arrival.push_back({recv, recv + 1});
+    arrival.push_back(plan.recv(leader(p, distance - 1), piece(chunk)).alone());
   }
   for (int chunk = 0; distance + 1 < grouping.hosts() && chunk < chunks; ++chunk) {
-    plan.steps[plan.send(leader(p, distance + 1), piece(chunk))].after = arrival[chunk];
+    plan.send(leader(p, distance + 1), piece(chunk)).after(arrival[chunk]);
   }
   if (grouping.members(grouping.host_of(p.rank)).size() == 1) {
     return;
   }
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    const std::uint32_t share = plan.share(piece(chunk));
-    plan.steps[share].after = arrival[chunk];
+    const std::uint32_t share = plan.share(piece(chunk)).after(arrival[chunk]);
     const std::uint32_t first = chunk == 0 ? share : share - 1;  // the signal before
-    plan.steps[plan.signal()].after = {first, share + 1};
+    plan.signal().after({first, share + 1});
   }
 }
 

@@ -29,9 +29,9 @@ std::vector<int> owners_served(const Problem& problem, const std::vector<Portion
 
 /// This host's partial of a chunk over `range`, as a step if there is anything to add.
 Operand partial_over(const Problem& problem, Plan& plan, RankRange range, const Portion& portion,
-                     int chunks, int chunk) {
+                     int chunks, int chunk, IndexRange sharing) {
   if (range == RankRange{problem.rank, problem.rank + 1}) {
-    return widened(problem, plan, chunk_of(problem, problem.rank, portion, chunks, chunk));
+    return widened(problem, plan, chunk_of(problem, problem.rank, portion, chunks, chunk), sharing);
   }
   std::vector<Source> terms;
   for (int rank = range.first; rank < range.last; ++rank) {
@@ -39,28 +39,24 @@ Operand partial_over(const Problem& problem, Plan& plan, RankRange range, const 
         {.from = chunk_of(problem, rank, portion, chunks, chunk), .covers = {rank, rank + 1}});
   }
   const Operand partial = plan.scratch(terms.front().from.count);
-  plan.reduce(terms, partial, 1);
+  plan.reduce(terms, partial, 1).after(sharing);
   return partial;
 }
 
 /// Reduces and sends this host's partials of a chunk once `sharing` is over; returns the steps.
 IndexRange send_partials(const Problem& problem, Plan& plan, int owner, const Portion& portion,
                          int chunks, int chunk, IndexRange sharing, IndexRange behind) {
-  const auto first = static_cast<std::uint32_t>(plan.steps.size());
+  const std::uint32_t first = plan.next_index();
   std::vector<Operand> partials;
   for (const RankRange& range : problem.grouping->subtrees(home_of(problem))) {
-    partials.push_back(partial_over(problem, plan, range, portion, chunks, chunk));
+    partials.push_back(partial_over(problem, plan, range, portion, chunks, chunk, sharing));
   }
-  const auto reduced = static_cast<std::uint32_t>(plan.steps.size());
-  for (std::uint32_t step = first; step < reduced; ++step) {
-    plan.steps[step].after = sharing;
-  }
+  const IndexRange reducing = plan.since(first);
+  const IndexRange ready = reducing.first < reducing.last ? reducing : sharing;
   for (const Operand& partial : partials) {
-    Step& send = plan.steps[plan.send(owner, partial)];
-    send.behind = behind;
-    send.after = reduced > first ? IndexRange{first, reduced} : sharing;
+    plan.send(owner, partial).after(ready).behind(behind);
   }
-  return {first, static_cast<std::uint32_t>(plan.steps.size())};
+  return plan.since(first);
 }
 
 /// Terms of a chunk of problem.rank's own portion: local contributions, and partials that other
@@ -77,13 +73,13 @@ std::vector<Source> gather_terms(const Problem& problem, Plan& plan, const Porti
   const std::size_t count = terms.front().from.count;
   for (int distance = 1; distance < hosts; ++distance) {
     const int host = (home + hosts - distance) % hosts;
-    const auto first = static_cast<std::uint32_t>(plan.steps.size());
+    const std::uint32_t first = plan.next_index();
     for (const RankRange& range : grouping.subtrees(host)) {
       const Operand partial = plan.scratch(count);
-      plan.steps[plan.recv(carrier(grouping, host, problem.rank), partial)].after = sharing;
+      plan.recv(carrier(grouping, host, problem.rank), partial).after(sharing);
       terms.push_back({.from = partial, .covers = range});
     }
-    exchange.arrives(distance, chunk, {first, static_cast<std::uint32_t>(plan.steps.size())});
+    exchange.arrives(distance, chunk, plan.since(first));
   }
   std::ranges::sort(terms, {}, [](const Source& term) { return term.covers.first; });
   return terms;
@@ -124,15 +120,13 @@ std::vector<std::vector<IndexRange>> exchange_results(const Problem& problem, Pl
     const std::uint32_t mine = reduced.result + static_cast<std::uint32_t>(chunk);
     brought[problem.rank].push_back({mine, mine + 1});
     for (int distance = 1; distance < hosts; ++distance) {
-      const auto first = static_cast<std::uint32_t>(plan.steps.size());
+      const std::uint32_t first = plan.next_index();
       for (int owner : held_from(problem, portions, (home + hosts - distance) % hosts)) {
-        const auto step =
-            plan.recv(owner, result_of(problem, problem.rank, portions[owner], chunks, chunk));
-        plan.steps[step].after = reduced.left[owner][chunk];
-        brought[owner].push_back({step, step + 1});
+        const Operand result = result_of(problem, problem.rank, portions[owner], chunks, chunk);
+        const AddedStep recv = plan.recv(owner, result).after(reduced.left[owner][chunk]);
+        brought[owner].push_back(recv.alone());
       }
-      const auto last = static_cast<std::uint32_t>(plan.steps.size());
-      exchange.arrives(hosts - 1 + distance, chunk, {first, last});
+      exchange.arrives(hosts - 1 + distance, chunk, plan.since(first));
     }
   }
   for (int distance = 1; distance < hosts; ++distance) {
@@ -140,9 +134,9 @@ std::vector<std::vector<IndexRange>> exchange_results(const Problem& problem, Pl
     for (int chunk = 0; portions[problem.rank].slice.count > 0 && chunk < chunks; ++chunk) {
       const Operand result =
           result_of(problem, problem.rank, portions[problem.rank], chunks, chunk);
-      Step& send = plan.steps[plan.send(to, result)];
-      send.after = brought[problem.rank][chunk];
-      send.behind = exchange.behind(hosts - 1 + distance, chunk);
+      plan.send(to, result)
+          .after(brought[problem.rank][chunk])
+          .behind(exchange.behind(hosts - 1 + distance, chunk));
     }
   }
   return brought;
@@ -176,14 +170,15 @@ IndexRange share_inputs(const Problem& problem, Plan& plan, const std::vector<Po
   if (grouping.members(home_of(problem)).size() == 1) {
     return {};
   }
-  const auto first = static_cast<std::uint32_t>(plan.steps.size());
+  const std::uint32_t first = plan.next_index();
   for (int owner = 0; owner < problem.ranks(); ++owner) {
     const bool read_by_peers = carrier(grouping, home_of(problem), owner) != problem.rank;
     if (read_by_peers && portions[owner].slice.count > 0) {
       plan.share(chunk_of(problem, problem.rank, portions[owner], 1, 0));
     }
   }
-  return {first, plan.signal() + 1};
+  plan.signal();
+  return plan.since(first);
 }
 
 PairwiseExchange exchange_of(const Problem& problem, const std::vector<Portion>& portions,
@@ -209,10 +204,9 @@ Reduced reduce_to_owners(const Problem& problem, Plan& plan, const std::vector<P
   std::vector<std::vector<Source>> terms;
   std::vector<IndexRange> arrivals;
   for (int chunk = 0; mine.slice.count > 0 && chunk < chunks; ++chunk) {
-    const auto first = static_cast<std::uint32_t>(plan.steps.size());
+    const std::uint32_t first = plan.next_index();
     terms.push_back(gather_terms(problem, plan, mine, exchange, chunk, sharing));
-    const auto last = static_cast<std::uint32_t>(plan.steps.size());
-    arrivals.push_back(last > first ? IndexRange{first, last} : sharing);
+    arrivals.push_back(plan.next_index() > first ? plan.since(first) : sharing);
   }
   for (int distance = 1; distance < grouping.hosts(); ++distance) {
     const int host = (home_of(problem) + distance) % grouping.hosts();
@@ -224,11 +218,11 @@ Reduced reduce_to_owners(const Problem& problem, Plan& plan, const std::vector<P
       }
     }
   }
-  reduced.result = static_cast<std::uint32_t>(plan.steps.size());
+  reduced.result = plan.next_index();
   for (std::size_t chunk = 0; chunk < terms.size(); ++chunk) {
     const Slice piece = slice(mine.slice.count, chunks, static_cast<int>(chunk));
     const std::uint32_t needs = local_ranks(problem).size() > 1 ? 1 : 0;
-    plan.steps[plan.reduce(terms[chunk], piece_of(result, piece), needs)].after = arrivals[chunk];
+    plan.reduce(terms[chunk], piece_of(result, piece), needs).after(arrivals[chunk]);
   }
   return reduced;
 }
@@ -272,26 +266,25 @@ void spread_results(const Problem& problem, Plan& plan, const std::vector<Portio
   if (grouping.members(home).size() == 1) {
     return;
   }
-  auto first = held.empty() ? 0 : static_cast<std::uint32_t>(plan.steps.size());
+  std::uint32_t first = held.empty() ? 0 : plan.next_index();
   std::vector<IndexRange> signals;
   for (int chunk = 0; chunk < chunks; ++chunk) {
     for (int owner : held) {
       const Operand result = result_of(problem, problem.rank, portions[owner], chunks, chunk);
-      plan.steps[plan.share(result)].after = brought[owner][chunk];
+      plan.share(result).after(brought[owner][chunk]);
     }
-    const std::uint32_t signal = plan.signal();
-    plan.steps[signal].after = {first, signal};
-    signals.push_back({signal, signal + 1});
+    const IndexRange before = plan.since(first);
+    const AddedStep signal = plan.signal().after(before);
+    signals.push_back(signal.alone());
     first = signal;
   }
   for (int chunk = 0; chunk < chunks; ++chunk) {
     for (int owner : elsewhere) {
       const int holder = carrier(grouping, home, owner);
-      const std::uint32_t copy =
-          plan.copy(result_of(problem, holder, portions[owner], chunks, chunk),
-                    result_of(problem, problem.rank, portions[owner], chunks, chunk),
-                    static_cast<std::uint32_t>(chunk) + 2);
-      plan.steps[copy].after = signals[chunk];
+      plan.copy(result_of(problem, holder, portions[owner], chunks, chunk),
+                result_of(problem, problem.rank, portions[owner], chunks, chunk),
+                static_cast<std::uint32_t>(chunk) + 2)
+          .after(signals[chunk]);
     }
   }
 }

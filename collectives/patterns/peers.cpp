@@ -50,4 +50,13 @@ Operand widened(const Problem& problem, Plan& plan, const Operand& contribution)
   return wide;
 }
 
+Operand widened(const Problem& problem, Plan& plan, const Operand& contribution, IndexRange after) {
+  const std::uint32_t first = plan.next_index();
+  const Operand wide = widened(problem, plan, contribution);
+  for (std::uint32_t step = first; step < plan.next_index(); ++step) {
+    AddedStep(plan, step).after(after);
+  }
+  return wide;
+}
+
 }  // namespace sprat::collectives

@@ -35,8 +35,8 @@ struct Ring {
 /// the line that begins with the host behind the owner's.
 struct Stop {
   int owner = 0, round = 0, place = 0;
-  std::vector<Operand> partials;          ///< By chunk: what comes. None in round 0.
-  std::vector<std::uint32_t> receives{};  ///< The steps that bring it.
+  std::vector<Operand> partials;       ///< By chunk: what comes. None in round 0.
+  std::vector<IndexRange> receives{};  ///< The steps that bring it.
 
   bool first() const { return round == 0; }
 };
@@ -63,15 +63,15 @@ void receive_partials(const Ring& ring, Plan& plan, const std::vector<Portion>& 
                       IndexRange sharing) {
   for (int round = 1; round < ring.hosts; ++round) {
     for (int chunk = 0; chunk < exchange.chunks(); ++chunk) {
-      const auto first = static_cast<std::uint32_t>(plan.steps.size());
+      const std::uint32_t first = plan.next_index();
       for (Stop& stop : rounds[round]) {
         const std::size_t count = portions[stop.owner].slice.count;
         stop.partials.push_back(plan.scratch(slice(count, exchange.chunks(), chunk).count));
         const int sender = carrier(ring.grouping, ring.previous(), stop.owner);
-        stop.receives.push_back(plan.recv(sender, stop.partials.back()));
-        plan.steps[stop.receives.back()].after = sharing;
+        const AddedStep recv = plan.recv(sender, stop.partials.back()).after(sharing);
+        stop.receives.push_back(recv.alone());
       }
-      exchange.arrives(round, chunk, {first, static_cast<std::uint32_t>(plan.steps.size())});
+      exchange.arrives(round, chunk, plan.since(first));
     }
   }
 }
@@ -95,43 +95,33 @@ std::vector<Source> terms_of(const Ring& ring, const Stop& stop, const Portion& 
 /// Adds to a chunk's partial and sends it on; returns the steps that do.
 IndexRange grow(const Ring& ring, Plan& plan, const Stop& stop, const Portion& portion,
                 const PairwiseExchange& exchange, int chunk, IndexRange sharing) {
-  const auto first = static_cast<std::uint32_t>(plan.steps.size());
+  const std::uint32_t first = plan.next_index();
   const std::vector<Source> terms = terms_of(ring, stop, portion, exchange.chunks(), chunk);
   Operand partial = terms.front().from;
-  IndexRange ready = sharing;
-  if (!stop.first()) {
-    ready = {stop.receives[chunk], stop.receives[chunk] + 1};
-  }
+  const IndexRange ready = stop.first() ? sharing : stop.receives[chunk];
   if (terms.size() == 1) {
-    partial = widened(ring.p, plan, partial);
+    partial = widened(ring.p, plan, partial, ready);
   } else {
     if (stop.first()) {
       partial = plan.scratch(partial.count);
     }
-    plan.reduce(terms, partial, ring.has_peers() ? 1 : 0);
+    plan.reduce(terms, partial, ring.has_peers() ? 1 : 0).after(ready);
   }
-  const auto send = static_cast<std::uint32_t>(plan.steps.size());
-  for (std::uint32_t step = first; step < send; ++step) {
-    plan.steps[step].after = ready;
-  }
-  plan.send(carrier(ring.grouping, ring.next(), stop.owner), partial);
-  plan.steps[send].after = send > first ? IndexRange{first, send} : ready;
-  plan.steps[send].behind = exchange.behind(stop.round + 1, chunk);
-  return {first, send + 1};
+  const IndexRange growing = plan.since(first);
+  plan.send(carrier(ring.grouping, ring.next(), stop.owner), partial)
+      .after(growing.first < growing.last ? growing : ready)
+      .behind(exchange.behind(stop.round + 1, chunk));
+  return plan.since(first);
 }
 
-/// Completes the portion that this rank owns; returns the step of chunk 0.
-std::uint32_t complete(const Ring& ring, Plan& plan, const Stop& stop, const Portion& portion,
-                       const Operand& result, int chunks, IndexRange sharing) {
-  const auto first = static_cast<std::uint32_t>(plan.steps.size());
+/// Completes the portion that this rank owns, a step a chunk.
+void complete(const Ring& ring, Plan& plan, const Stop& stop, const Portion& portion,
+              const Operand& result, int chunks, IndexRange sharing) {
   for (int chunk = 0; chunk < chunks; ++chunk) {
     const Operand piece = piece_of(result, slice(portion.slice.count, chunks, chunk));
-    const std::uint32_t step =
-        plan.reduce(terms_of(ring, stop, portion, chunks, chunk), piece, ring.has_peers() ? 1 : 0);
-    plan.steps[step].after =
-        stop.first() ? sharing : IndexRange{stop.receives[chunk], stop.receives[chunk] + 1};
+    plan.reduce(terms_of(ring, stop, portion, chunks, chunk), piece, ring.has_peers() ? 1 : 0)
+        .after(stop.first() ? sharing : stop.receives[chunk]);
   }
-  return first;
 }
 
 /// Rounds of one stop.
@@ -157,7 +147,7 @@ Reduced reduce_around(const Problem& problem, Plan& plan, const std::vector<Port
       }
     }
   }
-  reduced.result = static_cast<std::uint32_t>(plan.steps.size());
+  reduced.result = plan.next_index();
   for (const Stop& stop : rounds.back()) {
     complete(ring, plan, stop, portions[stop.owner], result, exchange.chunks(), sharing);
   }

@@ -70,6 +70,16 @@ const char* name(Verb verb) noexcept {
   return "unknown verb";
 }
 
+const AddedStep& AddedStep::after(IndexRange steps) const {
+  plan_.steps[index_].after = steps;
+  return *this;
+}
+
+const AddedStep& AddedStep::behind(IndexRange steps) const {
+  plan_.steps[index_].behind = steps;
+  return *this;
+}
+
 Step& Plan::add(Verb verb) {
   Step& step = steps.emplace_back();
   step.verb = verb;
@@ -77,38 +87,39 @@ Step& Plan::add(Verb verb) {
   return step;
 }
 
-std::uint32_t Plan::last() const { return static_cast<std::uint32_t>(steps.size()) - 1; }
+AddedStep Plan::last() { return {*this, next_index() - 1}; }
 
-std::uint32_t Plan::share(const Operand& mine) {
+AddedStep Plan::share(const Operand& mine) {
   add(Verb::share).from = mine;
   return last();
 }
 
-std::uint32_t Plan::share_snapshot(const Operand& mine) {
+AddedStep Plan::share_snapshot(const Operand& mine) {
   Step& step = add(Verb::share);
   step.from = mine;
   step.snapshot = true;
   return last();
 }
 
-std::uint32_t Plan::signal() {
+AddedStep Plan::signal() {
   Step& step = add(Verb::signal);
   // The last round and this one are adjacent, so both fit one range.
   if (previous_.first == previous_.last) {
     step.after.first = round_begin_;
   }
-  step.after.last = last();
-  return last();
+  const AddedStep added = last();
+  step.after.last = added;
+  return added;
 }
 
-std::uint32_t Plan::wait(int peer, std::uint32_t needs) {
+AddedStep Plan::wait(int peer, std::uint32_t needs) {
   Step& step = add(Verb::wait);
   step.peer = peer;
   step.needs = needs;
   return last();
 }
 
-std::uint32_t Plan::copy(const Operand& from, const Operand& to, std::uint32_t needs) {
+AddedStep Plan::copy(const Operand& from, const Operand& to, std::uint32_t needs) {
   Step& step = add(Verb::copy);
   step.from = from;
   step.to = to;
@@ -116,7 +127,7 @@ std::uint32_t Plan::copy(const Operand& from, const Operand& to, std::uint32_t n
   return last();
 }
 
-std::uint32_t Plan::reduce(std::span<const Source> terms, const Operand& to, std::uint32_t needs) {
+AddedStep Plan::reduce(std::span<const Source> terms, const Operand& to, std::uint32_t needs) {
   Step& step = add(Verb::reduce);
   step.sources.first = static_cast<std::uint32_t>(sources.size());
   sources.insert(sources.end(), terms.begin(), terms.end());
@@ -126,7 +137,7 @@ std::uint32_t Plan::reduce(std::span<const Source> terms, const Operand& to, std
   return last();
 }
 
-std::uint32_t Plan::send(int peer, const Operand& from) {
+AddedStep Plan::send(int peer, const Operand& from) {
   Step& step = add(Verb::send);
   step.peer = peer;
   step.from = from;
@@ -134,7 +145,7 @@ std::uint32_t Plan::send(int peer, const Operand& from) {
   return last();
 }
 
-std::uint32_t Plan::recv(int peer, const Operand& to) {
+AddedStep Plan::recv(int peer, const Operand& to) {
   Step& step = add(Verb::recv);
   step.peer = peer;
   step.to = to;
@@ -143,17 +154,16 @@ std::uint32_t Plan::recv(int peer, const Operand& to) {
 }
 
 void Plan::next_round() {
-  const auto end = static_cast<std::uint32_t>(steps.size());
-  if (round_begin_ == end) {
+  if (round_begin_ == next_index()) {
     return;  // an empty round would cut the chain
   }
-  previous_ = {round_begin_, end};
-  round_begin_ = end;
+  previous_ = since(round_begin_);
+  round_begin_ = next_index();
 }
 
 void Plan::next_lane() {
   previous_ = {};
-  round_begin_ = static_cast<std::uint32_t>(steps.size());
+  round_begin_ = next_index();
 }
 
 Operand Plan::scratch(std::size_t count) {

@@ -71,6 +71,28 @@ struct Step {
   Operand from, to;
 };
 
+class Plan;
+
+/// A step that a builder of Plan has added: where it stands, and what it waits for if that is not
+/// the round before it. It refers to the plan, which must outlive it.
+class AddedStep {
+ public:
+  AddedStep(Plan& plan, std::uint32_t index) : plan_(plan), index_(index) {}
+
+  /// Sets Step::after. Returns itself.
+  const AddedStep& after(IndexRange steps) const;
+  /// Sets Step::behind. Returns itself.
+  const AddedStep& behind(IndexRange steps) const;
+  /// This step alone, for those that come after it.
+  IndexRange alone() const { return {index_, index_ + 1}; }
+  /// Its index into Plan::steps.
+  operator std::uint32_t() const { return index_; }
+
+ private:
+  Plan& plan_;
+  std::uint32_t index_;
+};
+
 /// Built by an algorithm, immutable afterwards. Steps of a round run in any order.
 class Plan {
  public:
@@ -92,17 +114,20 @@ class Plan {
   };
   Traits traits;
 
-  /// Builders. Each adds a step to the current round and returns its index.
-  std::uint32_t share(const Operand& mine);
-  std::uint32_t share_snapshot(const Operand& mine);
+  /// Builders. Each adds a step to the current round.
+  AddedStep share(const Operand& mine);
+  AddedStep share_snapshot(const Operand& mine);
   /// Comes after all that this round holds so far. A plan's signals must be ordered among
   /// themselves.
-  std::uint32_t signal();
-  std::uint32_t wait(int peer, std::uint32_t needs);
-  std::uint32_t copy(const Operand& from, const Operand& to, std::uint32_t needs = 0);
-  std::uint32_t reduce(std::span<const Source> terms, const Operand& to, std::uint32_t needs = 0);
-  std::uint32_t send(int peer, const Operand& from);
-  std::uint32_t recv(int peer, const Operand& to);
+  AddedStep signal();
+  AddedStep wait(int peer, std::uint32_t needs);
+  AddedStep copy(const Operand& from, const Operand& to, std::uint32_t needs = 0);
+  AddedStep reduce(std::span<const Source> terms, const Operand& to, std::uint32_t needs = 0);
+  AddedStep send(int peer, const Operand& from);
+  AddedStep recv(int peer, const Operand& to);
+  /// The index that the next step gets, and all steps from `first` on.
+  std::uint32_t next_index() const { return static_cast<std::uint32_t>(steps.size()); }
+  IndexRange since(std::uint32_t first) const { return {first, next_index()}; }
   /// What is added from now on starts only when all that the last round added is complete.
   void next_round();
   /// Starts an independent lane: what is added from now on depends on nothing before it.
@@ -115,7 +140,7 @@ class Plan {
 
  private:
   Step& add(Verb verb);
-  std::uint32_t last() const;
+  AddedStep last();
   int rank_;
   std::uint32_t round_begin_ = 0;
   IndexRange previous_;
