@@ -1,8 +1,15 @@
-// Bruck's all-gather (Bruck, Ho, Kipnis, Upfal, Weathersby 1997) over hosts:
-// each passes on all that it has to one twice as far away each time, and its
-// ranks copy the whole. Cost: ceil(lg H) messages in a row, of 1, 2, 4, ...
-// hosts' parts; 1 round inside a host before and after. Use: more than two
-// hosts and small payloads, where a message costs more than its bytes.
+// Bruck's all-gather (Bruck, Ho, Kipnis, Upfal, Weathersby 1997) over hosts.
+//
+// One rank leads each host. It first copies its host's parts together. In round k it then sends all
+// that it has to the leader 2^k hosts back and gets as much from the leader 2^k hosts on, so what
+// it has doubles each time, and after ceil(lg H) rounds it has every part. In the last round it
+// sends no more than the other lacks. Each leader keeps the parts in the order of hosts from its
+// own one on: so what it sends is always one piece, the first of its memory. Finally all ranks of
+// the host copy the parts from there to where they belong.
+//
+// Cost: ceil(lg H) messages in a row, of 1, 2, 4, ... hosts' parts; 1 round inside a host before
+// and after. Use: more than two hosts and small payloads, where a message costs more than its
+// bytes.
 #include <algorithm>
 
 #include "collectives/patterns/doubling.hpp"

@@ -1,7 +1,11 @@
 // Direct all-gather: every part goes from its owner to every rank, at once.
-// Cost: 1 round; each rank receives P-1 parts, from hosts' peers by pulling, from others by
-// message. Use: one host; between hosts, small payloads,
-// and parts of different lengths.
+//
+// Each rank shares its part. It pulls the parts of its own host from there, and sends its own part
+// to every rank of the other hosts. Pulls and messages are two lanes that do not wait for each
+// other.
+//
+// Cost: 1 round; each rank receives P-1 parts, those of its host by pulling, others by message.
+// Use: one host; between hosts, small payloads, and parts of different lengths.
 #include "collectives/patterns/peers.hpp"
 #include "collectives/plan/algorithm.hpp"
 

@@ -1,6 +1,12 @@
-// Two-level all-gather: every part goes to one rank of each other host, in turns, and is pulled
-// from it inside, chunk by chunk. Cost: 1 round between hosts, 1 inside; a rank sends its part once
-// per other host. Use: several hosts.
+// Two-level all-gather: every part enters each host once, and is pulled from there.
+//
+// On every other host one rank, the carrier, stands for an owner: the owner sends it its part, in
+// chunks and in the turns of a pairwise exchange, so that no wire gets two at once. Carriers share
+// each chunk as it comes and signal, and the other ranks of the host pull it while the next one
+// travels. Parts of the own host are pulled straight from their owners meanwhile.
+//
+// Cost: 1 round between hosts, 1 inside; a rank sends its part once per other host. Use: several
+// hosts.
 #include "collectives/patterns/pairwise_exchange.hpp"
 #include "collectives/patterns/peers.hpp"
 #include "collectives/plan/algorithm.hpp"

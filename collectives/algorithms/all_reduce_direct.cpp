@@ -1,6 +1,15 @@
 // Direct all-reduce inside a host: each rank reduces one slice from all inputs, then pulls the
-// rest. Cost: 2 rounds; each rank reads (P-1)/P of the payload twice. Use: large payloads on one
-// host; the least memory traffic that single-copy reads allow.
+// rest.
+//
+// 1. Every rank shares its input and signals.
+// 2. Rank r reduces slice r: it reads that slice of all inputs in one pass and writes it to its
+//    output. Together the ranks have scattered the result over their outputs.
+// 3. Every rank shares its slice, signals again, and pulls the slices of the others.
+// This is Rabenseifner's reduce-scatter and all-gather (2004), with reads of shared memory for
+// messages.
+//
+// Cost: 2 rounds; each rank reads (P-1)/P of the payload twice. Use: large payloads on one host;
+// the least memory traffic that single-copy reads allow.
 #include <vector>
 
 #include "collectives/patterns/peers.hpp"

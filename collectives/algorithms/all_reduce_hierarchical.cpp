@@ -1,7 +1,15 @@
-// Two-level all-reduce: every rank owns a slice, which hosts' partials reach by one message each;
-// the results go to one rank per host and are pulled inside hosts. Any placement of ranks. Cost: 2
-// rounds between hosts, up to 3 inside; with aligned hosts 2(H-1)/P of the payload leaves a rank.
-// Use: several hosts, but for small payloads.
+// Two-level all-reduce: partials inside hosts, one owner for each slice between them.
+//
+// Every rank owns a slice of the result.
+// 1. On each host one rank, the carrier, reduces its host's contributions to a slice and sends that
+//    partial to the slice's owner (patterns/hierarchical.hpp).
+// 2. The owner reduces the partials of all hosts: that slice is complete.
+// 3. It sends the slice to one carrier on each other host, from which that host's ranks pull it.
+// Slices go in chunks, so that one is reduced while another travels. Any placement of ranks is
+// right.
+//
+// Cost: 2 rounds between hosts, up to 3 inside; with aligned hosts 2(H-1)/P of the payload leaves a
+// rank. Use: several hosts, but for small payloads.
 #include <vector>
 
 #include "collectives/patterns/hierarchical.hpp"

@@ -1,5 +1,11 @@
-// Ring all-reduce over hosts: slices' partials grow from host to host until their owners have them
-// (Patarasuk, Yuan 2009), then the results go to one rank per host and are pulled inside hosts.
+// Ring all-reduce over hosts (Patarasuk, Yuan 2009).
+//
+// Hosts stand in a ring, and every rank owns a slice. A slice's partial starts on the host after
+// its owner's, goes once round, and grows by each host's contributions, until the owner has it
+// complete (patterns/ring.hpp). All slices are under way at once, each a hop further on, so that
+// every wire is busy. The results then go to one rank per host and are pulled inside hosts. Each
+// host adds to a partial that came: the order is a chain of hosts, not the canonical tree.
+//
 // Cost: H-1 messages in a row and 1 round; 2(H-1)/P of the payload leaves a rank, whatever the
 // placement. Use: where the canonical order makes hosts send several partials of a large payload.
 #include <vector>

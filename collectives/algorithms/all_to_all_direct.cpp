@@ -1,6 +1,12 @@
-// Direct all-to-all: every block goes from its sender to its receiver; between hosts in turns, to
-// rank+1 first. Cost: 1 round; each rank sends and receives the blocks of other hosts' ranks once.
-// Use: always.
+// Direct all-to-all: every block goes from its sender to its receiver.
+//
+// Ranks of one host pull their blocks from each other's shared inputs. Between hosts it is the
+// pairwise exchange of long messages (Thakur, Rabenseifner, Gropp 2005): at distance d each rank
+// sends to rank+d and receives from rank-d, so that at any time nobody is sent to by two. All
+// receives are posted first; a send goes behind the receives of some turns before it, and so no
+// faster than they.
+//
+// Cost: 1 round; each rank sends and receives the blocks of other hosts' ranks once. Use: always.
 #include "collectives/patterns/pairwise_exchange.hpp"
 #include "collectives/patterns/peers.hpp"
 #include "collectives/plan/algorithm.hpp"

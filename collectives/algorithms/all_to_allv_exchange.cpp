@@ -1,4 +1,9 @@
 // All-to-all of blocks whose lengths only their two ranks know: one message from each to each.
+//
+// At distance d each rank receives from rank-d and sends to rank+d, so that ranks do not all begin
+// with rank 0. No rank reads another's memory, for it would have to know how long all blocks before
+// its own are.
+//
 // Cost: 1 round; every block is a message, an empty one too, so that a wrong length is noticed.
 // Use: always.
 #include "collectives/plan/algorithm.hpp"

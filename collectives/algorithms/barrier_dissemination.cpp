@@ -1,4 +1,10 @@
 // Barrier: ranks of a host meet by signals, hosts by dissemination (Hensgen, Finkel, Manber 1988).
+//
+// On one host every rank signals, and waits for the signals of all. On several, the first rank of a
+// host leads. It waits until its host has come. In round k the leaders send an empty message to the
+// one 2^k hosts on and await one from 2^k hosts back: after ceil(lg H) rounds each has heard,
+// through others, from all. Then the signal of each leader lets its host go.
+//
 // Cost: 1 round on one host; else 1 to gather the host, ceil(lg hosts) messages, 1 to release it.
 // Use: always.
 #include "collectives/patterns/peers.hpp"

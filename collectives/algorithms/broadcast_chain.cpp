@@ -1,7 +1,13 @@
-// Pipelined chain: chunks travel from host to host, each passed on as soon as it has come, while
-// the ranks of a host pull the chunks that theirs has. Cost: as many messages as chunks, at once
-// per link; the payload enters and leaves each host once. Use: several hosts and payloads of
-// several chunks.
+// Pipelined chain: chunks travel from host to host, each passed on as soon as it has come.
+//
+// Hosts stand in a line from the root's on. One rank leads each: it receives chunk after chunk from
+// the leader before it, sends each on to the next, and shares it. The ranks of a host pull the
+// chunks that theirs has while later ones travel. With many chunks all wires of the line are busy
+// at once, and the time is that of one passage of the payload, and of one chunk for each further
+// host.
+//
+// Cost: as many messages as chunks, at once per link; the payload enters and leaves each host once.
+// Use: several hosts and payloads of several chunks.
 #include <algorithm>
 
 #include "collectives/patterns/pairwise_exchange.hpp"

@@ -1,6 +1,10 @@
-// Flat broadcast: the root sends to one rank of every other host, and hosts' ranks pull from
-// theirs. Cost: 1 round on the root's host, 2 on the others; the root sends the payload once per
-// other host. Use: one host; between hosts, small payloads.
+// Flat broadcast: the root serves one rank of every other host.
+//
+// The root shares its input with its own host and sends it to the carrier of each other host. A
+// carrier shares what it has received, and its host's ranks pull it.
+//
+// Cost: 1 round on the root's host, 2 on the others; the root sends the payload once per other
+// host. Use: one host; between hosts, small payloads.
 #include "collectives/patterns/peers.hpp"
 #include "collectives/plan/algorithm.hpp"
 

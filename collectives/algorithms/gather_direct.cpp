@@ -1,4 +1,9 @@
-// Direct gather: the root pulls the parts of its host; the others send theirs to it.
+// Direct gather: every part goes straight to the root.
+//
+// Ranks of the root's host share their parts, and the root pulls them. The others send theirs,
+// straight to where they belong in the root's output. Nobody passes a part on: all of them have to
+// enter the root's host anyway.
+//
 // Cost: 1 round; the root receives P-1 parts. Use: always.
 #include "collectives/patterns/peers.hpp"
 #include "collectives/plan/algorithm.hpp"

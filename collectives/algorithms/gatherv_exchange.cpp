@@ -1,6 +1,11 @@
 // Gather of parts whose lengths only the root knows: one message from each rank to the root.
-// Cost: 1 round; every part is a message, an empty one too, so that a wrong length is noticed.
-// Use: always.
+//
+// The root posts a receive for each part where it belongs in its output, from the next rank on and
+// round again. Ranks of its own host send too, so that a part of another length than the root
+// expects is noticed wherever it comes from.
+//
+// Cost: 1 round; every part is a message, an empty one too, so that a wrong length is noticed. Use:
+// always.
 #include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {

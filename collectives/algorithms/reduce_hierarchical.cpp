@@ -1,4 +1,9 @@
 // Two-level reduce: every host reduces to partials, which the root receives and finishes.
+//
+// It is the first half of the two-level all-reduce (patterns/hierarchical.hpp), where the root owns
+// all of the result. On each other host the root's carrier reduces the host's contributions, chunk
+// by chunk, and sends the partials to the root. The root joins them with those of its own host.
+//
 // Cost: 1 round between hosts, up to 2 inside; each host sends one message per partial, and only
 // its carrier of the root works. Use: several hosts with several ranks each.
 #include <vector>

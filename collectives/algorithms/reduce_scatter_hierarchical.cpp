@@ -1,6 +1,12 @@
 // Two-level reduce-scatter: hosts reduce each block to partials, which its owner receives and
-// finishes. Cost: 1 round between hosts, up to 2 inside; with aligned hosts (H-1)/P of the input
-// leaves a rank. Use: several hosts with several ranks each.
+// finishes.
+//
+// It is the first half of the two-level all-reduce (patterns/hierarchical.hpp), where each rank
+// owns its block: on every host one carrier reduces the host's contributions to a block and sends
+// the partials to the block's owner, in chunks and turns.
+//
+// Cost: 1 round between hosts, up to 2 inside; with aligned hosts (H-1)/P of the input leaves a
+// rank. Use: several hosts with several ranks each.
 #include <vector>
 
 #include "collectives/patterns/hierarchical.hpp"

@@ -1,7 +1,11 @@
-// Ring reduce-scatter over hosts: each block's partial goes from host to host, grows by their
-// ranks' contributions, and ends with its owner (Patarasuk, Yuan 2009).
-// Cost: H-1 messages in a row; (H-1)/P of the input leaves a rank, whatever the placement.
-// Use: where the canonical order makes hosts send several partials of large blocks.
+// Ring reduce-scatter over hosts (Patarasuk, Yuan 2009).
+//
+// It is the first half of the ring all-reduce: each block's partial starts on the host after its
+// owner's, goes from host to host, grows by their ranks' contributions, and ends with its owner
+// (patterns/ring.hpp).
+//
+// Cost: H-1 messages in a row; (H-1)/P of the input leaves a rank, whatever the placement. Use:
+// where the canonical order makes hosts send several partials of large blocks.
 #include <vector>
 
 #include "collectives/patterns/ring.hpp"

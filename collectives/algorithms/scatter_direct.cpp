@@ -1,4 +1,8 @@
-// Direct scatter: the ranks of the root's host pull their blocks; to the others it sends theirs.
+// Direct scatter: every block goes straight from the root to its rank.
+//
+// The root shares the blocks of its own host's ranks, and these pull them. To the others it sends
+// theirs. Nobody passes a block on: all of them have to leave the root's host anyway.
+//
 // Cost: 1 round; the root gives P-1 blocks. Use: always.
 #include "collectives/patterns/peers.hpp"
 #include "collectives/plan/algorithm.hpp"

@@ -1,4 +1,9 @@
 // Scatter of blocks whose lengths only the root knows: one message from the root to each rank.
+//
+// The root sends each block from where it lies in its input, to the next rank first and round
+// again. Ranks of its own host get messages too: where their block begins depends on lengths that
+// they do not know.
+//
 // Cost: 1 round; every block is a message, an empty one too, so that a wrong length is noticed.
 // Use: always.
 #include "collectives/plan/algorithm.hpp"

@@ -5,11 +5,15 @@
 
 namespace sprat::collectives {
 
+// Where blocks differ, other ranks may have elements though this one has none; and a rank that
+// deals with a root need not meet the others.
 bool only_meets(const Problem& problem) {
   return problem.count == 0 && !problem.counts && !has_root(problem.collective) &&
          !exchanges(problem.collective);
 }
 
+// A rule whose algorithm does not fit is passed over: so one rule may speak of all placements
+// though its algorithm is for some.
 const Algorithm& choose(const Problem& problem, const Rules& rules) {
   for (const Rule& rule : rules) {
     if (applies(rule, problem) && rule.algorithm->fits(problem)) {

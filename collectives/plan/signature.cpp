@@ -1,3 +1,4 @@
+// What ranks compare: sixteen bytes that differ if calls do, and the words for people.
 #include "collectives/plan/signature.hpp"
 
 #include <xxhash.h>
@@ -10,8 +11,10 @@ namespace sprat::collectives {
 
 namespace {
 
+// As many as fit a line; the rest is in the hash that follows.
 constexpr int most_counts_shown = 16;
 
+/// Each count is hashed on top of those before it, so that their order matters.
 std::uint64_t hash_of(const BlockCounts& counts, std::uint64_t seed) {
   XXH64_hash_t hash = seed;
   for (int block = 0; block < counts.blocks(); ++block) {
@@ -24,6 +27,7 @@ std::uint64_t hash_of(const BlockCounts& counts, std::uint64_t seed) {
 /// The root, or a hash of it and of all block counts.
 std::uint32_t detail_of(const Problem& problem) {
   const auto root = static_cast<std::uint32_t>(problem.root);
+  // Counts of an exchange are known to their two ranks only: each message's length tells them.
   if (!problem.counts || exchanges(problem.collective)) {
     return root;
   }
@@ -86,6 +90,9 @@ Signature shape_of(const Problem& problem) {
   return signature;
 }
 
+// Factor and function change what a plan's arithmetic does, not the plan: so they are not in
+// shape_of(), by which plans are cached. A function is known by its name; its address differs from
+// process to process.
 Signature signature_of(const Problem& problem) {
   Signature signature = shape_of(problem);
   const auto mix = [&signature](const void* more, std::size_t bytes) {
@@ -111,6 +118,7 @@ bool is_plain(const Problem& problem) {
          problem.op.op() != ReduceOp::user;
 }
 
+// A rank that only sends to the root, or has nothing in this call, need not meet everybody.
 bool completes_locally(const Problem& problem) {
   return has_root(problem.collective) || problem.counts || exchanges(problem.collective);
 }

@@ -14,6 +14,9 @@ namespace sprat::collectives {
 
 namespace {
 
+// Bounds are where one algorithm overtakes the next; `sprat bench --tune` finds them on a machine
+// (docs/tuning.md). The last rule of each collective has no condition, and its algorithm fits every
+// problem in canonical order, so there always is one to choose.
 constexpr std::string_view defaults = R"(
 all_reduce hosts=1 ranks<=8 0-32k one_shot;
 all_reduce hosts=1 0-4k one_shot;
@@ -60,6 +63,7 @@ scatterv exchange;
 all_to_allv exchange;
 )";
 
+// In the order of Condition's enumerators, by which they are found.
 constexpr std::array<std::string_view, 5> properties = {"ranks", "hosts", "per_host", "apart",
                                                         "partials"};
 constexpr std::array<std::string_view, 5> relations = {"<", "<=", "=", ">=", ">"};
@@ -75,6 +79,7 @@ struct Clause {
   std::string place() const { return fmt::format("{} line {}", origin, line); }
 };
 
+/// The word is part of the rule's text, so its address tells at which character it stands.
 [[noreturn]] void refuse(const Clause& rule, std::string_view word, std::string_view why) {
   const auto column = static_cast<std::size_t>(word.data() - rule.text.data());
   throw Error(ErrorCode::invalid_argument,
@@ -100,6 +105,7 @@ std::vector<std::string_view> words_of(std::string_view text) {
   return words;
 }
 
+/// None unless all of the word is the number: "8x" is a mistake, not 8.
 template <class Number>
 std::optional<Number> number_of(std::string_view digits) {
   Number value = 0;
@@ -122,6 +128,7 @@ std::optional<std::size_t> bytes_of(std::string_view word) {
     word.remove_suffix(1);
   }
   const auto value = number_of<std::size_t>(word);
+  // Shifted further it would wrap to a small number that nobody has written.
   if (!value || *value > (std::numeric_limits<std::size_t>::max() >> shift)) {
     return std::nullopt;
   }
@@ -143,6 +150,7 @@ std::string text_of_bytes(std::size_t bytes) {
 
 bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 
+/// "4k-" has no end; "4k" alone is no range, for it might be meant as either end.
 void parse_range(const Clause& rule, std::string_view word, Rule& into) {
   const std::size_t dash = word.find('-');
   const auto least = bytes_of(word.substr(0, dash));
@@ -158,6 +166,8 @@ void parse_range(const Clause& rule, std::string_view word, Rule& into) {
 }
 
 void parse_condition(const Clause& rule, std::string_view word, Rule& into) {
+  // Whatever lies between the first sign and the next letter is the relation, so that "=>" is named
+  // as the mistake instead of what would be left of it.
   const std::size_t sign = word.find_first_of(relation_signs);
   const std::size_t operand = word.find_first_not_of(relation_signs, sign);
   if (sign == std::string_view::npos || operand == std::string_view::npos) {
@@ -168,6 +178,7 @@ void parse_condition(const Clause& rule, std::string_view word, Rule& into) {
   if (relation == relations.end()) {
     refuse(rule, word, "has no relation among < <= = >= >");
   }
+  // The one property that is no number, so it is kept apart.
   if (left == "dtype") {
     const auto dtype = std::ranges::find_if(
         all_dtypes(), [right](DType candidate) { return right == name(candidate); });
@@ -212,6 +223,8 @@ std::string names_of(Collective collective) {
   return names;
 }
 
+/// The first word is the collective, the last the algorithm; between them conditions stand in any
+/// order. A word that begins with a digit can only be a range.
 Rule parse_rule(const Clause& rule) {
   const std::vector<std::string_view> words = words_of(rule.text);
   const auto collective = collective_of(words.front());
@@ -246,6 +259,7 @@ int most(const Grouping& grouping, const std::function<std::size_t(int host)>& o
   return static_cast<int>(most);
 }
 
+/// Only of what all ranks know, so that they all come to the same value.
 int value_of(Condition::Property property, const Problem& problem) {
   const Grouping& grouping = *problem.grouping;
   switch (property) {
@@ -282,6 +296,8 @@ bool holds(const Condition& condition, const Problem& problem) {
 
 }  // namespace
 
+// Line by line, for a comment ends with its line and an error names it; a line may hold several
+// rules.
 Rules parse_rules(std::string_view text, std::string_view origin) {
   Rules rules;
   int line = 1;
@@ -310,6 +326,7 @@ Rules read_rules(const std::string& path) {
   return parse_rules(text, path);
 }
 
+// What this gives is read back by parse_rules() as the same rule.
 std::string describe(const Rule& rule) {
   std::string out = name(rule.algorithm->collective);
   const bool bounded = rule.most_bytes != std::numeric_limits<std::size_t>::max();
@@ -329,6 +346,9 @@ std::string describe(const Rule& rule) {
 
 std::string_view default_rules() { return defaults; }
 
+// The first rule that applies wins, so whoever is to be heard first comes first. A default of
+// another order is left out silently, since nobody asked for it; a rule of the user's is refused,
+// since leaving it out would do something else than it says.
 Rules rules_of(const Config& config) {
   const auto allowed = [&config](const Rule& rule) {
     return config.order == ReduceOrder::any || rule.algorithm->order == ReduceOrder::canonical;

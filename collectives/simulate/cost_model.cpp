@@ -13,6 +13,7 @@ std::vector<Candidate> by_speed(const Problem& problem, const Machine& machine) 
     }
     candidates.push_back({algorithm, simulate(problem, *algorithm, machine)});
   }
+  // Stable, so that of equals the first of the table wins on every machine.
   std::ranges::stable_sort(candidates, {}, [](const Candidate& c) { return c.simulation.seconds; });
   return candidates;
 }
@@ -27,6 +28,8 @@ std::optional<double> flat_ring_seconds(const Problem& problem, const Machine& m
   constexpr double us = 1e-6, GBps = 1e9;
   const int ranks = problem.ranks(), hosts = problem.grouping->hosts();
   const int hops = ranks - 1;
+  // Of all hops around the ring one leaves each host; a part does not make the one that would close
+  // the ring, so it is a share of them, rounded up.
   const int between = hosts == 1 ? 0 : (hops * hosts + ranks - 1) / ranks;
   const double latency =
       between * (machine.wire_us + machine.message_us) + (hops - between) * machine.signal_us;

@@ -1,4 +1,8 @@
 // A plan in the form that the simulator runs.
+//
+// Thousands of ranks have millions of steps, so what does not change while they run is worked out
+// here, once: seconds for bytes, one gate for all steps that wait for the same, and who receives
+// what.
 #include "collectives/simulate/simulated_plan.hpp"
 
 #include <algorithm>
@@ -79,6 +83,7 @@ SimulatedPlan::SimulatedPlan(const Problem& problem, const Plan& plan, const Mac
   for (const Step& step : plan.steps) {
     const auto index = static_cast<std::uint32_t>(tasks.size());
     add_task(problem, plan, step, machine);
+    // Steps of a round wait for the same range and stand together: they share a gate.
     const bool follows = !gates.empty() && step.after.first == gates.back().watched &&
                          step.after.last == gates.back().last;
     if (!follows) {
@@ -153,6 +158,7 @@ void SimulatedPlan::index_receives() {
       inbox_.push_back(index);
     }
   }
+  // By peer, then by ordinal: ordinals have no gaps, so the n-th of a peer's is its place.
   std::ranges::sort(inbox_, {}, [this](std::uint32_t index) {
     return std::pair(tasks[index].peer, tasks[index].ordinal);
   });

@@ -5,7 +5,7 @@ namespace sprat::collectives {
 
 namespace {
 
-/// The canonical tree over `range`.
+/// The canonical tree over `range`, built as numerics.md defines it, not as any algorithm does.
 Expression canonical(Symbols& symbols, RankRange range, int block) {
   if (range.size() == 1) {
     return symbols.contribution(range.first, block);

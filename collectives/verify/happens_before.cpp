@@ -1,4 +1,9 @@
 // Which steps of all ranks' plans can run, and which have certainly happened before which.
+//
+// Each step gets the set of all steps that are over before it starts, as bits: the sets of those
+// that it waits for, joined. So whether one step comes before another is one bit to look at,
+// whatever order this run happened to take. It is what vector clocks (Fidge 1988, Mattern 1989)
+// tell, spelled out, for steps of one rank are not in order either.
 #include "collectives/verify/happens_before.hpp"
 
 #include <algorithm>
@@ -26,6 +31,7 @@ HappensBefore::HappensBefore(const Problem& problem, const std::vector<Plan>& pl
     if (verb != Verb::send && verb != Verb::recv) {
       continue;
     }
+    // The last of several that claim one ordinal stays. The others are repeats(), which are faults.
     Ends& ends = messages_[message_of(number)];
     std::size_t& end = verb == Verb::send ? ends.sender : ends.receiver;
     if (end != nowhere) {
@@ -55,6 +61,8 @@ std::size_t HappensBefore::last_signal(int rank) const {
   return signals_[rank].empty() ? nowhere : signals_[rank].back();
 }
 
+// `behind` holds a step back as `after` does, but promises nothing of memory: so it counts here,
+// and not in what complete() calls the past.
 bool HappensBefore::ready(std::size_t number) const {
   const Step& what = step(number);
   const std::size_t first = first_step_[rank_of_[number]];
@@ -78,6 +86,7 @@ void HappensBefore::complete(std::size_t number) {
     if (what.needs == 0) {
       continue;
     }
+    // Later signals of that peer may have been given by now, but nobody waited for them.
     const std::size_t signal = signals_[peer][what.needs - 1];
     unite(past, pasts_[signal]);
     insert(past, signal);
@@ -89,6 +98,8 @@ void HappensBefore::complete(std::size_t number) {
   }
 }
 
+// What was over before the send began is over for the receiver too. The send itself is not in the
+// receiver's past, nor the receive in the sender's.
 void HappensBefore::complete_message(std::size_t sender, std::size_t receiver) {
   pasts_[sender] = closure(rank_of_[sender], step(sender).after);
   pasts_[receiver] = closure(rank_of_[receiver], step(receiver).after);
@@ -100,6 +111,7 @@ bool HappensBefore::before(std::size_t earlier, std::size_t later) const {
   return (pasts_[later][earlier / word_bits] >> earlier % word_bits & 1) != 0;
 }
 
+// Beyond the bits of steps, a past has one for each rank that has begun.
 bool HappensBefore::begins_before_end(int other, int rank) {
   const auto all = static_cast<std::uint32_t>(plans_[rank].steps.size());
   const std::size_t begun = steps() + other;
@@ -143,11 +155,13 @@ std::vector<int> HappensBefore::peers_awaited(std::size_t number) const {
 }
 
 const HappensBefore::Past& HappensBefore::closure(int rank, IndexRange range) {
+  // Steps of a round wait for the same range, one after another: the last answer is enough to keep.
   Closure& known = closures_[rank];
   const bool same = known.steps.first == range.first && known.steps.last == range.last;
   if (same && !known.past.empty()) {
     return known.past;
   }
+  // Whatever this rank does, it has begun.
   known = {range, Past((steps() + plans_.size() + word_bits - 1) / word_bits)};
   insert(known.past, steps() + rank);
   for (std::uint32_t i = range.first; i < range.last; ++i) {

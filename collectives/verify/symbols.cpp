@@ -1,4 +1,8 @@
 // Values as symbols: what a piece of memory holds, said as an expression over ranks' inputs.
+//
+// A plan does the same to each element of a range, so a range is one segment, however long it is:
+// an expression, and from which position on. Expressions are interned (hash consing, Ershov 1958),
+// so that comparing two of them, trees of thousands of ranks, is comparing two numbers.
 #include "collectives/verify/symbols.hpp"
 
 #include <algorithm>
@@ -9,7 +13,8 @@ namespace sprat::collectives {
 
 namespace {
 
-/// Appends, joining what continues the last segment.
+/// Appends, joining what continues the last segment: so equal contents have equal segments, and
+/// there are no more of them than pieces that differ.
 void append(Value& value, const Segment& segment) {
   if (segment.count == 0) {
     return;
@@ -34,6 +39,8 @@ Segment part_of(const Segment& segment, std::size_t skip, std::size_t count) {
 }  // namespace
 
 std::size_t Symbols::NodeHash::operator()(const Node& node) const {
+  // Multiplied, low bits reach the high ones; shifted back, these reach the low ones that a table
+  // looks at.
   constexpr std::uint64_t odd = 0x9e3779b97f4a7c15u;  // 2^64 over the golden ratio
   std::uint64_t hash = static_cast<std::uint64_t>(node.kind);
   hash = (hash ^ static_cast<std::uint64_t>(node.a)) * odd;
@@ -53,6 +60,7 @@ Expression Symbols::contribution(int rank, int block) {
   return intern({Kind::contribution, rank, block});
 }
 
+// What nobody has written makes all that is made of it undefined.
 Expression Symbols::combined(Expression left, Expression right) {
   if (left == undefined || right == undefined) {
     return undefined;
@@ -71,6 +79,7 @@ Expression Symbols::shifted(Expression of, std::ptrdiff_t distance) {
   return intern({Kind::shifted, of, distance});
 }
 
+// With a stack of its own: a chain over many ranks is as deep as it is long.
 std::vector<Expression> Symbols::terms(Expression expression) const {
   std::vector<Expression> open = {expression}, found;
   while (!open.empty()) {
@@ -94,6 +103,7 @@ Expression Symbols::unordered(Expression expression) {
   if (nodes_[expression].kind == Kind::finished) {
     return finished(unordered(static_cast<Expression>(nodes_[expression].a)));
   }
+  // A chain of the sorted terms stands for all orders of them.
   const std::vector<Expression> found = terms(expression);
   Expression sum = found.front();
   for (std::size_t i = 1; i < found.size(); ++i) {
@@ -121,6 +131,9 @@ std::string Symbols::text(Expression expression) const {
   return "?";
 }
 
+// Cuts both sides wherever either begins a new segment. If they stand at different positions of
+// their blocks, the right one is said in the left one's, so that a wrong offset shows in the
+// result.
 Value combined(Symbols& symbols, const Value& left, const Value& right) {
   Value out;
   std::size_t l = 0, r = 0, left_skip = 0, right_skip = 0;
@@ -167,6 +180,7 @@ Value SymbolMemory::read(std::size_t offset, std::size_t count) const {
   return out;
 }
 
+// Made anew: what lies before, the value, what lies behind.
 void SymbolMemory::write(std::size_t offset, const Value& value) {
   std::size_t count = 0, total = 0;
   for (const Segment& segment : value) {
