@@ -1,11 +1,16 @@
-// Recursive doubling: hosts reduce inside, exchange partials at each level of the canonical tree,
-// and hand the result out inside.
+// Recursive doubling (Thakur, Rabenseifner, Gropp 2005) over hosts, along the canonical tree.
+//
+// The ranks of a host are one node of the canonical tree. Its first rank leads: it reduces the
+// host's contributions to that node's partial. Then it climbs to the root: at each node above, the
+// leaders of both halves exchange their partials, and each of them joins the two. So all leaders
+// have the result at once. A leader whose host has one rank sends its contribution as it is.
+// Finally each leader shares the result, and the ranks of its host pull it.
+//
 // Cost: ceil(lg P/L) messages in a row, each of the whole payload; 1 round inside a host before and
 // after. Use: several hosts and small payloads, where a message costs more than its bytes.
 #include <vector>
 
 #include "collectives/patterns/doubling.hpp"
-#include "collectives/patterns/peers.hpp"
 #include "collectives/plan/algorithm.hpp"
 
 namespace sprat::collectives {
@@ -37,17 +42,18 @@ void lead(const Problem& p, Plan& plan) {
     }
     plan.reduce(terms, partial, needs);
   } else {
-    partial = widened(p, plan, terms.front().from);
+    partial = terms.front().from;  // the only contribution of this host leaves as it is
   }
   for (const DoublingStep& doubling_step : doubling_steps) {
     plan.next_round();
     for (int sink : doubling_step.sinks) {
       plan.send(sink, partial);
     }
-    const Operand theirs = plan.scratch(p.count);
+    const Operand theirs = plan.room_for(doubling_step.theirs, p.count);
     plan.recv(doubling_step.source, theirs);
     plan.next_round();
-    const Operand to = &doubling_step == &doubling_steps.back() ? result : theirs;
+    const bool last = &doubling_step == &doubling_steps.back();
+    const Operand to = last ? result : joint_of(plan, theirs);
     join_halves(plan, doubling_step, partial, theirs, to);
     partial = to;
   }
@@ -80,12 +86,11 @@ Cost cost(const Problem& p) {
   if (p.rank != leader_of(grouping, home)) {
     return {.rounds = 1, .bytes_pulled = p.count * size_of(p.output)};
   }
-  const std::size_t message_bytes = p.count * size_of(p.accumulator());
   Cost cost{.rounds = peers > 0 ? 1 : 0, .bytes_pulled = peers * p.count * size_of(p.input)};
   for (const DoublingStep& doubling_step : doubling_steps_of(p)) {
     ++cost.rounds;
-    cost.bytes_sent += doubling_step.sinks.size() * message_bytes;
-    cost.bytes_received += message_bytes;
+    cost.bytes_sent += doubling_step.sinks.size() * p.count * partial_size(p, doubling_step.mine);
+    cost.bytes_received += p.count * partial_size(p, doubling_step.theirs);
   }
   return cost;
 }

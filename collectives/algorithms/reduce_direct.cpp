@@ -1,4 +1,8 @@
 // Direct reduce: the root reduces straight from everybody's contribution.
+//
+// Ranks of the root's host share their inputs; the others send theirs as they are. Once all have
+// come, the root reduces them in one pass.
+//
 // Cost: 1 round inside a host and 1 between hosts; every contribution travels to the root
 // unreduced. Use: one host; one rank on each host; small payloads.
 #include <vector>
@@ -23,9 +27,7 @@ void plan(const Problem& p, Plan& plan) {
       plan.share(mine);
       plan.signal();
     } else {
-      const Operand leaving = widened(p, plan, mine);
-      plan.next_round();
-      plan.send(p.root, leaving);
+      plan.send(p.root, mine);
     }
     return;
   }
@@ -34,7 +36,7 @@ void plan(const Problem& p, Plan& plan) {
     terms.push_back({.from = input_of(p, rank), .covers = {rank, rank + 1}});
   }
   for (int rank : remote_ranks(p)) {
-    terms[rank].from = plan.scratch(p.count);
+    terms[rank].from = plan.room_for(terms[rank].covers, p.count);
     plan.recv(rank, terms[rank].from);
   }
   plan.next_round();
@@ -45,15 +47,15 @@ Cost cost(const Problem& p) {
   if (p.count == 0) {
     return {};
   }
-  const std::size_t message_bytes = p.count * size_of(p.accumulator());
+  const std::size_t contribution_bytes = p.count * size_of(p.input);
   if (p.rank != p.root) {
     const bool far = !p.grouping->together(p.rank, p.root);
-    return {.rounds = far ? 1 : 0, .bytes_sent = far ? message_bytes : 0};
+    return {.rounds = far ? 1 : 0, .bytes_sent = far ? contribution_bytes : 0};
   }
   const std::size_t local = local_ranks(p).size(), remote = p.ranks() - local;
   return {.rounds = (local > 1 ? 1 : 0) + (remote > 0 ? 1 : 0),
-          .bytes_received = remote * message_bytes,
-          .bytes_pulled = (local - 1) * p.count * size_of(p.input)};
+          .bytes_received = remote * contribution_bytes,
+          .bytes_pulled = (local - 1) * contribution_bytes};
 }
 
 }  // namespace

@@ -1,6 +1,11 @@
 // Direct reduce-scatter: each rank reduces its block straight from everybody's contribution.
-// Cost: 1 round inside a host and 1 between hosts; every contribution travels unreduced.
-// Use: one host; between hosts, small payloads, and blocks of different lengths.
+//
+// Every rank shares the blocks of its host's other ranks, and sends those of the other hosts' ranks
+// to them as they are. It then reduces its own block in one pass over what its host shares and what
+// has come.
+//
+// Cost: 1 round inside a host and 1 between hosts; every contribution travels unreduced. Use: one
+// host; between hosts, small payloads, and blocks of different lengths.
 #include <vector>
 
 #include "collectives/patterns/peers.hpp"
@@ -27,27 +32,23 @@ void plan(const Problem& p, Plan& plan) {
   if (local.size() > 1) {
     plan.signal();
   }
-  std::vector<Operand> leaving;
-  for (int rank : remote) {
-    const Operand theirs = input_of(p, p.rank, rank);
-    leaving.push_back(theirs.count > 0 ? widened(p, plan, theirs) : theirs);
-  }
   plan.next_round();
   const Operand mine = output_of(p, p.rank);
   std::vector<Source> terms;
   for (int rank = 0; rank < p.ranks(); ++rank) {
     terms.push_back({.from = input_of(p, rank, p.rank), .covers = {rank, rank + 1}});
   }
-  for (std::size_t i = 0; i < remote.size(); ++i) {
-    if (leaving[i].count > 0) {
-      plan.send(remote[i], leaving[i]);
+  for (int rank : remote) {
+    const Operand theirs = input_of(p, p.rank, rank);
+    if (theirs.count > 0) {
+      plan.send(rank, theirs);
     }
     if (mine.count == 0) {
       continue;
     }
-    Operand& term = terms[remote[i]].from;
-    term = plan.scratch(mine.count);
-    plan.recv(remote[i], term);
+    Source& term = terms[rank];
+    term.from = plan.room_for(term.covers, mine.count);
+    plan.recv(rank, term.from);
   }
   plan.next_round();
   if (mine.count > 0) {
@@ -57,7 +58,7 @@ void plan(const Problem& p, Plan& plan) {
 
 Cost cost(const Problem& p) {
   const std::size_t local = local_ranks(p).size(), remote = p.ranks() - local;
-  const std::size_t mine = output_of(p, p.rank).count, size = size_of(p.accumulator());
+  const std::size_t mine = output_of(p, p.rank).count, size = size_of(p.input);
   std::size_t leaving = 0;
   for (int rank : remote_ranks(p)) {
     leaving += input_of(p, p.rank, rank).count;
@@ -66,7 +67,7 @@ Cost cost(const Problem& p) {
   return {.rounds = (messages ? 1 : 0) + (local > 1 && mine > 0 ? 1 : 0),
           .bytes_sent = leaving * size,
           .bytes_received = remote * mine * size,
-          .bytes_pulled = (local - 1) * mine * size_of(p.input)};
+          .bytes_pulled = (local - 1) * mine * size};
 }
 
 }  // namespace

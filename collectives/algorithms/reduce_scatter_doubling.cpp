@@ -1,8 +1,15 @@
-// Recursive doubling for reduce-scatter: hosts exchange partials of all blocks
-// at each level of the canonical tree, but at the root only those that the
-// other half keeps. Cost: ceil(lg H) messages in a row, each of the whole
-// payload but the last; 1 round inside a host before and after. Use: more than
-// two hosts and small payloads, where a message costs more than its bytes.
+// Recursive doubling for reduce-scatter, over hosts.
+//
+// One rank leads each host: it reduces its host's contributions to every block. Then it climbs the
+// canonical tree as in all_reduce_doubling: at each node the leaders of both halves exchange their
+// partials of all blocks and join them. At the root each sends only those blocks that the other's
+// host keeps. Each rank of a host then joins the two partials of its own block, which it reads from
+// its leader. Halving what is sent at each level would take fewer bytes, but another order than the
+// tree's.
+//
+// Cost: ceil(lg H) messages in a row, each of the whole payload but the last; 1 round inside a host
+// before and after. Use: more than two hosts and small payloads, where a message costs more than
+// its bytes.
 #include <vector>
 
 #include "collectives/patterns/doubling.hpp"
@@ -16,19 +23,26 @@ bool fits(const Problem& p) {
   return !p.counts && p.grouping->hosts() > 1 && one_node_a_host(*p.grouping);
 }
 
-/// Where a host's leader keeps partials: its host's own, then what comes at
-/// each doubling_step, which becomes their sum. Blocks lie host by host; the last has
-/// only those of its host's ranks.
-std::vector<Operand> partials_of(const Problem& p, const std::vector<DoublingStep>& doubling_steps,
-                                 Plan& leaders) {
-  const std::size_t home_ranks = p.grouping->members(p.grouping->host_of(p.rank)).size();
-  std::vector<Operand> partials;
-  for (std::size_t at = 0; at <= doubling_steps.size(); ++at) {
-    const bool last = at > 0 && at == doubling_steps.size();
-    const std::size_t blocks = last ? home_ranks : static_cast<std::size_t>(p.ranks());
-    partials.push_back(leaders.scratch(p.count * blocks));
+/// Where a host's leader keeps the two partials that a doubling_step joins.
+struct Halves {
+  Operand mine, theirs;
+};
+
+/// By doubling_steps: this half's partial, of all blocks; and what comes of the other half, in the
+/// last of them only the blocks of this host's ranks. Blocks lie host by host.
+std::vector<Halves> halves_of(const Problem& p, const std::vector<DoublingStep>& doubling_steps,
+                              Plan& leaders) {
+  const std::size_t all = p.count * static_cast<std::size_t>(p.ranks());
+  const std::size_t kept = p.count * p.grouping->members(p.grouping->host_of(p.rank)).size();
+  std::vector<Halves> halves;
+  Operand mine = leaders.room_for(doubling_steps.front().mine, all);
+  for (const DoublingStep& doubling_step : doubling_steps) {
+    const bool last = &doubling_step == &doubling_steps.back();
+    const Operand theirs = leaders.room_for(doubling_step.theirs, last ? kept : all);
+    halves.push_back({mine, theirs});
+    mine = last ? mine : joint_of(leaders, theirs);
   }
-  return partials;
+  return halves;
 }
 
 /// The blocks of a host's ranks in a partial of all.
@@ -48,11 +62,10 @@ Operand block_of_rank(const Problem& p, const Operand& blocks, int rank) {
 
 /// This rank's block, from its leader's partials.
 void finish(const Problem& p, Plan& plan, const std::vector<DoublingStep>& doubling_steps,
-            const std::vector<Operand>& partials, std::uint32_t needs) {
-  const int home = p.grouping->host_of(p.rank);
-  const Operand& mine = partials[doubling_steps.size() - 1];
-  join_halves(plan, doubling_steps.back(), block_of_rank(p, blocks_of_host(p, mine, home), p.rank),
-              block_of_rank(p, partials.back(), p.rank), output_of(p, p.rank), needs);
+            const Halves& halves, std::uint32_t needs) {
+  const Operand kept = blocks_of_host(p, halves.mine, p.grouping->host_of(p.rank));
+  join_halves(plan, doubling_steps.back(), block_of_rank(p, kept, p.rank),
+              block_of_rank(p, halves.theirs, p.rank), output_of(p, p.rank), needs);
 }
 
 /// The host's partial of every block.
@@ -64,18 +77,24 @@ void reduce_home(const Problem& p, Plan& plan, const Operand& to) {
       terms.push_back({.from = input_of(p, rank, owner), .covers = {rank, rank + 1}});
     }
     const Operand blocks = blocks_of_host(p, to, p.grouping->host_of(owner));
-    plan.reduce(terms, block_of_rank(p, blocks, owner), members.size() > 1 ? 1 : 0);
+    const Operand block = block_of_rank(p, blocks, owner);
+    if (terms.size() == 1) {
+      // Copied all the same: blocks of a window lie apart in the input, and leave in one message.
+      plan.copy(terms.front().from, block);
+    } else {
+      plan.reduce(terms, block, 1);
+    }
   }
 }
 
 void lead(const Problem& p, Plan& plan, const std::vector<DoublingStep>& doubling_steps) {
   const Grouping& grouping = *p.grouping;
-  const std::vector<Operand> partials = partials_of(p, doubling_steps, plan);
-  reduce_home(p, plan, partials.front());
+  const std::vector<Halves> halves = halves_of(p, doubling_steps, plan);
+  reduce_home(p, plan, halves.front().mine);
   for (std::size_t at = 0; at < doubling_steps.size(); ++at) {
     const DoublingStep& doubling_step = doubling_steps[at];
     const bool last = at + 1 == doubling_steps.size();
-    const Operand &mine = partials[at], &theirs = partials[at + 1];
+    const auto& [mine, theirs] = halves[at];
     plan.next_round();
     for (int sink : doubling_step.sinks) {
       plan.send(sink, last ? blocks_of_host(p, mine, grouping.host_of(sink)) : mine);
@@ -83,13 +102,13 @@ void lead(const Problem& p, Plan& plan, const std::vector<DoublingStep>& doublin
     plan.recv(doubling_step.source, theirs);
     plan.next_round();
     if (!last) {
-      join_halves(plan, doubling_step, mine, theirs, theirs);
+      join_halves(plan, doubling_step, mine, theirs, halves[at + 1].mine);
     }
   }
   if (grouping.members(grouping.host_of(p.rank)).size() > 1) {
     plan.signal();
   }
-  finish(p, plan, doubling_steps, partials, 0);
+  finish(p, plan, doubling_steps, halves.back(), 0);
 }
 
 void follow(const Problem& p, Plan& plan, const std::vector<DoublingStep>& doubling_steps,
@@ -102,7 +121,7 @@ void follow(const Problem& p, Plan& plan, const std::vector<DoublingStep>& doubl
   Problem theirs = p;
   theirs.rank = leader;
   Plan leaders(theirs);
-  finish(p, plan, doubling_steps, partials_of(p, doubling_steps, leaders), 1);
+  finish(p, plan, doubling_steps, halves_of(p, doubling_steps, leaders).back(), 1);
 }
 
 void plan(const Problem& p, Plan& plan) {
@@ -123,13 +142,14 @@ Cost cost(const Problem& p) {
   }
   const Grouping& grouping = *p.grouping;
   const int home = grouping.host_of(p.rank);
-  const std::size_t block_bytes = p.count * size_of(p.accumulator());
+  const std::vector<DoublingStep> doubling_steps = doubling_steps_of(p);
   if (p.rank != leader_of(grouping, home)) {
-    return {.rounds = 1, .bytes_pulled = 2 * block_bytes};
+    const DoublingStep& last = doubling_steps.back();
+    return {.rounds = 1,
+            .bytes_pulled = p.count * (partial_size(p, last.mine) + partial_size(p, last.theirs))};
   }
   const auto ranks = static_cast<std::size_t>(p.ranks());
   const std::size_t peers = grouping.members(home).size() - 1;
-  const std::vector<DoublingStep> doubling_steps = doubling_steps_of(p);
   Cost cost{.rounds = peers > 0 ? 1 : 0,
             .bytes_pulled = peers * ranks * p.count * size_of(p.input)};
   for (const DoublingStep& doubling_step : doubling_steps) {
@@ -137,9 +157,10 @@ Cost cost(const Problem& p) {
     ++cost.rounds;
     for (int sink : doubling_step.sinks) {
       const std::size_t kept = grouping.members(grouping.host_of(sink)).size();
-      cost.bytes_sent += (last ? kept : ranks) * block_bytes;
+      cost.bytes_sent += (last ? kept : ranks) * p.count * partial_size(p, doubling_step.mine);
     }
-    cost.bytes_received += (last ? peers + 1 : ranks) * block_bytes;
+    cost.bytes_received +=
+        (last ? peers + 1 : ranks) * p.count * partial_size(p, doubling_step.theirs);
   }
   return cost;
 }

@@ -35,8 +35,9 @@ struct alignas(64) Slot {
   alignas(64) comm::MemoryRef input;
   comm::MemoryRef output;
   comm::MemoryRef scratch;
-  std::uint64_t scratch_half_bytes;  ///< Odd windows use the second half.
-  std::uint32_t in_place;            ///< The output lies over the input.
+  std::uint64_t scratch_half_bytes;    ///< Odd windows use the second half.
+  std::uint64_t contributions_offset;  ///< Bytes from a half's begin to the plan's contributions.
+  std::uint32_t in_place;              ///< The output lies over the input.
 
   alignas(64) std::byte payload[inline_bytes];
 };

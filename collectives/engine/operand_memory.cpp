@@ -32,7 +32,7 @@ void OperandMemory::announce(const Operation& operation, const Plan& plan, Slot&
   const std::size_t input_bytes = buffer_bytes(Buffer::input, membership_.rank);
   const std::size_t output_bytes = buffer_bytes(Buffer::output, membership_.rank);
   const Plan::Traits& traits = plan.traits;
-  inlined_ = traits.shares_input && !traits.shares_output && plan.scratch_count == 0 &&
+  inlined_ = traits.shares_input && !traits.shares_output && plan.own_count() == 0 &&
              traits.signals == 1 && input_bytes <= Slot::inline_bytes;
   slot.inlined = inlined_ ? 1 : 0;
   const bool in_place = static_cast<const void*>(operation.input) == operation.output;
@@ -80,8 +80,8 @@ bool OperandMemory::somebody_in_place() const {
 
 void OperandMemory::begin(const Plan& plan, const Windows& windows, const Window& window) {
   window_ = &window;
-  exposed_ = !inlined_ &&
-             (plan.traits.shares_input || plan.traits.shares_output || plan.scratch_count > 0);
+  exposed_ =
+      !inlined_ && (plan.traits.shares_input || plan.traits.shares_output || plan.own_count() > 0);
   for (auto& views : views_) {
     for (View& view : views) {
       view = {};
@@ -91,8 +91,8 @@ void OperandMemory::begin(const Plan& plan, const Windows& windows, const Window
       (slot_->input.kind == Kind::unreachable || slot_->output.kind == Kind::unreachable)) {
     prepare_staging();
   }
-  if (plan.scratch_count > 0) {
-    prepare_scratch(plan, windows);
+  if (plan.own_count() > 0) {
+    prepare_own(plan, windows);
   }
   if (operation_->stage_input && !inlined_ && window.count > 0) {
     stage_input();
@@ -118,18 +118,28 @@ void OperandMemory::prepare_staging() {
   }
 }
 
-// Windows alternate between two halves, so that peers may still read the last one's partials.
-void OperandMemory::prepare_scratch(const Plan& plan, const Windows& windows) {
+// Scratch, then contributions. Windows alternate between two halves, so that peers may still read
+// the last one's partials.
+void OperandMemory::prepare_own(const Plan& plan, const Windows& windows) {
   if (window_->index > 0) {
     return;  // the first window is the largest
   }
-  const std::size_t half = round_to_line(plan.scratch_count * element_bytes(Buffer::scratch));
+  const std::size_t scratch = round_to_line(plan.scratch_count * element_bytes(Buffer::scratch));
+  const std::size_t half =
+      scratch + round_to_line(plan.contributions_count * element_bytes(Buffer::contributions));
   const std::size_t bytes = std::min<std::size_t>(windows.number, 2) * half;
   if (!scratch_ || scratch_->bytes() < bytes) {
     scratch_ = std::make_unique<comm::Segment>(bytes, comm::Segment::Pages::huge);
   }
   slot_->scratch = shown(*scratch_);
   slot_->scratch_half_bytes = half;
+  slot_->contributions_offset = scratch;
+}
+
+// Where in a rank's own shared memory that buffer lies in this window.
+std::size_t OperandMemory::own_offset(const Slot& slot, Buffer buffer) const {
+  const std::size_t half = window_->index % 2 * slot.scratch_half_bytes;
+  return buffer == Buffer::contributions ? half + slot.contributions_offset : half;
 }
 
 // All blocks at once, before any output of this rank overwrites them.
@@ -182,7 +192,7 @@ std::byte* OperandMemory::staged_for_peers(const Operand& operand) {
 
 OperandMemory::View OperandMemory::view_of(int rank, Buffer buffer) {
   const bool mine = rank == membership_.rank;
-  if (mine && buffer != Buffer::scratch && !(operation_->stage_input && buffer == Buffer::input)) {
+  if (mine && !is_own(buffer) && !(operation_->stage_input && buffer == Buffer::input)) {
     return whole_view(buffer == Buffer::input ? operation_->input : operation_->output, buffer);
   }
   const Slot& slot = peers_.slot(rank, operation_->sequence);
@@ -203,8 +213,8 @@ OperandMemory::View OperandMemory::view_of_announced(int rank, Buffer buffer) {
                         : buffer == Buffer::output ? slot.output
                                                    : slot.scratch;
   View view;
-  if (buffer == Buffer::scratch) {
-    ref.offset += window_->index % 2 * slot.scratch_half_bytes;
+  if (is_own(buffer)) {
+    ref.offset += own_offset(slot, buffer);
   } else if (ref.kind == Kind::unreachable) {
     ref = peers_.control_block(rank).staging;
     ref.offset += staging_offset(buffer, rank);
@@ -213,9 +223,7 @@ OperandMemory::View OperandMemory::view_of_announced(int rank, Buffer buffer) {
     view = whole_view(nullptr, buffer);
   }
   if (rank == membership_.rank && ref.kind == Kind::segment) {
-    view.base = buffer == Buffer::scratch
-                    ? scratch_->data() + window_->index % 2 * slot.scratch_half_bytes
-                    : staged(buffer);
+    view.base = is_own(buffer) ? scratch_->data() + own_offset(slot, buffer) : staged(buffer);
     return view;
   }
   const int world = membership_.world_ranks[rank];

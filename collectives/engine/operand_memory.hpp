@@ -1,8 +1,8 @@
 // Where the operands of an operation lie, on this rank and on its local peers.
 //
 // A rank's input and output lie with its caller. Peers read them there if they can, else in the
-// rank's staging memory; scratch is shared memory of the library's own. A short input travels in
-// the announcement itself: it is inlined.
+// rank's staging memory; scratch and contributions are shared memory of the library's own. A short
+// input travels in the announcement itself: it is inlined.
 #pragma once
 
 #include <array>
@@ -83,13 +83,14 @@ class OperandMemory final {
   View view_of_announced(int rank, Buffer buffer);
   comm::MemoryRef shown(const comm::Segment& segment) const;
   void prepare_staging();
-  void prepare_scratch(const Plan& plan, const Windows& windows);
+  void prepare_own(const Plan& plan, const Windows& windows);
+  std::size_t own_offset(const Slot& slot, Buffer buffer) const;
   void stage_input();
 
   comm::Context& context_;
   const Membership& membership_;
   LocalPeers& peers_;
-  std::vector<std::array<View, 3>> views_;  ///< By rank and Buffer.
+  std::vector<std::array<View, buffer_kinds>> views_;  ///< By rank and Buffer.
   std::unique_ptr<comm::Segment> staging_, scratch_;
   const Operation* operation_ = nullptr;
   Slot* slot_ = nullptr;

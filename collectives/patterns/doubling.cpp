@@ -62,6 +62,10 @@ std::vector<DoublingStep> doubling_steps_of(const Problem& problem) {
   return doubling_steps;
 }
 
+Operand joint_of(Plan& plan, const Operand& theirs) {
+  return theirs.buffer == Buffer::scratch ? theirs : plan.scratch(theirs.count);
+}
+
 void join_halves(Plan& plan, const DoublingStep& doubling_step, const Operand& mine,
                  const Operand& theirs, const Operand& to, std::uint32_t needs) {
   std::vector<Source> terms = {{.from = mine, .covers = doubling_step.mine},

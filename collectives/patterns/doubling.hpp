@@ -25,6 +25,10 @@ struct DoublingStep {
 /// Of problem.rank's host, from its own node up to the root. Needs one_node_a_host().
 std::vector<DoublingStep> doubling_steps_of(const Problem& problem);
 
+/// Where the partial of both halves goes that is not the last: over the other half's, if that lies
+/// in scratch.
+Operand joint_of(Plan& plan, const Operand& theirs);
+
 /// A step that reduces both halves' partials.
 void join_halves(Plan& plan, const DoublingStep& doubling_step, const Operand& mine,
                  const Operand& theirs, const Operand& to, std::uint32_t needs = 0);

@@ -27,19 +27,25 @@ std::vector<int> owners_served(const Problem& problem, const std::vector<Portion
   return owners;
 }
 
-/// This host's partial of a chunk over `range`, as a step if there is anything to add.
+/// This host's partial of a chunk over `range`, made by a step unless it is this rank's own
+/// contribution. A single peer's contribution is fetched as it is: see Plan::room_for().
 Operand partial_over(const Problem& problem, Plan& plan, RankRange range, const Portion& portion,
                      int chunks, int chunk, IndexRange sharing) {
-  if (range == RankRange{problem.rank, problem.rank + 1}) {
-    return widened(problem, plan, chunk_of(problem, problem.rank, portion, chunks, chunk), sharing);
-  }
   std::vector<Source> terms;
   for (int rank = range.first; rank < range.last; ++rank) {
     terms.push_back(
         {.from = chunk_of(problem, rank, portion, chunks, chunk), .covers = {rank, rank + 1}});
   }
-  const Operand partial = plan.scratch(terms.front().from.count);
-  plan.reduce(terms, partial, 1).after(sharing);
+  const Operand& first = terms.front().from;
+  if (range == RankRange{problem.rank, problem.rank + 1}) {
+    return first;
+  }
+  const Operand partial = plan.room_for(range, first.count);
+  if (range.size() == 1) {
+    plan.copy(first, partial, 1).after(sharing);
+  } else {
+    plan.reduce(terms, partial, 1).after(sharing);
+  }
   return partial;
 }
 
@@ -75,7 +81,7 @@ std::vector<Source> gather_terms(const Problem& problem, Plan& plan, const Porti
     const int host = (home + hosts - distance) % hosts;
     const std::uint32_t first = plan.next_index();
     for (const RankRange& range : grouping.subtrees(host)) {
-      const Operand partial = plan.scratch(count);
+      const Operand partial = plan.room_for(range, count);
       plan.recv(carrier(grouping, host, problem.rank), partial).after(sharing);
       terms.push_back({.from = partial, .covers = range});
     }
@@ -90,6 +96,15 @@ Operand result_of(const Problem& problem, int holder, const Portion& portion, in
                   int chunk) {
   return piece_of(piece_of(output_of(problem, holder), portion.slice),
                   slice(portion.slice.count, chunks, chunk));
+}
+
+/// Bytes of one element of all that a host sends to an owner elsewhere.
+std::size_t partials_size(const Problem& problem, int host) {
+  std::size_t size = 0;
+  for (const RankRange& range : problem.grouping->subtrees(host)) {
+    size += partial_size(problem, range);
+  }
+  return size;
 }
 
 /// Owners on `host` whose results this rank receives for its own.
@@ -188,6 +203,8 @@ PairwiseExchange exchange_of(const Problem& problem, const std::vector<Portion>&
     largest = std::max(largest, portion.slice.count);
   }
   const int others = problem.grouping->hosts() - 1;
+  // As long as the longest message may be. Contributions and results of narrower floats are
+  // shorter, but every rank has to cut all of them into as many chunks.
   return PairwiseExchange(trips * others,
                           others == 0 ? 0 : largest * size_of(problem.accumulator()));
 }
@@ -229,24 +246,22 @@ Reduced reduce_to_owners(const Problem& problem, Plan& plan, const std::vector<P
 
 Cost cost_of_reducing(const Problem& problem, const std::vector<Portion>& portions) {
   const Grouping& grouping = *problem.grouping;
-  const std::size_t partial_size = size_of(problem.accumulator());
   const std::size_t mine = portions[problem.rank].slice.count;
   const std::size_t peers = local_ranks(problem).size() - 1;
-  std::size_t partials_here = 0, partials_elsewhere = 0, carried = 0;
+  std::size_t elsewhere_size = 0, carried = 0;
   for (int host = 0; host < grouping.hosts(); ++host) {
-    const bool here = host == home_of(problem);
-    (here ? partials_here : partials_elsewhere) += grouping.subtrees(host).size();
-    if (here) {
+    if (host == home_of(problem)) {
       continue;
     }
+    elsewhere_size += partials_size(problem, host);
     for (int owner : owners_served(problem, portions, host)) {
       carried += portions[owner].slice.count;
     }
   }
   const int pulls = peers > 0 ? 1 : 0, receives = grouping.hosts() > 1 ? 1 : 0;
   return {.rounds = std::max(carried > 0 ? pulls + 1 : 0, mine > 0 ? receives + pulls : 0),
-          .bytes_sent = partials_here * carried * partial_size,
-          .bytes_received = partials_elsewhere * mine * partial_size,
+          .bytes_sent = partials_size(problem, home_of(problem)) * carried,
+          .bytes_received = elsewhere_size * mine,
           .bytes_pulled = peers * (mine + carried) * size_of(problem.input)};
 }
 

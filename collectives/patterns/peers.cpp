@@ -40,23 +40,4 @@ int carrier(const Grouping& grouping, int host, int owner) {
   return members[static_cast<std::size_t>(owner) % members.size()];
 }
 
-Operand widened(const Problem& problem, Plan& plan, const Operand& contribution) {
-  if (problem.input == problem.accumulator()) {
-    return contribution;
-  }
-  const Operand wide = plan.scratch(contribution.count);
-  const Source own{.from = contribution, .covers = {problem.rank, problem.rank + 1}};
-  plan.reduce({&own, 1}, wide);
-  return wide;
-}
-
-Operand widened(const Problem& problem, Plan& plan, const Operand& contribution, IndexRange after) {
-  const std::uint32_t first = plan.next_index();
-  const Operand wide = widened(problem, plan, contribution);
-  for (std::uint32_t step = first; step < plan.next_index(); ++step) {
-    AddedStep(plan, step).after(after);
-  }
-  return wide;
-}
-
 }  // namespace sprat::collectives

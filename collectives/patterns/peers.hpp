@@ -18,10 +18,4 @@ std::vector<int> remote_ranks(const Problem& problem);
 /// spreads owners evenly and keeps equal local positions together where hosts are equal blocks.
 int carrier(const Grouping& grouping, int host, int owner);
 
-/// A contribution in the form that partial results travel in: itself if the input's type is the
-/// accumulator's, else widened into scratch by a step of the current round or, the second, after
-/// these steps.
-Operand widened(const Problem& problem, Plan& plan, const Operand& contribution);
-Operand widened(const Problem& problem, Plan& plan, const Operand& contribution, IndexRange after);
-
 }  // namespace sprat::collectives

@@ -32,13 +32,15 @@ struct Ring {
 };
 
 /// How one portion grows: this host adds to it in round `round`, after the ranks before `place` of
-/// the line that begins with the host behind the owner's.
+/// the line that begins with the host after the owner's.
 struct Stop {
   int owner = 0, round = 0, place = 0;
   std::vector<Operand> partials;       ///< By chunk: what comes. None in round 0.
   std::vector<IndexRange> receives{};  ///< The steps that bring it.
 
   bool first() const { return round == 0; }
+  /// What has come of the line when it gets here.
+  RankRange before() const { return {0, place}; }
 };
 
 /// This rank's stops by rounds. Its own portion's is the only one in the last.
@@ -66,7 +68,8 @@ void receive_partials(const Ring& ring, Plan& plan, const std::vector<Portion>& 
       const std::uint32_t first = plan.next_index();
       for (Stop& stop : rounds[round]) {
         const std::size_t count = portions[stop.owner].slice.count;
-        stop.partials.push_back(plan.scratch(slice(count, exchange.chunks(), chunk).count));
+        stop.partials.push_back(
+            plan.room_for(stop.before(), slice(count, exchange.chunks(), chunk).count));
         const int sender = carrier(ring.grouping, ring.previous(), stop.owner);
         const AddedStep recv = plan.recv(sender, stop.partials.back()).after(sharing);
         stop.receives.push_back(recv.alone());
@@ -81,7 +84,7 @@ std::vector<Source> terms_of(const Ring& ring, const Stop& stop, const Portion& 
                              int chunk) {
   std::vector<Source> terms;
   if (!stop.first()) {
-    terms.push_back({.from = stop.partials[chunk], .covers = {0, stop.place}});
+    terms.push_back({.from = stop.partials[chunk], .covers = stop.before()});
   }
   int place = stop.place;
   for (int rank : ring.back(0)) {
@@ -99,10 +102,9 @@ IndexRange grow(const Ring& ring, Plan& plan, const Stop& stop, const Portion& p
   const std::vector<Source> terms = terms_of(ring, stop, portion, exchange.chunks(), chunk);
   Operand partial = terms.front().from;
   const IndexRange ready = stop.first() ? sharing : stop.receives[chunk];
-  if (terms.size() == 1) {
-    partial = widened(ring.p, plan, partial, ready);
-  } else {
-    if (stop.first()) {
+  // The only contribution so far leaves as it is. A partial grows where it lies.
+  if (terms.size() > 1) {
+    if (partial.buffer != Buffer::scratch) {
       partial = plan.scratch(partial.count);
     }
     plan.reduce(terms, partial, ring.has_peers() ? 1 : 0).after(ready);
@@ -156,14 +158,14 @@ Reduced reduce_around(const Problem& problem, Plan& plan, const std::vector<Port
 
 Cost cost_of_reducing_around(const Problem& problem, const std::vector<Portion>& portions) {
   const Ring ring(problem);
-  const std::size_t partial_size = size_of(problem.accumulator());
-  const std::size_t peers = ring.back(0).size() - 1;
+  const std::size_t members = ring.back(0).size(), peers = members - 1;
   Cost cost;
   for (const std::vector<Stop>& stops : stops_of(ring, portions)) {
     for (const Stop& stop : stops) {
       const std::size_t count = portions[stop.owner].slice.count;
-      cost.bytes_received += stop.first() ? 0 : count * partial_size;
-      cost.bytes_sent += stop.owner == problem.rank ? 0 : count * partial_size;
+      const RankRange then{0, stop.place + static_cast<int>(members)};
+      cost.bytes_received += stop.first() ? 0 : count * partial_size(problem, stop.before());
+      cost.bytes_sent += stop.owner == problem.rank ? 0 : count * partial_size(problem, then);
       cost.bytes_pulled += peers * count * size_of(problem.input);
       cost.rounds = std::max(cost.rounds, rounds_of(ring, stop));
     }

@@ -10,7 +10,7 @@
 namespace sprat::collectives {
 
 /// Ends with problem.rank's portion reduced into `result`, chunk by chunk: a partial goes once
-/// round the ring from the host behind the owner's, and each host's carrier adds its ranks'
+/// round the ring from the host after the owner's, and each host's carrier adds its ranks'
 /// contributions. The order is a chain of hosts. Signals once, if there are peers. Takes the first
 /// trip of `exchange`.
 Reduced reduce_around(const Problem& problem, Plan& plan, const std::vector<Portion>& portions,

@@ -9,8 +9,11 @@ namespace sprat::collectives {
 
 namespace {
 
-constexpr std::size_t scratch_alignment = 64;  // elements
+// Elements. A piece of one-byte elements then begins on a cache line, so that no two are in one.
+constexpr std::size_t scratch_alignment = 64;
 
+/// Messages between two ranks are told apart by their number. Both sides count for themselves, and
+/// agree because the k-th receive takes the k-th send.
 std::uint32_t next_ordinal(std::vector<std::uint32_t>& counters, int peer) {
   const auto index = static_cast<std::size_t>(peer);
   if (counters.size() <= index) {
@@ -19,7 +22,8 @@ std::uint32_t next_ordinal(std::vector<std::uint32_t>& counters, int peer) {
   return counters[index]++;
 }
 
-/// What a step reads in place, its own rank's buffers included.
+/// What a step reads where it lies, its own rank's buffers included. A send is none of these: who
+/// receives reads the message, not the memory.
 std::vector<Operand> reads(const Plan& plan, const Step& step) {
   if (step.verb == Verb::copy) {
     return {step.from};
@@ -46,6 +50,8 @@ const char* name(Buffer buffer) noexcept {
       return "output";
     case Buffer::scratch:
       return "scratch";
+    case Buffer::contributions:
+      return "contributions";
   }
   return "unknown buffer";
 }
@@ -103,7 +109,9 @@ AddedStep Plan::share_snapshot(const Operand& mine) {
 
 AddedStep Plan::signal() {
   Step& step = add(Verb::signal);
-  // The last round and this one are adjacent, so both fit one range.
+  // A signal tells peers that what this round has shared so far may be read, so it cannot run
+  // beside those steps as the others of the round may. The last round and this one are adjacent, so
+  // both fit one range.
   if (previous_.first == previous_.last) {
     step.after.first = round_begin_;
   }
@@ -161,18 +169,28 @@ void Plan::next_round() {
   round_begin_ = next_index();
 }
 
+// A step depends on a range, so a lane begins by forgetting the round before it.
 void Plan::next_lane() {
   previous_ = {};
   round_begin_ = next_index();
 }
 
-Operand Plan::scratch(std::size_t count) {
-  const Operand piece{
-      .rank = rank_, .buffer = Buffer::scratch, .offset = scratch_count, .count = count};
-  scratch_count += (count + scratch_alignment - 1) / scratch_alignment * scratch_alignment;
+Operand Plan::scratch(std::size_t count) { return take(Buffer::scratch, scratch_count, count); }
+
+// One rank's contribution is kept and sent in the input's type: widening changes no value, so the
+// reduction that reads it may as well do that, and 16-bit floats take half the bytes.
+Operand Plan::room_for(RankRange covers, std::size_t count) {
+  return covers.size() == 1 ? take(Buffer::contributions, contributions_count, count)
+                            : scratch(count);
+}
+
+Operand Plan::take(Buffer buffer, std::size_t& taken, std::size_t count) const {
+  const Operand piece{.rank = rank_, .buffer = buffer, .offset = taken, .count = count};
+  taken += (count + scratch_alignment - 1) / scratch_alignment * scratch_alignment;
   return piece;
 }
 
+// Executors ask this of every call, and a plan is used for many: so it is worked out once.
 void Plan::settle() {
   traits = {};
   for (const Step& step : steps) {
@@ -187,6 +205,8 @@ void Plan::settle() {
   }
 }
 
+// Rounds are the longest chain of steps that wait for somebody else. Steps come after those that
+// they depend on, so one pass in their order finds each one's depth.
 Cost count(const Problem& problem, const Plan& plan) {
   Cost cost;
   std::vector<int> depth(plan.steps.size());
@@ -195,7 +215,7 @@ Cost count(const Problem& problem, const Plan& plan) {
     std::size_t pulled = 0;
     for (const Operand& operand : reads(plan, step)) {
       if (operand.rank == problem.rank) {
-        continue;
+        continue;  // a rank's own memory costs nobody a round
       }
       pulled += operand.count * size_of(element_type(problem, operand.buffer));
     }
@@ -225,10 +245,18 @@ DType element_type(const Problem& problem, Buffer buffer) {
       return problem.output;
     case Buffer::scratch:
       return reduces(problem.collective) ? problem.accumulator() : problem.input;
+    case Buffer::contributions:
+      return problem.input;
   }
   return problem.input;
 }
 
+std::size_t partial_size(const Problem& problem, RankRange covers) {
+  return size_of(covers.size() == 1 ? problem.input : problem.accumulator());
+}
+
+// A buffer has a block for each rank where each of them gives or gets another part of it, and is
+// one block where all deal with the same elements.
 int blocks_of(const Problem& problem, Buffer buffer, int rank) {
   const bool in = buffer == Buffer::input;
   switch (problem.collective) {
@@ -256,6 +284,7 @@ int blocks_of(const Problem& problem, Buffer buffer, int rank) {
   return 0;
 }
 
+// Where only one buffer has counts, the other is one block, as long as its rank's.
 const BlockCounts* block_counts(const Problem& problem, Buffer buffer) {
   const bool in = buffer == Buffer::input;
   switch (problem.collective) {
@@ -322,6 +351,8 @@ Operand piece_of(const Operand& whole, const Slice& slice) {
   return piece;
 }
 
+// What a step does not use is left out, so that lines stay short enough to compare by eye. Ranges
+// are shown with their last index, for that is how one counts.
 std::string describe(const Plan& plan) {
   std::string out = fmt::format("{}: {} steps, {} elements of scratch\n", plan.algorithm,
                                 plan.steps.size(), plan.scratch_count);

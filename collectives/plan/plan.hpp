@@ -1,10 +1,11 @@
 // What one rank does in a collective: steps that depend on earlier steps.
 //
 // A plan speaks of buffers by name. `input` and `output` are the caller's, made of blocks
-// (problem.counts, or problem.count each); `scratch` is the rank's own shared memory, of
-// Problem::accumulator() for reductions and of the input type otherwise. The rank may read any
-// peer's buffer on its own host, and writes only its own. Between hosts there are messages;
-// collectives that exchange() have them everywhere.
+// (problem.counts, or problem.count each). Two more are the rank's own shared memory: `scratch`, of
+// Problem::accumulator() for reductions and of the input type otherwise; and `contributions`, of
+// the input type, where a reduction keeps what other ranks contribute, each as it was called. The
+// rank may read any peer's buffer on its own host, and writes only its own. Between hosts there are
+// messages; collectives that exchange() have them everywhere.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +18,17 @@
 
 namespace sprat::collectives {
 
-enum class Buffer : std::uint8_t { input, output, scratch };
+enum class Buffer : std::uint8_t { input, output, scratch, contributions };
+inline constexpr std::size_t buffer_kinds = 4;  ///< Enumerators of Buffer.
 const char* name(Buffer buffer) noexcept;
 
-/// `count` elements at `offset` of block `block` of a rank's buffer. scratch has one block, 0.
+/// Neither the caller's input nor output.
+constexpr bool is_own(Buffer buffer) {
+  return buffer == Buffer::scratch || buffer == Buffer::contributions;
+}
+
+/// `count` elements at `offset` of block `block` of a rank's buffer. scratch and contributions have
+/// one block, 0.
 struct Operand {
   int rank = 0;
   Buffer buffer = Buffer::input;
@@ -31,7 +39,7 @@ struct Operand {
 
 /// A term of a reduction: the partial result of ranks [covers.first, covers.last); in a plan whose
 /// order is `any`, of the ranks at these places of whatever line it has them stand in.
-/// In input or output it is a rank's own contribution (covers one rank); in scratch, a partial.
+/// In scratch it is a partial; elsewhere one rank's contribution (covers one rank).
 struct Source {
   Operand from;
   RankRange covers;
@@ -100,7 +108,8 @@ class Plan {
 
   std::vector<Step> steps;
   std::vector<Source> sources;
-  std::size_t scratch_count = 0;  ///< Elements of scratch.
+  std::size_t scratch_count = 0;        ///< Elements of scratch.
+  std::size_t contributions_count = 0;  ///< Elements of contributions.
   std::string algorithm;
   ReduceOrder order = ReduceOrder::canonical;
 
@@ -134,6 +143,11 @@ class Plan {
   void next_lane();
   /// Elements of scratch to use, each call a new piece aligned to 64 elements.
   Operand scratch(std::size_t count);
+  /// The same for what a reduction holds of these ranks: in contributions if it is one rank, else
+  /// in scratch.
+  Operand room_for(RankRange covers, std::size_t count);
+  /// Elements that are neither the caller's input nor output.
+  std::size_t own_count() const { return scratch_count + contributions_count; }
 
   /// After the last step.
   void settle();
@@ -141,6 +155,7 @@ class Plan {
  private:
   Step& add(Verb verb);
   AddedStep last();
+  Operand take(Buffer buffer, std::size_t& taken, std::size_t count) const;
   int rank_;
   std::uint32_t round_begin_ = 0;
   IndexRange previous_;
@@ -160,6 +175,8 @@ Cost count(const Problem& problem, const Plan& plan);
 
 /// The element type of a buffer.
 DType element_type(const Problem& problem, Buffer buffer);
+/// Bytes of an element of what a reduction holds of these ranks; see Plan::room_for().
+std::size_t partial_size(const Problem& problem, RankRange covers);
 /// Blocks that a rank's input or output has: none where only the root has that buffer.
 int blocks_of(const Problem& problem, Buffer buffer, int rank);
 /// The counts of a buffer's blocks where they differ, else null.

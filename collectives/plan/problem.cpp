@@ -12,7 +12,9 @@ namespace sprat::collectives {
 
 namespace {
 
-constexpr std::size_t slice_alignment = 64;  // elements
+// Elements: whole cache lines of every type, so that ranks that write neighbouring slices of one
+// buffer do not write one line.
+constexpr std::size_t slice_alignment = 64;
 
 }  // namespace
 
@@ -94,6 +96,8 @@ std::size_t BlockCounts::largest() const {
   return counts_.empty() ? 0 : *std::max_element(counts_.begin(), counts_.end());
 }
 
+// All blocks are cut at the same places, so every rank can say without asking how long its part of
+// any window is. Short blocks end in earlier windows than long ones.
 BlockCounts BlockCounts::window(std::size_t first, std::size_t count) const {
   std::vector<std::size_t> parts;
   for (const std::size_t whole : counts_) {
@@ -104,6 +108,8 @@ BlockCounts BlockCounts::window(std::size_t first, std::size_t count) const {
 
 Grouping::Grouping(const std::vector<int>& host_of) {
   require(!host_of.empty(), "a grouping needs at least one rank");
+  // Labels may be any numbers. Hosts get theirs in the order of their lowest ranks, which is the
+  // same on every rank whatever the labels are.
   std::unordered_map<int, int> hosts;
   for (int rank = 0; rank < static_cast<int>(host_of.size()); ++rank) {
     const auto [entry, is_new] =
@@ -116,6 +122,8 @@ Grouping::Grouping(const std::vector<int>& host_of) {
     local_index_.push_back(static_cast<int>(members_[host].size()));
     members_[host].push_back(rank);
   }
+  // From the root down: a node whose ranks share a host is a subtree of that host, and maximal
+  // because its parent was none. Any other node is cut as the canonical tree cuts it.
   subtrees_.resize(members_.size());
   std::vector<RankRange> open = {{0, ranks()}};
   while (!open.empty()) {  // the left half is on top, so each host's subtrees come out ascending
@@ -133,6 +141,7 @@ Grouping::Grouping(const std::vector<int>& host_of) {
   }
 }
 
+// Ranks of the whole reduction, whatever a term covers: avg divides by all of them.
 Arithmetic arithmetic_of(const Problem& problem) {
   return {.input = problem.input,
           .output = problem.output,
@@ -145,6 +154,8 @@ Arithmetic arithmetic_of(const Problem& problem) {
 
 DType Problem::accumulator() const { return accumulator_of(input, op.op()); }
 
+// Ranks choose their algorithm by this number, so it may hold nothing that only some of them know:
+// hence 0 for exchanges, whose counts differ from rank to rank.
 std::size_t Problem::payload_bytes() const {
   const auto all = static_cast<std::size_t>(ranks());
   const std::size_t in = count * size_of(input), out = count * size_of(output);
@@ -171,6 +182,8 @@ std::size_t Problem::payload_bytes() const {
   return 0;
 }
 
+// The first parts get one unit more each until the rest is used up. The last unit may be short, so
+// the last part that has any may be shorter than the others.
 Slice slice(std::size_t count, int parts, int index) {
   const std::size_t units = (count + slice_alignment - 1) / slice_alignment;
   const auto divisor = static_cast<std::size_t>(parts);

@@ -1,4 +1,9 @@
 // Proves plans by running them on symbols: complete, free of deadlock and races, and canonical.
+//
+// All steps run once, in any order that their dependencies allow. That one run proves all others:
+// it shows what values there are if no two steps race, and every access is compared with all others
+// to the same elements, by what certainly happened before what (happens_before.hpp), to show that
+// none do.
 #include "collectives/verify/verifier.hpp"
 
 #include <algorithm>
@@ -15,8 +20,8 @@ namespace sprat::collectives {
 
 namespace {
 
+// The first few say what is wrong; a plan of many ranks would repeat it for each.
 constexpr std::size_t most_violations = 20;
-constexpr std::size_t buffers = 3;  // enumerators of Buffer
 
 /// Elements of a rank's memory once aliases are resolved.
 struct Place {
@@ -47,8 +52,8 @@ struct Shared {
 
 /// One rank's memory, by Buffer, with all that was done to it.
 struct RankMemory {
-  std::array<SymbolMemory, buffers> contents;
-  std::array<std::vector<Access>, buffers> accesses;
+  std::array<SymbolMemory, buffer_kinds> contents;
+  std::array<std::vector<Access>, buffer_kinds> accesses;
   std::vector<Shared> shared;
 };
 
@@ -74,6 +79,7 @@ class Verification {
   Value read(std::size_t step, const Operand& operand);
   Value read_shared(std::size_t step, const Operand& operand);
   void write(std::size_t step, const Operand& to, const Value& value);
+  void check_contributions(std::size_t step, const Value& value);
 
   void check_ends();
   void check_outputs(int rank);
@@ -103,6 +109,7 @@ Verification::Verification(const std::vector<Problem>& problems, const std::vect
       time_(p_, plans),
       memory_(plans.size()) {
   for (int rank = 0; rank < p_.ranks(); ++rank) {
+    // Of a broadcast only the root's data mean anything, though every rank has a buffer.
     const bool has_input = p_.collective != Collective::broadcast || rank == p_.root;
     Value input;
     for (int block = 0; block < blocks_of(p_, Buffer::input, rank); ++block) {
@@ -112,7 +119,8 @@ Verification::Verification(const std::vector<Problem>& problems, const std::vect
     }
     const std::size_t outputs = elements_of(problems[rank], Buffer::output, rank);
     memory_[rank].contents = {SymbolMemory(input), SymbolMemory::unwritten(outputs),
-                              SymbolMemory::unwritten(plans[rank].scratch_count)};
+                              SymbolMemory::unwritten(plans[rank].scratch_count),
+                              SymbolMemory::unwritten(plans[rank].contributions_count)};
     if (input.size() == 1) {  // in place, it may lie in the output
       const Place own = place_of(input_of(problems[rank], rank));
       contents_of(own).write(own.begin, input);
@@ -132,6 +140,9 @@ std::vector<std::string> Verification::run() {
   return std::move(violations_);
 }
 
+// A send moves only together with its receive, as if no wire could hold a message: so whatever ends
+// here ends on every transport. Nothing moves any more if all is done, or if plans wait for each
+// other, which check_ends() tells.
 void Verification::run_steps() {
   for (bool moved = true; moved;) {
     moved = false;
@@ -157,6 +168,7 @@ void Verification::run_steps() {
   }
 }
 
+// Peers count signals. If two could come in either order, nobody could tell which one was meant.
 void Verification::execute(std::size_t step) {
   const std::size_t last_signal = time_.last_signal(time_.rank_of(step));
   time_.complete(step);
@@ -179,6 +191,7 @@ void Verification::execute(std::size_t step) {
   }
 }
 
+// Private memory is copied when it is shared, and peers see that copy: so it is read now.
 void Verification::share(std::size_t step) {
   const Step& what = time_.step(step);
   std::vector<Shared>& shared = memory_[time_.rank_of(step)].shared;
@@ -194,6 +207,7 @@ void Verification::share(std::size_t step) {
 void Verification::copy(std::size_t step) {
   const Step& what = time_.step(step);
   const Place from = place_of(what.from), to = place_of(what.to);
+  // The same place is nothing to do; partly the same depends on which end one begins with.
   if (from != to && overlap(from, to)) {
     report(step, "copies onto itself, shifted");
   }
@@ -216,6 +230,7 @@ void Verification::reduce(std::size_t step) {
       report(step, "reduces onto part of a term");
     }
     values.push_back(read(step, term.from));
+    // In canonical order the tree itself shows whether a term is what it says.
     if (plan.order == ReduceOrder::any) {
       check_term(step, term, values.back());
     }
@@ -255,6 +270,7 @@ void Verification::exchange(std::size_t sender, std::size_t receiver) {
   const Operand& to = time_.step(receiver).to;
   const Value value = read(sender, from);
   const DType sent = element_type(p_, from.buffer), due = element_type(p_, to.buffer);
+  // Types are compared, not bytes: two f16 are as long as one f32, and wrong.
   if (sent != due || from.count != to.count) {
     report(receiver, "expects ", to.count, " ", name(due), " where ", time_.label(sender),
            " sends ", from.count, " ", name(sent));
@@ -268,7 +284,7 @@ Place Verification::place_of(const Operand& operand) const {
               .memory = operand.buffer,
               .begin = operand.offset,
               .count = operand.count};
-  if (operand.buffer == Buffer::scratch) {
+  if (is_own(operand.buffer)) {
     return place;
   }
   const Problem& problem = problems_[operand.rank];
@@ -298,6 +314,8 @@ void Verification::record(const Access& access) {
   }
   auto& accesses = memory_[place.rank].accesses[static_cast<std::size_t>(place.memory)];
   for (const Access& other : accesses) {
+    // Steps run here one after the other. So the other one came first in this run, and must have in
+    // every other.
     const bool conflicts = (access.writes || other.writes) && other.step != access.step;
     if (conflicts && overlap(place, other.place) && !time_.before(other.step, access.step)) {
       report(access.step, access.writes ? "writes" : "reads", " what ", time_.label(other.step),
@@ -311,7 +329,7 @@ Value Verification::read(std::size_t step, const Operand& operand) {
   const Place place = place_of(operand);
   const bool own = operand.rank == time_.rank_of(step);
   Value value;
-  if (own || operand.buffer == Buffer::scratch) {
+  if (own || is_own(operand.buffer)) {
     record({.step = step, .place = place, .writes = false});
     value = contents_of(place).read(place.begin, place.count);
   } else {
@@ -325,6 +343,9 @@ Value Verification::read(std::size_t step, const Operand& operand) {
   return value;
 }
 
+// Two ways to read a peer's memory must give the same: a copy made when it was shared, and the
+// memory itself. The value is the copy's; whoever writes in between, so that live memory would
+// differ, is reported. A snapshot is a copy everywhere.
 Value Verification::read_shared(std::size_t step, const Operand& operand) {
   SymbolMemory seen = SymbolMemory::unwritten(operand.count);
   std::size_t missing = operand.count;
@@ -364,7 +385,19 @@ Value Verification::read_shared(std::size_t step, const Operand& operand) {
 void Verification::write(std::size_t step, const Operand& to, const Value& value) {
   const Place place = place_of(to);
   record({.step = step, .place = place, .writes = true});
+  if (to.buffer == Buffer::contributions) {
+    check_contributions(step, value);
+  }
   contents_of(place).write(place.begin, value);
+}
+
+/// What lies there enters a reduction as one rank's own, in the input's type.
+void Verification::check_contributions(std::size_t step, const Value& value) {
+  for (const Segment& segment : value) {
+    if (symbols_.terms(segment.expression).size() != 1) {
+      report(step, "keeps ", symbols_.text(segment.expression), " as one rank's contribution");
+    }
+  }
 }
 
 void Verification::check_ends() {
@@ -387,6 +420,7 @@ void Verification::check_ends() {
   }
 }
 
+// A segment also says from which position its elements come: it must be the one where they lie.
 void Verification::check_outputs(int rank) {
   for (int block = 0; block < blocks_of(p_, Buffer::output, rank); ++block) {
     const Place place = place_of(output_of(problems_[rank], rank, block));
@@ -409,6 +443,7 @@ void Verification::check_outputs(int rank) {
   }
 }
 
+// A barrier moves nothing; what it promises is that all have begun before any ends.
 void Verification::check_barrier() {
   for (int rank = 0; rank < p_.ranks(); ++rank) {
     for (int other = 0; other < p_.ranks(); ++other) {
@@ -432,6 +467,7 @@ std::vector<std::string> verify(const std::vector<Problem>& problems,
                          problem.collective != Collective::all_to_allv;
   require(!in_place || can_alias, "plans of ", name(problem.collective), " from ",
           name(problem.input), " to ", name(problem.output), " never run in place");
+  // Steps that name what there is not cannot be run.
   std::vector<std::string> malformed = malformed_steps(problems, plans);
   if (!malformed.empty()) {
     return malformed;

@@ -9,7 +9,7 @@ namespace sprat::collectives {
 
 namespace {
 
-/// Whether tree(0, ranks) has a node over `range`.
+/// Whether tree(0, ranks) has a node over `range`: goes down the half that has its first rank.
 bool is_subtree(RankRange range, int ranks) {
   RankRange node{0, ranks};
   while (node.size() > range.size()) {
@@ -28,6 +28,7 @@ class Inspector {
   /// The first rule that the step breaks; empty if none.
   std::string flaw(std::uint32_t index) const {
     const Step& step = plan_.steps[index];
+    // Steps may depend on earlier ones only, which leaves no room for circles within a rank.
     if (step.after.first > step.after.last || step.after.last > index) {
       return "depends on itself";
     }
@@ -38,6 +39,9 @@ class Inspector {
       case Verb::share:
         if (step.from.buffer == Buffer::scratch) {
           return "shares scratch, which always is shared";
+        }
+        if (step.from.buffer == Buffer::contributions) {
+          return "shares contributions, which always are";
         }
         return flaw_of_mine(step.from);
       case Verb::signal:
@@ -79,6 +83,8 @@ class Inspector {
     return text("peer ", peer, local ? " is on another host" : " is on the same host");
   }
 
+  /// The other end of a message: on another host, but for exchanges, which have messages
+  /// everywhere.
   std::string flaw_of_partner(int peer) const {
     const bool local = is_rank(peer) && p_.grouping->together(me_, peer);
     return flaw_of_peer(peer, local && exchanges(p_.collective));
@@ -91,18 +97,22 @@ class Inspector {
     if (!p_.grouping->together(me_, operand.rank)) {
       return text("reads rank ", operand.rank, " on another host");
     }
+    // What has no elements lies nowhere: a barrier's messages name no block that there is.
     if (operand.count == 0) {
       return "";
     }
-    const bool scratch = operand.buffer == Buffer::scratch;
+    const bool own = is_own(operand.buffer);
     const Problem& theirs = problems_[operand.rank];
-    const int blocks = scratch ? 1 : blocks_of(theirs, operand.buffer, operand.rank);
+    const int blocks = own ? 1 : blocks_of(theirs, operand.buffer, operand.rank);
     if (operand.block < 0 || operand.block >= blocks) {
       return text("names block ", operand.block);
     }
-    const std::size_t block = scratch
-                                  ? plans_[operand.rank].scratch_count
+    const Plan& plan = plans_[operand.rank];
+    const std::size_t block = operand.buffer == Buffer::scratch ? plan.scratch_count
+                              : operand.buffer == Buffer::contributions
+                                  ? plan.contributions_count
                                   : count_of(theirs, operand.buffer, operand.rank, operand.block);
+    // The difference, not the sum, which could wrap.
     const bool inside = operand.offset <= block && operand.count <= block - operand.offset;
     return inside ? ""
                   : text("reaches ", operand.offset, "+", operand.count, " in a block of ", block);
@@ -115,6 +125,7 @@ class Inspector {
                   too_early ? text("reads rank ", operand.rank, " without a signal of it") : ""});
   }
 
+  /// What is shared and sent: a peer's memory is not this rank's to give away.
   std::string flaw_of_mine(const Operand& operand) const {
     if (operand.rank != me_) {
       return text("takes memory of rank ", operand.rank);
@@ -122,6 +133,7 @@ class Inspector {
     return flaw_of_operand(operand);
   }
 
+  /// A caller's input stays as it is. A barrier's empty receive names it, and writes nothing.
   std::string flaw_of_target(const Operand& target) const {
     if (target.rank != me_) {
       return text("writes memory of rank ", target.rank);
@@ -132,6 +144,7 @@ class Inspector {
     return flaw_of_operand(target);
   }
 
+  /// Copies move bytes. Only reductions convert.
   std::string flaw_of_transfer(const Operand& from, const Operand& to) const {
     if (from.count != to.count) {
       return text("moves ", from.count, " elements to ", to.count);
@@ -142,6 +155,8 @@ class Inspector {
     return "copies between element types";
   }
 
+  /// Terms must follow each other without gaps, each where the tree has a node, and of the type
+  /// that its buffer holds.
   std::string flaw_of_terms(const Step& step) const {
     if (step.sources.first >= step.sources.last || step.sources.last > plan_.sources.size()) {
       return "reduces no sources";
@@ -163,8 +178,10 @@ class Inspector {
         return text("has a term over ", covers.first, "..", covers.last, ", ", misfit);
       }
       if (term.from.buffer != Buffer::scratch && covers.size() != 1) {
-        return "takes a partial from input or output";
+        return term.from.buffer == Buffer::contributions ? "takes a partial from contributions"
+                                                         : "takes a partial from input or output";
       }
+      // In place a contribution may lie in the output, but not as another type.
       if (term.from.buffer == Buffer::output && p_.output != p_.input) {
         return "takes a contribution from an output of another type";
       }
@@ -173,6 +190,11 @@ class Inspector {
       }
       next = covers.last;
     }
+    // What lies there is read in the input's type, which a partial's values may not fit.
+    if (step.to.buffer == Buffer::contributions) {
+      return "reduces to contributions, which are single ranks'";
+    }
+    // A result is finished and rounded as it is written, which nothing could be added to.
     const RankRange joint{terms.front().covers.first, next};
     if (step.to.buffer == Buffer::output && joint != RankRange{0, p_.ranks()}) {
       return text("completes ", joint.first, "..", joint.last, " only");

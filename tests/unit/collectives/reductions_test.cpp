@@ -2,9 +2,11 @@
 // refuse.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "sprat/communicator.hpp"
@@ -106,6 +108,94 @@ TEST_P(Reductions, of_every_type_work_or_are_refused) {
     }
   });
 }
+
+/// One way to carry out each of the reductions, on one placement.
+struct Way {
+  const char* hosts;
+  const char* rules;
+};
+
+// For failure messages.
+void PrintTo(const Way& way, std::ostream* out) { *out << way.hosts << ": " << way.rules; }
+
+class NarrowReductions : public testing::TestWithParam<Way> {};
+
+// Between hosts one rank's contribution travels in its own type and partials of several in f32;
+// in windows and in place too, that changes no bit.
+TEST_P(NarrowReductions, have_the_same_bits_on_any_hosts_by_any_algorithm) {
+  constexpr std::size_t count = 700, all = count * rank_count;
+  constexpr int root = 3;
+  Config config = config_on(GetParam().hosts);
+  config.algorithm = GetParam().rules;
+  config.staging_bytes = 4096;
+  run_virtual_ranks(rank_count, config, [](Communicator& world) {
+    for (const auto& [dtype, reduction] : every_case()) {
+      if (collectives::accumulator_of(dtype) == dtype || !takes(reduction.op(), dtype)) {
+        continue;
+      }
+      const std::string what = describe(reduction) + " of " + name(dtype);
+      const Bytes expected = reference({.input = dtype,
+                                        .output = dtype,
+                                        .op = reduction.op(),
+                                        .factor = reduction.factor(),
+                                        .ranks = rank_count},
+                                       all);
+      const std::size_t block_bytes = count * size_of(dtype);
+      const std::span mine = std::span(expected).subspan(world.rank() * block_bytes, block_bytes);
+      const Bytes in = contribution(world.rank(), dtype, all);
+      Bytes same = in, out(in.size()), block(block_bytes);
+      const ConstElements from(in.data(), all, dtype);
+      world.all_reduce({same.data(), all, dtype}, reduction).wait();
+      EXPECT_EQ(same, expected) << what << ", in place, on rank " << world.rank();
+      world.all_reduce(from, {out.data(), all, dtype}, reduction).wait();
+      EXPECT_EQ(out, expected) << what << " on rank " << world.rank();
+      world.reduce_scatter(from, {block.data(), count, dtype}, reduction).wait();
+      EXPECT_TRUE(std::ranges::equal(block, mine)) << what << ", block of " << world.rank();
+      world.reduce(from, {same.data(), all, dtype}, root, reduction).wait();
+      EXPECT_EQ(same, expected) << what << ", reduced, on rank " << world.rank();
+    }
+  });
+}
+
+// A wrong length on either side would be an error, a wrong type another sum.
+TEST_P(NarrowReductions, of_blocks_of_different_lengths_have_the_same_bits) {
+  const std::vector<std::size_t> counts = {300, 0, 64, 1, 500};
+  constexpr std::size_t all = 865;
+  Config config = config_on(GetParam().hosts);
+  config.algorithm = GetParam().rules;
+  config.staging_bytes = 4096;
+  run_virtual_ranks(rank_count, config, [&counts](Communicator& world) {
+    const Arithmetic arithmetic = {
+        .input = DType::bf16, .output = DType::bf16, .ranks = rank_count};
+    const Bytes in = contribution(world.rank(), DType::bf16, all);
+    std::size_t before = 0;
+    for (int rank = 0; rank < world.rank(); ++rank) {
+      before += counts[rank] * size_of(DType::bf16);
+    }
+    const std::size_t count = counts[world.rank()];
+    Bytes block(count * size_of(DType::bf16));
+    world.reduce_scatterv({in.data(), all, DType::bf16}, {block.data(), count, DType::bf16}, counts)
+        .wait();
+    const Bytes expected = reference(arithmetic, all);
+    EXPECT_TRUE(std::ranges::equal(block, std::span(expected).subspan(before, block.size())))
+        << "rank " << world.rank();
+  });
+}
+
+std::vector<Way> every_way() {
+  std::vector<Way> ways;
+  for (const char* hosts : {"a,b,c,d,e", "a,b,b,b,b", "a,a,a,a,b", "a,b,a,b,a"}) {
+    for (const char* rules :
+         {"all_reduce one_shot; reduce_scatter direct; reduce direct",
+          "all_reduce doubling; reduce_scatter doubling; reduce hierarchical",
+          "all_reduce hierarchical; reduce_scatter hierarchical; reduce hierarchical"}) {
+      ways.push_back({hosts, rules});
+    }
+  }
+  return ways;
+}
+
+INSTANTIATE_TEST_SUITE_P(Hosts, NarrowReductions, testing::ValuesIn(every_way()));
 
 Reduction composition(const char* name) {
   return Reduction::user({name, [](const void* left, void* right, std::size_t count, DType) {

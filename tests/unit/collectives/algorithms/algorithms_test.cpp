@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <set>
+#include <vector>
 
 #include "collectives/plan/algorithm.hpp"
 #include "collectives/plan/planner.hpp"
@@ -48,6 +49,54 @@ TEST_P(Algorithms, cost_what_their_plans_count) {
           << c.label << ", rank " << problem.rank;
     }
   });
+}
+
+/// What the algorithm costs rank 0 of `hosts`, whose plans count the same.
+Cost cost_of(const Algorithm& algorithm, const std::vector<int>& hosts, DType dtype, int root = 0) {
+  const Problem problem = {.collective = algorithm.collective,
+                           .grouping = std::make_shared<const Grouping>(hosts),
+                           .count = 1000,
+                           .input = dtype,
+                           .output = dtype,
+                           .root = root};
+  const Cost cost = algorithm.cost(problem);
+  EXPECT_EQ(cost, count(problem, make_plan(problem, algorithm))) << algorithm.name;
+  return cost;
+}
+
+TEST(Contributions, of_one_rank_travel_in_their_own_type) {
+  for (const Algorithm* algorithm : all_algorithms()) {
+    if (!reduces(algorithm->collective)) {
+      continue;
+    }
+    Problem two_hosts;
+    two_hosts.grouping = std::make_shared<const Grouping>(std::vector<int>{0, 1});
+    if (!algorithm->fits(two_hosts)) {
+      continue;  // on one host only
+    }
+    for (const int root : {0, 1}) {
+      const Cost wide = cost_of(*algorithm, {0, 1}, DType::f32, root);
+      const Cost half = cost_of(*algorithm, {0, 1}, DType::bf16, root);
+      const Cost quarter = cost_of(*algorithm, {0, 1}, DType::f8e4m3, root);
+      EXPECT_GT(wide.bytes_sent + wide.bytes_received, 0u) << algorithm->name;
+      EXPECT_EQ(2 * half.bytes_sent, wide.bytes_sent) << algorithm->name;
+      EXPECT_EQ(2 * half.bytes_received, wide.bytes_received) << algorithm->name;
+      EXPECT_EQ(4 * quarter.bytes_sent, wide.bytes_sent) << algorithm->name;
+      EXPECT_EQ(4 * quarter.bytes_received, wide.bytes_received) << algorithm->name;
+    }
+  }
+}
+
+TEST(Contributions, of_several_ranks_travel_as_partials) {
+  const Algorithm& reduce = *find_algorithm(Collective::reduce, "hierarchical");
+  // Of ((0+1)+(2+3)) the second host has 1 and 2+3.
+  EXPECT_EQ(cost_of(reduce, {0, 1, 1, 1}, DType::bf16).bytes_received, 1000u * (2 + 4));
+  EXPECT_EQ(cost_of(reduce, {0, 1, 1, 1}, DType::bf16, 1).bytes_sent, 1000u * 2);
+  EXPECT_EQ(cost_of(reduce, {0, 0, 1, 1}, DType::bf16).bytes_received, 1000u * 4);
+  EXPECT_EQ(cost_of(reduce, {0, 0, 1, 1}, DType::bf16, 2).bytes_sent, 1000u * 4);
+  const Algorithm& ring = *find_algorithm(Collective::reduce_scatter, "ring");
+  // Rank 0 begins the line of rank 1's block and goes on with that of rank 2's.
+  EXPECT_EQ(cost_of(ring, {0, 1, 2}, DType::bf16).bytes_sent, 1000u * (2 + 4));
 }
 
 TEST(AlgorithmTable, lists_the_files_of_the_folder) {

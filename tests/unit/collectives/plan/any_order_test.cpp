@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <vector>
 
@@ -92,6 +93,33 @@ TEST_P(AnyOrder, multiplies_each_contribution_once) {
     std::vector<float> data(2000, static_cast<float>(world.rank() + 1));
     world.all_reduce(elements(data), Reduction::premultiplied_sum(0.5)).wait();
     EXPECT_EQ(std::ranges::count(data, 10.5f), 2000) << "rank " << world.rank();
+  });
+}
+
+/// A float that is exact in bf16, as its bits.
+std::uint16_t bfloat16_of(float value) {
+  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
+}
+
+// The first host of a line of hosts may send one rank's 16 bits, the others send f32 partials.
+TEST_P(AnyOrder, takes_narrow_contributions_as_they_are) {
+  run_virtual_ranks(world_size, config_of_hosts(GetParam()), [](Communicator& world) {
+    const std::uint16_t mine = bfloat16_of(static_cast<float>(world.rank() + 1));
+    for (const std::size_t count : {5ul, 150'000ul}) {
+      for (const bool halved : {false, true}) {
+        const Reduction op = halved ? Reduction::premultiplied_sum(0.5) : ReduceOp::sum;
+        const std::uint16_t sum = bfloat16_of(halved ? 10.5f : 21.0f);
+        std::vector<std::uint16_t> data(count, mine);
+        world.all_reduce({data.data(), count, DType::bf16}, op).wait();
+        EXPECT_EQ(std::ranges::count(data, sum), count) << "rank " << world.rank();
+        std::vector<std::uint16_t> whole(count * world_size, mine), part(count);
+        world
+            .reduce_scatter({whole.data(), whole.size(), DType::bf16},
+                            {part.data(), count, DType::bf16}, op)
+            .wait();
+        EXPECT_EQ(std::ranges::count(part, sum), count) << "rank " << world.rank();
+      }
+    }
   });
 }
 

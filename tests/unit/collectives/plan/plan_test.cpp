@@ -91,6 +91,17 @@ TEST(Plan, scratch_pieces_do_not_overlap_and_are_aligned) {
   EXPECT_GE(plan.scratch_count, last.offset + last.count);
 }
 
+TEST(Plan, keeps_one_ranks_contribution_apart_from_partials) {
+  Plan plan(gather_over({0, 1}));
+  EXPECT_EQ(plan.room_for({0, 2}, 3).buffer, Buffer::scratch);
+  EXPECT_EQ(plan.room_for({1, 2}, 3).buffer, Buffer::contributions);
+  const Operand second = plan.room_for({0, 1}, 70);
+  EXPECT_EQ(second.offset, 64);
+  EXPECT_EQ(plan.scratch_count, 64);
+  EXPECT_EQ(plan.contributions_count, 192);
+  EXPECT_EQ(plan.own_count(), 256);
+}
+
 TEST(Plan, reads_peers_only_where_a_step_reads_their_memory) {
   const Algorithm& direct = *find_algorithm(Collective::all_gather, "direct");
   EXPECT_TRUE(make_plan(gather_over({0, 0}), direct).traits.reads_peers);

@@ -301,6 +301,69 @@ TEST(Verifier, catches_partials_of_another_length_than_they_say) {
   }
 }
 
+/// A reduction of two ranks on two hosts: rank 0 gets rank 1's contribution and finishes. `change`
+/// sees what it is about to add to rank 0's plan.
+Violations complaints_of_contribution(
+    const std::function<void(Plan&, Operand& arrived, std::vector<Source>&)>& change) {
+  Problem problem;
+  problem.collective = Collective::reduce;
+  problem.grouping = place(placements()[1], 2);
+  problem.count = 5;
+  problem.input = problem.output = DType::bf16;
+  std::vector<Plan> plans = make_plans(problem, *find_algorithm(Collective::reduce, "direct"));
+  Plan& plan = plans[0] = Plan(problem);
+  Operand arrived = plan.room_for({1, 2}, problem.count);
+  std::vector<Source> terms = {{.from = input_of(problem, 0), .covers = {0, 1}},
+                               {.from = arrived, .covers = {1, 2}}};
+  change(plan, arrived, terms);
+  plan.recv(1, arrived);
+  plan.next_round();
+  plan.reduce(terms, output_of(problem, 0));
+  return verify(problem, plans, false);
+}
+
+TEST(Verifier, catches_contributions_that_are_none) {
+  EXPECT_THAT(complaints_of_contribution([](Plan&, Operand&, std::vector<Source>&) {}), IsEmpty());
+  EXPECT_THAT(
+      complaints_of_contribution([](Plan& plan, Operand& arrived, std::vector<Source>&) {
+        arrived = plan.scratch(arrived.count);
+      }),
+      Contains("rank 0 step 0 (recv) expects 5 f32 where rank 1 step 0 (send) sends 5 bf16"));
+  EXPECT_THAT(complaints_of_contribution([](Plan& plan, Operand&, std::vector<Source>& terms) {
+                terms[1].from = plan.scratch(terms[1].from.count);
+              }),
+              Contains(HasSubstr("reads what nobody has written")));
+  EXPECT_THAT(complaints_of_contribution([](Plan&, Operand& arrived, std::vector<Source>& terms) {
+                terms = {{.from = arrived, .covers = {0, 2}}};
+              }),
+              Contains("rank 0 step 1 (reduce) takes a partial from contributions"));
+  EXPECT_THAT(
+      complaints_of_contribution([](Plan& plan, Operand& arrived, std::vector<Source>& terms) {
+        plan.reduce(terms, arrived);
+      }),
+      Contains("rank 0 step 0 (reduce) reduces to contributions, which are single ranks'"));
+  EXPECT_THAT(complaints_of_contribution(
+                  [](Plan& plan, Operand& arrived, std::vector<Source>&) { plan.share(arrived); }),
+              Contains("rank 0 step 0 (share) shares contributions, which always are"));
+}
+
+TEST(Verifier, catches_a_partial_kept_as_a_contribution) {
+  // f32 partials and contributions are of one type: here only their values tell them apart.
+  Problem problem;
+  problem.collective = Collective::reduce;
+  problem.grouping = place(placements()[2], 4);
+  problem.count = 5;
+  std::vector<Plan> plans =
+      make_plans(problem, *find_algorithm(Collective::reduce, "hierarchical"));
+  for (Step& step : plans[0].steps) {
+    if (step.verb == Verb::recv) {
+      step.to = plans[0].room_for({2, 3}, problem.count);
+    }
+  }
+  EXPECT_THAT(verify(problem, plans, false),
+              Contains(HasSubstr("keeps (2[0]+3[0]) as one rank's contribution")));
+}
+
 TEST(Verifier, catches_sends_that_wait_for_each_other) {
   Problem problem;
   problem.collective = Collective::all_gather;
