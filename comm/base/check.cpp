@@ -2,6 +2,8 @@
 
 namespace sprat {
 
+// Not inline: every file that says require() would otherwise compile fmt's formatting whole, which
+// takes seconds.
 std::string joined_text(fmt::format_args args, int count) {
   std::string out;
   for (int i = 0; i < count; ++i) {

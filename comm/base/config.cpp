@@ -129,6 +129,7 @@ bool read_staging(Config& config, std::string_view text) {
     text.remove_suffix(1);
   }
   const auto value = number<std::size_t>(text);
+  // A number that the suffix would shift out of the type is refused, not cut.
   if (!value || *value == 0 || *value > (SIZE_MAX >> shift)) {
     return false;
   }
@@ -244,6 +245,8 @@ void read_into(Config& config, const Field& field, const char* value) {
 std::string origin_of(const Field& field, const Config& config, const std::string& default_value) {
   const char* value = environment(field.variable);
   Config from_variable;
+  // A program may change a field after the environment was read. So the variable counts as the
+  // origin only if it still says what the field holds.
   if (value != nullptr && field.read(from_variable, value) &&
       field.write(from_variable) == field.write(config)) {
     return "environment";
@@ -251,9 +254,10 @@ std::string origin_of(const Field& field, const Config& config, const std::strin
   return field.write(config) == default_value ? "default" : "program";
 }
 
-/// Letters to write, leave out or replace to make one of the other.
+/// Levenshtein's distance: how many letters must be inserted, left out or replaced to make one text
+/// of the other. Only one row of the table is kept.
 std::size_t edits_between(std::string_view one, std::string_view other) {
-  std::vector<std::size_t> row(other.size() + 1);  // of the letters of `one` so far
+  std::vector<std::size_t> row(other.size() + 1);  // distances from the first letters of `one`
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < one.size(); ++i) {
     std::size_t diagonal = std::exchange(row[0], i + 1);
@@ -266,7 +270,8 @@ std::size_t edits_between(std::string_view one, std::string_view other) {
   return row.back();
 }
 
-/// Not every rank of a process, nor every object that reads its settings, has to say it again.
+/// A misspelt variable would otherwise be ignored without a word. Every rank of a process reads the
+/// environment, so only the first one warns.
 void warn_of_unknown_variables(const Config& config) {
   static std::atomic<bool> warned = false;
   if (config.log_level == "error" || config.log_level == "off" || warned.exchange(true)) {

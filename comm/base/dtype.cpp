@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::uint32_t infinity = 0x7f800000;
 
-/// bits / 2^shift, rounded to nearest even.
+/// bits / 2^shift, rounded to nearest even. Half a unit, less one where the quotient is even, is
+/// added before the shift: the sum carries exactly where the value is to be rounded up.
 std::uint32_t shift_rounding(std::uint32_t bits, int shift) {
   const std::uint32_t odd = bits >> shift & 1;
   return (bits + odd + ((1u << (shift - 1)) - 1)) >> shift;
@@ -45,13 +46,15 @@ std::uint32_t narrow(const Format& format, float value) {
   }
   const int shift = 23 - format.fraction_bits;
   const int exponent = static_cast<int>(magnitude >> 23) - 127;
-  const int least = 1 - format.bias();  // The exponent of the smallest normal number.
+  const int least = 1 - format.bias();  // the exponent of the smallest normal number
   std::uint32_t result = 0;
+  // A format without infinities uses its largest exponent for numbers too.
   if (exponent > format.bias() + (format.has_infinity ? 0 : 1)) {
     result = format.overflow();
   } else if (exponent >= least) {
     result =
         shift_rounding(magnitude - static_cast<std::uint32_t>((127 - format.bias()) << 23), shift);
+    // In E4M3 a value that rounds up may carry past the last pattern, which is its NaN.
     if (result > format.overflow()) {
       result = format.overflow();
     }
@@ -61,7 +64,7 @@ std::uint32_t narrow(const Format& format, float value) {
     result = shift_rounding(significand, shift + least - exponent);
   }
   if (result == format.quiet_nan()) {
-    return result;  // E4M3 overflowed: one NaN, whatever the sign.
+    return result;  // E4M3 overflowed: docs/numerics.md promises one NaN without a sign
   }
   return (bits >> 31) * format.sign() | result;
 }
@@ -75,7 +78,8 @@ float widen(const Format& format, std::uint32_t bits) {
     result = format.has_infinity ? infinity | magnitude << shift : 0x7fc00000;
   } else if (magnitude >> format.fraction_bits != 0) {
     result = (magnitude << shift) + static_cast<std::uint32_t>((127 - format.bias()) << 23);
-  } else if (magnitude != 0) {  // In units of the least; its leading bit becomes the hidden one.
+  } else if (magnitude != 0) {
+    // A denormal number has no hidden bit. In f32 it is normal, so its leading bit becomes hidden.
     const int leading = std::bit_width(magnitude) - 1;
     const int exponent = 1 - format.bias() - format.fraction_bits + leading;
     result =
@@ -100,6 +104,7 @@ float8_e5m2 to_float8_e5m2(float value) noexcept {
 
 bfloat16 to_bfloat16(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
+  // A NaN whose fraction lies in the lower half alone would be cut to infinity, so NaNs come first.
   if ((bits & 0x7fffffff) > infinity) {
     return {0x7fc0};
   }

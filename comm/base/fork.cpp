@@ -11,7 +11,8 @@
 namespace sprat::comm {
 namespace {
 
-/// A number is reused after close(); the file behind it tells whether it is still the same.
+/// The number of a descriptor is reused after close(). Device and inode tell whether it still means
+/// the file that was opened.
 struct OpenFile {
   int descriptor;
   dev_t device;
@@ -26,7 +27,8 @@ struct OpenFile {
 struct ForkState {
   std::atomic<std::uint32_t> generation = 0;  ///< Relaxed: written where there is one thread.
   std::mutex mutex;                           ///< Guards the rest; held across fork().
-  /// One for each number: an earlier one's file has been closed, by an owner that did not say so.
+  /// At most one for each number, which bounds the list: a second entry of a number would mean that
+  /// the owner of the first one has closed it without saying so.
   std::vector<OpenFile> files;
 
   ForkState();
@@ -45,7 +47,8 @@ void before_fork() { state().mutex.lock(); }
 
 void in_parent() { state().mutex.unlock(); }
 
-// Other threads may have held any lock when they vanished: no allocation here.
+// Runs in the child of fork(). Another thread of the parent may have held the allocator's lock at
+// that moment and is gone, so nothing here allocates.
 void in_child() {
   ForkState& fork = state();
   fork.generation.fetch_add(1, std::memory_order_relaxed);
@@ -66,7 +69,8 @@ std::uint32_t fork_generation() noexcept {
   return state().generation.load(std::memory_order_relaxed);
 }
 
-// Under the lock from the start: a child forked between would keep its copy.
+// The lock is taken before the descriptor is opened. fork() takes it too, so no child is forked
+// between opening and noting: it would keep a copy that nobody closes.
 int open_here_only(const std::function<int()>& open) {
   ForkState& fork = state();
   const std::lock_guard lock(fork.mutex);
@@ -80,7 +84,8 @@ int open_here_only(const std::function<int()>& open) {
   return descriptor;
 }
 
-// Under the lock, so that nobody looks at the file meanwhile.
+// Forgetting and closing are one step under the lock: a child forked between them would keep its
+// copy open, and peers would not see the end of the connection.
 void close_and_forget(int descriptor) noexcept {
   ForkState& fork = state();
   const std::lock_guard lock(fork.mutex);

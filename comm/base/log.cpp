@@ -29,7 +29,8 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::err;
 }
 
-/// Standard error, with a lock of its own: whoever forks holds it, so that a child finds it free.
+/// Standard error, with a lock that can be taken from outside. fork() holds it, so that in the
+/// child no vanished thread does.
 class StandardError final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   void lock() { mutex_.lock(); }
@@ -92,6 +93,8 @@ void Log::failure(std::string_view cause, std::string_view more) const {
   if (!says(LogLevel::error)) {
     return;
   }
+  // The cause is remembered after it was written: the command asks has_said() so as not to say the
+  // same again when the Error reaches it.
   error("{}{}", cause, more);
   const std::lock_guard lock(said().mutex);
   said().cause = cause;
@@ -103,6 +106,7 @@ bool Log::has_said(std::string_view complaint) const {
 }
 
 void configure_log(std::string_view level) {
+  // from_str() gives `off` for every text that it does not know.
   const auto parsed = spdlog::level::from_str(std::string(level));
   require(parsed != spdlog::level::off || level == "off", "SPRAT_LOG is \"", level,
           "\"; it must be trace, debug, info, warn, error or off");

@@ -65,6 +65,8 @@ const char* name(ReduceOrder order) noexcept {
   return "unknown order";
 }
 
+// Only what its name alone describes: a premultiplied sum needs a factor, a user operation a
+// function.
 std::span<const ReduceOp> all_reduce_ops() noexcept {
   static constexpr std::array ops = {ReduceOp::sum,  ReduceOp::prod, ReduceOp::min, ReduceOp::max,
                                      ReduceOp::avg,  ReduceOp::band, ReduceOp::bor, ReduceOp::bxor,
@@ -113,7 +115,7 @@ Reduction Reduction::user(UserOp op) {
 std::string describe(const Reduction& reduction) {
   std::string out = name(reduction.op());
   if (reduction.op() == ReduceOp::premultiplied_sum) {
-    std::array<char, 32> digits;  // The shortest that read back as the same number.
+    std::array<char, 32> digits;  // to_chars() writes the fewest that read back as the same number
     const auto end = std::to_chars(digits.begin(), digits.end(), reduction.factor()).ptr;
     out += " by " + std::string(digits.begin(), end);
   }

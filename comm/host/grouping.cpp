@@ -12,7 +12,10 @@ std::vector<int> group_hosts(const std::vector<Reach>& reaches) {
     by_label[reaches[rank].label].push_back(rank);
   }
   std::map<std::string, bool> shares;
-  for (const auto& entry : by_label) {  // named, for clang 14 captures no structured binding
+  // All or none: on a host every rank may read the memory of every other, so one pair that cannot
+  // map each other makes the whole label unusable. (clang 14 captures no structured binding in a
+  // lambda, hence the name `entry`.)
+  for (const auto& entry : by_label) {
     const std::vector<int>& members = entry.second;
     shares[entry.first] = std::all_of(members.begin(), members.end(), [&](int rank) {
       const auto& mapped = reaches[rank].mapped;
@@ -21,6 +24,7 @@ std::vector<int> group_hosts(const std::vector<Reach>& reaches) {
       });
     });
   }
+  // Hosts are numbered in the order of their lowest ranks, so that every rank computes the same.
   std::vector<int> host_of(ranks);
   std::map<std::string, int> index_of;
   int hosts = 0;

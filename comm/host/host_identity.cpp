@@ -61,6 +61,7 @@ std::string named_host(std::string_view hosts, int rank) {
 HostIdentity host_identity(const Config& config, int rank) {
   const std::string boot = boot_id();
   HostIdentity host;
+  // Peers find each other's memory by process id (/proc/PID/fd), so ids must mean the same to both.
   host.machine = boot + namespace_id("pid");
   host.name = named_host(config.host, rank);
   if (host.name.empty()) {
@@ -70,7 +71,8 @@ HostIdentity host_identity(const Config& config, int rank) {
       host.label += namespace_id(kind);
     }
   } else {
-    // The name splits and merges as far as one kernel reaches; further, it would be untrue.
+    // SPRAT_HOST splits and merges hosts within one kernel. The boot id stays in the label, since
+    // ranks under different kernels can never share memory, whatever they are named.
     host.label = boot + "/" + host.name;
   }
   return host;

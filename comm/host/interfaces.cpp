@@ -58,6 +58,7 @@ bool is_private_bridge(const std::string& name) {
 
 std::vector<InterfaceChoice> choose_named(std::span<const Interface> interfaces,
                                           const std::vector<std::string>& names) {
+  // Named interfaces keep the order of their names: the first one is the user's first choice.
   std::vector<InterfaceChoice> chosen, dropped;
   for (const std::string& name : names) {
     for (const Interface& one : interfaces) {
@@ -97,12 +98,14 @@ std::vector<InterfaceChoice> choose_others(std::span<const Interface> interfaces
       chosen.push_back({one, true, speed_reason(one)});
     }
   }
+  // On a host without a network its ranks can still reach each other.
   if (chosen.empty()) {
     for (InterfaceChoice& one : loopbacks) {
       one.chosen = true;
       one.reason = "there is no other: ranks on other hosts cannot be reached";
     }
   }
+  // The fastest interface first. Those of equal or unknown speed keep the order of the system.
   std::stable_sort(chosen.begin(), chosen.end(), [](const auto& a, const auto& b) {
     return a.interface.speed_mbit_s > b.interface.speed_mbit_s;
   });
@@ -129,6 +132,8 @@ std::optional<std::string> numeric_address(const sockaddr& address) {
   if (address.sa_family == AF_INET6) {
     sockaddr_in6 v6;
     std::memcpy(&v6, &address, sizeof v6);
+    // A link-local address means something only together with an interface of this host, so it is
+    // of no use to others.
     if (!IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr)) {
       inet_ntop(AF_INET6, &v6.sin6_addr, out.data(), out.size());
       return out.data();
@@ -166,6 +171,7 @@ std::vector<Interface> read_interfaces() {
 
   std::vector<Interface> interfaces;
   for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
+    // getifaddrs() lists an interface once for each of its addresses.
     auto found = std::find_if(interfaces.begin(), interfaces.end(),
                               [at](const Interface& one) { return one.name == at->ifa_name; });
     if (found == interfaces.end()) {
@@ -179,6 +185,7 @@ std::vector<Interface> read_interfaces() {
            .speed_mbit_s = read_number(folder + "/speed")});
       found = interfaces.end() - 1;
     }
+    // An interface without any address is listed once, with a null one.
     if (at->ifa_addr == nullptr) {
       continue;
     }

@@ -14,6 +14,8 @@
 namespace sprat::comm {
 namespace {
 
+/// A farewell travels by way of the coordinator and may arrive after its process has ended. A
+/// process that said farewell is not lost, so its end is told only after this time.
 constexpr std::chrono::milliseconds farewell_grace{50};
 
 }  // namespace
@@ -25,9 +27,10 @@ std::shared_ptr<ProcessWatch> ProcessWatch::start(boost::asio::io_context& io, p
                                                   std::function<void()> ended) {
   std::shared_ptr<ProcessWatch> watch(new ProcessWatch(io, std::move(ended)));
   const int process = open_here_only([&] {
-    return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));  // close-on-exec
+    return static_cast<int>(
+        syscall(SYS_pidfd_open, pid, 0));  // pidfds are close-on-exec by themselves
   });
-  if (process < 0 && errno == ESRCH) {
+  if (process < 0 && errno == ESRCH) {  // it has ended already
     watch->wait_for_farewell();
   } else if (process < 0) {
     log().info("process {} cannot be watched ({}); its connection tells when it ends", pid,
@@ -59,8 +62,8 @@ void ProcessWatch::wait_for_farewell() {
 void ProcessWatch::cancel() {
   ended_ = nullptr;
   timer_.cancel();
-  // All pidfds look alike, and like many another descriptor: a child would take whatever has the
-  // number next for this one.
+  // Older kernels give all pidfds one inode, so a child of fork() cannot tell by the file whether
+  // this number still means this pidfd. It is forgotten in the same step in which it is closed.
   if (process_.is_open()) {
     close_and_forget(process_.release());
   }

@@ -33,17 +33,20 @@ Handle open() {
   const bool made = hwloc_topology_init(&topology) == 0;
   need(made, "hwloc cannot start: ", std::strerror(errno));
   Handle handle(topology);
+  // Cores that this process may not use are kept: Core::allowed_pus tells them apart.
   hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
   hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-  // Plugins of hwloc that a machine may lack: gl and opencl start whole runtimes to say what the
-  // PCI bus says too, and pci leaks; without them the kernel is asked, everywhere alike.
+  // These plugins of hwloc are switched off: gl and opencl start whole runtimes to say what the PCI
+  // bus says too, and pci leaks memory. A machine may lack any of them; without them the kernel is
+  // asked, in the same way everywhere.
   for (const char* plugin : {"gl", "opencl", "pci"}) {
     hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, plugin);
   }
   return handle;
 }
 
-/// This host as XML, with what this process is bound to as the allowed cores.
+/// This host as XML, with what this process is bound to as the allowed cores. Detection goes
+/// through XML so that a file (SPRAT_TOPOLOGY) takes the same path.
 std::string read_xml() {
   const Handle handle = open();
   const bool loaded = hwloc_topology_load(handle.get()) == 0;
@@ -57,6 +60,7 @@ std::string read_xml() {
   int bytes = 0;
   const bool described = hwloc_topology_export_xmlbuffer(handle.get(), &buffer, &bytes, 0) == 0;
   need(described, "hwloc cannot describe this host: ", std::strerror(errno));
+  // The length counts the zero at the end.
   std::string xml(buffer, static_cast<std::size_t>(std::max(bytes - 1, 0)));
   hwloc_free_xmlbuffer(handle.get(), buffer);
   return xml;
@@ -182,11 +186,12 @@ void read_devices(hwloc_topology_t topology, Topology& out) {
     } else {
       device.numa = numa_of(topology, hwloc_get_non_io_ancestor_obj(topology, at));
     }
-    // One GPU has several names (cuda0, nvml0, card1).
+    // Each driver and library names a GPU for itself (cuda0, nvml0, card1): the first one is kept.
     if (device.kind != Device::Kind::gpu || !known_gpu(device)) {
       out.devices.push_back(std::move(device));
     }
   }
+  // A GPU whose driver is not loaded has no name, but is on the PCI bus.
   for (hwloc_obj_t at = nullptr; (at = hwloc_get_next_pcidev(topology, at)) != nullptr;) {
     Device device;
     device.kind = Device::Kind::gpu;

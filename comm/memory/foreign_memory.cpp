@@ -5,9 +5,13 @@
 
 namespace sprat::comm {
 
+// A kernel without Yama refuses the call (EINVAL). Nothing is lost then: it asks for no leave
+// either.
 void allow_reading() noexcept { (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); }
 
 bool read_foreign(pid_t pid, std::uint64_t address, std::byte* to, std::size_t bytes) noexcept {
+  // process_vm_readv() may copy less than was asked for, as where mapped memory ends; the next call
+  // then says why.
   while (bytes > 0) {
     const iovec mine{to, bytes};
     const iovec theirs{reinterpret_cast<void*>(address), bytes};

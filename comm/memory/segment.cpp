@@ -43,7 +43,8 @@ std::size_t memory_and_swap() {
   return (machine.totalram + machine.totalswap) * machine.mem_unit;
 }
 
-/// Touching more memory than there is would end other processes before it ended in an error.
+/// Huge pages are touched as they are made. If there is less memory than that, the kernel ends
+/// other processes before anything fails here, so the size is compared with the machine's first.
 std::size_t checked(std::size_t bytes, Segment::Pages pages) {
   if (pages == Segment::Pages::huge) {
     const std::size_t most = memory_and_swap();
@@ -58,6 +59,9 @@ void* map_shared(int fd, std::size_t bytes, int protection) {
   if (bytes < huge_page) {
     return mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
   }
+  // mmap() aligns to small pages only. So address space is reserved that is longer by one huge
+  // page, the file is mapped at the first aligned address in it, and what is left over is given
+  // back.
   void* room = mmap(nullptr, bytes + huge_page, PROT_NONE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED) {
@@ -78,8 +82,9 @@ void* map_shared(int fd, std::size_t bytes, int protection) {
   return address;
 }
 
-/// Backs whole huge pages' worth with huge pages, if the kernel has some; whatever its settings for
-/// shared memory. A range none of which is there yet cannot be collapsed, hence the touches.
+/// Backs whole huge pages' worth with huge pages, if the kernel has some, whatever its settings for
+/// shared memory. The kernel cannot collapse a range of which no page is there, hence the touches.
+/// A failure changes nothing but the speed.
 void take_huge_pages(std::byte* data, std::size_t bytes) {
   const std::size_t whole = bytes / huge_page * huge_page;
   for (std::size_t at = 0; at < whole; at += huge_page) {
@@ -94,14 +99,16 @@ void take_huge_pages(std::byte* data, std::size_t bytes) {
 struct MemoryRegistry {
   std::shared_mutex mutex;  ///< Guards segments.
   std::map<const std::byte*, std::unique_ptr<Segment>> segments;
-  std::atomic<std::size_t> count =
-      0;  ///< Relaxed: a hint that spares the lock while there are none.
+  /// Spares the lock while there are none. Relaxed is enough: who passes memory to a call has made
+  /// it before, and so sees it counted.
+  std::atomic<std::size_t> count = 0;
 };
 
 MemoryRegistry& registry();
 
-/// Nobody else has the lock at the instant of a fork, so a child finds its segments whole. The lock
-/// itself is made anew there: it may count threads that waited for it and are not in the child.
+/// fork() takes the lock, so that no thread is changing the map at that moment and a child finds it
+/// whole. In the child the lock is made anew: the old one may count threads that waited for it in
+/// the parent.
 MemoryRegistry& make_registry() {
   auto& made = *new MemoryRegistry;  // outlives static destructors of callers
   pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },
@@ -146,6 +153,7 @@ Segment::~Segment() {
     return;  // the parent still uses its pages, and fd_ may mean another file by now
   }
   if (pages_ == Pages::huge) {
+    // A peer that still maps the file would keep its memory: the hole gives the pages back at once.
     (void)fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_));
   }
   close_and_forget(fd_);
@@ -177,6 +185,8 @@ std::optional<MemoryRef> find_memory(const void* data, std::size_t bytes) noexce
 std::unique_ptr<PeerMapping> PeerMapping::open(pid_t pid, const MemoryRef& ref, Access access) {
   const bool rings = access == Access::ring;
   const std::string path = text("/proc/", pid, "/fd/", ref.fd);
+  // The owner may have closed the descriptor, and its number may mean a pipe by now: O_NONBLOCK
+  // keeps open() from waiting for the other end of it.
   const int fd = ::open(path.c_str(), (rings ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     return nullptr;
@@ -185,6 +195,7 @@ std::unique_ptr<PeerMapping> PeerMapping::open(pid_t pid, const MemoryRef& ref, 
   void* address = MAP_FAILED;
   const bool meant = fstat(fd, &status) == 0 && status.st_ino == ref.inode &&
                      static_cast<std::uint64_t>(status.st_size) == ref.segment_bytes;
+  // A file that may shrink is refused: reading past its new end would end this process by SIGBUS.
   const int seals = fcntl(fd, F_GET_SEALS);
   if (meant && seals >= 0 && (seals & F_SEAL_SHRINK) != 0) {
     address = map_shared(fd, ref.segment_bytes, PROT_READ | (rings ? PROT_WRITE : 0));
@@ -203,7 +214,8 @@ std::unique_ptr<PeerMapping> PeerMapping::open(pid_t pid, const MemoryRef& ref, 
 
 PeerMapping::~PeerMapping() { munmap(data_, bytes_); }
 
-// What the peer says may be nonsense.
+// The offset comes from the peer and may be nonsense: it is cut to what is mapped. A mapping that
+// is dropped here lives on while an operation holds it.
 PeerMemory PeerMappings::view(const MemoryRef& ref) {
   const auto within = [&](const std::shared_ptr<const PeerMapping>& mapping) {
     const std::size_t offset = std::min<std::uint64_t>(ref.offset, mapping->bytes());

@@ -12,6 +12,7 @@ Writer::Writer(const About& about) : memory_(sizeof(Page), Segment::Pages::as_to
   shown.layout_version = layout_version;
   shown.layout_bytes = sizeof(Page);
   shown.about = about;
+  // Release: a reader that sees the magic number sees the fields above, which never change again.
   shown.magic.store(magic, std::memory_order_release);
 }
 
@@ -25,6 +26,8 @@ Communicator* Writer::open(std::uint64_t id, std::string_view name, int rank,
     return nullptr;
   }
   const auto index = static_cast<std::uint64_t>(place - places.begin());
+  // Relaxed: only this thread writes it, and a reader that sees an old value merely misses what has
+  // just been opened. Entries themselves are guarded by their version.
   page().used.store(std::max(page().used.load(std::memory_order_relaxed), index + 1),
                     std::memory_order_relaxed);
   Communicator& communicator = *place;
@@ -45,6 +48,7 @@ void Writer::close(Communicator* communicator) noexcept {
   if (communicator == nullptr) {
     return;
   }
+  // The membership goes first, since readers skip a communicator that is not in use.
   communicator->membership.change([](Membership& membership) { membership = {}; });
   for (auto& operation : communicator->operations) {
     operation.change([](Operation& one) { one = {}; });
@@ -63,7 +67,8 @@ void Writer::fail(std::string_view text) noexcept {
   });
 }
 
-// Mapped once more: its reads are no part of this program's memory order, and race with nothing.
+// Maps the page a second time and reads it as another process would. The writer stores plainly
+// while this reads; the version of each entry tells what was torn.
 Reader Writer::read() const {
   auto page = Reader::map(memory_.ref().fd);
   need(page.has_value(), "cannot map this rank's status page");

@@ -21,11 +21,12 @@ namespace fs = std::filesystem;
 
 /// Those of a process's descriptors that are a page, as paths under /proc.
 std::vector<fs::path> page_files(pid_t pid, std::error_code& error) {
+  // A memfd has no name in any folder, which the kernel shows as deleted.
   const std::string link = text("/memfd:", memfd_name, " (deleted)");
   std::vector<fs::path> files;
   fs::directory_iterator at(text("/proc/", pid, "/fd"), error);
   for (; !error && at != fs::directory_iterator(); at.increment(error)) {
-    std::error_code gone;  // descriptors come and go meanwhile
+    std::error_code gone;  // a descriptor may be closed while we look
     if (fs::read_symlink(at->path(), gone) == link && !gone) {
       files.push_back(at->path());
     }
@@ -38,6 +39,8 @@ std::vector<fs::path> page_files(pid_t pid, std::error_code& error) {
 std::optional<Reader> Reader::map(int fd) {
   struct stat status {};
   const int seals = fcntl(fd, F_GET_SEALS);
+  // Without the seal the file could shrink while it is read, which would end this process by
+  // SIGBUS.
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &status) != 0 || status.st_size <= 0) {
     return std::nullopt;
   }

@@ -24,6 +24,7 @@ class HostDevice final : public Device {
   void free(void* memory) noexcept override { ::operator delete(memory, alignment); }
 
   void copy(void* to, const void* from, std::size_t bytes) override {
+    // memcpy() must not be given null pointers, which an empty copy may have.
     if (bytes > 0) {
       std::memcpy(to, from, bytes);
     }
