@@ -14,14 +14,15 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-/// A peer that leaves this much unread has stopped.
+/// A peer that leaves this much unread does not go on. The bound keeps it from filling this
+/// process's memory.
 constexpr std::size_t max_queued_bytes = 4 * max_frame_bytes;
 
 constexpr std::chrono::seconds beat_interval{2};
-/// So many beats without an answer are a silence worth a word.
+/// After so many beats without an answer (8 s) a warning says that the peer is silent.
 constexpr int silence_beats = 4;
-/// Then no more are sent, lest they fill the buffers of a process that is stopped for hours; the
-/// kernels' keep-alive goes on.
+/// After so many, no more are sent: they would fill the buffers of a process that is stopped for
+/// hours. The kernels' keep-alive still notices a cut link.
 constexpr int most_unanswered_beats = 32;
 
 std::string how_it_ended(const error_code& error) {
@@ -59,6 +60,8 @@ void ControlConnection::read_header() {
                      if (error) {
                        return self->end(how_it_ended(error));
                      }
+                     // The length is checked before memory is made for it, since it comes from
+                     // outside.
                      const std::size_t bytes = frame_bytes(self->header_);
                      if (bytes > self->limit_) {
                        return self->end(text("it announced a message of ", bytes, " bytes"));
@@ -69,29 +72,32 @@ void ControlConnection::read_header() {
 
 void ControlConnection::read_body(std::size_t bytes) {
   body_.resize(bytes);
-  asio::async_read(socket_, asio::buffer(body_),
-                   [self = shared_from_this()](const error_code& error, std::size_t) {
-                     if (!self->open_) {
-                       return;
-                     }
-                     if (error) {
-                       return self->end(how_it_ended(error));
-                     }
-                     std::optional<Frame> frame = decode(self->body_);
-                     self->body_ = {};
-                     if (!frame) {
-                       return self->end("it sent what is not a message");
-                     }
-                     self->unanswered_beats_ = 0;
-                     if (self->beats_ && std::holds_alternative<Beat>(*frame)) {
-                       return self->read_header();
-                     }
-                     const auto received = self->events_.received;  // may hand over, so a copy
-                     received(std::move(*frame));
-                     if (self->open_) {
-                       self->read_header();
-                     }
-                   });
+  asio::async_read(
+      socket_, asio::buffer(body_),
+      [self = shared_from_this()](const error_code& error, std::size_t) {
+        if (!self->open_) {
+          return;
+        }
+        if (error) {
+          return self->end(how_it_ended(error));
+        }
+        std::optional<Frame> frame = decode(self->body_);
+        self->body_ = {};
+        if (!frame) {
+          return self->end("it sent what is not a message");
+        }
+        // Any frame shows that the process runs.
+        self->unanswered_beats_ = 0;
+        if (self->beats_ && std::holds_alternative<Beat>(*frame)) {
+          return self->read_header();
+        }
+        const auto received =
+            self->events_.received;  // a copy: the call may replace events_ by hand_over()
+        received(std::move(*frame));
+        if (self->open_) {
+          self->read_header();
+        }
+      });
 }
 
 void ControlConnection::hand_over(std::size_t limit, Events events) {
@@ -143,7 +149,8 @@ void ControlConnection::write_next() {
                       if (!self->open_) {
                         return;
                       }
-                      // The read ends too, and says how, after what the peer sent before it left.
+                      // The pending read fails as well. It reports the end, after what the peer
+                      // sent before it left.
                       if (error) {
                         return;
                       }
@@ -162,11 +169,14 @@ void ControlConnection::finish() {
   finishing_ = true;
   error_code ignored;
   if (open_ && queue_.empty()) {
+    // Only this direction is closed: what the other end still sends is read until it closes its
+    // own.
     socket_.shutdown(StreamSocket::shutdown_send, ignored);
   }
 }
 
 void ControlConnection::end(std::string_view how) {
+  // Taken out first: the callback may release this object, and is called once.
   const auto ended = std::move(events_.ended);
   const std::string reason(how);
   close();

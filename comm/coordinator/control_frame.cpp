@@ -60,6 +60,7 @@ class Reader {
   /// How many items follow, each of at least four bytes.
   std::size_t items() {
     const std::size_t count = length();
+    // A count that the bytes left cannot hold is refused before memory is made for it.
     if (count > in_.size() / 4) {
       good_ = false;
     }
@@ -168,6 +169,7 @@ std::optional<Frame> decode_as(std::size_t wanted, Reader& in) {
     }
     std::variant_alternative_t<index, Frame> value;
     read(in, value);
+    // Bytes that are left over mean that the sender meant something else.
     if (!in.whole()) {
       return std::nullopt;
     }
@@ -195,6 +197,7 @@ std::optional<Frame> decode(std::span<const std::byte> bytes) {
   in.integer(kind);
   std::optional<Frame> frame = decode_as(kind, in);
   const auto* message = frame ? std::get_if<ControlMessage>(&*frame) : nullptr;
+  // A number beyond the enumeration would be no case of any switch.
   if (message != nullptr && message->kind > ControlMessage::Kind::farewell) {
     return std::nullopt;
   }

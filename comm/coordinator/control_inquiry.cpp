@@ -38,6 +38,7 @@ std::vector<int> Inquiry::asked(int rank, Blob signature, const std::vector<bool
     askers_.clear();
     for (int other = 0; other < static_cast<int>(answers_.size()); ++other) {
       Answer& answer = answers_[other];
+      // What a rank has called does not change, so only other answers are asked for again.
       if (answer.state != State::called) {
         answer = {};
       }
@@ -58,6 +59,7 @@ bool Inquiry::still_answers(int rank, const Blob& signature, Time now) const {
   if (open_) {
     return false;
   }
+  // A mismatch is final; a list of late ranks is soon out of date.
   return answers_[rank].state == State::called && answers_[rank].signature == signature &&
          (mismatch() || now - settled_ < validity);
 }
@@ -84,7 +86,7 @@ void Inquiry::answered(int rank, int code, Blob signature) {
       answers_[rank].state = State::freed;
       return;
     default:
-      return;  // of no version of ours: as good as no answer
+      return;  // no version of Sprat says this, so it counts as no answer
   }
 }
 
@@ -106,6 +108,8 @@ bool Inquiry::due(const std::vector<bool>& gone, Time now) const {
       called = &answer;
     }
   }
+  // Once every rank has ever answered, two different calls are a mismatch, whatever is still to
+  // come.
   return all_heard || (all_known && !alike);
 }
 
@@ -120,8 +124,8 @@ const ControlMessage& Inquiry::settle(Time now) {
   return verdict_;
 }
 
-/// The signature that most ranks called is right (the lowest rank's, if equally many); of the
-/// others, the lowest rank disagrees.
+/// Takes the signature that most ranks called for the right one (the lowest rank's, if equally
+/// many). Of the ranks that differ from it, the lowest is named.
 bool Inquiry::find_mismatch() {
   int right = -1, most = 0;
   for (int rank = 0; rank < static_cast<int>(answers_.size()); ++rank) {
@@ -152,7 +156,8 @@ bool Inquiry::find_mismatch() {
   return false;
 }
 
-/// A rank that has freed the communicator will never call.
+/// A rank that has freed the communicator will never call, so waiting for it would end at the
+/// deadline only.
 bool Inquiry::find_freed() {
   const auto freed = std::ranges::find(answers_, State::freed, &Answer::state);
   const auto called = std::ranges::find(answers_, State::called, &Answer::state);
@@ -193,7 +198,8 @@ void Inquiry::list_late() {
     verdict_.text =
         text(not_called.empty() ? "" : verdict_.text + "; ", "no answer from ", ranks_text(silent));
   }
-  // The others may be late because they wait for one that does not answer.
+  // A rank that has not called may itself wait for one that does not answer, so the silent ones are
+  // blamed first.
   const std::vector<int>& blamed = silent.empty() ? lateness.late : silent;
   verdict_.rank = blamed.empty() ? -1 : blamed.front();
   verdict_.payload = encode(lateness);

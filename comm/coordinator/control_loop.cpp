@@ -12,7 +12,8 @@
 namespace sprat::comm {
 
 ControlLoop::ControlLoop() {
-  // Signals are for the program's own threads; a new thread inherits the mask of its maker.
+  // A signal goes to any thread that does not block it, and the program's handlers are for its own
+  // threads. A new thread inherits the mask of its maker, so all are blocked while it is made.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -32,6 +33,7 @@ ControlLoop::~ControlLoop() {
 }
 
 void ControlLoop::run(const std::function<void()>& work) {
+  // On the loop's own thread a wait for the loop would never end.
   if (std::this_thread::get_id() == thread_.get_id()) {
     work();
     return;
@@ -54,7 +56,8 @@ void ControlLoop::serve() noexcept {
     try {
       io_.run();
     } catch (const std::exception& error) {
-      // What failed is one callback; the others, and with them the job's failure notices, go on.
+      // Only one callback has failed. The others go on, and with them the notices of the job's
+      // failure.
       log().error("the control thread caught: {}", error.what());
     }
   }

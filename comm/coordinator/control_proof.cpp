@@ -25,6 +25,7 @@ constexpr Magic magic_of(const char (&text)[magic_bytes + 1]) {
 
 void fill_random(std::span<std::byte> out) {
   while (!out.empty()) {
+    // A signal may interrupt the call, or end it early.
     const ssize_t filled = getrandom(out.data(), out.size(), 0);
     need(filled > 0 || errno == EINTR, "the system gives no random bytes");
     out = out.subspan(static_cast<std::size_t>(std::max<ssize_t>(filled, 0)));
@@ -33,11 +34,13 @@ void fill_random(std::span<std::byte> out) {
 
 }  // namespace
 
-// The last byte is not text, so that nothing that speaks in lines says it by accident.
+// The last bytes are no text, so that a protocol of text lines does not send them by accident.
 const Magic control_magic = magic_of("SPRAT\r\n\x01");
 
 Proof prove(std::string_view token, Side side, const Nonce& coordinator, const Nonce& rank) {
   static_assert(proof_bytes == SHA256_DIGEST_LENGTH);
+  // The side is part of what is hashed, so the coordinator's proof cannot be sent back to it as a
+  // rank's. Both numbers are too, so an old proof is of no use in another connection.
   std::vector<unsigned char> message{static_cast<unsigned char>(side)};
   for (const Nonce* nonce : {&coordinator, &rank}) {
     for (const std::byte byte : *nonce) {

@@ -14,10 +14,11 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using namespace std::chrono_literals;
 
-/// Connections that have not joined yet, beyond one a rank. More wait in the system's queue.
+/// How many connections may be open that have not joined, beyond one for each rank. More wait in
+/// the system's queue, so strangers cannot use up this process's descriptors.
 constexpr std::size_t spare_pending_connections = 256;
 /// The coordinator stays this long for ranks that leave later than rank 0, so that their farewells
-/// are heard.
+/// are heard and nobody takes them for lost.
 constexpr auto linger = 1000ms;
 /// The other side of a finished connection has this long to close it.
 constexpr auto drain = 2000ms;
@@ -54,11 +55,15 @@ void ControlServer::accept() {
     if (error || !self || !self->acceptor_.is_open()) {
       return;
     }
+    // The size is looked at before accept(): what is not accepted costs this process nothing.
     if (self->pending_.size() >= self->seats_.size() + spare_pending_connections) {
       return self->accept_later();
     }
     Accepted accepted = accept_one(self->io(), self->acceptor_);
+    // Without descriptors the connection stays in the system's queue, and epoll would report it
+    // again at once: so the next look is after a pause.
     if (accepted.retry_later) {
+      // Once, since every attempt finds the same.
       if (!std::exchange(self->short_, true)) {
         self->coordinator_->turned_away("a connection: no descriptor is left here (see ulimit -n)");
       }
@@ -101,7 +106,7 @@ void ControlServer::enters(const std::shared_ptr<PendingConnection>& pending, co
     }
     return let_in(pending, hello);
   }
-  // A stranger that says it is a rank ends nothing but its own connection.
+  // A stranger may claim to be any rank, so its refusal ends only its own connection.
   turned_away(pending, objection.text);
   pending->refuse(Refusal{static_cast<int>(ErrorCode::unavailable), hello.rank,
                           text("the hub turned rank ", hello.rank, " away: ", objection.text)});
@@ -135,7 +140,8 @@ ControlConnection::Events ControlServer::events_of(int rank) {
   return events;
 }
 
-/// Who is not kept has been told so, and ends its connection.
+/// A rank that is not kept has received the testimonies, from which it computes that itself, and
+/// ends its connection.
 void ControlServer::renumber(const std::vector<int>& kept) {
   std::vector<std::shared_ptr<ControlConnection>> seats;
   for (const int old : kept) {
@@ -151,6 +157,7 @@ void ControlServer::renumber(const std::vector<int>& kept) {
     if (!left_out) {
       continue;
     }
+    // Its number means somebody else now, so nothing that it still says may count.
     left_out->hand_over(max_frame_bytes, {[](Frame) {}, nullptr});
     left_out->finish();
   }
@@ -165,7 +172,7 @@ void ControlServer::seat(int rank, std::shared_ptr<ControlConnection> connection
 
 void ControlServer::received(int rank, Frame frame) {
   if (!coordinator_->received(rank, std::move(frame))) {
-    const auto connection = seats_[rank];
+    const auto connection = seats_[rank];  // ended() takes it from its seat
     ended(rank, "it sent what only the hub says");
     connection->close();
   }
@@ -183,6 +190,7 @@ void ControlServer::deliver(const std::vector<int>& to, const Frame& frame) {
     failed_ = failed_ || message->kind == ControlMessage::Kind::lost ||
               message->kind == ControlMessage::Kind::failed;
   }
+  // Encoded once, however many ranks it goes to.
   const auto bytes = std::make_shared<const Blob>(encode(frame));
   for (const int rank : to) {
     if (const auto connection = seats_[rank]) {
@@ -216,7 +224,7 @@ void ControlServer::dismiss(const std::shared_ptr<PendingConnection>& pending) {
   check_wait();
 }
 
-/// PendingConnections that have been refused may still have to read why.
+/// Those that have been refused stay for a while, since they may still have to read why.
 void ControlServer::stop_accepting() {
   error_code ignored;
   acceptor_.close(ignored);
@@ -233,6 +241,8 @@ void ControlServer::stop_accepting() {
 void ControlServer::close() noexcept {
   wait(
       [this] {
+        // After a failure the server stays for ranks that come late, so that they hear why; else
+        // for those that leave late.
         return failed_ ? coordinator_->everyone_has_come() : coordinator_->alone(own_rank_);
       },
       linger);

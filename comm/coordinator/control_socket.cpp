@@ -22,12 +22,13 @@ using asio::ip::tcp;
 constexpr int socket_type = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
 
 void set_option(int descriptor, int level, int option, int value) {
-  // A refusal costs promptness only.
+  // A kernel that refuses an option delivers later, or notices a cut link later, but all the same.
   setsockopt(descriptor, level, option, &value, sizeof value);
 }
 
-/// A host that falls silent is given up after five seconds without an acknowledgement, of what is
-/// on its way or of a probe. A process that is stopped has a kernel that answers for it.
+/// A host that falls silent is given up after five seconds without an acknowledgement, be it of
+/// data or of a probe. A process that is stopped is not lost by this, since its kernel acknowledges
+/// for it.
 void set_tcp_options(int descriptor) {
   set_option(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -37,7 +38,7 @@ void set_tcp_options(int descriptor) {
   set_option(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, 5'000);
 }
 
-/// A child's copy would keep the line open after this process.
+/// A child of fork() closes its copy, which would keep the connection open after this process.
 int make_socket(int family) {
   return open_here_only([&] { return ::socket(family, socket_type, 0); });
 }
@@ -52,6 +53,8 @@ StreamSocket adopt_socket(asio::io_context& io, int family, int descriptor) {
 
 std::optional<Listening> listen_on(asio::io_context& io, int port) {
   int error = 0;
+  // A socket of IPv6 that is not restricted to it takes IPv4 connections as well. Where the kernel
+  // has no IPv6 there is a socket of IPv4.
   for (const tcp& protocol : {tcp::v6(), tcp::v4()}) {
     const int descriptor = make_socket(protocol.family());
     if (descriptor < 0) {
@@ -59,8 +62,8 @@ std::optional<Listening> listen_on(asio::io_context& io, int port) {
       continue;
     }
     tcp::acceptor acceptor(io, protocol, descriptor);
-    // An earlier job's connections may linger on the port; a listener of another job still keeps
-    // it.
+    // Closed connections of an earlier job may still occupy the port for a while, which this option
+    // permits. It does not take the port from a socket that listens there.
     set_option(descriptor, SOL_SOCKET, SO_REUSEADDR, 1);
     if (protocol == tcp::v6()) {
       set_option(descriptor, IPPROTO_IPV6, IPV6_V6ONLY, 0);
@@ -135,6 +138,7 @@ bool is_exhaustion(const boost::system::error_code& error) {
 
 std::string endpoint_text(const tcp::endpoint& endpoint) {
   asio::ip::address address = endpoint.address();
+  // An IPv4 peer of a socket of IPv6 appears as ::ffff:a.b.c.d, which people do not look for.
   if (address.is_v6() && address.to_v6().is_v4_mapped()) {
     address = asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
   }

@@ -33,7 +33,7 @@ std::vector<int> decode_words(const Blob& payload) {
 
 }  // namespace
 
-/// How many are late, then they, then those that are silent.
+/// How many are late, then the late ones, then those that are silent.
 Blob encode(const Lateness& lateness) {
   Blob out = encode_words({static_cast<int>(lateness.late.size())});
   for (const auto* ranks : {&lateness.late, &lateness.silent}) {
@@ -45,6 +45,7 @@ Blob encode(const Lateness& lateness) {
 
 Lateness decode_lateness(const Blob& payload) {
   const std::vector<int> words = decode_words(payload);
+  // The bytes come from another process: a count that does not fit gives an empty value.
   if (words.empty() || words[0] < 0 || static_cast<std::size_t>(words[0]) >= words.size()) {
     return {};
   }

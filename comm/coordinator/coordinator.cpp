@@ -9,6 +9,7 @@
 namespace sprat::comm {
 namespace {
 
+// What ranks and strangers can make the coordinator keep is bounded.
 constexpr std::size_t most_inquiries = 64;
 constexpr std::size_t most_notes = 8;
 constexpr std::size_t most_signature_bytes = std::size_t{64} << 10;
@@ -46,6 +47,7 @@ std::optional<Refusal> Coordinator::reason_to_refuse(const Hello& hello, std::st
                    text("the job has failed: ",
                         lost ? text("lost rank ", failure_->rank, ": ") : "", failure_->text)};
   }
+  // The job has shrunk meanwhile: whoever still says its first size has slept through that.
   if (size() != size_at_first_ && hello.size == size_at_first_) {
     const std::string what =
         text("the others went on without rank ", hello.rank, ", which came too late");
@@ -65,9 +67,10 @@ std::optional<Refusal> Coordinator::reason_to_refuse(const Hello& hello, std::st
   if (const std::string diff = differences(hello); !diff.empty()) {
     return refuse(ErrorCode::mismatch, hello.rank, diff, from);
   }
+  // A rank that was taken for dead while survivors gather may come after all.
   const bool given_up = gathering_ && members_[hello.rank] == Presence::lost;
   if (members_[hello.rank] != Presence::absent && !given_up) {
-    // Not the fault of those that are in: only the newcomer hears of it.
+    // Those who are in have done nothing wrong: only the newcomer hears of it, and the job goes on.
     const std::string what = text("rank ", hello.rank,
                                   " has joined this job already; give each "
                                   "process its own rank, and each job its own rendezvous");
@@ -77,7 +80,9 @@ std::optional<Refusal> Coordinator::reason_to_refuse(const Hello& hello, std::st
   return std::nullopt;
 }
 
-/// A rank that belongs to the job and cannot join is the end of the job, while it is still joining.
+/// A rank that belongs to the job and cannot join ends the job while others still join, for they
+/// would wait for it. Once all have joined, a refusal can only concern somebody who is not one of
+/// them.
 Refusal Coordinator::refuse(ErrorCode code, int rank, std::string text, std::string_view from) {
   turned_away(sprat::text(from, ": ", text));
   if (!gathering_ && !in_state(Presence::absent).empty()) {
@@ -87,6 +92,7 @@ Refusal Coordinator::refuse(ErrorCode code, int rank, std::string text, std::str
 }
 
 void Coordinator::turned_away(std::string note) {
+  // Strangers may come without end; the error that lists the notes is read by people.
   if (notes_.size() < most_notes) {
     notes_.push_back(std::move(note));
   }
@@ -120,7 +126,7 @@ std::string Coordinator::differences(const Hello& hello) const {
 
 bool Coordinator::received(int rank, Frame frame, Time now) {
   if (members_[rank] != Presence::joined) {
-    return true;  // said before it ended; of no interest now
+    return true;  // it left or was lost after it had said this
   }
   if (auto* part = std::get_if<Part>(&frame)) {
     receive(rank, std::move(*part), now);
@@ -135,10 +141,12 @@ bool Coordinator::received(int rank, Frame frame, Time now) {
 
 void Coordinator::receive(int rank, Part part, Time now) {
   if (failure_) {
+    // This rank may have sent its part before the failure reached it.
     send({rank}, *failure_);
     return;
   }
-  // A rank enters an exchange only after it has the one before, which needs every rank.
+  // A rank begins an exchange only after it has received the one before, which needed a part of
+  // every rank. So nobody can be ahead or behind.
   if (part.ordinal != ordinal_ || parts_[rank]) {
     fail(ErrorCode::internal, rank,
          text("rank ", rank, " sent exchange ", part.ordinal, " during exchange ", ordinal_));
@@ -153,14 +161,17 @@ void Coordinator::receive(int rank, Part part, Time now) {
               part.purpose));
     return;
   }
+  // The answer holds the parts of all ranks in one frame, whose length is bounded.
   part_bytes_ += part.blob.size();
   if (part_bytes_ > max_exchange_bytes) {
     fail(ErrorCode::invalid_argument, rank,
          text(part.purpose, " takes more than ", max_exchange_bytes, " bytes over all ranks"));
     return;
   }
+  // The number comes from outside; its bound (12 days) keeps the sum below from overflowing.
   const auto patience =
       std::chrono::milliseconds(std::min<std::uint64_t>(part.patience_ms, 1u << 30));
+  // The exchange fails for all when the first rank's patience ends, so that nobody goes on alone.
   if (!exchange_deadline_ || now + patience < *exchange_deadline_) {
     exchange_deadline_ = now + patience;
     exchange_patience_ms_ = part.patience_ms;
@@ -177,6 +188,8 @@ void Coordinator::finish_exchange() {
     return;
   }
   for (int rank = 0; rank < size() && !gathering_; ++rank) {
+    // Whoever has left in good order never sends its part. While survivors gather it is merely no
+    // survivor.
     if (!parts_[rank] && members_[rank] == Presence::left) {
       fail(ErrorCode::lost_peer, rank, text("rank ", rank, " left before ", (*begun)->purpose));
       return;
@@ -193,6 +206,8 @@ void Coordinator::finish_exchange() {
   ++ordinal_;
   part_bytes_ = 0;
   exchange_deadline_.reset();
+  // Everyone gets the testimonies under the old numbers, and renumbers right after them, as this
+  // does.
   const std::vector<int> kept = gathering_ ? survivors(whole.blobs) : std::vector<int>{};
   send(in_state(Presence::joined), std::move(whole));
   if (gathering_) {
@@ -225,7 +240,8 @@ void Coordinator::excuse(int rank) {
   }
 }
 
-/// While survivors gather, whoever ends is merely not one of them.
+/// While survivors gather, a rank that ends is merely not one of them: the exchange goes on without
+/// it.
 void Coordinator::give_up(int rank) {
   members_[rank] = Presence::lost;
   if (parts_[rank]) {
@@ -237,6 +253,7 @@ void Coordinator::give_up(int rank) {
 
 void Coordinator::expire_exchange() {
   if (gathering_) {
+    // Whoever is alive and has not come by now is left behind (docs/failure.md).
     for (int rank = 0; rank < size(); ++rank) {
       if (!parts_[rank] && members_[rank] != Presence::left) {
         members_[rank] = Presence::lost;
@@ -298,7 +315,7 @@ void Coordinator::receive(int rank, ControlMessage message, Time now) {
       return;
     case Kind::query:
     case Kind::verdict:
-      return;  // the coordinator's own words
+      return;  // what only the coordinator says
   }
 }
 
@@ -314,6 +331,8 @@ void Coordinator::stalled(int rank, ControlMessage message, Time now) {
     inquiry_order_.push_back(key);
   }
   Inquiry& inquiry = found->second;
+  // Many ranks wait in the same operation and ask again: the last verdict answers them without
+  // another question to everybody.
   if (inquiry.still_answers(rank, message.payload, now)) {
     send({rank}, inquiry.verdict());
     return;
@@ -341,6 +360,7 @@ void Coordinator::settle_if_due(Inquiry& inquiry, Time now) {
     return;
   }
   const ControlMessage& verdict = inquiry.settle(now);
+  // A mismatch ends the job, so all hear of it; lateness concerns those who asked.
   std::vector<int> to = inquiry.mismatch() ? in_state(Presence::joined) : inquiry.askers();
   std::erase_if(to, [&](int rank) { return members_[rank] != Presence::joined; });
   send(std::move(to), verdict);
@@ -380,6 +400,7 @@ void Coordinator::leave(int rank) {
   message.kind = ControlMessage::Kind::farewell;
   message.rank = rank;
   send(in_state(Presence::joined), std::move(message));
+  // An exchange that is under way fails now, since this rank's part will not come.
   if (!failure_) {
     finish_exchange();
   }

@@ -16,7 +16,8 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-/// From the connection to its Hello. Generous: it is only what a foreign connection can occupy.
+/// From the connection to its Hello. It may be long: a stranger that says nothing occupies one of
+/// the bounded places and a few bytes.
 constexpr std::chrono::seconds guest_patience{10};
 
 Objection objection_to(Trust trust, const StreamSocket& socket) {
@@ -47,6 +48,7 @@ void PendingConnection::start() {
                                                        asio::buffer(greeting_.nonce)};
   asio::async_read(socket_, buffers,
                    [self = shared_from_this()](const error_code& error, std::size_t) {
+                     // Nothing is sent to whoever does not speak our protocol.
                      if (error || self->greeting_.magic != control_magic) {
                        return self->give_up();
                      }
@@ -83,11 +85,13 @@ void PendingConnection::check_proof() {
         }
         const Proof wanted = prove(server->admission().token, Side::rank, self->answer_.nonce,
                                    self->greeting_.nonce);
+        // Compared in constant time: how long it takes must not tell how much of a guess was right.
         if (!error && equal(self->proof_, wanted)) {
           self->objection_ = objection_to(server->admission().trust, self->socket_);
           return self->read_hello();
         }
-        // A rank with another token leaves here, having seen our proof.
+        // A rank with another token closes the connection here, because our proof showed it the
+        // wrong one.
         server->turned_away(
             self, "left without a proof: it has another token, job or user, or lost patience");
         self->give_up();
@@ -96,6 +100,8 @@ void PendingConnection::check_proof() {
 
 void PendingConnection::read_hello() {
   ControlConnection::Events events;
+  // A plain pointer: the connection is this object's own, and a shared one would keep both alive
+  // for ever.
   events.received = [self = this](const Frame& frame) {
     const auto server = self->server_.lock();
     const auto* hello = std::get_if<Hello>(&frame);

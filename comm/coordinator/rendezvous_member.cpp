@@ -14,8 +14,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// The coordinator's clock decides who was late, since it knows; ours only ends the wait for a
-/// coordinator that does not answer.
+/// The coordinator's clock decides when an exchange ends, since the coordinator knows who is late
+/// and says so. This rank's own clock, which adds this much, only ends the wait for a coordinator
+/// that does not answer.
 constexpr milliseconds answer_grace{2'000};
 constexpr milliseconds longest_wait{std::chrono::hours(24 * 365)};
 constexpr std::size_t most_backlog = 4096;
@@ -40,6 +41,7 @@ Member::~Member() {
       watch->cancel();
     }
     watches_.clear();
+    // After a failure the others know already that the job has ended.
     if (client_ && !failed) {
       ControlMessage farewell;
       farewell.kind = ControlMessage::Kind::farewell;
@@ -69,7 +71,7 @@ std::vector<Blob> Member::exchange(Blob mine, std::string_view purpose,
                         [this] { return parts_ || failure_; });
   }
   if (failure_) {
-    // What ended this very exchange begins with its purpose already.
+    // The coordinator's own message begins with the purpose already.
     const std::string_view why = failure_->what();
     throw Error(failure_->code(),
                 why.starts_with(text(purpose, ": ")) ? std::string(why) : text(purpose, ": ", why),
@@ -78,9 +80,9 @@ std::vector<Blob> Member::exchange(Blob mine, std::string_view purpose,
   if (!parts_) {
     const std::string complaint = text(purpose, ": the hub beside rank 0 did not answer within ",
                                        static_cast<double>(patience.count()) / 1e3, " s");
-    lock.unlock();
-    ControlMessage
-        message;  // the coordinator may have answered others, who would wait for this rank
+    lock.unlock();  // tell() takes it
+    // The coordinator may have answered the others, who would then wait for this rank.
+    ControlMessage message;
     message.kind = ControlMessage::Kind::failed;
     message.rank = rank_;
     message.code = static_cast<int>(ErrorCode::timeout);
@@ -110,7 +112,7 @@ void Member::tell(ControlMessage message) noexcept {
   try {
     if (message.kind == ControlMessage::Kind::failed &&
         !note_failure(static_cast<ErrorCode>(message.code), message.text, message.rank)) {
-      return;  // whatever ended the job for this rank, the coordinator knows it
+      return;  // the job had failed for this rank before, and the coordinator knows
     }
     loop_->post([this, message = std::move(message)] {
       if (client_) {
@@ -138,7 +140,8 @@ void Member::process_ended(int rank, pid_t pid) {
   message.rank = rank;
   message.code = static_cast<int>(ErrorCode::lost_peer);
   message.text = text("its process ", pid, " ended");
-  // Once the coordinator has left in good order, farewells reach nobody.
+  // After the coordinator has left in good order, farewells reach nobody. So the end of a process
+  // counts as one: nobody can know any more whether it was a loss.
   message.kind = coordinator_gone_ && standing_[0] == Standing::left
                      ? ControlMessage::Kind::farewell
                      : ControlMessage::Kind::lost;
@@ -163,7 +166,8 @@ void Member::received(Frame frame) {
   }
 }
 
-/// As the coordinator does at the same point of what it says.
+/// The coordinator renumbers at the same point of what it says: frames after this one use the new
+/// numbers.
 void Member::renumber(const Parts& testimonies) {
   const std::vector<int> kept = survivors(testimonies.blobs);
   const auto mine = std::ranges::find(kept, rank_);
@@ -173,6 +177,7 @@ void Member::renumber(const Parts& testimonies) {
 
 void Member::ended(std::string_view how) {
   coordinator_gone_ = true;
+  // Rank 0's farewell may have come before its connection ended: that is no loss.
   if (standing_[0] != Standing::present) {
     return;
   }
@@ -192,7 +197,7 @@ void Member::take(ControlMessage message) {
       return;
     }
     if (standing_[message.rank] != Standing::present) {
-      return;  // known already, from elsewhere
+      return;  // a process watch or another rank has told it before
     }
     standing_[message.rank] = message.kind == Kind::lost ? Standing::lost : Standing::left;
     if (const auto watch = watches_.extract(message.rank)) {

@@ -35,6 +35,8 @@ std::vector<int> survivors(const std::vector<Blob>& testimonies) {
     }
     came.push_back(rank);
   }
+  // The latest generation decides: a rank that slept through a shrink is no member any more, and is
+  // not taken back.
   std::erase_if(came, [&](int rank) { return std::ranges::count(latest.members, rank) == 0; });
   return came;
 }

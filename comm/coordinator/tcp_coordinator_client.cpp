@@ -38,6 +38,7 @@ class TcpCoordinatorClient final : public CoordinatorClient {
                  silence.count());
     };
     connection_ = ControlConnection::start(std::move(socket), max_frame_bytes, std::move(events));
+    // Rank 0's connection is a pair of sockets inside this process, which no network can cut.
     if (!server_) {
       connection_->beat();
     }
@@ -48,6 +49,8 @@ class TcpCoordinatorClient final : public CoordinatorClient {
   }
 
   void close() noexcept override {
+    // What was sent goes out first, the farewell last; the coordinator then closes its end. The
+    // server closes after that, as the farewell of rank 0 goes to the others through it.
     loop_->run([this] { connection_->finish(); });
     ended_.get_future().wait_for(flush_time);
     loop_->run([this] { connection_->close(); });

@@ -38,6 +38,7 @@ void TimedCoordinator::settle() {
       deliver_(to, frame);
     }
   }
+  // After the frames above, which still go by the old numbers.
   if (const auto kept = coordinator_.take_renumbering(); kept && renumbered_) {
     renumbered_(*kept);
   }

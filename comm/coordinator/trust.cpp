@@ -29,7 +29,8 @@ ip::address plain(const ip::address& address) {
 }
 
 bool same(const tcp::endpoint& a, const tcp::endpoint& b) {
-  // Scopes of link-local addresses are not in the kernel's table.
+  // Only bytes are compared, for the kernel's table does not hold the scopes of link-local
+  // addresses.
   const auto bytes = [](const ip::address& address) {
     return address.is_v4() ? ip::make_address_v6(ip::v4_mapped, address.to_v4()).to_bytes()
                            : address.to_v6().to_bytes();
@@ -85,14 +86,15 @@ std::optional<Ends> ends_of(const StreamSocket& socket) {
   return ends;
 }
 
-/// What goes to an address of this host comes from that address. Throws system_error where nothing
-/// can be tried, as when this process has no descriptor left.
+/// Whether an address belongs to this host: what goes to one of these comes from the same address.
+/// Throws system_error where nothing can be tried, as when this process has no descriptor left.
 bool is_here(const ip::address& address) {
   boost::asio::io_context io;
+  // Port 9 (discard) stands for any: connect() of a UDP socket only looks the route up.
   const ip::udp::endpoint to(plain(address), 9);
   ip::udp::socket probe(io, to.protocol());
   boost::system::error_code failed;
-  probe.connect(to, failed);  // sends nothing
+  probe.connect(to, failed);
   const auto from = failed ? ip::udp::endpoint() : probe.local_endpoint(failed);
   return !failed && from.address() == to.address();
 }
@@ -110,7 +112,7 @@ std::optional<uid_t> find_owner(const Ends& ends) {
       return owner;
     }
   }
-  // A host without IPv6 has only the first.
+  // A host without IPv6 has only the first table, so a missing one is no error.
   if (unread != 0 && unread != ENOENT) {
     throw system_error(unread, boost::system::system_category());
   }
@@ -119,6 +121,7 @@ std::optional<uid_t> find_owner(const Ends& ends) {
 
 Objection object_to_stranger(Trust trust, const Ends& ends) {
   if (!is_here(ends.far.address())) {
+    // torchrun spreads jobs over hosts and gives no secret (docs/security.md).
     if (trust == Trust::launcher) {
       return {"", true};
     }
@@ -149,10 +152,10 @@ std::optional<uid_t> find_owner(std::istream& table, const Ends& ends) {
     std::string slot, local, remote, state, queues, timer, retransmits;
     uid_t owner = 0;
     if (!(words >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> owner)) {
-      continue;  // the heading
+      continue;  // the heading of the table
     }
     const auto theirs = read_end(local), ours = read_end(remote);
-    // A socket that its process has closed counts as root's.
+    // Only established connections count: the table gives one that its process has closed to root.
     if (theirs && ours && state == established && same(*theirs, ends.far) &&
         same(*ours, ends.near)) {
       return owner;
