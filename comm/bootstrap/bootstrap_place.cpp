@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view first_line = "sprat rendezvous 1";
 constexpr std::size_t most_addresses = 256;
-/// Every rank probes at each port where rank 0 may listen.
+/// Every rank probes each port where rank 0 may listen, so their number is bounded.
 constexpr int most_probes = 64;
 
 std::vector<int> numbers(int first, int last) {
@@ -23,7 +23,8 @@ std::vector<int> numbers(int first, int last) {
   return all;
 }
 
-/// Ranks that know only an address. The default token tells jobs apart; it is no secret.
+/// Ranks that know only an address. The default token is made of what everybody can know: it tells
+/// jobs apart and is no secret, which is why trust() asks for more.
 class AddressPlace final : public BootstrapPlace {
  public:
   AddressPlace(const Config& config, const Launch& launch)
@@ -52,7 +53,8 @@ class AddressPlace final : public BootstrapPlace {
   }
 
  private:
-  /// An address that someone typed is meant; of a launcher's, only the host is.
+  /// An address that someone has typed is used as it is, and must lie within SPRAT_PORTS. Of a
+  /// launcher's address only the host counts: its port was chosen without regard to SPRAT_PORTS.
   static std::vector<int> ports_at(const SocketAddress& address, const Launch& launch,
                                    PortRange range) {
     if (launch.ports > 1 && !range.any()) {
@@ -132,7 +134,7 @@ std::optional<Contact> read_contact(std::string_view text) {
       return std::nullopt;
     }
   }
-  return std::nullopt;  // cut short
+  return std::nullopt;  // without "end" it may be cut short, as while it is written
 }
 
 std::vector<int> free_ports(const Config& config) {
@@ -149,6 +151,8 @@ std::vector<SocketAddress> addresses_of_this_host(const Config& config, int port
       (one.interface.loopback ? loopbacks : addresses).push_back({address, port});
     }
   }
+  // The loopback comes last: it reaches rank 0 only from its own host, and on another host it may
+  // reach somebody else.
   addresses.insert(addresses.end(), loopbacks.begin(), loopbacks.end());
   return addresses;
 }

@@ -37,6 +37,7 @@ std::string read_all(int descriptor) {
   std::string content;
   std::array<char, 4096> buffer;
   ssize_t got = 0;
+  // The file may be anybody's, and of any length.
   while (content.size() <= max_file_bytes &&
          (got = ::read(descriptor, buffer.data(), buffer.size())) > 0) {
     content.append(buffer.data(), static_cast<std::size_t>(got));
@@ -55,7 +56,7 @@ bool write_all(int descriptor, std::string_view content) {
   return ::fsync(descriptor) == 0;
 }
 
-/// What an earlier job left in the file does no harm: its coordinator does not answer, or does not
+/// What an earlier job left in the file does no harm. Its coordinator does not answer or does not
 /// know our token, and a rank that finds so reads the file again.
 class FilePlace final : public BootstrapPlace {
  public:
@@ -74,6 +75,7 @@ class FilePlace final : public BootstrapPlace {
       return;
     }
     const PlaceFile file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    // Another job may have put its own address there meanwhile, which stays.
     if (file.get() >= 0 && read_all(file.get()) == published_) {
       ::unlink(path_.c_str());
     }
@@ -86,9 +88,12 @@ class FilePlace final : public BootstrapPlace {
   Trust trust() const override { return Trust::proof; }
 
   void publish(int port) override {
-    // The token stays out of the file if every rank has it already.
+    // A token that every rank has already is not written down.
     const std::string content = write_contact(
         {addresses_of_this_host(config_, port), config_.token.empty() ? token_ : std::string()});
+    // Written under another name and renamed, so that nobody reads half of it. The name cannot be
+    // guessed, and O_EXCL and O_NOFOLLOW refuse what another user may have put there. Only this
+    // user may read the token in it.
     const std::string draft = text(path_, ".", random_token().substr(0, 16));
     const PlaceFile file(
         ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -108,7 +113,8 @@ class FilePlace final : public BootstrapPlace {
     }
     struct stat status {};
     need(::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode), path_, " is not a file");
-    // Whoever wrote it decides whom this rank talks to.
+    // Whoever wrote the file decides whom this rank talks to. With SPRAT_TOKEN the coordinator must
+    // prove a secret that the file does not hold, so its owner does not matter.
     need(!config_.token.empty() || status.st_uid == ::geteuid(), path_, " belongs to user ",
          status.st_uid, ", this process to user ", ::geteuid(),
          "; remove the file, or set SPRAT_TOKEN on every rank");

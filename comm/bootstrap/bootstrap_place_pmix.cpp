@@ -22,7 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A value being fetched. Shared: a callback may come after its asker has given up.
+/// A value being fetched. Shared, because PMIx may call back after the caller's deadline has
+/// passed.
 struct Fetch {
   std::mutex mutex;  ///< Guards the rest.
   std::condition_variable changed;
@@ -42,9 +43,9 @@ void fetched(pmix_status_t status, pmix_value_t* value, void* data) {
   (*fetch)->changed.notify_all();
 }
 
-/// This process's session with the launcher's server. PMIx knows one a process: it cannot be opened
-/// again after it was closed, MPI uses the same, and a launcher takes a process that ends inside
-/// one for a failure. So it is opened once and closed at exit.
+/// This process's session with the launcher's server, opened once and closed at exit. PMIx allows
+/// one for a process and does not let it be opened again after it was closed; MPI uses the same
+/// one; and a launcher takes a process that ends inside one for a failure.
 class Session final {
  public:
   static Session& of_process() {
@@ -52,7 +53,8 @@ class Session final {
     return session;
   }
   const pmix_proc_t& self() const { return self_; }
-  /// Joins of one process are told apart by their number; every rank joins in the same order.
+  /// Joins of one process are told apart by their number. Every rank joins in the same order, so
+  /// the number of a join is the same on all of them.
   int next_join() { return joins_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
@@ -63,7 +65,7 @@ class Session final {
   }
   ~Session() {
     if (::getpid() == owner_) {
-      PMIx_Finalize(nullptr, 0);  // not in a forked child
+      PMIx_Finalize(nullptr, 0);  // a child of fork() would end its parent's session
     }
   }
 

@@ -25,6 +25,7 @@ class StorePlace final : public BootstrapPlace {
                : launch.rank == 0    ? random_token()
                                      : "") {}
   ~StorePlace() override {
+    // A later job that meets in the same store must not find this one's address.
     if (!published_) {
       return;
     }
@@ -48,7 +49,7 @@ class StorePlace final : public BootstrapPlace {
   }
 
   Found look_up(Clock::time_point deadline) override {
-    // In one call: a framework's store may log each that ends with nothing.
+    // Waits in one call, since some frameworks' stores log every wait that ends with nothing.
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     const auto value = store_.get(contact_key, std::max(left, 1ms));
     if (!value) {

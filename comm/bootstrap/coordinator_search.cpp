@@ -23,13 +23,14 @@ using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/// Between rounds of probing; doubled each time.
+/// The pause between rounds of probing, doubled each time: rank 0 mostly comes at once, and a late
+/// one shall not be flooded by many ranks.
 constexpr auto first_pause = 10ms, longest_pause = 500ms;
-/// For a address to answer; doubled each round, since a busy coordinator is slow and a foreign one
-/// never answers.
+/// How long an address may take to answer, doubled each round: a coordinator with many ranks is
+/// slow, and a foreign process that listens there never answers.
 constexpr auto first_patience = 500ms, longest_patience = 8000ms;
 
-/// What a address did: let us in, or not.
+/// What came of an address: the connection, or why there is none.
 using Outcome = std::variant<StreamSocket, std::string>;
 
 /// One try at one address, step by step, each within its deadline.
@@ -54,6 +55,7 @@ class ConnectionAttempt final {
     const std::array<asio::mutable_buffer, 3> in = {
         asio::buffer(answer.magic), asio::buffer(answer.nonce), asio::buffer(answer.proof)};
     answer.magic = {};
+    // The coordinator proves itself first. Whoever poses as it learns nothing but a random number.
     if (write(out, deadline) || read(in, deadline)) {
       return "connected, but no hub answers";
     }
@@ -87,6 +89,8 @@ class ConnectionAttempt final {
     if (read(asio::buffer(header), deadline)) {
       return std::nullopt;
     }
+    // The coordinator has proved the token, but its answer is still bounded: a Refusal's text may
+    // be as long as a Hello, and a little is added to it.
     if (frame_bytes(header) > max_hello_bytes + (max_hello_bytes >> 1)) {
       return std::nullopt;
     }
@@ -119,6 +123,8 @@ class ConnectionAttempt final {
     io_.restart();
     io_.run_until(deadline);
     if (!result) {
+      // The handler refers to this function's variables: closing the socket ends the operation, and
+      // the second run() lets the handler be called before these are gone.
       error_code ignored;
       socket_.close(ignored);
       io_.restart();
@@ -141,7 +147,8 @@ Outcome probe(asio::io_context& io, const tcp::endpoint& endpoint, std::string_v
   if (auto why_not = attempt.greet(token, trust, answer_by)) {
     return std::move(*why_not);
   }
-  // It is our coordinator: whatever it does now, it does for us, so it may take its time.
+  // It is our job's coordinator, so from here on only the deadline for joining counts: it may be
+  // busy with other ranks.
   std::optional<Frame> answer = attempt.enter(hello, deadline);
   if (!answer) {
     return "the hub closed the connection";
@@ -180,6 +187,7 @@ class Search final {
 
  private:
   std::optional<StreamSocket> round(std::chrono::milliseconds patience) {
+    // The error tells what the last round met; earlier ones met a rank 0 that had not come yet.
     notes_.clear();
     auto [contact, why_not] = place_.look_up(deadline_);
     if (!contact) {
@@ -206,8 +214,9 @@ class Search final {
     return std::nullopt;
   }
 
-  /// An address family that this host lacks is no more than a address that does not open. A process
-  /// that has no descriptor left will not find one by waiting.
+  /// An address of a family that this host lacks (IPv6, say) counts as one that does not answer.
+  /// But a process that has no descriptor left will not get one by waiting, so that is an error at
+  /// once.
   Outcome probe_safely(const tcp::endpoint& endpoint, std::string_view token,
                        Clock::time_point answer_by) {
     try {

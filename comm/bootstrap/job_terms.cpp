@@ -10,15 +10,18 @@
 namespace sprat::comm {
 namespace {
 
-/// Of the frames and what they mean. Raised with every change that an older version misunderstands.
+/// The version of the frames and what they mean. It is raised with every change that an older
+/// version would misunderstand.
 constexpr int protocol = 2;
 
+/// Ranks that differ in one of these would choose different plans, or give up at different times.
 bool is_job_wide(const ConfigField& field) {
   return field.name == "timeout" || field.name == "staging_bytes" || field.name == "algorithm" ||
          field.name == "order";
 }
 
-/// A file's length and hash; empty if there is none.
+/// A file's length and hash; empty if there is none. Ranks compare contents, for each host may have
+/// the file elsewhere.
 std::string digest_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string content(std::istreambuf_iterator<char>(file), {});

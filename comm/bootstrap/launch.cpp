@@ -11,7 +11,8 @@ namespace {
 
 using Variables = std::function<const char*(const char*)>;
 
-/// torchrun's agent keeps MASTER_PORT for itself; so may another job the ports after it.
+/// Under torchrun, MASTER_PORT may belong to its agent, and ports after it to other jobs. So rank 0
+/// takes the first free one of these, and the others look at all of them.
 constexpr int torchrun_ports = 16;
 
 std::string text_of(const Variables& environment, const char* variable) {
@@ -52,7 +53,8 @@ std::optional<Launch> by_pmix(const Variables& environment) {
     return std::nullopt;
   }
   Launch launch{.by = "PMIx", .rank = *rank, .rendezvous = "pmix://" + job, .job = job};
-  // Open MPI says it here; for others PMIx itself is asked.
+  // Open MPI says the size in its own variable. Other launchers do not, and PMIx itself is asked
+  // later.
   launch.size = number_of(environment, "OMPI_COMM_WORLD_SIZE", 1).value_or(-1);
   launch.local_rank = number_of(environment, "OMPI_COMM_WORLD_LOCAL_RANK", 0).value_or(-1);
   require(launch.size < 0 || launch.rank < launch.size, "PMIX_RANK is ", launch.rank,
@@ -76,6 +78,7 @@ std::optional<Launch> by_torchrun(const Variables& environment) {
     return launch;
   }
   launch.job = text_of(environment, "TORCHELASTIC_RUN_ID");
+  // The variable TORCHELASTIC_RUN_ID shows that an agent runs, which listens on MASTER_PORT itself.
   const int agent = launch.job.empty() ? 0 : 1;
   launch.ports = torchrun_ports - agent;
   const bool bare_ipv6 = host.find(':') != host.npos && !host.starts_with('[');
@@ -84,7 +87,8 @@ std::optional<Launch> by_torchrun(const Variables& environment) {
   return launch;
 }
 
-/// srun without a PMIx server would start as many jobs of one rank as it has tasks.
+/// srun without a PMIx server tells its tasks nothing that Sprat reads. Each would become a job of
+/// one rank, and all would do the same work beside each other.
 void refuse_srun_without_pmix(const Variables& environment) {
   const auto tasks = number_of(environment, "SLURM_STEP_NUM_TASKS", 1);
   const auto task = number_of(environment, "SLURM_PROCID", 0);
@@ -115,6 +119,7 @@ Launch detect_launch(const Config& config, const Variables& environment) {
     require(launch->size > 0, "SPRAT_RENDEZVOUS is \"", config.rendezvous,
             "\", but the launcher's environment does not say how many ranks there are; set "
             "SPRAT_RANK and SPRAT_SIZE, or leave the rendezvous to PMIx");
+    // An address that the user gives is meant exactly: one port, and no job of the launcher's.
     launch->rendezvous = config.rendezvous;
     launch->ports = 1;
     launch->job.clear();

@@ -51,7 +51,8 @@ class InProcessCoordinatorClient final : public CoordinatorClient {
                              std::shared_ptr<Room> room)
       : rank_(rank), loop_(std::move(loop)), room_(std::move(room)) {}
 
-  /// Never from within a delivery: what a handler tells is posted.
+  /// The coordinator is called directly. It must not be called again while it delivers, so what a
+  /// handler tells is posted to the loop.
   void send(const Frame& frame) override { room_->coordinator().received(rank_, frame); }
   void close() noexcept override {
     loop_->run([this] { room_->leave(rank_); });

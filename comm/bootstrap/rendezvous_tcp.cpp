@@ -23,7 +23,7 @@ namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/// An earlier job may still be leaving the port that rank 0 is to listen on.
+/// How long rank 0 tries to listen: an earlier job may still be leaving the port.
 constexpr auto port_patience = 5000ms;
 
 Listening listen_at(asio::io_context& io, const BootstrapPlace& place, Clock::time_point deadline) {
@@ -49,6 +49,7 @@ std::unique_ptr<Rendezvous> serve(BootstrapPlace& place, const Hello& hello,
   auto loop = std::make_shared<ControlLoop>();
   Listening listening = listen_at(loop->io(), place, deadline);
   const int port = listening.port;
+  // Rank 0 has a connection like every other rank, so that its frames take the same path.
   auto [mine, coordinators] = socket_pair(loop->io());
   auto server =
       ControlServer::start(*loop, std::move(listening), {place.token(), place.trust()}, hello);
@@ -56,6 +57,7 @@ std::unique_ptr<Rendezvous> serve(BootstrapPlace& place, const Hello& hello,
     server->adopt(std::move(coordinators), hello);
   });
   auto member = make_member(hello, loop, std::move(mine), server);
+  // Last: whoever finds the address is served at once.
   place.publish(port);
   return member;
 }
@@ -75,6 +77,7 @@ std::unique_ptr<Rendezvous> join_at(BootstrapPlace& place, const Config& config,
   }
   auto rendezvous =
       launch.rank == 0 ? serve(place, hello, deadline) : visit(place, hello, deadline);
+  // An empty exchange ends only when every rank has come, or says who has not.
   rendezvous->exchange({}, "joining", deadline);
   log().info("rank {} of {}, launched by {}, joined by {} in {} ms", hello.rank, hello.size,
              launch.by, place.name(),

@@ -22,9 +22,10 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr auto longest_probe = 3s;
-/// A address that has not answered for so long may never: the next one is tried beside it.
+/// An address that has not answered for this long may never do so (its host is down, or packets to
+/// it are dropped). The next one is then tried beside it, not instead of it.
 constexpr std::chrono::milliseconds next_address{300};
-/// Sockets are few.
+/// Every probe takes a descriptor, of which a process has a limited number.
 constexpr std::size_t most_at_once = 128;
 
 struct ProbingSocket {
@@ -42,7 +43,8 @@ struct ProbingSocket {
   }
 };
 
-/// A port that nobody has may be lent to the very socket that probes there: it then meets itself.
+/// When nobody listens on a port, the system may choose this very port for the socket that connects
+/// to it. TCP then connects the socket to itself, which would look like a listener.
 bool met_itself(int socket) {
   sockaddr_storage here{}, there{};
   socklen_t here_bytes = sizeof here, there_bytes = sizeof there;
@@ -57,6 +59,7 @@ enum class Answer { none_yet, listens, nobody, no_descriptor };
 Answer begin(const addrinfo& address, ProbingSocket& socket) {
   socket.number = ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket.number < 0) {
+    // A host without IPv6, say, cannot reach such an address, whoever listens there.
     return errno == EAFNOSUPPORT ? Answer::nobody : Answer::no_descriptor;
   }
   if (connect(socket.number, address.ai_addr, address.ai_addrlen) == 0) {
@@ -91,7 +94,8 @@ class PortProbe final {
   explicit PortProbe(const std::vector<SocketAddress>& addresses) : addresses_(&addresses) {}
 
   bool asks() const { return answer_ == Answer::none_yet; }
-  /// Without a descriptor to ask with, nothing is known against it.
+  /// Whoever could not be asked for want of a descriptor counts as alive: to take it for dead would
+  /// split the job.
   bool listens() const { return answer_ == Answer::listens || (asks() && starved_); }
   /// Sockets to poll, after as many addresses as it is time for.
   void go_on(Clock::time_point now, std::vector<pollfd>& polled) {
@@ -100,7 +104,7 @@ class PortProbe final {
       const Answer known = begin((*addresses_)[next_], socket);
       starved_ = known == Answer::no_descriptor;
       if (starved_) {
-        break;  // until others are done with theirs
+        break;  // another probe may end and free one
       }
       ++next_;
       if (known == Answer::listens) {
@@ -122,6 +126,7 @@ class PortProbe final {
   /// `polled` begins with what go_on() added; returns how much that was.
   std::size_t take(std::span<const pollfd> polled) {
     const std::size_t mine = sockets_.size();
+    // From the end, so that erasing a socket does not shift those still to be looked at.
     for (std::size_t at = mine; at-- > 0;) {
       if (polled[at].revents == 0) {
         continue;
@@ -157,6 +162,8 @@ void probe(std::span<PortProbe> probes) {
       return;
     }
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now);
+    // Woken early enough to try the next address; one millisecond more, since the rest was rounded
+    // down.
     poll(polled.data(), polled.size(), static_cast<int>(std::min(left, next_address).count()) + 1);
     std::size_t taken = 0;
     for (PortProbe& one : probes) {

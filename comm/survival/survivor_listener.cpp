@@ -27,10 +27,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/// Who has not come is looked for again after this time.
+/// How often those who have not come are looked for again.
 constexpr auto look_again = 100ms;
 
-/// Where the leader listens: the same place however often one looks.
+/// Where the leader listens, which does not change. If nobody listens there any more the leader has
+/// died, and the search ends instead of going on until the deadline.
 class LeaderPlace final : public BootstrapPlace {
  public:
   LeaderPlace(int size, Contact contact) : size_(size), contact_(std::move(contact)) {}
@@ -71,8 +72,9 @@ std::vector<std::string> names_of(const std::vector<SocketAddress>& addresses) {
   return hosts;
 }
 
-/// While it lives, a coordinator of survivors is told which of those that it waits for are dead;
-/// `dead` are known to be.
+/// While it lives, it tells a coordinator of survivors which of those that it waits for are dead,
+/// so that it need not wait for them until the deadline. `dead` are known to be. On a thread of its
+/// own, since probing takes up to three seconds and would hold up the control thread.
 class Searcher final {
  public:
   Searcher(ControlLoop& loop, std::shared_ptr<ControlServer> server,
@@ -97,7 +99,8 @@ class Searcher final {
       const std::vector<bool> listens = who_listen(awaited, addresses);
       loop.run([&] {
         for (std::size_t i = 0; i < awaited.size(); ++i) {
-          // After the renumbering nobody is awaited, so a rank still means what it meant.
+          // Numbers may have changed since they were read, but only by the exchange that ends all
+          // waiting: a rank that is still awaited means who it meant.
           if (!listens[i]) {
             server.excuse(awaited[i]);
           }
@@ -158,7 +161,8 @@ Hello SurvivorListener::hello() const {
 }
 
 /// The lowest rank that may be alive. One rank of each host is asked at the same time as those of
-/// the others; the rest of a host once one of it is dead, for it may be the host that is.
+/// the others, and the rest of a host only once one of it is dead, for then the host itself may be
+/// down. So dead hosts cost a few seconds together, however many ranks they had.
 int SurvivorListener::leader(Time deadline) {
   std::set<int> alive;
   std::set<std::vector<std::string>> suspects;
@@ -190,6 +194,7 @@ int SurvivorListener::leader(Time deadline) {
         alive.insert(asked[i]);
         continue;
       }
+      // Each round marks somebody as dead or finds the leader, so rounds are bounded; time is too.
       need(Clock::now() < deadline, "no survivor was found in time");
       dead_.insert(asked[i]);
       suspects.insert(names_of(all_addresses_[asked[i]]));
@@ -203,6 +208,8 @@ SurvivorListener::Gathered SurvivorListener::gather(int at_least, Time deadline)
     try {
       Assembly meeting = leads == number_ ? lead(deadline) : follow(leads, deadline);
       std::vector<int> numbers = survivors(meeting.testimonies);
+      // This rank slept through an earlier shrink: the latest generation does not count it as a
+      // member.
       if (std::ranges::count(numbers, number_) == 0) {
         throw Error(ErrorCode::lost_peer,
                     text("the others went on without rank ", number_, ", which was not there when ",
@@ -213,6 +220,8 @@ SurvivorListener::Gathered SurvivorListener::gather(int at_least, Time deadline)
            testimony_.members.size(), " ranks are left; at least ", at_least, " are asked for");
       return {std::move(meeting.rendezvous), std::move(numbers)};
     } catch (const Error& error) {
+      // A leader, or anyone else, that died meanwhile is a reason to begin again without it. That
+      // the others went on without this rank is not.
       if (error.code() != ErrorCode::lost_peer || error.rank() == number_) {
         throw;
       }
@@ -224,6 +233,8 @@ SurvivorListener::Gathered SurvivorListener::gather(int at_least, Time deadline)
 
 SurvivorListener::Assembly SurvivorListener::lead(Time deadline) const {
   auto loop = std::make_shared<ControlLoop>();
+  // A copy: the server closes what it listens on when it ends, and the next shrink needs the
+  // socket.
   const int descriptor = open_here_only([this] { return fcntl(descriptor_, F_DUPFD_CLOEXEC, 0); });
   need(descriptor >= 0, "cannot listen: ", std::strerror(errno));
   auto [mine, coordinators] = socket_pair(loop->io());
