@@ -23,8 +23,8 @@ using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/// The pause between rounds of probing, doubled each time: rank 0 mostly comes at once, and a late
-/// one shall not be flooded by many ranks.
+/// The pause between rounds of probing, doubled each time, so that many waiting ranks do not flood
+/// a rank 0 that comes late.
 constexpr auto first_pause = 10ms, longest_pause = 500ms;
 /// How long an address may take to answer, doubled each round: a coordinator with many ranks is
 /// slow, and a foreign process that listens there never answers.

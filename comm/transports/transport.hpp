@@ -23,8 +23,7 @@ struct MessageRequest {
   /// length, or 0 if that is not known.
   int error = 0;
   int peer = -1;
-  std::array<void*, 8>
-      provider{};  ///< For the transport alone (libfabric's fi_context2 lies here).
+  std::array<void*, 8> provider{};  ///< For the transport alone.
 };
 
 /// Bits of a tag that count, from the lowest; the others are clear. libfabric's tcp, from 1.18 on,

@@ -23,14 +23,14 @@ using State = MessageRequest::State;
 
 /// How long a request that cannot be withdrawn may take to end by itself.
 constexpr std::chrono::milliseconds cancel_patience{100};
-/// How long one that only looks may take, before it counts as not known.
+/// How long a question about what has come may take, before the answer counts as not known.
 constexpr std::chrono::milliseconds peek_patience{100};
-/// An IPv6 address can be used only once nobody has objected to it, a second or two after its
-/// interface came up.
+/// The kernel lets an IPv6 address be used only after it has looked for duplicates of it, a second
+/// or two after its interface came up. Until then an endpoint cannot be opened on it.
 constexpr std::chrono::milliseconds address_patience{4'000}, address_look{50};
 constexpr std::size_t operations_a_growth = 64;
 constexpr std::size_t completions_a_batch = 16;
-/// So that one call of progress() stays short however fast completions come.
+/// Bounds one call of progress(), however fast completions come: its caller holds the token.
 constexpr int batches_a_call = 8;
 
 void check(int status, const char* call, const fi_info& info) {
@@ -38,14 +38,14 @@ void check(int status, const char* call, const fi_info& info) {
        " on ", info.domain_attr->name, ": ", fi_strerror(-status));
 }
 
-/// In the midst of a long message, in libfabric 1.17: rxm_handle_comp_error() follows the null
-/// context of an answer to a peer's read. Over sockets nothing moves without progress, so that one
-/// of these may as well stay open.
+/// These crash if they are closed in the midst of a long message (libfabric 1.17):
+/// rxm_handle_comp_error() follows the null context of an answer to a peer's read. Over sockets
+/// nothing moves without progress(), so an endpoint of these does no harm if it stays open.
 bool crashes_when_closed(std::string_view provider) {
   return provider == "tcp;ofi_rxm" || provider == "net;ofi_rxm";
 }
 
-/// Remembered, so that they are not taken for leaks.
+/// Kept reachable, so that leak checkers do not report them.
 void keep_until_exit(std::initializer_list<fid*> handles) {
   static auto& mutex = *new std::mutex;  // guards the list; ranks that are threads share it
   static auto& kept = *new std::vector<fid*>;
@@ -79,6 +79,7 @@ void Messages::open(PortRange ports) {
   fi_cq_attr cq_attributes{};
   cq_attributes.format = FI_CQ_FORMAT_TAGGED;
   cq_attributes.wait_obj = FI_WAIT_NONE;
+  // Room for the completions of all that the provider lets be posted at a time.
   cq_attributes.size = info_->tx_attr->size + info_->rx_attr->size;
   fid_cq* cq = nullptr;
   check(fi_cq_open(domain, &cq_attributes, &cq, nullptr), "fi_cq_open", *info_);
@@ -97,7 +98,8 @@ void Messages::open_endpoint(PortRange ports) {
   check(status, "endpoint", *info_);
 }
 
-/// A provider on IP listens; from the range's end, for the coordinator takes its beginning.
+/// A provider on IP listens on a port. It is looked for from the end of the range, for the
+/// coordinator and the survivor listeners take theirs from the beginning.
 int Messages::try_ports(PortRange ports) {
   if (ports.any() || !set_port(*info_, ports.last)) {
     return try_endpoint();
@@ -114,7 +116,8 @@ int Messages::try_ports(PortRange ports) {
   return status;
 }
 
-/// Opens and enables one: either may find that another process has the port.
+/// Opens and enables an endpoint. The provider may find in either step that another process has the
+/// port.
 int Messages::try_endpoint() {
   fid_ep* ep = nullptr;
   int status = fi_endpoint(domain_.get(), info_.get(), &ep, nullptr);
@@ -188,7 +191,8 @@ void Messages::recv(MessageRequest& request, int peer, std::uint64_t tag,
 Messages::Operation& Messages::begin(MessageRequest& request, Direction direction, int peer,
                                      std::uint64_t tag) {
   if (free_.empty()) {
-    // So that neither returning an operation nor letting it wait allocates.
+    // Room is made for all of them now, so that neither giving one back nor letting one wait
+    // allocates.
     free_.reserve(operations_.size() + operations_a_growth);
     waiting_.reserve(operations_.size() + operations_a_growth);
     for (std::size_t made = 0; made < operations_a_growth; ++made) {
@@ -220,10 +224,12 @@ void Messages::start(Operation& operation) {
   if (operation.bytes > info_->ep_attr->max_msg_size) {
     return fail(operation, EMSGSIZE);
   }
+  // A question is never kept for later: the caller of probe() asks again.
   if (operation.direction == Direction::peek) {
     const ssize_t status = post(operation);
     return status == 0 ? void() : fail(operation, to_errno(static_cast<int>(-status)));
   }
+  // Behind those that wait already: messages to one peer and direction keep their order.
   int& waiting =
       peers_[static_cast<std::size_t>(rank)].waiting[static_cast<std::size_t>(operation.direction)];
   const ssize_t status = waiting > 0 ? -FI_EAGAIN : post(operation);
@@ -255,8 +261,9 @@ ssize_t Messages::post(Operation& operation) {
   return -FI_EINVAL;
 }
 
-/// A provider answers at once, from what has come. An answer that is late, on a machine that did
-/// not let this thread run, is to a question of the past: the next call awaits it, and asks again.
+/// A provider answers at once, from what has come. On a machine that did not let this thread run,
+/// an answer may come after its time. It belongs to a question of the past, so the next call waits
+/// until it is there and then asks its own.
 std::optional<std::size_t> Messages::probe(int peer, std::uint64_t tag) noexcept {
   if (peek_.state == State::posted) {
     progress();
@@ -283,7 +290,8 @@ bool Messages::progress() noexcept {
   return moved;
 }
 
-/// Offers what waits to the provider again; of one peer and direction nothing overtakes.
+/// Offers what waits to the provider again. Once the provider has refused a message of a peer and
+/// direction, the others of these wait too, so that nothing overtakes.
 bool Messages::retry() {
   ++round_;
   std::size_t kept = 0;
@@ -315,6 +323,7 @@ bool Messages::read_completions() {
     return read_error();
   }
   if (count < 0) {
+    // A queue that fails reports no completion any more, so every request would wait for ever.
     if (count != -FI_EAGAIN) {
       log().error("libfabric's {} on {} failed: {}", name(), info_->domain_attr->name,
                   fi_strerror(static_cast<int>(-count)));
@@ -334,6 +343,7 @@ bool Messages::read_error() {
   if (fi_cq_readerr(completions_.get(), &entry, 0) != 1) {
     return false;
   }
+  // An error that belongs to no request of ours ends none.
   if (entry.op_context == nullptr) {
     log().debug("libfabric's {} on {} reports: {}", name(), info_->domain_attr->name,
                 fi_strerror(entry.err));
@@ -342,6 +352,7 @@ bool Messages::read_error() {
   auto& operation = *static_cast<Operation*>(entry.op_context);
   MessageRequest& request = *operation.request;
   fail(operation, to_errno(entry.err));
+  // The message was longer than its buffer: what fitted and what did not make its length.
   if (entry.err == FI_ETRUNC && entry.olen > 0) {
     request.bytes = entry.len + entry.olen;
   }
@@ -353,6 +364,7 @@ void Messages::cancel(MessageRequest& request) noexcept {
     return;
   }
   auto& operation = *static_cast<Operation*>(request.provider[0]);
+  // The provider does not know of it yet.
   if (std::erase(waiting_, &operation) > 0) {
     --peers_[static_cast<std::size_t>(request.peer)]
           .waiting[static_cast<std::size_t>(operation.direction)];
@@ -363,6 +375,7 @@ void Messages::cancel(MessageRequest& request) noexcept {
   while (request.state == State::posted && std::chrono::steady_clock::now() < deadline) {
     progress();
   }
+  // The provider keeps the memory: only the end of the endpoint makes it the caller's again.
   if (request.state == State::posted) {
     close(ECANCELED);
   }
@@ -382,8 +395,9 @@ void Messages::fail(Operation& operation, int error) {
   free_.push_back(&operation);
 }
 
-/// Ends everything in flight, for good: afterwards nobody touches the requests' memory. Hardware
-/// would, such as efa's and verbs', which ends what was posted without us: the endpoint is closed.
+/// Ends everything in flight for good: afterwards nobody touches the requests' memory. The endpoint
+/// is closed for that, since hardware (efa, verbs) ends what was posted without this process's help
+/// and would still write.
 void Messages::close(int error) {
   if (crashes_when_closed(name())) {
     keep_until_exit({&endpoint_.release()->fid, &completions_.release()->fid,

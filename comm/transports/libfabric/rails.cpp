@@ -9,7 +9,8 @@ namespace sprat::comm::libfabric {
 
 namespace {
 
-/// The slot of MessageRequest::provider that holds the rail; Messages uses the first.
+/// Remembers in the request which rail carries it, for cancel(). Messages itself uses the first
+/// slot.
 constexpr std::size_t rail_slot = 1;
 
 using Length = std::uint32_t;
@@ -21,6 +22,7 @@ std::vector<Blob> unpacked(const Blob& all) {
     Length bytes = 0;
     std::memcpy(&bytes, all.data() + at, sizeof bytes);
     at += sizeof bytes;
+    // The bytes come from a peer. An empty list is refused below, by the number of rails.
     if (bytes > all.size() - at) {
       return {};
     }

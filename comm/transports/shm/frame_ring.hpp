@@ -36,7 +36,7 @@ struct RingFrame {
 struct FrameLane {
   static constexpr std::size_t ring_bytes = std::size_t{64} << 10;
   static constexpr std::size_t line_bytes = 64;
-  /// So that reader and writer work on different quarters of the ring.
+  /// A quarter of the ring, so that reader and writer work on different parts of it.
   static constexpr std::size_t max_payload = ring_bytes / 4 - sizeof(RingFrame);
 
   alignas(line_bytes) std::atomic<std::uint64_t> tail;  ///< Bytes ever written to the peer.

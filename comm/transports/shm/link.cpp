@@ -11,6 +11,8 @@ namespace sprat::comm {
 
 namespace {
 
+/// What this link knows of a request lies in the request itself, so that posting one allocates
+/// nothing.
 PendingMessage& pending(MessageRequest& request) {
   return *std::launder(reinterpret_cast<PendingMessage*>(request.provider.data()));
 }
@@ -87,7 +89,7 @@ void ShmLink::recv(MessageRequest& request, std::uint64_t tag, std::span<std::by
     std::copy_n(found->data.get(), found->bytes, data.data());
     finish(request, found->bytes);
   }
-  if (!found->announced) {
+  if (!found->announced) {  // an announced message has used no credit
     owe(found->bytes);
   }
   unexpected_.erase(found);
@@ -103,6 +105,8 @@ bool ShmLink::progress() noexcept {
   if (broken_) {
     return false;
   }
+  // Reading comes first, for it makes replies. They go out before anything else: the peer may wait
+  // for them, and they are short. Pieces come last, so that a long message does not hold up others.
   bool moved = read();
   moved |= write_replies();
   moved |= write_new();
@@ -112,9 +116,11 @@ bool ShmLink::progress() noexcept {
 
 void ShmLink::cancel(MessageRequest& request) noexcept {
   const auto is_it = [&request](const MessageRequest& one) { return &one == &request; };
+  // The peer knows of this send and may wait for its bytes.
   if (announced_.take(is_it) != nullptr || granted_.take(is_it) != nullptr) {
     reply(FrameKind::withdraw, pending(request).id);
   } else if (new_.take(is_it) == nullptr && posted_.take(is_it) == nullptr) {
+    // The peer has been asked for the bytes and sends them: they are dropped as they come.
     for (Inbound& one : inbound_) {
       if (one.request == &request) {
         one.request = nullptr;
@@ -135,6 +141,7 @@ bool ShmLink::write_replies() {
 
 bool ShmLink::write_new() {
   bool moved = false;
+  // In order, and behind all replies: messages of equal tags must not overtake each other.
   while (!new_.empty() && replies_.empty()) {
     MessageRequest& request = *new_.front();
     PendingMessage& message = pending(request);
@@ -146,6 +153,7 @@ bool ShmLink::write_new() {
     }
     new_.take([](const MessageRequest&) { return true; });
     if (whole) {
+      // The bytes are in the ring, so the caller's buffer is free at once.
       out_.write(frame, {message.source, message.bytes});
       uncredited_ += frame_bytes(message.bytes);
       finish(request, message.bytes);
@@ -162,6 +170,7 @@ bool ShmLink::write_new() {
 
 bool ShmLink::write_pieces() {
   bool moved = false;
+  // One ring's worth a call: a peer that reads as fast as this writes would keep it here for ever.
   for (std::size_t budget = FrameLane::ring_bytes;
        budget > 0 && !granted_.empty() && replies_.empty();) {
     MessageRequest& request = *granted_.front();
@@ -187,6 +196,8 @@ bool ShmLink::write_pieces() {
 bool ShmLink::read() {
   RingFrame frame;
   bool moved = false;
+  // A peer writes whatever it likes into its memory. peek() copies the header, and only the copy is
+  // checked and used, so that it cannot change in between.
   for (std::size_t budget = FrameLane::ring_bytes; budget > 0 && in_.peek(frame);) {
     const Taken taken = in_.sound(frame) ? take(frame) : Taken::nonsense;
     if (taken == Taken::nonsense) {
@@ -194,7 +205,7 @@ bool ShmLink::read() {
       return true;
     }
     if (taken == Taken::not_yet) {
-      break;
+      break;  // no room to keep it: it stays in the ring, and the peer waits
     }
     in_.consume(frame);
     budget -= std::min(budget, frame_bytes(frame.bytes));
@@ -213,12 +224,14 @@ ShmLink::Taken ShmLink::take(const RingFrame& frame) {
     case FrameKind::piece:
       return take_piece(frame);
     case FrameKind::grant:
-      // Null if the send was cancelled meanwhile; the withdrawal is on its way.
+      // No such send: it was cancelled, and the peer will read the withdrawal.
       if (MessageRequest* request = announced_.take(named)) {
         granted_.push(*request);
       }
       return Taken::yes;
     case FrameKind::refuse:
+      // The receiver's buffer was too short. That is the receiver's error; the send has been
+      // served.
       if (MessageRequest* request = announced_.take(named)) {
         finish(*request, pending(*request).bytes);
       }
@@ -227,6 +240,7 @@ ShmLink::Taken ShmLink::take(const RingFrame& frame) {
       withdraw_inbound(frame.id);
       return Taken::yes;
     case FrameKind::credit:
+      // Nobody can match more than was sent.
       if (frame.total > uncredited_) {
         return Taken::nonsense;
       }
@@ -255,7 +269,8 @@ ShmLink::Taken ShmLink::take_message(const RingFrame& frame) {
   return Taken::yes;
 }
 
-/// A whole message has found its receive: the sender may send as much again. Told now and then.
+/// A whole message has found its receive, so the sender may send as much again. It is told of a
+/// quarter of the credit at a time: a frame for each message would double their number.
 void ShmLink::owe(std::size_t payload) {
   owed_ += frame_bytes(payload);
   if (owed_ >= credit_bytes / 4) {
@@ -277,6 +292,7 @@ ShmLink::Taken ShmLink::take_announcement(const RingFrame& frame) {
 ShmLink::Taken ShmLink::take_piece(const RingFrame& frame) {
   const auto found = std::find_if(inbound_.begin(), inbound_.end(),
                                   [&frame](const Inbound& one) { return one.id == frame.id; });
+  // Pieces come only of messages that were asked for, and no more than were announced.
   if (found == inbound_.end() || frame.bytes > found->bytes - found->received) {
     return Taken::nonsense;
   }
@@ -307,7 +323,7 @@ bool ShmLink::keep(const RingFrame& frame, bool announced) {
     }
     unexpected_.push_back(std::move(one));
   } catch (const std::bad_alloc&) {
-    return false;  // As if the limit were reached; memory may be freed meanwhile.
+    return false;  // as if the limit were reached: memory may be freed meanwhile
   }
   unexpected_bytes_ += bytes;
   return true;
@@ -335,7 +351,7 @@ void ShmLink::withdraw_inbound(std::uint64_t id) {
   const auto found = std::find_if(inbound_.begin(), inbound_.end(),
                                   [id](const Inbound& one) { return one.id == id; });
   if (found == inbound_.end()) {
-    return;  // We refused it meanwhile.
+    return;  // this side has refused it, while the withdrawal was on its way
   }
   if (found->request != nullptr) {
     fail(*found->request, ECANCELED);
@@ -349,6 +365,8 @@ void ShmLink::reply(FrameKind kind, std::uint64_t id) {
 }
 
 void ShmLink::break_link() {
+  // Where one frame is nonsense, nothing after it can be found: no request of this peer can end
+  // well.
   broken_ = true;
   for (RequestQueue* queue : {&new_, &announced_, &granted_, &posted_}) {
     while (MessageRequest* request = queue->take([](const MessageRequest&) { return true; })) {

@@ -22,7 +22,8 @@ ShmRing::ShmRing(ShmRingOptions options) : options_(std::move(options)) {
           " is not among the ranks that share");
   const auto my_position = static_cast<std::size_t>(self - options_.ranks.begin());
 
-  // The memory is zeroed, which is the value of a fresh lane: lanes are found there, not made.
+  // A lane of zeros is an empty one, so lanes are found in the zeroed memory and not constructed: a
+  // peer may have mapped it already.
   auto* my_lanes = reinterpret_cast<FrameLane*>(options_.mine.data());
   for (std::size_t at = 0; at < ranks; ++at) {
     const int rank = options_.ranks[at];
@@ -38,6 +39,7 @@ ShmRing::ShmRing(ShmRingOptions options) : options_(std::move(options)) {
 }
 
 Blob ShmRing::address() {
+  // Ranks that would read each other's rings by another layout are refused by connect().
   const std::uint64_t layout[] = {FrameLane::ring_bytes, options_.ranks.size()};
   const auto bytes = std::as_bytes(std::span(layout));
   return {bytes.begin(), bytes.end()};
