@@ -37,6 +37,8 @@ class FoundingAgreement final {
       for (const Proposal& proposal : proposals) {
         agreement.control_blocks.push_back(proposal.control_block);
       }
+      // Threads of a member may be forming other communicators, so the largest number may be taken
+      // there by now. The second exchange asks whether it was free everywhere.
       const std::uint64_t accepts = reserve(agreement.id) ? 1 : 0;
       const auto answers = exchange({agreement.id, founding_.control_block, accepts}, false);
       accepted = std::ranges::all_of(answers, [](const Proposal& one) { return one.accepts != 0; });
@@ -55,12 +57,13 @@ class FoundingAgreement final {
     const auto token = context_.take_token();
     std::uint64_t id = context_.next_communicator;
     while (context_.is_like_another(id)) {
-      ++id;  // there are not as many communicators as bits
+      ++id;  // it ends: fewer communicators live than a tag can tell apart
     }
     return id;
   }
 
-  /// Numbers are never used again, so that no late message finds a new communicator.
+  /// A number is reserved even if another member refuses it: numbers are never used again, so that
+  /// no late message finds a new communicator.
   bool reserve(std::uint64_t id) {
     const auto token = context_.take_token();
     if (id < context_.next_communicator) {
@@ -83,6 +86,7 @@ class FoundingAgreement final {
       if (static_cast<int>(member) == founding_.me) {
         continue;
       }
+      // A member may have called with another list, which is read in full to say the difference.
       in[member].resize(with_members ? std::max(longest, out.size()) : out.size());
       messages.push_back(post(member, false, in[member]));
       messages.push_back(post(member, true, out));
@@ -98,7 +102,7 @@ class FoundingAgreement final {
     return proposals;
   }
 
-  /// For all of them, whatever happens: their buffers are about to go.
+  /// Waits for all of them even if one fails, for their buffers go away when this returns.
   static void wait_for(const std::vector<std::shared_ptr<Message>>& messages) {
     std::optional<Error> first;
     for (const auto& message : messages) {
@@ -119,6 +123,7 @@ class FoundingAgreement final {
     auto message = std::make_shared<Message>(context_.shared_from_this());
     message->sends = sends;
     message->peer = founding_.members[member];
+    // Groups that are formed at the same time are told apart by their names.
     message->tag = static_cast<int>(XXH3_64bits(founding_.name.data(), founding_.name.size()));
     message->purpose = text("creating group \"", founding_.name, "\"");
     message->data = data.data();

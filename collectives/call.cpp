@@ -14,11 +14,12 @@ namespace sprat::collectives {
 
 namespace {
 
-// Differences of pointers within one object reach no further; and sums of two such sizes do not
-// wrap, nor do the rounding up of one to cache lines or pages.
+// Differences of pointers within one object reach no further. Sums of two such sizes do not wrap,
+// nor does rounding one up to cache lines or pages.
 constexpr auto most_bytes = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
 
-// Elements of any type, of each of a million ranks, that surely fit: asked of every call.
+// So many elements of any type, of each of a million ranks, surely fit. This is asked of every
+// call, and spares it a division.
 constexpr std::size_t few = std::size_t{1} << 40;
 
 bool fits_memory(ConstElements part, int ranks) {
@@ -47,7 +48,8 @@ std::shared_ptr<Operation> operation_of(Communicator::Impl& impl, const Call& ca
   return operation;
 }
 
-/// True if the call is over.
+/// Tries the short path: true if the call is over already. Only calls that wait, have equal blocks
+/// and an operation without a value of its own can take it.
 bool was_eager(Communicator::Impl& impl, const Call& call, const Options& options) {
   if (!options.blocking || call.counts || call.op.op() >= ReduceOp::premultiplied_sum) {
     return false;
@@ -57,7 +59,7 @@ bool was_eager(Communicator::Impl& impl, const Call& call, const Options& option
       signature_of(
           {call.collective, call.count, call.root, call.in.dtype, call.out.dtype, call.op.op()}),
       static_cast<const std::byte*>(call.in.data), static_cast<std::byte*>(call.out.data),
-      std::ref(make));  // which fits into a std::function without allocation
+      std::ref(make));  // a reference fits into a std::function without allocation
 }
 
 }  // namespace
@@ -99,7 +101,8 @@ void check_blocks(const char* what, ConstElements part, int ranks) {
   }
 }
 
-// Asked of every call: words are made only where they are said.
+// Asked of every call, so the words are made only where they are said: evaluating the arguments of
+// require() would cost each call something.
 void check_types(DType in, DType out) {
   if (in != out) [[unlikely]] {
     require(false, "input is ", name(in), " and output ", name(out), "; they must be equal");

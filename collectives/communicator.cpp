@@ -32,6 +32,7 @@ std::vector<int> host_list(const comm::Context& context, const std::vector<int>&
 Work post_message(Communicator::Impl& impl, bool sends, ConstElements data, int peer, int tag,
                   const Options& options) {
   check_process(impl);
+  // Only a receive may name any source.
   if (sends || peer != any_source) {
     check_rank(sends ? "to" : "from", peer, impl.grouping->ranks());
   }
@@ -41,6 +42,7 @@ Work post_message(Communicator::Impl& impl, bool sends, ConstElements data, int 
   message->sends = sends;
   message->peer = peer;
   message->tag = tag;
+  // One field serves both ways; a send only reads it.
   message->data = static_cast<std::byte*>(const_cast<void*>(data.data));
   message->bytes = data.bytes();
   message->timeout = options.timeout.value_or(impl.context->config().timeout);
@@ -77,8 +79,8 @@ Communicator& Communicator::operator=(Communicator&& other) noexcept {
   return *this;
 }
 
-// A child of fork() leaves its parent's as it is: a thread that is not here may have been in the
-// midst of changing it.
+// A child of fork() leaves its parent's communicator as it is: a thread that the child does not
+// have may have been changing it at that moment.
 Communicator::~Communicator() {
   if (impl_ && !impl_->context->here()) {
     static_cast<void>(impl_.release());
@@ -96,7 +98,7 @@ std::optional<Error> Communicator::failure() const {
 }
 
 std::string Communicator::flight_record() const {
-  check_process(*impl_);  // the page's descriptor is closed there
+  check_process(*impl_);  // in a child of fork() the status page's descriptor is closed
   return collectives::flight_record_of(*impl_->context);
 }
 
@@ -166,6 +168,8 @@ Work Communicator::all_to_all(ConstElements in, Elements out, Options options) {
           in.count, " elements and out ", out.count, "; both must be ", size(), " equal blocks");
   check_types(in.dtype, out.dtype);
   check_overlap(in, out, in.data, out.data);
+  // In place, blocks swap places: one would be overwritten before its receiver has read it, so the
+  // input is copied first.
   const bool in_place = in.data == out.data && size() > 1;
   return post(*impl_,
               {.collective = Collective::all_to_all,
@@ -177,6 +181,7 @@ Work Communicator::all_to_all(ConstElements in, Elements out, Options options) {
 }
 
 void Communicator::barrier(Options options) {
+  // It returns no Work, so it waits itself.
   options.blocking = true;
   start_barrier(options);
 }

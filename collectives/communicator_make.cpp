@@ -23,7 +23,7 @@ using collectives::Membership;
 
 namespace {
 
-/// What ranks tell each other to split. Plain numbers: it travels by all_gather.
+/// What ranks tell each other in a split. Plain numbers, for it travels by all_gather.
 struct Ticket {
   std::int64_t color, key, control_block, id;
 };
@@ -39,11 +39,14 @@ std::vector<Ticket> exchange_tickets(Communicator& parent, const Ticket& mine) {
 }
 
 /// The first of `count` communicator numbers that no rank of the parent has had; this rank's is
-/// `mine` after that. Other threads may be making communicators at the same time, so what was free
-/// may be taken a moment later: then the ranks try again.
+/// `mine` after that. Ranks propose their lowest free number and take the highest proposal. Other
+/// threads may be making communicators at the same time, so a number that was free may be taken a
+/// moment later: if it is on any rank, all of them try again.
 std::uint64_t reserve_ids(Communicator& parent, std::size_t count,
                           std::optional<std::uint64_t> mine) {
   comm::Context& context = *parent.impl().context;
+  // The tags of messages hold only some bits of a communicator's number. A number that looks like
+  // that of one that lives here would give each the other's messages, so it is skipped.
   const auto is_taken = [&](std::uint64_t first) {
     return mine && context.is_like_another(first + *mine);
   };
@@ -53,7 +56,7 @@ std::uint64_t reserve_ids(Communicator& parent, std::size_t count,
       const auto token = context.take_token();
       std::uint64_t own = context.next_communicator;
       while (is_taken(own)) {
-        ++own;  // there are not as many communicators as bits
+        ++own;  // it ends: fewer communicators live than those bits can tell apart
       }
       first = static_cast<std::int64_t>(own);
     }
@@ -61,6 +64,8 @@ std::uint64_t reserve_ids(Communicator& parent, std::size_t count,
       first = std::max(first, ticket.id);
     }
     std::int64_t free = 0;
+    // Reserved in the same step in which it is looked at, and kept even if another rank refuses:
+    // numbers are never used again, so that no late message finds a new communicator.
     {
       const auto token = context.take_token();
       const auto agreed = static_cast<std::uint64_t>(first);
@@ -76,8 +81,9 @@ std::uint64_t reserve_ids(Communicator& parent, std::size_t count,
   }
 }
 
-/// Numbers are free on the members; other ranks may have a communicator of the same number. The
-/// coordinator speaks to all ranks, so what it asks about has the members in it too.
+/// A number is free on the members only, and two splits at the same time may give it to two groups.
+/// The coordinator compares the calls of all ranks, so the number that it hears of has the members
+/// in it.
 std::uint64_t identity(std::uint64_t number, const std::vector<int>& world_ranks) {
   const std::uint64_t members =
       XXH3_64bits(world_ranks.data(), world_ranks.size() * sizeof world_ranks[0]);
@@ -104,7 +110,8 @@ std::size_t make_control_block(comm::Context& context) {
 
 std::unique_ptr<Communicator::Impl> Communicator::Impl::join(
     const Config& config, const std::function<std::unique_ptr<comm::Rendezvous>()>& meet) {
-  // Read before anybody waits for us.
+  // Rules that do not parse are an error of this rank alone, so they are read before others wait
+  // for it.
   auto rules = std::make_shared<const collectives::Rules>(collectives::rules_of(config));
   auto rendezvous = meet();
   std::shared_ptr<comm::SurvivorListener> survivor_listener;
@@ -134,7 +141,7 @@ std::unique_ptr<Communicator::Impl> Communicator::Impl::world(
   try {
     return std::make_unique<Impl>(context, std::move(membership), std::move(rules));
   } catch (const std::exception& error) {
-    // The others have joined, and would wait for this rank.
+    // The others have joined already and would wait for this rank until their deadline.
     context->fail(Error(ErrorCode::lost_peer,
                         text("rank ", context->rank(), " cannot join: ", error.what()),
                         context->rank()));
@@ -162,7 +169,7 @@ Communicator Communicator::shrink(int at_least, std::optional<std::chrono::milli
 
 std::optional<Communicator> Communicator::split(int color, int key, std::string_view name_) {
   comm::Context& context = *impl_->context;
-  context.require_here();  // before a place in memory that is shared with the parent is taken
+  context.require_here();  // before anything is taken from memory shared with the parent process
   const Membership& parent = impl_->executor.membership();
   const std::vector<Ticket> tickets = exchange_tickets(
       *this, {color, key, static_cast<std::int64_t>(make_control_block(context)), 0});
@@ -176,6 +183,8 @@ std::optional<Communicator> Communicator::split(int color, int key, std::string_
   if (color >= 0) {
     place = static_cast<std::uint64_t>(std::distance(colors.begin(), colors.find(color)));
   }
+  // All ranks reserve the numbers of all colors, those without a color as well, so that they agree
+  // on what is free next time.
   const std::uint64_t first_id = reserve_ids(*this, colors.size(), place);
   const int child = impl_->children++;
   const auto control_block = static_cast<std::size_t>(tickets[rank()].control_block);
@@ -190,6 +199,7 @@ std::optional<Communicator> Communicator::split(int color, int key, std::string_
       members.push_back(rank);
     }
   }
+  // Members of equal keys keep the order that they have in the parent.
   std::stable_sort(members.begin(), members.end(),
                    [&](int a, int b) { return tickets[a].key < tickets[b].key; });
   Membership membership;
@@ -245,8 +255,9 @@ void run_virtual_ranks(int size, const Config& config,
   require(size >= 1, "size is ", size, "; a job has at least one rank");
   const auto rules = std::make_shared<const collectives::Rules>(collectives::rules_of(config));
   auto rendezvous = comm::open_rendezvous_in_process(size);
-  std::vector<std::shared_ptr<comm::Context>> contexts(size);  // outlive every rank's thread
-  std::mutex mutex;                                            // guards first
+  // Ranks look into each other's memory, so every context outlives all of the threads.
+  std::vector<std::shared_ptr<comm::Context>> contexts(size);
+  std::mutex mutex;  // guards first
   std::exception_ptr first;
   const auto remember = [&] {
     const std::lock_guard lock(mutex);
@@ -262,6 +273,7 @@ void run_virtual_ranks(int size, const Config& config,
         body(world);
       } catch (const std::exception& error) {
         remember();
+        // The other ranks would wait for this one until their deadline.
         world.abort(error.what());
       }
     } catch (...) {
@@ -275,7 +287,7 @@ void run_virtual_ranks(int size, const Config& config,
       threads.push_back(start_thread(purpose, [&live, rank] { live(rank); }));
     }
   } catch (const Error& error) {
-    // Those that were started wait for the others.
+    // The ranks that were started wait for all others to join: they are told that one cannot.
     remember();
     comm::ControlMessage message;
     message.kind = comm::ControlMessage::Kind::failed;

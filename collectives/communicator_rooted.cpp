@@ -8,7 +8,8 @@ using namespace collectives;
 
 namespace {
 
-/// What ranks other than the root pass where only the root's buffer counts.
+/// What ranks other than the root pass for the buffer that only the root has. What the caller gave
+/// there is not looked at.
 Elements unused(DType dtype) { return {nullptr, 0, dtype}; }
 
 void check_whole(ConstElements part, ConstElements whole, int size) {

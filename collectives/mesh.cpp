@@ -26,6 +26,7 @@ void check(int ranks, const std::vector<MeshAxis>& axes) {
       require(axes[i].name != axes[j].name, "two mesh axes are named \"", axes[i].name, "\"");
     }
     product *= axes[i].size;
+    // Looked at for each factor, so that the product cannot overflow.
     require(product <= ranks, "mesh axes ", describe(axes), " need more than the ", ranks,
             " ranks of the world");
   }
@@ -59,13 +60,16 @@ Mesh::Mesh(Communicator& world, std::vector<MeshAxis> axes) {
   impl_->coordinates.resize(count);
   int stride = 1;
   std::vector<int> strides(count);
+  // The last axis is the innermost: neighbours on it have neighbouring ranks, which mostly share a
+  // host.
   for (std::size_t i = count; i-- > 0;) {
     strides[i] = stride;
     impl_->coordinates[i] = world.rank() / stride % impl_->axes[i].size;
     stride *= impl_->axes[i].size;
   }
   for (std::size_t i = 0; i < count; ++i) {
-    // Named by its member at coordinate 0, which differs from this rank only along the axis.
+    // A group's color is the rank of its member at coordinate 0: ranks of a group differ along this
+    // axis only, so all of them compute the same.
     const int color = world.rank() - impl_->coordinates[i] * strides[i];
     std::optional<Communicator> group =
         world.split(color, impl_->coordinates[i], impl_->axes[i].name);

@@ -100,8 +100,8 @@ struct Fusion::Impl {
   const std::vector<FusionParameter> parameters;
   const FusionOptions options;
   const FusionLayout layout;
-  /// Of the same ranks, apart from each other: reductions start when they may, ranks agree when all
-  /// have come to flush.
+  /// Two communicators of the same ranks. Reductions start whenever a buffer is full, at another
+  /// moment on each rank, so the agreement in flush() needs an order of calls of its own.
   Communicator reductions, agreements;
   const Memory memory;  ///< All buffers, which each put() writes a part of.
 
@@ -121,6 +121,8 @@ void Fusion::Impl::check(std::size_t index, const Elements& data) const {
           name(dtype));
   collectives::check_memory("data", data);
   const auto* first = static_cast<const std::byte*>(data.data);
+  // Data inside the buffers is allowed only in its own slot: elsewhere it would be overwritten by
+  // the parameter that the place belongs to.
   const bool out_of_place = first + data.bytes() <= at(0) || at(layout.bytes) <= first;
   require(out_of_place || data.data == slot(index).data, "data of parameter ", index,
           " lies in the Fusion's buffers, but not in slot(", index, ")");
@@ -138,7 +140,8 @@ void Fusion::Impl::begin_step() {
   flushing = false;
 }
 
-/// Throws what failed the job, once nobody uses this step's data any more.
+/// Throws what failed the job. It first waits for everything that was started, so that the caller's
+/// data are its own again when it sees the error.
 void Fusion::Impl::check_well() {
   if (const auto failure = reductions.failure()) {
     settle();
@@ -160,6 +163,8 @@ void Fusion::Impl::arrive(std::size_t index) {
   const std::lock_guard lock(mutex);
   entries[index].presence = Presence::present;
   --missing[layout.buffer_of[index]];
+  // Ranks put in different orders. Buffers start in the order of their indices everywhere, because
+  // calls on a communicator must come in the same order on every rank.
   while (next < missing.size() && missing[next] == 0) {
     start_next();
   }
@@ -191,7 +196,8 @@ Absence Fusion::Impl::absence() const {
   return absence;
 }
 
-/// Every rank lacks the same. A buffer of which nothing is present stays zero as it is.
+/// Starts what has not started, with zeros for what is absent: all ranks have agreed that they lack
+/// the same. A buffer of which nothing is present needs no reduction, for its sum is zero.
 void Fusion::Impl::start_rest() {
   for (std::size_t index = 0; index < entries.size(); ++index) {
     if (entries[index].presence == Presence::absent) {
@@ -217,13 +223,13 @@ void Fusion::Impl::collect(std::size_t buffer) {
   }
 }
 
-/// After a failure: until nobody uses buffers or data any more.
+/// Waits after a failure until nobody uses the buffers or the caller's data any more.
 void Fusion::Impl::settle() noexcept {
   for (Work& work : works) {
     try {
       work.wait();
     } catch (const Error&) {
-      // The failure that its caller throws.
+      // its caller throws the failure
     }
   }
 }
@@ -241,6 +247,7 @@ void Fusion::Impl::close() {
       put.push_back(static_cast<int>(index));
     }
   }
+  // The other ranks would wait in flush() for a rank that has left the step by an exception.
   if (!put.empty() && !reductions.failure()) {
     reductions.abort(text("its Fusion (", reductions.name(),
                           ") is destroyed in the midst of a step, before flush(): ",
@@ -263,7 +270,8 @@ Fusion& Fusion::operator=(Fusion&& other) noexcept {
   return *this;
 }
 
-// As of a communicator: a child of fork() leaves its parent's as it is.
+// A child of fork() leaves its parent's Fusion as it is, as it does with communicators: threads
+// that it does not have may have been changing it.
 Fusion::~Fusion() {
   if (impl_ && !impl_->reductions.impl().context->here()) {
     static_cast<void>(impl_.release());
@@ -278,6 +286,8 @@ Elements Fusion::slot(std::size_t index) const {
 void Fusion::put(std::size_t index, Elements data) {
   collectives::check_process(impl_->reductions.impl());
   impl_->check(index, data);
+  // The copy runs without the lock, so that several threads put at the same time: claim() keeps
+  // others from this parameter, and only arrive() lets its buffer start.
   impl_->claim(index, data.data);
   if (impl_->copies(index, data.data)) {
     copy(impl_->slot(index).data, data);

@@ -14,7 +14,8 @@
 namespace sprat::collectives {
 namespace {
 
-/// A value of any length, as ranks compare it. Plain numbers: it travels by all_gather.
+/// Stands for a value of any length when ranks compare: the values themselves travel only if they
+/// differ. Plain numbers, as it goes by all_gather.
 struct Digest {
   std::uint64_t hash, bytes;
   bool operator==(const Digest&) const = default;
@@ -107,6 +108,8 @@ void agree_on_terms(Communicator& ranks, const std::string& terms, const Options
   if (odd == digests.end()) {
     return;
   }
+  // Every rank has the same digests, and so takes part in the same two broadcasts. They carry the
+  // terms of rank 0 and of the first rank that differs, for the error to say what is different.
   const int rank = static_cast<int>(odd - digests.begin());
   const std::string first_terms = broadcast_text(ranks, terms, digests.front().bytes, 0, options);
   const std::string odd_terms = broadcast_text(ranks, terms, odd->bytes, rank, options);

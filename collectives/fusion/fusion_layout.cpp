@@ -18,6 +18,7 @@ std::size_t slot_bytes(const FusionParameter& parameter) {
 }
 
 void check_bytes(std::span<const FusionParameter> parameters) {
+  // Sizes are subtracted from what is left, since their sum might wrap.
   std::size_t left = std::numeric_limits<std::ptrdiff_t>::max();
   for (const FusionParameter& parameter : parameters) {
     require(parameter.count < left / size_of(parameter.dtype) && slot_bytes(parameter) <= left,
@@ -38,6 +39,7 @@ std::vector<FusionBuffer> fill(std::span<const FusionParameter> parameters,
     const DType dtype = parameters[index].dtype;
     const std::size_t bytes = slot_bytes(parameters[index]);
     Open& buffer = open[dtype];
+    // A parameter that is larger than a buffer gets one of its own.
     if (!buffer.parameters.empty() && buffer.bytes + bytes > bucket_bytes) {
       buffers.push_back({dtype, std::exchange(buffer, {}).parameters});
     }
@@ -47,6 +49,7 @@ std::vector<FusionBuffer> fill(std::span<const FusionParameter> parameters,
   for (auto& [dtype, buffer] : open) {
     buffers.push_back({dtype, std::move(buffer.parameters)});
   }
+  // With gradients that come in the order of indices, no buffer then waits for a later one.
   std::ranges::sort(buffers, {}, [](const FusionBuffer& one) { return one.parameters.back(); });
   return buffers;
 }
@@ -69,6 +72,8 @@ FusionLayout plan_fusion(std::span<const FusionParameter> parameters, std::size_
       end = layout.bytes + parameters[parameter].count * size_of(buffer.dtype);
       layout.bytes += slot_bytes(parameters[parameter]);
     }
+    // Gaps between parameters are reduced too, so that the buffer is one call; what follows the
+    // last one is not.
     buffer.count = (end - buffer.offset) / size_of(buffer.dtype);
   }
   return layout;

@@ -14,8 +14,8 @@ namespace sprat::collectives {
 
 namespace {
 
-/// Every set that the kernels are compiled for and this processor has, best first. The first call
-/// comes before any restriction of them.
+/// The instruction sets that the kernels are compiled for and this processor has, best first. They
+/// are asked for once, before a test restricts Highway to some of them.
 const std::vector<std::int64_t>& available_targets() {
   static const std::vector<std::int64_t> targets = hwy::SupportedAndGeneratedTargets();
   return targets;
@@ -52,6 +52,9 @@ void require_sound(const Arithmetic& arithmetic, std::span<const Term> terms) {
 }
 
 void run(const CheckedReduction& reduction) {
+  // Floats are reduced in PlainArithmetic, so that the result does not depend on the modes that the
+  // calling thread has set. That includes user operations, whose function may use floats for any
+  // type; integers and bits have no modes.
   if (reduction.arithmetic.user != nullptr) {
     const PlainArithmetic mode;
     return reduce_user(reduction);
@@ -90,6 +93,7 @@ void run(const CheckedReduction& reduction) {
 }  // namespace
 
 DType accumulator_of(DType input, ReduceOp op) noexcept {
+  // A user's function knows only elements of the input's type.
   if (op == ReduceOp::user) {
     return input;
   }
@@ -157,7 +161,7 @@ std::vector<std::string> reduce_targets() {
 }
 
 bool use_reduce_target(const std::string& target) {
-  std::int64_t chosen = 0;  // All of them.
+  std::int64_t chosen = 0;  // Highway takes 0 for all of them
   for (const std::int64_t candidate : available_targets()) {
     if (target == hwy::TargetName(candidate)) {
       chosen = candidate;

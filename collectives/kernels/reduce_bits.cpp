@@ -11,14 +11,17 @@ HWY_BEFORE_NAMESPACE();
 namespace sprat::collectives {
 namespace HWY_NAMESPACE {
 
-/// Bits have no type: every element is so many bytes.
+/// Operations on bits do not care about types: an element of n bytes is reduced as n bytes, so one
+/// kernel serves all integers.
 template <class Op>
 void combine_bits(CheckedReduction reduction) {
   reduction.count *= size_of(reduction.arithmetic.input);
   walk_all<Native<std::uint8_t>, Op>(reduction, Exact<std::uint8_t>());
 }
 
-/// Of unsigned elements: the smallest is zero if any is, and the bits of all are if all are.
+/// Any value but zero is true. So all are true if the smallest one is not zero, and one is true if
+/// the elements' bits together are not zero. For this the elements count as unsigned, for which
+/// zero is the smallest.
 template <class T>
 void combine_truth(const CheckedReduction& reduction) {
   if (reduction.arithmetic.op == ReduceOp::land) {
@@ -27,6 +30,8 @@ void combine_truth(const CheckedReduction& reduction) {
   walk_all<Native<T>, BitOr>(reduction, Truth<T>());
 }
 
+/// Booleans are 0 or 1, with any other byte read as true: products and minima mean "and", sums and
+/// maxima "or" (docs/numerics.md).
 void reduce_booleans(const CheckedReduction& reduction) {
   using Byte = std::uint8_t;
   switch (reduction.arithmetic.op) {
@@ -45,7 +50,7 @@ void reduce_booleans(const CheckedReduction& reduction) {
     case ReduceOp::avg:
     case ReduceOp::premultiplied_sum:
     case ReduceOp::user:
-      return;  // reduce() refuses these or sends them elsewhere.
+      return;  // reduce() refuses these, or sends them elsewhere
   }
 }
 
@@ -70,7 +75,7 @@ void run_bits(const CheckedReduction& reduction) {
     case ReduceOp::avg:
     case ReduceOp::premultiplied_sum:
     case ReduceOp::user:
-      return;  // reduce() sends these elsewhere.
+      return;  // reduce() sends these elsewhere
   }
   switch (size_of(reduction.arithmetic.input)) {
     case 1:
@@ -88,6 +93,7 @@ void run_bits(const CheckedReduction& reduction) {
 }  // namespace sprat::collectives
 HWY_AFTER_NAMESPACE();
 
+// Compiled once, unlike what is above: it picks the best instruction set of this processor.
 #if HWY_ONCE
 namespace sprat::collectives {
 

@@ -22,6 +22,7 @@ void run_floats(const CheckedReduction& reduction) {
 }  // namespace sprat::collectives
 HWY_AFTER_NAMESPACE();
 
+// Compiled once, unlike what is above: it picks the best instruction set of this processor.
 #if HWY_ONCE
 namespace sprat::collectives {
 

@@ -11,7 +11,8 @@ HWY_BEFORE_NAMESPACE();
 namespace sprat::collectives {
 namespace HWY_NAMESPACE {
 
-/// Divides in the widest type of T's sign: a count of ranks may be larger than T holds.
+/// Divides in a type that holds the number of ranks, which may be more than T holds: 32 bits of T's
+/// sign, or 64 where T has as many.
 template <class T>
 void divide(T* values, std::size_t count, int ranks) {
   using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
@@ -25,6 +26,8 @@ void divide(T* values, std::size_t count, int ranks) {
 
 template <class T>
 void reduce_integers_of(const CheckedReduction& reduction) {
+  // Sums and products are of unsigned numbers, which wrap: overflow of signed ones is undefined in
+  // C++. The bits are the same. Minima and maxima need the sign.
   using Bits = std::make_unsigned_t<T>;
   switch (reduction.arithmetic.op) {
     case ReduceOp::sum:
@@ -85,6 +88,7 @@ void run_integers(const CheckedReduction& reduction) {
 }  // namespace sprat::collectives
 HWY_AFTER_NAMESPACE();
 
+// Compiled once, unlike what is above: it picks the best instruction set of this processor.
 #if HWY_ONCE
 namespace sprat::collectives {
 

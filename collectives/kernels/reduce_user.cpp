@@ -10,7 +10,8 @@
 namespace sprat::collectives {
 namespace {
 
-/// Bytes of a block: what one call of the function gets at most.
+/// Bytes of a block: what one call of the function gets at most. Blocks lie on the stack, one for
+/// each level of the tree, so that nothing is allocated.
 constexpr std::size_t block_bytes = 4096;
 
 void apply(const CheckedReduction& reduction, const std::byte* left, std::byte* right,
@@ -19,6 +20,7 @@ void apply(const CheckedReduction& reduction, const std::byte* left, std::byte* 
   std::string reason;
   try {
     return op.function(left, right, count, reduction.arithmetic.input);
+    // The function is the user's: what it throws becomes an error of the call that names it.
   } catch (const std::exception& error) {
     reason = error.what();
   } catch (...) {
@@ -51,6 +53,7 @@ class UserWalk {
     const int middle = split_point(node, term.covers);
     const std::byte* const left = evaluate({node.first, middle}, left_block);
     const std::byte* const right = evaluate({middle, node.last}, block);
+    // The function writes over its right side, which must not be a term's own memory.
     if (right != block) {
       std::memcpy(block, right, count_ * size);
     }

@@ -24,7 +24,8 @@ struct Member {
   int world() const { return record->rank; }
 };
 
-/// Ids are agreed among the ranks that split, so only id, name and ranks tell all apart.
+/// Ranks that split at the same time may agree on the same id in different groups, so only id, name
+/// and ranks together tell communicators apart.
 using Key = std::tuple<std::uint64_t, std::string, std::vector<int>>;
 using Job = std::map<int, const FlightRecord*>;  ///< By rank.
 using Groups = std::map<Key, std::vector<Member>>;
@@ -49,7 +50,8 @@ std::string seconds_text(double seconds) {
                      : fmt::format("{:.1f} s", seconds);
 }
 
-/// A failed operation waited until it failed.
+/// How long an operation has waited. A failed one waited until it failed; one under way still waits
+/// when the record is taken.
 double waited(const Member& member, double since, double ended) {
   return (ended != 0 ? ended : member.record->taken) - since;
 }
@@ -82,7 +84,7 @@ std::string last_call(const Member& member) {
               seconds_text(waited(member, last.posted, last.ended)));
 }
 
-/// What else a late rank does: waits in another communicator, or nothing of ours.
+/// What else a late rank does: it waits in another communicator, or in nothing of Sprat's.
 std::string elsewhere(const Member& member) {
   if (member.record->waiting_threads == 0) {
     return ", and no thread of it waits in Sprat";
@@ -112,13 +114,14 @@ void explain_differences(const std::vector<Member>& members, Findings& findings)
     std::string who;
     for (const auto& [way, ranks] : ways) {
       who += text(who.empty() ? "" : "; ", ranks_text(ranks), " called ", way.first);
+      // Calls that read alike differ in what their text leaves out, so the signature is shown too.
       if (std::ranges::count(ways, way.first, [](const auto& o) { return o.first.first; }) > 1) {
         who += text(" (signature ", way.second, ")");
       }
     }
     findings.differences.push_back(text(members.front().communicator->name, ", operation ",
                                         sequence, ": the calls differ: ", who));
-    return;  // what follows the first difference is its consequence
+    return;  // later differences follow from the first one
   }
 }
 
@@ -128,8 +131,8 @@ struct Standing {
   std::set<int> through, blamed, stuck;  ///< The last two by the waiting ones' own account.
 };
 
-/// Whom the others wait for, without those who wait for one of them themselves; all of them in a
-/// circle.
+/// Whom the others wait for, without those who wait for somebody themselves: the ends of the chains
+/// are to blame. If all of them wait, they form a circle, and all are named.
 std::set<int> ends_of_chains(const std::set<int>& awaited, const std::set<int>& waiting) {
   std::set<int> ends;
   std::ranges::set_difference(awaited, waiting, std::inserter(ends, ends.end()));
@@ -138,7 +141,7 @@ std::set<int> ends_of_chains(const std::set<int>& awaited, const std::set<int>& 
 
 Standing standing(const std::vector<Member>& members, std::uint64_t sequence) {
   Standing all;
-  std::set<int> awaited, held;  // held: who waits for somebody
+  std::set<int> awaited, held;  // `held` are those who wait for somebody
   for (const Member& member : members) {
     const RecordedOperation* at = operation_under_way(*member.communicator);
     if (at != nullptr && at->sequence == sequence) {
@@ -156,7 +159,8 @@ Standing standing(const std::vector<Member>& members, std::uint64_t sequence) {
       all.through.insert(member.world());
     }
   }
-  std::erase_if(awaited, [&](int rank) { return all.through.contains(rank); });  // an old account
+  // What a rank says of others is up to 100 ms old: whoever is through now holds up nobody.
+  std::erase_if(awaited, [&](int rank) { return all.through.contains(rank); });
   all.stuck = ends_of_chains(awaited, held);
   return all;
 }
@@ -175,6 +179,8 @@ void explain_operation(const Key& key, const std::vector<Member>& members, std::
   const Standing all = standing(members, sequence);
   const std::string& name = members.front().communicator->name;
   const RecordedOperation& call = *find(all.waiting.front(), sequence);
+  // Only a rank with a thread in a wait can be part of a circle: one that computes may yet call
+  // what another waits for.
   const std::vector<Member> none;  // a rank that computes may yet call what another waits for
   double longest = 0;
   for (const Member& member : all.waiting) {
@@ -246,6 +252,8 @@ void explain_messages(const std::vector<Member>& members, Findings& findings) {
           return its.sends != one.sends && its.tag == one.tag && its.state != State::done &&
                  (its.peer == member.communicator->rank || its.peer < 0);
         });
+        // If both sides have called it, neither waits for the other to act: the message is on its
+        // way.
         if (!both && member.record->waiting_threads != 0) {
           findings.edges[member.world()].insert(
               {peer->world(), text("in ", message_text(one), " on ", name)});
@@ -292,7 +300,7 @@ void explain_circles(Findings& findings) {
   for (const auto& [start, out] : findings.edges) {
     const std::vector<int> circle = circle_through(start, findings.edges);
     if (circle.empty() || *std::ranges::min_element(circle) != start) {
-      continue;  // none, or told from its lowest rank
+      continue;  // there is none, or it is told from its lowest rank, once
     }
     std::string line = "a circle:";
     for (std::size_t i = 0; i < circle.size(); ++i) {
@@ -355,6 +363,7 @@ std::vector<std::string> explain(std::span<const FlightRecord> records) {
   std::map<std::string, Job> jobs;
   for (const FlightRecord& record : records) {
     const FlightRecord*& kept = jobs[record.job][record.rank];
+    // Of a rank with several records, as from a file and from its process, the latest counts.
     kept = kept == nullptr || kept->taken < record.taken ? &record : kept;
   }
   std::vector<std::string> all;

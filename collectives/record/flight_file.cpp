@@ -13,13 +13,14 @@
 namespace sprat::collectives {
 namespace {
 
-/// Whole, or an Error and nothing.
+/// Writes the file whole, or throws an Error and leaves nothing, so that nobody reads half a
+/// record.
 void write_file(const std::string& path, const std::string& content) {
   const std::string part = path + ".part";
   std::FILE* file = std::fopen(part.c_str(), "we");
   need(file != nullptr, path, ": ", std::strerror(errno));
   bool good = std::fwrite(content.data(), 1, content.size(), file) == content.size();
-  good = std::fclose(file) == 0 && good;  // a full disk may show only now
+  good = std::fclose(file) == 0 && good;  // an error of a full disk may come only here
   good = good && std::rename(part.c_str(), path.c_str()) == 0;
   if (!good) {
     const std::string why = std::strerror(errno);

@@ -20,7 +20,8 @@ double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Foreign bytes that a terminal and a JSON reader can bear.
+/// The bytes come from another process: what a terminal or a JSON reader cannot bear becomes a
+/// question mark.
 template <std::size_t size>
 std::string printable(const char (&name)[size]) {
   std::string out(name, strnlen(name, size));
@@ -69,7 +70,7 @@ std::optional<CallState> state_of(status::State state) {
     case status::State::failed:
       return CallState::failed;
   }
-  return std::nullopt;  // not one of ours
+  return std::nullopt;  // a byte that no Sprat writes
 }
 
 std::vector<RecordedOperation> read_operations(const status::Communicator& page, int ranks) {
@@ -91,6 +92,8 @@ std::vector<RecordedOperation> read_operations(const status::Communicator& page,
                           .ended = seconds(shown->ended_ns),
                           .late = {},
                           .waits_for = {}};
+    // Counts and ranks of the page are not believed: they are held against the bounds of its arrays
+    // and of the job.
     const std::size_t awaited = std::min<std::size_t>(shown->awaited, shown->most_awaited);
     for (std::size_t i = 0; i < awaited; ++i) {
       if (shown->awaits[i] >= 0 && shown->awaits[i] < ranks) {
@@ -174,6 +177,7 @@ std::optional<FlightRecord> read_flight_record(std::span<const std::byte> bytes,
   }
   const auto& page = *reinterpret_cast<const status::Page*>(bytes.data());
   const status::About about = page.about;
+  // Acquire: whoever sees the magic number sees the fields that were written before it.
   if (page.magic.load(std::memory_order_acquire) != status::magic ||
       page.layout_version != status::layout_version || page.layout_bytes != sizeof(status::Page) ||
       about.size < 1 || about.rank < 0 || about.rank >= about.size) {
@@ -193,9 +197,11 @@ std::optional<FlightRecord> read_flight_record(std::span<const std::byte> bytes,
   if (const auto failure = page.failure.read(); failure && failure->failed != 0) {
     record.failure = printable(failure->text);
   }
+  // Only places that were ever in use are read: reading the others would take memory for pages that
+  // nobody has touched.
   const std::uint64_t used = std::min<std::uint64_t>(page.used.load(std::memory_order_relaxed),
                                                      status::Page::most_communicators);
-  for (std::uint64_t place = 0; place < used; ++place) {  // the others' memory is not there yet
+  for (std::uint64_t place = 0; place < used; ++place) {
     if (auto one = read_communicator(page.communicators[place], about.size)) {
       record.communicators.push_back(std::move(*one));
     }

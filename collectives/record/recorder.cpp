@@ -67,10 +67,13 @@ void Recorder::running(const Call& call, std::string_view algorithm) {
     return;
   }
   entry(call.sequence).change([&](status::Operation& shown) {
+    // There was no room for it while it was queued.
     if (shown.sequence != call.sequence || shown.state != status::State::queued) {
       show(shown, call);
     }
     shown.state = status::State::running;
+    // Operations of a communicator run one after the other: this one could start when it was called
+    // or when the last one ended, whichever was later. That spares a look at the clock.
     shown.started_ns = ns(std::max(call.posted, last_end_));
     comm::status::put(shown.algorithm, algorithm);
   });
@@ -95,7 +98,7 @@ void Recorder::ended(std::uint64_t sequence, Clock::time_point now, bool well) {
   }
   page_->ended.store(sequence + 1, std::memory_order_relaxed);
   if (entry(sequence).own().sequence != sequence) {
-    return;  // failed while still behind those that the page had room for
+    return;  // it failed while it was queued, and never had a place of its own
   }
   entry(sequence).change([&](status::Operation& shown) {
     shown.ended_ns = ns(now);
@@ -127,6 +130,7 @@ Recorder::Entry Recorder::posted(bool sends, int peer, int tag, std::size_t byte
   const std::uint64_t number = messages_++;
   for (std::uint64_t attempt = 0; attempt < Page::messages_kept; ++attempt) {
     Entry entry = &page_->messages[(number + attempt) % Page::messages_kept];
+    // Messages in flight are never overwritten: they are what a reader looks for.
     if (entry->own().state != status::State::running) {
       entry->change([&](status::Message& shown) {
         shown = {.number = number,

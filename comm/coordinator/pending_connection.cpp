@@ -18,7 +18,7 @@ using boost::system::error_code;
 
 /// From the connection to its Hello. It may be long: a stranger that says nothing occupies one of
 /// the bounded places and a few bytes.
-constexpr std::chrono::seconds guest_patience{10};
+constexpr std::chrono::seconds patience_with_strangers{10};
 
 Objection objection_to(Trust trust, const StreamSocket& socket) {
   try {
@@ -38,7 +38,7 @@ PendingConnection::PendingConnection(std::weak_ptr<ControlServer> server, Stream
       timer_(socket_.get_executor()) {}
 
 void PendingConnection::start() {
-  timer_.expires_after(guest_patience);
+  timer_.expires_after(patience_with_strangers);
   timer_.async_wait([self = shared_from_this()](const error_code& error) {
     if (!error) {
       self->give_up();
