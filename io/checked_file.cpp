@@ -26,7 +26,8 @@ bool is_whole(std::span<const std::byte> bytes, std::uint64_t checksum) {
 }  // namespace
 
 ReadFile::ReadFile(std::string path) : path_(std::move(path)) {
-  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // pipes do not wait
+  // O_NONBLOCK: opening a pipe would wait for somebody who writes into it.
+  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) {
     refuse("open", path_, errno);
   }
@@ -52,6 +53,7 @@ ReadFile::ReadFile(ReadFile&& other) noexcept
 
 void ReadFile::read(std::uint64_t offset, std::span<std::byte> into) const {
   while (!into.empty()) {
+    // pread() may give less than was asked for, and a signal may interrupt it.
     const ssize_t got = pread(descriptor_, into.data(), into.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) {
       continue;
@@ -67,6 +69,7 @@ void ReadFile::read(std::uint64_t offset, std::span<std::byte> into) const {
 
 std::string read_whole(const std::string& path, std::uint64_t longest) {
   const ReadFile file(path);
+  // The length is bounded before memory is made for it.
   need(file.bytes() <= longest, path, " has ", file.bytes(), " bytes; such files have at most ",
        longest);
   std::string text(file.bytes(), '\0');
@@ -94,7 +97,7 @@ void CheckedFile::check(std::size_t block, std::span<const std::byte> bytes) con
 
 std::span<std::byte> CheckedFile::stage(std::size_t block) {
   if (staged_ != block) {
-    staged_.reset();
+    staged_.reset();  // should reading or the check throw, staging_ holds no block
     staging_.resize(checked_block_bytes);
     const auto bytes = std::span(staging_).first(block_bytes(block));
     file_.read(std::uint64_t{block} * checked_block_bytes, bytes);
@@ -115,7 +118,9 @@ void CheckedFile::read(std::uint64_t offset, std::span<std::byte> into) {
     const auto block = static_cast<std::size_t>(offset / checked_block_bytes);
     const std::uint64_t within = offset % checked_block_bytes;
     const std::size_t count = std::min<std::size_t>(into.size(), block_bytes(block) - within);
-    if (count == block_bytes(block)) {  // a whole block needs no staging
+    // A checksum is of a whole block. Where less is wanted, all of it is read, checked, and kept
+    // for the next read, which mostly goes on in it.
+    if (count == block_bytes(block)) {
       file_.read(offset, into.first(count));
       check(block, into.first(count));
     } else {

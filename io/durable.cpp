@@ -17,7 +17,8 @@
 namespace sprat::io {
 namespace {
 
-/// Smaller pieces are collected; a call writes at most the larger, so that errors come early.
+/// Pieces that are smaller are collected, since each write is a system call. A call writes at most
+/// the larger number, so that a full disk is noticed early.
 constexpr std::size_t smallest_write = std::size_t{1} << 20;
 constexpr std::size_t largest_write = std::size_t{64} << 20;
 
@@ -72,6 +73,7 @@ BlockHasher::BlockHasher() : state_(XXH3_createState()) {
 
 void BlockHasher::add(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
+    // Checksums are of blocks of the file, wherever the pieces that come in end.
     const std::size_t room = checked_block_bytes - bytes_ % checked_block_bytes;
     const std::span<const std::byte> piece = bytes.first(std::min(room, bytes.size()));
     XXH3_64bits_update(state_.get(), piece.data(), piece.size());
@@ -98,17 +100,20 @@ SizeLimitFails::SizeLimitFails() noexcept {
 
 SizeLimitFails::~SizeLimitFails() {
   if (sigismember(&before_, SIGXFSZ) == 1) {
-    return;
+    return;  // it was blocked before, so a pending one is the caller's
   }
   const sigset_t signal = size_limit_signal();
   const timespec no_time{};
-  sigtimedwait(&signal, nullptr, &no_time);  // of this thread alone, if there was one
+  // The kernel sends SIGXFSZ to the thread that writes. It is taken while it is still blocked, or
+  // it would end the process as soon as it is not.
+  sigtimedwait(&signal, nullptr, &no_time);
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
 DurableFile::DurableFile(std::string path, StepHook hook)
     : path_(std::move(path)), hook_(std::move(hook)) {
   tell(hook_, "create", path_);
+  // O_EXCL: a file that is there already is not written over.
   descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor_ < 0) {
     fail("create", path_, errno);
@@ -118,7 +123,7 @@ DurableFile::DurableFile(std::string path, StepHook hook)
 DurableFile::~DurableFile() {
   if (descriptor_ >= 0) {
     close(descriptor_);
-    unlink(path_.c_str());
+    unlink(path_.c_str());  // it is not whole
   }
 }
 
@@ -127,6 +132,7 @@ void DurableFile::write(std::span<const std::byte> bytes) {
     collected_.insert(collected_.end(), bytes.begin(), bytes.end());
     return;
   }
+  // What was collected comes before the new bytes, which go out from where they lie.
   write_out(collected_);
   collected_.clear();
   write_out(bytes);
@@ -154,6 +160,8 @@ FileRecord DurableFile::finish() {
   if (fsync(descriptor_) != 0) {
     fail("bring to the disk", path_, errno);
   }
+  // close() gives the descriptor back even if it fails, so it is never closed again. Some network
+  // file systems report an error of writing only here.
   const int descriptor = std::exchange(descriptor_, -1);
   if (close(descriptor) != 0) {
     const int error = errno;
@@ -225,7 +233,8 @@ void sync_folder(const std::string& path, const StepHook& hook) {
   }
   const int error = fsync(descriptor) == 0 ? 0 : errno;
   close(descriptor);
-  // File systems that cannot sync a folder say EINVAL; they order such changes themselves.
+  // A file system that cannot sync a folder says EINVAL. It orders changes of names itself, so that
+  // is no error.
   if (error != 0 && error != EINVAL) {
     fail("bring to the disk the folder", path, error);
   }
@@ -239,10 +248,12 @@ void rename_over(const std::string& from, const std::string& to, const StepHook&
   if (errno != ENOTEMPTY && errno != EEXIST) {
     fail("rename " + from + " to", to, errno);
   }
+  // rename() replaces no folder that holds something. Exchanging the two names does, in one step,
+  // so a crash leaves the old one or the new one in its place.
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
     return;
   }
-  rename_by_turns(from, to, hook);
+  rename_by_turns(from, to, hook);  // this file system cannot exchange names
 }
 
 void rename_by_turns(const std::string& from, const std::string& to, const StepHook& hook) {
@@ -257,6 +268,7 @@ void rename_by_turns(const std::string& from, const std::string& to, const StepH
       fail("rename " + from + " to", to, errno);
     }
   } catch (...) {
+    // The old folder goes back; if that fails as well, the first error says more.
     static_cast<void>(rename(aside.c_str(), to.c_str()));
     throw;
   }
@@ -269,6 +281,7 @@ void rename_by_turns(const std::string& from, const std::string& to, const StepH
 void point_link(const std::string& path, const std::string& target, const std::string& spare,
                 const StepHook& hook) {
   tell(hook, "link", spare);
+  // A link cannot be changed: a new one is made beside it and renamed over it, which is one step.
   if (symlink(target.c_str(), spare.c_str()) != 0) {
     fail("make the link", spare, errno);
   }

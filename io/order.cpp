@@ -23,6 +23,8 @@ std::uint64_t mix(std::uint64_t value) { return mix_bits(value + golden_step); }
 Permutation::Permutation(std::uint64_t seed, std::uint64_t epoch, std::uint64_t size)
     : key_(mix(mix(seed) + epoch)), size_(size) {
   require(size > 0, "a permutation needs at least one element");
+  // Both halves have the same number of bits, so the blocks are at most four times as many as the
+  // elements: that bounds the walk.
   half_bits_ = static_cast<int>(std::bit_width(size - 1) + 1) / 2;
 }
 
@@ -50,11 +52,12 @@ SampleOrder::SampleOrder(std::uint64_t seed, std::uint64_t tokens, std::uint64_t
   require(length > 0, "a sample needs at least one token");
   require(tokens >= 2 * length, "a text of ", tokens, " tokens is too short for samples of ",
           length, ": give at least ", 2 * length);
-  per_epoch_ = tokens / length - 1;  // one window is lost to the shift
+  per_epoch_ = tokens / length - 1;  // the shift takes less than one window from the text
 }
 
 std::uint64_t SampleOrder::begin(std::uint64_t sample) const {
   const std::uint64_t epoch = sample / per_epoch_;
+  // Each epoch cuts the text at other places, so that windows are not the same ones again.
   const std::uint64_t shift = mix(mix(seed_ ^ length_) + epoch) % length_;
   return shift + length_ * Permutation(seed_, epoch, per_epoch_)(sample % per_epoch_);
 }

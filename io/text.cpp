@@ -30,12 +30,14 @@ std::string reason(gzFile file) {
 
 void append(const std::string& path, std::vector<std::uint8_t>& bytes) {
   errno = 0;
-  // A pipe without a writer would wait for ever, and a device may have no end.
+  // O_NONBLOCK and the check below: opening a pipe would wait for somebody who writes into it, and
+  // a device may have no end.
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   need(descriptor >= 0, "cannot open text file ", path, ": ", std::strerror(errno));
   struct stat status {};
   const bool regular = fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
-  const File file(regular ? gzdopen(descriptor, "rb") : nullptr);  // reads what is plain as it is
+  // zlib reads a file that is not compressed as it is. It owns the descriptor from here on.
+  const File file(regular ? gzdopen(descriptor, "rb") : nullptr);
   if (file == nullptr) {
     close(descriptor);
   }
@@ -52,6 +54,7 @@ void append(const std::string& path, std::vector<std::uint8_t>& bytes) {
       break;
     }
   }
+  // gzread() gives what there is of a file that was cut short; only gzerror() tells that it was.
   int code = Z_OK;
   gzerror(file.get(), &code);
   need(code == Z_OK || code == Z_STREAM_END, "cannot read text file ", path,

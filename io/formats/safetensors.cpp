@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::json;
 constexpr const char* metadata_key = "__metadata__";
 constexpr std::size_t data_alignment = 64;
-constexpr int deepest = 8;  // header, tensor, array are 3
+constexpr int deepest = 8;  // the format itself needs 3: header, tensor, array
 
 struct DTypeBits {
   const char* name;
@@ -31,11 +31,13 @@ constexpr std::array dtypes = {
     DTypeBits{"U64", 64},
 };
 
-/// In quotes and on one line, whatever it holds.
+/// Names come from foreign files: JSON's quoting shows any of them on one line.
 std::string quoted(const std::string& name) { return Json(name).dump(); }
 
 Json parse_json(const std::string& file, std::string_view text) {
   need(text.starts_with('{'), file, ": the header does not begin with '{'");
+  // The parser keeps the last of two equal keys without a word. Readers that keep the first would
+  // then see other tensors, so a second one is refused. By depth, of the objects that are open.
   JsonKeys keys;
   const auto note = [&](int depth, Json::parse_event_t event, Json& value) {
     need(depth <= deepest, file, ": the header is nested too deeply");
@@ -70,6 +72,7 @@ std::uint64_t expected_bytes(const SafeTensor& tensor, const std::string& who) {
   need(bits.has_value(), who, " has the unknown dtype ", quoted(tensor.dtype).substr(0, 40));
   std::uint64_t total = *bits;
   for (const std::uint64_t extent : tensor.shape) {
+    // A shape may lie: a product that wraps would look like a small tensor.
     need(!__builtin_mul_overflow(total, extent, &total), who,
          " has a shape of more than 2^64 bits");
   }
@@ -145,6 +148,7 @@ SafetensorsHeader parse_safetensors(const std::string& file, std::string_view js
                     [](const SafeTensor& tensor) { return std::pair(tensor.begin, tensor.end); });
   std::uint64_t end = 0;
   for (const SafeTensor& tensor : header.tensors) {
+    // Tensors must cover the data without holes or overlaps, as the format demands.
     need(tensor.begin == end, file, ": tensor ", quoted(tensor.name), " begins at byte ",
          tensor.begin, " of the data, ", tensor.begin < end ? "inside" : "with a hole after",
          " what ends at byte ", end);
@@ -180,6 +184,8 @@ std::string write_safetensors_header(const std::vector<SafeTensor>& tensors,
   }
   json += "}";
   const std::size_t used = safetensors_length_bytes + json.size();
+  // The format lets the JSON end in spaces. They move the data to a multiple of 64 bytes, so that a
+  // file that is mapped has its tensors aligned.
   json.append((data_alignment - used % data_alignment) % data_alignment, ' ');
   require(json.size() <= safetensors_longest_header, "a header of ", json.size(),
           " bytes is longer than safetensors allows: name fewer tensors in one file");

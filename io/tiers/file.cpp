@@ -27,7 +27,7 @@ class FileTier final : public Tier {
     file_ = ::mkostemp(path.data(), O_CLOEXEC);
     need(file_ >= 0, "cannot make a file for a tier in \"", folder, "\": ", std::strerror(errno),
          "; name a folder that exists and can be written");
-    ::unlink(path.c_str());
+    ::unlink(path.c_str());  // the file lives as long as its descriptor and mappings
   }
   ~FileTier() override {
     for (const std::span<std::byte> array : arrays_) {
@@ -43,7 +43,8 @@ class FileTier final : public Tier {
     if (pages == 0) {
       return {};
     }
-    // Reserved now: a full disk would otherwise be a SIGBUS at some store.
+    // Blocks of the disk are reserved now. On a full disk a store to the mapping would otherwise
+    // end the process by SIGBUS, later and without a word.
     const SizeLimitFails limit;
     const int error = ::posix_fallocate(file_, static_cast<off_t>(end_), static_cast<off_t>(pages));
     need(error == 0, "cannot reserve ", pages, " bytes more in \"", folder_, "\", after ", end_,
@@ -60,6 +61,8 @@ class FileTier final : public Tier {
     ::madvise(array.data(), whole_pages(array.size()), MADV_WILLNEED);
   }
   void release(std::span<std::byte> array) noexcept override {
+    // Started now, so that the pages are clean by the time memory gets short and can be dropped
+    // then.
     ::msync(array.data(), whole_pages(array.size()), MS_ASYNC);
     ::madvise(array.data(), whole_pages(array.size()), MADV_COLD);
   }
