@@ -20,17 +20,20 @@ std::string listed(const std::vector<std::string>& kernels) {
   }
   return list;
 }
-// A product about as large as a layer's, and how often each kernel does it: some milliseconds each.
+// A product about as large as a layer's, done often enough that the best time is hardly disturbed,
+// in some milliseconds a kernel.
 constexpr int probe_size = 192;
 constexpr int probe_rounds = 8;
-// Another kernel must be this much faster than the library's own choice: more than the kernels of
-// one vector width differ by (about a tenth, so that noise would decide, and bits with it), less
-// than those of an older one lack.
+// How much faster another kernel must be than the library's own choice. Kernels of one vector width
+// differ by about a tenth, so a smaller bound would let noise decide, and with the kernel the bits
+// of the results. A kernel of an older width is slower by more than this.
 constexpr double clear_gain = 1.3;
-// Other load only slows a kernel down, so the library's own is measured again before it is dropped.
+// Other load can only slow a kernel down. So the library's own is measured again before another one
+// replaces it.
 constexpr int second_chances = 3;
 
-/// The library is the process's: OpenBLAS holds its kernel in one global of its own.
+/// The library and what is known of it, once for the process: OpenBLAS holds its kernel in one
+/// global variable.
 struct Process {
   std::mutex mutex;  // guards everything here
   std::unique_ptr<mp::OpenBlas> library;
@@ -79,7 +82,8 @@ double measure(const mp::OpenBlas& library) {
   return operations / std::chrono::duration<double>(best).count() * 1e-9;
 }
 
-/// Rates with the chosen one first. Measured once; with a backend open, only once it was measured.
+/// Rates with the chosen one first. They are measured once and before a backend is opened, since
+/// measuring switches the kernel that an open one would be using.
 const std::vector<GemmRate>& rates(Process& process) {
   if (!process.rates.empty()) {
     return process.rates;

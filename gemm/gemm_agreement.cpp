@@ -25,6 +25,7 @@ std::string choose(std::string_view wanted) {
 std::shared_ptr<const GemmBackend> agree_on_gemm_backend(Communicator& world,
                                                          std::string_view wanted) {
   std::array<std::uint8_t, 64> name{};  // ends with a zero; all zeros: there is none
+  // If rank 0 fails, it still takes part in the broadcast, or the others would wait for it.
   std::optional<Error> error;
   if (world.rank() == 0) {
     try {

@@ -26,7 +26,8 @@ namespace {
 
 constexpr const char* kernel_variable = "OPENBLAS_CORETYPE";
 constexpr const char* threads_variable = "OPENBLAS_NUM_THREADS";
-// The variant with threads, held to one: only that one may be called from several threads at once.
+// The variant with threads, held to one thread: only that variant may be called from several
+// threads at once.
 constexpr std::array library_names = {"libopenblas.so.0", "libopenblas.so"};
 
 bool is_set(const char* name) { return environment(name) != nullptr; }
@@ -52,9 +53,11 @@ class ScopedVariable {
   bool ours_;
 };
 
+/// RTLD_DEEPBIND makes the library use its own functions before those of a BLAS that the program
+/// has loaded.
 int load_flags() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return RTLD_NOW | RTLD_LOCAL;  // sanitizers refuse deep binding
+  return RTLD_NOW | RTLD_LOCAL;  // the sanitizers do not work with deep binding
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
   return RTLD_NOW | RTLD_LOCAL;
@@ -66,7 +69,9 @@ int load_flags() {
 #endif
 }
 
-/// Loads a copy of a library that the program already uses, whose kernel is not ours to change.
+/// If the program uses OpenBLAS too (NumPy does, say), dlopen() would give us its library, whose
+/// kernel is not ours to change. So the file is copied into memory and loaded from there, which
+/// makes it another library.
 void* load_copy(void* shared) {
   Dl_info info{};
   void* symbol = dlsym(shared, "cblas_sgemm");
@@ -92,6 +97,7 @@ void* load_copy(void* shared) {
 }
 
 void* load() {
+  // Read as the library is loaded: it would otherwise start threads that nobody uses.
   const ScopedVariable one_thread(threads_variable, "1");
   std::string reason;
   for (const char* name : library_names) {
@@ -142,7 +148,7 @@ OpenBlas::OpenBlas() : library_(load()) {
            bind(library_, "openblas_get_corename", corename_) &&
            bind(library_, "openblas_set_num_threads", set_threads),
        "the installed libopenblas.so.0 lacks CBLAS: install libopenblas0-pthread");
-  set_threads(1);
+  set_threads(1);  // the user may have set another number in the environment
   if (!bind(library_, "gotoblas_dynamic_quit", stop_) ||
       !bind(library_, "gotoblas_dynamic_init", start_)) {
     stop_ = start_ = nullptr;
@@ -153,10 +159,12 @@ OpenBlas::OpenBlas() : library_(load()) {
 void OpenBlas::find_kernels() {
   const std::string own = kernel();
   kernels_ = {own};
+  // A kernel that the user has fixed is not changed.
   if (start_ == nullptr || is_set(kernel_variable)) {
     return;
   }
   for (const char* candidate : candidates()) {
+    // A build may lack a kernel and start another one instead, so the name is asked for afterwards.
     if (candidate != own && restart(candidate) && kernel() == candidate) {
       kernels_.emplace_back(candidate);
     }
