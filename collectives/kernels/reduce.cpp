@@ -141,6 +141,8 @@ void reduce(const Arithmetic& arithmetic, std::span<const Term> terms, void* to,
        .covers = {terms.front().covers.first, terms.back().covers.last},
        .to = to,
        .count = count});
+  // Stores past the cache are not ordered with later ones, such as the one that tells a peer that
+  // the result is there: this fence orders them.
   if (arithmetic.past_cache) {
     hwy::FlushStream();
   }
