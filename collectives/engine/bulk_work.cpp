@@ -42,6 +42,7 @@ std::size_t BulkWork::set_reduction(const Arithmetic& arithmetic, std::byte* to,
   return count;
 }
 
+// What goes wrong is kept for the token's holder: only the driver knows whose call it is.
 void BulkWork::run() noexcept {
   context_.wait_policy().point();
   try {
@@ -69,6 +70,7 @@ void BulkWork::fetch(const Source& source, std::byte* to, std::size_t bytes) con
   }
 }
 
+// In place, a rank's own block lies where it is to go.
 void BulkWork::run_copy() {
   if (from_.foreign_rank >= 0) {
     fetch(from_, to_.data, to_.bytes);
@@ -77,6 +79,8 @@ void BulkWork::run_copy() {
   }
 }
 
+// The kernels read memory of this process only, so terms of other processes are fetched first, into
+// room that stays in the cache until they are reduced.
 void BulkWork::run_reduction() {
   terms_.clear();
   std::byte* room = room_.data();

@@ -20,6 +20,7 @@ EagerCalls::EagerCalls(comm::Context& context, const Membership& membership, Loc
       rank_(membership.rank),
       inputs_(membership.world_ranks.size()) {}
 
+// A call that is not plain has more to agree on than its signature, which is all that find() sees.
 void EagerCalls::remember(const Operation& operation, const Planned& planned) {
   Known& known = known_[place_of(operation.signature)];
   if (is_plain(operation.problem) && !(known.eager && known.signature == operation.signature)) {
@@ -42,6 +43,8 @@ void EagerCalls::announce(const EagerPlan& eager, const Signature& signature,
   peers_.announce(slot, sequence, signature);
 }
 
+// The clock is read only once a wait is long enough to be counted: a read costs as much as a few
+// looks at the peers.
 bool EagerCalls::wait(const Signature& signature, std::uint64_t sequence) const {
   comm::WaitPolicy& wait_policy = context_.wait_policy();
   comm::Clock::time_point since{};

@@ -22,6 +22,7 @@ LocalPeers::LocalPeers(comm::Context& context, const Membership& membership,
       world_ranks_.push_back(world);
     }
   }
+  // From here on peers take what the control block says as said by this communicator.
   mine().owner.store(membership.id + 1, std::memory_order_release);
 }
 
@@ -35,6 +36,8 @@ bool LocalPeers::all_completed(std::uint64_t calls) const {
   });
 }
 
+// The acquiring load of `announced` comes first: all else in a slot was written before its release,
+// and may be of an earlier call until then.
 bool LocalPeers::all_announced(std::uint64_t sequence, const Signature& signature) const {
   return std::ranges::all_of(ranks_, [&](int peer) {
     return has_called(peer, sequence) && slot(peer, sequence).signature == signature;
@@ -52,6 +55,8 @@ std::vector<int> LocalPeers::late(std::uint64_t sequence) const {
   return late;
 }
 
+// What a slot says of windows is of the call that it shows: until a rank has called this one, the
+// windows that it has left are an earlier call's.
 std::vector<int> LocalPeers::not_left(std::uint64_t sequence, std::size_t windows) const {
   std::vector<int> ranks;
   for (const int peer : ranks_) {
@@ -77,6 +82,8 @@ void LocalPeers::follow(std::uint64_t sequence, const Signature& signature) {
   std::ranges::fill(seen_, 0);
 }
 
+// Remembers what it has seen: each poll would otherwise fetch the peer's cache line again, and
+// compare its signature.
 bool LocalPeers::look(int rank) {
   if (!has_called(rank, sequence_)) {
     return false;
@@ -93,6 +100,7 @@ bool LocalPeers::all_announced() {
   return std::ranges::all_of(ranks_, [&](int peer) { return announced(peer); });
 }
 
+// Inlined calls store no signals: the announcement itself was the first and only one.
 bool LocalPeers::has_signalled(int rank, std::size_t window, std::uint32_t needs) const {
   const Slot& theirs = slot(rank, sequence_);
   return needs == 0 || (theirs.inlined != 0 && needs == 1) ||

@@ -22,6 +22,7 @@ OperandMemory::OperandMemory(comm::Context& context, const Membership& membershi
       peers_(peers),
       views_(membership.world_ranks.size()) {}
 
+// Of the whole call, not of a window.
 std::size_t OperandMemory::buffer_bytes(Buffer buffer, int rank) const {
   return elements_of(operation_->problem, buffer, rank) * element_bytes(buffer);
 }
@@ -78,6 +79,7 @@ bool OperandMemory::somebody_in_place() const {
          });
 }
 
+// Views are made anew for each window: where staged blocks lie depends on it.
 void OperandMemory::begin(const Plan& plan, const Windows& windows, const Window& window) {
   window_ = &window;
   exposed_ =

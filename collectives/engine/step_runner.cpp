@@ -96,6 +96,8 @@ bool StepRunner::move(std::uint32_t index) {
   return starts;
 }
 
+// Steps name what they come after as ranges, most of them empty or short, so looking at all of it
+// again costs less than keeping count.
 bool StepRunner::may_start(const Step& step) {
   for (const IndexRange& range : {step.after, step.behind}) {
     for (std::uint32_t before = range.first; before < range.last; ++before) {
@@ -289,7 +291,7 @@ void StepRunner::start_message(std::uint32_t index) {
   }
   request.peer = world;
   context_.begin_messages(1);
-  if (context_.peer(world).local) {
+  if (context_.peer(world).local) {  // its ring holds the message at once, so the peer can be told
     transport.progress();
     context_.ring(std::span(&world, 1));
   }
@@ -336,6 +338,7 @@ void StepRunner::refuse_length(const Operand& operand, const comm::MessageReques
               request.peer);
 }
 
+// A transport keeps pointers to the requests and to callers' memory until they are withdrawn.
 void StepRunner::cancel() noexcept {
   work_.drop();
   for (std::size_t index = 0; index < states_.size(); ++index) {
