@@ -10,6 +10,7 @@
 //
 // Cost: 2 rounds between hosts, up to 3 inside; with aligned hosts 2(H-1)/P of the payload leaves a
 // rank. Use: several hosts, but for small payloads.
+#include <algorithm>
 #include <vector>
 
 #include "collectives/patterns/hierarchical.hpp"
@@ -28,7 +29,8 @@ void plan(const Problem& p, Plan& plan) {
   }
   const std::vector<Portion> portions = slice_a_rank(p);
   const Operand result = piece_of(output_of(p, p.rank), portions[p.rank].slice);
-  PairwiseExchange exchange = exchange_of(p, portions, 2);
+  const std::size_t widest = std::max(widest_of_reducing(p), size_of(p.output));
+  PairwiseExchange exchange = exchange_of(p, portions, widest, 2);
   const Reduced reduced = reduce_to_owners(p, plan, portions, result, exchange);
   spread_results(p, plan, portions, reduced, exchange);
 }

@@ -8,6 +8,7 @@
 //
 // Cost: H-1 messages in a row and 1 round; 2(H-1)/P of the payload leaves a rank, whatever the
 // placement. Use: where the canonical order makes hosts send several partials of a large payload.
+#include <algorithm>
 #include <vector>
 
 #include "collectives/patterns/ring.hpp"
@@ -28,7 +29,8 @@ void plan(const Problem& p, Plan& plan) {
   }
   const std::vector<Portion> portions = slice_a_rank(p);
   const Operand result = piece_of(output_of(p, p.rank), portions[p.rank].slice);
-  PairwiseExchange exchange = exchange_of(p, portions, 2);
+  const std::size_t widest = std::max(widest_of_reducing_around(p), size_of(p.output));
+  PairwiseExchange exchange = exchange_of(p, portions, widest, 2);
   const Reduced reduced = reduce_around(p, plan, portions, result, exchange);
   spread_results(p, plan, portions, reduced, exchange);
 }

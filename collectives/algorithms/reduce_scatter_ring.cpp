@@ -24,7 +24,7 @@ void plan(const Problem& p, Plan& plan) {
     return;
   }
   const std::vector<Portion> portions = block_a_rank(p);
-  PairwiseExchange exchange = exchange_of(p, portions, 1);
+  PairwiseExchange exchange = exchange_of(p, portions, widest_of_reducing_around(p), 1);
   reduce_around(p, plan, portions, output_of(p, p.rank), exchange);
 }
 

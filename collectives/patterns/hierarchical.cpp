@@ -196,17 +196,28 @@ IndexRange share_inputs(const Problem& problem, Plan& plan, const std::vector<Po
   return plan.since(first);
 }
 
+// Of a reduce only the root knows the output's type, so that must not count here.
+std::size_t widest_of_reducing(const Problem& problem) {
+  const Grouping& grouping = *problem.grouping;
+  std::size_t widest = 0;
+  for (int host = 0; host < grouping.hosts(); ++host) {
+    for (const RankRange& range : grouping.subtrees(host)) {
+      widest = std::max(widest, partial_size(problem, range));
+    }
+  }
+  return widest;
+}
+
+// Every rank has to cut all messages into as many chunks, so the longest that any of them may have
+// decides.
 PairwiseExchange exchange_of(const Problem& problem, const std::vector<Portion>& portions,
-                             int trips) {
+                             std::size_t size, int trips) {
   std::size_t largest = 0;
   for (const Portion& portion : portions) {
     largest = std::max(largest, portion.slice.count);
   }
   const int others = problem.grouping->hosts() - 1;
-  // As long as the longest message may be. Contributions and results of narrower floats are
-  // shorter, but every rank has to cut all of them into as many chunks.
-  return PairwiseExchange(trips * others,
-                          others == 0 ? 0 : largest * size_of(problem.accumulator()));
+  return PairwiseExchange(trips * others, others == 0 ? 0 : largest * size);
 }
 
 // Receives come first, so that all are posted when the first partial leaves.

@@ -28,9 +28,13 @@ Operand chunk_of(const Problem& problem, int rank, const Portion& portion, int c
 /// signals; returns the steps that do. None if the rank has no peers.
 IndexRange share_inputs(const Problem& problem, Plan& plan, const std::vector<Portion>& portions);
 
-/// Turns in which portions go round the hosts `trips` times, the same on every rank.
+/// Bytes of an element of the widest message that reduce_to_owners() sends, on whichever host.
+std::size_t widest_of_reducing(const Problem& problem);
+
+/// Turns in which portions go round the hosts `trips` times, the same on every rank. An element of
+/// what travels has up to `size` bytes.
 PairwiseExchange exchange_of(const Problem& problem, const std::vector<Portion>& portions,
-                             int trips);
+                             std::size_t size, int trips);
 
 /// Where a reduction's steps are, for those that follow it. On each host one carrier alone reads a
 /// portion of any input.

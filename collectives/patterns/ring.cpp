@@ -156,6 +156,18 @@ Reduced reduce_around(const Problem& problem, Plan& plan, const std::vector<Port
   return reduced;
 }
 
+// The last message of a portion holds all ranks but those of its owner's host, which are the most
+// where that host has the fewest.
+std::size_t widest_of_reducing_around(const Problem& problem) {
+  const Grouping& grouping = *problem.grouping;
+  int most = 0;
+  for (int host = 0; host < grouping.hosts(); ++host) {
+    const auto members = static_cast<int>(grouping.members(host).size());
+    most = std::max(most, problem.ranks() - members);
+  }
+  return partial_size(problem, {0, most});
+}
+
 Cost cost_of_reducing_around(const Problem& problem, const std::vector<Portion>& portions) {
   const Ring ring(problem);
   const std::size_t members = ring.back(0).size(), peers = members - 1;

@@ -16,6 +16,9 @@ namespace sprat::collectives {
 Reduced reduce_around(const Problem& problem, Plan& plan, const std::vector<Portion>& portions,
                       const Operand& result, PairwiseExchange& exchange);
 
+/// Bytes of an element of the widest message that reduce_around() sends, on whichever host.
+std::size_t widest_of_reducing_around(const Problem& problem);
+
 /// What reduce_around() costs.
 Cost cost_of_reducing_around(const Problem& problem, const std::vector<Portion>& portions);
 

@@ -99,6 +99,20 @@ TEST(Contributions, of_several_ranks_travel_as_partials) {
   EXPECT_EQ(cost_of(ring, {0, 1, 2}, DType::bf16).bytes_sent, 1000u * (2 + 4));
 }
 
+// Of a reduce only the root knows the output's type.
+TEST(Contributions, to_a_root_are_cut_alike_whatever_it_makes_of_them) {
+  const Algorithm& reduce = *find_algorithm(Collective::reduce, "hierarchical");
+  Problem problem = {.collective = Collective::reduce,
+                     .rank = 1,
+                     .grouping = std::make_shared<const Grouping>(std::vector<int>{0, 1}),
+                     .count = 1'000'000,
+                     .input = DType::bf16,
+                     .output = DType::bf16};
+  const std::string narrow = describe(make_plan(problem, reduce));
+  problem.output = DType::f32;
+  EXPECT_EQ(describe(make_plan(problem, reduce)), narrow);
+}
+
 TEST(AlgorithmTable, lists_the_files_of_the_folder) {
   const auto folder = std::filesystem::path(SPRAT_SOURCE_DIR) / "collectives/algorithms";
   std::set<std::string> files, listed;
