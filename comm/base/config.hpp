@@ -1,4 +1,4 @@
-// The one address to the environment.
+// The one place where the library reads the environment.
 #pragma once
 
 #include <string>

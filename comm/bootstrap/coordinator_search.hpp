@@ -1,5 +1,5 @@
-// How a rank finds the coordinator: it probes at every address of the bootstrap place until one
-// lets it in.
+// How a rank finds the coordinator: it tries every address of the bootstrap place until a
+// coordinator lets it in.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

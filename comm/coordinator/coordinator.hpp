@@ -60,7 +60,8 @@ class Coordinator {
 
   /// Every rank but `rank` has left, is lost, or never came.
   bool alone(int rank) const;
-  /// Every rank has joined or been refused: nobody is left who would probe in vain.
+  /// Every rank has joined or been refused: nobody is left who would look for this coordinator in
+  /// vain.
   bool everyone_has_come() const;
   int size() const { return static_cast<int>(members_.size()); }
 
@@ -95,8 +96,8 @@ class Coordinator {
   std::vector<Presence> members_;
   std::vector<bool> refused_;  ///< By rank.
   std::vector<Term> terms_;
-  std::vector<std::string>
-      notes_;  ///< Who was turned away; for the error that lists who is missing.
+  /// Who was turned away; for the error that lists who is missing.
+  std::vector<std::string> notes_;
   std::optional<ControlMessage> failure_;  ///< The first one.
 
   std::uint64_t ordinal_ = 1;  ///< Of the exchange that is under way or comes next.

@@ -17,13 +17,13 @@ class ControlServer;
 class PendingConnection final : public std::enable_shared_from_this<PendingConnection> {
  public:
   PendingConnection(std::weak_ptr<ControlServer> server, StreamSocket socket, std::string from);
-  /// Its server does something about it within the deadline, or it is gone.
+  /// Begins the handshake. It is over within the deadline, or the connection is closed.
   void start();
   /// Ends it at once.
   void close();
   /// Sends a last frame; the connection ends when the other side has closed it, or at the deadline.
   void refuse(const Frame& frame);
-  /// The connection of a pending connection that has been let in; the pending connection is done.
+  /// The connection, for the rank that has been let in; this object is done then.
   std::shared_ptr<ControlConnection> release();
   bool refused() const { return refused_; }
   const std::string& from() const { return from_; }

@@ -89,8 +89,8 @@ class Rendezvous {
 struct Launch {
   std::string by = {};     ///< "SPRAT_*", "PMIx", "torchrun", "alone".
   int rank = 0, size = 1;  ///< Size -1: only PMIx itself can tell.
-  std::string rendezvous =
-      {};                ///< tcp://host:port, file://path, pmix://namespace, or empty when alone.
+  /// tcp://host:port, file://path, pmix://namespace, or empty when alone.
+  std::string rendezvous = {};
   int ports = 1;         ///< tcp: rank 0 listens on the first free one of this many from `port` on.
   std::string job = {};  ///< The launcher's name of this job, if it has one.
   int local_rank = -1;   ///< The launcher's count of ranks on this host; -1: unknown.

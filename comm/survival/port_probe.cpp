@@ -144,7 +144,7 @@ class PortProbe final {
 
  private:
   const std::vector<SocketAddress>* addresses_;
-  std::size_t next_ = 0;  ///< SocketAddress.
+  std::size_t next_ = 0;  ///< The address to try next.
   Clock::time_point next_at_{};
   std::vector<ProbingSocket> sockets_;  ///< Under way.
   Answer answer_ = Answer::none_yet;

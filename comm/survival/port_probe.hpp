@@ -8,9 +8,9 @@
 
 namespace sprat::comm {
 
-/// Of several processes, each with its addresses: whether some address of it takes a connection. A
-/// live process has a listening socket there, whatever else it does. All are asked at the same
-/// time, or 128 after 128: waits at most 3 s for hosts that do not answer.
+/// For each of several processes, whether one of its addresses takes a connection. A live process
+/// has a listening socket there, whatever else it does. All are asked at the same time, in groups
+/// of 128, and a group waits at most 3 s for hosts that do not answer.
 std::vector<bool> who_listens(std::span<const std::vector<SocketAddress>> processes);
 /// The same of one process.
 bool somebody_listens(const std::vector<SocketAddress>& addresses);

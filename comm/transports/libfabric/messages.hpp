@@ -51,8 +51,8 @@ class Messages final : public MessageTransport {
   struct Peer {
     fi_addr_t address = FI_ADDR_NOTAVAIL;
     int waiting[2] = {0, 0};  ///< By direction.
-    std::uint64_t refused_in[2] = {0,
-                                   0};  ///< The last round of retry() in which there was no room.
+    /// By direction: the last round of retry() in which there was no room.
+    std::uint64_t refused_in[2] = {0, 0};
   };
 
   void open(PortRange ports);
