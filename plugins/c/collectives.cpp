@@ -71,6 +71,7 @@ sprat_status sprat_gatherv(sprat_comm* comm, const void* part, size_t count, voi
   return start(options, out, [&](Options how) {
     auto& communicator = communicator_of(comm);
     const DType type = dtype_from(dtype);
+    // Only the root needs counts; the others may pass null.
     const bool here = communicator.rank() == root;
     const auto blocks = counts_from(communicator, here ? &deref(counts, "counts") : nullptr);
     return communicator.gatherv({part, count, type}, {whole, total(blocks), type}, blocks, root,
@@ -84,6 +85,7 @@ sprat_status sprat_scatterv(sprat_comm* comm, const void* whole, const size_t* c
   return start(options, out, [&](Options how) {
     auto& communicator = communicator_of(comm);
     const DType type = dtype_from(dtype);
+    // Only the root needs counts; the others may pass null.
     const bool here = communicator.rank() == root;
     const auto blocks = counts_from(communicator, here ? &deref(counts, "counts") : nullptr);
     return communicator.scatterv({whole, total(blocks), type}, {part, count, type}, blocks, root,

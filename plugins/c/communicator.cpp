@@ -31,6 +31,8 @@ Config config_from(const sprat_config* given) {
   if (given == nullptr) {
     return config;
   }
+  // A struct of zeros means the environment's rank and size. Any other pair is meant, and must make
+  // sense: a size of -3 once counted as the environment's.
   if (given->size != 0 || given->rank != 0) {
     if (given->rank < 0 || given->rank >= given->size) {
       c::refuse("size is " + std::to_string(given->size) + ", rank is " +
@@ -71,6 +73,7 @@ const char* sprat_last_error(void) { return c::last_error().c_str(); }
 
 sprat_status sprat_comm_join(const sprat_config* config, sprat_comm** out) {
   return guard([&] {
+    // Set first, here and below: a caller that frees what it got finds null after an error.
     deref(out, "out") = nullptr;
     *out =
         std::make_unique<sprat_comm>(sprat_comm{Communicator::join(config_from(config))}).release();

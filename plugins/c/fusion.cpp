@@ -22,6 +22,7 @@ Fusion& fusion_of(sprat_fusion* fusion) { return deref(fusion, "fusion").fusion;
 
 FusionOptions fusion_options_from(std::size_t bucket_bytes, sprat_op op,
                                   const sprat_options* options) {
+  // Asked for a type of 16 bits, output_dtype() gives another one only if f32_output is set.
   if (output_dtype(options, DType::bf16) != DType::bf16) {
     refuse("f32_output is set; a Fusion's results lie where its data were, in the same type");
   }
@@ -65,6 +66,7 @@ sprat_status sprat_fusion_put(sprat_fusion* fusion, size_t index, void* data, si
 sprat_status sprat_fusion_flush(sprat_fusion* fusion, size_t* absent, size_t capacity,
                                 size_t* absent_count) {
   return guard([&] {
+    // A caller that does not want the indices gives no array.
     if (capacity > 0) {
       deref(absent, "absent");
     }

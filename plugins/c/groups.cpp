@@ -47,7 +47,7 @@ sprat_status sprat_comm_failure(sprat_comm* comm, sprat_status* out) {
     const Communicator& communicator = communicator_of(comm);
     deref(out, "out") = guard([&] {
       if (const auto failure = communicator.failure()) {
-        throw *failure;  // guard() makes of it what every other call would return
+        throw *failure;  // guard() turns it into the status that every other call would return
       }
     });
   });
@@ -59,6 +59,7 @@ sprat_status sprat_group_begin(void) {
 
 sprat_status sprat_group_end(sprat_work** out) {
   return guard([&] {
+    // Made before the group ends: if memory is short now, its works are not lost.
     auto handle = out == nullptr ? nullptr : std::make_unique<sprat_work>();
     Work work = c::group_of_this_thread().end();
     if (out == nullptr) {
@@ -97,6 +98,7 @@ Work Group::end() {
   if (depth_ == 0) {
     refuse("sprat_group_end() without sprat_group_begin() on this thread");
   }
+  // Groups may be nested. Only the outermost end gives the works of all.
   return --depth_ > 0 ? Work() : all_of(std::exchange(works_, {}));
 }
 

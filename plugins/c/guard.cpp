@@ -28,6 +28,7 @@ sprat_status status_of(ErrorCode code) noexcept {
 
 sprat_status remember(sprat_status status, const char* message) noexcept {
   try {
+    // Copying the message may need memory, and guard() must not throw.
     last_error() = message;
   } catch (const std::bad_alloc&) {
     last_error().clear();  // no memory even for the message; the status still tells

@@ -10,6 +10,7 @@ namespace sprat::c {
 }
 
 DType dtype_from(sprat_dtype dtype) {
+  // C passes any number as an enumeration. A negative one becomes a large one here.
   const auto number = static_cast<std::size_t>(dtype);
   if (number >= all_dtypes().size()) {
     refuse("dtype " + std::to_string(number) + " is none of sprat_dtype");
@@ -21,6 +22,7 @@ Communicator& communicator_of(sprat_comm* comm) { return deref(comm, "comm").com
 
 std::size_t whole_count(Communicator& communicator, std::size_t count) {
   const auto ranks = static_cast<std::size_t>(communicator.size());
+  // A product that wraps would pass all later checks as a small count.
   if (count > std::numeric_limits<std::size_t>::max() / ranks) {
     refuse("count " + std::to_string(count) + " times " + std::to_string(ranks) +
            " ranks is more than memory can hold");

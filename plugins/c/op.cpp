@@ -28,10 +28,12 @@ SPRAT_SAME_OP(lor);
 
 constexpr int first_created = 64;
 
-/// Any thread. Numbers are never used twice, so that one freed too early is noticed.
+/// Any thread. Numbers are never used twice, so that a call with an op that has been freed is an
+/// error and not another op.
 class Created {
  public:
-  /// For whoever forks: a child finds the lock free if nobody else has it at that instant.
+  /// fork() holds the lock, so that no other thread has it at that moment and the child can take
+  /// it.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
   sprat_op add(Reduction reduction) {
@@ -69,7 +71,7 @@ class Created {
   int next_ = first_created;
 };
 
-/// The process's: a number must mean the same to every communicator and thread.
+/// Of the process: a number must mean the same to every communicator and thread.
 Created& created() {
   static Created& ops = *[] {
     auto* const made = new Created;  // outlives static destructors of callers

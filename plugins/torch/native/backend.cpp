@@ -14,8 +14,8 @@ namespace {
 
 using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
-// Of roots and lists that do not fit PyTorch's own backends throw RuntimeError, and its tests
-// expect that.
+// For roots and lists that do not fit, PyTorch's own backends throw RuntimeError, and its tests
+// expect that. So these checks are TORCH_CHECK and not TORCH_CHECK_VALUE.
 
 const at::Tensor& only(const Tensors& tensors) {
   TORCH_CHECK(tensors.size() == 1, "sprat takes one tensor at a time, not ", tensors.size());
@@ -55,6 +55,7 @@ void check_contiguous(const at::Tensor& tensor, const char* what) {
 
 WorkPointer Backend::issue(const Tensors& inputs, const Tensors& outputs, Manner manner,
                            const MakeCall& make) {
+  // A send has no outputs, a receive no inputs, a barrier neither.
   const Tensors& either = inputs.empty() ? outputs : inputs;
   if (either.empty() || either.front().is_cpu()) {
     return guard([&] { return issue(make(inputs, outputs), manner); });
@@ -75,12 +76,14 @@ WorkPointer Backend::issue(Call call, Manner manner) {
   ++sequence_;
   if (Batch* batch = open_batch()) {
     const sprat::Options options{.timeout = or_default(manner.timeout), .blocking = false};
+    // Nothing in a batch waits: a receive may need a send that comes later in the same batch.
     batch->works.push_back(call.start(*ranks(), options));
     batch->messages |= c10d::isP2POp(call.operation.type);
     batch->operations.push_back(std::move(call.operation));
     return nullptr;
   }
-  // c10d registers the Work of every call then, and a null one ends whoever waits for the tensor.
+  // If collectives in flight may be inputs of graphs, c10d registers the Work of every call, and
+  // wait_tensor() on a null one would crash. So there is a Work even of a call that is waited for.
   if (manner.async || c10d::allow_inflight_collective_as_graph_input()) {
     return start(std::move(call), manner.timeout, false);
   }
@@ -163,8 +166,9 @@ WorkPointer Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors&
   Tensors flat;  // rank by rank, each with one output for each input
   for (const Tensors& of_rank : outputs) {
     check_pairs(inputs, of_rank.size(), "all_gather_coalesced");
-    // Outputs of any length would do for one input; where a list is wrong on every rank, each must
-    // find that out by itself, and not only the rank whose input does not fit.
+    // A single input may have outputs of any lengths. If a list is wrong on every rank, each rank
+    // must find that out by itself. Otherwise only the rank whose input does not fit would raise,
+    // and the others would wait for it.
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       TORCH_CHECK(of_rank[i].numel() == inputs[i].numel(),
                   "all_gather_coalesced's outputs at index ", i, " have ", of_rank[i].sizes(),
@@ -303,6 +307,8 @@ WorkPointer Backend::recvAnysource(Tensors& tensors, int tag) {
 }
 
 WorkPointer Backend::barrier(const c10d::BarrierOptions& opts) {
+  // Device tensors' operations run on a communicator of their own, so this one's order does not
+  // cover them.
   settle_device();
   return issue({}, {}, {opts.timeout, opts.asyncOp},
                [](const Tensors&, const Tensors&) { return calls::barrier(); });

@@ -29,7 +29,7 @@ std::chrono::milliseconds until(Clock::time_point deadline) {
 
 }  // namespace
 
-// Sums what any rank has at each index, in rank order.
+// Gathers what every rank has and sums it in rank order, so the bits are the same on all of them.
 WorkPointer Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   TORCH_CHECK_VALUE(tensors.size() == 1 && tensors.front().is_sparse() && tensors.front().is_cpu(),
                     "sprat's sparse all_reduce takes one sparse tensor on the CPU");
@@ -40,7 +40,8 @@ WorkPointer Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOpt
   at::Tensor count = at::tensor({mine._nnz()}, at::kLong);
   at::Tensor counts = at::empty({size_}, at::kLong);
   issue(calls::all_gather_single(counts, count), now);
-  // Where an index takes rows of many values, indices and values are gathered each as they are.
+  // Ranks have different numbers of indices, so each gather has parts of different lengths. Indices
+  // and values have different types and are gathered one after the other.
   const auto gathered = [&](const at::Tensor& part) {
     Tensors parts;
     for (int rank = 0; rank < size_; ++rank) {
@@ -66,7 +67,8 @@ WorkPointer Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOpt
                       : nullptr;
 }
 
-// By the store, and not by an operation of the job, which would end with a rank that does not come.
+// Goes by the store. An operation of the job would fail the whole job if a rank does not come, and
+// this barrier is there to tell which one that is.
 void Backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
   const auto timeout = or_default(opts.timeout);
   const auto deadline = Clock::now() + timeout;
@@ -100,7 +102,7 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_r
     }
   }
   if (missing.empty() && barrier > 0) {
-    store.remove(key(barrier - 1, "verdict"));  // everyone has read it
+    store.remove(key(barrier - 1, "verdict"));  // all have come here, so they have read it
   }
   const std::string failed = std::string(missing.size() == 1 ? "Rank " : "Ranks ") +
                              listed(missing) + " failed to pass monitoredBarrier in " +

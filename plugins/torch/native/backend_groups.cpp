@@ -28,6 +28,7 @@ void Groups::leave() {
     const std::lock_guard lock(mutex_);
     leaving.swap(groups_);
   }
+  // The newest first, without the lock: shutdown() comes back to remove().
   while (!leaving.empty()) {
     if (const auto group = leaving.back().lock()) {
       group->shutdown();
@@ -95,6 +96,8 @@ std::shared_ptr<sprat::Communicator> Backend::device_ranks() {
       return device_ranks_;
     }
   }
+  // Without the lock, since making the group waits for the other ranks. Only the lane's thread asks
+  // for it, so it is made once.
   std::vector<int> all(static_cast<std::size_t>(size_));
   std::iota(all.begin(), all.end(), 0);
   auto made = std::make_shared<sprat::Communicator>(
@@ -197,7 +200,7 @@ void Backend::shutdown() {
     device_group.swap(device_ranks_);
     lane.swap(lane_);
   }
-  lane.reset();  // ends what is under way, without the lock
+  lane.reset();  // waits for what is under way, which may need the lock
   notes_->forget_store();
   if (membership_.groups) {
     membership_.groups->remove(*this);
@@ -212,12 +215,15 @@ void Backend::startCoalescing() {
 }
 
 Backend::Batch* Backend::open_batch() {
+  // Asked on every call, so the lock is spared while no thread has a batch open. Relaxed is enough:
+  // only this thread's own batch matters, and a thread sees what it has written itself.
   if (batches_open_.load(std::memory_order_relaxed) == 0) {
     return nullptr;
   }
   const std::lock_guard lock(mutex_);
   const auto found = batches_.find(std::this_thread::get_id());
-  // Of this thread alone: what others do to the map does not move it.
+  // The pointer stays valid without the lock: the batch is this thread's alone, and what others do
+  // to the map does not move it.
   return found == batches_.end() ? nullptr : &found->second;
 }
 
@@ -234,8 +240,9 @@ WorkPointer Backend::endCoalescing() {
   auto work = c10::make_intrusive<Work>(
       all_of(std::move(batch.operations), c10d::OpType::COALESCED, "sprat:coalesced"),
       sprat::all_of(std::move(batch.works)), notes_, sequence_);
-  // Users of coalesced gathers look at their tensors at once (DeepSpeed's MiCS); sends and receives
-  // may wait for what the caller does next.
+  // Users of coalesced gathers look at their tensors at once (DeepSpeed's MiCS does), so
+  // collectives are done here. Sends and receives may depend on what the caller does next, so they
+  // are not waited for.
   if (!batch.messages) {
     work->wait();
   }

@@ -7,8 +7,9 @@
 namespace sprat::pytorch {
 
 CallbackThreads& CallbackThreads::of_process() {
-  // Never destroyed: its threads may be in Python when the process ends. A child of fork() has
-  // none of them and starts afresh.
+  // Never destroyed, because its threads may be in Python when the process ends. A child of fork()
+  // has none of these threads, and a lock that one of them may have held: it starts with a new
+  // object.
   static CallbackThreads* callback_threads = new CallbackThreads;
   static const int registered =
       ::pthread_atfork(nullptr, nullptr, [] { callback_threads = new CallbackThreads; });
@@ -19,6 +20,8 @@ CallbackThreads& CallbackThreads::of_process() {
 void CallbackThreads::post(std::function<void()> notice) {
   const std::lock_guard lock(mutex_);
   callback_threads_.push_back(std::move(notice));
+  // A callback may itself wait for another future. So none waits behind one that runs: if not
+  // enough threads are idle, one more is started.
   if (idle_ >= callback_threads_.size()) {
     posted_.notify_one();
   } else {

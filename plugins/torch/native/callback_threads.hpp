@@ -23,7 +23,7 @@ class CallbackThreads final {
   std::mutex mutex_;  ///< Guards the rest.
   std::condition_variable posted_;
   std::deque<std::function<void()>> callback_threads_;
-  std::size_t idle_ = 0;  ///< Threads that wait for a notice.
+  std::size_t idle_ = 0;  ///< Threads that wait for something to run.
 };
 
 }  // namespace sprat::pytorch

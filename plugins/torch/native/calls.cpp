@@ -105,7 +105,7 @@ Call reduce(const at::Tensor& tensor, int root, const c10d::ReduceOp& op) {
   const Elements data = reduced(updatable(tensor, call.operation));
   call.start = [data, root, reduction = reduction_of(op, tensor)](Communicator& ranks,
                                                                   const Options& options) {
-    // Elsewhere the result is not looked at, and the input stays as it is.
+    // On the other ranks there is no result, and PyTorch's tensor, which is both, stays as it is.
     return ranks.reduce(data, ranks.rank() == root ? data : Elements{nullptr, 0, data.dtype}, root,
                         reduction, options);
   };
@@ -224,6 +224,7 @@ Call all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                                                                          const Options& options) {
     const auto size = static_cast<std::size_t>(ranks.size());
     const auto or_equal = [size](const std::vector<std::size_t>& counts, const Elements& all) {
+      // Only one side may have splits; the other then has equal blocks, which must be said too.
       return counts.empty() ? std::vector<std::size_t>(size, all.count / size) : counts;
     };
     return ranks.all_to_allv(in, out, or_equal(in_counts, in), or_equal(out_counts, out), options);
@@ -280,7 +281,8 @@ Call all_of(std::vector<Call> each, OpType type, const char* title) {
   }
   return {pytorch::all_of(std::move(operations), type, title),
           [starts = std::move(starts)](Communicator& ranks, Options options) {
-            options.blocking = false;  // all are under way before one is waited for
+            options.blocking =
+                false;  // all are started before one is waited for, so that they overlap
             std::vector<sprat::Work> works;
             for (const auto& start : starts) {
               works.push_back(start(ranks, options));

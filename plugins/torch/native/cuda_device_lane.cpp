@@ -24,13 +24,13 @@ class PinnedBlocks final {
  public:
   ~PinnedBlocks() {
     for (auto& [bytes, block] : kept_) {
-      cudaHostUnregister(block.data_ptr());  // at the end of a process CUDA may be gone already
+      cudaHostUnregister(block.data_ptr());  // unchecked: as the process ends, CUDA may be gone
     }
   }
 
   at::Tensor take(std::int64_t bytes) {
     const auto found = kept_.lower_bound(bytes);
-    // One that is much larger would keep memory from those that need it.
+    // A block that is much larger than needed is left for an operation that needs it.
     if (found != kept_.end() && found->first <= 2 * bytes) {
       at::Tensor block = std::move(found->second);
       kept_.erase(found);
@@ -70,7 +70,8 @@ class DeviceWork final : public c10d::Work {
     if (error) {
       future_->setError(error);
     } else {
-      const c10::cuda::CUDAStreamGuard guard(stream);  // the future's users wait for this stream
+      // The future records the current stream, and whoever uses it waits for that one.
+      const c10::cuda::CUDAStreamGuard guard(stream);
       future_->markCompleted(c10::IValue(results_));
     }
   }
@@ -151,6 +152,8 @@ class CudaDeviceLane final : public DeviceLane {
                                   .stream = c10::cuda::getStreamFromPool(false, device.index()),
                                   .copied = {},
                                   .work = {}});
+    // The copies wait for what the caller has queued, and go on a stream of their own, so that the
+    // caller's later work does not wait for them.
     at::cuda::CUDAEvent ready;
     ready.record(current);
     ready.block(job->stream);
@@ -173,7 +176,8 @@ class CudaDeviceLane final : public DeviceLane {
   }
 
  private:
-  /// Host tensors one after the other in one block: lists need no further copy.
+  /// The host tensors lie one after the other in one block. A list whose tensors are adjacent needs
+  /// no further copy on the way to Sprat.
   Tensors stand_ins(const Tensors& tensors, Job& job) {
     std::int64_t bytes = 0;
     for (const at::Tensor& tensor : tensors) {
@@ -195,7 +199,8 @@ class CudaDeviceLane final : public DeviceLane {
     return hosts;
   }
 
-  /// Queues the copies on the job's stream. Tensors that are both have one stand-in.
+  /// Queues the copies on the job's stream. A tensor that is both input and output has one
+  /// stand-in, so an operation in place stays in place.
   void copy_in(Job& job) {
     const c10::cuda::CUDAStreamGuard guard(job.stream);
     const DeviceOperation& operation = job.operation;
@@ -213,6 +218,8 @@ class CudaDeviceLane final : public DeviceLane {
     }
     for (std::size_t i = 0; i < operation.inputs.size(); ++i) {
       job.host_inputs[i].copy_(operation.inputs[i], /*non_blocking=*/true);
+      // The caller may free the tensor before the copy has run: the allocator must not give its
+      // memory away until this stream is past that.
       c10::cuda::CUDACachingAllocator::recordStream(operation.inputs[i].storage().data_ptr(),
                                                     job.stream);
     }
@@ -236,7 +243,7 @@ class CudaDeviceLane final : public DeviceLane {
     }
   }
 
-  /// Shared by the thread that starts it and the one that ends it.
+  /// The job is shared by the thread that starts it and the one that ends it, whichever is later.
   void start(const std::shared_ptr<Job>& job) {
     try {
       const c10::cuda::CUDAGuard guard(job->stream.device());
@@ -262,7 +269,7 @@ class CudaDeviceLane final : public DeviceLane {
       }
     }
     job.work->end(job.stream, error);
-    job.stream.synchronize();  // the pinned memory is free again
+    job.stream.synchronize();  // the copy back reads the pinned memory until here
     job.operation = {};
     {
       const std::lock_guard lock(mutex_);

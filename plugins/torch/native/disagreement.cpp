@@ -9,9 +9,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/// For ranks that have not noticed yet; in all.
+/// How long ranks that have not noticed the error yet are waited for, all together.
 constexpr auto patience = 2000ms;
-/// Where one is enough: a message is for a person.
+/// How many ranks are listed: the message is read by a person.
 constexpr int most_ranks = 16;
 
 std::string key(const Notes& notes, int rank) {
@@ -38,7 +38,7 @@ std::string compare_notes(const Notes& notes, const std::string& mine) {
              " of the group: " + theirs.value_or("(has not said what it called)");
     }
   } catch (const std::exception&) {
-    return out;  // the store is gone: the message goes without
+    return out;  // the store is gone, with the rank that served it: the message says less
   }
   return out;
 }

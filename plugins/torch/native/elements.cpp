@@ -38,7 +38,7 @@ std::optional<DType> dtype_of_scalar(at::ScalarType type) {
       return DType::f8e5m2;
     case at::kBool:
       return DType::boolean;
-    default:  // PyTorch adds types with every release
+    default:  // not all are named: PyTorch adds types with every release
       return std::nullopt;
   }
 }
@@ -58,6 +58,7 @@ Elements moved(const at::Tensor& tensor) {
   if (const auto dtype = real_dtype(tensor.scalar_type())) {
     return {data, count * parts_of(tensor.scalar_type()), *dtype};
   }
+  // A type that Sprat does not know can be moved all the same, as bytes.
   return {data, count * tensor.element_size(), DType::u8};
 }
 
@@ -92,6 +93,8 @@ std::string shapes_of(const std::vector<at::Tensor>& tensors) {
 bool are_adjacent(const std::vector<at::Tensor>& tensors) {
   const char* next = nullptr;
   for (const at::Tensor& tensor : tensors) {
+    // Adjacent addresses alone are not enough: one tensor over all of them is possible only within
+    // one storage.
     if (!tensor.is_contiguous() || !tensor.storage().is_alias_of(tensors.front().storage())) {
       return false;
     }

@@ -5,7 +5,8 @@
 namespace sprat::pytorch {
 
 std::exception_ptr as_torch_error(const Error& error, const std::string& more) {
-  // Made here and not thrown: a trace of C++ frames would bury the message.
+  // The exception is made by hand, since throwing it by a macro would add a trace of C++ frames
+  // that buries the message.
   std::string message = error.what() + more;
   if (error.code() == ErrorCode::timeout) {
     message +=

@@ -11,16 +11,17 @@ namespace sprat::pytorch {
 namespace {
 
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
-/// What is freed beyond this goes back to the system.
+/// How much freed memory is kept; what is beyond goes back to the system.
 constexpr std::size_t most_kept = 1024 * MiB;
 
-/// Powers of two, and whole huge pages from 2 MiB on.
+/// Sizes are rounded so that a freed block fits other tensors of about its size: to powers of two,
+/// and from 2 MiB on to whole huge pages.
 std::size_t rounded(std::size_t bytes) {
   constexpr std::size_t smallest = 4 * KiB, huge = 2 * MiB;
   return bytes < huge ? std::bit_ceil(std::max(bytes, smallest)) : (bytes + huge - 1) / huge * huge;
 }
 
-/// Blocks by size. Never destroyed: tensors may be freed while the process ends.
+/// Free blocks by size. Never destroyed, since tensors may be freed while the process ends.
 class Pool final {
  public:
   static Pool& of_process() {
@@ -41,7 +42,7 @@ class Pool final {
         return block;
       }
     }
-    Memory block(bytes);
+    Memory block(bytes);  // without the lock, since the kernel makes its pages now
     const std::lock_guard lock(mutex_);
     mark(block, true);
     return block;
@@ -69,7 +70,7 @@ class Pool final {
   }
 
   void release() {
-    std::map<std::size_t, std::vector<Memory>> gone;
+    std::map<std::size_t, std::vector<Memory>> gone;  // freed after the lock was let go
     const std::lock_guard lock(mutex_);
     gone.swap(kept_);
     use_.kept = 0;

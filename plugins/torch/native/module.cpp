@@ -43,12 +43,14 @@ at::Tensor empty(const std::vector<std::int64_t>& sizes, at::ScalarType dtype) {
 
 PYBIND11_MODULE(_native, module) {
   module.doc() = "Sprat under torch.distributed; see sprat.torch.";
+  // Calls that may wait let go of Python's lock, so that its other threads can go on.
   using Released = py::call_guard<py::gil_scoped_release>;
+  // It registers c10d.Backend, the base class below.
   py::module_::import("torch.distributed");
   py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend")
       .def("abort", &Backend::abort, Released())
       .def("shutdown", &Backend::shutdown, Released())
-      // PyTorch's name for it, which its own backends bind each for itself.
+      // PyTorch calls this name; each of its own backends binds it for itself.
       .def("_set_default_timeout", &Backend::setTimeout, Released())
       .def("flight_record", &Backend::flight_record, Released());
   py::class_<Groups, std::shared_ptr<Groups>>(module, "Groups")

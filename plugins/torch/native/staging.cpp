@@ -25,9 +25,11 @@ void copy_into(const at::Tensor& to, const at::Tensor& from) {
     }
     return;
   }
-  // Moving bytes is no business of autograd's, as above. An operation that ends on another thread
-  // than the caller's may write to tensors of inference mode, which autograd would not let it.
+  // Moving bytes does not concern autograd, as with memcpy() above. An operation that ends on
+  // another thread than the caller's may have to write to tensors of inference mode, which autograd
+  // would forbid.
   const at::AutoDispatchBelowADInplaceOrView plain;
+  // The contiguous one takes the other one's shape, so that copy_() walks both in the same order.
   const at::Tensor flat_from = from.is_contiguous() ? from.view(to.sizes()) : from;
   to.is_contiguous() ? to.view(from.sizes()).copy_(from) : to.copy_(flat_from);
 }

@@ -9,12 +9,12 @@ void Store::set(const std::string& key, const std::string& value) {
 }
 
 std::optional<std::string> Store::get(const std::string& key, std::chrono::milliseconds patience) {
-  // A key that is there needs no exception to say so.
+  // check() comes first, so that a key that is there is found without a wait.
   if (!store_->check({key})) {
     try {
       store_->wait({key}, patience);
     } catch (const std::exception&) {
-      return std::nullopt;  // each store has its own way to say "timed out"
+      return std::nullopt;  // each store has another exception for a timeout, so all count as one
     }
   }
   const std::vector<std::uint8_t> value = store_->get(key);

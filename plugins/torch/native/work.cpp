@@ -15,7 +15,8 @@ std::exception_ptr as_error(const Error& error, const Operation& operation, cons
   return as_torch_error(error, differs ? compare_notes(notes, describe(operation)) : "");
 }
 
-/// What is waited for leaves c10d's registry, which the caller has put it into if this is set.
+/// If collectives in flight may be inputs of graphs, c10d has registered the Work of every call,
+/// and expects that waiting for it takes it out: it would stay there for ever.
 void unregister(c10d::Work& work) {
   if (c10d::allow_inflight_collective_as_graph_input()) {
     c10d::unregister_work(c10::intrusive_ptr<c10d::Work>::unsafe_reclaim_from_nonowning(&work));
@@ -55,7 +56,8 @@ Work::~Work() {
   if (ended_.load(std::memory_order_acquire)) {
     return;
   }
-  // As in watch(); nobody can be told of an error any more.
+  // The operation goes on and uses its tensors until it ends, so they are kept until then. A thread
+  // for callbacks frees them, as in watch(). Nobody can be told of an error any more.
   struct Rest {
     Operation operation;
     sprat::Work work;
@@ -66,7 +68,7 @@ Work::~Work() {
           operation.finish();
         }
       } catch (const std::exception&) {
-        // Sprat has logged why the job failed.
+        // Sprat has logged why the job failed
       }
     }
   };
@@ -83,7 +85,7 @@ void Work::complete() {
   std::exception_ptr failed;
   std::optional<Error> error;
   try {
-    work_.wait();  // outside the lock: whoever waits drives
+    work_.wait();  // without the lock: who waits drives, so several threads may
   } catch (const Error& caught) {
     error = caught;
   }
@@ -100,7 +102,7 @@ void Work::complete() {
   } catch (...) {
     failed = std::current_exception();
   }
-  std::vector<at::Tensor> gone_inputs, gone_staging;  // freed after the locks
+  std::vector<at::Tensor> gone_inputs, gone_staging;  // freed once the locks are let go
   {
     const std::lock_guard base_lock(mutex_);
     exception_ = failed;
@@ -109,6 +111,7 @@ void Work::complete() {
     gone_staging.swap(operation_.staging);
     operation_.finish = nullptr;
   }
+  // Release: whoever sees it sees exception_ and the results.
   ended_.store(true, std::memory_order_release);
   cv_.notify_all();
   if (recordFunctionEndCallback_) {
@@ -123,7 +126,7 @@ bool Work::isCompleted() {
       if (!work_.test()) {
         return false;
       }
-    } catch (const Error&) {  // complete() keeps it
+    } catch (const Error&) {  // complete() meets the same error, and keeps it
     }
     complete();
   }
@@ -146,6 +149,8 @@ std::vector<at::Tensor> Work::result() { return operation_.results; }
 
 bool Work::wait(std::chrono::milliseconds timeout) {
   if (timeout > kNoTimeout && !ended_.load(std::memory_order_acquire)) {
+    // Waiting in Sprat would last until the operation's own deadline, so this waits until a
+    // callback says that it is done.
     watch();
     std::unique_lock lock(mutex_);
     if (!cv_.wait_for(lock, timeout, [this] { return completed_; })) {
@@ -194,14 +199,15 @@ void Work::watch() {
     if (future_) {
       return;
     }
-    // Both at once, since the operation tells of its end once.
+    // Both futures are made at once, since the operation tells of its end only once.
     future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors());
     future_result_ = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
   }
   if (isCompleted()) {
     return complete_futures();
   }
-  // Moved on by the notice: a thread of Sprat's must not be the one that frees tensors.
+  // The posted callback takes this reference with it. If a thread of Sprat's held the last one, it
+  // would be the one that frees tensors.
   auto self = std::make_shared<c10::intrusive_ptr<Work>>(
       c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this));
   work_.on_done([self] {
