@@ -1,5 +1,6 @@
 #include "comm/context/bells.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "comm/context/fences.hpp"
@@ -8,7 +9,9 @@ namespace sprat::comm {
 
 void Bells::connect(std::vector<ControlHeader*> headers, bool light) {
   headers_ = std::move(headers);
-  light_ = light;
+  const auto reached =
+      std::ranges::count_if(headers_, [](auto* header) { return header != nullptr; });
+  light_ = light && reached > 1;  // alone, nobody rings who would have to be interrupted
 }
 
 void Bells::wake(ControlHeader& header, int rank) {
@@ -41,23 +44,25 @@ void Bells::ring_self() {
 void Bells::wake_self() { wake(mine_, rank_); }
 
 // A publisher writes, then looks for sleepers; a sleeper announces itself, then looks for what was
-// written. Both with a fence between, so at least one of them sees the other.
+// written. Both with a fence between, so at least one of them sees the other. The sleeper's
+// interrupts all who work on this machine, so it is given once for many sleeps: as long as
+// `sleepers` is not taken back, every publisher sees it.
 Bells::Sleeper::Sleeper(Bells& bells) : bells_(bells) {
-  ControlHeader& mine = bells_.mine_;
-  mine.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  bells_.mine_.sleepers.fetch_add(1, std::memory_order_seq_cst);
   bells_.wait_policy_.point();
   if (bells_.light_) {
     heavy_fence();
   } else {
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
-  bell_ = mine.bell.load(std::memory_order_acquire);
 }
 
 Bells::Sleeper::~Sleeper() { bells_.mine_.sleepers.fetch_sub(1, std::memory_order_relaxed); }
 
+void Bells::Sleeper::listen() { heard_ = bells_.mine_.bell.load(std::memory_order_acquire); }
+
 void Bells::Sleeper::sleep(std::chrono::nanoseconds longest) {
-  bells_.wait_policy_.sleep(bells_.mine_.bell, bell_, longest);
+  bells_.wait_policy_.sleep(bells_.mine_.bell, heard_, longest);
 }
 
 }  // namespace sprat::comm

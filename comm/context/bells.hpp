@@ -31,20 +31,24 @@ class Bells {
   /// The same, whether it sees them sleep or not.
   void wake_self();
 
-  /// A thread of this rank that is about to sleep. It misses no ring from here on, so it looks once
-  /// more whether there is something to do, and sleeps if not.
+  /// A thread of this rank that sleeps, maybe several times, until there is something to do. Peers
+  /// ring for as long as it lives, which costs them a system call each: it does not outlive
+  /// idleness.
   class Sleeper {
    public:
     explicit Sleeper(Bells& bells);
     ~Sleeper();
     Sleeper(const Sleeper&) = delete;
     Sleeper& operator=(const Sleeper&) = delete;
-    /// Until this rank's bell is rung, at most for so long.
+    /// From here on no ring is missed: the caller looks once more whether there is something to do,
+    /// and sleeps if not.
+    void listen();
+    /// Until this rank's bell has been rung since listen(), at most for so long.
     void sleep(std::chrono::nanoseconds longest);
 
    private:
     Bells& bells_;
-    std::uint32_t bell_;
+    std::uint32_t heard_ = 0;
   };
 
  private:

@@ -138,11 +138,13 @@ void Progress::drive_until(const std::function<bool()>& done) {
   int idle = 0;
   bool worked = false;
   Clock::time_point idle_since{};
+  std::optional<Bells::Sleeper> sleeper;
   while (!done()) {
     const Driven driven = drive();
     worked |= driven == Driven::worked;
     if (driven != Driven::nothing) {
       idle = 0;
+      sleeper.reset();
       continue;
     }
     if (idle == 0 && idle_since == Clock::time_point{}) {
@@ -151,9 +153,10 @@ void Progress::drive_until(const std::function<bool()>& done) {
     if (wait_policy_.rest(idle, oversubscribed_ || (idle >= wire_spin_rounds && with_wire()))) {
       ++idle;
     } else {
-      sleep_until_rung(done, sleep_with_wire);
+      sleep_until_rung(sleeper, done, sleep_with_wire);
     }
   }
+  sleeper.reset();
   waiting_threads_->fetch_sub(1, std::memory_order_relaxed);
   if (worked) {
     bells_.ring_self();  // whoever waits for the rest of that work drives now
@@ -163,13 +166,19 @@ void Progress::drive_until(const std::function<bool()>& done) {
   }
 }
 
-void Progress::sleep_until_rung(const std::function<bool()>& done,
+void Progress::sleep_until_rung(std::optional<Bells::Sleeper>& sleeper,
+                                const std::function<bool()>& done,
                                 std::chrono::nanoseconds longest_with_wire) {
-  Bells::Sleeper sleeper(bells_);
-  if (!drive_once() && !done()) {
-    const bool messages = messages_in_flight_.load(std::memory_order_relaxed) > 0;
-    sleeper.sleep(messages ? longest_with_wire : sleep_without_wire);
+  if (!sleeper) {
+    sleeper.emplace(bells_);
   }
+  sleeper->listen();
+  if (drive_once() || done()) {
+    sleeper.reset();
+    return;
+  }
+  const bool messages = messages_in_flight_.load(std::memory_order_relaxed) > 0;
+  sleeper->sleep(messages ? longest_with_wire : sleep_without_wire);
 }
 
 void Progress::count_unattended(int delta) {
@@ -186,22 +195,27 @@ void Progress::count_unattended(int delta) {
 void Progress::run_thread() {
   std::unique_lock lock(thread_mutex_);
   auto moved = wait_policy_.now();
+  std::optional<Bells::Sleeper> sleeper;
   while (!stopping_) {
     if (unattended_ == 0) {
+      sleeper.reset();
       thread_wake_.wait(lock, [this] { return stopping_ || unattended_ > 0; });
       moved = wait_policy_.now();
     }
     if (waiting_threads_->load(std::memory_order_relaxed) > 0) {
+      sleeper.reset();
       thread_wake_.wait_for(lock, 1ms);  // whoever waits drives; look again soon
       continue;
     }
     lock.unlock();
     if (drive_once()) {
       moved = wait_policy_.now();
+      sleeper.reset();
     } else {
       const std::chrono::nanoseconds waited = wait_policy_.now() - moved;
-      sleep_until_rung([] { return false; },
-                       std::clamp(waited, sleep_with_wire, longest_sleep_with_wire));
+      sleep_until_rung(
+          sleeper, [] { return false; },
+          std::clamp(waited, sleep_with_wire, longest_sleep_with_wire));
     }
     lock.lock();
   }

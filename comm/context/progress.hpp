@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -151,8 +152,9 @@ class Progress {
   bool with_wire() const {
     return transports_.wire && messages_in_flight_.load(std::memory_order_relaxed) > 0;
   }
-  /// At most for `longest_with_wire` while messages are in flight.
-  void sleep_until_rung(const std::function<bool()>& done,
+  /// Sleeps, at most for `longest_with_wire` while messages are in flight. `sleeper` lives on for
+  /// the next sleep, unless there was something to do.
+  void sleep_until_rung(std::optional<Bells::Sleeper>& sleeper, const std::function<bool()>& done,
                         std::chrono::nanoseconds longest_with_wire);
 
   WaitPolicy& wait_policy_;
