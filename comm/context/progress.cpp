@@ -122,10 +122,9 @@ void Progress::await_tasks() {
 // Mutexes are not fair: who has just let the token go, and goes on driving, would have it again
 // before a thread that sleeps for it has woken, slice after slice.
 void Progress::give_way() {
-  const std::uint32_t before = taken_.load(std::memory_order_relaxed);
+  const std::uint32_t before = token_.taken();
   const auto patience = wait_policy_.now() + longest_hand_over;
-  while (token_wanted() && taken_.load(std::memory_order_relaxed) == before &&
-         wait_policy_.now() < patience) {
+  while (token_wanted() && token_.taken() == before && wait_policy_.now() < patience) {
     wait_policy_.yield();
   }
 }
@@ -222,16 +221,17 @@ void Progress::run_thread() {
 }
 
 std::string Progress::operation_under_way() {
-  std::unique_lock lock(token_, std::defer_lock);
   const auto patience = wait_policy_.now() + report_patience;
-  while (!lock.try_lock()) {
+  for (;;) {
+    if (const Token token = try_token()) {
+      const std::string text = drivers_.under_way();
+      return text.empty() ? "no operation" : text;
+    }
     if (wait_policy_.now() > patience) {
       return "an operation";
     }
     wait_policy_.yield();
   }
-  std::string text = drivers_.under_way();
-  return text.empty() ? "no operation" : text;
 }
 
 }  // namespace sprat::comm

@@ -21,6 +21,7 @@
 #include "comm/context/bells.hpp"
 #include "comm/context/driver.hpp"
 #include "comm/context/wait_policy.hpp"
+#include "comm/context/work_token.hpp"
 #include "comm/transports/transport.hpp"
 
 namespace sprat::comm {
@@ -40,7 +41,7 @@ class Progress {
   };
   /// Lends the token from the beginning, and drives once open() was called.
   Progress(WaitPolicy& wait_policy, Bells& bells, const Options& options)
-      : wait_policy_(wait_policy), bells_(bells), options_(options) {}
+      : wait_policy_(wait_policy), bells_(bells), options_(options), token_(wait_policy) {}
   ~Progress() { stop(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -51,33 +52,14 @@ class Progress {
   void stop();
 
   // --- the token --------------------------------------------------------------------------------
-  /// The token, while somebody has it. Who lets it go then makes the calls of after_token().
-  class Token {
-   public:
-    Token(Progress& progress, std::unique_lock<std::mutex> lock)
-        : progress_(&progress), lock_(std::move(lock)) {}
-    Token(Token&&) = default;
-    ~Token() { unlock(); }
-    explicit operator bool() const { return lock_.owns_lock(); }
-    void unlock();
-
-   private:
-    Progress* progress_;
-    std::unique_lock<std::mutex> lock_;
-  };
-  Token take_token() {
-    wanted_.fetch_add(1, std::memory_order_relaxed);
-    wait_policy_.lock(token_);
-    wanted_.fetch_sub(1, std::memory_order_relaxed);
-    taken_.fetch_add(1, std::memory_order_relaxed);
-    return {*this, std::unique_lock(token_, std::adopt_lock)};
-  }
+  using Token = WorkToken::Held;
+  Token take_token() { return token_.take(); }
   /// Empty if another thread has it.
-  Token try_token() { return {*this, std::unique_lock(token_, std::try_to_lock)}; }
+  Token try_token() { return token_.try_take(); }
   /// Another thread waits in take_token(). A hint.
-  bool token_wanted() const { return wanted_.load(std::memory_order_relaxed) > 0; }
+  bool token_wanted() const { return token_.wanted(); }
   /// Makes this call once the token has been let go. Token held.
-  void after_token(std::function<void()> call) { after_token_.push_back(std::move(call)); }
+  void after_token(std::function<void()> call) { token_.after(std::move(call)); }
 
   // --- what is in flight; token held ------------------------------------------------------------
   Drivers& drivers() { return drivers_; }
@@ -107,7 +89,7 @@ class Progress {
   /// nobody calls its driver until then. False if there is none, or it has to wait: a call of
   /// after_token() comes first, for it may wait for that driver. Token held.
   bool claim(const Drivers::Round& round) {
-    if (round.task == nullptr || !after_token_.empty()) {
+    if (round.task == nullptr || token_.has_calls()) {
       return false;
     }
     round.entry->busy = true;
@@ -165,12 +147,9 @@ class Progress {
   std::atomic<std::int64_t>* waiting_threads_ = nullptr;  ///< Relaxed: a hint.
   std::atomic<int> messages_in_flight_ = 0;               ///< Written with the token held; relaxed.
 
-  std::mutex token_;
-  std::atomic<int> wanted_ = 0;                     ///< Threads in take_token(). Relaxed: a hint.
-  std::atomic<std::uint32_t> taken_ = 0;            ///< How often take_token() had it. The same.
-  Drivers drivers_;                                 ///< Guarded by the token.
-  int operations_ = 0;                              ///< The same.
-  std::vector<std::function<void()>> after_token_;  ///< The same.
+  WorkToken token_;
+  Drivers drivers_;     ///< Guarded by the token.
+  int operations_ = 0;  ///< The same.
   std::atomic<std::int64_t> waited_ns_ = 0;
 
   std::mutex thread_mutex_;  ///< Guards the three below.
@@ -179,17 +158,5 @@ class Progress {
   bool stopping_ = false;
   std::thread thread_;  ///< Started with the first unattended work.
 };
-
-inline void Progress::Token::unlock() {
-  if (!lock_.owns_lock()) {
-    return;
-  }
-  std::vector<std::function<void()>> calls;
-  calls.swap(progress_->after_token_);
-  lock_.unlock();  // a call may end the last Work that keeps the context
-  for (const auto& call : calls) {
-    call();
-  }
-}
 
 }  // namespace sprat::comm
