@@ -26,7 +26,7 @@ ModelState parameters_of(const ModelState& held) {
 }
 
 /// Where a tensor goes in the file.
-struct Place {
+struct FilePlace {
   std::uint64_t begin = 0;
   bool transposed = false;
 };
@@ -34,7 +34,7 @@ struct Place {
 /// The file's header, and the places by our names.
 struct FilePlan {
   std::string header;
-  std::map<std::string, Place> places;
+  std::map<std::string, FilePlace> places;
 };
 
 FilePlan plan_file(const std::vector<SavedFile>& files, ModelLayout layout) {
@@ -53,7 +53,7 @@ FilePlan plan_file(const std::vector<SavedFile>& files, ModelLayout layout) {
 /// The views of one box, which follow each other.
 using Views = std::span<const std::span<const float>>;
 
-void write_rows(io::PlacedFile& file, const SavedBox& box, Views views, const Place& place) {
+void write_rows(io::PlacedFile& file, const SavedBox& box, Views views, const FilePlace& place) {
   std::uint64_t at = place.begin + box.first_row * box.row_elements * sizeof(float);
   for (const auto& view : views) {
     file.write(at, std::as_bytes(view));
@@ -62,7 +62,7 @@ void write_rows(io::PlacedFile& file, const SavedBox& box, Views views, const Pl
 }
 
 /// Rows become columns: of each row of the file a run.
-void write_columns(io::PlacedFile& file, const SavedBox& box, Views views, const Place& place) {
+void write_columns(io::PlacedFile& file, const SavedBox& box, Views views, const FilePlace& place) {
   std::vector<float> values, run(box.rows);
   for (const auto& view : views) {
     values.insert(values.end(), view.begin(), view.end());
@@ -88,7 +88,7 @@ void write_own(const std::string& path, int rank, const std::vector<SavedFile>& 
     const Views views = rows.files[own++];
     std::size_t next = 0;
     for (const SavedBox& box : file.boxes) {
-      const Place& place = plan.places.at(box.name);
+      const FilePlace& place = plan.places.at(box.name);
       const Views of_box = views.subspan(next, box.ranges.size());
       next += box.ranges.size();
       (place.transposed ? write_columns : write_rows)(out, box, of_box, place);

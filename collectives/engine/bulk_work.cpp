@@ -17,7 +17,7 @@ constexpr std::size_t max_element_bytes = 8;
 
 }  // namespace
 
-void BulkWork::set_copy(const Source& from, const Target& to) {
+void BulkWork::set_copy(const Origin& from, const Target& to) {
   state_ = State::set;
   reduces_ = false;
   from_ = from;
@@ -64,7 +64,7 @@ void BulkWork::collect() {
   }
 }
 
-void BulkWork::fetch(const Source& source, std::byte* to, std::size_t bytes) const {
+void BulkWork::fetch(const Origin& source, std::byte* to, std::size_t bytes) const {
   if (!context_.read(source.foreign_rank, source.data, to, bytes)) {
     throw Unmapped{source.foreign_rank, errno};
   }

@@ -18,7 +18,7 @@ class BulkWork final : public comm::BulkTask {
   /// `context` outlives it.
   explicit BulkWork(const comm::Context& context) : context_(context) {}
 
-  struct Source {
+  struct Origin {
     const std::byte* data = nullptr;
     /// World rank in whose process that lies, to be read through the kernel; -1: it lies in this
     /// one, or is mapped.
@@ -30,13 +30,13 @@ class BulkWork final : public comm::BulkTask {
     bool past_cache = false;
   };
   struct Contribution {
-    Source source;
+    Origin source;
     RankRange covers;
     bool partial = false;
     std::size_t element_bytes = 0;
   };
 
-  void set_copy(const Source& from, const Target& to);
+  void set_copy(const Origin& from, const Target& to);
   /// A reduction is its contributions, added one after the other, and then what is made of them.
   void clear_contributions() { contributions_.clear(); }
   void add(const Contribution& contribution) { contributions_.push_back(contribution); }
@@ -57,13 +57,13 @@ class BulkWork final : public comm::BulkTask {
   enum class State { none, set, over };
   void run_copy();
   void run_reduction();
-  void fetch(const Source& source, std::byte* to, std::size_t bytes) const;
+  void fetch(const Origin& source, std::byte* to, std::size_t bytes) const;
 
   const comm::Context& context_;
   State state_ = State::none;
   std::exception_ptr error_;
   bool reduces_ = false;
-  Source from_;
+  Origin from_;
   Target to_;
   Arithmetic arithmetic_;
   std::size_t count_ = 0;

@@ -455,7 +455,7 @@ std::string Executor::words() const {
               membership_.name, ")");
 }
 
-Recorder::Call Executor::call_of(const Operation& operation) {
+Recorder::PostedCall Executor::call_of(const Operation& operation) {
   return {operation.sequence, operation.signature, operation.problem.payload_bytes(),
           operation.problem.root, operation.posted};
 }

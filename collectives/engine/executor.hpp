@@ -78,7 +78,7 @@ class Executor final : public comm::Driver, private WatchedCall {
   void finish_active();
   void fail_active(const Error& error);
   void fail_all(const Error& failure);
-  static Recorder::Call call_of(const Operation& operation);
+  static Recorder::PostedCall call_of(const Operation& operation);
 
   // Of the active operation.
   Times times() const override;

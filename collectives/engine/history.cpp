@@ -21,7 +21,7 @@ void History::add(const Signature& signature, std::uint64_t prior_calls_hash,
   if (next_ - in_flight + most_shown_before >= calls_.size()) [[unlikely]] {
     grow();
   }
-  Call& call = calls_[next_++ & (calls_.size() - 1)];
+  PastCall& call = calls_[next_++ & (calls_.size() - 1)];
   call.signature = signature;
   call.prior_calls_hash = prior_calls_hash;
   if (problem || call.problem) {
@@ -33,7 +33,7 @@ void History::add(const Signature& signature, std::uint64_t prior_calls_hash,
 }
 
 void History::grow() {
-  std::vector<Call> longer(2 * calls_.size());
+  std::vector<PastCall> longer(2 * calls_.size());
   for (std::uint64_t sequence = first_; sequence < next_; ++sequence) {
     longer[sequence & (longer.size() - 1)] = std::move(calls_[sequence & (calls_.size() - 1)]);
   }
@@ -46,14 +46,14 @@ bool History::remembers(std::uint64_t sequence) const {
 
 std::string History::words(std::uint64_t sequence) const {
   require(remembers(sequence), "call ", sequence, " is forgotten, or to come");
-  const auto words_of = [](const Call& call) {
+  const auto words_of = [](const PastCall& call) {
     return call.problem ? describe(*call.problem) : describe(call.signature);
   };
   std::string words = words_of(at(sequence));
   std::uint64_t prior_calls_hash = at(sequence).prior_calls_hash;
   const std::uint64_t farthest = sequence - std::min(sequence, most_shown_before);
   for (std::uint64_t before = sequence; prior_calls_hash != 0 && before > farthest;) {
-    const Call& earlier = at(--before);
+    const PastCall& earlier = at(--before);
     words += text(" after ", words_of(earlier));
     prior_calls_hash = earlier.prior_calls_hash;
   }

@@ -31,15 +31,17 @@ class History {
   std::string words(std::uint64_t sequence) const;
 
  private:
-  struct Call {
+  struct PastCall {
     Signature signature;
     std::uint64_t prior_calls_hash = 0;
     std::shared_ptr<const Problem> problem;  ///< Shared with its operation; null: is_plain().
   };
   void grow();
-  const Call& at(std::uint64_t sequence) const { return calls_[sequence & (calls_.size() - 1)]; }
+  const PastCall& at(std::uint64_t sequence) const {
+    return calls_[sequence & (calls_.size() - 1)];
+  }
 
-  std::vector<Call> calls_;             ///< A power of two.
+  std::vector<PastCall> calls_;         ///< A power of two.
   std::uint64_t first_ = 0, next_ = 0;  ///< Calls [first_, next_) are there; other places are not.
 };
 

@@ -186,7 +186,7 @@ std::size_t StepRunner::bytes_of(const Operand& operand) const {
   return operand.count * memory_.element_bytes(operand.buffer);
 }
 
-BulkWork::Source StepRunner::source_of(const Operand& operand) {
+BulkWork::Origin StepRunner::source_of(const Operand& operand) {
   const std::byte* data = memory_.address(operand);
   return {data, memory_.is_foreign(operand) ? membership_.world_ranks[operand.rank] : -1};
 }
@@ -228,7 +228,7 @@ void StepRunner::cut_piece(const Step& step) {
              {memory_.staged_for_peers(step.from), bytes_of(step.from)});
   } else {
     const bool past_cache = streams_ && step.to.buffer == Buffer::output;
-    const BulkWork::Source from = source_of(step.from);
+    const BulkWork::Origin from = source_of(step.from);
     cut_copy(from, {memory_.own_address(step.to), bytes_of(step.to), past_cache});
   }
 }
@@ -242,7 +242,7 @@ std::size_t StepRunner::piece_bytes(std::size_t sources) const {
 }
 
 /// What is to come of a whole copy.
-void StepRunner::cut_copy(const BulkWork::Source& from, const BulkWork::Target& to) {
+void StepRunner::cut_copy(const BulkWork::Origin& from, const BulkWork::Target& to) {
   bulk_.piece = std::min(to.bytes - bulk_.done, piece_bytes(1));
   bulk_.traffic = 2 * bulk_.piece;
   work_.set_copy({from.data + bulk_.done, from.foreign_rank},
@@ -256,7 +256,7 @@ void StepRunner::cut_reduction(const Step& step) {
   for (std::uint32_t i = step.sources.first; i < step.sources.last; ++i) {
     const Source& source = plan_->sources[i];
     const std::size_t source_size = memory_.element_bytes(source.from.buffer);
-    BulkWork::Source from = source_of(source.from);
+    BulkWork::Origin from = source_of(source.from);
     from.data += bulk_.done * source_size;
     work_.add({from, source.covers, source.from.buffer == Buffer::scratch, source_size});
   }

@@ -73,14 +73,14 @@ class StepRunner final {
   void start_signal();
   bool bulk_is_over(const Step& step);
   void cut_piece(const Step& step);
-  void cut_copy(const BulkWork::Source& from, const BulkWork::Target& to);
+  void cut_copy(const BulkWork::Origin& from, const BulkWork::Target& to);
   void cut_reduction(const Step& step);
   std::size_t piece_bytes(std::size_t sources) const;
   void start_message(std::uint32_t index);
   bool message_is_over(std::uint32_t index);
   [[noreturn]] void refuse_length(const Operand& operand,
                                   const comm::MessageRequest& request) const;
-  BulkWork::Source source_of(const Operand& operand);
+  BulkWork::Origin source_of(const Operand& operand);
   std::size_t bytes_of(const Operand& operand) const;
   std::uint64_t tag_of(const Step& step) const;
 

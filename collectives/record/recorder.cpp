@@ -13,7 +13,7 @@ std::int64_t ns(Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
-void show(status::Operation& shown, const Recorder::Call& call) {
+void show(status::Operation& shown, const Recorder::PostedCall& call) {
   static_assert(sizeof shown.signature == sizeof call.signature);
   std::memcpy(shown.signature, &call.signature, sizeof call.signature);
   shown.sequence = call.sequence;
@@ -48,7 +48,7 @@ void Recorder::called(std::uint64_t sequence) {
   }
 }
 
-void Recorder::queued(const Call& call) {
+void Recorder::queued(const PostedCall& call) {
   if (page_ == nullptr) {
     return;
   }
@@ -62,7 +62,7 @@ void Recorder::queued(const Call& call) {
   });
 }
 
-void Recorder::running(const Call& call, std::string_view algorithm) {
+void Recorder::running(const PostedCall& call, std::string_view algorithm) {
   if (page_ == nullptr) {
     return;
   }
@@ -107,7 +107,7 @@ void Recorder::ended(std::uint64_t sequence, Clock::time_point now, bool well) {
   });
 }
 
-void Recorder::over(const Call& call, std::string_view algorithm) {
+void Recorder::over(const PostedCall& call, std::string_view algorithm) {
   last_end_ = call.posted;
   if (page_ == nullptr) {
     return;

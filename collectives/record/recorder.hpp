@@ -20,7 +20,7 @@ class Recorder {
   ~Recorder();
   Recorder(const Recorder&) = delete;
 
-  struct Call {
+  struct PostedCall {
     std::uint64_t sequence;
     const Signature& signature;
     std::uint64_t bytes;  ///< Of the caller's larger buffer.
@@ -30,13 +30,13 @@ class Recorder {
   /// Every call, as it comes.
   void called(std::uint64_t sequence);
   /// One that does not run at once; again, if that is known already, does nothing.
-  void queued(const Call& call);
-  void running(const Call& call, std::string_view algorithm);
+  void queued(const PostedCall& call);
+  void running(const PostedCall& call, std::string_view algorithm);
   /// World ranks that the running operation waits for; the first `late` have not called it.
   void waits(std::uint64_t sequence, std::span<const int> ranks, std::size_t late);
   void ended(std::uint64_t sequence, comm::Clock::time_point now, bool well);
   /// All of that at once, of a call that has come and gone.
-  void over(const Call& call, std::string_view algorithm);
+  void over(const PostedCall& call, std::string_view algorithm);
 
   /// When the last operation ended; the next one ran from then on, if it was called by then.
   comm::Clock::time_point last_end() const { return last_end_; }

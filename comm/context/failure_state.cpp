@@ -14,7 +14,7 @@ constexpr auto record_patience = 5s;
 
 }  // namespace
 
-FailureState::FailureState(WaitPolicy& wait_policy, Bells& bells, const Options& options)
+FailureState::FailureState(WaitPolicy& wait_policy, Bells& bells, const Setup& options)
     : wait_policy_(wait_policy),
       bells_(bells),
       header_(options.header),

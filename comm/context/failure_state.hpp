@@ -20,12 +20,12 @@ namespace sprat::comm {
 /// One rank's. Any thread.
 class FailureState {
  public:
-  struct Options {
+  struct Setup {
     ControlHeader& header;  ///< Where this rank's peers see that it has failed.
     int size;
     bool record_may_hang;  ///< What on_failure() is given writes to files.
   };
-  FailureState(WaitPolicy& wait_policy, Bells& bells, const Options& options);
+  FailureState(WaitPolicy& wait_policy, Bells& bells, const Setup& options);
   ~FailureState();
   FailureState(const FailureState&) = delete;
   FailureState& operator=(const FailureState&) = delete;

@@ -40,7 +40,7 @@ void settle(SurvivorListener& survivor_listener, int rank, const std::vector<Pee
 }  // namespace
 
 // SPRAT_HOST may be a list: of the ranks as the job first had them.
-Joining::Joining(const Options& options)
+Joining::Joining(const Inputs& options)
     : options_(options),
       shrunk_(options.survivor_listener != nullptr && options.survivor_listener->settled()),
       host_(host_identity(options.config, shrunk_ ? options.survivor_listener->number() : rank())) {

@@ -35,7 +35,7 @@ class Joining {
       std::function<std::unique_ptr<MessageTransport>(const Config& config, int rank, int size)>;
 
   /// What is referred to outlives this.
-  struct Options {
+  struct Inputs {
     const Config& config;
     Rendezvous& rendezvous;
     SurvivorListener* survivor_listener =
@@ -45,7 +45,7 @@ class Joining {
     /// Ranks that are threads of one process may use each other's pointers.
     bool may_share_process = false;
   };
-  explicit Joining(const Options& options);
+  explicit Joining(const Inputs& options);
 
   /// Every rank's greeting. `context` is the address of this rank's.
   const std::vector<PeerInfo>& meet(const MemoryMap::Offer& offer, std::uint64_t context);
@@ -72,7 +72,7 @@ class Joining {
   /// Null if there is one host. Says in `mine` how it is reached.
   std::unique_ptr<MessageTransport> open_wire(TransportAddresses& mine) const;
 
-  const Options options_;
+  const Inputs options_;
   const bool shrunk_;  ///< This is not the process's first job.
   const HostIdentity host_;
   std::vector<PeerInfo> infos_;
