@@ -23,7 +23,7 @@ bool fits(const Problem& p) {
   return !p.counts && p.grouping->hosts() > 1 && one_node_a_host(*p.grouping);
 }
 
-/// Where a host's leader keeps the two partials that a doubling_step joins.
+/// Where a host's leader keeps the two partials that a doubling step joins.
 struct Halves {
   Operand mine, theirs;
 };

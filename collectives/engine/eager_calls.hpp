@@ -1,4 +1,4 @@
-// EagerPlan calls on their short way: once all peers have announced the call, everything is there.
+// Eager calls on their short way: once all peers have announced the call, everything is there.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ class EagerCalls final {
   /// All that is borrowed outlives it.
   EagerCalls(comm::Context& context, const Membership& membership, LocalPeers& peers);
 
-  /// A eager call that was made before: no plan has to be looked for.
+  /// An eager call that was made before: no plan has to be looked for.
   struct Known {
     Signature signature;
     std::shared_ptr<const EagerPlan> eager;  ///< Shared with its place in the cache of plans.

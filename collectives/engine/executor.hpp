@@ -55,7 +55,7 @@ class Executor final : public comm::Driver, private WatchedCall {
   std::string under_way() const override;
 
  private:
-  /// EagerPlan operations meet, others gather, run and leave.
+  /// Eager operations meet, others gather, run and leave.
   enum class Phase { idle, meeting, gathering, running, leaving };
 
   void enqueue(const std::shared_ptr<Operation>& operation);

@@ -1,4 +1,4 @@
-// EagerPlan calls: what a plan becomes, and how blocking calls that are made again take that way.
+// Eager calls: what a plan becomes, and how blocking calls that are made again take that way.
 #include "collectives/engine/eager_plan.hpp"
 
 #include <gtest/gtest.h>
@@ -161,7 +161,7 @@ TEST(History, remembers_all_in_flight_and_tells_what_came_before_unheard) {
 }
 
 /// Calls made again and again, blocking or not, each rank late at times: every way into and out of
-/// a eager call.
+/// an eager call.
 TEST(EagerCallsOfRanks, are_right_whoever_is_late) {
   constexpr int ranks = 3, rounds = 60;
   run_virtual_ranks(ranks, Config{}, [](Communicator& world) {
