@@ -79,12 +79,22 @@ Progress::Driven Progress::drive() {
   return claimed ? Driven::worked : Driven::moved;
 }
 
+// `running` is let go of before the token is taken: who claims a task has the token and takes
+// `running`, and two locks are taken in one order only.
 Progress::Token Progress::carry_out(const Drivers::Round& round) {
   round.task->run();
+  round.entry->running.unlock();
   Token token = take_token();
   round.entry->busy = false;
-  round.entry->running.unlock();
   return token;
+}
+
+// Until the task that the entry's driver has left is over. It counts as busy for a moment more,
+// until who ran it has the token.
+void Progress::await(Drivers::Entry& entry) {
+  wait_policy_.lock(entry.running);
+  entry.running.unlock();
+  wait_policy_.yield();
 }
 
 void Progress::remove(Driver* driver) {
@@ -98,8 +108,7 @@ void Progress::remove(Driver* driver) {
         return;
       }
     }
-    wait_policy_.lock(entry->running);
-    entry->running.unlock();
+    await(*entry);
   }
 }
 
@@ -114,8 +123,7 @@ void Progress::await_tasks() {
     if (!entry) {
       return;
     }
-    wait_policy_.lock(entry->running);
-    entry->running.unlock();
+    await(*entry);
   }
 }
 

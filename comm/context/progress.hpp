@@ -129,6 +129,7 @@ class Progress {
     worked,  ///< Ran a task: others may have found its driver busy, and sleep.
   };
   Driven drive();
+  void await(Drivers::Entry& entry);
   void give_way();
   void run_thread();
   bool with_wire() const {
