@@ -45,7 +45,8 @@ void EagerCalls::announce(const EagerPlan& eager, const Signature& signature,
 
 // The clock is read only once a wait is long enough to be counted: a read costs as much as a few
 // looks at the peers.
-bool EagerCalls::wait(const Signature& signature, std::uint64_t sequence) const {
+bool EagerCalls::wait(const Signature& signature, std::uint64_t sequence,
+                      comm::Clock::time_point& now) const {
   comm::WaitPolicy& wait_policy = context_.wait_policy();
   comm::Clock::time_point since{};
   bool all = peers_.all_announced(sequence, signature);
@@ -56,16 +57,17 @@ bool EagerCalls::wait(const Signature& signature, std::uint64_t sequence) const 
     all = peers_.all_announced(sequence, signature) || context_.failure() != nullptr;
   }
   if (since != comm::Clock::time_point{}) {
-    context_.add_waited(wait_policy.now() - since);
+    now = wait_policy.now();
+    context_.add_waited(now - since);
   }
   return all && context_.failure() == nullptr;
 }
 
 bool EagerCalls::finish(const EagerPlan& eager, const Arithmetic& arithmetic,
                         std::uint64_t sequence, const std::byte* input, std::byte* output) {
-  // Its own input as it was announced: the caller's may lie under the output.
-  inputs_[rank_] =
-      eager.shows_input ? payload_of(peers_.slot(rank_, sequence), eager.input_bytes) : input;
+  // Not as it was announced: peers are taking that line away, and reading it back would wait for
+  // it.
+  inputs_[rank_] = input;
   for (const EagerPlan::Peer& peer : eager.reads) {
     const Slot& slot = peers_.slot(peer.rank, sequence);
     if (slot.inlined == 0) {

@@ -41,8 +41,8 @@ class EagerCalls final {
   void announce(const EagerPlan& eager, const Signature& signature, std::uint64_t sequence,
                 const std::byte* input);
   /// Waits for all to announce the same, for as long as it pays to hold the token. False if it
-  /// takes longer, or forever.
-  bool wait(const Signature& signature, std::uint64_t sequence) const;
+  /// takes longer, or forever. `now` is set if another time has come meanwhile.
+  bool wait(const Signature& signature, std::uint64_t sequence, comm::Clock::time_point& now) const;
   /// Works out the result, once all have announced the same. False, and nothing has happened, if a
   /// peer's input was too long to be announced.
   bool finish(const EagerPlan& eager, const Arithmetic& arithmetic, std::uint64_t sequence,

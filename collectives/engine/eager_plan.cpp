@@ -54,16 +54,28 @@ void add(const Problem& problem, const Plan& plan, const Step& step, EagerPlan& 
     read_of(problem, step.from.rank, eager);
   } else if (step.verb == Verb::reduce && step.to.count > 0) {
     EagerPlan::Reduction reduction{
-        .parts = {}, .to = byte_offset(problem, step.to), .count = step.to.count};
+        .parts = {}, .to = byte_offset(problem, step.to), .count = step.to.count, .prepared = {}};
+    std::vector<RankRange> covers;
     for (std::uint32_t i = step.sources.first; i < step.sources.last; ++i) {
       const Source& source = plan.sources[i];
       reduction.parts.push_back({.rank = source.from.rank,
                                  .from = byte_offset(problem, source.from),
                                  .covers = source.covers});
+      covers.push_back(source.covers);
       read_of(problem, source.from.rank, eager);
     }
+    reduction.prepared = PreparedReduction::of(arithmetic_of(problem), covers);
     eager.reductions.push_back(std::move(reduction));
   }
+}
+
+void run(const EagerPlan::Reduction& reduction, std::span<const std::byte* const> inputs,
+         std::byte* output) {
+  const void* contributions[PreparedReduction::most_contributions];
+  for (std::size_t i = 0; i < reduction.parts.size(); ++i) {
+    contributions[i] = inputs[reduction.parts[i].rank] + reduction.parts[i].from;
+  }
+  reduction.prepared.run(contributions, output + reduction.to, reduction.count);
 }
 
 }  // namespace
@@ -96,6 +108,10 @@ void finish(const EagerPlan& eager, const Arithmetic& arithmetic,
     }
   }
   for (const EagerPlan::Reduction& reduction : eager.reductions) {
+    if (reduction.prepared) {
+      run(reduction, inputs, output);
+      continue;
+    }
     terms.clear();
     for (const EagerPlan::Part& part : reduction.parts) {
       terms.push_back({inputs[part.rank] + part.from, part.covers, false});

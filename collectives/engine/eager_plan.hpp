@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "collectives/kernels/prepared_reduction.hpp"
 #include "collectives/kernels/reduce.hpp"
 #include "collectives/plan/plan.hpp"
 
@@ -29,6 +30,7 @@ struct EagerPlan {
   struct Reduction {
     std::vector<Part> parts;  ///< In canonical order.
     std::size_t to = 0, count = 0;
+    PreparedReduction prepared;  ///< May be empty.
   };
 
   bool fits = false;            ///< Else all that follows is empty.

@@ -81,12 +81,14 @@ bool Executor::call_eagerly(const Signature& signature, const std::byte* input, 
   eager_.announce(*known->eager, signature, sequence, input);
   history_.add(signature, prior_calls_hash, nullptr, sequence);
   prior_calls_hash_ = completes_locally(signature) ? digest(signature, prior_calls_hash) : 0;
-  if (eager_.wait(signature, sequence) &&
+  // Written down while the announcements travel: that costs the call nothing.
+  comm::Clock::time_point now = context_->wait_policy().recent();
+  recorder_.began({sequence, signature, known->bytes, static_cast<int>(signature.detail), now},
+                  known->algorithm->name);
+  if (eager_.wait(signature, sequence, now) &&
       eager_.finish(*known->eager, known->arithmetic, sequence, input, output)) {
     peers_.complete(sequence);
-    recorder_.over({sequence, signature, known->bytes, static_cast<int>(signature.detail),
-                    context_->wait_policy().recent()},
-                   known->algorithm->name);
+    recorder_.over(sequence, now);
     return true;
   }
   const std::shared_ptr<Operation> operation = make();

@@ -18,6 +18,11 @@ void run_float16(const CheckedReduction& reduction) {
   reduce_floats_of<Brain16>(reduction);
 }
 
+PreparedReduction::Sweep choose_float16_sweep(const Arithmetic& arithmetic) {
+  return arithmetic.input == DType::f16 ? sweep_of<Binary16>(arithmetic)
+                                        : sweep_of<Brain16>(arithmetic);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace sprat::collectives
 HWY_AFTER_NAMESPACE();
@@ -27,9 +32,14 @@ HWY_AFTER_NAMESPACE();
 namespace sprat::collectives {
 
 HWY_EXPORT(run_float16);
+HWY_EXPORT(choose_float16_sweep);
 
 void reduce_float16(const CheckedReduction& reduction) {
   HWY_DYNAMIC_DISPATCH(run_float16)(reduction);
+}
+
+PreparedReduction::Sweep sweep_of_float16(const Arithmetic& arithmetic) {
+  return HWY_DYNAMIC_DISPATCH(choose_float16_sweep)(arithmetic);
 }
 
 }  // namespace sprat::collectives

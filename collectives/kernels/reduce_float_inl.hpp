@@ -91,6 +91,54 @@ void reduce_floats_of(const CheckedReduction& reduction) {
   }
 }
 
+/// The complete result of Count ranks' contributions.
+template <class Format, class Op, int Count>
+void sweep_all(const void* const* contributions, void* to, std::size_t count) {
+  const typename Format::Element* from[Count];
+  for (int k = 0; k < Count; ++k) {
+    from[k] = static_cast<const typename Format::Element*>(contributions[k]);
+  }
+  sweep<Format, Op, Count>(from, Scaled<Format>{typename Format::Lane{1}, false},
+                           static_cast<typename Format::Element*>(to), count);
+}
+
+/// Only sweeps that walks use as well: each is code for every instruction set.
+template <class Format, class Op>
+PreparedReduction::Sweep sweep_with(int ranks) {
+  if (ranks == 2) {
+    return sweep_all<Format, Op, 2>;
+  }
+  if constexpr (std::is_same_v<Op, Sum>) {
+    switch (ranks) {
+      case 3:
+        return sweep_all<Format, Op, 3>;
+      case 4:
+        return sweep_all<Format, Op, 4>;
+      case 8:
+        return sweep_all<Format, Op, 8>;
+      default:
+        break;
+    }
+  }
+  return nullptr;
+}
+
+template <class Format>
+PreparedReduction::Sweep sweep_of(const Arithmetic& arithmetic) {
+  switch (arithmetic.op) {
+    case ReduceOp::sum:
+      return sweep_with<Format, Sum>(arithmetic.ranks);
+    case ReduceOp::prod:
+      return sweep_with<Format, Prod>(arithmetic.ranks);
+    case ReduceOp::min:
+      return sweep_with<Format, Min>(arithmetic.ranks);
+    case ReduceOp::max:
+      return sweep_with<Format, Max>(arithmetic.ranks);
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace sprat::collectives
 HWY_AFTER_NAMESPACE();

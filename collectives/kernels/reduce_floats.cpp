@@ -18,6 +18,11 @@ void run_floats(const CheckedReduction& reduction) {
   reduce_floats_of<Native<double>>(reduction);
 }
 
+PreparedReduction::Sweep choose_floats_sweep(const Arithmetic& arithmetic) {
+  return arithmetic.input == DType::f32 ? sweep_of<Native<float>>(arithmetic)
+                                        : sweep_of<Native<double>>(arithmetic);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace sprat::collectives
 HWY_AFTER_NAMESPACE();
@@ -27,9 +32,14 @@ HWY_AFTER_NAMESPACE();
 namespace sprat::collectives {
 
 HWY_EXPORT(run_floats);
+HWY_EXPORT(choose_floats_sweep);
 
 void reduce_floats(const CheckedReduction& reduction) {
   HWY_DYNAMIC_DISPATCH(run_floats)(reduction);
+}
+
+PreparedReduction::Sweep sweep_of_floats(const Arithmetic& arithmetic) {
+  return HWY_DYNAMIC_DISPATCH(choose_floats_sweep)(arithmetic);
 }
 
 }  // namespace sprat::collectives

@@ -13,7 +13,8 @@ std::int64_t ns(Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
-void show(status::Operation& shown, const Recorder::PostedCall& call) {
+void show(status::Operation& shown, const Recorder::PostedCall& call,
+          std::string_view algorithm = {}) {
   static_assert(sizeof shown.signature == sizeof call.signature);
   std::memcpy(shown.signature, &call.signature, sizeof call.signature);
   shown.sequence = call.sequence;
@@ -22,7 +23,7 @@ void show(status::Operation& shown, const Recorder::PostedCall& call) {
   shown.posted_ns = ns(call.posted);
   shown.started_ns = shown.ended_ns = 0;
   shown.awaited = shown.late = 0;
-  comm::status::put(shown.algorithm, "");
+  comm::status::put(shown.algorithm, algorithm);
 }
 
 }  // namespace
@@ -107,18 +108,27 @@ void Recorder::ended(std::uint64_t sequence, Clock::time_point now, bool well) {
   });
 }
 
-void Recorder::over(const PostedCall& call, std::string_view algorithm) {
-  last_end_ = call.posted;
+void Recorder::began(const PostedCall& call, std::string_view algorithm) {
   if (page_ == nullptr) {
     return;
   }
   page_->posted.store(call.sequence + 1, std::memory_order_relaxed);
-  page_->ended.store(call.sequence + 1, std::memory_order_relaxed);
   entry(call.sequence).change([&](status::Operation& shown) {
-    show(shown, call);
+    show(shown, call, algorithm);
+    shown.started_ns = shown.posted_ns;
+    shown.state = status::State::running;
+  });
+}
+
+void Recorder::over(std::uint64_t sequence, Clock::time_point now) {
+  last_end_ = now;
+  if (page_ == nullptr) {
+    return;
+  }
+  page_->ended.store(sequence + 1, std::memory_order_relaxed);
+  entry(sequence).change([&](status::Operation& shown) {
+    shown.ended_ns = ns(now);
     shown.state = status::State::done;
-    shown.started_ns = shown.ended_ns = shown.posted_ns;
-    comm::status::put(shown.algorithm, algorithm);
   });
 }
 

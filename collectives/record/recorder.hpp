@@ -35,8 +35,10 @@ class Recorder {
   /// World ranks that the running operation waits for; the first `late` have not called it.
   void waits(std::uint64_t sequence, std::span<const int> ranks, std::size_t late);
   void ended(std::uint64_t sequence, comm::Clock::time_point now, bool well);
-  /// All of that at once, of a call that has come and gone.
-  void over(const PostedCall& call, std::string_view algorithm);
+  /// called() and running() at once, of a call that finds nothing else in flight,
+  void began(const PostedCall& call, std::string_view algorithm);
+  /// and ended(), well.
+  void over(std::uint64_t sequence, comm::Clock::time_point now);
 
   /// When the last operation ended; the next one ran from then on, if it was called by then.
   comm::Clock::time_point last_end() const { return last_end_; }
