@@ -22,7 +22,12 @@ struct alignas(64) Slot {
   std::atomic<std::uint64_t> announced;  ///< Sequence number + 1 of the operation shown.
   Signature signature;
   std::byte short_payload[short_bytes];
-  std::uint32_t inlined;  ///< The input lies in short_payload, if it is that short, or in payload.
+  std::uint32_t prior_calls;  ///< Of the hash of the calls before it that completes_locally().
+  std::uint32_t inlined;      ///< The input travels here: see ControlBlock::inlined_input().
+
+  bool shows(const Signature& call, std::uint64_t prior_calls_hash) const {
+    return signature == call && prior_calls == static_cast<std::uint32_t>(prior_calls_hash);
+  }
 
   /// Window number << 32 | signals of the plan given in it. Inlined operations give none.
   alignas(64) std::atomic<std::uint64_t> signals;
@@ -38,17 +43,16 @@ struct alignas(64) Slot {
   std::uint64_t scratch_half_bytes;    ///< Odd windows use the second half.
   std::uint64_t contributions_offset;  ///< Bytes from a half's begin to the plan's contributions.
   std::uint32_t in_place;              ///< The output lies over the input.
-
-  alignas(64) std::byte payload[inline_bytes];
 };
 static_assert(offsetof(Slot, signals) == 64);
 static_assert(offsetof(Slot, short_payload) % 8 == 0, "elements are aligned to their size");
 
 struct ControlBlock {
-  /// An operation ends only when every local peer has announced it, so a rank is at most one ahead
-  /// of them; and who has announced an operation has completed the one before. So when a slot is
-  /// written again, no peer reads it.
-  static constexpr std::uint64_t slots = 2;
+  /// A rank that needs nothing of its peers runs ahead of them, a root of broadcasts for one, as
+  /// far as there are slots for short inputs, or rooms for longer ones. Before one is written again
+  /// all peers have completed the operation that it showed, so nobody reads it. Rooms are few: they
+  /// are written in turn, and should stay in the caches.
+  static constexpr std::uint64_t slots = 16, rooms = 4;
 
   /// Operations that are over here: this rank reads nothing of theirs any more.
   alignas(64) std::atomic<std::uint64_t> completed;
@@ -58,6 +62,7 @@ struct ControlBlock {
   /// Where inputs and outputs in private memory are staged; valid once an announcement is.
   alignas(64) comm::MemoryRef staging;
   Slot slot[slots];
+  alignas(64) std::byte room[rooms][Slot::inline_bytes];
 
   /// Makes a used control block a new one, while peers may still look at `owner` and `completed`.
   void clear() {
@@ -69,6 +74,14 @@ struct ControlBlock {
   }
 
   Slot& of(std::uint64_t sequence) { return slot[sequence % slots]; }
+  /// Where an input of so many bytes is inlined.
+  std::byte* inlined_input(std::uint64_t sequence, std::size_t bytes) {
+    return bytes <= Slot::short_bytes ? of(sequence).short_payload : room[sequence % rooms];
+  }
+  /// So many operations may be shown at once whose inputs are that long.
+  static std::uint64_t depth(std::size_t input_bytes) {
+    return input_bytes <= Slot::short_bytes ? slots : rooms;
+  }
 };
 
 }  // namespace sprat::collectives

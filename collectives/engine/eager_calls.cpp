@@ -1,5 +1,6 @@
 #include "collectives/engine/eager_calls.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace sprat::collectives {
@@ -7,10 +8,6 @@ namespace {
 
 // Waiting longer than this is worth the clock's price.
 constexpr int unclocked_rounds = 256;
-
-const std::byte* payload_of(const Slot& slot, std::size_t bytes) {
-  return bytes <= Slot::short_bytes ? slot.short_payload : slot.payload;
-}
 
 }  // namespace
 
@@ -32,35 +29,55 @@ void EagerCalls::remember(const Operation& operation, const Planned& planned) {
   }
 }
 
-void EagerCalls::announce(const EagerPlan& eager, const Signature& signature,
-                          std::uint64_t sequence, const std::byte* input) {
-  Slot& slot = peers_.open(sequence);
-  slot.inlined = 1;
-  if (eager.shows_input) {
-    const bool is_short = eager.input_bytes <= Slot::short_bytes;
-    std::memcpy(is_short ? slot.short_payload : slot.payload, input, eager.input_bytes);
+bool EagerCalls::may_announce(const Announcement& call) {
+  const std::size_t bytes = call.eager.shown_bytes();
+  if (peers_.may_open(call.sequence, bytes)) [[likely]] {
+    return true;
   }
-  peers_.announce(slot, sequence, signature);
+  comm::Clock::time_point now{};
+  return rest_until([&] { return peers_.may_open(call.sequence, bytes); }, now);
+}
+
+void EagerCalls::announce(const Announcement& call, const std::byte* input) {
+  Slot& slot = peers_.open(call.sequence);
+  slot.inlined = 1;
+  if (const std::size_t bytes = call.eager.input_bytes; call.eager.shows_input) {
+    std::memcpy(peers_.mine().inlined_input(call.sequence, bytes), input, bytes);
+  }
+  peers_.announce(slot, call.sequence, call.signature, call.prior_calls_hash);
+}
+
+bool EagerCalls::have_announced(const Announcement& call) {
+  if (!call.eager.runs_ahead) {
+    return peers_.all_announced(call.sequence, call.signature, call.prior_calls_hash);
+  }
+  return std::ranges::all_of(call.eager.reads, [&](const EagerPlan::Peer& peer) {
+    return peers_.has_announced(peer.rank, call.sequence, call.signature, call.prior_calls_hash);
+  });
+}
+
+bool EagerCalls::wait(const Announcement& call, comm::Clock::time_point& now) {
+  return rest_until([&] { return have_announced(call); }, now) && context_.failure() == nullptr;
 }
 
 // The clock is read only once a wait is long enough to be counted: a read costs as much as a few
 // looks at the peers.
-bool EagerCalls::wait(const Signature& signature, std::uint64_t sequence,
-                      comm::Clock::time_point& now) const {
+template <class Done>
+bool EagerCalls::rest_until(const Done& done, comm::Clock::time_point& now) const {
   comm::WaitPolicy& wait_policy = context_.wait_policy();
   comm::Clock::time_point since{};
-  bool all = peers_.all_announced(sequence, signature);
-  for (int round = 0; !all && wait_policy.rest(round, context_.oversubscribed()); ++round) {
+  bool over = done();
+  for (int round = 0; !over && wait_policy.rest(round, context_.oversubscribed()); ++round) {
     if (round == unclocked_rounds) {
       since = wait_policy.now();
     }
-    all = peers_.all_announced(sequence, signature) || context_.failure() != nullptr;
+    over = done() || context_.failure() != nullptr;
   }
   if (since != comm::Clock::time_point{}) {
     now = wait_policy.now();
     context_.add_waited(now - since);
   }
-  return all && context_.failure() == nullptr;
+  return over;
 }
 
 bool EagerCalls::finish(const EagerPlan& eager, const Arithmetic& arithmetic,
@@ -73,7 +90,7 @@ bool EagerCalls::finish(const EagerPlan& eager, const Arithmetic& arithmetic,
     if (slot.inlined == 0) {
       return false;
     }
-    inputs_[peer.rank] = payload_of(slot, peer.input_bytes);
+    inputs_[peer.rank] = peers_.control_block(peer.rank).inlined_input(sequence, peer.input_bytes);
   }
   collectives::finish(eager, arithmetic, inputs_, output, terms_);
   return true;

@@ -37,14 +37,22 @@ class EagerCalls final {
   void remember(const Operation& operation, const Planned& planned);
   void forget() { known_ = {}; }
 
+  /// A call as it is announced, and as it must be by peers.
+  struct Announcement {
+    const EagerPlan& eager;
+    const Signature& signature;
+    std::uint64_t prior_calls_hash, sequence;
+  };
+  /// Waits until this rank may announce it, for as long as it pays to hold the token. False if that
+  /// takes longer.
+  bool may_announce(const Announcement& call);
   /// Opens this rank's slot for a call and announces it there, with its input.
-  void announce(const EagerPlan& eager, const Signature& signature, std::uint64_t sequence,
-                const std::byte* input);
-  /// Waits for all to announce the same, for as long as it pays to hold the token. False if it
-  /// takes longer, or forever. `now` is set if another time has come meanwhile.
-  bool wait(const Signature& signature, std::uint64_t sequence, comm::Clock::time_point& now) const;
-  /// Works out the result, once all have announced the same. False, and nothing has happened, if a
-  /// peer's input was too long to be announced.
+  void announce(const Announcement& call, const std::byte* input);
+  /// Waits for those that the call needs to announce the same, for as long as it pays to hold the
+  /// token. False if it takes longer, or forever. `now` is set if another time has come meanwhile.
+  bool wait(const Announcement& call, comm::Clock::time_point& now);
+  /// Works out the result, once they have. False, and nothing has happened, if a peer's input was
+  /// too long to be announced.
   bool finish(const EagerPlan& eager, const Arithmetic& arithmetic, std::uint64_t sequence,
               const std::byte* input, std::byte* output);
 
@@ -55,6 +63,10 @@ class EagerCalls final {
             static_cast<std::size_t>(signature.collective)) %
            places;
   }
+
+  bool have_announced(const Announcement& call);
+  template <class Done>
+  bool rest_until(const Done& done, comm::Clock::time_point& now) const;
 
   comm::Context& context_;
   LocalPeers& peers_;

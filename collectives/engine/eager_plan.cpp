@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collectives/plan/signature.hpp"
+
 namespace sprat::collectives {
 namespace {
 
@@ -88,6 +90,7 @@ EagerPlan eager_plan_of(const Problem& problem, const Plan& plan, std::size_t mo
     return {};
   }
   EagerPlan eager{.fits = true,
+                  .runs_ahead = completes_locally(problem),
                   .shows_input = plan.traits.shares_input,
                   .input_bytes = input_bytes,
                   .reads = {},

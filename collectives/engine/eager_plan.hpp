@@ -34,15 +34,21 @@ struct EagerPlan {
   };
 
   bool fits = false;            ///< Else all that follows is empty.
+  bool runs_ahead = false;      ///< It ends when those that it reads have called: see below.
   bool shows_input = false;     ///< Peers read this rank's input,
   std::size_t input_bytes = 0;  ///< which is so long.
   std::vector<Peer> reads;      ///< Peers whose inputs this rank reads.
   std::vector<Copy> copies;
   std::vector<Reduction> reductions;
+
+  /// Of what travels in the announcement.
+  std::size_t shown_bytes() const { return shows_input ? input_bytes : 0; }
 };
 
 /// If some ranks of a call are eager and others are not, every eager one reads one that is not, and
 /// then goes by its plan's steps: others may wait for it to leave their memory.
+/// Where a rank may be through with a call before it has heard from every other, as the root of a
+/// broadcast is, it need not wait for those that it reads nothing of.
 /// A plan fits if its rank reads nothing but inputs, each of at most `most_bytes`, and all ranks
 /// share a host. Whether peers' inputs are as short, their announcements tell.
 EagerPlan eager_plan_of(const Problem& problem, const Plan& plan, std::size_t most_bytes);

@@ -34,8 +34,8 @@ Executor::Executor(std::shared_ptr<comm::Context> context, Membership membership
   context_->add(this);
 }
 
-// Peers may still read what this rank inlined in its last operations. A control block that they are
-// not done with after a moment is never used again.
+// Peers may still read what this rank inlined in its last operations, which it may have been
+// through with long before them: its control block is used again when they are done with it.
 Executor::~Executor() {
   if (!context_->here()) {
     return;
@@ -43,18 +43,9 @@ Executor::~Executor() {
   drain();
   context_->note_freed(membership_.id, history_.next());
   context_->remove(this);
-  comm::WaitPolicy& wait_policy = context_->wait_policy();
-  const auto patience = wait_policy.now() + 20ms;
-  bool done = false;
-  while (!done && wait_policy.now() < patience && context_->failure() == nullptr) {
-    done = peers_.all_completed(history_.next());
-    context_->drive_once();
-    wait_policy.yield();
-  }
-  if (done) {
-    const auto token = context_->take_token();
-    context_->free_control(membership_.control_blocks[membership_.rank], sizeof(ControlBlock));
-  }
+  const auto token = context_->take_token();
+  context_->free_control_when(membership_.control_blocks[membership_.rank], sizeof(ControlBlock),
+                              peers_.all_completed_or_left(history_.next()));
 }
 
 // --- how operations come
@@ -77,23 +68,29 @@ bool Executor::call_eagerly(const Signature& signature, const std::byte* input, 
   if (known == nullptr) {
     return false;
   }
-  const std::uint64_t sequence = history_.next(), prior_calls_hash = prior_calls_hash_;
-  eager_.announce(*known->eager, signature, sequence, input);
-  history_.add(signature, prior_calls_hash, nullptr, sequence);
-  prior_calls_hash_ = completes_locally(signature) ? digest(signature, prior_calls_hash) : 0;
+  const EagerCalls::Announcement call{*known->eager, signature, prior_calls_hash_, history_.next()};
+  if (!eager_.may_announce(call)) {
+    return false;
+  }
+  eager_.announce(call, input);
+  history_.add(signature, call.prior_calls_hash, nullptr, call.sequence);
+  prior_calls_hash_ = completes_locally(signature) ? digest(signature, call.prior_calls_hash) : 0;
   // Written down while the announcements travel: that costs the call nothing.
   comm::Clock::time_point now = context_->wait_policy().recent();
-  recorder_.began({sequence, signature, known->bytes, static_cast<int>(signature.detail), now},
+  recorder_.began({call.sequence, signature, known->bytes, static_cast<int>(signature.detail), now},
                   known->algorithm->name);
-  if (eager_.wait(signature, sequence, now) &&
-      eager_.finish(*known->eager, known->arithmetic, sequence, input, output)) {
-    peers_.complete(sequence);
-    recorder_.over(sequence, now);
+  if (eager_.wait(call, now) &&
+      eager_.finish(*known->eager, known->arithmetic, call.sequence, input, output)) {
+    peers_.complete(call.sequence);
+    if (call.eager.runs_ahead) {
+      peers_.ring();  // a rank that is far ahead may wait for just that
+    }
+    recorder_.over(call.sequence, now);
     return true;
   }
   const std::shared_ptr<Operation> operation = make();
-  operation->sequence = sequence;
-  operation->prior_calls_hash = prior_calls_hash;
+  operation->sequence = call.sequence;
+  operation->prior_calls_hash = call.prior_calls_hash;
   enqueue(operation);
   begin_active();
   phase_ = Phase::meeting;
@@ -248,8 +245,11 @@ bool Executor::advance_active() {
   switch (phase_) {
     case Phase::idle:
       begin_active();
+      phase_ = Phase::opening;
       announce();
       return true;
+    case Phase::opening:
+      return announce();
     case Phase::meeting:
       return meet();
     case Phase::gathering:
@@ -264,27 +264,47 @@ bool Executor::advance_active() {
 
 void Executor::begin_active() {
   active_ = queue_.front().get();
-  peers_.follow(active_->sequence, active_->signature);
+  peers_.follow(active_->sequence, active_->signature, active_->prior_calls_hash);
   planned_ = plans_.of(active_->problem);
   recorder_.running(call_of(*active_), planned_.algorithm->name);
 }
 
-// Publishes what this rank calls and where its buffers lie.
-void Executor::announce() {
+std::size_t Executor::most_shown_bytes() const {
+  return planned_.eager ? planned_.eager->shown_bytes() : Slot::inline_bytes;
+}
+
+// Publishes what this rank calls and where its buffers lie, unless it has run so far ahead that
+// peers may still read what it published long ago.
+bool Executor::announce() {
+  if (!peers_.may_open(active_->sequence, most_shown_bytes())) {
+    return false;
+  }
   if (planned_.eager) {
     eager_.remember(*active_, planned_);
-    eager_.announce(*planned_.eager, active_->signature, active_->sequence, active_->input);
+    eager_.announce(
+        {*planned_.eager, active_->signature, active_->prior_calls_hash, active_->sequence},
+        active_->input);
     phase_ = Phase::meeting;
-    return;
+    return true;
   }
   Slot& slot = peers_.open(active_->sequence);
   memory_.announce(*active_, *planned_.plan, slot);
-  peers_.announce(slot, active_->sequence, active_->signature);
+  peers_.announce(slot, active_->sequence, active_->signature, active_->prior_calls_hash);
   phase_ = Phase::gathering;
+  return true;
+}
+
+bool Executor::has_met() {
+  if (!planned_.eager->runs_ahead) {
+    return peers_.all_announced();
+  }
+  return std::ranges::all_of(planned_.eager->reads, [&](const EagerPlan::Peer& peer) {
+    return peers_.announced(peer.rank);
+  });
 }
 
 bool Executor::meet() {
-  if (!peers_.all_announced()) {
+  if (!has_met()) {
     return false;
   }
   if (eager_.finish(*planned_.eager, arithmetic_of(active_->problem), active_->sequence,
@@ -411,6 +431,9 @@ bool Executor::read_good_memory() {
 
 void Executor::finish_active() {
   peers_.complete(active_->sequence);
+  if (planned_.eager && planned_.eager->runs_ahead) {
+    peers_.ring();
+  }
   const auto now = context_->wait_policy().now();
   stalls_.end(*this, now);
   recorder_.ended(active_->sequence, now, true);
@@ -512,6 +535,8 @@ std::vector<int> Executor::awaited() const {
   switch (phase_) {
     case Phase::idle:
       break;
+    case Phase::opening:
+      return peers_.behind(active_->sequence, most_shown_bytes());
     case Phase::meeting:
     case Phase::gathering:
       add(peers_.not_left(active_->sequence, 0));

@@ -56,7 +56,7 @@ class Executor final : public comm::Driver, private WatchedCall {
 
  private:
   /// Eager operations meet, others gather, run and leave.
-  enum class Phase { idle, meeting, gathering, running, leaving };
+  enum class Phase { idle, opening, meeting, gathering, running, leaving };
 
   void enqueue(const std::shared_ptr<Operation>& operation);
   void poll_alone(const Operation& operation);
@@ -65,7 +65,9 @@ class Executor final : public comm::Driver, private WatchedCall {
   comm::Advance advance_queue();
   bool advance_active();
   void begin_active();
-  void announce();
+  bool announce();
+  std::size_t most_shown_bytes() const;
+  bool has_met();
   bool meet();
   bool choose_windows();
   bool choose_plan();

@@ -1,6 +1,7 @@
 #include "collectives/engine/local_peers.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace sprat::collectives {
 
@@ -26,22 +27,59 @@ LocalPeers::LocalPeers(comm::Context& context, const Membership& membership,
   mine().owner.store(membership.id + 1, std::memory_order_release);
 }
 
-bool LocalPeers::all_completed(std::uint64_t calls) const {
-  const std::uint64_t owner =
-      control_block(rank_).owner.load(std::memory_order_relaxed);  // the same word on every rank
-  return std::ranges::all_of(ranks_, [&](int peer) {
-    const ControlBlock& theirs = control_block(peer);
-    return theirs.owner.load(std::memory_order_acquire) != owner ||
-           theirs.completed.load(std::memory_order_acquire) >= calls;
-  });
+// The owner is the same word on every rank.
+bool LocalPeers::is_member(int rank) const {
+  return control_block(rank).owner.load(std::memory_order_acquire) ==
+         control_block(rank_).owner.load(std::memory_order_relaxed);
+}
+
+std::function<bool()> LocalPeers::all_completed_or_left(std::uint64_t calls) const {
+  std::vector<const ControlBlock*> peers;
+  for (const int rank : ranks_) {
+    peers.push_back(boards_[rank]);
+  }
+  const std::uint64_t owner = control_block(rank_).owner.load(std::memory_order_relaxed);
+  return [peers = std::move(peers), owner, calls] {
+    return std::ranges::all_of(peers, [&](const ControlBlock* peer) {
+      return peer->owner.load(std::memory_order_acquire) != owner ||
+             peer->completed.load(std::memory_order_acquire) >= calls;
+    });
+  };
+}
+
+// A peer that is no member has yet to come: it goes only when this rank has made all its calls,
+// too.
+bool LocalPeers::have_completed(std::uint64_t sequence) {
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  for (const int peer : ranks_) {
+    least = std::min(least, is_member(peer) ? completed(peer) : 0);
+  }
+  completed_by_all_ = least;
+  return least > sequence;
+}
+
+std::vector<int> LocalPeers::behind(std::uint64_t sequence, std::size_t input_bytes) const {
+  const std::uint64_t calls =
+      sequence + 1 - std::min(sequence + 1, ControlBlock::depth(input_bytes));
+  std::vector<int> behind;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    if (!is_member(ranks_[i]) || completed(ranks_[i]) < calls) {
+      behind.push_back(world_ranks_[i]);
+    }
+  }
+  return behind;
 }
 
 // The acquiring load of `announced` comes first: all else in a slot was written before its release,
 // and may be of an earlier call until then.
-bool LocalPeers::all_announced(std::uint64_t sequence, const Signature& signature) const {
-  return std::ranges::all_of(ranks_, [&](int peer) {
-    return has_called(peer, sequence) && slot(peer, sequence).signature == signature;
-  });
+bool LocalPeers::all_announced(std::uint64_t sequence, const Signature& signature,
+                               std::uint64_t prior_calls_hash) {
+  const bool all = std::ranges::all_of(
+      ranks_, [&](int peer) { return has_announced(peer, sequence, signature, prior_calls_hash); });
+  if (all) {
+    note_announced_by_all(sequence);
+  }
+  return all;
 }
 
 // A slot may show a later call by now, whose caller is not late for this one.
@@ -75,9 +113,11 @@ bool LocalPeers::lowest_that_waits(std::uint64_t sequence) const {
   });
 }
 
-void LocalPeers::follow(std::uint64_t sequence, const Signature& signature) {
+void LocalPeers::follow(std::uint64_t sequence, const Signature& signature,
+                        std::uint64_t prior_calls_hash) {
   sequence_ = sequence;
   signature_ = signature;
+  prior_calls_hash_ = prior_calls_hash;
   differs_ = false;
   std::ranges::fill(seen_, 0);
 }
@@ -88,7 +128,7 @@ bool LocalPeers::look(int rank) {
   if (!has_called(rank, sequence_)) {
     return false;
   }
-  if (!(slot(rank, sequence_).signature == signature_)) {
+  if (!slot(rank, sequence_).shows(signature_, prior_calls_hash_)) {
     differs_ = true;
     return false;
   }
@@ -97,7 +137,11 @@ bool LocalPeers::look(int rank) {
 }
 
 bool LocalPeers::all_announced() {
-  return std::ranges::all_of(ranks_, [&](int peer) { return announced(peer); });
+  const bool all = std::ranges::all_of(ranks_, [&](int peer) { return announced(peer); });
+  if (all) {
+    note_announced_by_all(sequence_);
+  }
+  return all;
 }
 
 // Inlined calls store no signals: the announcement itself was the first and only one.
@@ -108,9 +152,13 @@ bool LocalPeers::has_signalled(int rank, std::size_t window, std::uint32_t needs
 }
 
 bool LocalPeers::all_left(std::size_t windows) {
-  return std::ranges::all_of(ranks_, [&](int peer) {
+  const bool all = std::ranges::all_of(ranks_, [&](int peer) {
     return announced(peer) && slot(peer, sequence_).left.load(std::memory_order_acquire) >= windows;
   });
+  if (all) {
+    note_announced_by_all(sequence_);
+  }
+  return all;
 }
 
 bool LocalPeers::all_inlined() const {

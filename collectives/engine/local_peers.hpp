@@ -5,8 +5,10 @@
 // belongs to the call is written into it, and then it is announced.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -33,11 +35,20 @@ class LocalPeers final {
   const Slot& slot(int rank, std::uint64_t sequence) const {
     return control_block(rank).of(sequence);
   }
-  /// All have come as far as this rank, or left the communicator.
-  bool all_completed(std::uint64_t calls) const;
+  /// Whether all have come so far, or left the communicator. May be asked when this is gone.
+  std::function<bool()> all_completed_or_left(std::uint64_t calls) const;
 
   // --- announcing ---
-  /// This rank's slot for a call, in which it has signalled nothing yet.
+  /// No peer is so far behind that it may read what this rank shows of a call long ago, where a
+  /// call with so long an input would lie.
+  bool may_open(std::uint64_t sequence, std::size_t input_bytes) {
+    const std::uint64_t depth = ControlBlock::depth(input_bytes);
+    return sequence < depth || completed_by_all_ > sequence - depth ||
+           have_completed(sequence - depth);
+  }
+  /// World ranks of peers because of whom it is not so.
+  std::vector<int> behind(std::uint64_t sequence, std::size_t input_bytes) const;
+  /// This rank's slot for a call that it may_open(), in which it has signalled nothing yet.
   Slot& open(std::uint64_t sequence) {
     Slot& slot = mine().of(sequence);
     slot.signals.store(0, std::memory_order_relaxed);
@@ -45,8 +56,10 @@ class LocalPeers final {
     return slot;
   }
   /// All of the slot is written: peers may see it.
-  void announce(Slot& slot, std::uint64_t sequence, const Signature& signature) {
+  void announce(Slot& slot, std::uint64_t sequence, const Signature& signature,
+                std::uint64_t prior_calls_hash) {
     slot.signature = signature;
+    slot.prior_calls = static_cast<std::uint32_t>(prior_calls_hash);
     slot.announced.store(sequence + 1, std::memory_order_release);
     ring();
   }
@@ -59,8 +72,14 @@ class LocalPeers final {
   bool has_called(int rank, std::uint64_t sequence) const {
     return slot(rank, sequence).announced.load(std::memory_order_acquire) == sequence + 1;
   }
-  /// All have announced just that.
-  bool all_announced(std::uint64_t sequence, const Signature& signature) const;
+  /// It has announced just that.
+  bool has_announced(int rank, std::uint64_t sequence, const Signature& signature,
+                     std::uint64_t prior_calls_hash) const {
+    return has_called(rank, sequence) && slot(rank, sequence).shows(signature, prior_calls_hash);
+  }
+  /// All have.
+  bool all_announced(std::uint64_t sequence, const Signature& signature,
+                     std::uint64_t prior_calls_hash);
   /// World ranks that have not called it.
   std::vector<int> late(std::uint64_t sequence) const;
   /// Ranks that have not left so many windows of it yet, or not called it.
@@ -69,7 +88,7 @@ class LocalPeers final {
   bool lowest_that_waits(std::uint64_t sequence) const;
 
   // --- the same of the call that this rank carries out ---
-  void follow(std::uint64_t sequence, const Signature& signature);
+  void follow(std::uint64_t sequence, const Signature& signature, std::uint64_t prior_calls_hash);
   /// True once the peer is in the same call. If it called another it never becomes true, and
   /// differs() does: control blocks hold no more than a hash of what must agree.
   bool announced(int rank) { return seen_[rank] != 0 || look(rank); }
@@ -88,14 +107,26 @@ class LocalPeers final {
 
  private:
   bool look(int rank);
+  bool is_member(int rank) const;
+  // Acquiring: what the peer has read of those calls it has read before this rank writes there.
+  std::uint64_t completed(int rank) const {
+    return control_block(rank).completed.load(std::memory_order_acquire);
+  }
+  bool have_completed(std::uint64_t sequence);
+  // Who has announced a call has completed those before it.
+  void note_announced_by_all(std::uint64_t sequence) {
+    completed_by_all_ = std::max(completed_by_all_, sequence);
+  }
 
   comm::Context& context_;
   const int rank_;
   std::vector<ControlBlock*> boards_;  ///< By rank; null for ranks of other hosts.
   std::vector<int> ranks_, world_ranks_;
-  std::vector<char> seen_;  ///< By rank: announced, and its signature agrees.
+  std::vector<char> seen_;              ///< By rank: announced, and its signature agrees.
+  std::uint64_t completed_by_all_ = 0;  ///< So many calls, if not more: as when last looked at.
   std::uint64_t sequence_ = 0;
   Signature signature_;
+  std::uint64_t prior_calls_hash_ = 0;
   bool differs_ = false;
 };
 

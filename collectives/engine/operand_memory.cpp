@@ -39,8 +39,8 @@ void OperandMemory::announce(const Operation& operation, const Plan& plan, Slot&
   const bool in_place = static_cast<const void*>(operation.input) == operation.output;
   slot.in_place = in_place ? 1 : 0;
   if (inlined_) {
-    std::memcpy(input_bytes <= Slot::short_bytes ? slot.short_payload : slot.payload,
-                operation.input, input_bytes);
+    std::memcpy(peers_.mine().inlined_input(operation.sequence, input_bytes), operation.input,
+                input_bytes);
     return;
   }
   const auto shown = [&](const std::byte* data, std::size_t bytes) {
@@ -199,9 +199,10 @@ OperandMemory::View OperandMemory::view_of(int rank, Buffer buffer) {
   }
   const Slot& slot = peers_.slot(rank, operation_->sequence);
   if (buffer == Buffer::input && slot.inlined != 0) {
-    const bool is_short = buffer_bytes(buffer, rank) <= Slot::short_bytes;
-    View view = whole_view(is_short ? slot.short_payload : slot.payload, buffer);
-    view.bytes = is_short ? Slot::short_bytes : Slot::inline_bytes;
+    const std::size_t bytes = buffer_bytes(buffer, rank);
+    View view =
+        whole_view(peers_.control_block(rank).inlined_input(operation_->sequence, bytes), buffer);
+    view.bytes = bytes <= Slot::short_bytes ? Slot::short_bytes : Slot::inline_bytes;
     return view;
   }
   return view_of_announced(rank, buffer);

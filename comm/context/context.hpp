@@ -73,6 +73,9 @@ class Context : public std::enable_shared_from_this<Context> {
   MemoryMap& memory() { return memory_; }
   std::size_t allocate_control(std::size_t bytes) { return memory_.allocate(bytes); }
   void free_control(std::size_t offset, std::size_t bytes) { memory_.release(offset, bytes); }
+  void free_control_when(std::size_t offset, std::size_t bytes, std::function<bool()> is_unused) {
+    memory_.release_when(offset, bytes, std::move(is_unused));
+  }
   std::size_t world_control() const { return world_control_; }
   std::byte* control(std::size_t offset) { return memory_.control(offset); }
   std::byte* peer_control(int rank, std::size_t offset) { return memory_.control_of(rank, offset); }

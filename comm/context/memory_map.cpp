@@ -86,6 +86,7 @@ bool MemoryMap::try_reading(int rank) const noexcept {
 
 std::size_t MemoryMap::allocate(std::size_t bytes) {
   bytes = aligned(bytes);
+  collect_unused();
   const auto found =
       std::ranges::find_if(free_, [bytes](const Free& one) { return one.bytes == bytes; });
   if (found != free_.end()) {
@@ -101,6 +102,21 @@ std::size_t MemoryMap::allocate(std::size_t bytes) {
 
 void MemoryMap::release(std::size_t offset, std::size_t bytes) {
   free_.push_back({aligned(bytes), offset});
+}
+
+void MemoryMap::release_when(std::size_t offset, std::size_t bytes,
+                             std::function<bool()> is_unused) {
+  awaited_.push_back({{aligned(bytes), offset}, std::move(is_unused)});
+}
+
+void MemoryMap::collect_unused() {
+  std::erase_if(awaited_, [this](const Awaited& one) {
+    const bool unused = one.is_unused();
+    if (unused) {
+      free_.push_back(one.piece);
+    }
+    return unused;
+  });
 }
 
 MemoryRef MemoryMap::describe(const void* data, std::size_t bytes) const noexcept {

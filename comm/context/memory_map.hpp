@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,6 +64,9 @@ class MemoryMap {
   /// Error{unavailable} when it is full. Token held.
   std::size_t allocate(std::size_t bytes);
   void release(std::size_t offset, std::size_t bytes);
+  /// The same of what peers may still read: it is given out again only once `is_unused` says so,
+  /// which is asked when memory is allocated.
+  void release_when(std::size_t offset, std::size_t bytes, std::function<bool()> is_unused);
   std::byte* control(std::size_t offset) const { return control_->data() + offset; }
   std::byte* control_of(int rank, std::size_t offset) const { return controls_[rank] + offset; }
 
@@ -88,10 +92,17 @@ class MemoryMap {
     bool operator==(const Free&) const = default;
   };
 
+  struct Awaited {
+    Free piece;
+    std::function<bool()> is_unused;
+  };
+  void collect_unused();
+
   std::unique_ptr<Segment> control_;
-  std::size_t used_;           ///< Bytes of it, released ones included. Token.
-  std::vector<Free> free_;     ///< Token.
-  std::vector<Offer> offers_;  ///< By rank; and so are the next three.
+  std::size_t used_;              ///< Bytes of it, released ones included. Token.
+  std::vector<Free> free_;        ///< Token.
+  std::vector<Awaited> awaited_;  ///< Token.
+  std::vector<Offer> offers_;     ///< By rank; and so are the next three.
   std::vector<std::byte*> controls_;
   std::vector<std::unique_ptr<PeerMapping>> control_mappings_;
   std::vector<PeerMappings> mappings_;  ///< Token.

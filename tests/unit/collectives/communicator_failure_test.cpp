@@ -139,11 +139,25 @@ TEST(Mismatch, types_ops_and_collectives_are_named_on_every_rank) {
   }
 }
 
-TEST(Mismatch, roots_of_one_host_are_named_though_nobody_waits_for_data) {
-  // Each takes itself for the root, which needs nothing from the other.
+TEST(Mismatch, roots_that_need_nothing_are_named_by_the_next_call_that_all_need) {
+  // Each takes itself for the root, and so goes on.
+  for (const char* hosts : {"", "a,b"}) {
+    const auto messages = failure_of(2, hosts, [](Communicator& world) {
+      float x = 1;
+      world.broadcast(elements(std::span(&x, 1)), world.rank()).wait();
+      world.all_reduce(elements(std::span(&x, 1))).wait();
+    });
+    expect_everywhere(messages, 2, "broadcast of 1 f32, root 0");
+    expect_everywhere(messages, 2, "broadcast of 1 f32, root 1");
+  }
+}
+
+TEST(Mismatch, roots_are_named_by_a_broadcast_to_another) {
   const auto messages = failure_of(2, "", [](Communicator& world) {
     float x = 1;
     world.broadcast(elements(std::span(&x, 1)), world.rank()).wait();
+    world.broadcast(elements(std::span(&x, 1)), 0).wait();
+    world.barrier();
   });
   expect_everywhere(messages, 2, "broadcast of 1 f32, root 0");
   expect_everywhere(messages, 2, "broadcast of 1 f32, root 1");
