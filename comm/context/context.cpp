@@ -107,8 +107,9 @@ void Context::join_by(Joining& joining, std::size_t world_bytes) {
         joining.unmapped());
   }
   world_control_ = allocate_control(world_bytes);
+  wait_policy_->share_cores(joining.neighbours().ranks_a_core);
   progress_.open(joining.open_transports(memory_), status_->waiting_threads(),
-                 joining.neighbours().oversubscribed);
+                 joining.neighbours().oversubscribed());
 }
 
 void Context::connect_bells() {

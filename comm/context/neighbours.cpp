@@ -26,7 +26,9 @@ Neighbours find_neighbours(std::span<const PeerInfo> infos, int rank) {
       found.same_host.push_back(static_cast<int>(peer));
     }
   }
-  found.oversubscribed = machine_ranks > cores.size();
+  // Who does not know its cores never spins: it may be alone on one, or not.
+  found.ranks_a_core =
+      cores.empty() ? machine_ranks + 1 : (machine_ranks + cores.size() - 1) / cores.size();
   return found;
 }
 

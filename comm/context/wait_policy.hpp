@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -18,6 +19,8 @@ using Clock = std::chrono::steady_clock;
 class WaitPolicy {
  public:
   virtual ~WaitPolicy() = default;
+  /// So many ranks share each core, this one among them. Said before anybody waits.
+  virtual void share_cores(std::size_t) noexcept {}
   virtual Clock::time_point now() noexcept = 0;
   /// The same, some milliseconds ago at most, for a fraction of the price.
   virtual Clock::time_point recent() noexcept = 0;

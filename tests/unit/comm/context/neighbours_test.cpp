@@ -24,65 +24,66 @@ TEST(Neighbours, are_found_by_what_ranks_tell) {
     std::vector<PeerInfo> infos;
     int rank;
     std::vector<int> same_host;
-    bool one_process, oversubscribed;
+    bool one_process;
+    std::size_t ranks_a_core;
   };
   const std::vector<Case> cases = {
-      {"alone", {info("a", "m", 1, {0})}, 0, {0}, true, false},
+      {"alone", {info("a", "m", 1, {0})}, 0, {0}, true, 1},
       {"processes of one host",
        {info("a", "m", 1, {0, 1}), info("a", "m", 2, {0, 1})},
        1,
        {0, 1},
        false,
-       false},
+       1},
       {"threads of one process",
        {info("a", "m", 1, {0, 1}), info("a", "m", 1, {0, 1})},
        0,
        {0, 1},
        true,
-       false},
+       1},
       {"threads of one process that call themselves two hosts",
        {info("a", "m", 1, {0, 1}), info("b", "m", 1, {0, 1})},
        0,
        {0},
        true,
-       false},
+       1},
       {"one process id on two machines",
        {info("a", "m", 1, {0}), info("b", "n", 1, {0})},
        0,
        {0},
        false,
-       false},
+       1},
       {"one name on two machines",  // as containers of one label: mapping will tell
        {info("a", "m", 1, {0}), info("a", "n", 1, {0})},
        0,
        {0, 1},
        false,
-       false},
+       1},
       {"three ranks on two cores",
        {info("a", "m", 1, {0}), info("a", "m", 2, {1}), info("a", "m", 3, {0, 1})},
        2,
        {0, 1, 2},
        false,
-       true},
+       2},
       {"two hosts of one machine share its cores",
        {info("a", "m", 1, {0}), info("b", "m", 2, {0})},
        0,
        {0},
        false,
-       true},
+       2},
       {"ranks that are bound to a core each",
        {info("a", "m", 1, {0}), info("a", "m", 2, {1}), info("b", "n", 3, {0})},
        0,
        {0, 1},
        false,
-       false},
-      {"a rank whose cores are not known", {info("a", "m", 1, {})}, 0, {0}, true, true},
+       1},
+      {"a rank whose cores are not known", {info("a", "m", 1, {})}, 0, {0}, true, 2},
   };
   for (const Case& one : cases) {
     const Neighbours found = find_neighbours(one.infos, one.rank);
     EXPECT_EQ(found.same_host, one.same_host) << one.name;
     EXPECT_EQ(found.one_process, one.one_process) << one.name;
-    EXPECT_EQ(found.oversubscribed, one.oversubscribed) << one.name;
+    EXPECT_EQ(found.ranks_a_core, one.ranks_a_core) << one.name;
   }
 }
 

@@ -1,0 +1,83 @@
+#include "comm/context/strangers.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace sprat::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+class StrangersTest : public testing::Test {
+ protected:
+  bool avoided() {
+    return strangers.avoided([this] { return now; });
+  }
+  /// A yield that takes so long, timed or not, on a machine whose ticks are 4 ms apart.
+  void yield(Clock::duration took) {
+    const auto tick = [](Clock::time_point time) { return time.time_since_epoch() / 4ms; };
+    const auto before = now;
+    now += took;
+    if (strangers.suspected()) {
+      strangers.yielded(took, now);
+    } else if (tick(now) != tick(before)) {
+      strangers.suspect();
+    }
+  }
+
+  Strangers strangers;
+  Clock::time_point now{1h};
+  Clock::duration last{};
+};
+
+// 64 ranks on a core that take turns: some yield in twenty meets a tick, and often two in a few.
+TEST_F(StrangersTest, are_not_ranks_that_take_turns) {
+  for (int i = 0; i < 1'000'000; ++i) {
+    yield(i % 3 == 0 ? 230us : 180us);
+    ASSERT_FALSE(avoided()) << i;
+  }
+}
+
+TEST_F(StrangersTest, are_met_when_two_yields_last_a_time_slice) {
+  yield(5us);
+  yield(6ms);
+  EXPECT_FALSE(avoided());
+  yield(3ms);
+  EXPECT_TRUE(avoided());
+  now += Strangers::first_avoidance;
+  EXPECT_FALSE(avoided());
+}
+
+TEST_F(StrangersTest, are_forgotten_after_a_single_long_yield) {
+  yield(6ms);
+  for (int i = 0; i < Strangers::yields_timed; ++i) {
+    EXPECT_TRUE(strangers.suspected());
+    yield(5us);
+  }
+  EXPECT_FALSE(strangers.suspected());
+  EXPECT_FALSE(avoided());
+}
+
+TEST_F(StrangersTest, are_avoided_longer_the_more_often_they_are_met) {
+  const auto meet = [this] {
+    yield(6ms);
+    yield(6ms);
+    ASSERT_TRUE(avoided());
+    const auto begin = now;
+    while (avoided()) {
+      now += 1ms;
+    }
+    last = now - begin;
+  };
+  for (const auto expected : {100ms, 200ms, 400ms, 800ms, 1000ms, 1000ms}) {
+    meet();
+    EXPECT_EQ(last, expected);
+  }
+  now += 2s;
+  meet();
+  EXPECT_EQ(last, 100ms) << "after a while without";
+}
+
+}  // namespace
+}  // namespace sprat::comm
