@@ -3,7 +3,7 @@
 
   bench/compare/run [--ranks 2] [--memory shared|malloc|huge] [--collectives all_reduce,...]
                     [--sizes 8,4K,1M,...] [--samples 15] [--peers openmpi,mpich,gloo] [--out FOLDER]
-                    [--hosts 4 [--rails 2] [--rate 1gbit]] [--before FOLDER] [--busy 4]
+                    [--hosts 4 [--rails 2 [--one-rail]] [--rate 1gbit]] [--before FOLDER] [--busy 4]
 
 All libraries' ranks run at the same time, but one library at a time is told to work; the others sleep in a
 read. Rank r of each is pinned to core r mod cores. A sample is the slowest rank's mean over a batch of at
@@ -11,7 +11,8 @@ least 2 ms; each round takes one sample of each library, in turn; a ratio is of 
 checked before and after the timing of a cell. Peers use malloc memory (or huge pages with --peer-memory
 huge); the limit reads and writes what ours does on huge pages if ours is shared.
 
---before FOLDER adds the libsprat.so of another build as the peer "before". --busy N starts N loops that take the
+--before FOLDER adds the libsprat.so of another build as the peer "before", --one-rail ours on the first wire of
+each host as the peer "one_rail". --busy N starts N loops that take the
 cores meanwhile: nothing is pinned then, Open MPI yields, and MPICH, which only spins, is left out.
 
 With --hosts the ranks are spread over network namespaces (needs root), each with a wire of --rate in each
@@ -27,9 +28,9 @@ import sys
 import tempfile
 import time
 
-from launch import BEFORE, LIMIT, Between, Here, launch
+from launch import BEFORE, LIMIT, ONE_RAIL, OURS, Between, Here, launch
 
-COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "barrier"]
+COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "all_to_allv", "send_recv", "barrier"]
 SIZES = "8,64,512,4K,16K,64K,256K,1M,4M,16M,64M"
 
 
@@ -54,7 +55,7 @@ def measure(libraries, collective, size, options):
     """One cell: times by library, and our ratios."""
     wrong = []
     for library in libraries.values():
-        ours = library.name in ("sprat", BEFORE) or library.name.startswith(LIMIT)
+        ours = library.name in OURS or library.name.startswith(LIMIT)
         memory = options.memory if ours else options.peer_memory
         complaint = library.prepare(collective, size, memory)
         if complaint:
@@ -72,9 +73,9 @@ def measure(libraries, collective, size, options):
             wrong.append(f"{library.name} after timing: {complaint}")
     medians = {name: statistics.median(values) for name, values in samples.items()}
     cell = {"collective": collective, "bytes": size, "median_s": medians, "samples_s": samples, "wrong": wrong}
-    peers = [name for name in names if name in options.peers and name != BEFORE]
-    if BEFORE in names:
-        cell["ratio_to_before"] = quartiles([old / new for old, new in zip(samples[BEFORE], samples["sprat"])])
+    peers = [name for name in names if name in options.peers and name not in OURS]
+    for other in options.of_ours:
+        cell["ratio_to_" + other] = quartiles([theirs / ours for theirs, ours in zip(samples[other], samples["sprat"])])
     if peers:
         best = min(peers, key=medians.get)
         cell["best_peer"] = best
@@ -98,15 +99,15 @@ def row(cell, options):
 
     times = "".join(time_text(name) for name in ["sprat"] + options.peers)
     limit = min((cell["median_s"][name] for name in cell["median_s"] if name.startswith(LIMIT)), default=0.0) * 1e6
-    before = f"{ratio_text('ratio_to_before')}  " if options.before else ""
+    of_ours = "".join(f"{ratio_text('ratio_to_' + name)}  " for name in options.of_ours)
     return (f"{cell['collective']:14}  {size_text(cell['bytes']):>8}{times}{limit:11.2f}  {ratio_text('ratio_to_best')}  "
-            f"{ratio_text('ratio_to_limit')}  {before}{'; '.join(cell['wrong']) or '0 wrong'}")
+            f"{ratio_text('ratio_to_limit')}  {of_ours}{'; '.join(cell['wrong']) or '0 wrong'}")
 
 
 def header(options):
     names = "".join(f"{name:>11}" for name in ["sprat"] + options.peers + ["limit"])
-    before = f"  {'before / sprat':>19}" if options.before else ""
-    return f"{'us a call':14}  {'':>8}{names}  {'best peer / sprat':>19}  {'limit / sprat':>19}{before}"
+    of_ours = "".join(f"  {name + ' / sprat':>19}" for name in options.of_ours)
+    return f"{'us a call':14}  {'':>8}{names}  {'best peer / sprat':>19}  {'limit / sprat':>19}{of_ours}"
 
 
 def plot(cells, options, path):
@@ -154,6 +155,7 @@ def parsed():
     parser.add_argument("--peers", help="default: openmpi,mpich,gloo; openmpi,gloo with --hosts")
     parser.add_argument("--hosts", type=int, default=1)
     parser.add_argument("--rails", type=int, default=1, help="wires of a host")
+    parser.add_argument("--one-rail", action="store_true", help="ours on one wire of a host too")
     parser.add_argument("--rate", default="1gbit", help="of a wire in each direction, as tc writes it")
     parser.add_argument("--before", help="the folder of another build's libsprat.so")
     parser.add_argument("--busy", type=int, default=0, help="loops that take the cores meanwhile")
@@ -163,9 +165,12 @@ def parsed():
     several = options.hosts > 1
     if options.peers is None:
         options.peers = "openmpi,gloo" if several or options.busy else "openmpi,mpich,gloo"
-    options.peers = [name for name in options.peers.split(",") if name] + ([BEFORE] if options.before else [])
+    options.of_ours = [BEFORE] * bool(options.before) + [ONE_RAIL] * options.one_rail
+    options.peers = [name for name in options.peers.split(",") if name] + options.of_ours
     if options.ranks % options.hosts:
         parser.error(f"{options.ranks} ranks do not spread evenly over {options.hosts} hosts")
+    if options.one_rail and not (several and options.rails > 1):
+        parser.error("--one-rail needs several hosts with several wires each")
     if several and "mpich" in options.peers:
         parser.error("mpich is not started on several hosts")
     return options

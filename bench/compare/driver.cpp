@@ -27,9 +27,9 @@ float value(int rank, std::size_t index) {
 std::size_t rounded(std::size_t bytes) { return (bytes + huge_page - 1) / huge_page * huge_page; }
 
 Collective collective_of(const std::string& name) {
-  const char* names[] = {"all_reduce", "all_gather", "reduce_scatter",
-                         "broadcast",  "all_to_all", "barrier"};
-  for (int i = 0; i < 6; ++i) {
+  const char* names[] = {"all_reduce", "all_gather",  "reduce_scatter", "broadcast",
+                         "all_to_all", "all_to_allv", "send_recv",      "barrier"};
+  for (int i = 0; i < 8; ++i) {
     if (name == names[i]) {
       return static_cast<Collective>(i);
     }
@@ -51,6 +51,7 @@ class Server {
     switch (cell_.collective) {
       case Collective::all_reduce:
       case Collective::broadcast:
+      case Collective::send_recv:
         cell_.block = cell_.in = cell_.out = count;
         break;
       case Collective::all_gather:
@@ -62,6 +63,7 @@ class Server {
         cell_.in = cell_.out * ranks;
         break;
       case Collective::all_to_all:
+      case Collective::all_to_allv:
         cell_.block = std::max<std::size_t>(1, count / ranks);
         cell_.in = cell_.out = cell_.block * ranks;
         break;
@@ -144,7 +146,10 @@ class Server {
         return sum(static_cast<std::size_t>(me) * block + index);
       case Collective::all_gather:
         return value(static_cast<int>(index / block), index % block);
+      case Collective::send_recv:
+        return value(library_.previous(), index);
       case Collective::all_to_all:
+      case Collective::all_to_allv:
         return value(static_cast<int>(index / block),
                      static_cast<std::size_t>(me) * block + index % block);
       case Collective::broadcast:

@@ -7,7 +7,7 @@
 //   check                          clears, calls once, checks              -> ok, or what is wrong
 //   quit
 // BYTES is the whole buffer: all_reduce's, broadcast's, all_gather's output, reduce_scatter's
-// input.
+// input; send_recv's message, which goes to the rank half of all ranks further on.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,16 @@
 
 namespace compare {
 
-enum class Collective { all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, barrier };
+enum class Collective {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  all_to_all,
+  all_to_allv,
+  send_recv,
+  barrier
+};
 
 struct Cell {
   Collective collective = Collective::barrier;
@@ -38,6 +47,9 @@ class Library {
   virtual void prepare(const Cell&) {}
   virtual void call(const Cell& cell, int root) = 0;
   virtual void barrier() = 0;
+  /// Whom send_recv sends to, and receives from.
+  int next() const { return (rank + size / 2) % size; }
+  int previous() const { return (rank + size - size / 2) % size; }
 
   const std::string name;
   const int rank, size;

@@ -3,6 +3,7 @@
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
+#include <gloo/alltoallv.h>
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/math.h>
@@ -46,6 +47,12 @@ class Gloo final : public compare::Library {
   /// Its reduce_scatter is an object bound to a buffer, which it overwrites.
   void prepare(const compare::Cell& cell) override {
     scatter_.reset();
+    source_.reset();
+    target_.reset();
+    if (cell.collective == Collective::send_recv) {
+      source_ = context_->createUnboundBuffer(cell.input, cell.in * sizeof(float));
+      target_ = context_->createUnboundBuffer(cell.output, cell.out * sizeof(float));
+    }
     if (cell.collective == Collective::reduce_scatter) {
       scratch_.assign(cell.input, cell.input + cell.in);
       scatter_.emplace(
@@ -90,6 +97,18 @@ class Gloo final : public compare::Library {
         gloo::alltoall(options);
         return;
       }
+      case Collective::all_to_allv: {
+        const std::vector<std::int64_t> counts(static_cast<std::size_t>(size),
+                                               static_cast<std::int64_t>(cell.block));
+        gloo::AlltoallvOptions options(context_);
+        options.setInput(cell.input, counts);
+        options.setOutput(cell.output, counts);
+        gloo::alltoallv(options);
+        return;
+      }
+      case Collective::send_recv:
+        send_recv(cell);
+        return;
       case Collective::barrier:
         barrier();
         return;
@@ -101,7 +120,15 @@ class Gloo final : public compare::Library {
   }
 
  private:
+  void send_recv(const compare::Cell& cell) {
+    target_->recv(previous(), 0, 0, cell.out * sizeof(float));
+    source_->send(next(), 0, 0, cell.in * sizeof(float));
+    source_->waitSend();
+    target_->waitRecv();
+  }
+
   std::shared_ptr<gloo::rendezvous::Context> context_;
+  std::unique_ptr<gloo::transport::UnboundBuffer> source_, target_;
   std::vector<float> scratch_;
   std::optional<gloo::ReduceScatterHalvingDoubling<float>> scatter_;
 };

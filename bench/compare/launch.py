@@ -10,6 +10,8 @@ from hosts import Hosts  # noqa: E402  (namespaces, as the chaos tests use them)
 
 LIMIT = "limit"
 BEFORE = "before"  # our library of another build
+ONE_RAIL = "one_rail"  # our library on the first of the wires
+OURS = ["sprat", BEFORE, ONE_RAIL]
 PORT = 29_500  # between namespaces, where nobody else is
 # What a batch of the limit over wires moves at least: what a burst lets through at once does not count.
 LEAST_WIRE_BYTES = 16 << 20
@@ -83,7 +85,8 @@ def wire_bytes(collective, size, ranks, hosts):
     """What must leave (or reach) one of `hosts` equal hosts; `size` as in driver.hpp."""
     others = (hosts - 1) / hosts
     return int(size * {"all_reduce": 2 * others, "all_gather": others, "reduce_scatter": others, "broadcast": 1,
-                       "all_to_all": others * ranks / hosts, "barrier": 0}[collective])
+                       "all_to_all": others * ranks / hosts, "all_to_allv": others * ranks / hosts,
+                       "send_recv": ranks / hosts, "barrier": 0}[collective])
 
 
 class Here:
@@ -184,13 +187,13 @@ def start(name, place, options, folder, path):
         os.mkdir(store)
         return [process([program, path, str(rank), str(ranks), store, place.address(rank)], rank)
                 for rank in range(ranks)], ranks
-    if name in ("sprat", BEFORE):
+    if name in OURS:
         program = os.path.join(options.build, "compare_sprat")
-        port = place.port() + (2 if name == BEFORE else 0)
-        library = {"LD_LIBRARY_PATH": options.before} if name == BEFORE else {}
-        return [process([program, path], rank, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank),
-                        MASTER_ADDR=place.address(0), MASTER_PORT=str(port), **library, **place.variables(rank))
-                for rank in range(ranks)], ranks
+        port = place.port() + 2 * OURS.index(name)
+        own = {BEFORE: {"LD_LIBRARY_PATH": options.before}, ONE_RAIL: {"SPRAT_INTERFACE": Hosts.interface()}}.get(name, {})
+        return [process([program, path], rank, **{
+            "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "MASTER_ADDR": place.address(0),
+            "MASTER_PORT": str(port), **place.variables(rank), **own}) for rank in range(ranks)], ranks
     if isinstance(place, Here):
         program = os.path.join(options.build, "compare_limit")
         return [process([program, path, str(ranks)] + ["nt"] * name.endswith("nt"))], ranks

@@ -128,7 +128,12 @@ class Limit final : public compare::Library {
           sum<past_cache>({all[peer].input}, {cell.output + peer * cell.block}, cell.block);
         }
         return;
+      case Collective::send_recv:
+        sum<past_cache>({all[static_cast<std::size_t>(previous())].input}, {cell.output},
+                        cell.block);
+        return;
       case Collective::all_to_all:
+      case Collective::all_to_allv:
         for (std::size_t peer = 0; peer < ranks; ++peer) {
           sum<past_cache>({all[peer].input + me * cell.block}, {cell.output + peer * cell.block},
                           cell.block);

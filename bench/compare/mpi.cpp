@@ -27,6 +27,14 @@ class Mpi final : public compare::Library {
  public:
   Mpi() : Library(library_name, my_rank(), ranks()) {}
 
+  void prepare(const compare::Cell& cell) override {
+    counts_.assign(static_cast<std::size_t>(size), static_cast<int>(cell.block));
+    offsets_.clear();
+    for (int peer = 0; peer < size; ++peer) {
+      offsets_.push_back(peer * static_cast<int>(cell.block));
+    }
+  }
+
   void call(const compare::Cell& cell, int root) override {
     using compare::Collective;
     const int block = static_cast<int>(cell.block);
@@ -47,12 +55,23 @@ class Mpi final : public compare::Library {
       case Collective::all_to_all:
         MPI_Alltoall(cell.input, block, MPI_FLOAT, cell.output, block, MPI_FLOAT, MPI_COMM_WORLD);
         return;
+      case Collective::all_to_allv:
+        MPI_Alltoallv(cell.input, counts_.data(), offsets_.data(), MPI_FLOAT, cell.output,
+                      counts_.data(), offsets_.data(), MPI_FLOAT, MPI_COMM_WORLD);
+        return;
+      case Collective::send_recv:
+        MPI_Sendrecv(cell.input, block, MPI_FLOAT, next(), 0, cell.output, block, MPI_FLOAT,
+                     previous(), 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        return;
       case Collective::barrier:
         MPI_Barrier(MPI_COMM_WORLD);
         return;
     }
   }
   void barrier() override { MPI_Barrier(MPI_COMM_WORLD); }
+
+ private:
+  std::vector<int> counts_, offsets_;
 };
 
 }  // namespace

@@ -28,6 +28,10 @@ class Ours final : public compare::Library {
     }
   }
 
+  void prepare(const compare::Cell& cell) override {
+    counts_.assign(static_cast<std::size_t>(size), cell.block);
+  }
+
   void call(const compare::Cell& cell, int root) override {
     const sprat::Elements in{cell.input, cell.in, sprat::DType::f32};
     const sprat::Elements out{cell.output, cell.out, sprat::DType::f32};
@@ -49,6 +53,12 @@ class Ours final : public compare::Library {
       case Collective::all_to_all:
         world_.all_to_all(in, out, options);
         return;
+      case Collective::all_to_allv:
+        world_.all_to_allv(in, out, counts_, counts_, options);
+        return;
+      case Collective::send_recv:
+        send_recv(in, out);
+        return;
       case Collective::barrier:
         world_.barrier();
         return;
@@ -57,7 +67,14 @@ class Ours final : public compare::Library {
   void barrier() override { world_.barrier(); }
 
  private:
+  void send_recv(sprat::ConstElements in, sprat::Elements out) {
+    sprat::Work recv = world_.recv(out, previous());
+    world_.send(in, next()).wait();
+    recv.wait();
+  }
+
   sprat::Communicator world_;
+  std::vector<std::size_t> counts_;
   std::map<float*, sprat::Memory> shared_;
 };
 
