@@ -9,6 +9,7 @@
 
 #include "comm/base/check.hpp"
 #include "comm/base/rank_list.hpp"
+#include "comm/transports/transport.hpp"
 
 namespace sprat::collectives {
 namespace {
@@ -162,7 +163,8 @@ class FoundingAgreement final {
     throw error;
   }
 
-  static constexpr std::size_t longest = std::size_t{1} << 16;
+  /// Receives that are longer could not take another list than their own.
+  static constexpr std::size_t longest = comm::exact_bytes - 1;
 
   comm::Context& context_;
   PointToPoint& parent_;

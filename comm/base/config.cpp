@@ -186,7 +186,7 @@ constexpr Field fields[] = {
      read_text<&Config::host>, write_text<&Config::host>, "names"},
     {"interface", "SPRAT_INTERFACE", "names",
      "Network interfaces to use, a comma list; with ^ in front, those not to use. Several that are "
-     "named are rails: messages take turns over them.",
+     "named are rails: long messages are cut over all of them, others take turns.",
      read_text<&Config::interface>, write_text<&Config::interface>, "names"},
     {"ports", "SPRAT_PORTS", "ports",
      "Ports that Sprat may listen on, first-last; empty: any. The same on every rank.", read_ports,

@@ -30,6 +30,11 @@ struct MessageRequest {
 /// has no more.
 inline constexpr int tag_bits = 63;
 
+/// A receive of as many bytes or more is for a message of just its length: of another length, it
+/// may take what belongs to later messages of its tag. Shorter receives may be longer than what
+/// comes. A transport may cut messages of this size into pieces.
+inline constexpr std::size_t exact_bytes = 32 * 1024;
+
 /// Tagged messages, matched by (sender, tag), in order for equal tags and in any order otherwise.
 /// Not thread-safe: callers hold their context's token. Memory belongs to the transport while
 /// posted.
@@ -46,7 +51,8 @@ class MessageTransport {
   virtual void recv(MessageRequest& request, int peer, std::uint64_t tag,
                     std::span<std::byte> data) = 0;
   /// Bytes of the first message of (peer, tag) that has come, or been announced, before a receive
-  /// asked for it; nothing if there is none yet. The next receive of (peer, tag) gets it.
+  /// asked for it; nothing if there is none yet. Of one of exact_bytes or more, perhaps not all are
+  /// counted. The next receive of (peer, tag) gets it.
   virtual std::optional<std::size_t> probe(int peer, std::uint64_t tag) noexcept = 0;
   /// Drives everything in flight; returns whether anything moved. Never blocks, never throws.
   virtual bool progress() noexcept = 0;

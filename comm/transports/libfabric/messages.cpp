@@ -353,13 +353,14 @@ bool Messages::read_error() {
   MessageRequest& request = *operation.request;
   fail(operation, to_errno(entry.err));
   // The message was longer than its buffer: what fitted and what did not make its length.
-  if (entry.err == FI_ETRUNC && entry.olen > 0) {
-    request.bytes = entry.len + entry.olen;
+  const std::size_t length = entry.len + entry.olen;
+  if (entry.err == FI_ETRUNC && entry.olen > 0 && length < whole_below_) {
+    request.bytes = length;
   }
   return true;
 }
 
-void Messages::cancel(MessageRequest& request) noexcept {
+void Messages::ask_back(MessageRequest& request) noexcept {
   if (request.state != State::posted) {
     return;
   }
@@ -371,6 +372,10 @@ void Messages::cancel(MessageRequest& request) noexcept {
     return fail(operation, ECANCELED);
   }
   fi_cancel(&endpoint_->fid, &operation.context);
+}
+
+void Messages::cancel(MessageRequest& request) noexcept {
+  ask_back(request);
   const auto deadline = std::chrono::steady_clock::now() + cancel_patience;
   while (request.state == State::posted && std::chrono::steady_clock::now() < deadline) {
     progress();

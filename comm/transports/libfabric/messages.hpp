@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,12 @@ class Messages final : public MessageTransport {
   std::optional<std::size_t> probe(int peer, std::uint64_t tag) noexcept override;
   bool progress() noexcept override;
   void cancel(MessageRequest& request) noexcept override;
+  /// Asks for a posted request back, which then ends in a progress() to come: withdrawn, or as it
+  /// would have without this.
+  void ask_back(MessageRequest& request) noexcept;
+  /// From now on the length of a message that is too long for its receive is told only if it is
+  /// less: longer ones are pieces of messages.
+  void set_whole_below(std::size_t bytes) { whole_below_ = bytes; }
 
  private:
   enum class Direction : std::uint8_t { send, recv, peek };
@@ -84,6 +91,7 @@ class Messages final : public MessageTransport {
   std::vector<Operation*> waiting_;  ///< In order of posting.
   std::uint64_t round_ = 0;          ///< Of retry().
   MessageRequest peek_;              ///< Of probe().
+  std::size_t whole_below_ = std::numeric_limits<std::size_t>::max();
 };
 
 }  // namespace sprat::comm::libfabric

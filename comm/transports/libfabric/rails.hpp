@@ -1,9 +1,11 @@
-// Messages over several rails, an endpoint each: a message's tag says which carries it.
+// Messages over several rails, an endpoint each. A short message travels whole, on the rail that
+// its pair and its tag say; a long one is cut over all of them (rail_cut.hpp).
 //
-// Messages of equal tags keep to one rail, so they stay in order. The chunks of a collective have
-// consecutive tags, so they take turns.
+// Messages of one pair and equal tags are cut alike and begin on the same rail, so they stay in
+// order on each.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -13,8 +15,8 @@ namespace sprat::comm::libfabric {
 
 class Rails final : public MessageTransport {
  public:
-  /// At least one. Every rank needs as many.
-  explicit Rails(std::vector<std::unique_ptr<Messages>> rails) : rails_(std::move(rails)) {}
+  /// This rank's rails, at least one. Every rank needs as many.
+  Rails(std::vector<std::unique_ptr<Messages>> rails, int rank);
 
   const char* name() const override { return rails_.front()->name(); }
   Blob address() override;
@@ -29,9 +31,35 @@ class Rails final : public MessageTransport {
   void cancel(MessageRequest& request) noexcept override;
 
  private:
-  Messages& rail_of(std::uint64_t tag) const { return *rails_[tag % rails_.size()]; }
+  /// A message of several pieces, and the request that it is to the caller.
+  struct CutMessage {
+    MessageRequest* request = nullptr;
+    std::byte* target = nullptr;  ///< Null if it is sent.
+    std::size_t bytes = 0;        ///< To be sent, or of the receive.
+    std::size_t home = 0;
+    std::vector<MessageRequest> pieces;  ///< One for each rail; the first is on `home`.
+    bool is_whole = false;               ///< The first piece that came is all there is.
+    int error = 0;                       ///< The first of a piece's.
+    /// What a receive of an empty piece has room for: ofi_rxm never ends one that has no room if a
+    /// long message comes (libfabric 1.17).
+    std::byte room{};
+  };
 
+  Messages& rail_of(const CutMessage& message, std::size_t piece) const {
+    return *rails_[(message.home + piece) % rails_.size()];
+  }
+  CutMessage& begin_cut(MessageRequest& request, int peer);
+  void settle_or_keep(CutMessage& message);
+  bool settle(CutMessage& message) noexcept;
+  void ask_back_all(CutMessage& message) noexcept;
+  void finish(CutMessage& message) noexcept;
+  void close_gaps(CutMessage& message) noexcept;
+
+  // Before the rails, which point to pieces.
+  std::deque<CutMessage> cut_;  ///< Never shrinks: addresses are stable.
+  std::vector<CutMessage*> free_, open_;
   std::vector<std::unique_ptr<Messages>> rails_;
+  int rank_;
 };
 
 }  // namespace sprat::comm::libfabric

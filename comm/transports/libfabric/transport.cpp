@@ -15,7 +15,7 @@ std::unique_ptr<MessageTransport> open_libfabric(const Config& config, int rank,
     rails.push_back(
         std::make_unique<libfabric::Messages>(std::move(info), config.ports, rank, size));
   }
-  return std::make_unique<libfabric::Rails>(std::move(rails));
+  return std::make_unique<libfabric::Rails>(std::move(rails), rank);
 }
 
 // Asking whether a provider fits takes as long as opening it, which says what is missing.
