@@ -86,16 +86,13 @@ void Rails::connect(std::span<const Blob> addresses) {
 
 void Rails::send(MessageRequest& request, int peer, std::uint64_t tag,
                  std::span<const std::byte> data) {
-  const std::size_t home = rails_.size() == 1 ? 0 : home_rail(rank_, peer, tag, rails_.size());
-  if (rails_.size() == 1 || data.size() < least_cut) {
-    request.provider[rail_slot] = rails_[home].get();
-    request.provider[cut_slot] = nullptr;
-    return rails_[home]->send(request, peer, tag, data);
+  const std::size_t home = home_of(rank_, peer, tag);
+  if (!is_cut(data.size())) {
+    return whole_on(home, request).send(request, peer, tag, data);
   }
-  CutMessage& message = begin_cut(request, peer);
+  CutMessage& message = begin_cut(request, peer, home);
   message.target = nullptr;
   message.bytes = data.size();
-  message.home = home;
   for (std::size_t index = 0; index < rails_.size(); ++index) {
     const Piece piece = piece_of(data.size(), rails_.size(), index);
     rail_of(message, index)
@@ -105,16 +102,13 @@ void Rails::send(MessageRequest& request, int peer, std::uint64_t tag,
 }
 
 void Rails::recv(MessageRequest& request, int peer, std::uint64_t tag, std::span<std::byte> data) {
-  const std::size_t home = rails_.size() == 1 ? 0 : home_rail(peer, rank_, tag, rails_.size());
-  if (rails_.size() == 1 || data.size() < least_cut) {
-    request.provider[rail_slot] = rails_[home].get();
-    request.provider[cut_slot] = nullptr;
-    return rails_[home]->recv(request, peer, tag, data);
+  const std::size_t home = home_of(peer, rank_, tag);
+  if (!is_cut(data.size())) {
+    return whole_on(home, request).recv(request, peer, tag, data);
   }
-  CutMessage& message = begin_cut(request, peer);
+  CutMessage& message = begin_cut(request, peer, home);
   message.target = data.data();
   message.bytes = data.size();
-  message.home = home;
   for (std::size_t index = 0; index < rails_.size(); ++index) {
     const Piece piece = piece_of(data.size(), rails_.size(), index);
     rail_of(message, index)
@@ -125,7 +119,19 @@ void Rails::recv(MessageRequest& request, int peer, std::uint64_t tag, std::span
   settle_or_keep(message);
 }
 
-Rails::CutMessage& Rails::begin_cut(MessageRequest& request, int peer) {
+std::size_t Rails::home_of(int from, int to, std::uint64_t tag) const {
+  return rails_.size() == 1 ? 0 : home_rail(from, to, tag, rails_.size());
+}
+
+bool Rails::is_cut(std::size_t bytes) const { return rails_.size() > 1 && bytes >= least_cut; }
+
+Messages& Rails::whole_on(std::size_t rail, MessageRequest& request) {
+  request.provider[rail_slot] = rails_[rail].get();
+  request.provider[cut_slot] = nullptr;
+  return *rails_[rail];
+}
+
+Rails::CutMessage& Rails::begin_cut(MessageRequest& request, int peer, std::size_t home) {
   if (free_.empty()) {
     // Room for all of them now, so that neither giving one back nor keeping one open allocates.
     free_.reserve(cut_.size() + cuts_a_growth);
@@ -138,6 +144,7 @@ Rails::CutMessage& Rails::begin_cut(MessageRequest& request, int peer) {
   CutMessage& message = *free_.back();
   free_.pop_back();
   message.request = &request;
+  message.home = home;
   message.is_whole = false;
   message.error = 0;
   request.state = State::posted;
@@ -156,7 +163,7 @@ void Rails::settle_or_keep(CutMessage& message) {
 }
 
 std::optional<std::size_t> Rails::probe(int peer, std::uint64_t tag) noexcept {
-  return rails_[home_rail(peer, rank_, tag, rails_.size())]->probe(peer, tag);
+  return rails_[home_of(peer, rank_, tag)]->probe(peer, tag);
 }
 
 bool Rails::progress() noexcept {

@@ -48,7 +48,10 @@ class Rails final : public MessageTransport {
   Messages& rail_of(const CutMessage& message, std::size_t piece) const {
     return *rails_[(message.home + piece) % rails_.size()];
   }
-  CutMessage& begin_cut(MessageRequest& request, int peer);
+  std::size_t home_of(int from, int to, std::uint64_t tag) const;
+  bool is_cut(std::size_t bytes) const;
+  Messages& whole_on(std::size_t rail, MessageRequest& request);
+  CutMessage& begin_cut(MessageRequest& request, int peer, std::size_t home);
   void settle_or_keep(CutMessage& message);
   bool settle(CutMessage& message) noexcept;
   void ask_back_all(CutMessage& message) noexcept;
