@@ -4,12 +4,6 @@
 #include <cstring>
 
 namespace sprat::collectives {
-namespace {
-
-// Waiting longer than this is worth the clock's price.
-constexpr int unclocked_rounds = 256;
-
-}  // namespace
 
 EagerCalls::EagerCalls(comm::Context& context, const Membership& membership, LocalPeers& peers)
     : context_(context),
@@ -60,15 +54,14 @@ bool EagerCalls::wait(const Announcement& call, comm::Clock::time_point& now) {
   return rest_until([&] { return have_announced(call); }, now) && context_.failure() == nullptr;
 }
 
-// The clock is read only once a wait is long enough to be counted: a read costs as much as a few
-// looks at the peers.
+// A look at the clock costs as much as a few looks at the peers.
 template <class Done>
 bool EagerCalls::rest_until(const Done& done, comm::Clock::time_point& now) const {
   comm::WaitPolicy& wait_policy = context_.wait_policy();
   comm::Clock::time_point since{};
   bool over = done();
   for (int round = 0; !over && wait_policy.rest(round, context_.oversubscribed()); ++round) {
-    if (round == unclocked_rounds) {
+    if (round == comm::unclocked_rounds) {
       since = wait_policy.now();
     }
     over = done() || context_.failure() != nullptr;

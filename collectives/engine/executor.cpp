@@ -1,6 +1,7 @@
 #include "collectives/engine/executor.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "comm/base/check.hpp"
@@ -117,10 +118,12 @@ void Executor::post(const std::shared_ptr<Operation>& operation, bool blocking) 
     recorder_.queued(call_of(*operation));
     return;
   }
-  const comm::Advance first = advance();
-  if (blocking && alone) {
+  if (blocking && alone && is_short(operation->problem)) {
     poll_alone(*operation);
-  } else if (first.left != nullptr) {
+    return;
+  }
+  const comm::Advance first = advance();
+  if (!(blocking && alone) && first.left != nullptr) {
     run_first(std::move(token), *first.left);
   }
 }
@@ -147,32 +150,32 @@ void Executor::enqueue(const std::shared_ptr<Operation>& operation) {
   context_->begin_operation();
 }
 
-// While nothing else needs driving, and for as long as others may wait for the token.
+// Once all have called it, it is over before anybody could have taken its work over.
+bool Executor::is_short(const Problem& problem) const {
+  return grouping_->hosts() == 1 && !exchanges(problem.collective) &&
+         problem.payload_bytes() <= most_stayed_for;
+}
+
+// While nothing else needs driving, and for as long as others may wait for the token. Work is done
+// where it comes up: to leave it for later costs a short call some percent.
 void Executor::poll_alone(const Operation& operation) {
-  const Problem& problem = operation.problem;
-  if (grouping_->hosts() > 1 || exchanges(problem.collective) ||
-      problem.payload_bytes() > most_stayed_for) {
-    return;
-  }
+  steps_.leave_work_from(std::numeric_limits<std::size_t>::max());
   comm::WaitPolicy& wait_policy = context_->wait_policy();
   comm::Clock::time_point idle_since{};
   int round = 0;
   while (!operation.done() && !context_->token_wanted()) {
-    const comm::Advance one = advance();
-    if (one.left != nullptr) {
-      one.left->run();  // with the token, for nobody wants it
-    }
-    if (one.moved || one.left != nullptr) {
+    if (advance().moved) {
       round = 0;  // in the midst of something: to give the core away now would only delay it
       continue;
     }
-    if (idle_since == comm::Clock::time_point{}) {
+    if (round == comm::unclocked_rounds && idle_since == comm::Clock::time_point{}) {
       idle_since = wait_policy.now();
     }
     if (!wait_policy.rest(round++, context_->oversubscribed())) {
       break;
     }
   }
+  steps_.leave_work_from(context_->progress().least_task());
   if (idle_since != comm::Clock::time_point{}) {
     context_->add_waited(wait_policy.now() - idle_since);
   }

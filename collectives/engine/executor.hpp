@@ -59,6 +59,7 @@ class Executor final : public comm::Driver, private WatchedCall {
   enum class Phase { idle, opening, meeting, gathering, running, leaving };
 
   void enqueue(const std::shared_ptr<Operation>& operation);
+  bool is_short(const Problem& problem) const;
   void poll_alone(const Operation& operation);
   void run_first(comm::Context::Token token, comm::BulkTask& task);
 

@@ -34,7 +34,12 @@ std::uint64_t low_bits(std::uint64_t value, int bits) {
 
 StepRunner::StepRunner(comm::Context& context, const Membership& membership, LocalPeers& peers,
                        OperandMemory& memory)
-    : context_(context), membership_(membership), peers_(peers), memory_(memory), work_(context) {}
+    : context_(context),
+      membership_(membership),
+      peers_(peers),
+      memory_(memory),
+      work_(context),
+      least_left_(context.progress().least_task()) {}
 
 void StepRunner::begin(const Operation& operation, const Plan& plan, const Window& window) {
   operation_ = &operation;
@@ -212,7 +217,7 @@ bool StepRunner::bulk_is_over(const Step& step) {
       return false;
     }
     cut_piece(step);
-    if (bulk_.traffic >= context_.progress().least_task()) {
+    if (bulk_.traffic >= least_left_) {
       return false;
     }
     slice_traffic_ += bulk_.traffic;

@@ -36,16 +36,6 @@ const char* name(DType dtype) noexcept {
   return "unknown dtype";
 }
 
-std::size_t size_of(DType dtype) noexcept {
-  switch (dtype) {
-#define SPRAT_DTYPE(name, type, bytes) \
-  case DType::name:                    \
-    return bytes;
-#include "sprat/dtypes.def"
-  }
-  return 0;
-}
-
 std::span<const DType> all_dtypes() noexcept {
   static constexpr std::array dtypes = {
 #define SPRAT_DTYPE(name, type, bytes) DType::name,

@@ -15,6 +15,9 @@ namespace sprat::comm {
 
 using Clock = std::chrono::steady_clock;
 
+/// Rounds of driving that move nothing, before a wait is long enough to be worth the clock's price.
+inline constexpr int unclocked_rounds = 256;
+
 /// One rank's. Any thread; nothing throws.
 class WaitPolicy {
  public:

@@ -46,7 +46,15 @@ enum class DType : std::uint8_t {
 /// "f32" and so on.
 SPRAT_API const char* name(DType dtype) noexcept;
 /// Bytes of one element.
-SPRAT_API std::size_t size_of(DType dtype) noexcept;
+constexpr std::size_t size_of(DType dtype) noexcept {
+  switch (dtype) {
+#define SPRAT_DTYPE(name, type, bytes) \
+  case DType::name:                    \
+    return bytes;
+#include "sprat/dtypes.def"
+  }
+  return 0;
+}
 /// Every dtype, in the order of dtypes.def.
 SPRAT_API std::span<const DType> all_dtypes() noexcept;
 
