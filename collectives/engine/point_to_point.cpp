@@ -103,7 +103,7 @@ void PointToPoint::start(Message& message) {
     transport.recv(message.request, world, tag, {message.data, message.bytes});
   }
   transport.progress();
-  context_->ring(std::span(&world, context_->peer(world).local ? 1 : 0));
+  context_->ring(std::span(&world, context_->shares_memory(world) ? 1 : 0));
 }
 
 // In the order of the calls: a receive gets the first message that no earlier one can have.

@@ -296,7 +296,7 @@ void StepRunner::start_message(std::uint32_t index) {
   }
   request.peer = world;
   context_.begin_messages(1);
-  if (context_.peer(world).local) {  // its ring holds the message at once, so the peer can be told
+  if (context_.shares_memory(world)) {  // its ring holds the message at once: the peer is told
     transport.progress();
     context_.ring(std::span(&world, 1));
   }

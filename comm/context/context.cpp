@@ -108,7 +108,8 @@ void Context::join_by(Joining& joining, std::size_t world_bytes) {
   }
   world_control_ = allocate_control(world_bytes);
   wait_policy_->share_cores(joining.neighbours().ranks_a_core);
-  progress_.open(joining.open_transports(memory_), status_->waiting_threads(),
+  const auto ring_one = [this](int peer) { ring(std::span(&peer, 1)); };
+  progress_.open(joining.open_transports(memory_, ring_one), status_->waiting_threads(),
                  joining.neighbours().oversubscribed());
 }
 

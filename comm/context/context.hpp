@@ -99,10 +99,11 @@ class Context : public std::enable_shared_from_this<Context> {
   Token try_token() { return progress_.try_token(); }
   bool token_wanted() const { return progress_.token_wanted(); }
   void after_token(std::function<void()> call) { progress_.after_token(std::move(call)); }
+  /// Messages between it and this rank go through memory: it is on this host, or in this process.
+  bool shares_memory(int rank) const { return memory_.in_process() || peers_[rank].local; }
   /// Token held.
   MessageTransport& messages(int rank) {
-    return memory_.in_process() || peers_[rank].local ? progress_.local_messages()
-                                                      : progress_.wire_messages();
+    return shares_memory(rank) ? progress_.local_messages() : progress_.wire_messages();
   }
   void begin_messages(int count) { progress_.begin_messages(count); }
   void end_messages(int count) { progress_.end_messages(count); }

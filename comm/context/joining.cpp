@@ -130,9 +130,14 @@ bool Joining::is_local(int peer) const {
   return neighbours_.one_process || hosts_.host_of[peer] == hosts_.host_of[rank()];
 }
 
-std::unique_ptr<MessageTransport> Joining::open_local(MemoryMap& memory) const {
+std::unique_ptr<MessageTransport> Joining::open_local(MemoryMap& memory,
+                                                      std::function<void(int peer)> ring) const {
   const TransportKind& kind = choose_transport(TransportKind::Scope::host, options_.config);
-  TransportOptions local{.config = options_.config, .rank = rank(), .size = size(), .ranks = {}};
+  TransportOptions local{.config = options_.config,
+                         .rank = rank(),
+                         .size = size(),
+                         .ranks = {},
+                         .ring = std::move(ring)};
   for (int peer = 0; peer < size(); ++peer) {
     if (is_local(peer)) {
       local.ranks.push_back(peer);
@@ -167,9 +172,11 @@ std::unique_ptr<MessageTransport> Joining::open_wire(TransportAddresses& mine) c
   return wire;
 }
 
-Progress::Transports Joining::open_transports(MemoryMap& memory) {
+Progress::Transports Joining::open_transports(MemoryMap& memory,
+                                              std::function<void(int peer)> ring) {
   TransportAddresses mine;
-  Progress::Transports transports{.local = open_local(memory), .wire = open_wire(mine)};
+  Progress::Transports transports{.local = open_local(memory, std::move(ring)),
+                                  .wire = open_wire(mine)};
   mine.local = transports.local->address();
   const std::vector<Blob> told =
       options_.rendezvous.exchange(encode(mine), "opening transports", options_.deadline);

@@ -51,8 +51,9 @@ class Joining {
   const std::vector<PeerInfo>& meet(const MemoryMap::Offer& offer, std::uint64_t context);
   /// Maps the memory of this rank's neighbours, and agrees with all ranks who shares a host.
   void map_memory(MemoryMap& memory);
-  /// One between local ranks, in their control segments; a wire if there are several hosts.
-  Progress::Transports open_transports(MemoryMap& memory);
+  /// One between local ranks, in their control segments; a wire if there are several hosts. `ring`
+  /// wakes a local rank.
+  Progress::Transports open_transports(MemoryMap& memory, std::function<void(int peer)> ring);
 
   // --- what was found out -----------------------------------------------------------------------
   const HostIdentity& host() const { return host_; }
@@ -68,7 +69,8 @@ class Joining {
   int size() const { return options_.rendezvous.size(); }
   bool is_local(int peer) const;
   Reach probe(MemoryMap& memory);
-  std::unique_ptr<MessageTransport> open_local(MemoryMap& memory) const;
+  std::unique_ptr<MessageTransport> open_local(MemoryMap& memory,
+                                               std::function<void(int peer)> ring) const;
   /// Null if there is one host. Says in `mine` how it is reached.
   std::unique_ptr<MessageTransport> open_wire(TransportAddresses& mine) const;
 

@@ -184,8 +184,7 @@ void Progress::sleep_until_rung(std::optional<Bells::Sleeper>& sleeper,
     sleeper.reset();
     return;
   }
-  const bool messages = messages_in_flight_.load(std::memory_order_relaxed) > 0;
-  sleeper->sleep(messages ? longest_with_wire : sleep_without_wire);
+  sleeper->sleep(with_wire() ? longest_with_wire : sleep_without_wire);
 }
 
 void Progress::count_unattended(int delta) {

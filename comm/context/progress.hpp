@@ -135,8 +135,8 @@ class Progress {
   bool with_wire() const {
     return transports_.wire && messages_in_flight_.load(std::memory_order_relaxed) > 0;
   }
-  /// Sleeps, at most for `longest_with_wire` while messages are in flight. `sleeper` lives on for
-  /// the next sleep, unless there was something to do.
+  /// Sleeps, at most for `longest_with_wire` while a wire may bring something. `sleeper` lives on
+  /// for the next sleep, unless there was something to do.
   void sleep_until_rung(std::optional<Bells::Sleeper>& sleeper, const std::function<bool()>& done,
                         std::chrono::nanoseconds longest_with_wire);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -23,6 +24,8 @@ struct TransportOptions {
   std::span<std::byte> mine = {};
   /// The same piece of each of `ranks`, in that order, as mapped here.
   std::vector<const std::byte*> theirs = {};
+  /// Wakes one of `ranks`, if its scope is the host: progress() has moved on what it may wait for.
+  std::function<void(int peer)> ring = {};
 };
 
 /// An entry of the table, one folder of comm/transports/ each.

@@ -93,8 +93,15 @@ std::optional<std::size_t> ShmRing::probe(int peer, std::uint64_t tag) noexcept 
 
 bool ShmRing::progress() noexcept {
   bool moved = false;
-  for (const auto& link : links_) {
-    moved |= link->progress();
+  for (std::size_t at = 0; at < links_.size(); ++at) {
+    if (!links_[at]->progress()) {
+      continue;
+    }
+    moved = true;
+    // What was read has made room for the peer to write, and what was written is for it to read.
+    if (options_.ring) {
+      options_.ring(options_.ranks[at]);
+    }
   }
   return moved;
 }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -33,6 +34,8 @@ struct ShmRingOptions {
   /// Bytes of unexpected messages kept for one peer. Beyond them its ring is not read any further
   /// until a receive matches what comes next.
   std::size_t unexpected_bytes = std::size_t{64} << 20;
+  /// Called by progress() with each peer that may wait for what has moved. May be empty.
+  std::function<void(int peer)> ring = {};
 };
 
 /// Requests of a peer outside `ranks` fail with EHOSTUNREACH, of a peer whose ring holds nonsense

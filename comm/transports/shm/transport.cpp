@@ -15,7 +15,8 @@ const TransportKind shm_transport = {
       return std::make_unique<ShmRing>(ShmRingOptions{.rank = options.rank,
                                                       .ranks = options.ranks,
                                                       .mine = options.mine,
-                                                      .memory = options.theirs});
+                                                      .memory = options.theirs,
+                                                      .ring = options.ring});
     }};
 
 }  // namespace sprat::comm

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <deque>
@@ -28,7 +29,8 @@ enum class Views { read_only, same };
 class Shoal {
  public:
   explicit Shoal(int size, Views kind = Views::read_only,
-                 std::size_t unexpected_bytes = std::size_t{64} << 20) {
+                 std::size_t unexpected_bytes = std::size_t{64} << 20)
+      : rung_(static_cast<std::size_t>(size)) {
     const std::size_t bytes = ShmRing::bytes_needed(static_cast<std::size_t>(size));
     std::vector<int> ranks;
     std::vector<const std::byte*> views;
@@ -47,7 +49,8 @@ class Shoal {
     }
     for (int rank = 0; rank < size; ++rank) {
       rings_.push_back(std::make_unique<ShmRing>(ShmRingOptions{
-          rank, ranks, mine_[static_cast<std::size_t>(rank)], views, unexpected_bytes}));
+          rank, ranks, mine_[static_cast<std::size_t>(rank)], views, unexpected_bytes,
+          [this](int peer) { rung_[static_cast<std::size_t>(peer)] = true; }}));
     }
   }
   ~Shoal() {
@@ -61,6 +64,8 @@ class Shoal {
 
   ShmRing& operator[](int rank) { return *rings_[static_cast<std::size_t>(rank)]; }
   std::span<std::byte> memory(int rank) { return mine_[static_cast<std::size_t>(rank)]; }
+  /// Since it was last asked.
+  bool rung(int rank) { return rung_[static_cast<std::size_t>(rank)].exchange(false); }
   /// Drives every rank until nothing moves.
   void settle() {
     for (bool moved = true; moved;) {
@@ -75,6 +80,7 @@ class Shoal {
   std::vector<std::span<std::byte>> mine_;
   std::vector<std::span<std::byte>> read_only_;
   std::vector<std::unique_ptr<ShmRing>> rings_;
+  std::vector<std::atomic<bool>> rung_;
 };
 
 // None, one line, one frame, just more than a frame, more than the ring, far more.
@@ -105,6 +111,28 @@ TEST(ShmRing, every_size_arrives_whichever_side_is_first) {
       }
     }
   }
+}
+
+/// Ranks that sleep until they are rung: the announcement, its answer, and each piece.
+TEST(ShmRing, a_long_message_needs_nothing_but_the_rings_of_its_peers) {
+  Shoal shoal(3);
+  const auto sent = pattern(1 << 20, 1);
+  std::vector<std::byte> got(sent.size());
+  MessageRequest send, recv;
+  shoal[1].recv(recv, 0, 7, got);
+  shoal[0].send(send, 1, 7, sent);
+  shoal[1].progress();  // who sends rings, too
+  for (int round = 0; round < 1000 && recv.state == State::posted; ++round) {
+    for (const int rank : {0, 1}) {
+      if (shoal.rung(rank)) {
+        shoal[rank].progress();
+      }
+    }
+  }
+  EXPECT_EQ(send.state, State::done);
+  ASSERT_EQ(recv.state, State::done);
+  EXPECT_EQ(sent, got);
+  EXPECT_FALSE(shoal.rung(2)) << "it has no part in it";
 }
 
 TEST(ShmRing, equal_tags_keep_their_order_and_others_need_none) {
