@@ -1,16 +1,22 @@
 // How threads that have nothing to do sleep, and how ranks of one host wake each other.
 //
 // Each rank has a bell in its control segment. Who has written something that a peer may wait for
-// rings it; that costs a system call only if a thread sleeps there.
+// rings it; that costs a system call only if a thread sleeps there. One of a rank's threads may
+// poll descriptors meanwhile, such as a wire's: who rings writes to a pipe that it polls too.
 #pragma once
+
+#include <sys/types.h>
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
 #include "comm/context/context_header.hpp"
 #include "comm/context/wait_policy.hpp"
+#include "comm/context/wake_pipe.hpp"
 
 namespace sprat::comm {
 
@@ -20,9 +26,21 @@ class Bells {
   /// Knows its own bell from the beginning, and the others' once connect() was called.
   Bells(WaitPolicy& wait_policy, ControlHeader& mine, int rank)
       : wait_policy_(wait_policy), mine_(mine), rank_(rank) {}
-  /// `headers`: by world rank, null for ranks of other hosts. `light`: all of these ranks
-  /// registered their fences, so a ring needs no expensive one.
-  void connect(std::vector<ControlHeader*> headers, bool light);
+  Bells(const Bells&) = delete;
+  Bells& operator=(const Bells&) = delete;
+  /// A rank's.
+  struct Bell {
+    ControlHeader* header = nullptr;  ///< Null for ranks of other hosts.
+    pid_t pid = 0;
+  };
+  /// `bells`: by world rank. `light`: all ranks that are local registered their fences, so a ring
+  /// needs no expensive one.
+  void connect(const std::vector<Bell>& bells, bool light);
+  /// Threads of this rank may poll these from now on, unless its process has no descriptors left
+  /// for a pipe. Once, before any thread sleeps.
+  void allow_polling(std::span<const int> descriptors);
+  /// They may, and peers can end a poll.
+  bool can_poll() const;
 
   /// Wakes local peers that sleep: this rank has written something they may wait for.
   void ring(std::span<const int> local_peers);
@@ -45,6 +63,9 @@ class Bells {
     void listen();
     /// Until this rank's bell has been rung since listen(), at most for so long.
     void sleep(std::chrono::nanoseconds longest);
+    /// The same, or until a descriptor of allow_polling() can be read. One thread of this rank at a
+    /// time, and only if can_poll().
+    void poll(std::chrono::nanoseconds longest);
 
    private:
     Bells& bells_;
@@ -53,12 +74,19 @@ class Bells {
 
  private:
   void wake(ControlHeader& header, int rank);
+  void end_poll(ControlHeader& header, int rank);
+  bool write_to_pipe(ControlHeader& header, int rank);
 
   WaitPolicy& wait_policy_;
   ControlHeader& mine_;
   const int rank_;
   std::vector<ControlHeader*> headers_;
   bool light_ = false;
+  std::unique_ptr<WakePipe> pipe_;  ///< Null: nobody polls.
+  std::vector<pollfd> polled_;      ///< The pipe, then the descriptors. Of the thread that polls.
+  std::vector<pid_t> pids_;         ///< By world rank.
+  std::mutex pipes_mutex_;          ///< Guards `pipes_`.
+  std::vector<std::unique_ptr<WakePipeWriter>> pipes_;  ///< By world rank. Null: not opened yet.
 };
 
 }  // namespace sprat::comm

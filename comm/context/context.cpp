@@ -114,13 +114,14 @@ void Context::join_by(Joining& joining, std::size_t world_bytes) {
 }
 
 void Context::connect_bells() {
-  std::vector<ControlHeader*> headers;
+  std::vector<Bells::Bell> bells;
   bool light = true;  // every local rank registered its fences
   for (int rank = 0; rank < size(); ++rank) {
-    headers.push_back(memory_.header(rank));
-    light &= !peers_[rank].local || headers.back()->fences.load(std::memory_order_relaxed) == 1;
+    ControlHeader* header = memory_.header(rank);
+    bells.push_back({header, peers_[rank].pid});
+    light &= !peers_[rank].local || header->fences.load(std::memory_order_relaxed) == 1;
   }
-  bells_.connect(std::move(headers), light);
+  bells_.connect(bells, light);
 }
 
 status::About Context::about(std::uint64_t nonce) const {

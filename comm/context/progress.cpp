@@ -30,6 +30,7 @@ void Progress::open(Transports transports, std::atomic<std::int64_t>& waiting_th
   transports_ = std::move(transports);
   waiting_threads_ = &waiting_threads;
   oversubscribed_ = oversubscribed;
+  watch_.open(transports_.wire.get());
 }
 
 void Progress::stop() {
@@ -44,14 +45,19 @@ void Progress::stop() {
 }
 
 bool Progress::drive_once() {
-  const Driven driven = drive();
+  Idle never;
+  return drive_once(never);
+}
+
+bool Progress::drive_once(Idle& idle) {
+  const Driven driven = drive(idle);
   if (driven == Driven::worked) {
     bells_.ring_self();
   }
   return driven != Driven::nothing;
 }
 
-Progress::Driven Progress::drive() {
+Progress::Driven Progress::drive(Idle& idle) {
   bool moved = false, claimed = false;
   Drivers::Round round;
   {
@@ -68,6 +74,7 @@ Progress::Driven Progress::drive() {
     claimed = claim(round);
   }
   if (claimed) {
+    leave_wire(idle);  // for as long as the task lasts
     carry_out(round);
   }
   if (!moved && !claimed) {
@@ -142,49 +149,78 @@ void Progress::drive_until(const std::function<bool()>& done) {
     return;
   }
   waiting_threads_->fetch_add(1, std::memory_order_relaxed);
-  int idle = 0;
+  int idle_rounds = 0;
   bool worked = false;
   Clock::time_point idle_since{};
-  std::optional<Bells::Sleeper> sleeper;
+  Idle idle;
   while (!done()) {
-    const Driven driven = drive();
+    const Driven driven = drive(idle);
     worked |= driven == Driven::worked;
     if (driven != Driven::nothing) {
-      idle = 0;
-      sleeper.reset();
+      idle_rounds = 0;
+      idle.sleeper.reset();
       continue;
     }
-    if (idle == 0 && idle_since == Clock::time_point{}) {
+    if (idle_rounds == 0 && idle_since == Clock::time_point{}) {
       idle_since = wait_policy_.now();
     }
-    if (wait_policy_.rest(idle, oversubscribed_ || (idle >= wire_spin_rounds && with_wire()))) {
-      ++idle;
+    const bool enough = idle_rounds >= wire_spin_rounds && with_wire();
+    if (wait_policy_.rest(idle_rounds, oversubscribed_ || enough)) {
+      ++idle_rounds;
     } else {
-      sleep_until_rung(sleeper, done, sleep_with_wire);
+      sleep_until_rung(idle, done, sleep_with_wire);
     }
   }
-  sleeper.reset();
+  idle.sleeper.reset();
   waiting_threads_->fetch_sub(1, std::memory_order_relaxed);
-  if (worked) {
-    bells_.ring_self();  // whoever waits for the rest of that work drives now
+  if (worked || idle.relied_on) {
+    bells_.ring_self();  // whoever waits for the rest of that work, or for the wire, drives now
   }
   if (idle_since != Clock::time_point{}) {
     add_waited(wait_policy_.now() - idle_since);
   }
 }
 
-void Progress::sleep_until_rung(std::optional<Bells::Sleeper>& sleeper,
-                                const std::function<bool()>& done,
+void Progress::sleep_until_rung(Idle& idle, const std::function<bool()>& done,
                                 std::chrono::nanoseconds longest_with_wire) {
-  if (!sleeper) {
-    sleeper.emplace(bells_);
+  if (!idle.sleeper) {
+    idle.sleeper.emplace(bells_);
   }
-  sleeper->listen();
-  if (drive_once() || done()) {
-    sleeper.reset();
+  idle.sleeper->listen();
+  begin_watch(idle);
+  if (drive_once(idle) || done()) {
+    end_watch(idle);
+    idle.sleeper.reset();
+  } else if (idle.watches) {
+    idle.sleeper->poll(sleep_without_wire);
+    end_watch(idle);
+  } else {
+    const bool nobody = with_wire() && !watch_.taken();
+    idle.sleeper->sleep(nobody ? longest_with_wire : sleep_without_wire);
+  }
+}
+
+void Progress::begin_watch(Idle& idle) {
+  if (!with_wire() || !watch_.possible()) {
     return;
   }
-  sleeper->sleep(with_wire() ? longest_with_wire : sleep_without_wire);
+  const Token token = try_token();
+  if (token && watch_.begin()) {
+    idle.watches = idle.relied_on = true;
+  }
+}
+
+void Progress::end_watch(Idle& idle) {
+  if (std::exchange(idle.watches, false)) {
+    watch_.end();
+  }
+}
+
+void Progress::leave_wire(Idle& idle) {
+  end_watch(idle);
+  if (std::exchange(idle.relied_on, false)) {
+    bells_.ring_self();
+  }
 }
 
 void Progress::count_unattended(int delta) {
@@ -201,27 +237,30 @@ void Progress::count_unattended(int delta) {
 void Progress::run_thread() {
   std::unique_lock lock(thread_mutex_);
   auto moved = wait_policy_.now();
-  std::optional<Bells::Sleeper> sleeper;
+  Idle idle;
+  const auto stop_driving = [&] {
+    idle.sleeper.reset();
+    leave_wire(idle);
+  };
   while (!stopping_) {
     if (unattended_ == 0) {
-      sleeper.reset();
+      stop_driving();
       thread_wake_.wait(lock, [this] { return stopping_ || unattended_ > 0; });
       moved = wait_policy_.now();
     }
     if (waiting_threads_->load(std::memory_order_relaxed) > 0) {
-      sleeper.reset();
+      stop_driving();
       thread_wake_.wait_for(lock, 1ms);  // whoever waits drives; look again soon
       continue;
     }
     lock.unlock();
-    if (drive_once()) {
+    if (drive_once(idle)) {
       moved = wait_policy_.now();
-      sleeper.reset();
+      idle.sleeper.reset();
     } else {
       const std::chrono::nanoseconds waited = wait_policy_.now() - moved;
       sleep_until_rung(
-          sleeper, [] { return false; },
-          std::clamp(waited, sleep_with_wire, longest_sleep_with_wire));
+          idle, [] { return false; }, std::clamp(waited, sleep_with_wire, longest_sleep_with_wire));
     }
     lock.lock();
   }

@@ -21,6 +21,7 @@
 #include "comm/context/bells.hpp"
 #include "comm/context/driver.hpp"
 #include "comm/context/wait_policy.hpp"
+#include "comm/context/wire_watch.hpp"
 #include "comm/context/work_token.hpp"
 #include "comm/transports/transport.hpp"
 
@@ -41,7 +42,11 @@ class Progress {
   };
   /// Lends the token from the beginning, and drives once open() was called.
   Progress(WaitPolicy& wait_policy, Bells& bells, const Options& options)
-      : wait_policy_(wait_policy), bells_(bells), options_(options), token_(wait_policy) {}
+      : wait_policy_(wait_policy),
+        bells_(bells),
+        options_(options),
+        token_(wait_policy),
+        watch_(bells) {}
   ~Progress() { stop(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -128,17 +133,29 @@ class Progress {
     moved,
     worked,  ///< Ran a task: others may have found its driver busy, and sleep.
   };
-  Driven drive();
+  /// A thread that has had nothing to do.
+  struct Idle {
+    std::optional<Bells::Sleeper> sleeper;  ///< For one sleep after the other, until it has.
+    bool watches = false;                   ///< It is the one of WireWatch.
+    bool relied_on = false;                 ///< It has been, and others may sleep for that.
+  };
+  Driven drive(Idle& idle);
+  bool drive_once(Idle& idle);
   void await(Drivers::Entry& entry);
   void give_way();
   void run_thread();
   bool with_wire() const {
     return transports_.wire && messages_in_flight_.load(std::memory_order_relaxed) > 0;
   }
-  /// Sleeps, at most for `longest_with_wire` while a wire may bring something. `sleeper` lives on
-  /// for the next sleep, unless there was something to do.
-  void sleep_until_rung(std::optional<Bells::Sleeper>& sleeper, const std::function<bool()>& done,
+  /// Sleeps, at most for `longest_with_wire` while a wire may bring something that nobody polls
+  /// for.
+  void sleep_until_rung(Idle& idle, const std::function<bool()>& done,
                         std::chrono::nanoseconds longest_with_wire);
+  /// Makes the thread the one that polls the wire if it has to sleep, if that can be had now.
+  void begin_watch(Idle& idle);
+  void end_watch(Idle& idle);
+  /// The thread looks after the wire no more: another one that sleeps may.
+  void leave_wire(Idle& idle);
 
   WaitPolicy& wait_policy_;
   Bells& bells_;
@@ -149,6 +166,7 @@ class Progress {
   std::atomic<int> messages_in_flight_ = 0;               ///< Written with the token held; relaxed.
 
   WorkToken token_;
+  WireWatch watch_;
   Drivers drivers_;     ///< Guarded by the token.
   int operations_ = 0;  ///< The same.
   std::atomic<std::int64_t> waited_ns_ = 0;

@@ -74,6 +74,15 @@ class RealWaitPolicy final : public WaitPolicy {
     syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
   }
 
+  // A signal ends it as a timeout does: nothing can be read then.
+  void poll(std::span<pollfd> descriptors, std::chrono::nanoseconds timeout) noexcept override {
+    for (pollfd& one : descriptors) {
+      one.revents = 0;
+    }
+    const timespec time{0, timeout.count()};
+    ppoll(descriptors.data(), descriptors.size(), &time, nullptr);
+  }
+
   void lock(std::mutex& mutex) noexcept override { mutex.lock(); }
 
   void point() noexcept override {}

@@ -4,12 +4,15 @@
 // clock and decide who runs next.
 #pragma once
 
+#include <poll.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 
 namespace sprat::comm {
 
@@ -38,6 +41,9 @@ class WaitPolicy {
                      std::chrono::nanoseconds timeout) noexcept = 0;
   /// Wakes all who sleep on world rank `owner`'s word. It lies in memory that processes share.
   virtual void wake(std::atomic<std::uint32_t>& word, int owner) noexcept = 0;
+  /// Sleeps until one of these has what it asks for, and says which; at most `timeout`, which is
+  /// below a second. May end sooner.
+  virtual void poll(std::span<pollfd> descriptors, std::chrono::nanoseconds timeout) noexcept = 0;
   /// Acquires.
   virtual void lock(std::mutex& mutex) noexcept = 0;
   /// Between two touches of memory that ranks share: where a simulation may let others run.

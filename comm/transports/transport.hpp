@@ -35,6 +35,22 @@ inline constexpr int tag_bits = 63;
 /// comes. A transport may cut messages of this size into pieces.
 inline constexpr std::size_t exact_bytes = 32 * 1024;
 
+/// How a thread sleeps until a transport has news. Token held, except where it says otherwise.
+class NewsDescriptors {
+ public:
+  virtual ~NewsDescriptors() = default;
+  /// Some of them can be read once progress() may move something. Constant; any thread.
+  virtual std::span<const int> descriptors() const noexcept = 0;
+  enum class Next : std::uint8_t {
+    sleep,       ///< From here on the descriptors show what comes.
+    look_later,  ///< What is awaited will not show there.
+    drive        ///< Something has come.
+  };
+  /// What a thread may do that has nothing to drive: to sleep it calls this, then progress(), and
+  /// sleeps if that was in vain. Forgets what the descriptors show of what has come.
+  virtual Next next() noexcept = 0;
+};
+
 /// Tagged messages, matched by (sender, tag), in order for equal tags and in any order otherwise.
 /// Not thread-safe: callers hold their context's token. Memory belongs to the transport while
 /// posted.
@@ -56,6 +72,8 @@ class MessageTransport {
   virtual std::optional<std::size_t> probe(int peer, std::uint64_t tag) noexcept = 0;
   /// Drives everything in flight; returns whether anything moved. Never blocks, never throws.
   virtual bool progress() noexcept = 0;
+  /// Null if this transport has none: who waits for it looks from time to time.
+  virtual NewsDescriptors* news() noexcept = 0;
   /// Withdraws a posted request. On return its memory is no longer touched; state is failed or
   /// done.
   virtual void cancel(MessageRequest& request) noexcept = 0;

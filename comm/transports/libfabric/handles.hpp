@@ -29,6 +29,7 @@ struct FreeInfo {
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 using Fabric = std::unique_ptr<fid_fabric, CloseHandle>;
 using Domain = std::unique_ptr<fid_domain, CloseHandle>;
+using WaitSet = std::unique_ptr<fid_wait, CloseHandle>;
 using AddressVector = std::unique_ptr<fid_av, CloseHandle>;
 using CompletionQueue = std::unique_ptr<fid_cq, CloseHandle>;
 using Endpoint = std::unique_ptr<fid_ep, CloseHandle>;

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <initializer_list>
 #include <mutex>
 #include <string_view>
 #include <thread>
@@ -46,11 +45,11 @@ bool crashes_when_closed(std::string_view provider) {
 }
 
 /// Kept reachable, so that leak checkers do not report them.
-void keep_until_exit(std::initializer_list<fid*> handles) {
+void keep_until_exit(const std::vector<fid*>& handles) {
   static auto& mutex = *new std::mutex;  // guards the list; ranks that are threads share it
   static auto& kept = *new std::vector<fid*>;
   const std::lock_guard lock(mutex);
-  kept.insert(kept.end(), handles);
+  kept.insert(kept.end(), handles.begin(), handles.end());
 }
 
 }  // namespace
@@ -76,15 +75,12 @@ void Messages::open(PortRange ports) {
   check(fi_av_open(domain, &av_attributes, &av, nullptr), "fi_av_open", *info_);
   addresses_.reset(av);
 
-  fi_cq_attr cq_attributes{};
-  cq_attributes.format = FI_CQ_FORMAT_TAGGED;
-  cq_attributes.wait_obj = FI_WAIT_NONE;
   // Room for the completions of all that the provider lets be posted at a time.
-  cq_attributes.size = info_->tx_attr->size + info_->rx_attr->size;
-  fid_cq* cq = nullptr;
-  check(fi_cq_open(domain, &cq_attributes, &cq, nullptr), "fi_cq_open", *info_);
-  completions_.reset(cq);
-
+  check(completions_.open({.fabric = fabric,
+                           .domain = domain,
+                           .size = info_->tx_attr->size + info_->rx_attr->size,
+                           .wakeup = wakeup_of(name(), fi_version())}),
+        "fi_cq_open", *info_);
   open_endpoint(ports);
 }
 
@@ -127,7 +123,7 @@ int Messages::try_endpoint() {
   endpoint_.reset(ep);
   status = fi_ep_bind(ep, &addresses_->fid, 0);
   if (status == 0) {
-    status = fi_ep_bind(ep, &completions_->fid, FI_TRANSMIT | FI_RECV);
+    status = fi_ep_bind(ep, &completions_.get()->fid, FI_TRANSMIT | FI_RECV);
   }
   if (status == 0) {
     status = fi_enable(ep);
@@ -290,6 +286,14 @@ bool Messages::progress() noexcept {
   return moved;
 }
 
+/// What waits for room is offered again and again: no descriptor tells when there is some.
+NewsDescriptors::Next Messages::next() noexcept {
+  if (!endpoint_ || !waiting_.empty()) {
+    return Next::look_later;
+  }
+  return completions_.next();
+}
+
 /// Offers what waits to the provider again. Once the provider has refused a message of a peer and
 /// direction, the others of these wait too, so that nothing overtakes.
 bool Messages::retry() {
@@ -405,8 +409,10 @@ void Messages::fail(Operation& operation, int error) {
 /// and would still write.
 void Messages::close(int error) {
   if (crashes_when_closed(name())) {
-    keep_until_exit({&endpoint_.release()->fid, &completions_.release()->fid,
-                     &addresses_.release()->fid, &domain_.release()->fid, &fabric_.release()->fid});
+    std::vector<fid*> handles = completions_.release();
+    handles.insert(handles.end(), {&endpoint_.release()->fid, &addresses_.release()->fid,
+                                   &domain_.release()->fid, &fabric_.release()->fid});
+    keep_until_exit(handles);
   } else {
     if (const int status = fi_close(&endpoint_.release()->fid); status != 0) {
       log().error(
@@ -414,7 +420,7 @@ void Messages::close(int error) {
           "be written to memory",
           name(), info_->domain_attr->name, fi_strerror(-status));
     }
-    completions_.reset();
+    completions_.close();
     addresses_.reset();
     domain_.reset();
     fabric_.reset();

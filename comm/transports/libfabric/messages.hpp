@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "comm/transports/libfabric/handles.hpp"
+#include "comm/transports/libfabric/waitable_queue.hpp"
 #include "comm/transports/transport.hpp"
 #include "sprat/config.hpp"
 
 namespace sprat::comm::libfabric {
 
-class Messages final : public MessageTransport {
+class Messages final : public MessageTransport, private NewsDescriptors {
  public:
   /// Throws Error{unavailable} if the provider cannot be opened. `ports` are for providers on IP.
   Messages(Info info, PortRange ports, int rank, int size);
@@ -33,6 +34,9 @@ class Messages final : public MessageTransport {
             std::span<std::byte> data) override;
   std::optional<std::size_t> probe(int peer, std::uint64_t tag) noexcept override;
   bool progress() noexcept override;
+  NewsDescriptors* news() noexcept override {
+    return completions_.descriptor() < 0 ? nullptr : this;
+  }
   void cancel(MessageRequest& request) noexcept override;
   /// Asks for a posted request back, which then ends in a progress() to come: withdrawn, or as it
   /// would have without this.
@@ -62,6 +66,11 @@ class Messages final : public MessageTransport {
     std::uint64_t refused_in[2] = {0, 0};
   };
 
+  std::span<const int> descriptors() const noexcept override {
+    return {&completions_.descriptor(), 1};
+  }
+  Next next() noexcept override;
+
   void open(PortRange ports);
   void open_endpoint(PortRange ports);
   int try_ports(PortRange ports);
@@ -82,7 +91,7 @@ class Messages final : public MessageTransport {
   Fabric fabric_;
   Domain domain_;
   AddressVector addresses_;
-  CompletionQueue completions_;
+  WaitableQueue completions_;
   Endpoint endpoint_;  ///< Null once closed for good.
 
   std::vector<Peer> peers_;

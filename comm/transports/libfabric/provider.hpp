@@ -1,6 +1,7 @@
 // Which of libfabric's providers carries the messages, on which interface.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +37,15 @@ std::vector<std::string> describe_offers();
 /// Asks fi_getinfo and chooses; several rails only where the wish names several interfaces. Throws
 /// Error{unavailable} listing what was offered.
 std::vector<Info> find_rails(std::string_view wish, std::string_view interface_wish);
+
+/// What a thread can sleep on until a provider has completions.
+enum class Wakeup {
+  none,        ///< Nothing, or nothing that is worth it.
+  descriptor,  ///< The queue's own: FI_WAIT_FD, and fi_trywait() before each sleep.
+  wait_set     ///< That of a wait set: FI_WAIT_SET, and fi_wait() that does not wait.
+};
+/// Pure. `version` is fi_version().
+Wakeup wakeup_of(std::string_view provider, std::uint32_t version) noexcept;
 
 /// One of libfabric's error numbers, which go beyond errno's, as one of errno's.
 int to_errno(int error);

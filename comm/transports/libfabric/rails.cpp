@@ -39,15 +39,38 @@ std::vector<Blob> unpacked(const Blob& all) {
   return each;
 }
 
+/// Of all rails, or of none: a thread that sleeps must hear from each of them.
+std::vector<int> descriptors_of(const std::vector<std::unique_ptr<Messages>>& rails) {
+  std::vector<int> all;
+  for (const auto& rail : rails) {
+    NewsDescriptors* news = rail->news();
+    if (news == nullptr) {
+      return {};
+    }
+    const auto theirs = news->descriptors();
+    all.insert(all.end(), theirs.begin(), theirs.end());
+  }
+  return all;
+}
+
 }  // namespace
 
 Rails::Rails(std::vector<std::unique_ptr<Messages>> rails, int rank)
-    : rails_(std::move(rails)), rank_(rank) {
+    : rails_(std::move(rails)), rank_(rank), descriptors_(descriptors_of(rails_)) {
   for (const auto& rail : rails_) {
     if (rails_.size() > 1) {
       rail->set_whole_below(least_cut);
     }
   }
+}
+
+// Each is asked, for being asked takes back what one's descriptor shows.
+NewsDescriptors::Next Rails::next() noexcept {
+  Next all = Next::sleep;
+  for (const auto& rail : rails_) {
+    all = std::max(all, rail->news()->next());
+  }
+  return all;
 }
 
 Blob Rails::address() {

@@ -13,7 +13,7 @@
 
 namespace sprat::comm::libfabric {
 
-class Rails final : public MessageTransport {
+class Rails final : public MessageTransport, private NewsDescriptors {
  public:
   /// This rank's rails, at least one. Every rank needs as many.
   Rails(std::vector<std::unique_ptr<Messages>> rails, int rank);
@@ -28,6 +28,8 @@ class Rails final : public MessageTransport {
             std::span<std::byte> data) override;
   std::optional<std::size_t> probe(int peer, std::uint64_t tag) noexcept override;
   bool progress() noexcept override;
+  /// Only if all rails have some.
+  NewsDescriptors* news() noexcept override { return descriptors_.empty() ? nullptr : this; }
   void cancel(MessageRequest& request) noexcept override;
 
  private:
@@ -44,6 +46,9 @@ class Rails final : public MessageTransport {
     /// long message comes (libfabric 1.17).
     std::byte room{};
   };
+
+  std::span<const int> descriptors() const noexcept override { return descriptors_; }
+  Next next() noexcept override;
 
   Messages& rail_of(const CutMessage& message, std::size_t piece) const {
     return *rails_[(message.home + piece) % rails_.size()];
@@ -63,6 +68,7 @@ class Rails final : public MessageTransport {
   std::vector<CutMessage*> free_, open_;
   std::vector<std::unique_ptr<Messages>> rails_;
   int rank_;
+  std::vector<int> descriptors_;  ///< Of all rails, or empty.
 };
 
 }  // namespace sprat::comm::libfabric

@@ -61,6 +61,7 @@ class ShmRing final : public MessageTransport {
             std::span<std::byte> data) override;
   std::optional<std::size_t> probe(int peer, std::uint64_t tag) noexcept override;
   bool progress() noexcept override;
+  NewsDescriptors* news() noexcept override { return nullptr; }  ///< Peers ring.
   void cancel(MessageRequest& request) noexcept override;
 
  private:

@@ -94,8 +94,10 @@ void Job::strike() {
     return;
   }
   simulator_.stop(fault.rank);
-  simulator_.at(simulator_.now() + fault.duration,
-                [this] { simulator_.go_on(scenario_.fault.rank); });
+  simulator_.at(simulator_.now() + fault.duration, [this] {
+    simulator_.go_on(scenario_.fault.rank);
+    network_.go_on();
+  });
 }
 
 /// The rank stands still for a while, so many times, as one of many on few cores does.
@@ -106,6 +108,7 @@ void Job::lose_core(int rank, int times) {
     const nanoseconds away(simulator_.random().below(most_away.count()));
     simulator_.at(simulator_.now() + away, [this, rank, times] {
       simulator_.go_on(rank);
+      network_.go_on();
       if (times > 1) {
         lose_core(rank, times - 1);
       }
@@ -142,7 +145,8 @@ void Job::live(int rank) {
   config.cross_memory = scenario_.seed % 3 != 0;  // otherwise all private memory is staged
   comm::Environment environment{
       .rendezvous = coordinator_.member(rank),
-      .wait_policy = std::make_unique<VirtualWaitPolicy>(simulator_, rank),
+      .wait_policy = std::make_unique<VirtualWaitPolicy>(
+          simulator_, rank, [this, rank] { return network_.has_news(rank); }),
       .wires = [this](const Config&, int from, int) { return network_.open(from); },
       .progress = {.may_start_thread = false, .least_task = 256},
       .keep = scenario_.processes ? nullptr : &contexts_[rank]};

@@ -72,7 +72,7 @@ bool Simulator::can_run(Task& task) {
     return false;
   }
   if (task.sleeping) {
-    return task.woken || task.wake_at <= now_;
+    return task.woken || task.wake_at <= now_ || (task.condition && task.condition());
   }
   return !task.condition || task.condition();
 }
@@ -213,9 +213,16 @@ bool Simulator::sleep(nanoseconds timeout) {
   return self.woken;
 }
 
+bool Simulator::poll(nanoseconds timeout, std::function<bool()> readable) {
+  Task& self = *running_;
+  self.condition = std::move(readable);
+  sleep(timeout);
+  return std::exchange(self.condition, nullptr)();
+}
+
 void Simulator::wake_rank(int rank) {
   for (const auto& task : tasks_) {
-    if (task->rank == rank && task->sleeping) {
+    if (task->rank == rank && task->sleeping && !task->condition) {
       task->woken = true;
     }
   }

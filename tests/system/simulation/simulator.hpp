@@ -62,6 +62,8 @@ class Simulator {
   void wait_for(std::function<bool()> condition);
   /// True if the sleep ended by wake_rank(), false if by its time.
   bool sleep(nanoseconds timeout);
+  /// The same, but it ends when this holds, and not by wake_rank().
+  bool poll(nanoseconds timeout, std::function<bool()> readable);
   /// Whether all others slept too when that sleep's time was out: nobody was between writing and
   /// ringing.
   bool slept_out() const;
@@ -84,7 +86,7 @@ class Simulator {
     std::unique_ptr<Fiber> fiber;
     bool sleeping = false, woken = false, slept_out = false;
     Time wake_at{};
-    std::function<bool()> condition;  ///< Empty: none.
+    std::function<bool()> condition;  ///< Of wait_for() and poll(). Empty: none.
     int undivided = 0;
   };
   struct Fate {
@@ -117,23 +119,29 @@ class Simulator {
 /// A rank's wait policy in the simulation.
 class VirtualWaitPolicy final : public comm::WaitPolicy {
  public:
-  VirtualWaitPolicy(Simulator& simulator, int rank);
+  /// `news`: whether the rank's wire has any, if it has descriptors. The other one of poll() is
+  /// real.
+  VirtualWaitPolicy(Simulator& simulator, int rank, std::function<bool()> news);
   Time now() noexcept override;
   Time recent() noexcept override;
   bool rest(int idle_rounds, bool oversubscribed) noexcept override;
   void yield() noexcept override;
   void sleep(std::atomic<std::uint32_t>& word, std::uint32_t expected,
              nanoseconds timeout) noexcept override;
+  void poll(std::span<pollfd> descriptors, nanoseconds timeout) noexcept override;
   void wake(std::atomic<std::uint32_t>& word, int owner) noexcept override;
   void lock(std::mutex& mutex) noexcept override;
   void point() noexcept override;
 
  private:
+  /// `sleeps` at most for so long, and tells whether it was woken.
+  void nap(nanoseconds timeout, const std::function<bool(nanoseconds)>& sleeps);
   /// The sleeper that nobody woke has looked round.
   void look_back(bool found);
 
   Simulator& simulator_;
   int rank_, most_rests_;
+  std::function<bool()> news_;
   bool overslept_ = false;  ///< The last sleep ended by its time; nothing has been tried since.
   int naps_ = 0;            ///< Sleeps in a row that ended by their time.
 };

@@ -1,5 +1,6 @@
 // A rank's wait policy in the simulation, and the watch for lost doorbells.
 #include <algorithm>
+#include <utility>
 
 #include "tests/system/simulation/simulator.hpp"
 
@@ -15,8 +16,11 @@ constexpr nanoseconds longest_nap = 4ms;
 
 }  // namespace
 
-VirtualWaitPolicy::VirtualWaitPolicy(Simulator& simulator, int rank)
-    : simulator_(simulator), rank_(rank), most_rests_(simulator.random().between(1, 3)) {}
+VirtualWaitPolicy::VirtualWaitPolicy(Simulator& simulator, int rank, std::function<bool()> news)
+    : simulator_(simulator),
+      rank_(rank),
+      most_rests_(simulator.random().between(1, 3)),
+      news_(std::move(news)) {}
 
 Time VirtualWaitPolicy::now() noexcept {
   simulator_.point();
@@ -49,13 +53,30 @@ void VirtualWaitPolicy::sleep(std::atomic<std::uint32_t>& word, std::uint32_t ex
     look_back(false);
   }
   simulator_.point();
-  if (word.load() != expected) {
-    return;
+  if (word.load() == expected) {
+    simulator_.trace(rank_, "sleeps");
+    nap(timeout, [this](nanoseconds longest) { return simulator_.sleep(longest); });
   }
+}
+
+void VirtualWaitPolicy::poll(std::span<pollfd> descriptors, nanoseconds timeout) noexcept {
+  if (overslept_) {
+    look_back(false);
+  }
+  const auto readable = [this, &pipe = descriptors.front()] {
+    return ::poll(&pipe, 1, 0) > 0 || news_();
+  };
+  simulator_.point();
+  if (!readable()) {
+    simulator_.trace(rank_, "polls");
+    nap(timeout, [&](nanoseconds longest) { return simulator_.poll(longest, readable); });
+  }
+}
+
+void VirtualWaitPolicy::nap(nanoseconds timeout, const std::function<bool(nanoseconds)>& sleeps) {
   const bool watched = timeout >= least_watched;
-  const nanoseconds nap = std::min(timeout * (1 << std::min(naps_, 10)), longest_nap);
-  simulator_.trace(rank_, "sleeps");
-  if (simulator_.sleep(std::max(nap, timeout))) {
+  const nanoseconds longer = std::min(timeout * (1 << std::min(naps_, 10)), longest_nap);
+  if (sleeps(std::max(longer, timeout))) {
     simulator_.trace(rank_, "is woken");
     naps_ = 0;
     return;

@@ -8,10 +8,11 @@ namespace sprat::simulation {
 
 using State = comm::MessageRequest::State;
 
-Network::Network(Simulator& simulator, int) : simulator_(simulator) {
+Network::Network(Simulator& simulator, int ranks) : simulator_(simulator), news_(ranks) {
   constexpr std::size_t limits[] = {0, 100, 2'000, ~std::size_t{0}};
   eager_bytes_ = limits[simulator.random().below(4)];
   errors_ = simulator.random().once_in(2);
+  has_descriptors_ = simulator.random().once_in(2);
 }
 
 std::unique_ptr<comm::MessageTransport> Network::open(int rank) {
@@ -24,9 +25,21 @@ void Network::lose(int rank) {
       return false;
     }
     message.request = nullptr;
-    return !message.eager || (message.arrives > simulator_.now() && simulator_.random().once_in(2));
+    return !message.eager || (!has_arrived(message) && simulator_.random().once_in(2));
   });
+  tell_all();
 }
+
+// The receiver has it then, and the sender of a short one knows.
+void Network::deliver(const WireMessage& message) {
+  const auto tell = [this, from = message.from, to = message.to, when = message.arrives] {
+    delivered_ = when;
+    news_[from] = news_[to] = true;
+  };
+  simulator_.at(message.arrives, tell);
+}
+
+void Network::tell_all() { news_.assign(news_.size(), true); }
 
 VirtualWires::~VirtualWires() {
   std::erase_if(network_.messages_, [this](const WireMessage& message) {
@@ -49,6 +62,7 @@ void VirtualWires::send(comm::MessageRequest& request, int peer, std::uint64_t t
   const nanoseconds delay(random.once_in(30) ? random.below(30'000'000)
                                              : 1'000 + random.below(200'000));
   message.arrives = network_.simulator_.now() + delay;
+  network_.deliver(message);
   network_.messages_.push_back(std::move(message));
 }
 
@@ -79,7 +93,7 @@ std::list<WireMessage>::iterator VirtualWires::first(int from, std::uint64_t tag
 
 std::optional<std::size_t> VirtualWires::probe(int peer, std::uint64_t tag) noexcept {
   const auto found = first(peer, tag);
-  if (found == network_.messages_.end() || found->arrives > network_.simulator_.now()) {
+  if (found == network_.messages_.end() || !network_.has_arrived(*found)) {
     return std::nullopt;
   }
   return found->source.size();
@@ -92,7 +106,7 @@ bool VirtualWires::match(Receive& receive) {
   }
   WireMessage& message = *found;
   // A long message moves only while its sender does.
-  if (message.arrives > network_.simulator_.now() ||
+  if (!network_.has_arrived(message) ||
       (!message.eager && network_.simulator_.stopped(message.from))) {
     return false;
   }
@@ -107,6 +121,7 @@ bool VirtualWires::match(Receive& receive) {
     receive.request->state = State::done;
   }
   message.taken = true;
+  network_.news_[message.from] = true;
   if (message.request == nullptr) {
     network_.messages_.erase(found);
   }
@@ -123,7 +138,7 @@ bool VirtualWires::progress() noexcept {
   for (auto at = network_.messages_.begin(); at != network_.messages_.end();) {
     WireMessage& message = *at;
     const bool mine = message.from == rank_ && message.request != nullptr;
-    const bool accepted = message.eager && message.arrives <= network_.simulator_.now();
+    const bool accepted = message.eager && network_.has_arrived(message);
     if (mine && (message.taken || accepted)) {
       message.request->state = State::done;
       message.request = nullptr;
@@ -136,6 +151,14 @@ bool VirtualWires::progress() noexcept {
     at = message.taken && message.request == nullptr ? network_.messages_.erase(at) : std::next(at);
   }
   return moved;
+}
+
+// Like libfabric's queues it says nothing of a message that no receive has asked for: who looks for
+// those probes afterwards.
+comm::NewsDescriptors::Next VirtualWires::next() noexcept {
+  network_.simulator_.point();
+  network_.news_[rank_] = false;
+  return Next::sleep;
 }
 
 void VirtualWires::cancel(comm::MessageRequest& request) noexcept {

@@ -32,17 +32,28 @@ class Network {
   std::unique_ptr<comm::MessageTransport> open(int rank);
   /// What a dead rank had not finished sending may be lost.
   void lose(int rank);
+  /// A rank goes on that was stopped, and so do its long messages.
+  void go_on() { tell_all(); }
+  /// A descriptor of this rank's wire can be read.
+  bool has_news(int rank) const { return news_[rank]; }
 
  private:
   friend class VirtualWires;
+  bool has_arrived(const WireMessage& message) const { return message.arrives <= delivered_; }
+  void deliver(const WireMessage& message);
+  void tell_all();
+
   Simulator& simulator_;
   std::list<WireMessage> messages_;  ///< In the order of posting.
   std::size_t eager_bytes_;          ///< Longer messages wait for their receive.
   bool errors_;                      ///< Operations with the dead fail; otherwise they never end.
+  bool has_descriptors_;             ///< Ranks can sleep on their wires.
+  Time delivered_{};                 ///< Until then messages have arrived.
+  std::vector<bool> news_;           ///< By rank: its descriptor can be read.
 };
 
 /// A rank's endpoint.
-class VirtualWires final : public comm::MessageTransport {
+class VirtualWires final : public comm::MessageTransport, private comm::NewsDescriptors {
  public:
   VirtualWires(Network& network, int rank) : network_(network), rank_(rank) {}
   ~VirtualWires() override;
@@ -55,6 +66,9 @@ class VirtualWires final : public comm::MessageTransport {
             std::span<std::byte> data) override;
   std::optional<std::size_t> probe(int peer, std::uint64_t tag) noexcept override;
   bool progress() noexcept override;
+  comm::NewsDescriptors* news() noexcept override {
+    return network_.has_descriptors_ ? this : nullptr;
+  }
   void cancel(comm::MessageRequest& request) noexcept override;
 
  private:
@@ -64,6 +78,9 @@ class VirtualWires final : public comm::MessageTransport {
     std::uint64_t tag;
     std::span<std::byte> target;
   };
+  /// None but Network::has_news().
+  std::span<const int> descriptors() const noexcept override { return {}; }
+  Next next() noexcept override;
   /// The first message of its tag: equal tags keep their order.
   std::list<WireMessage>::iterator first(int from, std::uint64_t tag);
   bool match(Receive& receive);

@@ -33,6 +33,9 @@ class WatchedWaitPolicy final : public WaitPolicy {
   void wake(std::atomic<std::uint32_t>& word, int owner) noexcept override {
     wait_policy_->wake(word, owner);
   }
+  void poll(std::span<pollfd> descriptors, std::chrono::nanoseconds timeout) noexcept override {
+    wait_policy_->poll(descriptors, timeout);
+  }
   void lock(std::mutex& mutex) noexcept override { wait_policy_->lock(mutex); }
   void point() noexcept override {
     if (at_point_) {

@@ -48,5 +48,14 @@ TEST(Provider, the_best_offers_are_chosen) {
   }
 }
 
+TEST(Provider, wakes_sleepers_where_that_costs_nothing) {
+  EXPECT_EQ(libfabric::wakeup_of("net", FI_VERSION(1, 17)), libfabric::Wakeup::wait_set);
+  EXPECT_EQ(libfabric::wakeup_of("tcp", FI_VERSION(1, 18)), libfabric::Wakeup::wait_set);
+  EXPECT_EQ(libfabric::wakeup_of("tcp", FI_VERSION(1, 19)), libfabric::Wakeup::descriptor);
+  EXPECT_EQ(libfabric::wakeup_of("tcp", FI_VERSION(2, 0)), libfabric::Wakeup::descriptor);
+  EXPECT_EQ(libfabric::wakeup_of("tcp;ofi_rxm", FI_VERSION(1, 17)), libfabric::Wakeup::none);
+  EXPECT_EQ(libfabric::wakeup_of("efa", FI_VERSION(1, 17)), libfabric::Wakeup::none);
+}
+
 }  // namespace
 }  // namespace sprat::comm
