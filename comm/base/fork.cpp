@@ -32,6 +32,15 @@ struct ForkState {
   std::vector<OpenFile> files;
 
   ForkState();
+  /// A descriptor that is none is left out, and keeps the errno of who could not open it.
+  void note(int descriptor) {
+    struct stat status {};
+    if (descriptor < 0 || fstat(descriptor, &status) != 0) {
+      return;
+    }
+    forget(descriptor);
+    files.push_back({descriptor, status.st_dev, status.st_ino});
+  }
   void forget(int descriptor) noexcept {
     std::erase_if(files,
                   [descriptor](const OpenFile& file) { return file.descriptor == descriptor; });
@@ -75,13 +84,18 @@ int open_here_only(const std::function<int()>& open) {
   ForkState& fork = state();
   const std::lock_guard lock(fork.mutex);
   const int descriptor = open();
-  struct stat status {};
-  if (descriptor < 0 || fstat(descriptor, &status) != 0) {
-    return descriptor;
-  }
-  fork.forget(descriptor);
-  fork.files.push_back({descriptor, status.st_dev, status.st_ino});
+  fork.note(descriptor);
   return descriptor;
+}
+
+std::array<int, 2> open_two_here_only(const std::function<std::array<int, 2>()>& open) {
+  ForkState& fork = state();
+  const std::lock_guard lock(fork.mutex);
+  const std::array<int, 2> descriptors = open();
+  for (const int descriptor : descriptors) {
+    fork.note(descriptor);
+  }
+  return descriptors;
 }
 
 // Forgetting and closing are one step under the lock: a child forked between them would keep its

@@ -5,6 +5,7 @@
 // hide the parent's death from its peers are closed. Objects made after the fork are its own.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 
@@ -26,6 +27,8 @@ class ProcessMark {
 /// What `open` gives, a descriptor or -1. Children forked meanwhile, or while it is open, close
 /// their copy. `open` makes one system call. Any thread.
 int open_here_only(const std::function<int()>& open);
+/// The same for a call that gives two at once; {-1, -1} if it fails.
+std::array<int, 2> open_two_here_only(const std::function<std::array<int, 2>()>& open);
 /// Closes such a descriptor. Any thread.
 void close_and_forget(int descriptor) noexcept;
 

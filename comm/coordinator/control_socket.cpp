@@ -121,11 +121,13 @@ StreamSocket open_socket(asio::io_context& io, const tcp& protocol) {
 }
 
 std::pair<StreamSocket, StreamSocket> socket_pair(asio::io_context& io) {
-  int ends[2] = {-1, -1};
-  const int first_end = open_here_only(
-      [&] { return ::socketpair(AF_UNIX, socket_type, 0, ends) == 0 ? ends[0] : -1; });
-  need(first_end >= 0, "cannot make a pair of sockets: ", std::strerror(errno));
-  open_here_only([&] { return ends[1]; });
+  // Noted under one lock: a child that was forked between two would keep the second end open.
+  const std::array<int, 2> ends = open_two_here_only([] {
+    std::array<int, 2> made = {-1, -1};
+    return ::socketpair(AF_UNIX, socket_type, 0, made.data()) == 0 ? made
+                                                                   : std::array<int, 2>{-1, -1};
+  });
+  need(ends[0] >= 0, "cannot make a pair of sockets: ", std::strerror(errno));
   StreamSocket first = adopt_socket(io, AF_UNIX, ends[0]);
   return {std::move(first), adopt_socket(io, AF_UNIX, ends[1])};
 }

@@ -8,11 +8,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <boost/asio/io_context.hpp>
 #include <functional>
 #include <memory>
 #include <thread>
 
 #include "comm/base/log.hpp"
+#include "comm/coordinator/control_socket.hpp"
 #include "comm/memory/segment.hpp"
 #include "sprat/buffer.hpp"
 
@@ -78,6 +80,37 @@ TEST(Fork, leaves_no_copy_of_a_descriptor_that_is_being_opened) {
     }
   }  // nobody copies it any more
   close(file);
+}
+
+TEST(Fork, leaves_no_copy_of_either_end_of_a_pair_that_is_being_opened) {
+  std::atomic<bool> made = false;
+  const auto is_socket = [](int descriptor) {
+    struct stat status {};
+    return fstat(descriptor, &status) == 0 && S_ISSOCK(status.st_mode);
+  };
+  int before = 0;  // sockets that whoever started this program has left open
+  for (int descriptor = 0; descriptor < 100; ++descriptor) {
+    before += is_socket(descriptor) ? 1 : 0;
+  }
+  boost::asio::io_context io;
+  const Meanwhile opens([&] {
+    const auto pair = socket_pair(io);
+    made = true;
+  });
+  while (!made) {
+    std::this_thread::yield();
+  }
+  for (int count = 0; count < 10 * forks; ++count) {
+    ASSERT_EQ(status_of_child([&] {
+                int sockets = 0;
+                for (int descriptor = 0; descriptor < 100; ++descriptor) {
+                  sockets += is_socket(descriptor) ? 1 : 0;
+                }
+                return sockets == before ? 0 : 1;
+              }),
+              0)
+        << "fork " << count;
+  }
 }
 
 TEST(Fork, leaves_the_locks_of_memory_free) {
