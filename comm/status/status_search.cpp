@@ -52,6 +52,19 @@ std::optional<Reader> Reader::map(int fd) {
   return Reader(static_cast<const std::byte*>(data), bytes);
 }
 
+// Between our look at the link and this call the process may have closed the descriptor, and its
+// number may mean a pipe or a terminal by now: open() must not wait for the other end of the one,
+// nor make the other the terminal of this process.
+std::optional<Reader> Reader::open(const char* path) {
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) {
+    return std::nullopt;
+  }
+  auto page = map(fd);
+  close(fd);
+  return page;
+}
+
 Reader::~Reader() {
   if (data_ != nullptr) {
     munmap(const_cast<std::byte*>(data_), bytes_);
@@ -67,11 +80,9 @@ std::vector<Reader> pages_of(pid_t pid) {
   need(!error, "cannot see the descriptors of process ", pid, ": ", error.message());
   std::vector<Reader> pages;
   for (const fs::path& file : files) {
-    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-    if (auto page = Reader::map(fd)) {
+    if (auto page = Reader::open(file.c_str())) {
       pages.push_back(std::move(*page));
     }
-    close(fd);
   }
   return pages;
 }

@@ -15,6 +15,8 @@ class Reader {
  public:
   /// Nothing if it cannot be mapped, or could shrink: reading past its end would end this process.
   static std::optional<Reader> map(int fd);
+  /// As map(), of what lies at the path, whatever that is. Does not wait.
+  static std::optional<Reader> open(const char* path);
   std::span<const std::byte> bytes() const { return {data_, bytes_}; }
 
   ~Reader();
