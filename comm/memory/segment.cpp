@@ -176,7 +176,8 @@ std::optional<MemoryRef> find_memory(const void* data, std::size_t bytes) noexce
   }
   const Segment& segment = *std::prev(next)->second;
   const auto offset = static_cast<std::size_t>(address - segment.data());
-  if (offset + bytes > segment.bytes() || !segment.here()) {
+  // Subtracted, since the sum of the caller's number and the offset may wrap.
+  if (offset > segment.bytes() || bytes > segment.bytes() - offset || !segment.here()) {
     return std::nullopt;
   }
   return segment.ref(offset);

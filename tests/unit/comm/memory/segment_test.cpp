@@ -126,6 +126,7 @@ TEST(Memory, is_found_by_any_piece_of_it_and_by_nothing_else) {
   EXPECT_EQ(find_memory(data + 100, 50)->offset, whole->offset + 100);
   EXPECT_FALSE(find_memory(data - 1, 10));
   EXPECT_FALSE(find_memory(data + 9'000, 1 << 20));
+  EXPECT_FALSE(find_memory(data + 100, ~std::size_t{0}));  // the sum of both wraps to 99
   int local = 0;
   EXPECT_FALSE(find_memory(&local, sizeof local));
 }
