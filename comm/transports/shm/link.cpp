@@ -80,6 +80,9 @@ void ShmLink::recv(MessageRequest& request, std::uint64_t tag, std::span<std::by
   if (found == unexpected_.end()) {
     return broken_ ? fail(request, EPROTO) : posted_.push(request);
   }
+  if (found->announced && !has_room()) {
+    return fail(request, ENOMEM);  // the announcement stays, as if nobody had asked
+  }
   unexpected_bytes_ -= sizeof(Unexpected) + (found->announced ? 0 : found->bytes);
   if (found->announced) {
     accept(request, found->id, found->bytes);
@@ -108,6 +111,7 @@ bool ShmLink::progress() noexcept {
   // Reading comes first, for it makes replies. They go out before anything else: the peer may wait
   // for them, and they are short. Pieces come last, so that a long message does not hold up others.
   bool moved = read();
+  pay_credit();  // there may have been no memory for it when the last message came
   moved |= write_replies();
   moved |= write_new();
   moved |= write_pieces();
@@ -119,6 +123,7 @@ void ShmLink::cancel(MessageRequest& request) noexcept {
   // The peer knows of this send and may wait for its bytes.
   if (announced_.take(is_it) != nullptr || granted_.take(is_it) != nullptr) {
     reply(FrameKind::withdraw, pending(request).id);
+    --withdrawable_;
   } else if (new_.take(is_it) == nullptr && posted_.take(is_it) == nullptr) {
     // The peer has been asked for the bytes and sends them: they are dropped as they come.
     for (Inbound& one : inbound_) {
@@ -148,7 +153,7 @@ bool ShmLink::write_new() {
     const bool whole = message.bytes <= FrameLane::max_payload &&
                        uncredited_ + frame_bytes(message.bytes) <= credit_bytes;
     RingFrame frame{.tag = message.tag, .total = message.bytes};
-    if (!out_.fits(whole ? message.bytes : 0)) {
+    if (!out_.fits(whole ? message.bytes : 0) || (!whole && !has_room())) {
       break;
     }
     new_.take([](const MessageRequest&) { return true; });
@@ -162,6 +167,7 @@ bool ShmLink::write_new() {
       frame.id = message.id = next_id_++;
       out_.write(frame);
       announced_.push(request);
+      ++withdrawable_;
     }
     moved = true;
   }
@@ -185,6 +191,7 @@ bool ShmLink::write_pieces() {
     message.sent += bytes;
     if (message.sent == message.bytes) {
       granted_.take([](const MessageRequest&) { return true; });
+      --withdrawable_;
       finish(request, message.bytes);
     }
     budget -= std::min(budget, frame_bytes(bytes));
@@ -233,6 +240,7 @@ ShmLink::Taken ShmLink::take(const RingFrame& frame) {
       // The receiver's buffer was too short. That is the receiver's error; the send has been
       // served.
       if (MessageRequest* request = announced_.take(named)) {
+        --withdrawable_;
         finish(*request, pending(*request).bytes);
       }
       return Taken::yes;
@@ -269,17 +277,43 @@ ShmLink::Taken ShmLink::take_message(const RingFrame& frame) {
   return Taken::yes;
 }
 
-/// A whole message has found its receive, so the sender may send as much again. It is told of a
-/// quarter of the credit at a time: a frame for each message would double their number.
+/// A whole message has found its receive, so the sender may send as much again.
 void ShmLink::owe(std::size_t payload) {
   owed_ += frame_bytes(payload);
-  if (owed_ >= credit_bytes / 4) {
+  pay_credit();
+}
+
+/// The sender is told of a quarter of the credit at a time: a frame for each message would double
+/// their number.
+void ShmLink::pay_credit() {
+  if (owed_ >= credit_bytes / 4 && has_room()) {
     replies_.push_back({.total = std::exchange(owed_, 0), .kind = FrameKind::credit});
     write_replies();
   }
 }
 
+/// Makes sure that one more reply and one more long message can be noted without allocating, since
+/// progress() and cancel() cannot report that memory has run out. Each send that the peer knows of
+/// keeps a place for its withdrawal besides.
+bool ShmLink::has_room() noexcept {
+  const auto grow = [](auto& list, std::size_t wanted) {
+    if (list.capacity() < wanted) {
+      list.reserve(std::max(wanted, 2 * list.capacity()));
+    }
+  };
+  try {
+    grow(replies_, replies_.size() + withdrawable_ + 1);
+    grow(inbound_, inbound_.size() + 1);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 ShmLink::Taken ShmLink::take_announcement(const RingFrame& frame) {
+  if (!has_room()) {
+    return Taken::not_yet;
+  }
   MessageRequest* request =
       posted_.take([&frame](MessageRequest& one) { return pending(one).tag == frame.tag; });
   if (request == nullptr) {
@@ -329,7 +363,8 @@ bool ShmLink::keep(const RingFrame& frame, bool announced) {
   return true;
 }
 
-/// Asks the peer for an announced message's pieces, or says that they do not fit.
+/// Asks the peer for an announced message's pieces, or says that they do not fit. The caller has
+/// asked has_room().
 void ShmLink::accept(MessageRequest& request, std::uint64_t id, std::size_t bytes) {
   if (bytes > pending(request).bytes) {
     fail_too_long(request, bytes);
@@ -379,6 +414,7 @@ void ShmLink::break_link() {
     }
   }
   inbound_.clear();
+  withdrawable_ = 0;
 }
 
 }  // namespace sprat::comm

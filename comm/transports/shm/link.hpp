@@ -95,6 +95,8 @@ class ShmLink {
   void accept(MessageRequest& request, std::uint64_t id, std::size_t bytes);
   void withdraw_inbound(std::uint64_t id);
   void owe(std::size_t payload);
+  void pay_credit();
+  bool has_room() noexcept;
   void reply(FrameKind kind, std::uint64_t id);
   void break_link();
 
@@ -107,6 +109,7 @@ class ShmLink {
   std::vector<Inbound> inbound_;
   std::list<Unexpected> unexpected_;  ///< In order of arrival.
   std::vector<RingFrame> replies_;    ///< Frames without payload that the peer is owed, in order.
+  std::size_t withdrawable_ = 0;      ///< Sends in announced_ and granted_.
   std::size_t unexpected_limit_;
   std::size_t unexpected_bytes_ = 0;
   std::uint64_t next_id_ = 0;

@@ -15,6 +15,7 @@
 #include "comm/transports/shm/link.hpp"
 #include "sprat/error.hpp"
 #include "tests/unit/comm/transports/letters.hpp"
+#include "tests/unit/comm/transports/shm/out_of_memory.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -317,6 +318,84 @@ TEST(ShmRing, cancelled_requests_leave_their_memory_alone) {
       }
     }
   }
+}
+
+TEST(ShmRing, without_memory_messages_wait_and_arrive_once_there_is_some) {
+  for (const std::size_t bytes : {std::size_t{8}, std::size_t{4096}, std::size_t{100'000}}) {
+    constexpr std::size_t count = 600;  // of 4 KiB, more than a quarter of the credit
+    Shoal shoal(2);
+    const auto sent = pattern(bytes, 9);
+    std::vector<std::vector<std::byte>> got(count, std::vector<std::byte>(bytes));
+    std::vector<MessageRequest> sends(count), recvs(count);
+    {
+      const OutOfMemory here;
+      for (std::size_t i = 0; i < count; ++i) {
+        shoal[1].recv(recvs[i], 0, i, got[i]);
+        shoal[0].send(sends[i], 1, i, sent);
+      }
+      for (int round = 0; round < 5; ++round) {
+        shoal[0].progress();
+        shoal[1].progress();
+      }
+    }
+    shoal.settle();
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(sends[i].state, State::done) << i << " of " << bytes;
+      ASSERT_EQ(recvs[i].state, State::done) << i << " of " << bytes;
+      ASSERT_EQ(got[i], sent) << i << " of " << bytes;
+    }
+  }
+}
+
+TEST(ShmRing, without_memory_an_announced_message_is_not_lost_to_the_receive_that_fails) {
+  constexpr std::size_t count = 100;  // more than room was made for when they were announced
+  Shoal shoal(2);
+  const auto sent = pattern(100'000, 9);
+  std::vector<std::vector<std::byte>> got(count, std::vector<std::byte>(sent.size()));
+  std::vector<MessageRequest> sends(count), recvs(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    shoal[0].send(sends[i], 1, i, sent);
+  }
+  shoal.settle();
+  {
+    const OutOfMemory here;
+    for (std::size_t i = 0; i < count; ++i) {
+      shoal[1].recv(recvs[i], 0, i, got[i]);
+    }
+  }
+  EXPECT_EQ(recvs.back().state, State::failed);
+  EXPECT_EQ(recvs.back().error, ENOMEM);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (recvs[i].state == State::failed) {
+      shoal[1].recv(recvs[i], 0, i, got[i]);
+    }
+  }
+  shoal.settle();
+  for (std::size_t i = 0; i < count; ++i) {
+    ASSERT_EQ(recvs[i].state, State::done) << i;
+    ASSERT_EQ(got[i], sent) << i;
+  }
+}
+
+TEST(ShmRing, without_memory_every_announced_send_can_be_withdrawn) {
+  constexpr std::size_t count = 3'000;  // whose withdrawals do not fit into the ring together
+  Shoal shoal(2);
+  const auto sent = pattern(20'000, 9);
+  std::vector<std::byte> got(sent.size());
+  std::vector<MessageRequest> sends(count);
+  for (MessageRequest& send : sends) {
+    shoal[0].send(send, 1, 3, sent);
+    shoal[1].progress();
+  }
+  {
+    const OutOfMemory here;
+    for (MessageRequest& send : sends) {
+      shoal[0].cancel(send);
+      EXPECT_EQ(send.error, ECANCELED);
+    }
+  }
+  shoal.settle();
+  EXPECT_EQ(shoal[1].probe(0, 3), std::nullopt);
 }
 
 TEST(ShmRing, withdrawn_long_message_fails_the_receive_it_matched) {

@@ -1,0 +1,29 @@
+#include "tests/unit/comm/transports/shm/out_of_memory.hpp"
+
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+thread_local bool nothing_left = false;
+
+}  // namespace
+
+// The whole program allocates by these: the standard lets a program replace them, and there is no
+// other way to have containers fail without exhausting the machine.
+void* operator new(std::size_t bytes) {
+  void* memory = nothing_left ? nullptr : std::malloc(bytes > 0 ? bytes : 1);
+  if (memory == nullptr) {
+    throw std::bad_alloc();
+  }
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace sprat::comm {
+
+OutOfMemory::OutOfMemory() { nothing_left = true; }
+OutOfMemory::~OutOfMemory() { nothing_left = false; }
+
+}  // namespace sprat::comm
