@@ -33,13 +33,24 @@ class PlaceFile final {
   int value_;
 };
 
+/// Without waiting: whoever may write to the folder may have put a FIFO at the path, and open()
+/// would wait for somebody to write to it. O_NONBLOCK means nothing for a regular file.
+int open_to_read(const std::string& path, int flags = 0) {
+  return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | flags);
+}
+
 std::string read_all(int descriptor) {
   std::string content;
   std::array<char, 4096> buffer;
-  ssize_t got = 0;
   // The file may be anybody's, and of any length.
-  while (content.size() <= max_file_bytes &&
-         (got = ::read(descriptor, buffer.data(), buffer.size())) > 0) {
+  while (content.size() <= max_file_bytes) {
+    const ssize_t got = ::read(descriptor, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got <= 0) {
+      break;
+    }
     content.append(buffer.data(), static_cast<std::size_t>(got));
   }
   return content;
@@ -48,6 +59,10 @@ std::string read_all(int descriptor) {
 bool write_all(int descriptor, std::string_view content) {
   while (!content.empty()) {
     const ssize_t put = ::write(descriptor, content.data(), content.size());
+    // File systems over a network return to a program's signal handler without having written.
+    if (put < 0 && errno == EINTR) {
+      continue;
+    }
     if (put <= 0) {
       return false;
     }
@@ -74,7 +89,7 @@ class FilePlace final : public BootstrapPlace {
     if (published_.empty()) {
       return;
     }
-    const PlaceFile file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    const PlaceFile file(open_to_read(path_, O_NOFOLLOW));
     // Another job may have put its own address there meanwhile, which stays.
     if (file.get() >= 0 && read_all(file.get()) == published_) {
       ::unlink(path_.c_str());
@@ -107,7 +122,7 @@ class FilePlace final : public BootstrapPlace {
   }
 
   Found look_up(std::chrono::steady_clock::time_point) override {
-    const PlaceFile file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    const PlaceFile file(open_to_read(path_));
     if (file.get() < 0) {
       return {std::nullopt, std::strerror(errno)};
     }

@@ -1,9 +1,13 @@
 // How ranks come together, and what keeps them from it.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <boost/asio/write.hpp>
 #include <fstream>
+#include <future>
 #include <random>
 
 #include "comm/bootstrap/bootstrap_place.hpp"
@@ -197,6 +201,47 @@ TEST(Joining, is_not_misled_by_the_file_of_an_earlier_job) {
   }
   EXPECT_TRUE(folder.empty());
   leave(joined);
+}
+
+TEST(Joining, does_not_wait_for_who_writes_to_a_pipe_at_the_files_path) {
+  const Folder folder;
+  const std::string path = folder / "job";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  auto configs = configs_at("file://" + path, 2);
+  std::promise<std::vector<Joined>> joined;
+  std::future<std::vector<Joined>> future = joined.get_future();
+  std::thread rank([&] { joined.set_value(join_all({configs[1]})); });
+  const bool waits = future.wait_for(5s) == std::future_status::timeout;
+  EXPECT_FALSE(waits);
+  if (waits) {  // the writer that it waits for lets the thread end
+    close(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  }
+  rank.join();
+  const std::vector<Joined> ranks = future.get();
+  ASSERT_TRUE(ranks[0].error);
+  EXPECT_THAT(ranks[0].error->what(), HasSubstr("is not a file"));
+}
+
+TEST(Joining, leaves_a_pipe_alone_that_was_put_in_its_files_place) {
+  const Folder folder;
+  const std::string path = folder / "job";
+  Config config = configs_at("file://" + path, 2)[0];
+  auto place = bootstrap_at_file(config, {.rank = 0, .size = 2, .rendezvous = config.rendezvous});
+  place->publish(1);
+  ASSERT_EQ(unlink(path.c_str()), 0);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  std::promise<void> ended;
+  std::thread end([&] {
+    place.reset();
+    ended.set_value();
+  });
+  const bool waits = ended.get_future().wait_for(5s) == std::future_status::timeout;
+  EXPECT_FALSE(waits);
+  if (waits) {
+    close(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  }
+  end.join();
+  EXPECT_FALSE(folder.empty());
 }
 
 TEST(Joining, names_a_rank_that_dies_meanwhile_at_once) {
