@@ -20,6 +20,22 @@ bool is_job_wide(const ConfigField& field) {
          field.name == "order";
 }
 
+std::string length_and_hash(std::string_view content) {
+  return fmt::format("{} bytes, hash {:016x}", content.size(),
+                     XXH3_64bits(content.data(), content.size()));
+}
+
+/// Rules may be as long as the environment allows, but all terms of a rank travel in one Hello, and
+/// a stranger's Hello is bounded (max_hello_bytes). A long value goes as its beginning, by which
+/// people know it, and its hash.
+std::string shortened(std::string_view value) {
+  constexpr std::size_t most = 4096;
+  constexpr std::size_t beginning = 256;
+  return value.size() <= most
+             ? std::string(value)
+             : text(value.substr(0, beginning), "... (", length_and_hash(value), ")");
+}
+
 /// A file's length and hash; empty if there is none. Ranks compare contents, for each host may have
 /// the file elsewhere.
 std::string digest_of(const std::string& path) {
@@ -28,8 +44,7 @@ std::string digest_of(const std::string& path) {
   if (!file.is_open()) {
     return "";
   }
-  return fmt::format("{} bytes, hash {:016x}", content.size(),
-                     XXH3_64bits(content.data(), content.size()));
+  return length_and_hash(content);
 }
 
 }  // namespace
@@ -39,7 +54,7 @@ std::vector<Term> job_terms(const Config& config) {
                              {"control protocol", text(protocol)}};
   for (const ConfigField& field : describe(config)) {
     if (is_job_wide(field)) {
-      terms.push_back({field.variable, field.value});
+      terms.push_back({field.variable, shortened(field.value)});
     }
   }
   terms.push_back({"content of SPRAT_TUNING", digest_of(config.tuning)});

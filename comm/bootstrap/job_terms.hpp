@@ -8,7 +8,8 @@
 
 namespace sprat::comm {
 
-/// Versions, and those settings that decide what ranks do together. Of a file its content counts.
+/// Versions, and those settings that decide what ranks do together. Of a file its content
+/// counts. Short enough for a Hello, whatever the configuration is.
 std::vector<Term> job_terms(const Config& config);
 
 }  // namespace sprat::comm

@@ -153,6 +153,29 @@ TEST(Joining, refuses_ranks_that_are_configured_otherwise) {
   }
 }
 
+TEST(Joining, compares_rules_that_are_longer_than_a_hello_may_be) {
+  const std::string rules(2 * max_hello_bytes, ';');
+  for (const std::string other : {rules, rules + ";"}) {
+    auto configs = configs_at("tcp://127.0.0.1:" + std::to_string(free_port()), 2);
+    configs[0].algorithm = rules;
+    configs[1].algorithm = other;
+    for (Config& config : configs) {
+      config.join_timeout = 5s;
+    }
+    auto joined = join_all(configs);
+    for (const Joined& one : joined) {
+      EXPECT_EQ(one.error.has_value(), other != rules) << (one.error ? one.error->what() : "");
+      if (one.error) {
+        EXPECT_EQ(one.error->code(), ErrorCode::mismatch) << one.error->what();
+        EXPECT_THAT(one.error->what(), AllOf(HasSubstr("SPRAT_ALGORITHM: \";;;;"),
+                                             HasSubstr(";... (131072 bytes, hash "),
+                                             HasSubstr(";... (131073 bytes, hash ")));
+      }
+    }
+    leave(joined);
+  }
+}
+
 TEST(Joining, refuses_a_second_rank_of_a_number) {
   auto configs = configs_at("tcp://127.0.0.1:" + std::to_string(free_port()), 2);
   auto joined = join_all(configs);
