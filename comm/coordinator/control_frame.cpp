@@ -1,8 +1,11 @@
 #include "comm/coordinator/control_frame.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
+
+#include "sprat/error.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -161,22 +164,38 @@ void read(Reader& in, ControlMessage& message) {
 void write(Writer&, const Beat&) {}
 void read(Reader&, Beat&) {}
 
-template <std::size_t index = 0>
-std::optional<Frame> decode_as(std::size_t wanted, Reader& in) {
-  if constexpr (index < std::variant_size_v<Frame>) {
-    if (index != wanted) {
-      return decode_as<index + 1>(wanted, in);
-    }
-    std::variant_alternative_t<index, Frame> value;
-    read(in, value);
-    // Bytes that are left over mean that the sender meant something else.
-    if (!in.whole()) {
-      return std::nullopt;
-    }
-    return value;
-  }
-  return std::nullopt;
+bool is_error_code(int code) { return code >= 0 && code <= static_cast<int>(ErrorCode::internal); }
+
+// A number beyond its enumeration would be no case of any switch.
+template <class Value>
+bool is_sound(const Value&) {
+  return true;
 }
+bool is_sound(const Refusal& refusal) { return is_error_code(refusal.code); }
+bool is_sound(const ControlMessage& message) {
+  using Kind = ControlMessage::Kind;
+  return message.kind <= Kind::farewell &&
+         (message.kind != Kind::failed || is_error_code(message.code));
+}
+
+template <class Value>
+std::optional<Frame> decode_as(Reader& in) {
+  Value value;
+  read(in, value);
+  // Bytes that are left over mean that the sender meant something else.
+  if (!in.whole() || !is_sound(value)) {
+    return std::nullopt;
+  }
+  return Frame(std::move(value));
+}
+
+using Decode = std::optional<Frame> (*)(Reader&);
+template <class... Values>
+constexpr std::array<Decode, sizeof...(Values)> decoders_of(const std::variant<Values...>*) {
+  return {&decode_as<Values>...};
+}
+/// By the number in front of a frame, which is its place in the variant.
+constexpr auto decoders = decoders_of(static_cast<const Frame*>(nullptr));
 
 }  // namespace
 
@@ -195,13 +214,7 @@ std::optional<Frame> decode(std::span<const std::byte> bytes) {
   Reader in(bytes);
   std::uint8_t kind = 0;
   in.integer(kind);
-  std::optional<Frame> frame = decode_as(kind, in);
-  const auto* message = frame ? std::get_if<ControlMessage>(&*frame) : nullptr;
-  // A number beyond the enumeration would be no case of any switch.
-  if (message != nullptr && message->kind > ControlMessage::Kind::farewell) {
-    return std::nullopt;
-  }
-  return frame;
+  return kind < decoders.size() ? decoders[kind](in) : std::nullopt;
 }
 
 std::size_t frame_bytes(std::span<const std::byte, frame_header_bytes> header) {

@@ -1,6 +1,7 @@
 // What travels between a rank and the coordinator, and how it lies on a wire.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -31,6 +32,9 @@ struct Refusal {
   int code = 0, rank = -1;
   std::string text;
 };
+/// The longest patience that an exchange keeps to: what SPRAT_JOIN_TIMEOUT may be, 31 years, and
+/// what a deadline can be computed from without overflow.
+inline constexpr std::chrono::milliseconds longest_patience{1'000'000'000'000};
 /// rank -> coordinator: my blob of the job's n-th exchange. The coordinator's clock starts when it
 /// comes.
 struct Part {

@@ -168,9 +168,10 @@ void Coordinator::receive(int rank, Part part, Time now) {
          text(part.purpose, " takes more than ", max_exchange_bytes, " bytes over all ranks"));
     return;
   }
-  // The number comes from outside; its bound (12 days) keeps the sum below from overflowing.
-  const auto patience =
-      std::chrono::milliseconds(std::min<std::uint64_t>(part.patience_ms, 1u << 30));
+  // The number comes from outside; its bound keeps the sum below from overflowing.
+  part.patience_ms =
+      std::min(part.patience_ms, static_cast<std::uint64_t>(longest_patience.count()));
+  const std::chrono::milliseconds patience(part.patience_ms);
   // The exchange fails for all when the first rank's patience ends, so that nobody goes on alone.
   if (!exchange_deadline_ || now + patience < *exchange_deadline_) {
     exchange_deadline_ = now + patience;
@@ -295,6 +296,10 @@ void Coordinator::receive(int rank, ControlMessage message, Time now) {
       }
       return;
     case Kind::failed:
+      // Those who hear of it look the rank up. One that is none says nothing of who is at fault.
+      if (message.rank < -1 || message.rank >= size()) {
+        message.rank = rank;
+      }
       if (!failure_) {
         failure_ = message;
       }

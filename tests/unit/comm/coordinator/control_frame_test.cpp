@@ -6,6 +6,8 @@
 #include <random>
 #include <string_view>
 
+#include "sprat/error.hpp"
+
 namespace sprat::comm {
 namespace {
 
@@ -45,6 +47,21 @@ TEST(Frame, is_refused_when_cut_short_or_too_long) {
     }
     bytes.push_back(std::byte{0});
     EXPECT_FALSE(decode(std::span(bytes).subspan(frame_header_bytes))) << frame.index();
+  }
+}
+
+TEST(Frame, is_refused_with_an_error_code_that_there_is_not) {
+  const int last = static_cast<int>(ErrorCode::internal);
+  const auto comes_through = [](const Frame& frame) {
+    const Blob bytes = encode(frame);
+    return decode(std::span(bytes).subspan(frame_header_bytes)).has_value();
+  };
+  ControlMessage failed;
+  failed.kind = ControlMessage::Kind::failed;
+  for (const int code : {-1, 0, last, last + 1, 1 << 30}) {
+    failed.code = code;
+    EXPECT_EQ(comes_through(failed), code >= 0 && code <= last) << code;
+    EXPECT_EQ(comes_through(Refusal{code, 0, ""}), code >= 0 && code <= last) << code;
   }
 }
 

@@ -249,6 +249,32 @@ TEST(Coordinator, relays_a_failure_to_all_others_as_it_was_told) {
   EXPECT_EQ(failed.text, "rank 2 is late");
 }
 
+TEST(Coordinator, blames_who_says_that_a_rank_failed_which_there_is_not) {
+  for (const int nobody : {-2, 3, 1 << 30}) {
+    Scene scene(3);
+    scene.admit_all();
+    scene.say(1, message(Kind::failed, nobody, "", static_cast<int>(ErrorCode::timeout)));
+    EXPECT_EQ(scene.only<ControlMessage>().second.rank, 1);
+  }
+}
+
+TEST(Coordinator, keeps_to_a_patience_of_weeks_and_to_no_more_than_a_deadline_can_be) {
+  const std::chrono::milliseconds weeks = 24h * 30;
+  for (const auto& [patience_ms, kept] :
+       {std::pair{static_cast<std::uint64_t>(weeks.count()), weeks},
+        std::pair{~std::uint64_t{0}, longest_patience}}) {
+    Scene scene(2);
+    scene.admit_all();
+    scene.now += 24h * 365;
+    EXPECT_TRUE(scene.coordinator.received(0, Part{1, patience_ms, "joining", {}}, scene.now));
+    EXPECT_EQ(scene.coordinator.deadline(), scene.now + kept);
+    scene.now += kept;
+    scene.coordinator.tick(scene.now);
+    EXPECT_THAT(scene.only<ControlMessage>().second.text,
+                HasSubstr(std::to_string(kept.count() / 1000) + " s"));
+  }
+}
+
 TEST(Coordinator, queries_all_others_of_a_stalled_operation_once) {
   Scene scene(3);
   scene.admit_all();
