@@ -160,7 +160,7 @@ void Member::received(Frame frame) {
     changed_.notify_all();
   } else if (auto* message = std::get_if<ControlMessage>(&frame)) {
     take(std::move(*message));
-  } else {
+  } else if (!std::holds_alternative<Welcome>(frame)) {  // it comes first, and says nothing more
     log().warn("the hub sent a frame of kind {} after joining", frame.index());
   }
 }

@@ -24,11 +24,7 @@ class TcpCoordinatorClient final : public CoordinatorClient {
   /// On the loop's thread.
   void start(StreamSocket socket, Member& member) {
     ControlConnection::Events events;
-    events.received = [&member](Frame frame) {
-      if (!std::holds_alternative<Welcome>(frame)) {
-        member.received(std::move(frame));
-      }
-    };
+    events.received = [&member](Frame&& frame) { member.received(std::move(frame)); };
     events.ended = [this, &member](std::string_view how) {
       member.ended(how);
       ended_.set_value();
