@@ -18,6 +18,12 @@ using RequestState = comm::MessageRequest::State;
 // A wire's error is usually a peer's death, which the control thread explains a moment later.
 constexpr std::chrono::seconds news_grace{2};
 
+// As with collectives: whoever has waited so long asks, and again so often.
+constexpr std::chrono::milliseconds question_after{100};
+constexpr std::chrono::seconds question_again{5};
+// One message of a communicator at a time, lest a thousand that wait flood the coordinator.
+constexpr std::chrono::milliseconds between_questions{100};
+
 // The highest bit tells these tags from those of collectives; then communicator and the caller's
 // tag, and at the end whether the message is the library's own.
 std::uint64_t wire_tag(std::uint64_t communicator, const Message& message) {
@@ -34,7 +40,8 @@ double seconds_of(Clock::duration time) { return std::chrono::duration<double>(t
 PointToPoint::PointToPoint(std::shared_ptr<comm::Context> context, Executor& executor)
     : context_(std::move(context)),
       membership_(executor.membership()),
-      recorder_(executor.recorder()) {
+      recorder_(executor.recorder()),
+      counts_(membership_.world_ranks.size()) {
   const auto token = context_->take_token();
   context_->add(this);
 }
@@ -59,6 +66,14 @@ PointToPoint::~PointToPoint() {
     message->fail(
         Error(ErrorCode::aborted, text(describe(*message), ": its communicator is gone")));
   }
+  std::vector<comm::Drivers::Exchanged> exchanged;
+  for (std::size_t peer = 0; peer < counts_.size(); ++peer) {
+    if (counts_[peer].sent + counts_[peer].received > 0) {
+      exchanged.push_back(
+          {membership_.world_ranks[peer], counts_[peer].sent, counts_[peer].received});
+    }
+  }
+  context_->note_messages(membership_.id, std::move(exchanged));
 }
 
 /// Until every send has been received, has failed, or goes to a rank that has left.
@@ -98,6 +113,7 @@ void PointToPoint::start(Message& message) {
   comm::MessageTransport& transport = context_->messages(world);
   const std::uint64_t tag = wire_tag(membership_.id, message);
   if (message.sends) {
+    ++counts_[message.peer].sent;
     transport.send(message.request, world, tag, {message.data, message.bytes});
   } else {
     transport.recv(message.request, world, tag, {message.data, message.bytes});
@@ -166,6 +182,7 @@ comm::Advance PointToPoint::advance() noexcept {
       }
       check(*message);
       context_->end_messages(1);
+      counts_[message->peer].received += message->sends ? 0 : 1;
       const auto now = context_->wait_policy().now();
       recorder_.ended(message->entry, now, true);
       if (message->warned) {
@@ -184,7 +201,7 @@ comm::Advance PointToPoint::advance() noexcept {
 
 // Also while a wire has failed and the reason, usually a peer's death, is not known yet, and while
 // what a peer sent before it left may still be on its way.
-bool PointToPoint::goes_on(Message& message, bool look_at_clock) const {
+bool PointToPoint::goes_on(Message& message, bool look_at_clock) {
   const comm::MessageRequest& request = message.request;
   const bool gone = request.state == RequestState::posted &&
                     context_->departed(membership_.world_ranks[message.peer]);
@@ -200,6 +217,7 @@ bool PointToPoint::goes_on(Message& message, bool look_at_clock) const {
     message.cut = now;
   }
   warn_if_long(message, now);
+  ask_if_long(message, now);
   return cut ? now - message.cut < news_grace : now <= message.deadline;
 }
 
@@ -211,6 +229,25 @@ void PointToPoint::warn_if_long(Message& message, Clock::time_point now) const {
   message.warned = true;
   log().warn("{} has waited {:.1f} s for {}", describe(message), seconds_of(now - message.posted),
              awaited(message));
+}
+
+// The peer may have freed this communicator: then nothing comes, and the coordinator fails the job
+// once the peer has said so. A receive from any rank asks nobody, for another may still send.
+void PointToPoint::ask_if_long(Message& message, Clock::time_point now) {
+  if (now - message.posted < question_after || now < next_question_ ||
+      (message.asked != Clock::time_point{} && now - message.asked < question_again)) {
+    return;
+  }
+  message.asked = now;
+  next_question_ = now + between_questions;
+  const Counts& counts = counts_[message.peer];
+  const auto question = comm::encode({.sends = message.sends,
+                                      .asker = membership_.world_ranks[membership_.rank],
+                                      .peer = membership_.world_ranks[message.peer],
+                                      .count = message.sends ? counts.sent : counts.received});
+  if (question) {
+    context_->report_stall(membership_.id, *question, {});
+  }
 }
 
 std::string PointToPoint::awaited(const Message& message) const {

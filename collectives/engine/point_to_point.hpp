@@ -4,6 +4,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "collectives/engine/executor.hpp"
 #include "collectives/engine/work.hpp"
@@ -28,8 +29,9 @@ class Message final : public Work::State {
   std::size_t bytes = 0;
   comm::Clock::time_point posted{}, deadline{};
   std::chrono::milliseconds timeout{0};
-  bool warned = false;            ///< It has been said that it waits long.
-  comm::Clock::time_point cut{};  ///< Since when its wire has failed, or its peer left.
+  bool warned = false;              ///< It has been said that it waits long.
+  comm::Clock::time_point cut{};    ///< Since when its wire has failed, or its peer left.
+  comm::Clock::time_point asked{};  ///< When its peer was asked whether it can still come.
   comm::MessageRequest request;
   Recorder::Entry entry = nullptr;
   int source() const override { return sends ? -1 : peer; }
@@ -57,8 +59,9 @@ class PointToPoint final : public comm::Driver {
   bool start_waiting();
   bool end_waiting(const Error* failure);
   bool find_source(Message& message);
-  bool goes_on(Message& message, bool look_at_clock) const;
+  bool goes_on(Message& message, bool look_at_clock);
   void warn_if_long(Message& message, comm::Clock::time_point now) const;
+  void ask_if_long(Message& message, comm::Clock::time_point now);
   std::string awaited(const Message& message) const;
   void check(Message& message);
   void withdraw(Message& message) noexcept;
@@ -71,8 +74,14 @@ class PointToPoint final : public comm::Driver {
   std::list<std::shared_ptr<Message>> in_flight_;  ///< The transports have them.
   /// Receives from any source, and those behind them that the same messages may match, in order.
   std::list<std::shared_ptr<Message>> waiting_;
+  /// With whom messages were exchanged so far, by rank of the communicator.
+  struct Counts {
+    std::uint32_t sent = 0, received = 0;  ///< Begun to send, and received.
+  };
+  std::vector<Counts> counts_;
   int next_source_ = 0;  ///< Whom a receive from any source looks at first.
   std::uint32_t idle_calls_ = 0;
+  comm::Clock::time_point next_question_{};
 };
 
 }  // namespace sprat::collectives

@@ -125,6 +125,10 @@ class Context : public std::enable_shared_from_this<Context> {
   /// A communicator goes that has called so many operations: peers that wait for another one are
   /// told so. Takes the token.
   void note_freed(std::uint64_t communicator, std::uint64_t calls);
+  /// The same of its messages. Token held.
+  void note_messages(std::uint64_t communicator, std::vector<Drivers::Exchanged> exchanged) {
+    progress_.drivers().note_messages(communicator, std::move(exchanged));
+  }
 
   // --- failure; any thread. More is said in comm/context/failure_state.hpp
   // ------------------------------

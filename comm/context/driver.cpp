@@ -1,6 +1,7 @@
 #include "comm/context/driver.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace sprat::comm {
 namespace {
@@ -58,7 +59,28 @@ void Drivers::note_freed(std::uint64_t communicator, std::uint64_t calls) {
   freed_.push_back({communicator, calls});
 }
 
+void Drivers::note_messages(std::uint64_t communicator, std::vector<Exchanged> exchanged) {
+  if (freed_messages_.size() == most_freed) {
+    freed_messages_.pop_front();
+  }
+  freed_messages_.push_back({communicator, std::move(exchanged)});
+}
+
+Recall Drivers::recall_messages(std::uint64_t communicator, const MessageQuestion& question) const {
+  const auto freed = std::ranges::find(freed_messages_, communicator, &FreedMessages::communicator);
+  if (freed == freed_messages_.end()) {
+    return {Recall::State::not_yet};
+  }
+  const auto found = std::ranges::find(freed->exchanged, question.asker, &Exchanged::rank);
+  const Exchanged with = found == freed->exchanged.end() ? Exchanged{} : *found;
+  return {is_lost(question, with.sent, with.received) ? Recall::State::freed
+                                                      : Recall::State::forgotten};
+}
+
 Recall Drivers::recall(std::uint64_t communicator, std::uint64_t sequence) const {
+  if (const auto question = decode_question(sequence)) {
+    return recall_messages(communicator, *question);
+  }
   for (const auto& entry : drivers_) {
     if (entry->driver->communicator() == communicator) {
       return entry->driver->called(sequence);

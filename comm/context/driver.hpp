@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/coordinator/message_question.hpp"
 #include "comm/transports/transport.hpp"
 
 namespace sprat::comm {
@@ -85,8 +86,16 @@ class Drivers {
   std::shared_ptr<Entry> find_busy() const;
   /// A communicator goes that has called so many operations.
   void note_freed(std::uint64_t communicator, std::uint64_t calls);
+  /// What a communicator that goes has exchanged with one rank in messages.
+  struct Exchanged {
+    int rank = 0;
+    std::uint32_t sent = 0, received = 0;  ///< Begun to send, and received.
+  };
+  /// Its messages have gone, before it. Ranks that are missing exchanged none.
+  void note_messages(std::uint64_t communicator, std::vector<Exchanged> exchanged);
   /// Each driver that is not busy once. Of those that leave a task, they come up in turn.
   Round advance() noexcept;
+  /// The sequence of a collective, or a MessageQuestion, of which this rank is the peer.
   Recall recall(std::uint64_t communicator, std::uint64_t sequence) const;
   /// Text of the oldest operation in flight of the first driver that has one; empty: none has.
   std::string under_way() const;
@@ -99,9 +108,16 @@ class Drivers {
   struct Freed {
     std::uint64_t communicator, calls;
   };
+  struct FreedMessages {
+    std::uint64_t communicator;
+    std::vector<Exchanged> exchanged;
+  };
+  Recall recall_messages(std::uint64_t communicator, const MessageQuestion& question) const;
+
   std::vector<std::shared_ptr<Entry>> drivers_;
   std::size_t next_ = 0;     ///< From here on the first task is taken.
   std::deque<Freed> freed_;  ///< The last ones, oldest first.
+  std::deque<FreedMessages> freed_messages_;
 };
 
 }  // namespace sprat::comm

@@ -306,9 +306,15 @@ void Coordinator::receive(int rank, ControlMessage message, Time now) {
       send(joined_but(rank), std::move(message));
       return;
     case Kind::stalled:
+      if (const auto question = decode_question(message.sequence)) {
+        return ask(rank, *question, message);
+      }
       stalled(rank, std::move(message), now);
       return;
     case Kind::answer:
+      if (const auto question = decode_question(message.sequence)) {
+        return answered(rank, *question, message);
+      }
       if (const auto found = inquiries_.find({message.comm, message.sequence});
           found != inquiries_.end() && message.payload.size() <= most_signature_bytes) {
         found->second.answered(rank, message.code, std::move(message.payload));
@@ -351,6 +357,40 @@ void Coordinator::stalled(int rank, ControlMessage message, Time now) {
     send(std::move(queried), std::move(query));
   }
   settle_if_due(inquiry, now);
+}
+
+// Only the peer is asked: many ranks may wait for messages at any time, as the stages of a pipeline
+// do.
+void Coordinator::ask(int rank, const MessageQuestion& question, const ControlMessage& asked) {
+  if (question.asker != rank || question.peer >= size() ||
+      members_[question.peer] != Presence::joined) {
+    return;
+  }
+  ControlMessage query;
+  query.kind = ControlMessage::Kind::query;
+  query.comm = asked.comm;
+  query.sequence = asked.sequence;
+  send({question.peer}, std::move(query));
+}
+
+void Coordinator::answered(int rank, const MessageQuestion& question,
+                           const ControlMessage& answer) {
+  constexpr int freed = 4;
+  if (question.peer != rank || question.asker >= size() ||
+      members_[question.asker] != Presence::joined || answer.code != freed) {
+    return;
+  }
+  ControlMessage verdict;
+  verdict.kind = ControlMessage::Kind::verdict;
+  verdict.comm = answer.comm;
+  verdict.sequence = answer.sequence;
+  verdict.code = static_cast<int>(ErrorCode::mismatch);
+  verdict.rank = rank;
+  verdict.text =
+      text("rank ", question.asker, " waits for a message ", question.sends ? "to" : "from",
+           " rank ", rank, "; rank ", rank, " has freed that communicator before");
+  verdict.payload = encode(Disagreement{question.asker, rank, {}, {}});
+  send(in_state(Presence::joined), std::move(verdict));
 }
 
 void Coordinator::forget_old_inquiries() {

@@ -13,6 +13,7 @@
 
 #include "comm/coordinator/control_frame.hpp"
 #include "comm/coordinator/control_inquiry.hpp"
+#include "comm/coordinator/message_question.hpp"
 #include "sprat/error.hpp"
 
 namespace sprat::comm {
@@ -73,6 +74,8 @@ class Coordinator {
   void receive(int rank, Part part, Time now);
   void receive(int rank, ControlMessage message, Time now);
   void stalled(int rank, ControlMessage message, Time now);
+  void ask(int rank, const MessageQuestion& question, const ControlMessage& asked);
+  void answered(int rank, const MessageQuestion& question, const ControlMessage& answer);
   void settle_if_due(Inquiry& inquiry, Time now);
   void forget_old_inquiries();
   void lose(int rank, std::string_view how);

@@ -27,6 +27,7 @@ struct ControlMessage {
     failed,   ///< rank -> coordinator -> all: `rank` failed the job; code is an ErrorCode, text its
               ///< message.
     stalled,  ///< rank -> coordinator: `rank` waits in (comm, sequence), payload is its signature.
+              ///< Or for a message: sequence is a MessageQuestion, which only its peer is asked.
     query,    ///< coordinator -> all: what did you call at (comm, sequence)?
     answer,   ///< rank -> coordinator: payload is that signature; code 0 called, 1 not yet, 2
               ///< forgotten, 3 not a member, 4 never: it has freed that communicator.

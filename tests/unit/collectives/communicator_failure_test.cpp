@@ -82,6 +82,59 @@ TEST(Mismatch, a_communicator_that_one_rank_has_freed_is_named_on_every_rank) {
   }
 }
 
+TEST(Mismatch, a_message_whose_peer_has_freed_the_communicator_is_named_on_every_rank) {
+  for (const char* hosts : {"", "a,b,c"}) {
+    for (const bool sends : {false, true}) {
+      const auto messages = failure_of(3, hosts, [&](Communicator& world) {
+        {
+          auto pair = world.duplicate("pair");
+          std::vector<float> data(1 << 20), other(1);
+          if (world.rank() == 0) {  // what was sent before arrives all the same
+            pair.send(elements(other), 1).wait();
+            (sends ? pair.send(elements(data), 1) : pair.recv(elements(data), 1)).wait();
+          } else if (world.rank() == 1) {
+            pair.recv(elements(other), 0).wait();
+          }
+        }
+        world.barrier();
+      });
+      expect_everywhere(messages, 3,
+                        sends ? "rank 0 waits for a message to rank 1; rank 1 has freed"
+                              : "rank 0 waits for a message from rank 1; rank 1 has freed");
+    }
+  }
+}
+
+// The peer has gone, but all that it sent before is here, or will be.
+TEST(Mismatch, who_has_sent_may_free_a_communicator_before_its_messages_are_received) {
+  for (const char* hosts : {"", "a,b"}) {
+    Config config = quick();
+    config.host = hosts;
+    run_virtual_ranks(2, config, [](Communicator& world) {
+      std::int32_t first = world.rank(), second = 0, go = 0;
+      {
+        auto pair = world.duplicate("pair");
+        if (world.rank() == 1) {
+          pair.send({&first, 1, DType::i32}, 0, 1).wait();
+        } else {
+          // Asked about while rank 1 has gone: the tag is another one's.
+          Work never = pair.recv({&second, 1, DType::i32}, 1, 2);
+          world.recv({&go, 1, DType::i32}, 1).wait();
+          const auto until = std::chrono::steady_clock::now() + 500ms;
+          while (std::chrono::steady_clock::now() < until) {
+            ASSERT_FALSE(never.test());
+          }
+          pair.recv({&first, 1, DType::i32}, 1, 1).wait();
+          EXPECT_EQ(first, 1);
+        }
+      }
+      if (world.rank() == 1) {
+        world.send({&go, 1, DType::i32}, 0).wait();
+      }
+    });
+  }
+}
+
 // Rank 0 has sent what it has and goes; rank 1 waits for rank 2 until the coordinator has asked
 // everybody.
 TEST(Mismatch, who_has_called_may_free_a_communicator_before_the_others_are_through) {

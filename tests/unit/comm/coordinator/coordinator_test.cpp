@@ -353,6 +353,52 @@ TEST(Coordinator, tells_who_asked_which_ranks_have_not_called) {
   EXPECT_EQ(verdict.text, "rank 2 not called yet; no answer from rank 3");
 }
 
+TEST(Coordinator, asks_only_the_peer_of_a_message_and_fails_all_if_it_has_freed_the_communicator) {
+  Scene scene(3);
+  scene.admit_all();
+  const auto sequence = *encode(MessageQuestion{.sends = true, .asker = 0, .peer = 2, .count = 5});
+  ControlMessage stalled = message(Kind::stalled, 0);
+  stalled.sequence = sequence;
+  scene.say(1, stalled);  // it is rank 0's question
+  EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+  scene.say(0, stalled);
+  const auto [to, query] = scene.only<ControlMessage>();
+  EXPECT_THAT(to, ElementsAre(2));
+  EXPECT_EQ(query.kind, Kind::query);
+  EXPECT_EQ(query.sequence, sequence);
+  for (const int code : {0, 1, 2, 3}) {
+    ControlMessage answer = message(Kind::answer, 2, "", code);
+    answer.sequence = sequence;
+    scene.say(2, answer);
+    EXPECT_THAT(scene.coordinator.take(), IsEmpty()) << code;
+  }
+  ControlMessage answer = message(Kind::answer, 2, "", 4);
+  answer.sequence = sequence;
+  scene.say(1, answer);  // it is rank 2's answer
+  EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+  scene.say(2, answer);
+  const auto [all, verdict] = scene.only<ControlMessage>();
+  EXPECT_THAT(all, ElementsAre(0, 1, 2));
+  EXPECT_EQ(verdict.kind, Kind::verdict);
+  EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::mismatch));
+  EXPECT_EQ(verdict.text,
+            "rank 0 waits for a message to rank 2; rank 2 has freed that communicator before");
+}
+
+TEST(Coordinator, takes_no_harm_from_questions_about_ranks_that_there_are_not) {
+  Scene scene(3);
+  scene.admit_all();
+  for (const int peer : {3, 32'767}) {
+    ControlMessage said = message(Kind::stalled, 0);
+    said.sequence = *encode(MessageQuestion{.asker = 0, .peer = peer});
+    scene.say(0, said);
+    said = message(Kind::answer, 0, "", 4);
+    said.sequence = *encode(MessageQuestion{.asker = peer, .peer = 0});
+    scene.say(0, said);
+    EXPECT_THAT(scene.coordinator.take(), IsEmpty()) << peer;
+  }
+}
+
 TEST(Coordinator, fails_ranks_that_wait_for_one_that_has_freed_the_communicator) {
   Scene scene(4);
   scene.admit_all();
