@@ -14,6 +14,7 @@
 #include "cli/bench/sweep.hpp"
 #include "cli/bench/tune.hpp"
 #include "cli/command.hpp"
+#include "cli/complain.hpp"
 #include "cli/job.hpp"
 #include "cli/whole_number.hpp"
 #include "collectives/plan/tuning.hpp"
@@ -206,7 +207,7 @@ int run_bench(const BenchArguments& request) {
     }
     const std::uint64_t wrong = Bench(world, sweep, config, request.json).run();
     if (wrong > 0 && world.rank() == 0) {
-      fmt::print(stderr, "sprat: {} wrong elements; see the column #wrong\n", wrong);
+      complain(fmt::format("{} wrong elements; see the column #wrong", wrong));
     }
     return wrong > 0 ? 1 : 0;
   });

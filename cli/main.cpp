@@ -8,26 +8,13 @@
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/complain.hpp"
 #include "comm/base/log.hpp"
 #include "sprat/error.hpp"
 
 namespace {
 
 using namespace sprat::cli;
-
-/// `message`, which may be a list, as one line on standard error.
-void complain(std::string_view message) {
-  std::string line;
-  for (std::size_t at = 0; at < message.size();) {
-    const std::size_t end = std::min(message.find('\n', at), message.size());
-    if (!line.empty()) {
-      line += line.back() == ':' ? " " : "; ";
-    }
-    line += message.substr(at, end - at);
-    at = std::min(message.find_first_not_of("\n ", end), message.size());
-  }
-  fmt::print(stderr, "sprat: {}\n", line);
-}
 
 bool is_command(std::string_view word) {
   return std::ranges::any_of(all_commands(),

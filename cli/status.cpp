@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/complain.hpp"
 #include "collectives/record/explain.hpp"
 #include "collectives/record/flight_record.hpp"
 #include "sprat/error.hpp"
@@ -48,7 +49,7 @@ std::vector<FlightRecord> of_every_process() {
     try {
       std::ranges::move(collectives::flight_records_of(pid), std::back_inserter(all));
     } catch (const Error& error) {  // it has ended meanwhile, or is of another version
-      fmt::print(stderr, "sprat: {}\n", error.what());
+      complain(error.what());
     }
   }
   return all;
