@@ -113,6 +113,7 @@ Json plan_json(const PlanRequest& request) {
                  {"bytes_received", cost.bytes_received},
                  {"bytes_pulled", cost.bytes_pulled}}},
                {"scratch_count", plan.scratch_count},
+               {"contributions_count", plan.contributions_count},
                {"steps", Json::array()}};
   for (const collectives::Step& step : plan.steps) {
     json["steps"].push_back(json_of(plan, step));

@@ -47,6 +47,31 @@ TEST(InfoPlan, shows_who_sends_what_to_whom) {
   EXPECT_TRUE(sends);
 }
 
+/// Largest offset + count of a rank's own buffer in the steps, wherever they use it.
+std::size_t end_of(const nlohmann::ordered_json& plan, const char* buffer) {
+  std::size_t end = 0;
+  for (const auto& step : plan["steps"]) {
+    for (const char* operand : {"from", "to"}) {
+      if (step.contains(operand) && step[operand]["buffer"] == buffer) {
+        end = std::max(end, step[operand]["offset"].get<std::size_t>() +
+                                step[operand]["count"].get<std::size_t>());
+      }
+    }
+  }
+  return end;
+}
+
+TEST(InfoPlan, tells_the_size_of_every_buffer_of_the_ranks_own) {
+  const auto plan = plan_json({.collective = "all_reduce",
+                               .algorithm = "hierarchical",
+                               .ranks = 4,
+                               .ranks_per_host = 1,
+                               .count = 500});
+  EXPECT_GT(end_of(plan, "contributions"), 0u) << plan.dump();
+  EXPECT_LE(end_of(plan, "contributions"), plan["contributions_count"].get<std::size_t>());
+  EXPECT_LE(end_of(plan, "scratch"), plan["scratch_count"].get<std::size_t>());
+}
+
 TEST(InfoPlan, answers_a_wrong_request_with_what_there_is) {
   const std::vector<std::pair<PlanRequest, const char*>> table = {
       {{.collective = "all_gather", .algorithm = "best", .ranks = 8}, "all_gather hierarchical"},
