@@ -152,7 +152,7 @@ void export_parameters(ShardedModel& model, const std::string& path, CheckpointF
           "a model is exported as one file; CheckpointWriter saves "
           "it in the form sprat");
   fsdp::Engine& engine = model.engine();
-  fsdp::export_parameters(engine.world(), engine.held(), path, fsdp::format_of(form).layout);
+  fsdp::export_parameters(engine.world(), engine.held(), path, form);
 }
 
 }  // namespace sprat

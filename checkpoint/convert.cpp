@@ -80,7 +80,7 @@ void convert(const std::string& from, const std::string& to, CheckpointForm form
   Opened opened = open_any(from);
   const Contents contents = opened.manifest.contents;
   const CheckpointFormat& format = format_of(form);
-  const CopyPlan plan = plan_copies(contents, layout_of(contents), format.layout);
+  const CopyPlan plan = plan_copies(contents, form_of(contents), form);
   check_head(contents, plan);
   format.write(std::move(opened.manifest), plan, to);
 }

@@ -37,9 +37,9 @@ struct FilePlan {
   std::map<std::string, FilePlace> places;
 };
 
-FilePlan plan_file(const std::vector<SavedFile>& files, ModelLayout layout) {
+FilePlan plan_file(const std::vector<SavedFile>& files, CheckpointForm form) {
   const Contents contents = contents_of(files);
-  const CopyPlan copies = plan_copies(contents, ModelLayout::sprat, layout);
+  const CopyPlan copies = plan_copies(contents, CheckpointForm::sprat, form);
   const std::vector<io::SafeTensor> tensors = described(copies);
   FilePlan plan{.header = io::write_safetensors_header(tensors, {{"format", "pt"}}), .places = {}};
   for (std::size_t index = 0; index < tensors.size(); ++index) {
@@ -112,10 +112,10 @@ std::optional<Error> on_first(Communicator& world, const std::function<void()>& 
 }  // namespace
 
 void export_parameters(Communicator& world, const ModelState& held, const std::string& path,
-                       ModelLayout layout) {
+                       CheckpointForm form) {
   const ModelState parameters = parameters_of(held);
   const std::vector<SavedFile> files = plan_save(parameters);
-  const FilePlan plan = plan_file(files, layout);
+  const FilePlan plan = plan_file(files, form);
   const GatheredRows rows = gather_rows(world, parameters, files);
   agree(world, on_first(world, [&] { check_place(path); }));
   const std::string temporary = agreed_unfinished(world, path);

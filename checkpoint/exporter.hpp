@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "checkpoint/gpt2_names.hpp"
 #include "fsdp/model_state.hpp"
+#include "sprat/checkpoint.hpp"
 #include "sprat/communicator.hpp"
 
 namespace sprat::fsdp {
@@ -13,6 +13,6 @@ namespace sprat::fsdp {
 /// more than its part and, for a moment, its rows of one tensor. The file is there when it is
 /// whole. Errors are the same on every rank.
 void export_parameters(Communicator& world, const ModelState& held, const std::string& path,
-                       ModelLayout layout);
+                       CheckpointForm form);
 
 }  // namespace sprat::fsdp

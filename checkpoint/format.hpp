@@ -5,7 +5,6 @@
 #include <string>
 
 #include "checkpoint/gpt2_names.hpp"
-#include "sprat/checkpoint.hpp"
 
 namespace sprat::fsdp {
 
@@ -13,10 +12,8 @@ struct Manifest;
 
 /// A row of the table.
 struct CheckpointFormat {
-  CheckpointForm form;
   const char* name;   ///< As `sprat checkpoint convert --form` takes it.
   const char* about;  ///< What is written, for its help.
-  ModelLayout layout;
   /// Writes the tensors of `plan` to `to`, which is not there yet. Of the manifest they come from
   /// are its step and notes, and where they lie.
   void (*write)(Manifest from, const CopyPlan& plan, const std::string& to);

@@ -37,24 +37,25 @@ bool is_parameter(const StoredTensor& tensor) { return !tensor.name.starts_with(
 
 }  // namespace
 
-ModelLayout layout_of(const Contents& contents) {
+CheckpointForm form_of(const Contents& contents) {
   for (const StoredTensor& tensor : contents.tensors) {
     const bool fused_across = tensor.name.ends_with(transposed_weights[0]) &&
                               tensor.shape.size() == 2 && tensor.shape[1] == 3 * tensor.shape[0];
     if (fused_across) {
-      return ModelLayout::hf_gpt2;
+      return CheckpointForm::hf_gpt2;
     }
   }
-  return ModelLayout::sprat;
+  return CheckpointForm::sprat;
 }
 
-CopyPlan plan_copies(const Contents& contents, ModelLayout from, ModelLayout to) {
+CopyPlan plan_copies(const Contents& contents, CheckpointForm from, CheckpointForm to) {
+  const bool foreign = from == CheckpointForm::hf_gpt2;
+  const bool to_foreign = to == CheckpointForm::hf_gpt2;
   CopyPlan plan;
   for (const StoredTensor& tensor : contents.tensors) {
     if (!is_parameter(tensor)) {
       continue;
     }
-    const bool foreign = from == ModelLayout::hf_gpt2;
     std::string name = foreign ? without_prefix(tensor.name) : tensor.name;
     if (foreign && name == head_name) {
       plan.head = &tensor;
@@ -63,13 +64,13 @@ CopyPlan plan_copies(const Contents& contents, ModelLayout from, ModelLayout to)
     if (foreign && is_mask(tensor)) {
       continue;
     }
-    const bool transposed = from != to && ends_with_one_of(name, transposed_weights);
+    const bool transposed = foreign != to_foreign && ends_with_one_of(name, transposed_weights);
     require(!transposed || tensor.shape.size() == 2, "tensor \"", tensor.name, "\" has ",
             tensor.shape.size(), " dimensions; as a weight of GPT-2 it has 2");
     if (name == embedding_name) {
       plan.embedding = &tensor;
     }
-    if (to == ModelLayout::hf_gpt2) {
+    if (to_foreign) {
       require(foreign || name.starts_with("h.") || name.starts_with("wte.") ||
                   name.starts_with("wpe.") || name.starts_with("ln_f."),
               "tensor \"", tensor.name, "\" is none of GPT-2's");

@@ -11,10 +11,9 @@
 #include <vector>
 
 #include "checkpoint/contents.hpp"
+#include "sprat/checkpoint.hpp"
 
 namespace sprat::fsdp {
-
-enum class ModelLayout { sprat, hf_gpt2 };
 
 /// One tensor that is written, and the one it comes from.
 struct CopiedTensor {
@@ -29,12 +28,12 @@ struct CopyPlan {
   const StoredTensor* embedding = nullptr;  ///< the embedding: there is one for both.
 };
 
-/// What layout these are: Hugging Face's if a name begins with "transformer." or the fused
-/// attention weight is three times as wide as high.
-ModelLayout layout_of(const Contents& contents);
+/// Whose names and weights these are: hf_gpt2 if the fused attention weight is three times as wide
+/// as high, else sprat, which `single` has as well.
+CheckpointForm form_of(const Contents& contents);
 
-/// Parameters of `contents` (no optimizer state) in the layout `to`. `contents` outlives the plan.
-/// Throws Error{invalid_argument} naming what has no place there.
-CopyPlan plan_copies(const Contents& contents, ModelLayout from, ModelLayout to);
+/// Parameters of `contents` (no optimizer state) as the form `to` has them. `contents` outlives the
+/// plan. Throws Error{invalid_argument} naming what has no place there.
+CopyPlan plan_copies(const Contents& contents, CheckpointForm from, CheckpointForm to);
 
 }  // namespace sprat::fsdp

@@ -141,8 +141,8 @@ int convert(const CheckpointArguments& request) {
   }
   std::vector<std::string> names;
   for (const fsdp::CheckpointFormat* format : fsdp::all_checkpoint_formats()) {
-    if (request.form == format->name) {
-      convert_checkpoint(request.path, request.to, format->form);
+    if (request.form == format->name) {  // rows stand in the order of the enumeration
+      convert_checkpoint(request.path, request.to, static_cast<CheckpointForm>(names.size()));
       fmt::print("wrote {}\n", request.to);
       return 0;
     }

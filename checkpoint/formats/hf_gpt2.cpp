@@ -5,10 +5,8 @@ namespace sprat::fsdp {
 
 extern const CheckpointFormat hf_gpt2_format;
 const CheckpointFormat hf_gpt2_format = {
-    .form = CheckpointForm::hf_gpt2,
     .name = "hf-gpt2",
     .about = "the same with the names and the transposed weights of Hugging Face's GPT-2",
-    .layout = ModelLayout::hf_gpt2,
     .write = write_one_file};
 
 }  // namespace sprat::fsdp

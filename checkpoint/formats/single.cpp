@@ -5,12 +5,10 @@ namespace sprat::fsdp {
 
 extern const CheckpointFormat single_format;
 const CheckpointFormat single_format = {
-    .form = CheckpointForm::single,
     .name = "single",
     .about =
         "one safetensors file in f32; model.safetensors in TO if that is a folder or ends "
         "with /",
-    .layout = ModelLayout::sprat,
     .write = write_one_file};
 
 }  // namespace sprat::fsdp

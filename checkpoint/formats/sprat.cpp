@@ -51,10 +51,8 @@ void write_checkpoint(Manifest manifest, const CopyPlan& plan, const std::string
 
 extern const CheckpointFormat sprat_format;
 const CheckpointFormat sprat_format = {
-    .form = CheckpointForm::sprat,
     .name = "sprat",
     .about = "a checkpoint of the parameters alone, in a new folder, to start training from",
-    .layout = ModelLayout::sprat,
     .write = write_checkpoint};
 
 }  // namespace sprat::fsdp

@@ -107,10 +107,10 @@ SPRAT_API CheckpointInfo describe_checkpoint(const std::string& path);
 /// if the checkpoint is whole.
 SPRAT_API std::vector<std::string> verify_checkpoint(const std::string& path);
 
+/// How parameters are written; what each form is stands beside its name.
 enum class CheckpointForm {
-  sprat,    ///< A checkpoint of the parameters alone, for load_parameters(): a new folder.
-  single,   ///< One safetensors file; model.safetensors in a folder, or in what ends with /.
-  hf_gpt2,  ///< The same with Hugging Face's names for GPT-2, and its weights as (in, out).
+#define SPRAT_CHECKPOINT_FORM(name) name,
+#include "sprat/checkpoint_forms.def"
 };
 /// Writes the parameters at `from` to `to`, in f32. Names and weights of Hugging Face's GPT-2 are
 /// known and turned into ours. Memory: one tensor. Throws Error{invalid_argument} naming a tensor

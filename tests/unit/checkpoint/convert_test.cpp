@@ -313,11 +313,9 @@ std::string bytes_of(const std::string& path) { return io::read_whole(path, 1 <<
 TEST(Export, every_arrangement_writes_the_file_that_convert_writes) {
   const TemporaryFolder folder;
   save_gpt(folder / "c");
-  for (const ModelLayout layout : {ModelLayout::sprat, ModelLayout::hf_gpt2}) {
-    const bool foreign = layout == ModelLayout::hf_gpt2;
+  for (const CheckpointForm form : {CheckpointForm::single, CheckpointForm::hf_gpt2}) {
     fs::remove(folder / "converted");
-    convert_checkpoint(folder / "c", folder / "converted",
-                       foreign ? CheckpointForm::hf_gpt2 : CheckpointForm::single);
+    convert_checkpoint(folder / "c", folder / "converted", form);
     for (const Arrangement arrangement :
          {Arrangement{.ranks = 1, .shards = 1}, Arrangement{.ranks = 3, .shards = 3},
           Arrangement{.ranks = 4, .shards = 2},
@@ -325,7 +323,7 @@ TEST(Export, every_arrangement_writes_the_file_that_convert_writes) {
       run_virtual_ranks(arrangement.ranks, {}, [&](Communicator& world) {
         HandMade model(arrangement, world.rank(), {"", "exp_avg"}, gpt_units());
         model.fill();
-        export_parameters(world, model.held(), folder / "exported", layout);
+        export_parameters(world, model.held(), folder / "exported", form);
       });
       EXPECT_EQ(bytes_of(folder / "exported"), bytes_of(folder / "converted"))
           << arrangement.text();
@@ -345,7 +343,7 @@ TEST(Export, a_folder_that_is_not_there_is_named_on_every_rank) {
   run_virtual_ranks(2, {}, [&](Communicator& world) {
     HandMade model(arrangement, world.rank());
     EXPECT_THAT(complaint_of([&] {
-                  export_parameters(world, model.held(), folder / "no/f", ModelLayout::sprat);
+                  export_parameters(world, model.held(), folder / "no/f", CheckpointForm::single);
                 }),
                 HasSubstr("rank 0: cannot create " + (folder / "no/f")));
   });
@@ -360,7 +358,7 @@ TEST(Export, a_device_and_a_checkpoint_are_left_alone) {
     run_virtual_ranks(2, {}, [&](Communicator& world) {
       HandMade model(arrangement, world.rank());
       EXPECT_THAT(complaint_of([&] {
-                    export_parameters(world, model.held(), folder / name, ModelLayout::sprat);
+                    export_parameters(world, model.held(), folder / name, CheckpointForm::single);
                   }),
                   HasSubstr("choose another place"));
     });
