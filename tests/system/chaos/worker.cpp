@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/base/hash.hpp"
 #include "sprat/communicator.hpp"
 
 namespace {
@@ -25,15 +26,10 @@ using sprat::ReduceOp;
 
 constexpr int rounds_after_shrinking = 100;
 
-/// splitmix64: all ranks draw the same.
+/// SplitMix64: all ranks draw the same.
 struct Random {
   std::uint64_t state;
-  std::uint64_t next() {
-    std::uint64_t z = (state += 0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-  }
+  std::uint64_t next() { return sprat::mix_bits(state += sprat::golden_step); }
   std::size_t below(std::size_t bound) { return next() % bound; }
 };
 
