@@ -7,19 +7,26 @@
 namespace sprat::train {
 namespace {
 
-/// SMP v1's values for what sharded_data_parallel_degree leaves unsaid.
-constexpr double smp_bucket = 5e8, smp_persistence = 1e6, smp_live = 1e9, smp_clipping = 1.0;
+/// A key of SMP, and the value that SMP has for it where it is left unsaid.
+struct SmpKey {
+  const char* name;
+  double standard;
+};
+namespace smp {
+#define SPRAT_SMP_KEY(generation, name, standard, least) constexpr SmpKey name = {#name, standard};
+#include "train/config/smp_keys.def"
+}  // namespace smp
 
-/// A key that has a name of ours, or only SMP's.
+/// A key that has a name of ours besides SMP's.
 struct Named {
   const char* ours;
-  const char* smp;
+  SmpKey smp;
 };
 
 /// The number under either name; refuses two that differ. Whole numbers may be written as 5e8.
 std::optional<double> read_either(JsonSection& section, Named key) {
   std::optional<double> value;
-  for (const char* name : {key.ours, key.smp}) {
+  for (const char* name : {key.ours, key.smp.name}) {
     double one = 0;
     const bool given = section.has(name);
     section.read(name, one);
@@ -30,7 +37,7 @@ std::optional<double> read_either(JsonSection& section, Named key) {
           "parallel.{} is {}; it is a whole number, 0 or more", name, one);
     check(!value || *value == one,
           "parallel.{} is {} and parallel.{} is {}, two names of one thing", key.ours, *value,
-          key.smp, one);
+          key.smp.name, one);
     value = one;
   }
   return value;
@@ -43,41 +50,45 @@ void read_count(JsonSection& section, Named key, std::size_t& count) {
 }
 
 void read_degree(JsonSection& section, FsdpOptions& sharding) {
-  section.read("hybrid_shard_degree", sharding.hybrid_shard_degree);
+  const char* const v1 = smp::sharded_data_parallel_degree.name;
+  const char* const v2 = smp::hybrid_shard_degree.name;
+  section.read(v2, sharding.hybrid_shard_degree);
   check_at_least("parallel.hybrid_shard_degree", sharding.hybrid_shard_degree, 0);
   int degree = 1;
-  section.read("sharded_data_parallel_degree", degree);
-  if (!section.has("sharded_data_parallel_degree")) {
+  section.read(v1, degree);
+  if (!section.has(v1)) {
     return;
   }
   check_at_least("parallel.sharded_data_parallel_degree", degree, 1);
-  check(
-      !section.has("hybrid_shard_degree") || sharding.hybrid_shard_degree == degree,
-      "parallel.hybrid_shard_degree is {} and parallel.sharded_data_parallel_degree is {}; SMP v2 "
-      "calls by the first name what v1 called by the second: give one",
-      sharding.hybrid_shard_degree, degree);
+  check(!section.has(v2) || sharding.hybrid_shard_degree == degree,
+        "parallel.{} is {} and parallel.{} is {}; SMP v2 calls by the first name what v1 called by "
+        "the second: give one",
+        v2, sharding.hybrid_shard_degree, v1, degree);
   sharding.hybrid_shard_degree = degree;
-  sharding.reduce_bucket_elements = static_cast<std::size_t>(smp_bucket);
-  sharding.persistence_threshold = static_cast<std::size_t>(smp_persistence);
-  sharding.max_live_elements = static_cast<std::size_t>(smp_live);
+  // Before the keys of these are read: a configuration of SMP v1 that names only its degree means
+  // SMP's values for the rest, not ours.
+  sharding.reduce_bucket_elements = static_cast<std::size_t>(smp::sdp_reduce_bucket_size.standard);
+  sharding.persistence_threshold =
+      static_cast<std::size_t>(smp::sdp_param_persistence_threshold.standard);
+  sharding.max_live_elements = static_cast<std::size_t>(smp::sdp_max_live_parameters.standard);
 }
 
 /// SMP keeps under sharding what is train.clip_norm here.
 void read_clipping(const nlohmann::json& root, JsonSection& section, FsdpOptions& sharding) {
-  const bool given = section.has("sdp_gradient_clipping");
-  double limit = smp_clipping;
-  section.read("sdp_gradient_clipping", limit);
-  if (!given && !section.has("sharded_data_parallel_degree")) {
+  const char* const key = smp::sdp_gradient_clipping.name;
+  const bool given = section.has(key);
+  double limit = smp::sdp_gradient_clipping.standard;
+  section.read(key, limit);
+  if (!given && !section.has(smp::sharded_data_parallel_degree.name)) {
     return;
   }
-  check(limit > 0, "parallel.sdp_gradient_clipping is {}; it is above 0", limit);
+  check(limit > 0, "parallel.{} is {}; it is above 0", key, limit);
   JsonSection train(root, "train");
   if (train.has("clip_norm")) {
     double ours = 0;
     train.read("clip_norm", ours);
     check(!given || limit == ours,
-          "train.clip_norm is {} and parallel.sdp_gradient_clipping is {}, two names of one thing",
-          ours, limit);
+          "train.clip_norm is {} and parallel.{} is {}, two names of one thing", ours, key, limit);
     return;
   }
   sharding.clip_norm = static_cast<float>(limit);
@@ -91,13 +102,14 @@ void read_parallel(const nlohmann::json& root, FsdpOptions& sharding) {
   read_degree(section, sharding);
   section.read("prefetch_units", sharding.prefetch_units);
   section.read("reductions_in_flight", sharding.reductions_in_flight);
-  read_count(section, {"max_live_elements", "sdp_max_live_parameters"}, sharding.max_live_elements);
-  read_count(section, {"reduce_bucket_elements", "sdp_reduce_bucket_size"},
+  read_count(section, {"max_live_elements", smp::sdp_max_live_parameters},
+             sharding.max_live_elements);
+  read_count(section, {"reduce_bucket_elements", smp::sdp_reduce_bucket_size},
              sharding.reduce_bucket_elements);
-  read_count(section, {"persistence_threshold", "sdp_param_persistence_threshold"},
+  read_count(section, {"persistence_threshold", smp::sdp_param_persistence_threshold},
              sharding.persistence_threshold);
   bool hierarchical = true;  // either is well: all-gathers choose their levels by the topology
-  section.read("sdp_hierarchical_allgather", hierarchical);
+  section.read(smp::sdp_hierarchical_allgather.name, hierarchical);
   section.read("state_tier", sharding.state_tier);
   section.read("shard_tier", sharding.shard_tier);
   read_clipping(root, section, sharding);

@@ -10,6 +10,7 @@ import importlib
 import itertools
 import json
 import pathlib
+import re
 import sys
 import tempfile
 import types
@@ -193,6 +194,17 @@ class Keys(unittest.TestCase):
                     said = str(caught.exception)
                     self.assertIn(f"{key.name} = {value!r}", said)
                     self.assertIn(key.legal(), said)
+
+    def test_each_key_of_the_trainer_is_as_the_core_has_it(self):
+        source = (ROOT / "train/config/smp_keys.def").read_text()
+        rows = re.findall(r"^SPRAT_SMP_KEY\((\w+), (\w+), ([\w.]+), (\w+)\)$", source, re.MULTILINE)
+        self.assertEqual(len(rows), source.count("\nSPRAT_SMP_KEY("), "a row that is not understood")
+        self.assertGreater(len(rows), 0)
+        for generation, name, default, least in rows:
+            with self.subTest(name):
+                key = keys.keys_of(generation)[name]
+                self.assertEqual(float(key.default), float(default))
+                self.assertEqual(0.0 if key.kind is bool else key.low, float(least))
 
     def test_each_documented_table_is_this_table(self):
         text = (ROOT / "docs/pytorch.md").read_text()
