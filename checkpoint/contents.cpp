@@ -42,6 +42,8 @@ void check_tensor(const std::string& who, const StoredTensor& tensor,
          box.first_row < row ? " twice" : " nowhere");
     need(box.file < files.size(), who, " lies in file ", box.file, " of ", files.size());
     const StoredFile& file = files[box.file];
+    // The numbers come from a file. Each sum and product is checked, since one that wraps would
+    // seem to end within the file.
     need(!__builtin_add_overflow(row, box.rows, &row) &&
              !__builtin_mul_overflow(box.rows, *bytes_a_row, &bytes) &&
              box.begin <= file.record.bytes && bytes <= file.record.bytes - box.begin,

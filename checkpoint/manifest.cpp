@@ -21,6 +21,7 @@ constexpr std::string_view before_checksum = ",\n\"checksum\":\"";
 constexpr std::string_view after_checksum = "\"\n}\n";
 constexpr std::size_t checksum_digits = 16;
 
+// As text: many readers of JSON take numbers for doubles, which hold 53 bits of the 64.
 std::string hexadecimal(std::uint64_t value) { return fmt::format("{:016x}", value); }
 
 std::uint64_t from_hexadecimal(const std::string& text) {
@@ -68,6 +69,7 @@ StoredTensor tensor_from(const std::string& name, const Json& json) {
 StoredFile file_from(const Json& json) {
   StoredFile file{.name = json.at("name").get<std::string>(),
                   .record = {.bytes = json.at("bytes").get<std::uint64_t>(), .blocks = {}}};
+  // The name is appended to the folder's path: it must not lead out of the folder.
   need(!file.name.empty() && file.name.find('/') == std::string::npos && file.name[0] != '.', "\"",
        file.name, "\" names no file of the folder");
   for (const Json& checksum : json.at("xxh3")) {
@@ -125,6 +127,8 @@ void add_lines(std::string& out, const char* key, const std::vector<std::string>
 
 std::string write_manifest(const Manifest& manifest) {
   for (const auto& [name, value] : manifest.counters) {
+    // JSON has no infinities: the counter would be written as null, and the checkpoint could not be
+    // read.
     require(std::isfinite(value), "counter \"", name, "\" is ", value,
             ", which a checkpoint cannot hold");
   }
@@ -149,6 +153,7 @@ std::string write_manifest(const Manifest& manifest) {
 
 Manifest parse_manifest(const std::string& path, std::string_view text) {
   try {
+    // First of all: damaged text may still be JSON, of other numbers.
     checked(text);
     const Json json = Json::parse(text.begin(), text.end(), [](int depth, auto, auto&) {
       need(depth < 16, "it is nested too deeply");

@@ -23,6 +23,7 @@ std::vector<std::string> safetensors_in(const std::string& path) {
       paths.push_back(at->path());
     }
   }
+  // Folders list their files in any order; the contents, and errors, are to be the same everywhere.
   std::ranges::sort(paths);
   return paths;
 }
@@ -30,6 +31,7 @@ std::vector<std::string> safetensors_in(const std::string& path) {
 }  // namespace
 
 Opened open_any(const std::string& path) {
+  // Files beside a manifest are never read as bare ones: their checksums would go unused.
   if (fs::exists(fs::path(path) / manifest_name) || latest_in(path)) {
     const std::string at = checkpoint_at(path);
     return {.path = at, .manifest = read_manifest(at), .checked = true};
@@ -60,6 +62,8 @@ void TensorReader::read(const StoredTensor& tensor, std::uint64_t first, std::sp
 
 void TensorReader::read_box(const StoredTensor& tensor, std::size_t file, std::uint64_t begin,
                             std::span<float> into) {
+  // Boxes come in the order of rows, and neighbours mostly lie in one file: it stays open until
+  // another is needed.
   if (!file_ || open_ != file) {
     const StoredFile& stored = contents_.files[file];
     file_.emplace((fs::path(contents_.folder) / stored.name).string(), stored.record);

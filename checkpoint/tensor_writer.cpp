@@ -75,6 +75,7 @@ void write_one_file(Manifest from, const CopyPlan& plan, const std::string& to) 
   const bool into_folder = to.ends_with('/') || fs::is_directory(to);
   const std::string path = into_folder ? folder_name(to) + "/model.safetensors" : to;
   check_place(path);
+  // Of the link itself: one that leads nowhere is not there for exists(), and would be replaced.
   require(!fs::exists(fs::symlink_status(path)), path,
           " is already there; give another name, or remove it first");
   if (into_folder) {
@@ -102,6 +103,7 @@ void check_place(const std::string& path) {
 }
 
 std::string unfinished_name(const std::string& path) {
+  // Two conversions to one place at the same time must not write into one file.
   std::random_device device;
   return fmt::format("{}.tmp-{:08x}{:08x}", path, device(), device());
 }

@@ -59,9 +59,11 @@ Sweep plan_sweep(const BenchArguments& request) {
   }
   for (std::uint64_t bytes = request.min_bytes; bytes <= request.max_bytes;) {
     sweep.sizes.push_back(bytes);
+    // Divided, for the product may wrap, and the sizes would start again.
     if (bytes > request.max_bytes / request.factor) {
       break;
     }
+    // -b 0 starts with an empty call, and 0 times the factor would stay 0.
     bytes = std::max<std::uint64_t>(bytes * request.factor, 1);
   }
   if (sweep.rows() == 0) {
@@ -198,6 +200,7 @@ int run_bench(const BenchArguments& request) {
   const Sweep sweep = plan_sweep(request);
   Config config = Config::from_environment();
   if (!request.algorithm.empty()) {
+    // In front of what SPRAT_ALGORITHM says: the first rule that applies and fits chooses.
     config.algorithm = rules_for(request.algorithm, sweep.calls) + config.algorithm;
   }
   return run_in_job(config, request.virtual_ranks, [&](Communicator& world) {
@@ -205,6 +208,7 @@ int run_bench(const BenchArguments& request) {
       tune(world, sweep, config, request.tuning);
       return 0;
     }
+    // Every rank has the sum, so that all end with the same status and a launcher kills nobody.
     const std::uint64_t wrong = Bench(world, sweep, config, request.json).run();
     if (wrong > 0 && world.rank() == 0) {
       complain(fmt::format("{} wrong elements; see the column #wrong", wrong));

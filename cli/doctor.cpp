@@ -37,6 +37,8 @@ std::vector<Finding> examine() {
     config = Config::from_environment();
     findings.push_back(check_variables());
   } catch (const Error& error) {
+    // The other checks go on with the defaults, so that people see at once all that is to be
+    // mended.
     findings.push_back(
         {"configuration", Level::fail, error.what(), "correct or unset that variable"});
   }

@@ -93,6 +93,7 @@ Json attempt(const std::function<Json()>& part) {
 }
 
 Json collect() {
+  // A variable that cannot be read ends the command here, as it would end any job.
   const Config config = Config::from_environment();
   Json all;
   all["version"] = sprat_version();
@@ -134,6 +135,7 @@ std::string configuration_line(const Json& field) {
   if (value.empty()) {
     value = "(empty)";
   } else if (value.front() >= '0' && value.front() <= '9') {
+    // Only numbers get their unit: behind a word it would read as part of the value.
     value += " " + word(field, "unit");
   }
   return fmt::format("{:<14} {:<24} {:<22} {}", word(field, "name"), value, word(field, "origin"),
@@ -212,6 +214,7 @@ int run_plan(const InfoArguments& request) {
   PlanRequest plan = request.details;
   plan.collective = request.plan[0];
   plan.algorithm = request.plan[1];
+  // The option takes two names and a number, so CLI11 has read all three as text.
   if (!CLI::detail::lexical_cast(request.plan[2], plan.ranks)) {
     throw UsageError("\"" + request.plan[2] + "\" is no number of ranks");
   }

@@ -32,6 +32,7 @@ std::vector<std::string> variables_to_pass(bool other_hosts) {
   for (const ConfigField& field : describe(Config())) {
     names.push_back(field.variable);
   }
+  // Passed on, a rank and a size of this shell would make every rank the same one.
   std::erase_if(names, [](const std::string& name) {
     const char* value = environment(name.c_str());
     return value == nullptr || *value == '\0' || name == "SPRAT_RANK" || name == "SPRAT_SIZE";

@@ -141,6 +141,7 @@ class Simulate {
       for (const SimulatedRow& row : rows_for(problem)) {
         request_.json ? print_json(row) : print_row(row);
       }
+      // Divided, for the product may wrap. The file holds one picture, of the largest size.
       const bool last = bytes > request_.max_bytes / request_.factor;
       if (last && !request_.svg.empty()) {
         draw(problem);

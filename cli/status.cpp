@@ -82,6 +82,7 @@ std::vector<FlightRecord> collect(const std::vector<std::string>& sources) {
 }
 
 std::string duration(double seconds) {
+  // The process writes its page while it is read, so a start may lie after the moment of reading.
   if (seconds < 1e-3) {
     return fmt::format("{:.1f} us", std::max(0.0, seconds) * 1e6);
   }

@@ -54,6 +54,7 @@ std::vector<Member> gather(Communicator& world, const Member& mine) {
   std::vector<std::uint64_t> lengths(ranks);
   world.all_gather(elements(std::span<const std::uint64_t>(&length, 1)), elements(lengths)).wait();
 
+  // Parts of an all_gather are equally long and topologies are not: all are padded to the longest.
   const std::size_t longest = *std::ranges::max_element(lengths);
   bytes.resize(longest);
   std::vector<std::uint8_t> all(ranks * longest);
@@ -212,6 +213,7 @@ int run_topo(bool as_json) {
                      .host = comm::host_identity(config, world.rank()).name,
                      .pid = getpid(),
                      .topology = comm::read_topology(config)});
+  // Every rank has all of it by now, and one tells it.
   if (world.rank() != 0) {
     return 0;
   }

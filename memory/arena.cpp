@@ -17,6 +17,8 @@ SlotPlan plan_slots(const Overlaps& overlaps, std::span<const std::size_t> bytes
       units.push_back(unit);
     }
   }
+  // Largest first: a slot is as long as the first unit in it, so none that comes later makes it
+  // longer. Stable, so that the plan does not depend on how a library sorts.
   std::stable_sort(units.begin(), units.end(),
                    [&](std::size_t a, std::size_t b) { return bytes[a] > bytes[b]; });
   SlotPlan plan{.slot = std::vector<int>(overlaps.units(), -1), .bytes = {}};
@@ -69,6 +71,8 @@ Arena::Arena(SlotPlan plan, bool poison)
 Lease Arena::take(int unit) {
   const int slot = plan_.slot[static_cast<std::size_t>(unit)];
   const auto at = static_cast<std::size_t>(slot);
+  // Somebody still holds what the plan says is free: the caller gets memory of its own, which is
+  // counted and goes when it is given back.
   const bool beyond = lent_[at];
   Memory memory = beyond ? Memory() : std::move(free_[at]);
   if (memory.data() == nullptr) {

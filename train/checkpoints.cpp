@@ -54,6 +54,7 @@ std::map<std::string, std::string> run_notes(const TrainConfig& config, const Ru
   if (sharding.micro_steps > 1) {
     notes["train.accumulate"] = sharding.accumulate == Accumulate::two_hop ? "two_hop" : "local";
   }
+  // Where all rows give the same bits, a run may go on with another row and needs no warning.
   if (!same_bits_on_any_row(config, facts.ranks)) {
     notes["strategy"] = facts.row;
   }
@@ -65,6 +66,7 @@ std::vector<std::string> resume_warnings(const std::map<std::string, std::string
   std::vector<std::string> warnings;
   for (const auto& [name, value] : mine) {
     const auto found = saved.find(name);
+    // What an older version did not note is not compared.
     if (found != saved.end() && found->second != value) {
       warnings.push_back(
           fmt::format("{} is {}, in the checkpoint {}: the run goes on, but not with the bits it "
@@ -104,6 +106,8 @@ void Checkpoints::step(const TrainingState& state, StopRequest* stop) {
   }
   const WaitForDisk waits(stop);
   tell_failure([&] { writer_->poll(); });
+  // A save that fell due at a skipped step is made now, at the first step that has changed
+  // something.
   skipping_ = false;
   if ((is_due(state.step) || std::exchange(due_, false)) && saved_step_ != state.step) {
     tell_failure([&] { writer_->wait(); });  // for the save before, whose failure is not this one's
@@ -125,6 +129,8 @@ void Checkpoints::finish(const TrainingState& state) {
   if (!writer_) {
     return;
   }
+  // The failure of an earlier save is only told, for this one makes up for it. Its own ends the run
+  // with an error: nothing comes later that could try again.
   tell_failure([&] { writer_->wait(); });
   if (saved_step_ != state.step) {
     save(state);
@@ -140,6 +146,7 @@ void Checkpoints::complete() {
 
 void Checkpoints::save(const TrainingState& state) {
   saved_step_ = state.step;
+  // A run that only skips may have diverged: its save prunes none from before the skipping.
   if (skipping_) {
     writer_->save_beside(state);
   } else {

@@ -45,6 +45,9 @@ double peak_learning_rate(const OptimizationConfig& config) {
 double learning_rate(const OptimizationConfig& config, int step) {
   const double peak = peak_learning_rate(config);
   if (step < config.warmup_steps) {
+    // A peak that the batch has raised is approached from the rate that was right for the base
+    // batch (Goyal et al. 2017, gradual warm-up). One step ahead: a rate of 0 would waste the first
+    // step.
     const double begin = peak > config.learning_rate ? config.learning_rate : 0.0;
     return begin + (peak - begin) * (step + 1) / config.warmup_steps;
   }

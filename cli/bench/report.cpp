@@ -49,11 +49,13 @@ std::string to_json(const Row& row) {
       {"median", row.timing.median_us}, {"p99", row.timing.p99_us}, {"min", row.timing.min_us}};
   json["algbw_GBps"] = row.algbw_GBps();
   json["busbw_GBps"] = row.busbw_GBps();
+  // Null: nobody has looked. 0: everything was compared and is right.
   json["wrong"] = row.wrong ? nlohmann::ordered_json(*row.wrong) : nlohmann::ordered_json(nullptr);
   return json.dump();
 }
 
 Report::Report(const std::string& json_path) {
+  // Opened before anything is measured, so that a path that cannot be written costs no minutes.
   if (!json_path.empty()) {
     json_.open(json_path);
     if (!json_) {

@@ -136,6 +136,8 @@ std::vector<std::size_t> block_counts(const Task& task, int ranks) {
   if (!task.call.uneven) {
     return std::vector<std::size_t>(static_cast<std::size_t>(ranks), task.count);
   }
+  // One block in three is empty, since empty blocks are where uneven calls go wrong. Ends are
+  // rounded and not lengths, so that the blocks add up to the count.
   constexpr std::array<std::size_t, 3> weights = {1, 2, 0};
   std::vector<std::size_t> ends;  // first of weights, then of elements
   std::size_t weight = 0;

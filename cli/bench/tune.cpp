@@ -90,11 +90,14 @@ class Tuner {
   std::vector<Candidate> candidates(const collectives::Problem& problem) {
     std::vector<Candidate> fitting;
     for (const collectives::Algorithm* algorithm : collectives::all_algorithms()) {
+      // A rule for what the configured order forbids would never apply.
       const bool allowed =
           config_.order == ReduceOrder::any || algorithm->order == ReduceOrder::canonical;
       if (algorithm->collective != problem.collective || !allowed || !algorithm->fits(problem)) {
         continue;
       }
+      // Rules and cached plans belong to a communicator, so candidates that take turns have one
+      // each.
       if (fitting.size() == worlds_.size()) {
         worlds_.push_back(world_.duplicate());
       }
@@ -127,6 +130,8 @@ class Tuner {
     std::string report = fmt::format("{:<15} {:>11} B", name(task.call), finding.bytes);
     for (std::size_t i = 0; i < fitting.size(); ++i) {
       std::vector<double> ratios;
+      // Candidates took turns, so samples of one number lie side by side in time: their ratio
+      // leaves out what slowed down all of them for a while.
       for (std::size_t k = 0; k < base.size(); ++k) {
         ratios.push_back(samples[i][k] / base[k]);
       }

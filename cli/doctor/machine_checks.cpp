@@ -106,6 +106,7 @@ std::string first_line(const std::string& path) {
 std::string bytes_text(std::uint64_t bytes) {
   constexpr std::array units = {"bytes", "KiB", "MiB", "GiB", "TiB"};
   std::size_t unit = 0;
+  // From ten of the next unit on: the division rounds down, and 1.9 GiB would read as 1 GiB.
   while (bytes >= 10'240 && unit + 1 < units.size()) {
     bytes /= 1024;
     ++unit;

@@ -31,8 +31,11 @@ int try_between_siblings(int memfd, int (*reach)(pid_t owner, int fd, const std:
     return errno;
   }
   *word = probe_word;
+  // Siblings, as ranks are, and not parent and child: Yama lets a process look into its descendants
+  // where it refuses a sibling.
   const pid_t owner = fork();
   if (owner == 0) {
+    // It pauses for ever, and must not outlive a doctor that is killed.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (;;) {
       pause();

@@ -77,6 +77,7 @@ Problem problem_of(const PlanRequest& request) {
     hosts.push_back(rank / per_host);
   }
   const Algorithm& algorithm = algorithm_of(request);
+  // A barrier moves no elements, whatever --count says.
   const bool counted = algorithm.collective != collectives::Collective::barrier;
   return {.collective = algorithm.collective,
           .rank = request.rank,

@@ -33,6 +33,7 @@ std::optional<int> count_slots(std::string_view hosts) {
   int slots = 0;
   while (true) {
     const std::string_view host = hosts.substr(0, hosts.find(','));
+    // The last colon, for an IPv6 address has others before it.
     const std::size_t colon = host.rfind(':');
     int here = 1;
     if (colon != host.npos) {
@@ -64,6 +65,7 @@ std::vector<Words> our_options(const LaunchRequest& request) {
   if (!slots) {
     throw UsageError(fmt::format("--hosts \"{}\" is not a list like a:8,b:8", request.hosts));
   }
+  // Without a number every slot that was named gets a rank.
   const int ranks = request.ranks > 0 ? request.ranks : *slots;
   std::vector<Words> options = {{"-np", std::to_string(ranks)}};
   if (several) {
@@ -101,6 +103,8 @@ Words mpirun_line(const LaunchRequest& request) {
   for (std::size_t at = 0; at < custom.size(); ++at) {
     said.insert(subject(custom, at));
   }
+  // -n, -c and -np are one option of mpirun, as -H and --host are: whichever of its names the user
+  // takes, ours is left out.
   for (const char* count : {"n", "c"}) {
     if (said.contains(count)) {
       said.insert("np");

@@ -19,6 +19,8 @@ constexpr double row_height = 26, host_gap = 12, bottom = 46;
 constexpr double gap = 0.3;      // between spans that follow each other
 constexpr double narrowest = 1;  // spans of one kind that together are no wider become one
 
+// More rows than a screen shows would be read by nobody; the subtitle says how many ranks there
+// are.
 constexpr std::size_t most_rows = 64;
 
 struct Ink {

@@ -59,6 +59,7 @@ void read_rates(JsonSection& section, OptimizationConfig& train) {
   check(train.learning_rate > 0, "train.learning_rate is {}; it is above 0", train.learning_rate);
   check_at_least("train.base_batch", train.base_batch, 0);
   const double peak = peak_learning_rate(train);
+  // Whoever gives only the peak gets the default's ratio to it, not an end that may lie above.
   train.final_learning_rate = peak * default_ratio;
   section.read("final_learning_rate", train.final_learning_rate);
   check(train.final_learning_rate >= 0 && train.final_learning_rate <= peak,
@@ -66,6 +67,7 @@ void read_rates(JsonSection& section, OptimizationConfig& train) {
         peak);
   section.read("schedule", train.schedule);
   schedule_named(train.schedule);
+  // The default is for long runs; a short one warms up for a tenth of its steps.
   train.warmup_steps = std::min(train.warmup_steps, train.steps / 10);
   section.read("warmup_steps", train.warmup_steps);
   check_at_least("train.warmup_steps", train.warmup_steps, 0);

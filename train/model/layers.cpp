@@ -30,6 +30,8 @@ SPRAT_CLONES void normalise(const LayerNorm& layer, const float* x, float* y, fl
   const float share = 1.0f / static_cast<float>(width);
   for (int row = 0; row < layer.rows; ++row, x += width, y += width) {
     const float center = sum(width, [=](int i) { return x[i]; }) * share;
+    // From the deviations: the mean of the squares less the square of the mean would cancel where
+    // the mean is large beside the spread.
     const float variance =
         sum(width, [=](int i) { return (x[i] - center) * (x[i] - center); }) * share;
     const float scale = 1.0f / std::sqrt(variance + layer_norm_epsilon);
@@ -52,6 +54,8 @@ SPRAT_CLONES void normalise_backward(const LayerNorm& layer, const LayerNormGrad
   const float share = 1.0f / static_cast<float>(width);
   for (int row = 0; row < layer.rows; ++row, x += width, dy += width, dx += width) {
     const float center = g.mean[row], scale = g.reciprocal[row];
+    // A shift or a scaling of x does not change y, so what of dy points along them does not reach
+    // x.
     const float along_one = sum(width, [=](int i) { return dy[i] * gain[i]; }) * share;
     const float along_x =
         sum(width, [=](int i) { return dy[i] * gain[i] * ((x[i] - center) * scale); }) * share;
@@ -64,6 +68,8 @@ SPRAT_CLONES void normalise_backward(const LayerNorm& layer, const LayerNormGrad
   }
 }
 
+// GELU by its tanh form, as GPT-2 has it. (1 + tanh(u)) / 2 is the logistic function of 2u, which
+// takes one exponential.
 SPRAT_INLINE float gelu_gate(float x) {
   const float u = gelu_scale * (x + gelu_cubic * x * x * x);
   return 1.0f / (1.0f + fast_exp(-2.0f * u));
@@ -85,6 +91,7 @@ SPRAT_CLONES void gelu_slope(std::size_t count, const float* x, float* dy) {
 
 /// Softmax of one row in place; returns the logarithm of the row's sum of exponentials.
 SPRAT_INLINE double softmax(int width, float* x) {
+  // Less the highest no exponential overflows, and the shares stay the same.
   const float highest = maximum(width, x);
   for (int i = 0; i < width; ++i) {
     x[i] = fast_exp(x[i] - highest);
@@ -101,6 +108,8 @@ SPRAT_CLONES double softmax_losses(int rows, int width, const std::uint8_t* targ
                                    float* logits) {
   double total = 0;
   for (int row = 0; row < rows; ++row, logits += width) {
+    // Read before softmax() overwrites the row. The row then becomes the gradient: the shares, less
+    // 1 at the target.
     const double chosen = double{logits[targets[row]]};
     total += softmax(width, logits) - chosen;
     logits[targets[row]] -= 1.0f;
@@ -124,6 +133,7 @@ void multiply_onto(const Linear& layer, const float* x, float* y) {
 }  // namespace
 
 void linear_forward(const Linear& layer, const float* x, float* y) {
+  // The product is added onto the bias, which saves a pass over the output.
   for (int row = 0; row < layer.rows; ++row) {
     std::copy(layer.bias.begin(), layer.bias.end(), y + std::int64_t{row} * layer.outputs);
   }
@@ -141,6 +151,8 @@ void linear_forward_onto(const Linear& layer, const float* residual, const float
 }
 
 void linear_backward(const Linear& layer, const LinearGradients& gradients) {
+  // The gradient of the input is this pass's alone and is overwritten; those of weight and bias add
+  // up over micro-steps.
   layer.gemm.multiply({.rows = layer.rows,
                        .columns = layer.inputs,
                        .inner = layer.outputs,

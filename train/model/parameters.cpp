@@ -24,6 +24,7 @@ void ShardedParameters::acquire(int unit) {
 
 void ShardedParameters::release(int unit) {
   if (narrow_ && --wide_[unit].acquired == 0) {
+    // Layers have equal shapes: the next one takes these buffers over instead of allocating.
     std::ranges::move(wide_[unit].values, std::back_inserter(spare_));
     wide_[unit].values.clear();
   }
@@ -65,6 +66,8 @@ WholeParameters::WholeParameters(const std::vector<UnitSpec>& units) {
 WholeParameters::WholeParameters(Parameters& other, const std::vector<UnitSpec>& units,
                                  const std::vector<int>& order)
     : values_(units.size()) {
+  // Acquiring is collective, so a unit that the order visits twice is acquired twice, and copied
+  // once.
   for (const int unit : order) {
     other.acquire(unit);
     auto& values = values_[unit];
