@@ -34,7 +34,7 @@ struct Refusal {
 };
 /// The longest patience that an exchange keeps to: what SPRAT_JOIN_TIMEOUT may be, 31 years, and
 /// what a deadline can be computed from without overflow.
-inline constexpr std::chrono::milliseconds longest_patience{1'000'000'000'000};
+inline constexpr std::chrono::milliseconds longest_exchange{1'000'000'000'000};
 /// rank -> coordinator: my blob of the job's n-th exchange. The coordinator's clock starts when it
 /// comes.
 struct Part {

@@ -170,7 +170,7 @@ void Coordinator::receive(int rank, Part part, Time now) {
   }
   // The number comes from outside; its bound keeps the sum below from overflowing.
   part.patience_ms =
-      std::min(part.patience_ms, static_cast<std::uint64_t>(longest_patience.count()));
+      std::min(part.patience_ms, static_cast<std::uint64_t>(longest_exchange.count()));
   const std::chrono::milliseconds patience(part.patience_ms);
   // The exchange fails for all when the first rank's patience ends, so that nobody goes on alone.
   if (!exchange_deadline_ || now + patience < *exchange_deadline_) {

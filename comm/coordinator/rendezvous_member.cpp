@@ -59,7 +59,7 @@ std::vector<Blob> Member::exchange(Blob mine, std::string_view purpose,
   require(mine.size() <= max_exchange_bytes, "exchange of ", mine.size(), " bytes while ", purpose,
           "; all ranks together may give ", max_exchange_bytes);
   const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-  const auto patience = std::clamp(left, milliseconds(0), longest_patience);
+  const auto patience = std::clamp(left, milliseconds(0), longest_exchange);
   Part part{0, static_cast<std::uint64_t>(patience.count()), std::string(purpose), std::move(mine)};
   std::unique_lock lock(mutex_);
   const std::size_t expected = standing_.size();

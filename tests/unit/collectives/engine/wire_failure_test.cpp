@@ -20,7 +20,7 @@ namespace sprat::collectives {
 namespace {
 
 using namespace std::chrono_literals;
-using State = comm::MessageRequest::State;
+using RequestState = comm::MessageRequest::State;
 
 /// The machine's wait policy with a clock that a test sets forward.
 class WaitPolicyAhead final : public comm::WaitPolicy {
@@ -71,11 +71,11 @@ class PassingFailure final : public comm::MessageTransport {
             std::span<const std::byte> data) override {
     const std::lock_guard lock(mail_.mutex);
     mail_.letters.push_back({peer, tag, {data.begin(), data.end()}});
-    request.state = State::done;
+    request.state = RequestState::done;
   }
   void recv(comm::MessageRequest& request, int, std::uint64_t tag,
             std::span<std::byte> data) override {
-    request.state = failed_before_ ? State::posted : State::failed;
+    request.state = failed_before_ ? RequestState::posted : RequestState::failed;
     request.error = ECONNRESET;
     failed_before_ = true;
     receives_.push_back({&request, tag, data});
@@ -88,7 +88,7 @@ class PassingFailure final : public comm::MessageTransport {
   }
   void cancel(comm::MessageRequest& request) noexcept override {
     std::erase_if(receives_, [&](const Receive& one) { return one.request == &request; });
-    request.state = State::failed;
+    request.state = RequestState::failed;
   }
 
  private:
@@ -106,7 +106,7 @@ class PassingFailure final : public comm::MessageTransport {
     }
     std::ranges::copy(found->data, receive.target.begin());
     receive.request->bytes = found->data.size();
-    receive.request->state = State::done;
+    receive.request->state = RequestState::done;
     mail_.letters.erase(found);
     return true;
   }

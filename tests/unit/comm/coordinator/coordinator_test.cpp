@@ -262,7 +262,7 @@ TEST(Coordinator, keeps_to_a_patience_of_weeks_and_to_no_more_than_a_deadline_ca
   const std::chrono::milliseconds weeks = 24h * 30;
   for (const auto& [patience_ms, kept] :
        {std::pair{static_cast<std::uint64_t>(weeks.count()), weeks},
-        std::pair{~std::uint64_t{0}, longest_patience}}) {
+        std::pair{~std::uint64_t{0}, longest_exchange}}) {
     Scene scene(2);
     scene.admit_all();
     scene.now += 24h * 365;
