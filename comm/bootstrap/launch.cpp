@@ -56,7 +56,6 @@ std::optional<Launch> by_pmix(const Variables& environment) {
   // Open MPI says the size in its own variable. Other launchers do not, and PMIx itself is asked
   // later.
   launch.size = number_of(environment, "OMPI_COMM_WORLD_SIZE", 1).value_or(-1);
-  launch.local_rank = number_of(environment, "OMPI_COMM_WORLD_LOCAL_RANK", 0).value_or(-1);
   require(launch.size < 0 || launch.rank < launch.size, "PMIX_RANK is ", launch.rank,
           ", OMPI_COMM_WORLD_SIZE is ", launch.size, "; the rank must be below the size");
   return launch;
@@ -71,7 +70,6 @@ std::optional<Launch> by_torchrun(const Variables& environment) {
   require(*rank < *size, "RANK is ", *rank, ", WORLD_SIZE is ", *size,
           "; the rank must be below the size");
   Launch launch{.by = "torchrun", .rank = *rank, .size = *size};
-  launch.local_rank = number_of(environment, "LOCAL_RANK", 0).value_or(-1);
   const std::string host = text_of(environment, "MASTER_ADDR");
   const auto port = number_of(environment, "MASTER_PORT", 1);
   if (host.empty() || !port) {

@@ -147,8 +147,7 @@ bool Inquiry::find_mismatch() {
     }
     verdict_.code = static_cast<int>(ErrorCode::mismatch);
     verdict_.rank = rank;
-    verdict_.payload =
-        encode(Disagreement{right, rank, answers_[right].signature, answer.signature});
+    verdict_.payload.clear();
     verdict_.text = text("rank ", right, " called ", readable(answers_[right].signature), "; rank ",
                          rank, " called ", readable(answer.signature));
     return true;
@@ -167,7 +166,7 @@ bool Inquiry::find_freed() {
   const auto first = static_cast<int>(called - answers_.begin());
   verdict_.code = static_cast<int>(ErrorCode::mismatch);
   verdict_.rank = static_cast<int>(freed - answers_.begin());
-  verdict_.payload = encode(Disagreement{first, verdict_.rank, called->signature, {}});
+  verdict_.payload.clear();
   verdict_.text = text("rank ", first, " called ", readable(called->signature), "; rank ",
                        verdict_.rank, " has freed that communicator before");
   return true;

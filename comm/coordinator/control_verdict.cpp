@@ -1,4 +1,4 @@
-// The payloads of verdicts.
+// The payload of a verdict.
 #include <cstring>
 
 #include "comm/coordinator/rendezvous.hpp"
@@ -51,29 +51,6 @@ Lateness decode_lateness(const Blob& payload) {
   }
   const auto middle = words.begin() + 1 + words[0];
   return {{words.begin() + 1, middle}, {middle, words.end()}};
-}
-
-/// Two ranks, the length of the first signature, both signatures.
-Blob encode(const Disagreement& disagreement) {
-  Blob out = encode_words({disagreement.first, disagreement.second,
-                           static_cast<int>(disagreement.first_signature.size())});
-  append(out, disagreement.first_signature.data(), disagreement.first_signature.size());
-  append(out, disagreement.second_signature.data(), disagreement.second_signature.size());
-  return out;
-}
-
-Disagreement decode_disagreement(const Blob& payload) {
-  constexpr std::size_t header = 3 * sizeof(std::int32_t);
-  if (payload.size() < header) {
-    return {};
-  }
-  const auto words = decode_words(Blob(payload.begin(), payload.begin() + header));
-  const auto length = static_cast<std::size_t>(words[2]);
-  if (words[2] < 0 || length > payload.size() - header) {
-    return {};
-  }
-  const auto middle = payload.begin() + static_cast<std::ptrdiff_t>(header + length);
-  return {words[0], words[1], Blob(payload.begin() + header, middle), Blob(middle, payload.end())};
 }
 
 }  // namespace sprat::comm

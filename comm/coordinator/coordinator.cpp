@@ -389,7 +389,6 @@ void Coordinator::answered(int rank, const MessageQuestion& question,
   verdict.text =
       text("rank ", question.asker, " waits for a message ", question.sends ? "to" : "from",
            " rank ", rank, "; rank ", rank, " has freed that communicator before");
-  verdict.payload = encode(Disagreement{question.asker, rank, {}, {}});
   send(in_state(Presence::joined), std::move(verdict));
 }
 

@@ -31,9 +31,8 @@ struct ControlMessage {
     query,    ///< coordinator -> all: what did you call at (comm, sequence)?
     answer,   ///< rank -> coordinator: payload is that signature; code 0 called, 1 not yet, 2
               ///< forgotten, 3 not a member, 4 never: it has freed that communicator.
-    verdict,  ///< coordinator -> all: at (comm, sequence) code is mismatch (text, rank, payload: a
-              ///< Disagreement), or, to who asked, timeout (payload: i32 ranks that have not
-              ///< called; none: all have).
+    verdict,  ///< coordinator -> all: at (comm, sequence) code is mismatch (text, rank), or, to who
+              ///< asked, timeout (payload: a Lateness).
     farewell,  ///< rank -> coordinator -> all: `rank` leaves in good order.
   };
   Kind kind = Kind::lost;
@@ -45,14 +44,6 @@ struct ControlMessage {
   Blob payload;
 };
 
-/// Payload of a mismatch verdict: `second` (the verdict's rank) called otherwise than `first`. The
-/// verdict's text shows both signatures, as they are if they are text.
-struct Disagreement {
-  int first = -1, second = -1;
-  Blob first_signature, second_signature;
-};
-Blob encode(const Disagreement& disagreement);
-Disagreement decode_disagreement(const Blob& payload);
 /// Payload of a timeout verdict. Both ascending.
 struct Lateness {
   std::vector<int> late;    ///< Have not called, as far as they have said.
@@ -94,7 +85,6 @@ struct Launch {
   std::string rendezvous = {};
   int ports = 1;         ///< tcp: rank 0 listens on the first free one of this many from `port` on.
   std::string job = {};  ///< The launcher's name of this job, if it has one.
-  int local_rank = -1;   ///< The launcher's count of ranks on this host; -1: unknown.
 };
 /// Pure: `environment` looks a variable up. Explicit SPRAT_*, then PMIx, then torchrun's, else
 /// alone. Throws Error{invalid_argument} where what is set is not enough, or is not a number.

@@ -181,7 +181,6 @@ std::vector<Interface> read_interfaces() {
            .addresses = {},
            .up = (at->ifa_flags & IFF_UP) != 0 && (at->ifa_flags & IFF_RUNNING) != 0,
            .loopback = (at->ifa_flags & IFF_LOOPBACK) != 0,
-           .mtu_bytes = read_number(folder + "/mtu"),
            .speed_mbit_s = read_number(folder + "/speed")});
       found = interfaces.end() - 1;
     }

@@ -13,7 +13,6 @@ struct Interface {
   std::vector<std::string> addresses;  ///< Numeric; IPv4 before IPv6, no link-local ones.
   bool up = false;
   bool loopback = false;
-  int mtu_bytes = 0;     ///< 0: unknown.
   int speed_mbit_s = 0;  ///< 0: unknown.
 };
 

@@ -59,31 +59,31 @@ const Case cases[] = {
     {"by hand, with torchrun's variables",
      torch,
      {},
-     {"torchrun", 2, 4, "tcp://10.0.0.1:29500", 16, "", 1}},
+     {"torchrun", 2, 4, "tcp://10.0.0.1:29500", 16, ""}},
     {"torchrun, whose agent has the port",
      with(torch, {{"TORCHELASTIC_RUN_ID", "job7"}}),
      {},
-     {"torchrun", 2, 4, "tcp://10.0.0.1:29501", 15, "job7", 1}},
+     {"torchrun", 2, 4, "tcp://10.0.0.1:29501", 15, "job7"}},
     {"an IPv6 address",
      with(torch, {{"MASTER_ADDR", "fd00::1"}}),
      {},
-     {"torchrun", 2, 4, "tcp://[fd00::1]:29500", 16, "", 1}},
+     {"torchrun", 2, 4, "tcp://[fd00::1]:29500", 16, ""}},
     {"torchrun of one rank", {{"RANK", "0"}, {"WORLD_SIZE", "1"}}, {}, {.by = "torchrun"}},
-    {"Open MPI", mpirun, {}, {"PMIx", 3, 8, "pmix://1234", 1, "1234", 3}},
+    {"Open MPI", mpirun, {}, {"PMIx", 3, 8, "pmix://1234", 1, "1234"}},
     {"another PMIx launcher",
      {{"PMIX_RANK", "3"}, {"PMIX_NAMESPACE", "a.b"}},
      {},
-     {"PMIx", 3, -1, "pmix://a.b", 1, "a.b", -1}},
-    {"PMIx before torchrun", with(torch, mpirun), {}, {"PMIx", 3, 8, "pmix://1234", 1, "1234", 3}},
+     {"PMIx", 3, -1, "pmix://a.b", 1, "a.b"}},
+    {"PMIx before torchrun", with(torch, mpirun), {}, {"PMIx", 3, 8, "pmix://1234", 1, "1234"}},
     {"what is said before PMIx",
      mpirun,
      explicit_config(1, 2, "tcp://h:1"),
-     {"SPRAT_*", 1, 2, "tcp://h:1", 1, "", -1}},
+     {"SPRAT_*", 1, 2, "tcp://h:1", 1, ""}},
     {"only the rendezvous said",
      with(torch, {{"TORCHELASTIC_RUN_ID", "job7"}}),
      explicit_config(-1, -1, "file:///x"),
-     {"torchrun", 2, 4, "file:///x", 1, "", 1}},
-    {"srun with PMIx", with(mpirun, slurm), {}, {"PMIx", 3, 8, "pmix://1234", 1, "1234", 3}},
+     {"torchrun", 2, 4, "file:///x", 1, ""}},
+    {"srun with PMIx", with(mpirun, slurm), {}, {"PMIx", 3, 8, "pmix://1234", 1, "1234"}},
     {"a job of one rank in each task of srun", slurm, explicit_config(0, 1, ""), {.by = "SPRAT_*"}},
     {"srun of one task", with(slurm, {{"SLURM_STEP_NUM_TASKS", "1"}}), {}, {.by = "alone"}},
     {"a batch script, before any srun",
@@ -103,7 +103,6 @@ TEST(Launch, is_told_from_the_environment) {
     EXPECT_EQ(launch.rendezvous, one.launch.rendezvous) << one.name;
     EXPECT_EQ(launch.ports, one.launch.ports) << one.name;
     EXPECT_EQ(launch.job, one.launch.job) << one.name;
-    EXPECT_EQ(launch.local_rank, one.launch.local_rank) << one.name;
   }
 }
 

@@ -304,11 +304,6 @@ TEST(Coordinator, gives_every_rank_the_verdict_when_signatures_differ) {
   EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::mismatch));
   EXPECT_EQ(verdict.rank, 3);
   EXPECT_EQ(verdict.text, "rank 0 called sum of 8; rank 3 called max of 8");
-  const Disagreement both = decode_disagreement(verdict.payload);
-  EXPECT_EQ(both.first, 0);
-  EXPECT_EQ(both.second, 3);
-  EXPECT_EQ(both.first_signature, blob_of("sum of 8"));
-  EXPECT_EQ(both.second_signature, blob_of("max of 8"));
 }
 
 TEST(Coordinator, holds_the_minority_at_fault) {
