@@ -1,5 +1,6 @@
 // A wire that fails for a moment, and what the executor keeps of it.
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <atomic>
@@ -40,6 +41,9 @@ class WaitPolicyAhead final : public comm::WaitPolicy {
   }
   void wake(std::atomic<std::uint32_t>& word, int owner) noexcept override {
     policy_->wake(word, owner);
+  }
+  void poll(std::span<pollfd> descriptors, std::chrono::nanoseconds timeout) noexcept override {
+    policy_->poll(descriptors, timeout);
   }
   void lock(std::mutex& mutex) noexcept override { policy_->lock(mutex); }
   void point() noexcept override { policy_->point(); }
@@ -86,6 +90,7 @@ class PassingFailure final : public comm::MessageTransport {
     return std::erase_if(receives_, [this](const Receive& receive) { return arrives(receive); }) >
            0;
   }
+  comm::NewsDescriptors* news() noexcept override { return nullptr; }
   void cancel(comm::MessageRequest& request) noexcept override {
     std::erase_if(receives_, [&](const Receive& one) { return one.request == &request; });
     request.state = RequestState::failed;
