@@ -1,3 +1,4 @@
+// How long yields take, and what a rank makes of it.
 #include "comm/context/strangers.hpp"
 
 #include <gtest/gtest.h>
