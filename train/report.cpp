@@ -16,6 +16,7 @@
 namespace sprat::train {
 namespace {
 
+// Between two lines of progress: often enough to see that it goes on, seldom enough to be read.
 constexpr std::chrono::seconds line_interval{2};
 
 double milliseconds(std::chrono::steady_clock::duration time) {
@@ -145,7 +146,8 @@ std::string plot_losses(const std::vector<StepRecord>& records, int columns, int
   if (!(range.low <= range.high)) {
     return "";
   }
-  const double height = std::max(range.high - range.low, 1e-9);
+  const double height =
+      std::max(range.high - range.low, 1e-9);  // a flat curve has one to divide by
   const auto row_of = [&](double loss) {
     return static_cast<int>(std::lround((range.high - loss) / height * (rows - 1)));
   };

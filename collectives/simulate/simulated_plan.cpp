@@ -128,7 +128,9 @@ void SimulatedPlan::add_task(const Problem& problem, const Plan& plan, const Ste
   }
 }
 
-/// Equal sets come one after another, so only the last is looked at.
+/// One number for any set of peers, as a task has room for no more: a rank, -1 for nobody, and
+/// below that the place of a larger set in several_, the first at -2. Equal sets come one after
+/// another, so only the last is looked at.
 std::int32_t SimulatedPlan::joint(std::vector<int> peers) {
   if (peers.empty()) {
     return -1;

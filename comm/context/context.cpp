@@ -73,6 +73,7 @@ std::shared_ptr<Context> Context::join(const Config& config, Environment environ
   return context;
 }
 
+// Told as a loss: to the others, who wait for it, a rank that cannot join is one that has gone.
 void Context::cannot_join(Rendezvous& rendezvous, std::string_view why) noexcept {
   ControlMessage message;
   message.kind = ControlMessage::Kind::failed;
