@@ -123,11 +123,17 @@ def killed_first(backend: str) -> None:
     _killed(backend, 0, 4)
 
 
+def _broadcast_and_meet(tensor: torch.Tensor, root: int) -> None:
+    """A root needs nothing of the others: it is told in the next call that needs them all."""
+    dist.broadcast(tensor, root)
+    dist.barrier()
+
+
 def _of_shape(call: str, rank: int, size: int) -> Told:
     count = 12 if rank == 0 else 24
     calls = {
         "all_reduce": lambda: dist.all_reduce(torch.ones(count)),
-        "broadcast": lambda: dist.broadcast(torch.ones(count), 0),
+        "broadcast": lambda: _broadcast_and_meet(torch.ones(count), 0),
         "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(torch.ones(count * size), torch.ones(count)),
         "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(torch.ones(count), torch.ones(count * size)),
         "all_to_all_single": lambda: dist.all_to_all_single(torch.ones(count * size), torch.ones(count * size)),
@@ -161,7 +167,7 @@ def _barrier_or_sum(rank: int, size: int) -> Told:
 
 
 def _of_root(rank: int, size: int) -> Told:
-    return _told(lambda: dist.broadcast(torch.ones(10), rank))
+    return _told(lambda: _broadcast_and_meet(torch.ones(10), rank))
 
 
 @check("types, operations, roots or calls that differ: every rank raises, with both")
