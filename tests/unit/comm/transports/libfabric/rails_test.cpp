@@ -24,8 +24,6 @@ namespace {
 
 using State = MessageRequest::State;
 
-constexpr std::size_t least = least_cut;
-
 Rails open(int rank, int count, const char* provider = "tcp", int size = 2) {
   std::vector<std::unique_ptr<Messages>> rails;
   for (int rail = 0; rail < count; ++rail) {
@@ -85,13 +83,13 @@ void expect_delivery(Pair& pair, std::uint64_t tag, std::size_t bytes, bool recv
 
 constexpr std::array<std::size_t, 12> lengths = {0,
                                                  1,
-                                                 least - 1,
-                                                 least,
-                                                 least + 1,
-                                                 2 * least - 1,
-                                                 2 * least,
-                                                 2 * least + 1,
-                                                 3 * least + 1,
+                                                 least_cut - 1,
+                                                 least_cut,
+                                                 least_cut + 1,
+                                                 2 * least_cut - 1,
+                                                 2 * least_cut,
+                                                 2 * least_cut + 1,
+                                                 3 * least_cut + 1,
                                                  300'001,
                                                  (1 << 20) + 3,
                                                  (4 << 20)};
@@ -175,12 +173,12 @@ TEST(Rails, take_shorter_messages_into_longer_receives) {
 
 TEST(Rails, refuse_longer_messages_than_their_receives) {
   for (const char* provider : {"tcp", "net"}) {
-    for (const std::size_t room : {std::size_t{0}, std::size_t{1}, least - 1, least, least + 1,
-                                   2 * least, std::size_t{300'001}}) {
-      for (const std::size_t bytes : {room + 1, room + least, std::size_t{5} << 20}) {
+    for (const std::size_t room : {std::size_t{0}, std::size_t{1}, least_cut - 1, least_cut,
+                                   least_cut + 1, 2 * least_cut, std::size_t{300'001}}) {
+      for (const std::size_t bytes : {room + 1, room + least_cut, std::size_t{5} << 20}) {
         // ofi_rxm does not end a receive of nothing whose message it would have to ask for, on one
         // rail either (libfabric 1.17).
-        if (room == 0 && bytes > least && std::string_view(provider) == "tcp") {
+        if (room == 0 && bytes > least_cut && std::string_view(provider) == "tcp") {
           continue;
         }
         SCOPED_TRACE(testing::Message() << bytes << " into " << room << " by " << provider);
