@@ -5,7 +5,6 @@
 // be of another build: whoever changes the layout raises layout_version.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -146,7 +145,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 template <std::size_t size>
 void put(char (&name)[size], std::string_view text) noexcept {
   std::memset(name, 0, size);
-  std::memcpy(name, text.data(), std::min(size, text.size()));
+  text.copy(name, size);
 }
 
 /// The writer's end. Owner of the memory.

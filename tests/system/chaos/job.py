@@ -15,7 +15,8 @@ def free_port():
 
 
 # In the environment of every rank and what it forks.
-MARK = f"SPRAT_CHAOS={os.getpid()}"
+# Not SPRAT_...: sprat warns of settings of its own that nothing reads.
+MARK = f"CHAOS_JOB={os.getpid()}"
 
 
 class Job:

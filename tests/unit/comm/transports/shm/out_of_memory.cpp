@@ -12,11 +12,15 @@ thread_local bool nothing_left = false;
 // The whole program allocates by these: the standard lets a program replace them, and there is no
 // other way to have containers fail without exhausting the machine.
 void* operator new(std::size_t bytes) {
-  void* memory = nothing_left ? nullptr : std::malloc(bytes > 0 ? bytes : 1);
+  void* memory = operator new(bytes, std::nothrow);
   if (memory == nullptr) {
     throw std::bad_alloc();
   }
   return memory;
+}
+// std::stable_partition allocates by this one, and frees by the ones below.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return nothing_left ? nullptr : std::malloc(bytes > 0 ? bytes : 1);
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
