@@ -60,6 +60,10 @@ const std::vector<Layer> layers = {
     {"gemm/", {"sprat/", "comm/base/"}},
     {"fsdp/plan/", {"sprat/", "comm/base/", "memory/"}},
     {"fsdp/", {"sprat/", "comm/base/", "io/", "collectives/kernels/", "memory/", "fsdp/plan/"}},
+    {"mp/schedules/", {"sprat/", "comm/base/", "mp/schedule.hpp"}},
+    {"mp/passes/", {"sprat/", "comm/base/", "mp/schedule.hpp"}},
+    {"mp/partition/", {"sprat/", "comm/base/"}},
+    {"mp/", {"sprat/", "comm/base/", "memory/", "mp/"}},
     {"checkpoint/", {"sprat/", "comm/base/", "io/", "collectives/", "fsdp/"}},
     // Doors into the library.
     {"plugins/", {"sprat/"}},
@@ -74,7 +78,7 @@ const std::vector<Layer> layers = {
       "collectives/plan/planner.hpp", "collectives/plan/tuning.hpp",
       "collectives/kernels/reduce.hpp", "collectives/record/flight_record.hpp",
       "collectives/record/explain.hpp", "collectives/simulate/cost_model.hpp",
-      "collectives/simulate/simulator.hpp", "checkpoint/format.hpp"}},
+      "collectives/simulate/simulator.hpp", "checkpoint/format.hpp", "mp/"}},
 };
 
 const Layer* layer_of(const std::string& path) {
