@@ -60,7 +60,7 @@ bool EagerCalls::rest_until(const Done& done, comm::Clock::time_point& now) cons
   comm::WaitPolicy& wait_policy = context_.wait_policy();
   comm::Clock::time_point since{};
   bool over = done();
-  for (int round = 0; !over && wait_policy.rest(round, context_.oversubscribed()); ++round) {
+  for (int round = 0; !over && wait_policy.rest(round, comm::Awaited::announcement); ++round) {
     if (round == comm::unclocked_rounds) {
       since = wait_policy.now();
     }

@@ -171,7 +171,7 @@ void Executor::poll_alone(const Operation& operation) {
     if (round == comm::unclocked_rounds && idle_since == comm::Clock::time_point{}) {
       idle_since = wait_policy.now();
     }
-    if (!wait_policy.rest(round++, context_->oversubscribed())) {
+    if (!wait_policy.rest(round++, comm::Awaited::announcement)) {
       break;
     }
   }

@@ -165,7 +165,7 @@ void Progress::drive_until(const std::function<bool()>& done) {
       idle_since = wait_policy_.now();
     }
     const bool enough = idle_rounds >= wire_spin_rounds && with_wire();
-    if (wait_policy_.rest(idle_rounds, oversubscribed_ || enough)) {
+    if (wait_policy_.rest(idle_rounds, enough ? Awaited::wire : Awaited::work)) {
       ++idle_rounds;
     } else {
       sleep_until_rung(idle, done, sleep_with_wire);

@@ -160,7 +160,7 @@ class Progress {
   WaitPolicy& wait_policy_;
   Bells& bells_;
   const Options options_;
-  bool oversubscribed_ = false;  ///< Never spin.
+  bool oversubscribed_ = false;  ///< Ranks share cores.
   Transports transports_;
   std::atomic<std::int64_t>* waiting_threads_ = nullptr;  ///< Relaxed: a hint.
   std::atomic<int> messages_in_flight_ = 0;               ///< Written with the token held; relaxed.

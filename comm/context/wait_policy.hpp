@@ -21,6 +21,13 @@ using Clock = std::chrono::steady_clock;
 /// Rounds of driving that move nothing, before a wait is long enough to be worth the clock's price.
 inline constexpr int unclocked_rounds = 256;
 
+/// What a rank waits for, and so how long others may keep the core that it gives away.
+enum class Awaited {
+  announcement,  ///< Peers that come into a short call, which they do unless strangers keep them.
+  work,          ///< Peers that may be in the midst of long copies and reductions.
+  wire,          ///< The same, or what a look at costs a system call.
+};
+
 /// One rank's. Any thread; nothing throws.
 class WaitPolicy {
  public:
@@ -31,8 +38,8 @@ class WaitPolicy {
   /// The same, some milliseconds ago at most, for a fraction of the price.
   virtual Clock::time_point recent() noexcept = 0;
   /// Rests after `idle_rounds` rounds of driving that moved nothing. False, at once, when it is
-  /// time to sleep instead. `oversubscribed`: ranks outnumber cores.
-  virtual bool rest(int idle_rounds, bool oversubscribed) noexcept = 0;
+  /// time to sleep instead.
+  virtual bool rest(int idle_rounds, Awaited awaited) noexcept = 0;
   /// Lets another thread run.
   virtual void yield() noexcept = 0;
   /// Sleeps until wake(word), at most `timeout`, which is below a second; not at all if the word

@@ -124,7 +124,7 @@ class VirtualWaitPolicy final : public comm::WaitPolicy {
   VirtualWaitPolicy(Simulator& simulator, int rank, std::function<bool()> news);
   Time now() noexcept override;
   Time recent() noexcept override;
-  bool rest(int idle_rounds, bool oversubscribed) noexcept override;
+  bool rest(int idle_rounds, comm::Awaited awaited) noexcept override;
   void yield() noexcept override;
   void sleep(std::atomic<std::uint32_t>& word, std::uint32_t expected,
              nanoseconds timeout) noexcept override;

@@ -29,7 +29,7 @@ Time VirtualWaitPolicy::now() noexcept {
 
 Time VirtualWaitPolicy::recent() noexcept { return now(); }
 
-bool VirtualWaitPolicy::rest(int idle_rounds, bool) noexcept {
+bool VirtualWaitPolicy::rest(int idle_rounds, comm::Awaited) noexcept {
   if (idle_rounds == 0) {
     naps_ = 0;
   }

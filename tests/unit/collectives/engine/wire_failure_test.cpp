@@ -31,8 +31,8 @@ class WaitPolicyAhead final : public comm::WaitPolicy {
     return policy_->now() + std::chrono::seconds(seconds_.load());
   }
   comm::Clock::time_point recent() noexcept override { return now(); }
-  bool rest(int idle_rounds, bool oversubscribed) noexcept override {
-    return policy_->rest(idle_rounds, oversubscribed);
+  bool rest(int idle_rounds, comm::Awaited awaited) noexcept override {
+    return policy_->rest(idle_rounds, awaited);
   }
   void yield() noexcept override { policy_->yield(); }
   void sleep(std::atomic<std::uint32_t>& word, std::uint32_t expected,

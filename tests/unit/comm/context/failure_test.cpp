@@ -22,8 +22,8 @@ class WatchedWaitPolicy final : public WaitPolicy {
   explicit WatchedWaitPolicy(std::function<void()>& at_point) : at_point_(at_point) {}
   Clock::time_point now() noexcept override { return wait_policy_->now(); }
   Clock::time_point recent() noexcept override { return wait_policy_->recent(); }
-  bool rest(int idle_rounds, bool oversubscribed) noexcept override {
-    return wait_policy_->rest(idle_rounds, oversubscribed);
+  bool rest(int idle_rounds, Awaited awaited) noexcept override {
+    return wait_policy_->rest(idle_rounds, awaited);
   }
   void yield() noexcept override { wait_policy_->yield(); }
   void sleep(std::atomic<std::uint32_t>& word, std::uint32_t expected,

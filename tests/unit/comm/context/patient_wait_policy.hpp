@@ -17,7 +17,7 @@ class PatientWaitPolicy final : public WaitPolicy {
  public:
   Clock::time_point now() noexcept override { return real_->now(); }
   Clock::time_point recent() noexcept override { return real_->recent(); }
-  bool rest(int, bool) noexcept override { return false; }
+  bool rest(int, Awaited) noexcept override { return false; }
   void yield() noexcept override { real_->yield(); }
   void sleep(std::atomic<std::uint32_t>& word, std::uint32_t expected,
              std::chrono::nanoseconds timeout) noexcept override {

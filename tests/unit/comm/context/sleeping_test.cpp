@@ -29,7 +29,7 @@ class CountingWaitPolicy final : public WaitPolicy {
  public:
   Clock::time_point now() noexcept override { return Clock::now(); }
   Clock::time_point recent() noexcept override { return Clock::now(); }
-  bool rest(int, bool) noexcept override { return false; }
+  bool rest(int, Awaited) noexcept override { return false; }
   void yield() noexcept override { std::this_thread::yield(); }
   void sleep(std::atomic<std::uint32_t>&, std::uint32_t,
              std::chrono::nanoseconds) noexcept override {
