@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 
 #include "comm/context/wait_policy.hpp"
 
@@ -26,15 +27,23 @@ class Strangers {
   /// are short, one yield in a hundred meets it. The clock that is exact costs a tenth of a yield,
   /// so most are not timed.
   static constexpr int yields_timed = 16;
+  /// A peer that copies, reduces, or computes between calls takes its time slices as well, but then
+  /// it comes: that makes one wait long, or two. Strangers make most of them long. So many have to
+  /// be long, of so many in a row, before strangers are avoided.
+  static constexpr std::uint64_t long_waits = 3, most_waits = 16;
   /// Ranks sleep instead of yielding for so long after strangers were met, twice as long each time
   /// that they are met again soon.
   static constexpr std::chrono::milliseconds first_avoidance{100}, longest_avoidance{1'000};
 
+  /// Another wait begins. Not counted in one instruction, whose lock costs a short call 4 %.
+  void begin_wait() noexcept {
+    waits_.store(waits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
   /// A yield that was not timed has taken a tick.
   void suspect() noexcept { timed_.store(yields_timed, std::memory_order_relaxed); }
   /// The next yield is to be timed.
   bool suspected() const noexcept { return timed_.load(std::memory_order_relaxed) > 0; }
-  /// A timed yield took so long, and is over now.
+  /// A timed yield of this wait took so long, and is over now.
   void yielded(Clock::duration took, Clock::time_point now) noexcept;
 
   /// May be asked often: the time is asked for only while strangers are avoided.
@@ -52,7 +61,13 @@ class Strangers {
   }
 
  private:
+  bool are_met_in(std::uint64_t wait) noexcept;
+
   std::atomic<int> timed_ = 0;                  ///< Yields that are to be timed.
+  std::atomic<std::uint64_t> waits_ = 0;        ///< Begun so far.
+  std::atomic<std::uint64_t> last_long_ = 0;    ///< The last that was long,
+  std::atomic<std::uint64_t> first_long_ = 0;   ///< the first that counts with it,
+  std::atomic<std::uint64_t> count_long_ = 0;   ///< and how many they are.
   std::atomic<Clock::duration> avoid_until_{};  ///< Since the clock's epoch; zero: no strangers.
   std::atomic<Clock::duration> avoidance_{};    ///< The last one,
   std::atomic<Clock::duration> ended_{};        ///< and when it was to end.

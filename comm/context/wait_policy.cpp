@@ -45,6 +45,10 @@ class RealWaitPolicy final : public WaitPolicy {
   bool rest(int idle_rounds, Awaited awaited) noexcept override {
     const bool shares_core = ranks_a_core_ > 1;
     const int spins = shares_core || awaited == Awaited::wire ? 0 : spin_rounds;
+    const bool is_evidence = !shares_core || awaited == Awaited::announcement;
+    if (idle_rounds == 0 && is_evidence) {
+      strangers_.begin_wait();
+    }
     const bool gives_way = ranks_a_core_ <= Strangers::most_ranks_a_core &&
                            idle_rounds >= std::min(spins, eager_rounds) &&
                            strangers_.avoided([this] { return now(); });
@@ -55,7 +59,7 @@ class RealWaitPolicy final : public WaitPolicy {
       if (idle_rounds >= eager_rounds) {
         cpu_relax();
       }
-    } else if (shares_core && awaited != Awaited::announcement) {
+    } else if (!is_evidence) {
       // A peer that works on this core keeps it for as long as a stranger would. To take the one
       // for the other costs reduce_scatter of 64 MiB a sixth of its speed, and the short calls
       // that follow it a factor of twenty.

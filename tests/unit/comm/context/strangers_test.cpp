@@ -40,11 +40,15 @@ TEST_F(StrangersTest, are_not_ranks_that_take_turns) {
   }
 }
 
-TEST_F(StrangersTest, are_met_when_two_yields_last_a_time_slice) {
+TEST_F(StrangersTest, are_met_when_three_waits_last_a_time_slice) {
   yield(5us);
-  yield(6ms);
-  EXPECT_FALSE(avoided());
-  yield(3ms);
+  yield(6ms);  // not timed: it took a tick
+  for (std::uint64_t wait = 0; wait < Strangers::long_waits; ++wait) {
+    EXPECT_FALSE(avoided());
+    strangers.begin_wait();
+    yield(5us);
+    yield(3ms);
+  }
   EXPECT_TRUE(avoided());
   now += Strangers::first_avoidance;
   EXPECT_FALSE(avoided());
@@ -60,10 +64,29 @@ TEST_F(StrangersTest, are_forgotten_after_a_single_long_yield) {
   EXPECT_FALSE(avoided());
 }
 
+TEST_F(StrangersTest, are_not_peers_that_work_in_one_wait) {
+  strangers.begin_wait();
+  for (int i = 0; i < 100; ++i) {
+    yield(6ms);
+    ASSERT_FALSE(avoided()) << i;
+  }
+}
+
+TEST_F(StrangersTest, are_not_peers_that_compute_once_in_many_calls) {
+  for (std::uint64_t wait = 0; wait < 100 * Strangers::most_waits; ++wait) {
+    strangers.begin_wait();
+    yield(wait % Strangers::most_waits < Strangers::long_waits - 1 ? 6ms : 5us);
+    ASSERT_FALSE(avoided()) << wait;
+  }
+}
+
 TEST_F(StrangersTest, are_avoided_longer_the_more_often_they_are_met) {
   const auto meet = [this] {
     yield(6ms);
-    yield(6ms);
+    for (std::uint64_t wait = 0; wait < Strangers::long_waits; ++wait) {
+      strangers.begin_wait();
+      yield(6ms);
+    }
     ASSERT_TRUE(avoided());
     const auto begin = now;
     while (avoided()) {
