@@ -72,13 +72,14 @@ struct ScheduleKind {
   std::string (*refusal)(const PipelineShape&);
   /// Computation only: forward, backward*, overlap. Called if there is no refusal.
   Schedule (*make)(const PipelineShape&);
+  std::string_view other_name = {};  ///< That schedule_named takes, too; none if empty.
 };
 
 /// The table, in the order of the files.
 const std::vector<const ScheduleKind*>& all_schedules();
 /// Throws Error{invalid_argument} naming those there are.
 const ScheduleKind& schedule_named(std::string_view name);
-/// Throws Error{invalid_argument} with the kind's refusal.
+/// Throws Error{invalid_argument} if the numbers are no shape, and with the kind's refusal.
 Schedule make_schedule(const ScheduleKind& kind, const PipelineShape& shape);
 
 }  // namespace sprat::mp

@@ -1,39 +1,32 @@
-// GPipe, and SMP's simple pipeline: every forward, then every backward.
-// Cost: bubble (p - 1) / (m + p - 1); every rank holds all m micro-batches.
-// Use: where memory does not matter, and to compare with. Paper: Huang et al., GPipe, 2019.
-#include <string>
-
-#include "mp/schedule.hpp"
+// GPipe, which SMP calls simple: every forward, then every backward. With several stages a rank it
+// is breadth-first (torch's LoopedBFS): all micro-batches on one stage before the next.
+// Cost: bubble (p - 1) / (v m + p - 1) for v stages a rank; every rank holds all m micro-batches.
+// Use: where memory does not matter, and to compare with. Papers: Huang et al., GPipe, 2019;
+// Lamy-Poirier, Breadth-First Pipeline Parallelism, arXiv:2211.05953.
+#include "mp/schedule_builder.hpp"
 
 namespace sprat::mp {
 namespace {
 
-std::string refusal(const PipelineShape& shape) {
-  if (shape.stages_per_rank != 1) {
-    return "gpipe has one stage a rank, not " + std::to_string(shape.stages_per_rank) +
-           "; virtual_stages takes several";
-  }
-  if (shape.active_microbatches != 0 && shape.active_microbatches < shape.microbatches) {
-    return "gpipe holds all " + std::to_string(shape.microbatches) +
-           " micro-batches at once, so active_microbatches cannot be " +
-           std::to_string(shape.active_microbatches) + "; interleaved takes it";
-  }
-  return {};
+std::string gpipe_refusal(const PipelineShape& shape) {
+  return needs_active_microbatches("gpipe", shape, shape.microbatches);
 }
 
-Schedule make(const PipelineShape& shape) {
-  Schedule schedule{.name = "gpipe",
-                    .microbatches = shape.microbatches,
-                    .rank_of_stage = {},
-                    .actions = std::vector<std::vector<Action>>(std::size_t(shape.ranks))};
+Schedule make_gpipe(const PipelineShape& shape) {
+  Schedule schedule = looped_schedule("gpipe", shape);
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    schedule.rank_of_stage.push_back(rank);
-    auto& actions = schedule.actions[std::size_t(rank)];
-    for (const Op op : {Op::forward, Op::backward}) {
+    ActionList list;
+    for (int chunk = 0; chunk < shape.stages_per_rank; ++chunk) {
       for (int microbatch = 0; microbatch < shape.microbatches; ++microbatch) {
-        actions.push_back({.op = op, .stage = rank, .microbatch = microbatch});
+        list.forward(chunk * shape.ranks + rank);
       }
     }
+    for (int chunk = shape.stages_per_rank; chunk-- > 0;) {
+      for (int microbatch = 0; microbatch < shape.microbatches; ++microbatch) {
+        list.backward(chunk * shape.ranks + rank);
+      }
+    }
+    schedule.actions[std::size_t(rank)] = list.actions();
   }
   return schedule;
 }
@@ -42,7 +35,8 @@ Schedule make(const PipelineShape& shape) {
 
 extern const ScheduleKind gpipe{.name = "gpipe",
                                 .summary = "every forward, then every backward",
-                                .refusal = refusal,
-                                .make = make};
+                                .refusal = gpipe_refusal,
+                                .make = make_gpipe,
+                                .other_name = "simple"};
 
 }  // namespace sprat::mp

@@ -12,6 +12,7 @@
 #include "comm/transports/transport_kind.hpp"
 #include "fsdp/optimizer.hpp"
 #include "io/tier.hpp"
+#include "mp/schedule.hpp"
 #include "tests/architecture/source_tree.hpp"
 #include "train/schedule.hpp"
 
@@ -66,6 +67,15 @@ TEST(Tables, every_schedule_is_a_file_named_for_it) {
     names.emplace_back(kind->name);
   }
   EXPECT_EQ(names, stems("train/schedules", ".cpp"));
+}
+
+TEST(Tables, every_pipeline_schedule_is_a_file_named_for_it) {
+  std::vector<std::string> names;
+  for (const mp::ScheduleKind* kind : mp::all_schedules()) {
+    // No name of C++ begins with a digit.
+    names.emplace_back(kind->name == "1f1b" ? "one_f_one_b" : kind->name);
+  }
+  EXPECT_EQ(names, stems("mp/schedules", ".cpp"));
 }
 
 TEST(Tables, every_tier_is_a_file_named_for_it) {

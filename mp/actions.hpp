@@ -1,0 +1,45 @@
+// What actions are made of and what they answer to.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "mp/schedule.hpp"
+
+namespace sprat::mp {
+
+constexpr bool is_send(Op op) { return op == Op::send_forward || op == Op::send_backward; }
+constexpr bool is_receive(Op op) { return op == Op::receive_forward || op == Op::receive_backward; }
+/// Gives the gradient of the stage's input.
+constexpr bool gives_input_gradient(Op op) {
+  return op == Op::backward || op == Op::backward_input;
+}
+/// Adds to the gradients of the stage's parameters.
+constexpr bool gives_weight_gradient(Op op) {
+  return op == Op::backward || op == Op::backward_weight;
+}
+/// Of no micro-batch.
+constexpr bool is_of_stage_alone(Op op) {
+  return op == Op::unshard || op == Op::reshard || op == Op::reduce;
+}
+/// Takes time of the rank's processor, and the stage's parameters.
+constexpr bool is_computation(Op op) {
+  return op == Op::forward || op == Op::recompute || op == Op::overlap ||
+         gives_input_gradient(op) || gives_weight_gradient(op);
+}
+
+/// A forward and a backward for an overlap; else the action.
+struct ActionParts {
+  std::array<Action, 2> parts{};
+  std::size_t count = 1;
+
+  const Action* begin() const noexcept { return parts.data(); }
+  const Action* end() const noexcept { return parts.data() + count; }
+};
+ActionParts parts_of(const Action& action);
+
+/// The receive that takes what this sends, or the send that fills what this receives. Its stage may
+/// lie beyond the model's ends.
+Action other_end_of(const Action& message);
+
+}  // namespace sprat::mp
