@@ -175,8 +175,11 @@ class Validator {
     }
     if (find(Op::store, stage, j) && !find(Op::load, stage, j)) {
       missing(Op::load, stage, j, ", but the tape was stored and the backward needs it");
-    } else if (!find(Op::store, stage, j) && find(Op::load, stage, j)) {
-      missing(Op::store, stage, j, ", but the tape is loaded");
+    } else if (const Standing* load = find(Op::load, stage, j);
+               load != nullptr && !find(Op::store, stage, j)) {
+      add(at(*load, {.op = Op::load, .stage = stage, .microbatch = j}),
+          " loads a tape that nothing moved away; ",
+          to_text(Action{.op = Op::store, .stage = stage, .microbatch = j}), " is missing");
     }
   }
 
@@ -248,19 +251,17 @@ class Validator {
   }
 
   void check_parameters() {
-    std::set<int> gathered, ever;
+    std::set<int> gathered;
+    bool gathers = false;
     for_each_part([&](const Standing&, const Action& part) {
-      if (part.op == Op::unshard) {
-        ever.insert(rank_of(part.stage));
-      }
+      gathers = gathers || part.op == Op::unshard || part.op == Op::reshard;
     });
     for_each_part([&](const Standing& where, const Action& part) {
       if (part.op == Op::unshard && !gathered.insert(part.stage).second) {
         add(at(where, part), " gathers parameters that are there");
       } else if (part.op == Op::reshard && gathered.erase(part.stage) == 0) {
         add(at(where, part), " drops parameters that are not there");
-      } else if (is_computation(part.op) && ever.contains(where.rank) &&
-                 !gathered.contains(part.stage)) {
+      } else if (is_computation(part.op) && gathers && !gathered.contains(part.stage)) {
         add(at(where, part), " computes without parameters; ", part.stage, "UNSHARD is missing");
       }
     });
@@ -418,11 +419,14 @@ std::vector<std::string> violations(const Schedule& schedule) {
 
 std::optional<int> least_message_capacity(const Schedule& schedule) {
   const std::size_t most = action_count(schedule);
+  if (Playback(schedule, 0).ends()) {
+    return 0;  // as schedules should be
+  }
   if (!Playback(schedule, most).ends()) {
     return std::nullopt;
   }
   // More capacity never stops a rank, so the least can be found by halving.
-  std::size_t low = 0, high = most;
+  std::size_t low = 1, high = most;
   while (low < high) {
     const std::size_t middle = low + (high - low) / 2;
     if (Playback(schedule, middle).ends()) {

@@ -14,6 +14,7 @@ std::span<const Target> all_targets() {
       Target{"text", run_text},
       Target{"safetensors", run_safetensors},
       Target{"manifest", run_manifest},
+      Target{"pipeline", run_pipeline},
   };
   return targets;
 }

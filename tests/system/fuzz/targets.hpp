@@ -21,6 +21,7 @@ void run_ring(std::span<const std::byte> input);  ///< A local peer's memory.
 void run_text(std::span<const std::byte> input);  ///< Settings, rules, addresses, topologies.
 void run_safetensors(std::span<const std::byte> input);  ///< Files of tensors.
 void run_manifest(std::span<const std::byte> input);     ///< What a checkpoint says it holds.
+void run_pipeline(std::span<const std::byte> input);     ///< Pipeline schedules, as text and CSV.
 
 /// Ends the program, so that a broken invariant counts like a crash.
 void expect(bool holds, const char* what);
