@@ -1,3 +1,4 @@
+// Tapes on their way to a tier and back.
 #include <algorithm>
 #include <map>
 #include <utility>

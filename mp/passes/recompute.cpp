@@ -1,3 +1,4 @@
+// A second forward right before the backward that needs its tape.
 
 #include "mp/actions.hpp"
 #include "mp/passes/passes.hpp"

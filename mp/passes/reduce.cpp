@@ -1,3 +1,4 @@
+// Reductions as soon as a stage has all its gradients.
 #include <map>
 
 #include "mp/actions.hpp"

@@ -1,3 +1,4 @@
+// Gathers ahead of computation, as many as a budget of stages allows.
 #include <algorithm>
 #include <vector>
 
