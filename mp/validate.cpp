@@ -1,9 +1,13 @@
 #include "mp/validate.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "comm/base/check.hpp"
 #include "mp/actions.hpp"
@@ -20,9 +24,15 @@ struct Standing {
   int rank = 0;
   std::size_t place = 0;
 };
-using ActionKey = std::tuple<Op, int, int>;
+/// Operation, stage and micro-batch in one number: there are at most 15 operations and 2^28 stages.
+using ActionKey = std::uint64_t;
 
-ActionKey key_of(const Action& action) { return {action.op, action.stage, action.microbatch}; }
+ActionKey key_of(Op op, int stage, int microbatch) {
+  return ActionKey(op) << 60 | ActionKey(stage) << 32 | std::uint32_t(microbatch);
+}
+ActionKey key_of(const Action& action) {
+  return key_of(action.op, action.stage, action.microbatch);
+}
 
 /// From rank, to rank, forward or not.
 using Channel = std::tuple<int, int, bool>;
@@ -56,7 +66,7 @@ class Validator {
   }
   int rank_of(int stage) const { return schedule_.rank_of_stage[std::size_t(stage)]; }
   const Standing* find(Op op, int stage, int microbatch) const {
-    const auto found = standing_.find({op, stage, microbatch});
+    const auto found = standing_.find(key_of(op, stage, microbatch));
     return found == standing_.end() ? nullptr : &found->second;
   }
   template <class Function>
@@ -289,7 +299,7 @@ class Validator {
   }
 
   const Schedule& schedule_;
-  std::map<ActionKey, Standing> standing_;
+  std::unordered_map<ActionKey, Standing> standing_;
   bool has_messages_ = false;
   std::vector<std::string> found_;
 };
@@ -374,7 +384,9 @@ class Playback {
     return {rank_of(send.stage), rank_of(other_end_of(send).stage), send.op == Op::send_forward};
   }
   bool has_input(const Action& part) const {
-    const auto was = [&](Op op, int stage) { return done_.contains({op, stage, part.microbatch}); };
+    const auto was = [&](Op op, int stage) {
+      return done_.contains(key_of(op, stage, part.microbatch));
+    };
     if (part.op == Op::forward) {
       return part.stage == 0 || was(Op::forward, part.stage - 1);
     }
@@ -386,7 +398,7 @@ class Playback {
   std::size_t capacity_;
   bool has_messages_ = false;
   std::vector<std::size_t> next_;
-  std::set<ActionKey> done_, sent_;
+  std::unordered_set<ActionKey> done_, sent_;
   std::map<Channel, std::size_t> on_their_way_;
 };
 

@@ -93,6 +93,33 @@ TEST(PipelineSchedules, of_smp_hold_as_many_as_are_active) {
   EXPECT_EQ(peaks(1), (std::vector<int>{1, 1, 1, 1}));
 }
 
+TEST(PipelineSchedules, of_smp_are_valid_with_every_limit) {
+  for (int p = 1; p <= 5; ++p) {
+    for (int stages = 1; stages <= 2; ++stages) {
+      for (int active = 1; active <= 9; ++active) {
+        const PipelineShape shape{.ranks = p,
+                                  .microbatches = 9,
+                                  .stages_per_rank = stages,
+                                  .active_microbatches = active};
+        const Schedule schedule = made("interleaved", shape);
+        EXPECT_EQ(violations(schedule), std::vector<std::string>{}) << active << words(shape);
+        EXPECT_LE(peak_microbatches(schedule)[0], active * stages) << active << words(shape);
+      }
+    }
+  }
+}
+
+TEST(PipelineSchedules, of_v_shape_hold_the_same_on_every_rank) {
+  for (int p = 1; p <= 8; ++p) {
+    const PipelineShape shape{.ranks = p, .microbatches = 4 * p, .stages_per_rank = 2};
+    EXPECT_EQ(peak_microbatches(made("zb_v", shape)), std::vector<int>(std::size_t(p), 2 * p))
+        << words(shape);
+    EXPECT_EQ(peak_microbatches(made("dualpipe_v", shape)),
+              std::vector<int>(std::size_t(p), 2 * p + 1))
+        << words(shape);
+  }
+}
+
 TEST(PipelineSchedules, of_1f1b_hold_no_more_than_the_limit) {
   const PipelineShape shape{
       .ranks = 4, .microbatches = 8, .stages_per_rank = 1, .active_microbatches = 2};
