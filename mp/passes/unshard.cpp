@@ -1,5 +1,7 @@
 // Gathers ahead of computation, as many as a budget of stages allows.
 #include <algorithm>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "comm/base/check.hpp"
@@ -10,62 +12,66 @@
 namespace sprat::mp {
 namespace {
 
-/// The stages that computations from `first` on need, in the order of need.
-std::vector<int> stages_needed(const std::vector<Action>& actions, std::size_t first,
-                               std::size_t most) {
-  std::vector<int> stages;
-  for (std::size_t at = first; at < actions.size() && stages.size() < most; ++at) {
-    for (const Action& part : parts_of(actions[at])) {
-      if (is_computation(part.op) && std::ranges::count(stages, part.stage) == 0) {
-        stages.push_back(part.stage);
-      }
-    }
-  }
-  return stages;
-}
-
 /// One rank's parameters while its actions go by.
 class Gathering {
  public:
   Gathering(const std::vector<Action>& actions, std::size_t budget)
-      : actions_(actions), budget_(budget) {}
+      : actions_(actions), budget_(budget) {
+    for (const Action& action : actions) {
+      for (const Action& part : parts_of(action)) {
+        if (is_computation(part.op)) {
+          ++left_[part.stage];
+        }
+      }
+    }
+  }
 
   std::vector<Action> run() {
     for (std::size_t at = 0; at < actions_.size(); ++at) {
-      if (is_computation(actions_[at].op)) {
-        before(at);
+      const bool computes = is_computation(actions_[at].op);
+      if (computes) {
+        gather_for(at);
       }
       result_.push_back(actions_[at]);
-      drop_what_is_done(at + 1);
+      for (const Action& part : parts_of(actions_[at])) {
+        if (computes && --left_[part.stage] == 0) {
+          left_.erase(part.stage);
+          drop(part.stage);
+        }
+      }
     }
     return std::move(result_);
   }
 
  private:
-  void before(std::size_t at) {
+  void gather_for(std::size_t at) {
     // Room for those needed next, at the expense of those needed last: of all orders this one
     // gathers least (Belady).
-    const std::vector<int> all = stages_needed(actions_, at, actions_.size());
-    const std::size_t ahead = std::min(budget_, all.size());
-    for (std::size_t i = 0; i < ahead; ++i) {
-      if (std::ranges::count(gathered_, all[i]) != 0) {
+    const std::vector<int> needed = stages_needed_from(at);
+    for (std::size_t i = 0; i < std::min(budget_, needed.size()); ++i) {
+      if (std::ranges::count(gathered_, needed[i]) != 0) {
         continue;
       }
       if (gathered_.size() == budget_) {
-        drop(*std::ranges::max_element(
-            gathered_, {}, [&](int stage) { return std::ranges::find(all, stage) - all.begin(); }));
+        drop(*std::ranges::max_element(gathered_, {}, [&](int stage) {
+          return std::ranges::find(needed, stage) - needed.begin();
+        }));
       }
-      gathered_.push_back(all[i]);
-      result_.push_back({.op = Op::unshard, .stage = all[i]});
+      gathered_.push_back(needed[i]);
+      result_.push_back({.op = Op::unshard, .stage = needed[i]});
     }
   }
-  void drop_what_is_done(std::size_t next) {
-    const std::vector<int> needed = stages_needed(actions_, next, actions_.size());
-    for (const int stage : std::vector<int>(gathered_)) {
-      if (std::ranges::count(needed, stage) == 0) {
-        drop(stage);
+  /// All that are left, in the order of their next use.
+  std::vector<int> stages_needed_from(std::size_t at) const {
+    std::vector<int> stages;
+    for (; stages.size() < left_.size(); ++at) {
+      for (const Action& part : parts_of(actions_[at])) {
+        if (is_computation(part.op) && std::ranges::count(stages, part.stage) == 0) {
+          stages.push_back(part.stage);
+        }
       }
     }
+    return stages;
   }
   void drop(int stage) {
     std::erase(gathered_, stage);
@@ -74,6 +80,7 @@ class Gathering {
 
   const std::vector<Action>& actions_;
   std::size_t budget_;
+  std::map<int, int> left_;  ///< Computations to come, by stage.
   std::vector<int> gathered_;
   std::vector<Action> result_;
 };
