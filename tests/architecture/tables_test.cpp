@@ -11,7 +11,7 @@
 #include "collectives/plan/tuning.hpp"
 #include "comm/transports/transport_kind.hpp"
 #include "fsdp/optimizer.hpp"
-#include "io/tier.hpp"
+#include "io/tier_kind.hpp"
 #include "mp/schedule.hpp"
 #include "tests/architecture/source_tree.hpp"
 #include "train/schedule.hpp"
