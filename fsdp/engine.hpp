@@ -62,7 +62,7 @@ class Engine {
  private:
   /// Slots for one kind of buffer.
   struct Arenas {
-    std::optional<Arena> parameters, gradients, narrowed, sums;
+    std::optional<memory::Arena> parameters, gradients, narrowed, sums;
   };
 
   void check_unit(int unit) const;

@@ -46,7 +46,7 @@ class UnitGradient {
   const UnitHome& home_;
   std::vector<Hop> hops_;
   KeptArray kept_;  // f32: a shard, or all
-  Lease full_slot_, narrowed_, addend_;
+  memory::Lease full_slot_, narrowed_, addend_;
   std::vector<bool> fresh_;  // by parameter: nothing has been written yet
   State<GradientState> state_;
   int sums_ended_ = 0;  // first sums of this step, which lie in kept_

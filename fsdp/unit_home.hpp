@@ -28,10 +28,10 @@ struct UnitHome {
   int rank = 0;  ///< Of the mesh.
   const FsdpOptions& options;
   int states = 0;  ///< Arrays of the optimizer's state.
-  Arena* parameter_slots;
-  Arena* gradient_slots;
-  Arena* narrowed_slots;
-  Arena* sum_slots;
+  memory::Arena* parameter_slots;
+  memory::Arena* gradient_slots;
+  memory::Arena* narrowed_slots;
+  memory::Arena* sum_slots;
   io::Tier* state_tier;
   io::Tier* shard_tier;  ///< Null: memory that peers can map.
   Traffic& traffic;

@@ -45,7 +45,7 @@ class UnitParameters {
   const UnitHome& home_;
   KeptArray kept_;     // of options.parameter_dtype: a shard, or all
   KeptArray masters_;  // of the own part, if parameters are narrower than f32
-  Lease slot_;
+  memory::Lease slot_;
   State<ParameterState> state_;
   Pending under_way_;
 };

@@ -3,38 +3,63 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <numeric>
 #include <utility>
 
-namespace sprat::fsdp {
+namespace sprat::memory {
+namespace {
+
+/// When a slot is taken. A pipeline has thousands of tapes, so lives are looked up and not compared
+/// one by one.
+class Occupancy {
+ public:
+  bool is_free(const Lives& lives) const {
+    return std::ranges::none_of(lives, [&](const Life& life) {
+      const auto next = taken_.upper_bound(life.from);
+      const bool before = next != taken_.begin() && std::prev(next)->second > life.from;
+      return before || (next != taken_.end() && next->first < life.to);
+    });
+  }
+  void take(const Lives& lives) {
+    for (const Life& life : lives) {
+      taken_.emplace(life.from, life.to);
+    }
+  }
+
+ private:
+  std::map<std::size_t, std::size_t> taken_;  // from, to
+};
+
+}  // namespace
 
 std::size_t SlotPlan::total() const { return std::reduce(bytes.begin(), bytes.end()); }
 
-SlotPlan plan_slots(const Overlaps& overlaps, std::span<const std::size_t> bytes) {
-  std::vector<std::size_t> units;
-  for (std::size_t unit = 0; unit < overlaps.units(); ++unit) {
-    if (overlaps.used(unit) && bytes[unit] > 0) {
-      units.push_back(unit);
+SlotPlan plan_slots(std::span<const Buffer> buffers) {
+  std::vector<std::size_t> order;
+  for (std::size_t buffer = 0; buffer < buffers.size(); ++buffer) {
+    if (!buffers[buffer].lives.empty() && buffers[buffer].bytes > 0) {
+      order.push_back(buffer);
     }
   }
-  // Largest first: a slot is as long as the first unit in it, so none that comes later makes it
+  // Largest first: a slot is as long as the first buffer in it, so none that comes later makes it
   // longer. Stable, so that the plan does not depend on how a library sorts.
-  std::stable_sort(units.begin(), units.end(),
-                   [&](std::size_t a, std::size_t b) { return bytes[a] > bytes[b]; });
-  SlotPlan plan{.slot = std::vector<int>(overlaps.units(), -1), .bytes = {}};
-  std::vector<std::vector<std::size_t>> inside;  // by slot
-  for (const std::size_t unit : units) {
-    const auto fits = [&](const std::vector<std::size_t>& others) {
-      return std::ranges::none_of(
-          others, [&](std::size_t other) { return overlaps.together(unit, other); });
-    };
-    const auto found = std::find_if(inside.begin(), inside.end(), fits);
-    plan.slot[unit] = static_cast<int>(found - inside.begin());
-    if (found == inside.end()) {
-      inside.push_back({unit});
-      plan.bytes.push_back(bytes[unit]);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return buffers[a].bytes > buffers[b].bytes;
+  });
+  SlotPlan plan{.slot = std::vector<int>(buffers.size(), -1), .bytes = {}};
+  std::vector<Occupancy> slots;
+  for (const std::size_t buffer : order) {
+    const Lives& lives = buffers[buffer].lives;
+    const auto found = std::find_if(slots.begin(), slots.end(),
+                                    [&](const Occupancy& slot) { return slot.is_free(lives); });
+    plan.slot[buffer] = static_cast<int>(found - slots.begin());
+    if (found == slots.end()) {
+      slots.emplace_back().take(lives);
+      plan.bytes.push_back(buffers[buffer].bytes);
     } else {
-      found->push_back(unit);
+      found->take(lives);
     }
   }
   return plan;
@@ -68,8 +93,8 @@ Arena::Arena(SlotPlan plan, bool poison)
       free_(plan_.bytes.size()),
       lent_(plan_.bytes.size(), false) {}
 
-Lease Arena::take(int unit) {
-  const int slot = plan_.slot[static_cast<std::size_t>(unit)];
+Lease Arena::take(int buffer) {
+  const int slot = plan_.slot[static_cast<std::size_t>(buffer)];
   const auto at = static_cast<std::size_t>(slot);
   // Somebody still holds what the plan says is free: the caller gets memory of its own, which is
   // counted and goes when it is given back.
@@ -96,4 +121,4 @@ void Arena::give(int slot, Memory memory) {
   lent_[static_cast<std::size_t>(slot)] = false;
 }
 
-}  // namespace sprat::fsdp
+}  // namespace sprat::memory

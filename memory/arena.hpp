@@ -1,24 +1,23 @@
-// Memory that units borrow: which share a slot is planned, so that the total is known beforehand.
+// Memory that buffers borrow: which share a slot is planned, so that the total is known beforehand.
 #pragma once
 
 #include <cstddef>
 #include <span>
 #include <vector>
 
-#include "memory/overlaps.hpp"
+#include "memory/buffers.hpp"
 #include "sprat/buffer.hpp"
 
-namespace sprat::fsdp {
+namespace sprat::memory {
 
-/// Slots for one kind of buffer.
+/// Where buffers lie that are not all needed at once.
 struct SlotPlan {
-  std::vector<int> slot;           ///< By unit; -1 if it has no such buffer.
-  std::vector<std::size_t> bytes;  ///< By slot: those of the largest unit in it.
+  std::vector<int> slot;           ///< By buffer; -1 if it needs none.
+  std::vector<std::size_t> bytes;  ///< By slot: those of the largest buffer in it.
   std::size_t total() const;
 };
-/// Puts units that are never alive together into one slot, the largest first (first fit).
-/// `bytes` is by unit.
-SlotPlan plan_slots(const Overlaps& overlaps, std::span<const std::size_t> bytes);
+/// Puts buffers that are never alive together into one slot, the largest first (first fit).
+SlotPlan plan_slots(std::span<const Buffer> buffers);
 
 class Arena;
 
@@ -47,9 +46,9 @@ class Arena {
   /// `poison`: fills what is given back with NaNs, to show who still reads it.
   explicit Arena(SlotPlan plan, bool poison = false);
 
-  /// The unit's slot; contents are left over from earlier use. If a caller holds units longer than
-  /// the plan knows, memory beyond the plan.
-  Lease take(int unit);
+  /// The buffer's slot; contents are left over from earlier use. If a caller holds buffers longer
+  /// than the plan knows, memory beyond the plan.
+  Lease take(int buffer);
 
   std::size_t held() const { return held_; }
   std::size_t high_water() const { return high_water_; }
@@ -65,4 +64,4 @@ class Arena {
   std::size_t held_ = 0, high_water_ = 0;
 };
 
-}  // namespace sprat::fsdp
+}  // namespace sprat::memory

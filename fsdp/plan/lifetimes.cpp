@@ -14,8 +14,10 @@ class Rehearsal {
       : order_(order),
         rules_(rules),
         reductions_(rules, order.elements),
-        found_{Overlaps(order.units.size()), Overlaps(order.units.size()),
-               Overlaps(order.units.size()), Overlaps(order.units.size())},
+        parameters_met_(order.units.size()),
+        gradients_met_(order.units.size()),
+        narrowed_met_(order.units.size()),
+        sums_met_(order.units.size()),
         full_(order.units.size()),
         gradients_(full_),
         narrowed_(full_),
@@ -39,7 +41,10 @@ class Rehearsal {
       std::fill(gradients_.begin(), gradients_.end(), false);
       restart();
     }
-    return std::move(found_);
+    return {.parameters = parameters_met_.lives(),
+            .gradients = gradients_met_.lives(),
+            .narrowed = narrowed_met_.lives(),
+            .sums = sums_met_.lives()};
   }
 
  private:
@@ -52,7 +57,7 @@ class Rehearsal {
     for (const int unit : units) {
       full_[static_cast<std::size_t>(unit)] = true;
     }
-    found_.parameters.meet(full_);
+    parameters_met_.meet(full_);
   }
   void visit(int unit) {
     const VisitActions actions = order_.acquire(unit);
@@ -77,7 +82,7 @@ class Rehearsal {
       visit(*at);
       end(reductions_.end_through(*at));
       gradients_[static_cast<std::size_t>(*at)] = rules_.sharded;
-      found_.gradients.meet(gradients_);
+      gradients_met_.meet(gradients_);
       const bool again = std::find(at + 1, visits.end(), *at) != visits.end();
       if (!again && (rules_.every_micro_step || last_micro_step)) {
         reduce(*at, rules_.every_micro_step && micro_step > 0);
@@ -89,8 +94,8 @@ class Rehearsal {
     const bool borrowed = rules_.sharded && unit < order_.declared().visited();
     narrowed_[static_cast<std::size_t>(unit)] = rules_.narrowed && !borrowed;
     sums_[static_cast<std::size_t>(unit)] = adds;
-    found_.narrowed.meet(narrowed_);
-    found_.sums.meet(sums_);
+    narrowed_met_.meet(narrowed_);
+    sums_met_.meet(sums_);
   }
   void end(const std::vector<int>& units) {
     for (const int unit : units) {
@@ -103,7 +108,7 @@ class Rehearsal {
   GatherSchedule order_;
   GradientRules rules_;
   ReductionOrder reductions_;
-  Lifetimes found_;
+  memory::LifeRecord parameters_met_, gradients_met_, narrowed_met_, sums_met_;
   std::vector<bool> full_, gradients_, narrowed_, sums_;  // alive now, by unit
 };
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "fsdp/plan/visits.hpp"
-#include "memory/overlaps.hpp"
+#include "memory/buffers.hpp"
 
 namespace sprat::fsdp {
 
@@ -37,12 +37,13 @@ class ReductionOrder {
   std::vector<int> under_way_;
 };
 
-/// The buffers of a step of this order, with evaluations between.
+/// When the buffers of a step of this order are needed, with evaluations between; each by unit.
 struct Lifetimes {
-  Overlaps parameters;  ///< Full parameters.
-  Overlaps gradients;   ///< Full gradients, if they are borrowed.
-  Overlaps narrowed;    ///< Narrowed copies of those that are not.
-  Overlaps sums;        ///< Shards' sums that are then added to those of earlier micro-steps.
+  std::vector<memory::Lives> parameters;  ///< Full parameters.
+  std::vector<memory::Lives> gradients;   ///< Full gradients, if they are borrowed.
+  std::vector<memory::Lives> narrowed;    ///< Narrowed copies of those that are not.
+  /// Shards' sums that are then added to those of earlier micro-steps.
+  std::vector<memory::Lives> sums;
 };
 Lifetimes lifetimes(const Visits& order, const GradientRules& rules);
 

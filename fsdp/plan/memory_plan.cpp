@@ -1,6 +1,8 @@
 // Lifetimes of an order, sizes by row, and the slots that both make.
 #include "fsdp/plan/memory_plan.hpp"
 
+#include "comm/base/check.hpp"
+
 namespace sprat::fsdp {
 
 GradientRules gradient_rules(const Sharding& sharding, const FsdpOptions& options) {
@@ -16,24 +18,28 @@ SlotPlans plan_memory(const Visits& order, std::span<const Sharding> shardings,
                       const FsdpOptions& options, int states) {
   const Lifetimes lives = lifetimes(order, gradient_rules(shardings.front(), options));
   const std::size_t dtype = size_of(options.parameter_dtype);
-  const auto slots = [&](const Overlaps& overlaps, auto&& bytes_per_element) {
-    std::vector<std::size_t> bytes;
+  const auto slots = [&](const char* kind, const std::vector<memory::Lives>& alive,
+                         auto&& bytes_per_element) {
+    std::vector<memory::Buffer> buffers;
     for (std::size_t unit = 0; unit < shardings.size(); ++unit) {
-      bytes.push_back(bytes_per_element(order.elements[unit], shardings[unit]));
+      buffers.push_back({.name = text(kind, " of ", order.units[unit]),
+                         .bytes = bytes_per_element(order.elements[unit], shardings[unit]),
+                         .lives = alive[unit]});
     }
-    return plan_slots(overlaps, bytes);
+    return memory::plan_slots(buffers);
   };
   const auto whole = [](std::size_t element_bytes) {
     return [=](std::size_t elements, const Sharding&) { return elements * element_bytes; };
   };
   SlotPlans plans = {
-      .parameters = slots(lives.parameters,
+      .parameters = slots("parameters", lives.parameters,
                           [&](std::size_t elements, const Sharding& sharding) {
                             return gathers_parameters(sharding) ? elements * dtype : 0;
                           }),
-      .gradients = slots(lives.gradients, whole(sizeof(float))),
-      .narrowed = slots(lives.narrowed, whole(size_of(options.gradient_wire))),
-      .sums = slots(lives.sums,
+      .gradients = slots("gradients", lives.gradients, whole(sizeof(float))),
+      .narrowed =
+          slots("narrowed gradients", lives.narrowed, whole(size_of(options.gradient_wire))),
+      .sums = slots("sums", lives.sums,
                     [](std::size_t elements, const Sharding& sharding) {
                       return elements / static_cast<std::size_t>(sharding.shards) * sizeof(float);
                     }),

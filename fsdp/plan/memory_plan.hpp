@@ -17,7 +17,7 @@ GradientRules gradient_rules(const Sharding& sharding, const FsdpOptions& option
 
 /// The slots of each kind of buffer, and the sum of all.
 struct SlotPlans {
-  SlotPlan parameters, gradients, narrowed, sums;
+  memory::SlotPlan parameters, gradients, narrowed, sums;
   MemoryPlan memory;
 };
 /// `shardings` is by unit of `order`, whose visited ones share one; `states` counts the optimizer's

@@ -76,11 +76,11 @@ TEST(Chaos, a_slot_given_back_too_early_is_found) {
     run_virtual_ranks(2, Config{}, [&](Communicator& world) {
       const QueueKind kind = chaos_queue(seed);
       const auto queue = kind.make();
-      Arena arena({.slot = {0}, .bytes = {4096}}, kind.poisons_slots);
+      memory::Arena arena({.slot = {0}, .bytes = {4096}}, kind.poisons_slots);
       std::vector<float> sum(1024, 0.0f);
       Pending pending;
       {
-        Lease lease = arena.take(0);
+        memory::Lease lease = arena.take(0);
         const std::span<float> gradient(static_cast<float*>(lease.data()), 1024);
         std::ranges::fill(gradient, 1.0f);
         pending = queue->submit([&world, gradient, &sum] {

@@ -1,59 +1,81 @@
-// Slot plans: no two units alive together share a slot, and no slot is there for nothing.
+// Slot plans: no two buffers alive together share a slot, and no slot is there for nothing.
 #include "memory/arena.hpp"
 
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <algorithm>
 #include <random>
 #include <vector>
 
-namespace sprat::fsdp {
+namespace sprat::memory {
 namespace {
 
 constexpr std::size_t page = 4096;
 
-TEST(SlotPlan, units_alive_together_have_slots_of_their_own) {
+TEST(SlotPlan, buffers_alive_together_have_slots_of_their_own) {
   std::mt19937 random(3);
   for (int round = 0; round < 500; ++round) {
-    const std::size_t units = 1 + random() % 8;
-    Overlaps overlaps(units);
-    std::size_t most = 0;
-    std::vector<std::size_t> bytes(units);
-    for (std::size_t& one : bytes) {
-      one = random() % 5 * page;
-    }
+    const std::size_t count = 1 + random() % 8;
+    LifeRecord record(count);
+    std::vector<Buffer> buffers(count);
+    std::vector<std::vector<bool>> moments;
     for (int moment = 0; moment < 6; ++moment) {
-      std::vector<bool> alive(units);
-      std::size_t sum = 0;
-      for (std::size_t unit = 0; unit < units; ++unit) {
-        alive[unit] = random() % 3 == 0;
-        sum += alive[unit] ? bytes[unit] : 0;
+      std::vector<bool>& alive = moments.emplace_back(count);
+      std::generate(alive.begin(), alive.end(), [&] { return random() % 3 == 0; });
+      record.meet(alive);
+    }
+    for (std::size_t a = 0; a < count; ++a) {
+      buffers[a] = {.name = "", .bytes = random() % 5 * page, .lives = record.lives()[a]};
+    }
+    const SlotPlan plan = plan_slots(buffers);
+    for (std::size_t a = 0; a < count; ++a) {
+      const auto alive = [&](const std::vector<bool>& moment) { return bool(moment[a]); };
+      const bool placed = plan.slot[a] >= 0;
+      EXPECT_EQ(placed, std::ranges::any_of(moments, alive) && buffers[a].bytes > 0);
+      EXPECT_TRUE(!placed ||
+                  plan.bytes[static_cast<std::size_t>(plan.slot[a])] >= buffers[a].bytes);
+      for (std::size_t b = 0; b < a && placed; ++b) {
+        const bool meets = std::ranges::any_of(
+            moments, [&](const std::vector<bool>& moment) { return moment[a] && moment[b]; });
+        EXPECT_EQ(overlap(buffers[a].lives, buffers[b].lives), meets) << a << ", " << b;
+        EXPECT_TRUE(plan.slot[a] != plan.slot[b] || !meets) << a << ", " << b;
       }
-      overlaps.meet(alive);
+    }
+    std::size_t most = 0, all = 0;
+    for (const std::vector<bool>& moment : moments) {
+      std::size_t sum = 0;
+      for (std::size_t a = 0; a < count; ++a) {
+        sum += moment[a] ? buffers[a].bytes : 0;
+      }
       most = std::max(most, sum);
     }
-    const SlotPlan plan = plan_slots(overlaps, bytes);
-    for (std::size_t a = 0; a < units; ++a) {
-      const bool placed = plan.slot[a] >= 0;
-      EXPECT_EQ(placed, overlaps.used(a) && bytes[a] > 0);
-      EXPECT_TRUE(!placed || plan.bytes[static_cast<std::size_t>(plan.slot[a])] >= bytes[a]);
-      for (std::size_t b = 0; b < a && placed; ++b) {
-        EXPECT_TRUE(plan.slot[a] != plan.slot[b] || !overlaps.together(a, b)) << a << ", " << b;
-      }
+    for (const Buffer& buffer : buffers) {
+      all += buffer.bytes;
     }
+    EXPECT_EQ(peak_bytes(buffers), most);
     EXPECT_GE(plan.total(), most) << "what is alive at a moment fits";
-    EXPECT_LE(plan.total(), std::accumulate(bytes.begin(), bytes.end(), std::size_t{0}));
+    EXPECT_LE(plan.total(), all);
   }
 }
 
-TEST(SlotPlan, a_small_unit_takes_the_slot_of_a_large_one_that_is_gone) {
-  Overlaps overlaps(3);
-  overlaps.meet({true, true, false});
-  overlaps.meet({false, true, true});
-  const std::vector<std::size_t> bytes = {8 * page, page, 2 * page};
-  const SlotPlan plan = plan_slots(overlaps, bytes);
+TEST(SlotPlan, a_small_buffer_takes_the_slot_of_a_large_one_that_is_gone) {
+  const std::vector<Buffer> buffers = {{.name = "a", .bytes = 8 * page, .lives = {{0, 1}}},
+                                       {.name = "b", .bytes = page, .lives = {{0, 2}}},
+                                       {.name = "c", .bytes = 2 * page, .lives = {{1, 2}}}};
+  const SlotPlan plan = plan_slots(buffers);
   EXPECT_EQ(plan.slot, (std::vector<int>{0, 1, 0}));
   EXPECT_EQ(plan.bytes, (std::vector<std::size_t>{8 * page, page}));
+  EXPECT_EQ(peak_bytes(buffers), 9 * page);
+}
+
+TEST(SlotPlan, thousands_of_tapes_of_a_pipeline_share_as_many_slots_as_are_alive) {
+  // 1F1B: micro-batch i lives from action 2i to 2i + 8, so four are alive at any moment.
+  std::vector<Buffer> tapes;
+  for (std::size_t i = 0; i < 4000; ++i) {
+    tapes.push_back({.name = "tape", .bytes = page, .lives = {{2 * i, 2 * i + 8}}});
+  }
+  EXPECT_EQ(plan_slots(tapes).total(), 4 * page);
+  EXPECT_EQ(peak_bytes(tapes), 4 * page);
 }
 
 TEST(Arena, slots_are_made_once_and_lent_again) {
@@ -93,4 +115,4 @@ TEST(Arena, poison_fills_what_is_given_back) {
 }
 
 }  // namespace
-}  // namespace sprat::fsdp
+}  // namespace sprat::memory

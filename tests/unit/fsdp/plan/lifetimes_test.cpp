@@ -21,13 +21,20 @@ Visits chain(int units, int ahead, int micro_steps) {
   return order;
 }
 
+bool together(const std::vector<memory::Lives>& lives, int a, int b) {
+  return memory::overlap(lives[static_cast<std::size_t>(a)], lives[static_cast<std::size_t>(b)]);
+}
+bool used(const std::vector<memory::Lives>& lives, int unit) {
+  return !lives[static_cast<std::size_t>(unit)].empty();
+}
+
 TEST(Lifetimes, of_a_chain_units_meet_that_are_no_further_apart_than_is_looked_ahead) {
   for (const int ahead : {0, 1, 2}) {
     for (const int micro_steps : {1, 2}) {
       const Lifetimes lives = lifetimes(chain(6, ahead, micro_steps), {.sharded = true});
       for (int a = 0; a < 6; ++a) {
         for (int b = 0; b <= a; ++b) {
-          EXPECT_EQ(lives.parameters.together(a, b), a - b <= ahead) << a << ", " << b;
+          EXPECT_EQ(together(lives.parameters, a, b), a - b <= ahead) << a << ", " << b;
         }
       }
     }
@@ -40,10 +47,10 @@ TEST(Lifetimes, gradients_meet_those_whose_sums_are_under_way) {
     const Lifetimes lives = lifetimes(chain(6, 1, 1), rules);
     for (int a = 0; a < 6; ++a) {
       for (int b = 0; b <= a; ++b) {
-        EXPECT_EQ(lives.gradients.together(a, b), a - b <= in_flight) << a << ", " << b;
+        EXPECT_EQ(together(lives.gradients, a, b), a - b <= in_flight) << a << ", " << b;
       }
-      EXPECT_FALSE(lives.sums.used(a)) << "of one micro-step nothing is added";
-      EXPECT_FALSE(lives.narrowed.used(a));
+      EXPECT_FALSE(used(lives.sums, a)) << "of one micro-step nothing is added";
+      EXPECT_FALSE(used(lives.narrowed, a));
     }
   }
 }
@@ -53,22 +60,22 @@ TEST(Lifetimes, later_micro_steps_need_a_place_for_their_sums) {
   const Lifetimes lives = lifetimes(chain(4, 1, 2), rules);
   for (int a = 0; a < 4; ++a) {
     for (int b = 0; b <= a; ++b) {
-      EXPECT_EQ(lives.sums.together(a, b), a == b) << "one sum at a time";
+      EXPECT_EQ(together(lives.sums, a, b), a == b) << "one sum at a time";
     }
   }
 }
 
 TEST(Lifetimes, local_gradients_all_meet) {
   const Lifetimes lives = lifetimes(chain(4, 1, 2), {.sharded = true});
-  EXPECT_TRUE(lives.gradients.together(0, 3));
+  EXPECT_TRUE(together(lives.gradients, 0, 3));
 }
 
 TEST(Lifetimes, gradients_that_stay_full_borrow_only_their_narrowed_copy) {
   const Lifetimes lives = lifetimes(chain(4, 1, 2), {.sharded = false, .narrowed = true});
   for (int a = 0; a < 4; ++a) {
-    EXPECT_FALSE(lives.gradients.used(a));
-    EXPECT_TRUE(lives.narrowed.used(a));
-    EXPECT_EQ(lives.narrowed.together(a, 0), a == 0);
+    EXPECT_FALSE(used(lives.gradients, a));
+    EXPECT_TRUE(used(lives.narrowed, a));
+    EXPECT_EQ(together(lives.narrowed, a, 0), a == 0);
   }
 }
 
@@ -79,11 +86,11 @@ TEST(Lifetimes, a_unit_that_no_visit_names_is_reduced_at_the_end_and_keeps_its_g
     const Lifetimes lives = lifetimes(order, {.sharded = sharded, .narrowed = true});
     for (int unit = 0; unit < 4; ++unit) {
       const bool visited = unit < 3;
-      EXPECT_EQ(lives.parameters.used(unit), visited) << unit;
-      EXPECT_EQ(lives.gradients.used(unit), visited && sharded) << unit;
-      EXPECT_EQ(lives.narrowed.used(unit), !(visited && sharded)) << unit;
+      EXPECT_EQ(used(lives.parameters, unit), visited) << unit;
+      EXPECT_EQ(used(lives.gradients, unit), visited && sharded) << unit;
+      EXPECT_EQ(used(lives.narrowed, unit), !(visited && sharded)) << unit;
     }
-    EXPECT_FALSE(lives.narrowed.together(2, 3)) << "one sum at a time, here too";
+    EXPECT_FALSE(together(lives.narrowed, 2, 3)) << "one sum at a time, here too";
   }
 }
 
