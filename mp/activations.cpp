@@ -1,0 +1,435 @@
+// Storages are followed through the program: where they are saved and used decides what stays, and
+// a walk over the steps asks for the others, in the order of their use, as far ahead as is allowed.
+#include "mp/activations.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <ranges>
+#include <utility>
+
+#include "comm/base/check.hpp"
+
+namespace sprat::mp {
+namespace {
+
+constexpr int no_step = -1;
+
+std::size_t tape_index(int number) { return static_cast<std::size_t>(number); }
+
+/// Where a tape is made and used.
+struct TapeUses {
+  int made = no_step, first = no_step, last = no_step;
+};
+
+std::vector<TapeUses> tape_uses_of(const ActivationProgram& program) {
+  std::vector<TapeUses> uses(program.tapes.size());
+  int task = 0;
+  for (int step = 0; step < static_cast<int>(program.steps.size()); ++step) {
+    const TapeStep& one = program.steps[tape_index(step)];
+    require(one.tape >= 0 && tape_index(one.tape) < uses.size(), "step ", step, " names tape ",
+            one.tape, "; there are ", uses.size());
+    require(one.task >= task, "step ", step, " belongs to task ", one.task, ", after one of task ",
+            task, "; tasks are numbered in order");
+    task = one.task;
+    TapeUses& tape = uses[tape_index(one.tape)];
+    const Tape& named = program.tapes[tape_index(one.tape)];
+    if (one.pass == TapePass::forward) {
+      require(tape.made == no_step, "steps ", tape.made, " and ", step,
+              " both make the tape of layer ", named.layer, ", micro-batch ", named.microbatch);
+      tape.made = step;
+      continue;
+    }
+    require(tape.made != no_step, "step ", step, " uses the tape of layer ", named.layer,
+            ", micro-batch ", named.microbatch, " before a forward has made it");
+    tape.first = tape.first == no_step ? step : tape.first;
+    tape.last = step;
+  }
+  for (std::size_t tape = 0; tape < uses.size(); ++tape) {
+    require(uses[tape].first != no_step, "no step uses the tape of layer ",
+            program.tapes[tape].layer, ", micro-batch ", program.tapes[tape].microbatch,
+            "; leave out what no backward needs");
+  }
+  return uses;
+}
+
+/// Tapes that come back before a trip would be worth it.
+std::vector<bool> soon(const ActivationProgram& program, const std::vector<TapeUses>& uses,
+                       const OffloadOptions& options) {
+  std::vector<int> forwards = {0};  // before a step
+  for (const TapeStep& step : program.steps) {
+    forwards.push_back(forwards.back() + (step.pass == TapePass::forward ? 1 : 0));
+  }
+  std::vector<bool> result;
+  for (const TapeUses& tape : uses) {
+    const int between = tape.first - tape.made - 1;
+    const int made = forwards[tape_index(tape.first)] - forwards[tape_index(tape.made + 1)];
+    const int ahead =
+        program.steps[tape_index(tape.first)].task - program.steps[tape_index(tape.made)].task;
+    // A load that would begin in the task that made the tape, or before, undoes its store at once.
+    result.push_back(std::max(made, between - made) < options.keep_last ||
+                     (options.unit == HorizonUnit::tasks && ahead <= options.horizon));
+  }
+  return result;
+}
+
+std::vector<StoragePlan> place_storages(const ActivationProgram& program,
+                                        const std::vector<TapeUses>& uses,
+                                        const OffloadOptions& options) {
+  const std::vector<bool> used_soon = soon(program, uses, options);
+  std::vector<StoragePlan> storages(program.storage_bytes.size());
+  std::vector<int> first_use(storages.size(), no_step);
+  for (std::size_t tape = 0; tape < uses.size(); ++tape) {
+    for (const int number : program.tapes[tape].storages) {
+      require(number >= 0 && tape_index(number) < storages.size(), "the tape of layer ",
+              program.tapes[tape].layer, " names storage ", number, "; there are ",
+              storages.size());
+      StoragePlan& one = storages[tape_index(number)];
+      int& first = first_use[tape_index(number)];
+      one.made = first == no_step ? uses[tape].made : std::min(one.made, uses[tape].made);
+      first = first == no_step ? uses[tape].first : std::min(first, uses[tape].first);
+      one.stored = std::max(one.stored, uses[tape].made);
+      one.dropped = std::max(one.dropped, uses[tape].last);
+      if (used_soon[tape]) {
+        one.placement = StoragePlacement::used_soon;
+      }
+    }
+  }
+  for (std::size_t number = 0; number < storages.size(); ++number) {
+    StoragePlan& one = storages[number];
+    require(first_use[number] != no_step, "no tape names storage ", number);
+    // Where a view is used before another tape saves it, it never has time to leave.
+    if (first_use[number] <= one.stored) {
+      one.placement = StoragePlacement::used_soon;
+    }
+    if (program.storage_bytes[number] < options.min_bytes) {
+      one.placement = StoragePlacement::too_small;
+    }
+    if (one.placement != StoragePlacement::offloaded) {
+      one.stored = no_step;
+    }
+  }
+  return storages;
+}
+
+/// What is loaded for one tape; what tapes share is loaded for the first that uses it.
+struct TapeLoads {
+  int use = 0;       // the step that needs it
+  int ready = 0;     // not ahead of this step: all of it has begun to be stored
+  int released = 0;  // after this step all of it is dropped
+  std::size_t bytes = 0;
+  std::vector<int> storages;
+};
+
+std::vector<TapeLoads> loads_in_order(const ActivationProgram& program,
+                                      const std::vector<TapeUses>& uses,
+                                      const std::vector<StoragePlan>& storages) {
+  std::vector<TapeLoads> loads;
+  std::vector<bool> claimed(storages.size());
+  for (int step = 0; step < static_cast<int>(program.steps.size()); ++step) {
+    const TapeStep& one = program.steps[tape_index(step)];
+    if (one.pass == TapePass::forward || uses[tape_index(one.tape)].first != step) {
+      continue;
+    }
+    TapeLoads tape{.use = step, .storages = {}};
+    for (const int number : program.tapes[tape_index(one.tape)].storages) {
+      const StoragePlan& storage = storages[tape_index(number)];
+      if (storage.placement == StoragePlacement::offloaded && !claimed[tape_index(number)]) {
+        claimed[tape_index(number)] = true;
+        tape.storages.push_back(number);
+        tape.bytes += program.storage_bytes[tape_index(number)];
+        tape.ready = std::max(tape.ready, storage.stored + 1);
+        tape.released = std::max(tape.released, storage.dropped);
+      }
+    }
+    if (!tape.storages.empty()) {
+      loads.push_back(std::move(tape));
+    }
+  }
+  return loads;
+}
+
+/// Walks the program: ahead of each step the next tapes are asked for while the horizon and memory
+/// allow it, and what the step itself needs whatever they say.
+class LoadWalk {
+ public:
+  LoadWalk(const ActivationProgram& program, const OffloadOptions& options,
+           std::vector<TapeLoads> loads)
+      : program_(program), options_(options), loads_(std::move(loads)) {}
+
+  /// The tapes whose loads begin ahead of the step; called for every step in order.
+  std::vector<TapeLoads> ahead_of(int step) {
+    std::erase_if(loaded_, [&](const TapeLoads& tape) { return tape.released < step; });
+    begun_ = begun_ || program_.steps[tape_index(step)].pass == TapePass::backward;
+    std::vector<TapeLoads> begin;
+    while (next_ < loads_.size() && may_begin(loads_[next_], step)) {
+      loaded_.push_back(loads_[next_]);
+      begin.push_back(loads_[next_++]);
+    }
+    return begin;
+  }
+
+ private:
+  bool may_begin(const TapeLoads& tape, int step) const {
+    if (tape.use == step) {
+      return true;
+    }
+    std::size_t bytes = tape.bytes;
+    for (const TapeLoads& other : loaded_) {
+      bytes += other.bytes;
+    }
+    const int task = program_.steps[tape_index(step)].task;
+    const bool within = options_.unit == HorizonUnit::tensors
+                            ? begun_ && loaded_.size() < tape_index(options_.horizon)
+                            : task >= program_.steps[tape_index(tape.use)].task - options_.horizon;
+    return within && step >= tape.ready && bytes <= options_.max_loaded_bytes;
+  }
+
+  const ActivationProgram& program_;
+  const OffloadOptions& options_;
+  std::vector<TapeLoads> loads_;
+  std::size_t next_ = 0;
+  std::vector<TapeLoads> loaded_;
+  bool begun_ = false;  // a backward has come
+};
+
+/// The one link of the model. Transfers are decided as late as their beginnings allow, since a step
+/// that comes later may ask for a load that goes first.
+class TransferLink {
+ public:
+  explicit TransferLink(const ActivationTimes& times)
+      : times_(times), stored_(times.stores.size(), unknown), loaded_(stored_) {}
+
+  void store(int storage, double now) { stores_.push_back({storage, now}); }
+  void load(int storage, double now) { loads_.push_back({storage, now}); }
+  /// Begins what begins before `now`.
+  void pass(double now) {
+    while (begin_next(now)) {
+    }
+  }
+  /// When a load that was asked for has ended.
+  double end_of(int storage) {
+    while (loaded_[tape_index(storage)] == unknown && begin_next(forever)) {
+    }
+    return loaded_[tape_index(storage)];
+  }
+
+ private:
+  static constexpr double unknown = -1, forever = 1e300;
+  struct Transfer {
+    int storage = 0;
+    double asked = 0;
+  };
+
+  bool begin_next(double before) {
+    // The load in front may wait for its own store; stores go on meanwhile.
+    double load = forever, store = forever;
+    if (!loads_.empty() && stored_[tape_index(loads_.front().storage)] != unknown) {
+      load = std::max({free_, loads_.front().asked, stored_[tape_index(loads_.front().storage)]});
+    }
+    if (!stores_.empty()) {
+      store = std::max(free_, stores_.front().asked);
+    }
+    if (std::min(load, store) >= before) {
+      return false;
+    }
+    const bool loads = load <= store;
+    std::deque<Transfer>& queue = loads ? loads_ : stores_;
+    const int storage = queue.front().storage;
+    queue.pop_front();
+    free_ = loads ? load + times_.loads[tape_index(storage)]
+                  : store + times_.stores[tape_index(storage)];
+    (loads ? loaded_ : stored_)[tape_index(storage)] = free_;
+    return true;
+  }
+
+  const ActivationTimes& times_;
+  std::vector<double> stored_, loaded_;  // by storage, when that ended
+  std::deque<Transfer> stores_, loads_;
+  double free_ = 0;
+};
+
+/// Writes a rank's actions as steps of its layers.
+class ProgramBuilder {
+ public:
+  ProgramBuilder(int microbatches, std::span<const StageLayers> stages)
+      : microbatches_(microbatches),
+        stages_(stages),
+        made_(stages.size() * tape_index(microbatches)) {}
+
+  void forward(int stage, int microbatch) {
+    int layer = stages_[tape_index(stage)].first;
+    for (const std::size_t bytes : stages_[tape_index(stage)].tape_bytes) {
+      const int tape = static_cast<int>(program_.tapes.size());
+      tapes_of(stage, microbatch).push_back(tape);
+      program_.tapes.push_back({.layer = layer++, .microbatch = microbatch, .storages = {tape}});
+      program_.storage_bytes.push_back(bytes);
+      program_.steps.push_back({.pass = TapePass::forward, .tape = tape, .task = task_});
+    }
+  }
+  void backward(int stage, int microbatch) {
+    for (const int tape : tapes_of(stage, microbatch) | std::views::reverse) {
+      program_.steps.push_back({.pass = TapePass::backward, .tape = tape, .task = task_});
+    }
+  }
+  void end_task() { ++task_; }
+  ActivationProgram finish() { return std::move(program_); }
+
+ private:
+  std::vector<int>& tapes_of(int stage, int microbatch) {
+    return made_[tape_index(stage * microbatches_ + microbatch)];
+  }
+
+  int microbatches_;
+  std::span<const StageLayers> stages_;
+  std::vector<std::vector<int>> made_;  // tapes of a stage's layers, by stage and micro-batch
+  ActivationProgram program_;
+  int task_ = 0;
+};
+
+}  // namespace
+
+int default_horizon(HorizonUnit unit) noexcept { return unit == HorizonUnit::tensors ? 2 : 4; }
+
+ActivationProgram activation_program(const Schedule& schedule, int rank,
+                                     std::span<const StageLayers> stages) {
+  require(rank >= 0 && rank < schedule.ranks(), "schedule ", schedule.name, " has ranks 0 to ",
+          schedule.ranks() - 1, ", not ", rank);
+  require(stages.size() == tape_index(schedule.stages()), "schedule ", schedule.name, " has ",
+          schedule.stages(), " stages, but layers are told of ", stages.size());
+  ProgramBuilder builder(schedule.microbatches, stages);
+  for (const Action& action : schedule.actions[tape_index(rank)]) {
+    switch (action.op) {
+      case Op::forward:
+        builder.forward(action.stage, action.microbatch);
+        break;
+      case Op::backward:
+      case Op::backward_input:
+      case Op::backward_weight:
+      case Op::recompute:  // reads what the forward kept of its input, as a backward does
+        builder.backward(action.stage, action.microbatch);
+        break;
+      case Op::overlap:
+        builder.forward(action.stage, action.microbatch);
+        builder.backward(action.other_stage, action.other_microbatch);
+        break;
+      case Op::send_forward:
+      case Op::receive_forward:
+      case Op::send_backward:
+      case Op::receive_backward:
+      case Op::unshard:
+      case Op::reshard:
+      case Op::reduce:
+      case Op::store:
+      case Op::load:
+        continue;  // no task: nothing is computed
+    }
+    builder.end_task();
+  }
+  return builder.finish();
+}
+
+ActivationPlan plan_activations(const ActivationProgram& program, const OffloadOptions& options) {
+  require(options.horizon >= 1, "a loading horizon is 1 or more, not ", options.horizon,
+          "; what is in use counts, too");
+  require(options.keep_last >= 0, "keep_last is 0 or more, not ", options.keep_last);
+  const std::vector<TapeUses> uses = tape_uses_of(program);
+  ActivationPlan plan{.storages = place_storages(program, uses, options),
+                      .loads = std::vector<std::vector<int>>(program.steps.size()),
+                      .stores = std::vector<std::vector<int>>(program.steps.size()),
+                      .drops = std::vector<std::vector<int>>(program.steps.size())};
+  for (std::size_t number = 0; number < plan.storages.size(); ++number) {
+    const StoragePlan& one = plan.storages[number];
+    plan.drops[tape_index(one.dropped)].push_back(static_cast<int>(number));
+    if (one.placement == StoragePlacement::offloaded) {
+      plan.stores[tape_index(one.stored)].push_back(static_cast<int>(number));
+      plan.offloaded_bytes += program.storage_bytes[number];
+    }
+  }
+  LoadWalk walk(program, options, loads_in_order(program, uses, plan.storages));
+  for (int step = 0; step < static_cast<int>(program.steps.size()); ++step) {
+    for (const TapeLoads& tape : walk.ahead_of(step)) {
+      for (const int number : tape.storages) {
+        plan.storages[tape_index(number)].loaded = step;
+        plan.loads[tape_index(step)].push_back(number);
+      }
+    }
+  }
+  return plan;
+}
+
+std::vector<memory::Buffer> activation_buffers(const ActivationProgram& program,
+                                               const ActivationPlan& plan) {
+  std::vector<memory::Buffer> buffers(plan.storages.size());
+  for (const Tape& tape : program.tapes) {
+    for (const int number : tape.storages) {
+      memory::Buffer& buffer = buffers[tape_index(number)];
+      if (!buffer.name.empty()) {
+        continue;
+      }
+      const StoragePlan& one = plan.storages[tape_index(number)];
+      const std::size_t end = tape_index(one.dropped + 1);
+      buffer = {.name = text("tape of layer ", tape.layer, ", micro-batch ", tape.microbatch),
+                .bytes = program.storage_bytes[tape_index(number)],
+                .lives = {{tape_index(one.made), end}}};
+      if (one.placement == StoragePlacement::offloaded && one.loaded > one.stored + 1) {
+        buffer.lives = {{tape_index(one.made), tape_index(one.stored + 1)},
+                        {tape_index(one.loaded), end}};
+      }
+    }
+  }
+  return buffers;
+}
+
+StallModel model_stall(const ActivationProgram& program, const ActivationPlan& plan,
+                       const ActivationTimes& times) {
+  require(times.steps.size() == program.steps.size() &&
+              times.stores.size() == plan.storages.size() &&
+              times.loads.size() == plan.storages.size(),
+          "times of ", times.steps.size(), " steps, ", times.stores.size(), " stores and ",
+          times.loads.size(), " loads are given; the program has ", program.steps.size(),
+          " steps and ", plan.storages.size(), " storages");
+  StallModel model;
+  TransferLink link(times);
+  for (std::size_t step = 0; step < program.steps.size(); ++step) {
+    link.pass(model.total);
+    for (const int storage : plan.loads[step]) {
+      link.load(storage, model.total);
+      model.load_busy += times.loads[tape_index(storage)];
+    }
+    if (program.steps[step].pass == TapePass::backward) {
+      double ready = model.total;
+      for (const int storage : program.tapes[tape_index(program.steps[step].tape)].storages) {
+        if (plan.storages[tape_index(storage)].placement == StoragePlacement::offloaded) {
+          ready = std::max(ready, link.end_of(storage));
+        }
+      }
+      model.stall += ready - model.total;
+      model.total = ready;
+    }
+    model.total += times.steps[step];
+    for (const int storage : plan.stores[step]) {
+      link.store(storage, model.total);
+    }
+  }
+  return model;
+}
+
+HorizonChoice choose_horizon(const ActivationProgram& program, const OffloadOptions& options,
+                             const ActivationTimes& times) {
+  // Uneven layers may want more than two; beyond this a link that is too slow is all there is.
+  constexpr std::size_t most = 64;
+  HorizonChoice choice;
+  OffloadOptions tried = options;
+  for (std::size_t horizon = 1; horizon <= std::clamp<std::size_t>(program.tapes.size(), 1, most);
+       ++horizon) {
+    tried.horizon = static_cast<int>(horizon);
+    choice.stalls.push_back(model_stall(program, plan_activations(program, tried), times).stall);
+  }
+  const double least = *std::ranges::min_element(choice.stalls);
+  const auto first = std::ranges::find_if(
+      choice.stalls, [&](double stall) { return stall <= least + 1e-9 * std::max(1.0, least); });
+  choice.horizon = static_cast<int>(first - choice.stalls.begin()) + 1;
+  return choice;
+}
+
+}  // namespace sprat::mp

@@ -1,0 +1,123 @@
+// Which activations leave memory between forward and backward, and when they come back: a plan from
+// the order in which they are made and used, and a model of the time that is waited for them.
+// Use: offloading, where memory is short and backward takes longer than a load.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "memory/buffers.hpp"
+#include "mp/schedule.hpp"
+
+namespace sprat::mp {
+
+/// What a layer's forward of one micro-batch leaves for its backward.
+struct Tape {
+  int layer = 0, microbatch = 0;
+  /// Indices of ActivationProgram::storage_bytes. Views of one storage are that storage, in one
+  /// tape or in several.
+  std::vector<int> storages;
+};
+
+enum class TapePass : std::uint8_t { forward, backward };
+/// A forward that makes a tape, or a backward that uses it.
+struct TapeStep {
+  TapePass pass{};
+  int tape = 0;
+  int task = 0;  ///< Which of the schedule's actions it belongs to; never falls.
+};
+
+/// What one rank does with activations, in order.
+struct ActivationProgram {
+  std::vector<std::size_t> storage_bytes;
+  std::vector<Tape> tapes;
+  std::vector<TapeStep> steps;
+};
+
+/// The layers of a stage, and what each keeps of a micro-batch.
+struct StageLayers {
+  int first = 0;  ///< Of the model's layers.
+  std::vector<std::size_t> tape_bytes;
+};
+/// The program of one rank of a schedule, each computing action a task. `stages` is by stage. Each
+/// tape has a storage of its own.
+ActivationProgram activation_program(const Schedule& schedule, int rank,
+                                     std::span<const StageLayers> stages);
+
+/// What a loading horizon counts: SMP's of v2, and of v1.
+enum class HorizonUnit : std::uint8_t {
+  tensors,  ///< Tapes that were loaded and are still needed, the one in use too, at most so many.
+  tasks,    ///< A load begins so many tasks ahead of the one that needs it.
+};
+/// SMP's: 2 tensors, 4 tasks.
+int default_horizon(HorizonUnit unit) noexcept;
+
+struct OffloadOptions {
+  HorizonUnit unit = HorizonUnit::tensors;
+  int horizon = 2;
+  /// A tape stays if fewer forwards and fewer backwards lie between its forward and its first
+  /// backward: no trip is so short.
+  int keep_last = 1;
+  std::size_t min_bytes = 0;  ///< Smaller storages stay.
+  /// What is loaded ahead, with what is in use, takes at most so many bytes; what is in use may.
+  std::size_t max_loaded_bytes = ~std::size_t{0};
+};
+
+/// Why a storage stays, or that it does not.
+enum class StoragePlacement : std::uint8_t { offloaded, too_small, used_soon };
+
+/// Steps are indices of ActivationProgram::steps.
+struct StoragePlan {
+  StoragePlacement placement = StoragePlacement::offloaded;
+  int made = 0;     ///< The first forward that saves it.
+  int stored = -1;  ///< Its store begins after this step, the last forward that saves it.
+  int loaded = -1;  ///< Its load begins ahead of this step.
+  int dropped = 0;  ///< After this step nobody needs it.
+};
+
+struct ActivationPlan {
+  std::vector<StoragePlan> storages;
+  std::vector<std::vector<int>> loads;   ///< By step that they begin ahead of, in this order.
+  std::vector<std::vector<int>> stores;  ///< By step that they begin after.
+  std::vector<std::vector<int>> drops;   ///< By step after which they are not needed any more.
+  std::size_t offloaded_bytes = 0;
+};
+
+/// Pure. Loads are in the order of first use, and none begins ahead of the first backward. Throws
+/// Error{invalid_argument} if a tape is used before it is made, or an option makes no sense.
+ActivationPlan plan_activations(const ActivationProgram& program, const OffloadOptions& options);
+
+/// The storages' lives in memory, a moment a step, if stores took no time. While they do, what is
+/// in flight comes on top; a tier bounds that.
+std::vector<memory::Buffer> activation_buffers(const ActivationProgram& program,
+                                               const ActivationPlan& plan);
+
+/// Measured, or supposed, in any unit.
+struct ActivationTimes {
+  std::vector<double> steps;          ///< By step.
+  std::vector<double> stores, loads;  ///< By storage.
+};
+struct StallModel {
+  double stall = 0;      ///< What steps wait for loads, in all.
+  double total = 0;      ///< Of the whole program, with the stall.
+  double load_busy = 0;  ///< Time that loads take.
+  /// The share of loading that computing hides.
+  double overlap() const { return load_busy > 0 ? 1 - stall / load_busy : 1; }
+};
+/// Plays a plan with one link that does a transfer at a time: a load that may begin goes before
+/// stores, else in order. Nothing that is still in memory is spared its trip, as the engine does.
+StallModel model_stall(const ActivationProgram& program, const ActivationPlan& plan,
+                       const ActivationTimes& times);
+
+struct HorizonChoice {
+  int horizon = 1;
+  std::vector<double> stalls;  ///< Of horizons 1, 2, ...
+};
+/// The smallest horizon beyond which the model's stall does not fall; options.max_loaded_bytes says
+/// what memory there is for loaded tapes.
+HorizonChoice choose_horizon(const ActivationProgram& program, const OffloadOptions& options,
+                             const ActivationTimes& times);
+
+}  // namespace sprat::mp
