@@ -64,7 +64,7 @@ const std::vector<Layer> layers = {
     {"mp/passes/",
      {"sprat/", "comm/base/", "mp/schedule.hpp", "mp/actions.hpp", "mp/text.hpp", "mp/passes/"}},
     {"mp/partition/", {"sprat/", "comm/base/"}},
-    {"mp/", {"sprat/", "comm/base/", "memory/", "mp/"}},
+    {"mp/", {"sprat/", "comm/base/", "io/", "memory/", "mp/"}},
     {"checkpoint/", {"sprat/", "comm/base/", "io/", "collectives/", "fsdp/"}},
     // Doors into the library.
     {"plugins/", {"sprat/"}},

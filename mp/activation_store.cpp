@@ -1,0 +1,214 @@
+// A storage is absent, in memory, on its way out, away, or on its way back. Memory goes only when
+// the tier has said that its copy is whole, and a ticket only when nothing reads or writes for it.
+#include "mp/activation_store.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/base/check.hpp"
+
+namespace sprat::mp {
+namespace {
+
+/// Adds the time until it goes to a counter.
+class WaitClock {
+ public:
+  explicit WaitClock(double& seconds) : seconds_(seconds) {}
+  ~WaitClock() {
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+  WaitClock(const WaitClock&) = delete;
+  WaitClock& operator=(const WaitClock&) = delete;
+
+ private:
+  double& seconds_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+ActivationStore::ActivationStore(ActivationProgram program, const OffloadOptions& offload,
+                                 io::Tier& tier, const ActivationStoreOptions& options)
+    : program_(std::move(program)),
+      plan_(plan_activations(program_, offload)),
+      buffers_(activation_buffers(program_, plan_)),
+      arena_(memory::plan_slots(buffers_), options.poison),
+      tier_(tier),
+      patience_(options.patience),
+      held_(buffers_.size()) {}
+
+ActivationStore::~ActivationStore() { restart(); }
+
+void ActivationStore::begin_step() {
+  require(!program_.steps.empty(), "a program without steps has none to begin");
+  collect_stores();
+  for (const int number : plan_.loads[next_]) {
+    want(number);
+  }
+  begin_loads();
+  const TapeStep& step = program_.steps[next_];
+  for (const int number : program_.tapes[static_cast<std::size_t>(step.tape)].storages) {
+    step.pass == TapePass::forward ? make(number) : finish_load(number);
+  }
+}
+
+std::span<std::byte> ActivationStore::storage(int number) {
+  const TapeStep& step = program_.steps[next_];
+  const Tape& tape = program_.tapes[static_cast<std::size_t>(step.tape)];
+  require(std::ranges::count(tape.storages, number) > 0, "storage ", number, " is none of layer ",
+          tape.layer, ", micro-batch ", tape.microbatch, ", whose step is under way");
+  return bytes_of(number);
+}
+
+void ActivationStore::end_step() {
+  for (const int number : plan_.stores[next_]) {
+    store(number);
+  }
+  for (const int number : plan_.drops[next_]) {
+    drop(number);
+  }
+  collect_stores();
+  next_ = (next_ + 1) % program_.steps.size();
+}
+
+void ActivationStore::restart() noexcept {
+  for (std::size_t number = 0; number < held_.size(); ++number) {
+    drop(static_cast<int>(number));
+  }
+  to_load_.clear();
+  next_ = 0;
+}
+
+std::span<std::byte> ActivationStore::bytes_of(int number) {
+  return {static_cast<std::byte*>(at(number).memory.data()),
+          program_.storage_bytes[static_cast<std::size_t>(number)]};
+}
+
+memory::Lease ActivationStore::lease(int number) {
+  // What has no bytes has no slot.
+  const bool empty = buffers_[static_cast<std::size_t>(number)].bytes == 0;
+  return empty ? memory::Lease() : arena_.take(number);
+}
+
+/// Memory for a storage; one that another tape's view has made stays.
+void ActivationStore::make(int number) {
+  Held& one = at(number);
+  if (one.state == State::absent) {
+    one.memory = lease(number);
+    one.state = State::resident;
+  }
+}
+
+void ActivationStore::want(int number) {
+  Held& one = at(number);
+  if (one.state == State::storing) {
+    // It is still here, so its trip ends before it has begun to come back.
+    tier_.forget(*std::exchange(one.ticket, std::nullopt));
+    std::erase(storing_, number);
+    one.state = State::resident;
+  }
+  if (one.state == State::resident) {
+    ++counters_.forwarded;
+    return;
+  }
+  to_load_.push_back(number);
+}
+
+/// In the order of use: a load that came later must not take the room of one that is due.
+void ActivationStore::begin_loads() {
+  while (!to_load_.empty() && load(to_load_.front())) {
+    to_load_.pop_front();
+  }
+}
+
+bool ActivationStore::load(int number) {
+  Held& one = at(number);
+  one.memory = lease(number);
+  if (!tier_.load(*one.ticket, bytes_of(number))) {
+    one.memory = {};
+    return false;
+  }
+  one.state = State::loading;
+  ++counters_.loads;
+  return true;
+}
+
+void ActivationStore::finish_load(int number) {
+  Held& one = at(number);
+  if (one.state == State::resident) {
+    return;
+  }
+  const WaitClock clock(counters_.stall_seconds);
+  while (one.state == State::away) {
+    // Its load waits for room, so others are under way; as they end, those in front of it begin.
+    const auto other = std::ranges::find(held_, State::loading, &Held::state);
+    need(other != held_.end(), "tier ", tier_.name(), " takes no load of \"",
+         buffers_[static_cast<std::size_t>(number)].name,
+         "\", though none of this store is under way; a store needs a tier of its own");
+    land(static_cast<int>(other - held_.begin()));
+    begin_loads();
+  }
+  if (one.state == State::loading) {
+    land(number);
+  }
+}
+
+/// Waits for a load; its copy in the tier is not needed any more.
+void ActivationStore::land(int number) {
+  await(number);
+  Held& one = at(number);
+  tier_.forget(*std::exchange(one.ticket, std::nullopt));
+  one.state = State::resident;
+}
+
+void ActivationStore::store(int number) {
+  Held& one = at(number);
+  const std::string& key = buffers_[static_cast<std::size_t>(number)].name;
+  while (true) {
+    one.ticket = tier_.store(bytes_of(number), key);
+    if (one.ticket) {
+      one.state = State::storing;
+      storing_.push_back(number);
+      ++counters_.stores;
+      return;
+    }
+    if (storing_.empty()) {
+      ++counters_.kept_for_room;  // nothing on its way out would make room: it stays
+      return;
+    }
+    // A forward that outruns the tier waits here, so memory holds no more than the limit in flight.
+    const WaitClock clock(counters_.store_wait_seconds);
+    await(storing_.front());
+    collect_stores();
+  }
+}
+
+void ActivationStore::collect_stores() {
+  while (!storing_.empty() && tier_.done(*at(storing_.front()).ticket)) {
+    Held& one = at(storing_.front());
+    one.state = State::away;
+    one.memory = {};
+    storing_.pop_front();
+  }
+}
+
+void ActivationStore::await(int number) {
+  const io::Ticket ticket = *at(number).ticket;
+  if (!tier_.wait(ticket, patience_)) {
+    throw Error(ErrorCode::timeout,
+                text("after ", patience_.count(), " ms there is no end of ", tier_.describe(ticket),
+                     "; use a faster place, or offload less"));
+  }
+}
+
+void ActivationStore::drop(int number) noexcept {
+  Held& one = at(number);
+  if (one.ticket) {
+    tier_.forget(*std::exchange(one.ticket, std::nullopt));  // before its memory goes
+  }
+  std::erase(storing_, number);
+  one.memory = {};
+  one.state = State::absent;
+}
+
+}  // namespace sprat::mp

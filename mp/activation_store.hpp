@@ -1,0 +1,110 @@
+// Carries out a plan of activations: memory for tapes, stores behind forwards, loads ahead of
+// backwards. Results are the same bits, whatever leaves and however slow the tier is.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "io/tier.hpp"
+#include "memory/arena.hpp"
+#include "mp/activations.hpp"
+
+namespace sprat::mp {
+
+/// What a store did since it was made.
+struct ActivationCounters {
+  std::size_t stores = 0, loads = 0;  ///< That were begun.
+  std::size_t forwarded = 0;          ///< Wanted while still in memory, so not loaded.
+  std::size_t kept_for_room = 0;      ///< Stayed since the tier had no room.
+  double stall_seconds = 0;           ///< Backwards waited for loads,
+  double store_wait_seconds = 0;      ///< and forwards until the tier took more.
+};
+
+struct ActivationStoreOptions {
+  /// A transfer that takes longer is an error, which tells the tier's rates.
+  std::chrono::milliseconds patience = std::chrono::minutes(5);
+  bool poison = false;  ///< Fills memory that is given back with NaNs, to show who still reads it.
+};
+
+/// The activations of one rank. The caller goes through the program's steps in order, and uses
+/// memory only within a step. One thread.
+class ActivationStore {
+ public:
+  /// `tier` outlives it, and is used by nobody else. Throws Error{invalid_argument} as
+  /// plan_activations() does.
+  ActivationStore(ActivationProgram program, const OffloadOptions& offload, io::Tier& tier,
+                  const ActivationStoreOptions& options = {});
+  /// As restart().
+  ~ActivationStore();
+  ActivationStore(const ActivationStore&) = delete;
+  ActivationStore& operator=(const ActivationStore&) = delete;
+
+  const ActivationPlan& plan() const noexcept { return plan_; }
+  const ActivationCounters& counters() const noexcept { return counters_; }
+  /// Memory for tapes: at most so much was there at a time.
+  std::size_t bytes_high_water() const { return arena_.high_water(); }
+
+  /// Begins the next step, behind the last one the first: its storages are in memory then. Throws
+  /// Error{unavailable} if a transfer has failed, Error{timeout} if one took too long; each names
+  /// the tape, the tier and what to do. After an error only restart() helps.
+  void begin_step();
+  /// A storage of the step under way: a forward writes it, a backward finds it as it was.
+  std::span<std::byte> storage(int number);
+  /// Throws as begin_step().
+  void end_step();
+  /// Lets go of everything, in memory and in the tier; the next step is the first.
+  void restart() noexcept;
+
+ private:
+  enum class State : std::uint8_t { absent, resident, storing, away, loading };
+  struct Held {
+    State state = State::absent;
+    memory::Lease memory;
+    std::optional<io::Ticket> ticket;
+  };
+
+  Held& at(int number) { return held_[static_cast<std::size_t>(number)]; }
+  std::span<std::byte> bytes_of(int number);
+  memory::Lease lease(int number);
+  void make(int number);
+  void want(int number);
+  void begin_loads();
+  bool load(int number);
+  void finish_load(int number);
+  void land(int number);
+  void store(int number);
+  void collect_stores();
+  void await(int number);
+  void drop(int number) noexcept;
+
+  ActivationProgram program_;
+  ActivationPlan plan_;
+  std::vector<memory::Buffer> buffers_;
+  memory::Arena arena_;
+  io::Tier& tier_;
+  std::chrono::milliseconds patience_;
+  std::vector<Held> held_;   // by storage
+  std::deque<int> storing_;  // oldest first
+  std::deque<int> to_load_;  // wanted, but the tier takes no more now
+  std::size_t next_ = 0;     // the step that begins, or is under way
+  ActivationCounters counters_;
+};
+
+/// One pass through a store's program: what a pass that is left early had goes with it.
+class ActivationPass {
+ public:
+  explicit ActivationPass(ActivationStore& store) noexcept : store_(store) { store_.restart(); }
+  ~ActivationPass() { store_.restart(); }
+  ActivationPass(const ActivationPass&) = delete;
+  ActivationPass& operator=(const ActivationPass&) = delete;
+
+ private:
+  ActivationStore& store_;
+};
+
+}  // namespace sprat::mp
