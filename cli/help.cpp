@@ -18,6 +18,7 @@ constexpr const char* introduction =
   sprat checkpoint inspect FOLDER                      what is in a checkpoint?
   mpirun -np 4 sprat bench all_reduce                  how fast are the collectives here?
   sprat simulate all_reduce --topology p4d --hosts 64  how fast would they be there?
+  sprat pipeline -p 4 -m 16 --all                      which pipeline schedule waits least?
   sprat doctor                                         what is missing on this machine?
   sprat topo                                           what is this machine made of?
   sprat info                                           which choices does Sprat make here, and why?

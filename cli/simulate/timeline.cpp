@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+
+#include "cli/svg.hpp"
 
 namespace sprat::cli {
 namespace {
@@ -52,48 +53,14 @@ const Ink& ink_of(Verb verb) {
   return inks[0];
 }
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char letter : text) {
-    out += letter == '<' ? "&lt;" : letter == '&' ? "&amp;" : std::string(1, letter);
-  }
-  return out;
-}
-
-std::string readable(double seconds) {
-  const bool in_us = seconds < 1e-3, in_ms = seconds < 1;
-  return fmt::format("{:.4g} {}",
-                     seconds * (in_us   ? 1e6
-                                : in_ms ? 1e3
-                                        : 1),
-                     in_us   ? "µs"
-                     : in_ms ? "ms"
-                             : "s");
-}
-
-/// 1, 2 or 5 times a power of ten, five to ten of which make the whole.
-double tick_of(double seconds) {
-  const double power = std::pow(10, std::floor(std::log10(seconds)));
-  for (const double step : {0.1, 0.2, 0.5}) {
-    if (seconds / (step * power) <= 10) {
-      return step * power;
-    }
-  }
-  return power;
-}
-
-std::string label(double x, double y, const std::string& style, const std::string& text) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" {}>{}</text>\n", x, y, style, escaped(text));
-}
-
-std::string box(double x, double y, double width, double height, const std::string& style) {
-  return fmt::format("<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" {}", x, y,
-                     width, height, style);
-}
-
 class Drawing {
  public:
-  explicit Drawing(const Timeline& timeline) : timeline_(timeline) {
+  explicit Drawing(const Timeline& timeline)
+      : timeline_(timeline),
+        frame_{.left = left,
+               .top = top,
+               .width = plot_width,
+               .seconds = timeline.seconds > 0 ? timeline.seconds : 1} {
     double y = top;
     const std::size_t rows = std::min(most_rows, timeline.host_of.size());
     for (std::size_t rank = 0; rank < rows; ++rank) {
@@ -101,72 +68,45 @@ class Drawing {
       row_.push_back(y);
       y += row_height;
     }
-    height_ = y + bottom;
+    frame_.bottom = y;
   }
 
   std::string text() {
     open();
     draw_legend();
     draw_rows();
-    draw_axis();
+    out_ += svg_axis(frame_);
     draw_spans();
     return out_ + "</svg>\n";
   }
 
  private:
-  double x_of(double seconds) const { return left + plot_width * seconds / whole(); }
-  double whole() const { return timeline_.seconds > 0 ? timeline_.seconds : 1; }
-
   void open() {
-    const double width = left + plot_width + right;
-    out_ = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
-        "width=\"{0:.0f}\" height=\"{1:.0f}\" font-family=\"system-ui, 'DejaVu Sans', sans-serif\" "
-        "font-size=\"12\">\n",
-        width, height_);
-    out_ += box(0, 0, width, height_, "fill=\"#ffffff\"/>\n");
-    out_ += label(20, 32, "font-size=\"19\" font-weight=\"600\" fill=\"#1d2733\"", timeline_.title);
     std::string subtitle = timeline_.subtitle;
     if (row_.size() < timeline_.host_of.size()) {
       subtitle += fmt::format("; ranks 0-{} of {}", row_.size() - 1, timeline_.host_of.size());
     }
-    out_ += label(20, 53, "fill=\"#5b6875\"", subtitle);
+    out_ =
+        svg_opening(left + plot_width + right, frame_.bottom + bottom, timeline_.title, subtitle);
   }
 
   void draw_legend() {
-    double x = left + plot_width;
+    std::vector<SvgInk> meanings;
     for (const Ink& ink : inks) {
-      x -= 26 + 7.0 * static_cast<double>(std::string_view(ink.name).size());
+      meanings.push_back({ink.name, ink.color});
     }
-    for (const Ink& ink : inks) {
-      out_ += box(x, 66, 12, 10, fmt::format("rx=\"2\" fill=\"{}\"/>\n", ink.color));
-      out_ += label(x + 17, 75, "fill=\"#3c4854\"", ink.name);
-      x += 26 + 7.0 * static_cast<double>(std::string_view(ink.name).size());
-    }
+    out_ += svg_legend(left + plot_width, 66, meanings);
   }
 
   void draw_rows() {
     for (std::size_t rank = 0; rank < row_.size(); ++rank) {
-      out_ += box(left, row_[rank] + 1, plot_width, row_height - 2, "fill=\"#f4f6f8\"/>\n");
-      out_ += label(left - 8, row_[rank] + 16, "text-anchor=\"end\" fill=\"#3c4854\"",
-                    fmt::format("rank {}", rank));
+      out_ += svg_box(left, row_[rank] + 1, plot_width, row_height - 2, "fill=\"#f4f6f8\"/>\n");
+      out_ += svg_label(left - 8, row_[rank] + 16, "text-anchor=\"end\" fill=\"#3c4854\"",
+                        fmt::format("rank {}", rank));
       if (rank == 0 || timeline_.host_of[rank] != timeline_.host_of[rank - 1]) {
-        out_ += label(20, row_[rank] + 16, "font-weight=\"600\" fill=\"#1d2733\"",
-                      fmt::format("host {}", timeline_.host_of[rank]));
+        out_ += svg_label(20, row_[rank] + 16, "font-weight=\"600\" fill=\"#1d2733\"",
+                          fmt::format("host {}", timeline_.host_of[rank]));
       }
-    }
-  }
-
-  void draw_axis() {
-    const double end = height_ - bottom + 6, tick = tick_of(whole());
-    for (int i = 0; i * tick <= whole() * (1 + 1e-9); ++i) {
-      const double x = x_of(i * tick);
-      out_ += fmt::format(
-          "<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\" stroke=\"#c9d1d9\" "
-          "stroke-width=\"0.7\"/>\n",
-          x, top - 4, end);
-      out_ += label(x, end + 16, "text-anchor=\"middle\" fill=\"#5b6875\"",
-                    i == 0 ? "0" : readable(i * tick));
     }
   }
 
@@ -181,7 +121,7 @@ class Drawing {
       for (; i + joined < spans.size(); ++joined) {
         const Span& after = spans[i + joined];
         const bool same = after.rank == span.rank && &ink_of(after.verb) == &ink_of(span.verb);
-        if (!same || x_of(after.end) - x_of(span.begin) > narrowest) {
+        if (!same || frame_.x_of(after.end) - frame_.x_of(span.begin) > narrowest) {
           break;
         }
         span.end = std::max(span.end, after.end);
@@ -196,18 +136,19 @@ class Drawing {
       return;
     }
     const Ink& ink = ink_of(span.verb);
-    const double x = x_of(span.begin), width = std::max(gap, x_of(span.end) - x - gap);
+    const double x = frame_.x_of(span.begin),
+                 width = std::max(gap, frame_.x_of(span.end) - x - gap);
     const std::string whom = span.peer < 0 ? "" : fmt::format(" with rank {}", span.peer);
     const std::string what =
         steps > 1 ? fmt::format("{} steps", steps) : fmt::format("{}{}", name(span.verb), whom);
-    out_ += box(x, row_[static_cast<std::size_t>(span.rank)] + ink.lane, width, ink.height,
-                fmt::format("fill=\"{}\"><title>{}, {} to {}</title></rect>\n", ink.color, what,
-                            readable(span.begin), readable(span.end)));
+    out_ += svg_box(x, row_[static_cast<std::size_t>(span.rank)] + ink.lane, width, ink.height,
+                    fmt::format("fill=\"{}\"><title>{}, {} to {}</title></rect>\n", ink.color, what,
+                                readable_seconds(span.begin), readable_seconds(span.end)));
   }
 
   const Timeline& timeline_;
+  SvgFrame frame_;
   std::vector<double> row_;  ///< Where each drawn rank's row begins.
-  double height_ = 0;
   std::string out_;
 };
 
