@@ -206,6 +206,10 @@ class ChainCut {
 }  // namespace
 
 std::vector<ChainStage> cut_chain(std::span<const ModelPiece> layers, const ChainRequest& request) {
+  // Three tables of layers squared.
+  constexpr std::size_t most_layers = 2000;
+  require(layers.size() <= most_layers, "a chain has at most ", most_layers, " layers, not ",
+          layers.size(), "; join some, or use method tree");
   require(request.stages >= 1 && static_cast<std::size_t>(request.stages) <= layers.size(),
           "a chain of ", layers.size(), " layers has 1 to ", layers.size(), " stages, not ",
           request.stages);

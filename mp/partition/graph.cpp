@@ -228,7 +228,9 @@ GraphCut cut_graph(const OperationGraph& graph, const GraphRequest& request) {
   }
   require(request.partitions <= grouping.count, "the graph has ", grouping.count,
           " groups of operations that can be apart, too few for ", request.partitions,
-          " partitions; ask for at most ", grouping.count);
+          " partitions; ask for at most ", grouping.count,
+          request.contiguity == Contiguity::ordered ? ", or let data go back to earlier partitions"
+                                                    : "");
   WeightedGraph groups = contracted(operations, grouping.group_of, grouping.count);
   if (request.contiguity == Contiguity::free) {
     forget_directions(groups);

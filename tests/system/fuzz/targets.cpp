@@ -15,6 +15,7 @@ std::span<const Target> all_targets() {
       Target{"safetensors", run_safetensors},
       Target{"manifest", run_manifest},
       Target{"pipeline", run_pipeline},
+      Target{"partition", run_partition},
   };
   return targets;
 }

@@ -22,6 +22,7 @@ void run_text(std::span<const std::byte> input);  ///< Settings, rules, addresse
 void run_safetensors(std::span<const std::byte> input);  ///< Files of tensors.
 void run_manifest(std::span<const std::byte> input);     ///< What a checkpoint says it holds.
 void run_pipeline(std::span<const std::byte> input);     ///< Pipeline schedules, as text and CSV.
+void run_partition(std::span<const std::byte> input);    ///< Models to cut, and cuts that are kept.
 
 /// Ends the program, so that a broken invariant counts like a crash.
 void expect(bool holds, const char* what);

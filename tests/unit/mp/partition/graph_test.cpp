@@ -143,7 +143,7 @@ TEST(GraphCut, impossible_requests_say_what_works) {
   OperationGraph graph = operations(3);
   EXPECT_EQ(complaint(graph, {.partitions = 4}),
             "the graph has 3 groups of operations that can be apart, too few for 4 partitions; ask "
-            "for at most 3");
+            "for at most 3, or let data go back to earlier partitions");
   EXPECT_EQ(complaint(graph, {.partitions = 2, .time_tolerance = 0.5}),
             "tolerances are at least 1, the even share, not 0.5 and 1.05");
   graph.edges = {{.from = 0, .to = 7, .bytes = 1}};
