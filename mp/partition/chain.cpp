@@ -10,7 +10,7 @@
 namespace sprat::mp {
 namespace {
 
-constexpr double infinite = std::numeric_limits<double>::infinity();
+constexpr double boundless = std::numeric_limits<double>::infinity();
 
 /// A number for each begin < end of a chain.
 class Table {
@@ -43,10 +43,10 @@ class ChainCut {
 
   std::vector<ChainStage> run() const {
     const auto time_if_it_fits = [this](std::size_t stage, std::size_t begin, std::size_t end) {
-      return memory(stage, begin, end) <= capacity(stage) ? time_.at(begin, end) : infinite;
+      return memory(stage, begin, end) <= capacity(stage) ? time_.at(begin, end) : boundless;
     };
     const Found even = least(Join::largest, time_if_it_fits);
-    if (even.value == infinite) {
+    if (even.value == boundless) {
       refuse();
     }
     // Without messages every cut has the same sum, so the least bottleneck has the least of both.
@@ -58,7 +58,7 @@ class ChainCut {
 
  private:
   struct Found {
-    double value = infinite;
+    double value = boundless;
     std::vector<std::size_t> begins;
   };
 
@@ -88,7 +88,7 @@ class ChainCut {
 
   double capacity(std::size_t stage) const {
     const std::vector<double>& capacity = request_.capacity_bytes;
-    return capacity.empty() ? infinite : capacity[capacity.size() == 1 ? 0 : stage];
+    return capacity.empty() ? boundless : capacity[capacity.size() == 1 ? 0 : stage];
   }
 
   /// Dynamic programming over (stages, layers): the best cut of a beginning does not depend on what
@@ -96,9 +96,9 @@ class ChainCut {
   template <class Value>
   Found least(Join join, const Value& value_of) const {
     const std::size_t count = layers_.size();
-    std::vector values(stages_ + 1, std::vector<double>(count + 1, infinite));
+    std::vector values(stages_ + 1, std::vector<double>(count + 1, boundless));
     std::vector from(stages_ + 1, std::vector<std::size_t>(count + 1));
-    values[0][0] = -infinite;
+    values[0][0] = -boundless;
     if (join == Join::sum) {
       values[0][0] = 0;
     }
@@ -106,7 +106,7 @@ class ChainCut {
       for (std::size_t end = stage; end <= count; ++end) {
         for (std::size_t begin = stage - 1; begin < end; ++begin) {
           const double before = values[stage - 1][begin];
-          if (before == infinite) {
+          if (before == boundless) {
             continue;
           }
           const double mine = value_of(stage - 1, begin, end);
@@ -119,7 +119,7 @@ class ChainCut {
       }
     }
     Found found{.value = values[stages_][count], .begins = std::vector<std::size_t>(stages_)};
-    for (std::size_t stage = stages_, end = count; stage > 0 && found.value < infinite; --stage) {
+    for (std::size_t stage = stages_, end = count; stage > 0 && found.value < boundless; --stage) {
       found.begins[stage - 1] = end = from[stage][end];
     }
     return found;
@@ -138,10 +138,10 @@ class ChainCut {
     const auto least_sum_within = [this](double limit) {
       return least(Join::sum, [this, limit](std::size_t stage, std::size_t begin, std::size_t end) {
         const bool fits = memory(stage, begin, end) <= capacity(stage);
-        return fits && time_.at(begin, end) <= limit ? time_.at(begin, end) : infinite;
+        return fits && time_.at(begin, end) <= limit ? time_.at(begin, end) : boundless;
       });
     };
-    const double least_sum = least_sum_within(infinite).value;
+    const double least_sum = least_sum_within(boundless).value;
     Found best;
     for (auto limit = limits.lower_bound(even.value); limit != limits.end(); ++limit) {
       if (least_sum + repeats * *limit >= best.value) {

@@ -28,7 +28,7 @@ struct ChainRequest {
   /// Bytes held for each byte of parameters. 4: the parameter, its gradient, two of Adam's.
   double state_factor = 4;
   /// By stage; one number: for each; empty: no limit.
-  std::vector<double> capacity_bytes;
+  std::vector<double> capacity_bytes{};
 };
 
 struct ChainStage {

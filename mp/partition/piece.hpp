@@ -18,11 +18,11 @@ struct SharedParameter {
 /// bytes and times are compared with each other only, so any unit does if all pieces have the same.
 struct ModelPiece {
   std::string name;
-  double time = 0;                      ///< Forward and backward of one micro-batch.
-  double parameter_bytes = 0;           ///< Of parameters that no other piece uses.
-  double activation_bytes = 0;          ///< Kept from forward to backward, for one micro-batch.
-  double output_bytes = 0;              ///< What the next piece takes from it.
-  std::vector<SharedParameter> shared;  ///< Of parameters that other pieces use too.
+  double time = 0;                        ///< Forward and backward of one micro-batch.
+  double parameter_bytes = 0;             ///< Of parameters that no other piece uses.
+  double activation_bytes = 0;            ///< Kept from forward to backward, for one micro-batch.
+  double output_bytes = 0;                ///< What the next piece takes from it.
+  std::vector<SharedParameter> shared{};  ///< Of parameters that other pieces use too.
 };
 
 }  // namespace sprat::mp

@@ -13,7 +13,7 @@
 namespace sprat::mp {
 namespace {
 
-constexpr double infinite = std::numeric_limits<double>::infinity();
+constexpr double no_segments = std::numeric_limits<double>::infinity();
 
 /// A module, or several that share a parameter: what is placed as one. Called a virtual node by
 /// SMP.
@@ -316,7 +316,7 @@ std::vector<std::size_t> cut_in_segments(std::span<const double> costs, int segm
   std::partial_sum(costs.begin(), costs.end(), before.begin() + 1);
   const auto sum = [&](std::size_t from, std::size_t to) { return before[to] - before[from]; };
   // least[k][end]: the least largest sum of the costs before `end` in k segments.
-  std::vector least(parts + 1, std::vector<double>(count + 1, infinite));
+  std::vector least(parts + 1, std::vector<double>(count + 1, no_segments));
   least[0][0] = 0;
   for (std::size_t k = 1; k <= parts; ++k) {
     for (std::size_t end = k; end <= count; ++end) {
@@ -328,7 +328,7 @@ std::vector<std::size_t> cut_in_segments(std::span<const double> costs, int segm
   // Many cuts have that bottleneck, since one item often dominates; the even one is wanted. It is
   // found in a second pass, because the least squares of a beginning depend on the bottleneck of
   // the whole.
-  std::vector squares(parts + 1, std::vector<double>(count + 1, infinite));
+  std::vector squares(parts + 1, std::vector<double>(count + 1, no_segments));
   std::vector from(parts + 1, std::vector<std::size_t>(count + 1));
   squares[0][0] = 0;
   for (std::size_t k = 1; k <= parts; ++k) {
