@@ -12,5 +12,6 @@
 #include "sprat/layout.hpp"
 #include "sprat/mesh.hpp"
 #include "sprat/mp.hpp"
+#include "sprat/parameters.hpp"
 #include "sprat/reduction.hpp"
 #include "sprat/store.hpp"
