@@ -12,6 +12,7 @@ pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(zlib REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(libcrypto REQUIRED IMPORTED_TARGET libcrypto)
+pkg_check_modules(libpcre2-8 REQUIRED IMPORTED_TARGET libpcre2-8)
 # Only its header: mp loads OpenBLAS at run time, to choose the kernel.
 pkg_check_modules(openblas REQUIRED openblas)
 # PMIx only carries the launcher's greeting; without it torchrun, files and addresses still work.
@@ -20,7 +21,7 @@ pkg_check_modules(pmix IMPORTED_TARGET pmix)
 add_library(sprat_dependencies INTERFACE)
 target_link_libraries(sprat_dependencies INTERFACE
   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json Boost::headers
-  PkgConfig::hwloc PkgConfig::libfabric PkgConfig::hwy PkgConfig::xxhash PkgConfig::zlib PkgConfig::libcrypto ${CMAKE_DL_LIBS})
+  PkgConfig::hwloc PkgConfig::libfabric PkgConfig::hwy PkgConfig::xxhash PkgConfig::zlib PkgConfig::libcrypto PkgConfig::libpcre2-8 ${CMAKE_DL_LIBS})
 target_include_directories(sprat_dependencies SYSTEM INTERFACE ${openblas_INCLUDE_DIRS})
 if(pmix_FOUND)
   target_link_libraries(sprat_dependencies INTERFACE PkgConfig::pmix)

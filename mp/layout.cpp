@@ -1,3 +1,5 @@
+// Ranks as digits of a number: each axis has an extent and a stride, and all questions about groups
+// are arithmetic on those.
 #include "sprat/layout.hpp"
 
 #include <algorithm>
@@ -84,6 +86,8 @@ ParallelDegrees resolved(ParallelDegrees degrees) {
   require_positive("tensor", degrees.tensor, 1);
   degrees.placement = three_letters(degrees.placement);
   const int world = degrees.world;
+  // Each degree divides what those before it leave, so a refusal names the first that does not fit,
+  // and no product can overflow.
   int left = divided(world, "tensor", degrees.tensor, text("the ", world, " ranks of the world"));
   left = divided(
       left, "pipeline", degrees.pipeline,
@@ -193,6 +197,8 @@ std::vector<int> ParallelLayout::group(Axes axes, int rank) const {
   for (int bit = 0; bit < axis_count; ++bit) {
     first -= has(axes, bit) ? at[bit] * strides_[bit] : 0;
   }
+  // Doubled, tripled ... along each axis in turn; the order is that of ranks, whatever the
+  // placement, as SMP has it.
   std::vector<int> ranks{first};
   for (int bit = 0; bit < axis_count; ++bit) {
     const std::size_t before = ranks.size();

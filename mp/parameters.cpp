@@ -1,3 +1,4 @@
+// Boxes of tensors stored row by row.
 #include "sprat/parameters.hpp"
 
 #include <algorithm>
@@ -104,6 +105,7 @@ Box piece_of(const Box& box, int dimension, int pieces, int index) {
   require(index >= 0 && index < pieces, "piece ", index, " of ", pieces,
           " does not exist; pieces are counted from 0");
   const std::int64_t least = box.extent[d] / pieces, longer = box.extent[d] % pieces;
+  // The longer pieces before this one have moved it by one each.
   Box piece = box;
   piece.offset[d] += index * least + std::min<std::int64_t>(index, longer);
   piece.extent[d] = least + (index < longer ? 1 : 0);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sprat/export.hpp"
@@ -13,6 +15,36 @@ namespace sprat {
 /// The bytes of text files, one after another. A file may be compressed by gzip.
 /// Throws Error{unavailable} naming the file that cannot be read.
 SPRAT_API std::vector<std::uint8_t> read_text(const std::vector<std::string>& paths);
+
+/// Text as numbers and back: byte-pair encoding of bytes, as GPT-2 does it. Gives the numbers that
+/// Hugging Face's `tokenizers` gives without adding special tokens. Any thread may use it, several
+/// at once.
+class SPRAT_API Tokenizer {
+ public:
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+  ~Tokenizer();
+
+  /// `text` is UTF-8; throws Error{invalid_argument} naming the first byte that is not. The words
+  /// of special tokens, such as <|endoftext|>, become those.
+  std::vector<std::int32_t> encode(std::string_view text) const;
+  /// The bytes of the tokens, one after another. Of a text's first tokens alone they may end inside
+  /// a character. Throws Error{invalid_argument} if there is no such token.
+  std::string decode(std::span<const std::int32_t> tokens) const;
+  /// How many tokens there are: their numbers are below.
+  std::int32_t vocabulary() const noexcept;
+
+ private:
+  friend SPRAT_API Tokenizer read_tokenizer(const std::string& path);
+  struct Impl;
+  explicit Tokenizer(std::unique_ptr<const Impl> impl);
+  std::unique_ptr<const Impl> impl_;
+};
+
+/// From Hugging Face's tokenizer.json, or from a folder with that file or with the older pair
+/// vocab.json and merges.txt. Throws Error{unavailable} naming the file: it cannot be read, is
+/// damaged, or is of a kind that is not GPT-2's.
+SPRAT_API Tokenizer read_tokenizer(const std::string& path);
 
 /// A keyed permutation of [0, size): every index once an epoch, in an order that depends on seed
 /// and epoch alone. Pure and O(1) an index, so a cursor is just a counter and any rank can ask for

@@ -16,6 +16,7 @@ std::span<const Target> all_targets() {
       Target{"manifest", run_manifest},
       Target{"pipeline", run_pipeline},
       Target{"partition", run_partition},
+      Target{"tokenizer", run_tokenizer},
   };
   return targets;
 }

@@ -20,6 +20,7 @@ void run_control(
 void run_ring(std::span<const std::byte> input);  ///< A local peer's memory.
 void run_text(std::span<const std::byte> input);  ///< Settings, rules, addresses, topologies.
 void run_safetensors(std::span<const std::byte> input);  ///< Files of tensors.
+void run_tokenizer(std::span<const std::byte> input);    ///< Files of tokenizers, texts and merges.
 void run_manifest(std::span<const std::byte> input);     ///< What a checkpoint says it holds.
 void run_pipeline(std::span<const std::byte> input);     ///< Pipeline schedules, as text and CSV.
 void run_partition(std::span<const std::byte> input);    ///< Models to cut, and cuts that are kept.

@@ -13,7 +13,7 @@
 
 #include "tests/unit/comm/base/refused.hpp"
 
-namespace sprat {
+namespace sprat::layout_test {
 namespace {
 
 constexpr std::array placements = {"DPT", "DTP", "PDT", "PTD", "TDP", "TPD"};
@@ -330,4 +330,4 @@ TEST(SplitAlong, refuses_a_layout_of_another_size) {
 }
 
 }  // namespace
-}  // namespace sprat
+}  // namespace sprat::layout_test

@@ -13,7 +13,7 @@
 
 #include "tests/unit/comm/base/refused.hpp"
 
-namespace sprat {
+namespace sprat::parameters_test {
 namespace {
 
 using Shape = std::vector<std::int64_t>;
@@ -219,4 +219,4 @@ TEST(ParameterPart, parts_that_do_not_fit_are_refused_by_name) {
 }
 
 }  // namespace
-}  // namespace sprat
+}  // namespace sprat::parameters_test

@@ -21,7 +21,9 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
     }
   }
   if (chosen == nullptr) {
-    std::fprintf(stderr, "say --target=handshake, control, ring, text, safetensors or manifest\n");
+    std::fprintf(
+        stderr,
+        "say --target=handshake, control, ring, text, safetensors, manifest or tokenizer\n");
     std::exit(2);
   }
   return 0;
