@@ -9,7 +9,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <numeric>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "comm/base/check.hpp"
 #include "comm/base/config.hpp"
 #include "comm/base/log.hpp"
+#include "comm/base/spelling.hpp"
 
 namespace sprat {
 
@@ -254,22 +254,6 @@ std::string origin_of(const Field& field, const Config& config, const std::strin
   return field.write(config) == default_value ? "default" : "program";
 }
 
-/// Levenshtein's distance: how many letters must be inserted, left out or replaced to make one text
-/// of the other. Only one row of the table is kept.
-std::size_t edits_between(std::string_view one, std::string_view other) {
-  std::vector<std::size_t> row(other.size() + 1);  // distances from the first letters of `one`
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < one.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < other.size(); ++j) {
-      const std::size_t replaced = diagonal + (one[i] == other[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
-    }
-  }
-  return row.back();
-}
-
 /// A misspelt variable would otherwise be ignored without a word. Every rank of a process reads the
 /// environment, so only the first one warns.
 void warn_of_unknown_variables(const Config& config) {
@@ -294,7 +278,7 @@ std::vector<UnknownVariable> unknown_variables() {
       continue;
     }
     const auto nearest = std::ranges::min_element(
-        fields, {}, [name](const Field& field) { return edits_between(name, field.variable); });
+        fields, {}, [name](const Field& field) { return edit_distance(name, field.variable); });
     unknown.push_back({std::string(name), nearest->variable});
   }
   return unknown;

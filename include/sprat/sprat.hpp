@@ -14,4 +14,5 @@
 #include "sprat/mp.hpp"
 #include "sprat/parameters.hpp"
 #include "sprat/reduction.hpp"
+#include "sprat/smp.hpp"
 #include "sprat/store.hpp"

@@ -2,25 +2,40 @@
 #include <cmath>
 #include <optional>
 
+#include "sprat/smp.hpp"
 #include "train/config/config_check.hpp"
 
 namespace sprat::train {
 namespace {
 
-/// A key of SMP, and the value that SMP has for it where it is left unsaid.
-struct SmpKey {
+/// A key of SMP, by its version.
+struct SmpName {
+  SmpVersion version;
   const char* name;
-  double standard;
+
+  /// The value that SMP has for it where it is left unsaid.
+  double standard() const {
+    const SmpValue value = smp_key(version, name).standard;
+    return std::holds_alternative<double>(value)
+               ? std::get<double>(value)
+               : static_cast<double>(std::get<std::int64_t>(value));
+  }
 };
 namespace smp {
-#define SPRAT_SMP_KEY(generation, name, standard, least) constexpr SmpKey name = {#name, standard};
-#include "train/config/smp_keys.def"
+constexpr SmpName hybrid_shard_degree = {SmpVersion::v2, "hybrid_shard_degree"};
+constexpr SmpName sharded_data_parallel_degree = {SmpVersion::v1, "sharded_data_parallel_degree"};
+constexpr SmpName sdp_reduce_bucket_size = {SmpVersion::v1, "sdp_reduce_bucket_size"};
+constexpr SmpName sdp_param_persistence_threshold = {SmpVersion::v1,
+                                                     "sdp_param_persistence_threshold"};
+constexpr SmpName sdp_max_live_parameters = {SmpVersion::v1, "sdp_max_live_parameters"};
+constexpr SmpName sdp_hierarchical_allgather = {SmpVersion::v1, "sdp_hierarchical_allgather"};
+constexpr SmpName sdp_gradient_clipping = {SmpVersion::v1, "sdp_gradient_clipping"};
 }  // namespace smp
 
 /// A key that has a name of ours besides SMP's.
 struct Named {
   const char* ours;
-  SmpKey smp;
+  SmpName smp;
 };
 
 /// The number under either name; refuses two that differ. Whole numbers may be written as 5e8.
@@ -67,17 +82,18 @@ void read_degree(JsonSection& section, FsdpOptions& sharding) {
   sharding.hybrid_shard_degree = degree;
   // Before the keys of these are read: a configuration of SMP v1 that names only its degree means
   // SMP's values for the rest, not ours.
-  sharding.reduce_bucket_elements = static_cast<std::size_t>(smp::sdp_reduce_bucket_size.standard);
+  sharding.reduce_bucket_elements =
+      static_cast<std::size_t>(smp::sdp_reduce_bucket_size.standard());
   sharding.persistence_threshold =
-      static_cast<std::size_t>(smp::sdp_param_persistence_threshold.standard);
-  sharding.max_live_elements = static_cast<std::size_t>(smp::sdp_max_live_parameters.standard);
+      static_cast<std::size_t>(smp::sdp_param_persistence_threshold.standard());
+  sharding.max_live_elements = static_cast<std::size_t>(smp::sdp_max_live_parameters.standard());
 }
 
 /// SMP keeps under sharding what is train.clip_norm here.
 void read_clipping(const nlohmann::json& root, JsonSection& section, FsdpOptions& sharding) {
   const char* const key = smp::sdp_gradient_clipping.name;
   const bool given = section.has(key);
-  double limit = smp::sdp_gradient_clipping.standard;
+  double limit = smp::sdp_gradient_clipping.standard();
   section.read(key, limit);
   if (!given && !section.has(smp::sharded_data_parallel_degree.name)) {
     return;
