@@ -223,8 +223,17 @@ std::vector<std::vector<int>> ParallelLayout::groups(Axes axes) const {
 }
 
 int ParallelLayout::rank_in(Axes axes, int rank) const {
-  const auto ranks = group(axes, rank);
-  return static_cast<int>(std::ranges::lower_bound(ranks, rank) - ranks.begin());
+  const auto at = places(rank);
+  int before = 0;
+  for (int bit = 0; bit < axis_count; ++bit) {
+    int weight = has(axes, bit) ? 1 : 0;
+    // An axis counts as often as there are places on the axes of the set that vary faster.
+    for (int faster = 0; faster < axis_count; ++faster) {
+      weight *= has(axes, faster) && strides_[faster] < strides_[bit] ? extents_[faster] : 1;
+    }
+    before += at[bit] * weight;
+  }
+  return before;
 }
 
 int ParallelLayout::data_share(int rank) const {

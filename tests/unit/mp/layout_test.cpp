@@ -99,7 +99,7 @@ TEST(ParallelLayout, the_right_most_letter_varies_fastest) {
 }
 
 TEST(ParallelLayout, a_group_is_the_ranks_that_differ_along_its_axes_alone) {
-  for_each_layout(16, [](const ParallelLayout& layout) {
+  for_each_layout(12, [](const ParallelLayout& layout) {
     std::vector<std::array<int, 5>> at;
     for (int rank = 0; rank < layout.world(); ++rank) {
       at.push_back(by_axis(layout, rank));
@@ -126,7 +126,8 @@ TEST(ParallelLayout, a_group_is_the_ranks_that_differ_along_its_axes_alone) {
 
 TEST(ParallelLayout, groups_partition_the_world_in_equal_rising_parts) {
   for_each_layout(24, [](const ParallelLayout& layout) {
-    for (const Axes axes : all_axes()) {
+    for (const Axes axes : {Axes::none, Axes::replica, Axes::shard, Axes::context, Axes::pipeline,
+                            Axes::tensor, Axes::data, Axes::model, ~Axes::pipeline}) {
       std::vector<int> seen;
       int last_first = -1;
       for (const std::vector<int>& group : layout.groups(axes)) {
