@@ -71,7 +71,8 @@ const std::vector<Layer> layers = {
     {"examples/", {"sprat/"}},
     // And the headers of layer 0 that need no library.
     {"train/",
-     {"sprat/", "comm/base/hash.hpp", "comm/base/json_keys.hpp", "comm/base/aligned.hpp"}},
+     {"sprat/", "comm/base/hash.hpp", "comm/base/json_keys.hpp", "comm/base/aligned.hpp",
+      "comm/base/vector.hpp"}},
     // Beside the public API: the functions by which layers describe themselves.
     {"cli/",
      {"sprat/", "train/", "comm/base/", "comm/host/topology.hpp", "comm/host/interfaces.hpp",

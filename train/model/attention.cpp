@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "train/model/vector.hpp"
+#include "comm/base/vector.hpp"
 
 namespace sprat::train {
 namespace {

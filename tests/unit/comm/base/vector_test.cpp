@@ -1,5 +1,5 @@
 // The vector arithmetic: an exponential within its bound, sums in a fixed order.
-#include "train/model/vector.hpp"
+#include "comm/base/vector.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-namespace sprat::train {
+namespace sprat {
 namespace {
 
 double ulps(float got, double expected) {
@@ -54,4 +54,4 @@ TEST(Maximum, finds_the_largest_wherever_it_is) {
 }
 
 }  // namespace
-}  // namespace sprat::train
+}  // namespace sprat

@@ -15,7 +15,7 @@
 #endif
 #define SPRAT_INLINE [[gnu::always_inline]] inline
 
-namespace sprat::train {
+namespace sprat {
 
 /// Partial sums or maxima that a row is reduced in: element i belongs to lane i % lanes.
 inline constexpr int lanes = 16;
@@ -91,4 +91,4 @@ SPRAT_INLINE float maximum(int count, const float* x) {
   return lane[0];
 }
 
-}  // namespace sprat::train
+}  // namespace sprat
