@@ -13,7 +13,7 @@ pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(zlib REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(libcrypto REQUIRED IMPORTED_TARGET libcrypto)
 pkg_check_modules(libpcre2-8 REQUIRED IMPORTED_TARGET libpcre2-8)
-# Only its header: mp loads OpenBLAS at run time, to choose the kernel.
+# Only its header: gemm loads OpenBLAS at run time, to choose the kernel.
 pkg_check_modules(openblas REQUIRED openblas)
 # PMIx only carries the launcher's greeting; without it torchrun, files and addresses still work.
 pkg_check_modules(pmix IMPORTED_TARGET pmix)

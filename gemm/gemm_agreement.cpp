@@ -5,19 +5,22 @@
 #include <optional>
 
 #include "comm/base/check.hpp"
+#include "gemm/gemm_kind.hpp"
 #include "sprat/mp.hpp"
 
 namespace sprat {
 namespace {
 
 std::string choose(std::string_view wanted) {
-  const std::string usual = choose_gemm_backend();
-  if (wanted.empty() || wanted == usual) {
-    return usual;
+  const mp::GemmKind* kind = mp::gemm_kind_of(wanted);
+  if (kind == nullptr) {
+    return choose_gemm_backend();
   }
-  const std::vector<GemmRate> here = probe_gemm_backends();
-  const bool has = std::ranges::find(here, wanted, &GemmRate::backend) != here.end();
-  return has ? std::string(wanted) : usual;
+  if (kind->name == wanted) {
+    return kind->choose();
+  }
+  const bool has = std::ranges::count(kind->backends(), wanted) > 0;
+  return has ? std::string(wanted) : choose_gemm_backend();
 }
 
 }  // namespace

@@ -35,10 +35,11 @@ Gpt make_gpt(const TrainConfig& config, int ranks, std::shared_ptr<const GemmBac
   }
 }
 
-/// Empty if nobody noted it.
-std::string kernel_of(const TrainingState& state) {
+/// The kernel that the run so far had, if it is of the kind that the configuration names; else the
+/// kind.
+std::string kernel_of(const TrainingState& state, const std::string& kind) {
   const auto found = state.notes.find(kernel_note);
-  return found == state.notes.end() ? "" : found->second;
+  return found != state.notes.end() && found->second.starts_with(kind) ? found->second : kind;
 }
 
 }  // namespace
@@ -55,7 +56,7 @@ Trainer::Trainer(Communicator& world, const TrainConfig& config, const TrainRequ
       checkpoints_(model_, config.checkpoint,
                    [this](const std::string& line) { say("{}\n", line); }),
       resumed_(resume()),
-      gemm_(agree_on_gemm_backend(world, kernel_of(resumed_))),
+      gemm_(agree_on_gemm_backend(world, kernel_of(resumed_, config.train.gemm))),
       parameters_(model_, units_, config.sharding.parameter_dtype),
       gpt_(make_gpt(config, world.size(), gemm_)),
       step_(static_cast<int>(resumed_.step)),

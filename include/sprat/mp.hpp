@@ -22,6 +22,10 @@ struct Matrix {
   int stride = 0;
 };
 
+/// Pieces that the backend "reference" cuts an inner dimension into, by halving it: the largest
+/// tensor parallel degree at which its bits are those of one rank.
+inline constexpr int virtual_tp = 4;
+
 /// out <- alpha * a * b + beta * out, where a is rows x inner, b is inner x columns.
 /// With beta 0 nothing is read from out. No overlap of out with a or b.
 struct MatrixProduct {
@@ -30,18 +34,27 @@ struct MatrixProduct {
   ConstMatrix a, b;
   float beta = 0.0f;
   Matrix out;
+  /// Of how many equal parts of a longer inner dimension this is one, under tensor parallelism.
+  /// With "reference", alpha 1 and beta 0 the canonical sum of the parts has the bits of the whole
+  /// product; it takes divisors of virtual_tp. Other backends make nothing of it.
+  int inner_parts = 1;
 };
 
 /// A library and kernel for matrix products. Any thread may multiply, on that thread alone.
 /// Equal shapes and values give equal bits, whatever the thread, the alignment or the process;
-/// another backend gives other bits, so the ranks of a job agree on one.
+/// another backend gives other bits, so the ranks of a job agree on one. "reference" has equal bits
+/// on every machine, and each element's depend on its row of a and its column of b alone.
 class SPRAT_API GemmBackend {
  public:
   virtual ~GemmBackend() = default;
-  /// "openblas/SkylakeX" and so on.
+  /// "openblas/SkylakeX" and so on, or "reference".
   virtual const std::string& name() const noexcept = 0;
   virtual void multiply(const MatrixProduct& product) const = 0;
 };
+
+/// What backends are named for: "openblas", the default, whose kernels are "openblas/NAME", and
+/// "reference".
+SPRAT_API std::vector<std::string> gemm_backend_kinds();
 
 /// How fast one backend was in the probe.
 struct GemmRate {
@@ -49,23 +62,25 @@ struct GemmRate {
   double gflops = 0;
 };
 
-/// The name of the backend that a short probe (about 20 ms) finds fastest here. The library's own
-/// choice is kept unless another is clearly faster, so equal machines choose equally.
-/// OPENBLAS_CORETYPE, where set, decides instead; so does a backend that is open. Sets environment
+/// The name of the OpenBLAS kernel that a short probe (about 20 ms) finds fastest here. The
+/// library's own choice is kept unless another is clearly faster, so equal machines choose equally.
+/// OPENBLAS_CORETYPE, where set, decides instead; so does a kernel that is open. Sets environment
 /// variables while it runs: call it before threads that read the environment are started. Throws
 /// Error{unavailable} without a BLAS.
 SPRAT_API std::string choose_gemm_backend();
-/// The probe's figures, the chosen backend first.
+/// The probe's figures, those of the chosen backend first, those of "reference" last.
 SPRAT_API std::vector<GemmRate> probe_gemm_backends();
-/// Opens a backend by name. A process has one kernel at a time: throws Error{unavailable} if this
-/// machine lacks the kernel or another one is still open. Environment as above.
+/// Opens a backend by name. A process has one kernel of OpenBLAS at a time, and "reference" beside
+/// it: throws Error{unavailable} if this machine lacks the kernel or another one is still open.
+/// Environment as above.
 SPRAT_API std::shared_ptr<const GemmBackend> open_gemm_backend(std::string_view name);
-/// Collective. Opens rank 0's choice on every rank, since equal bits need equal kernels: `wanted`
-/// if rank 0's machine has it, else what choose_gemm_backend() says there. Throws on every rank if
-/// rank 0 can open none, and Error{unavailable} where this machine lacks what it chose.
+/// Collective. Opens rank 0's choice on every rank, since equal bits need equal kernels: `wanted`,
+/// a backend or what it is named for, if rank 0's machine has it, else what choose_gemm_backend()
+/// says there. Throws on every rank if rank 0 can open none, and Error{unavailable} where this
+/// machine lacks what it chose.
 SPRAT_API std::shared_ptr<const GemmBackend> agree_on_gemm_backend(Communicator& world,
                                                                    std::string_view wanted = {});
-/// The library, its version, and the kernels with their rates, for people; one line each.
+/// The backends with their rates, and the libraries, for people; one line each.
 SPRAT_API std::string describe_gemm_backends();
 
 }  // namespace sprat

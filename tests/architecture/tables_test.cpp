@@ -11,6 +11,8 @@
 #include "collectives/plan/tuning.hpp"
 #include "comm/transports/transport_kind.hpp"
 #include "fsdp/optimizer.hpp"
+#include "gemm/gemm_kind.hpp"
+#include "io/tier.hpp"
 #include "io/tier_kind.hpp"
 #include "mp/schedule.hpp"
 #include "tests/architecture/source_tree.hpp"
@@ -76,6 +78,14 @@ TEST(Tables, every_pipeline_schedule_is_a_file_named_for_it) {
     names.emplace_back(kind->name == "1f1b" ? "one_f_one_b" : kind->name);
   }
   EXPECT_EQ(names, stems("mp/schedules", ".cpp"));
+}
+
+TEST(Tables, every_gemm_backend_is_a_file_named_for_it) {
+  std::vector<std::string> names;
+  for (const mp::GemmKind* kind : mp::all_gemm_kinds()) {
+    names.emplace_back(kind->name);
+  }
+  EXPECT_EQ(names, stems("gemm/backends", ".cpp"));
 }
 
 TEST(Tables, every_tier_is_a_file_named_for_it) {

@@ -2,7 +2,9 @@
 #include "train/config/config.hpp"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cmath>
@@ -13,6 +15,7 @@
 #include <limits>
 
 #include "comm/base/json_keys.hpp"
+#include "sprat/mp.hpp"
 #include "train/config/config_check.hpp"
 #include "train/config/json_section.hpp"
 #include "train/schedule.hpp"
@@ -101,6 +104,13 @@ void read_clipping(JsonSection& section, FsdpOptions& sharding) {
   sharding.clip_norm = static_cast<float>(norm);
 }
 
+void read_gemm(JsonSection& section, std::string& gemm) {
+  section.read("gemm", gemm);
+  const std::vector<std::string> known = gemm_backend_kinds();
+  check(std::ranges::count(known, gemm) > 0, "train.gemm is \"{}\"; it is \"{}\"", gemm,
+        fmt::join(known, "\" or \""));
+}
+
 void read_text_generation(JsonSection& section, OptimizationConfig& train) {
   section.read("sample_bytes", train.sample_bytes);
   section.read("temperature", train.temperature);
@@ -121,6 +131,7 @@ void read_train(const nlohmann::json& root, OptimizationConfig& train, FsdpOptio
   read_optimizer(section, sharding.optimizer);
   read_clipping(section, sharding);
   read_precision(section, sharding);
+  read_gemm(section, train.gemm);
   section.read("seed", sharding.seed);
   section.read("validate_every", train.validate_every);
   section.read("validation_samples", train.validation_samples);

@@ -24,9 +24,10 @@ struct OptimizationConfig {
   double final_learning_rate = 1e-4;  ///< At the end of the schedule.
   std::string schedule = "cosine";    ///< How it falls to that: a row of train/schedules/.
   int warmup_steps = 100;
-  int validate_every = 250;     ///< Steps; 0: only at the end.
-  int validation_samples = 64;  ///< Of a validation on the way; the last one takes all.
-  int sample_bytes = 600;       ///< Generated at the end; 0: none.
+  std::string gemm = "openblas";  ///< What multiplies matrices: one of gemm_backend_kinds().
+  int validate_every = 250;       ///< Steps; 0: only at the end.
+  int validation_samples = 64;    ///< Of a validation on the way; the last one takes all.
+  int sample_bytes = 600;         ///< Generated at the end; 0: none.
   double temperature = 0.7;
   std::string prompt = "\n";  ///< What the generated text continues.
   /// Steps in a row whose gradients are not finite, at the least loss scale, that end the run; 0:

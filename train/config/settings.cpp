@@ -221,6 +221,7 @@ void add_train(Settings& settings, const OptimizationConfig& train, const FsdpOp
     section.add("optimizer." + key, value);
   }
   section.add("clip_norm", sharding.clip_norm);
+  section.add("gemm", train.gemm);
   section.add("seed", sharding.seed);
   section.add("validate_every", train.validate_every);
   section.add("validation_samples", train.validation_samples);

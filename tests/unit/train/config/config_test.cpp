@@ -45,6 +45,7 @@ TEST(TrainConfig, reads_every_section) {
     "train": {"steps": 70, "batch": 8, "learning_rate": 0.002, "final_learning_rate": 0.0001,
               "warmup_steps": 7, "base_batch": 4, "schedule": "linear", "micro_steps": 2, "accumulate": "local",
               "optimizer": {"name": "sgd", "momentum": 0.8, "nesterov": 1}, "clip_norm": 2,
+              "gemm": "reference",
               "precision": {"parameters": "bf16", "gradient_wire": "f16", "stochastic_rounding": true,
                             "loss_scale": {"initial": 1024, "least": 4, "window": 50, "hysteresis": 3}},
               "seed": 5, "validate_every": 10, "validation_samples": 9, "sample_bytes": 100,
@@ -69,6 +70,7 @@ TEST(TrainConfig, reads_every_section) {
   EXPECT_EQ(config.train.warmup_steps, 7);
   EXPECT_EQ(config.train.schedule, "linear");
   EXPECT_EQ(config.train.base_batch, 4);
+  EXPECT_EQ(config.train.gemm, "reference");
   EXPECT_EQ(config.sharding.micro_steps, 2);
   EXPECT_EQ(config.sharding.accumulate, Accumulate::local);
   EXPECT_EQ(config.sharding.optimizer.name, "sgd");
@@ -219,6 +221,8 @@ TEST(TrainConfig, refuses_in_one_line_that_names_the_key) {
        "train.schedule is \"step\"; it is \"cosine\" or \"linear\""},
       {R"({"data": {"files": ["a"]}, "train": {"learning_rate": 0.1, "final_learning_rate": 0.2}})",
        "train.final_learning_rate is 0.2"},
+      {R"({"data": {"files": ["a"]}, "train": {"gemm": "mkl"}})",
+       "train.gemm is \"mkl\"; it is \"openblas\" or \"reference\""},
       {R"({"data": {"files": ["a"]}, "train": {"seed": -1}})",
        "train.seed is -1; it is a whole number, 0 or more"},
       {R"({"data": {"files": ["a"]}, "train": {"temperature": 0}})", "train.temperature is 0"},

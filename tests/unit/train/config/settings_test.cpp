@@ -53,6 +53,7 @@ const std::map<std::string, Json>& others() {
       {"/train/schedule", "linear"},
       {"/train/optimizer", {{"name", "lion"}}},
       {"/train/clip_norm", 2},
+      {"/train/gemm", "reference"},
       {"/train/precision", {{"parameters", "f16"}}},
       {"/train/precision/parameters", "f32"},
       {"/train/precision/gradient_wire", "bf16"},

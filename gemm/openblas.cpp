@@ -5,7 +5,7 @@
 // is read only when the library starts its dispatch. So the library is loaded here rather than
 // linked: its start and stop routines are called again with the variable set, in a copy that nobody
 // shares.
-#include "gemm/gemm_openblas.hpp"
+#include "gemm/openblas.hpp"
 
 #include <dlfcn.h>
 #include <fcntl.h>
