@@ -133,6 +133,7 @@ class Validator {
     }
   }
 
+  // A schedule that was cut short lacks thousands of actions; the first of them say as much.
   void check_each_microbatch() {
     for (int stage = 0; stage < schedule_.stages(); ++stage) {
       for (int j = 0; j < schedule_.microbatches && found_.size() < most_violations; ++j) {
@@ -233,6 +234,8 @@ class Validator {
     }
   }
 
+  // Transports that match by order alone (NCCL, one stream of a socket) give a receive whatever was
+  // sent first between two ranks. Forwards and backwards have a communicator each.
   void check_fifo() {
     std::map<Channel, std::vector<std::pair<Standing, Action>>> sends, receives;
     for_each_part([&](const Standing& where, const Action& part) {
@@ -262,7 +265,7 @@ class Validator {
 
   void check_parameters() {
     std::set<int> gathered;
-    bool gathers = false;
+    bool gathers = false;  // otherwise parameters are there for good
     for_each_part([&](const Standing&, const Action& part) {
       gathers = gathers || part.op == Op::unshard || part.op == Op::reshard;
     });
@@ -277,6 +280,8 @@ class Validator {
     });
   }
 
+  // A sum over data ranks that begins before the last micro-batch has added to it would miss that
+  // one.
   void check_reductions() {
     std::set<int> reduced;
     for (int stage = 0; stage < schedule_.stages(); ++stage) {
@@ -314,6 +319,7 @@ class Playback {
         has_messages_ = has_messages_ || is_send(action.op) || is_receive(action.op);
       }
     }
+    // Who goes first does not matter: no rank's step takes away what another one could do.
     for (bool moved = true; moved;) {
       moved = false;
       for (std::size_t rank = 0; rank < next_.size(); ++rank) {
@@ -349,6 +355,7 @@ class Playback {
       }
       --on_their_way_[channel_of(other_end_of(action))];
     } else {
+      // Without messages in the schedule a rank still waits for what another one computes.
       for (const Action& part : parts_of(action)) {
         if (!has_messages_ && !has_input(part)) {
           return false;
