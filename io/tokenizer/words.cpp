@@ -21,9 +21,6 @@ constexpr const char* gpt2_words =
     "|[" SPRAT_SPACE "]+";
 #undef SPRAT_SPACE
 
-struct FreeCode {
-  void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-};
 struct FreeMatch {
   void operator()(pcre2_match_data* match) const { pcre2_match_data_free(match); }
 };
@@ -40,6 +37,9 @@ Match new_match() {
 }  // namespace
 
 struct WordCutter::Impl {
+  struct FreeCode {
+    void operator()(pcre2_code* compiled) const { pcre2_code_free(compiled); }
+  };
   std::unique_ptr<pcre2_code, FreeCode> code;
 
   Impl() {
