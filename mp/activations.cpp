@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "mp/actions.hpp"
 
 namespace sprat::mp {
 namespace {
@@ -298,30 +299,16 @@ ActivationProgram activation_program(const Schedule& schedule, int rank,
           schedule.stages(), " stages, but layers are told of ", stages.size());
   ProgramBuilder builder(schedule.microbatches, stages);
   for (const Action& action : schedule.actions[tape_index(rank)]) {
-    switch (action.op) {
-      case Op::forward:
-        builder.forward(action.stage, action.microbatch);
-        break;
-      case Op::backward:
-      case Op::backward_input:
-      case Op::backward_weight:
-      case Op::recompute:  // reads what the forward kept of its input, as a backward does
-        builder.backward(action.stage, action.microbatch);
-        break;
-      case Op::overlap:
-        builder.forward(action.stage, action.microbatch);
-        builder.backward(action.other_stage, action.other_microbatch);
-        break;
-      case Op::send_forward:
-      case Op::receive_forward:
-      case Op::send_backward:
-      case Op::receive_backward:
-      case Op::unshard:
-      case Op::reshard:
-      case Op::reduce:
-      case Op::store:
-      case Op::load:
-        continue;  // no task: nothing is computed
+    if (!is_computation(action.op)) {
+      continue;  // no task
+    }
+    for (const Action& part : parts_of(action)) {
+      // A recomputation reads what the forward kept of its input, as a backward does.
+      if (part.op == Op::forward) {
+        builder.forward(part.stage, part.microbatch);
+      } else {
+        builder.backward(part.stage, part.microbatch);
+      }
     }
     builder.end_task();
   }

@@ -72,7 +72,7 @@ const std::vector<Layer> layers = {
     // And the headers of layer 0 that need no library.
     {"train/",
      {"sprat/", "comm/base/hash.hpp", "comm/base/json_keys.hpp", "comm/base/aligned.hpp",
-      "comm/base/vector.hpp"}},
+      "comm/base/spelling.hpp", "comm/base/vector.hpp"}},
     // Beside the public API: the functions by which layers describe themselves.
     {"cli/",
      {"sprat/", "train/", "comm/base/", "comm/host/topology.hpp", "comm/host/interfaces.hpp",

@@ -4,35 +4,18 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <limits>
-#include <numeric>
+
+#include "comm/base/spelling.hpp"
 
 namespace sprat::train {
-namespace {
-
-/// Levenshtein distance.
-std::size_t edits(std::string_view from, std::string_view to) {
-  std::vector<std::size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < to.size(); ++j) {
-      const std::size_t replaced = diagonal + (from[i] == to[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, replaced});
-    }
-  }
-  return row.back();
-}
-
-}  // namespace
 
 std::string nearest(std::string_view word, const std::vector<std::string>& known) {
   std::string best;
   std::size_t fewest = std::max<std::size_t>(2, word.size() / 2) + 1;
   for (const std::string& candidate : known) {
-    if (const std::size_t distance = edits(word, candidate); distance < fewest) {
+    if (const std::size_t distance = edit_distance(word, candidate); distance < fewest) {
       fewest = distance;
       best = candidate;
     }
