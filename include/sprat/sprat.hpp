@@ -9,6 +9,7 @@
 #include "sprat/fsdp.hpp"
 #include "sprat/fusion.hpp"
 #include "sprat/io.hpp"
+#include "sprat/layers.hpp"
 #include "sprat/layout.hpp"
 #include "sprat/mesh.hpp"
 #include "sprat/mp.hpp"

@@ -58,6 +58,7 @@ const std::vector<Layer> layers = {
     // How a model is trained.
     {"memory/", {"sprat/", "comm/base/"}},
     {"gemm/", {"sprat/", "comm/base/"}},
+    {"layers/", {"sprat/", "comm/base/"}},
     {"fsdp/plan/", {"sprat/", "comm/base/", "memory/"}},
     {"fsdp/", {"sprat/", "comm/base/", "io/", "collectives/kernels/", "memory/", "fsdp/plan/"}},
     {"mp/schedules/", {"sprat/", "comm/base/", "mp/schedule.hpp", "mp/schedule_builder.hpp"}},

@@ -1,0 +1,201 @@
+// The layers of a transformer on row-major f32 memory of the caller's: forward, the gradient of the
+// input, and the gradient of the weights, each a call of its own, and what each costs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "sprat/export.hpp"
+#include "sprat/mp.hpp"
+
+/// A row is a token. No call keeps memory or starts a thread, and any thread may call. Rows, and
+/// elements of a gradient of weights, are computed in one order, so bits depend neither on threads
+/// nor on how rows are split into calls one after another; where a matrix product takes part, that
+/// holds with the backend "reference". backward_input overwrites, where it does not say that it
+/// adds. backward_weight adds into the gradient, so that micro-batches and uses add up, and does
+/// not read the weights.
+namespace sprat::layers {
+
+/// Operations on f32 (an exponential, a division and a root count as one each), and bytes if every
+/// operand is read and every result written once. A pure function of a layer's shape.
+struct Cost {
+  std::uint64_t flops = 0, bytes = 0;
+  bool operator==(const Cost&) const = default;
+};
+
+// Linear: y = x weight^T + bias; weight is outputs x inputs.
+
+struct LinearShape {
+  int rows = 0, inputs = 0, outputs = 0;
+  /// Under tensor parallelism: of how many equal parts the inputs here are one (row-parallel), or
+  /// the outputs (column-parallel). A sum over parts is the caller's, and no bias comes before it.
+  int input_parts = 1, output_parts = 1;
+};
+struct Linear {
+  const GemmBackend& gemm;
+  LinearShape shape;
+  std::span<const float> weight;
+  std::span<const float> bias = {};  ///< Empty: none.
+};
+SPRAT_API void linear_forward(const Linear& layer, const float* x, float* y);
+/// y = residual + x weight^T + bias. y may be residual.
+SPRAT_API void linear_forward_onto(const Linear& layer, const float* residual, const float* x,
+                                   float* y);
+SPRAT_API void linear_backward_input(const Linear& layer, const float* dy, float* dx);
+struct LinearGradients {
+  const float* x = nullptr;
+  const float* dy = nullptr;
+  std::span<float> weight;
+  std::span<float> bias = {};  ///< Empty: none.
+};
+/// The weight's gradient is a product over rows, so its bits depend on which rows a call has.
+SPRAT_API void linear_backward_weight(const GemmBackend& gemm, const LinearShape& shape,
+                                      const LinearGradients& gradients);
+SPRAT_API Cost linear_forward_cost(const LinearShape& shape) noexcept;
+SPRAT_API Cost linear_backward_input_cost(const LinearShape& shape) noexcept;
+SPRAT_API Cost linear_backward_weight_cost(const LinearShape& shape) noexcept;
+
+// Layer norm: y = (x - mean) / sqrt(variance + 1e-5) * gain + bias, by row.
+
+struct LayerNormShape {
+  int rows = 0, width = 0;
+};
+struct LayerNorm {
+  LayerNormShape shape;
+  std::span<const float> gain, bias;
+};
+/// Keeps each row's mean and reciprocal deviation for the backward.
+SPRAT_API void layer_norm_forward(const LayerNorm& layer, const float* x, float* y, float* mean,
+                                  float* reciprocal);
+/// What the backward passes read: the forward's input, what it kept, the gradient of its output.
+struct LayerNormPass {
+  const float* x = nullptr;
+  const float* mean = nullptr;
+  const float* reciprocal = nullptr;
+  const float* dy = nullptr;
+};
+/// Adds into dx: a norm stands on a branch of the residual stream.
+SPRAT_API void layer_norm_backward_input(const LayerNormShape& shape, std::span<const float> gain,
+                                         const LayerNormPass& pass, float* dx);
+SPRAT_API void layer_norm_backward_weight(const LayerNormShape& shape, const LayerNormPass& pass,
+                                          std::span<float> gain, std::span<float> bias);
+SPRAT_API Cost layer_norm_forward_cost(const LayerNormShape& shape) noexcept;
+SPRAT_API Cost layer_norm_backward_input_cost(const LayerNormShape& shape) noexcept;
+SPRAT_API Cost layer_norm_backward_weight_cost(const LayerNormShape& shape) noexcept;
+
+// GELU in its tanh form: y = x / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3).
+
+SPRAT_API void gelu_forward(std::span<const float> x, float* y);
+/// dy becomes dx, in place.
+SPRAT_API void gelu_backward_input(std::span<const float> x, float* dy);
+SPRAT_API Cost gelu_forward_cost(std::size_t count) noexcept;
+SPRAT_API Cost gelu_backward_input_cost(std::size_t count) noexcept;
+
+// Residual: y = x + branch; the gradient of y is that of both.
+
+SPRAT_API void residual_forward(std::span<const float> x, const float* branch, float* y);
+/// dx += dy, where the branch's gradient meets the stream's.
+SPRAT_API void residual_backward_input(std::span<const float> dy, float* dx);
+SPRAT_API Cost residual_cost(std::size_t count) noexcept;
+
+// Embedding: x[row] = table[tokens[row]]. Throws Error{invalid_argument} for a token that is not in
+// [0, vocabulary), before anything is written.
+
+struct EmbeddingShape {
+  int vocabulary = 0, width = 0;
+};
+SPRAT_API void embedding_forward(const EmbeddingShape& shape, std::span<const std::int32_t> tokens,
+                                 std::span<const float> table, float* x);
+SPRAT_API void embedding_backward_weight(const EmbeddingShape& shape,
+                                         std::span<const std::int32_t> tokens, const float* dx,
+                                         std::span<float> table);
+SPRAT_API Cost embedding_forward_cost(const EmbeddingShape& shape, std::size_t rows) noexcept;
+SPRAT_API Cost embedding_backward_weight_cost(const EmbeddingShape& shape,
+                                              std::size_t rows) noexcept;
+
+// Position embedding: x[row] += table[first + row % length], for sequences of `length` rows.
+
+struct PositionShape {
+  int rows = 0, length = 0, width = 0;
+  int first = 0;  ///< Position of a sequence's first row.
+};
+SPRAT_API void position_forward(const PositionShape& shape, std::span<const float> table, float* x);
+SPRAT_API void position_backward_weight(const PositionShape& shape, const float* dx,
+                                        std::span<float> table);
+SPRAT_API Cost position_cost(const PositionShape& shape) noexcept;
+
+// Softmax cross entropy: loss[row] = -log softmax(logits[row])[targets[row]], in nats. Throws
+// Error{invalid_argument} for a target that is not in [0, vocabulary), before anything is written.
+
+struct CrossEntropy {
+  int vocabulary = 0;
+  std::span<const std::int32_t> targets;  ///< One for each row.
+};
+/// By row. The logarithm of a row's sum of exponentials is highest - log(share); it is kept in two
+/// numbers, since the last bits of a logarithm differ between machines.
+struct CrossEntropyRows {
+  float* highest = nullptr;
+  float* share = nullptr;  ///< 1 / the sum of exp(logit - highest).
+  double* loss = nullptr;  ///< Unused by the backward pass.
+};
+SPRAT_API void cross_entropy_forward(const CrossEntropy& layer, const float* logits,
+                                     const CrossEntropyRows& rows);
+/// The logits become scale times their gradient, in place.
+SPRAT_API void cross_entropy_backward_input(const CrossEntropy& layer, const CrossEntropyRows& rows,
+                                            float scale, float* logits);
+SPRAT_API Cost cross_entropy_forward_cost(int vocabulary, std::size_t rows) noexcept;
+SPRAT_API Cost cross_entropy_backward_input_cost(int vocabulary, std::size_t rows) noexcept;
+
+// Causal self-attention by heads: out = softmax(query key^T / sqrt(head width)) value, in blocks of
+// attention_block queries and keys. No matrix of length x length is held.
+
+inline constexpr int attention_block = 64;
+
+struct AttentionShape {
+  int sequences = 0, length = 0;  ///< Rows are sequences times length.
+  int heads = 0, head_width = 0;  ///< In a row the heads stand one after another.
+};
+/// Rows of query, key and value, `stride` elements from one to the next.
+struct AttentionInput {
+  const float* query = nullptr;
+  const float* key = nullptr;
+  const float* value = nullptr;
+  int stride = 0;
+};
+/// By sequence, head and query, attention_kept_count() / 2 of each: as CrossEntropyRows has them.
+struct AttentionRows {
+  float* highest = nullptr;
+  float* share = nullptr;
+};
+struct AttentionForward {
+  AttentionInput input;
+  float* out = nullptr;
+  int out_stride = 0;
+  AttentionRows rows;
+  std::span<float> workspace;  ///< attention_forward_workspace() elements, of any value.
+};
+SPRAT_API void attention_forward(const GemmBackend& gemm, const AttentionShape& shape,
+                                 const AttentionForward& pass);
+struct AttentionBackward {
+  AttentionInput input;
+  const float* out = nullptr;
+  const float* dout = nullptr;
+  int out_stride = 0;  ///< Of dout too.
+  AttentionRows rows;
+  float* dquery = nullptr;  ///< With their rows as far apart as the input's.
+  float* dkey = nullptr;
+  float* dvalue = nullptr;
+  std::span<float> workspace;  ///< attention_backward_workspace() elements, of any value.
+};
+SPRAT_API void attention_backward_input(const GemmBackend& gemm, const AttentionShape& shape,
+                                        const AttentionBackward& pass);
+/// Elements that the forward keeps for the backward, beside its input and output.
+SPRAT_API std::size_t attention_kept_count(const AttentionShape& shape) noexcept;
+SPRAT_API std::size_t attention_forward_workspace(const AttentionShape& shape) noexcept;
+SPRAT_API std::size_t attention_backward_workspace(const AttentionShape& shape) noexcept;
+/// With what lies above the diagonal in blocks on it.
+SPRAT_API Cost attention_forward_cost(const AttentionShape& shape) noexcept;
+SPRAT_API Cost attention_backward_input_cost(const AttentionShape& shape) noexcept;
+
+}  // namespace sprat::layers

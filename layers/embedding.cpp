@@ -1,0 +1,84 @@
+// Tables of tokens and of positions: rows are looked up, and their gradients added row by row.
+#include <algorithm>
+#include <cstddef>
+
+#include "comm/base/check.hpp"
+#include "sprat/layers.hpp"
+
+namespace sprat::layers {
+namespace {
+
+void check_tokens(const EmbeddingShape& shape, std::span<const std::int32_t> tokens) {
+  for (std::size_t row = 0; row < tokens.size(); ++row) {
+    require(tokens[row] >= 0 && tokens[row] < shape.vocabulary, "token ", tokens[row], " of row ",
+            row, " is not in the vocabulary, which ends below ", shape.vocabulary,
+            "; encode the text with the model's own vocabulary");
+  }
+}
+
+void add_row(int width, const float* from, float* to) {
+  for (int i = 0; i < width; ++i) {
+    to[i] += from[i];
+  }
+}
+
+std::ptrdiff_t place_of(const PositionShape& shape, int row) {
+  return std::ptrdiff_t{shape.first + row % shape.length} * shape.width;
+}
+
+void check_positions(const PositionShape& shape, std::size_t table) {
+  const int last = shape.first + std::min(shape.rows, shape.length);
+  require(shape.first >= 0 && std::size_t(last) * std::size_t(shape.width) <= table, "positions ",
+          shape.first, " to ", last, " of width ", shape.width, " are not in a table of ", table,
+          " elements; take shorter sequences or a larger table");
+}
+
+}  // namespace
+
+void embedding_forward(const EmbeddingShape& shape, std::span<const std::int32_t> tokens,
+                       std::span<const float> table, float* x) {
+  check_tokens(shape, tokens);
+  for (const std::int32_t token : tokens) {
+    x = std::copy_n(table.data() + std::ptrdiff_t{token} * shape.width, shape.width, x);
+  }
+}
+
+void embedding_backward_weight(const EmbeddingShape& shape, std::span<const std::int32_t> tokens,
+                               const float* dx, std::span<float> table) {
+  check_tokens(shape, tokens);
+  // In the order of rows, so that a token that stands in several has one sum.
+  for (const std::int32_t token : tokens) {
+    add_row(shape.width, dx, table.data() + std::ptrdiff_t{token} * shape.width);
+    dx += shape.width;
+  }
+}
+
+void position_forward(const PositionShape& shape, std::span<const float> table, float* x) {
+  check_positions(shape, table.size());
+  for (int row = 0; row < shape.rows; ++row, x += shape.width) {
+    add_row(shape.width, table.data() + place_of(shape, row), x);
+  }
+}
+
+void position_backward_weight(const PositionShape& shape, const float* dx, std::span<float> table) {
+  check_positions(shape, table.size());
+  for (int row = 0; row < shape.rows; ++row, dx += shape.width) {
+    add_row(shape.width, dx, table.data() + place_of(shape, row));
+  }
+}
+
+Cost embedding_forward_cost(const EmbeddingShape& shape, std::size_t rows) noexcept {
+  const std::uint64_t elements = rows * std::uint64_t(shape.width);
+  return {.flops = 0, .bytes = rows * sizeof(std::int32_t) + 2 * sizeof(float) * elements};
+}
+// What is added into is read as well as written.
+Cost embedding_backward_weight_cost(const EmbeddingShape& shape, std::size_t rows) noexcept {
+  const std::uint64_t elements = rows * std::uint64_t(shape.width);
+  return {.flops = elements, .bytes = rows * sizeof(std::int32_t) + 3 * sizeof(float) * elements};
+}
+Cost position_cost(const PositionShape& shape) noexcept {
+  const std::uint64_t elements = std::uint64_t(shape.rows) * std::uint64_t(shape.width);
+  return {.flops = elements, .bytes = 3 * sizeof(float) * elements};
+}
+
+}  // namespace sprat::layers
