@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstring>
 
 // A function marked so is compiled for several instruction sets; the loader picks one. Loops below
 // are plain, sums have a fixed number of lanes, and nothing is contracted, so every clone gives the
@@ -44,14 +45,27 @@ SPRAT_INLINE float fast_exp(float x) {
   return vanishes ? 0.0f : result;
 }
 
-/// The lanes' sum, in halves.
-SPRAT_INLINE float add_lanes(float* lane) {
-  for (int half = lanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) {
-      lane[i] += lane[i + half];
-    }
-  }
-  return lane[0];
+// The compiler's own vectors for all lanes, half of them, a quarter: written as loops, halving
+// would go through memory, and wait there for what it has just stored.
+using AllLanes = float __attribute__((vector_size(16 * sizeof(float))));
+using HalfLanes = float __attribute__((vector_size(8 * sizeof(float))));
+using QuarterLanes = float __attribute__((vector_size(4 * sizeof(float))));
+static_assert(sizeof(AllLanes) == lanes * sizeof(float));
+
+/// join(left, right) makes the left half of the lanes that of both, and so on, until one is left.
+template <class Join>
+SPRAT_INLINE float halve_lanes(const float* lane, const Join& join) {
+  AllLanes all;
+  std::memcpy(&all, lane, sizeof all);
+  HalfLanes half = __builtin_shufflevector(all, all, 0, 1, 2, 3, 4, 5, 6, 7);
+  join(half, __builtin_shufflevector(all, all, 8, 9, 10, 11, 12, 13, 14, 15));
+  QuarterLanes four = __builtin_shufflevector(half, half, 0, 1, 2, 3);
+  join(four, __builtin_shufflevector(half, half, 4, 5, 6, 7));
+  float even = four[0], odd = four[1];
+  join(even, float{four[2]});
+  join(odd, float{four[3]});
+  join(even, odd);
+  return even;
 }
 
 /// Sum over i < count of term(i), in lanes.
@@ -67,7 +81,7 @@ SPRAT_INLINE float sum(int count, const Term& term) {
   for (int l = 0; i + l < count; ++l) {
     lane[l] += term(i + l);
   }
-  return add_lanes(lane);
+  return halve_lanes(lane, [](auto& left, const auto& right) { left += right; });
 }
 
 /// Largest of x[0, count), count > 0. A maximum has no order to keep.
@@ -85,10 +99,8 @@ SPRAT_INLINE float maximum(int count, const float* x) {
   for (int l = 0; i + l < count; ++l) {
     lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
   }
-  for (int l = 1; l < lanes; ++l) {
-    lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
-  }
-  return lane[0];
+  return halve_lanes(lane,
+                     [](auto& left, const auto& right) { left = right > left ? right : left; });
 }
 
 }  // namespace sprat
