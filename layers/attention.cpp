@@ -18,18 +18,18 @@
 namespace sprat::layers {
 namespace {
 
-// attention_block is 64: scores of a block and their gradients (16 KiB each) stay in a cache near
-// the core, and what a block on the diagonal computes in vain is half a block for each query; yet
-// products of 64 rows are large enough to run at the backend's rate.
+// Blocks are 64 queries by 256 keys: scores and their gradients (64 KiB each) stay in a
+// second-level cache, products are large enough to run at the backend's rate, and what the block on
+// the diagonal computes in vain is half of 64 keys for each query.
 
-/// One sequence and head: where its rows begin, and those of a block of queries and one of keys.
+/// One sequence and head: offsets of its row 0.
 struct Head {
-  std::ptrdiff_t input = 0, out = 0, kept = 0;  // offsets of row 0
+  std::ptrdiff_t input = 0, out = 0, kept = 0;
 };
+/// Some of its queries, and some of the keys that they look at.
 struct Block {
   int query = 0, queries = 0, key = 0, keys = 0;  // first rows, counts
   bool first() const { return key == 0; }
-  bool on_diagonal() const { return key == query; }
 };
 
 float score_scale(const AttentionShape& shape) {
@@ -41,19 +41,26 @@ SPRAT_INLINE int visible(const Block& block, int row) {
   return std::min(block.keys, block.query + row + 1 - block.key);
 }
 
+/// Of these keys and those that fill their last lanes: what a row computes.
+SPRAT_INLINE int whole_lanes(const Block& block, int count) {
+  return std::min(block.keys, (count + lanes - 1) / lanes * lanes);
+}
+
 /// Scores become exponentials, 0 behind the diagonal; totals and `out` are taken along.
-SPRAT_CLONES void carry_softmax(const Block& block, float scale, float* scores, float* highest,
-                                float* total, float* out, int out_stride, int width) {
+SPRAT_CLONES void carry_softmax(const Block& block, float* scores, float* highest, float* total,
+                                float* out, int out_stride, int width) {
   for (int row = 0; row < block.queries; ++row, scores += block.keys, out += out_stride) {
     const int count = visible(block, row);
     const float before = highest[row];
-    const float here = maximum(count, scores) * scale;
+    const float here = maximum(count, scores);
     const float now = here > before ? here : before;
-    for (int i = 0; i < block.keys; ++i) {
-      const float weight = fast_exp(scores[i] * scale - now);
+    const int end = whole_lanes(block, count);
+    const float added = sum(end, [=](int i) {
+      const float weight = fast_exp(scores[i] - now);
       scores[i] = i < count ? weight : 0.0f;
-    }
-    const float added = sum(block.keys, [=](int i) { return scores[i]; });
+      return scores[i];
+    });
+    std::fill(scores + end, scores + block.keys, 0.0f);
     const float correction = fast_exp(before - now);
     total[row] = block.first() ? added : total[row] * correction + added;
     highest[row] = now;
@@ -74,25 +81,25 @@ SPRAT_CLONES void finish_rows(int queries, float* share, float* out, int out_str
 }
 
 /// Scores become the weights that the forward pass ended with.
-SPRAT_CLONES void weights_again(const Block& block, float scale, const float* highest,
-                                const float* share, float* scores) {
+SPRAT_CLONES void weights_again(const Block& block, const float* highest, const float* share,
+                                float* scores) {
   for (int row = 0; row < block.queries; ++row, scores += block.keys) {
     const int count = visible(block, row);
     const float top = highest[row], part = share[row];
     for (int i = 0; i < block.keys; ++i) {
-      const float weight = fast_exp(scores[i] * scale - top) * part;
+      const float weight = fast_exp(scores[i] - top) * part;
       scores[i] = i < count ? weight : 0.0f;
     }
   }
 }
 
-/// Gradients of weights become gradients of unscaled scores, times scale.
-SPRAT_CLONES void score_gradients(const Block& block, float scale, const float* weights,
-                                  const float* along, float* gradients) {
+/// Gradients of weights become gradients of scores.
+SPRAT_CLONES void score_gradients(const Block& block, const float* weights, const float* along,
+                                  float* gradients) {
   for (int row = 0; row < block.queries; ++row, weights += block.keys, gradients += block.keys) {
     const float common = along[row];
     for (int i = 0; i < block.keys; ++i) {
-      gradients[i] = weights[i] * (gradients[i] - common) * scale;
+      gradients[i] = weights[i] * (gradients[i] - common);
     }
   }
 }
@@ -106,16 +113,21 @@ SPRAT_CLONES void common_gradients(int queries, int width, const float* out, con
   }
 }
 
-/// Scores of a block, unscaled; rows are as long as the block has keys.
-void multiply_scores(const GemmBackend& gemm, const Block& block, int width, ConstMatrix queries,
-                     ConstMatrix keys, float* scores) {
-  keys.transposed = true;
+/// What every query has with every key, times scale: rows as long as the block has keys.
+struct Scores {
+  ConstMatrix queries, keys;
+  float scale = 1.0f;
+  float* out = nullptr;
+};
+void multiply(const GemmBackend& gemm, const AttentionShape& shape, const Block& block,
+              const Scores& scores) {
   gemm.multiply({.rows = block.queries,
                  .columns = block.keys,
-                 .inner = width,
-                 .a = queries,
-                 .b = keys,
-                 .out = {scores, block.keys}});
+                 .inner = shape.head_width,
+                 .alpha = scores.scale,
+                 .a = scores.queries,
+                 .b = {scores.keys.data, scores.keys.stride, true},
+                 .out = {scores.out, block.keys}});
 }
 
 void forward_block(const GemmBackend& gemm, const AttentionShape& shape,
@@ -125,11 +137,14 @@ void forward_block(const GemmBackend& gemm, const AttentionShape& shape,
   const std::ptrdiff_t key = head.input + std::ptrdiff_t{block.key} * stride;
   float* scores = pass.workspace.data();
   float* out = pass.out + head.out + std::ptrdiff_t{block.query} * pass.out_stride;
-  multiply_scores(gemm, block, width, {pass.input.query + query, stride},
-                  {pass.input.key + key, stride}, scores);
+  multiply(gemm, shape, block,
+           {.queries = {pass.input.query + query, stride},
+            .keys = {pass.input.key + key, stride},
+            .scale = score_scale(shape),
+            .out = scores});
   const std::ptrdiff_t kept = head.kept + block.query;
-  carry_softmax(block, score_scale(shape), scores, pass.rows.highest + kept, pass.rows.share + kept,
-                out, pass.out_stride, width);
+  carry_softmax(block, scores, pass.rows.highest + kept, pass.rows.share + kept, out,
+                pass.out_stride, width);
   gemm.multiply({.rows = block.queries,
                  .columns = width,
                  .inner = block.keys,
@@ -147,7 +162,7 @@ struct BlockGradients {
 BlockGradients block_gradients(const GemmBackend& gemm, const AttentionShape& shape,
                                const AttentionBackward& pass, const Head& head,
                                const Block& block) {
-  const int stride = pass.input.stride, width = shape.head_width;
+  const int stride = pass.input.stride;
   const std::ptrdiff_t query = head.input + std::ptrdiff_t{block.query} * stride;
   const std::ptrdiff_t key = head.input + std::ptrdiff_t{block.key} * stride;
   const std::ptrdiff_t kept = head.kept + block.query;
@@ -155,13 +170,17 @@ BlockGradients block_gradients(const GemmBackend& gemm, const AttentionShape& sh
   float* weights = along + attention_block;
   float* scores = weights + std::ptrdiff_t{block.queries} * block.keys;
   const float* dout = pass.dout + head.out + std::ptrdiff_t{block.query} * pass.out_stride;
-  multiply_scores(gemm, block, width, {pass.input.query + query, stride},
-                  {pass.input.key + key, stride}, weights);
-  weights_again(block, score_scale(shape), pass.rows.highest + kept, pass.rows.share + kept,
-                weights);
-  multiply_scores(gemm, block, width, {dout, pass.out_stride}, {pass.input.value + key, stride},
-                  scores);
-  score_gradients(block, score_scale(shape), weights, along, scores);
+  multiply(gemm, shape, block,
+           {.queries = {pass.input.query + query, stride},
+            .keys = {pass.input.key + key, stride},
+            .scale = score_scale(shape),
+            .out = weights});
+  weights_again(block, pass.rows.highest + kept, pass.rows.share + kept, weights);
+  multiply(gemm, shape, block,
+           {.queries = {dout, pass.out_stride},
+            .keys = {pass.input.value + key, stride},
+            .out = scores});
+  score_gradients(block, weights, along, scores);
   return {weights, scores};
 }
 
@@ -172,16 +191,15 @@ void backward_block(const GemmBackend& gemm, const AttentionShape& shape,
   const std::ptrdiff_t query = head.input + std::ptrdiff_t{block.query} * stride;
   const std::ptrdiff_t key = head.input + std::ptrdiff_t{block.key} * stride;
   const float* dout = pass.dout + head.out + std::ptrdiff_t{block.query} * pass.out_stride;
-  // The first block that reaches a row overwrites it: keys are met on the diagonal first, queries
-  // at key 0.
   MatrixProduct by_key{.rows = block.keys,
                        .columns = width,
                        .inner = block.queries,
                        .a = {weights, block.keys, true},
                        .b = {dout, pass.out_stride},
-                       .beta = block.on_diagonal() ? 0.0f : 1.0f,
+                       .beta = 1.0f,
                        .out = {pass.dvalue + key, stride}};
   gemm.multiply(by_key);
+  by_key.alpha = score_scale(shape);
   by_key.a.data = scores;
   by_key.b = {pass.input.query + query, stride};
   by_key.out.data = pass.dkey + key;
@@ -189,10 +207,21 @@ void backward_block(const GemmBackend& gemm, const AttentionShape& shape,
   gemm.multiply({.rows = block.queries,
                  .columns = width,
                  .inner = block.keys,
+                 .alpha = score_scale(shape),
                  .a = {scores, block.keys},
                  .b = {pass.input.key + key, stride},
                  .beta = block.first() ? 0.0f : 1.0f,
                  .out = {pass.dquery + query, stride}});
+}
+
+/// Rows of keys and values take a share from every block of queries after them, so they begin at 0;
+/// rows of queries are overwritten by their first block.
+void clear_gradients(const AttentionShape& shape, const AttentionBackward& pass, const Head& head) {
+  for (int key = 0; key < shape.length; ++key) {
+    const std::ptrdiff_t row = head.input + std::ptrdiff_t{key} * pass.input.stride;
+    std::fill_n(pass.dkey + row, shape.head_width, 0.0f);
+    std::fill_n(pass.dvalue + row, shape.head_width, 0.0f);
+  }
 }
 
 /// Calls visit(head) for every sequence and head, in order.
@@ -210,15 +239,16 @@ void for_each_head(const AttentionShape& shape, int input_stride, int out_stride
   }
 }
 
-/// Blocks of a query block's keys, up to the one on the diagonal.
+/// Blocks of the queries from `query` on, up to the one on the diagonal.
 template <class Visit>
-void for_each_key_block(const AttentionShape& shape, int query, const Visit& visit) {
+void for_each_block(const AttentionShape& shape, int query, const Visit& visit) {
   const int queries = std::min(attention_block, shape.length - query);
-  for (int key = 0; key <= query; key += attention_block) {
+  const int end = query + queries;
+  for (int key = 0; key < end; key += attention_keys) {
     visit(Block{.query = query,
                 .queries = queries,
                 .key = key,
-                .keys = std::min(attention_block, shape.length - key)});
+                .keys = std::min(attention_keys, end - key)});
   }
 }
 
@@ -231,9 +261,8 @@ void check_workspace(std::size_t given, std::size_t wanted) {
 std::uint64_t score_count(const AttentionShape& shape) {
   std::uint64_t count = 0;
   for (int query = 0; query < shape.length; query += attention_block) {
-    for_each_key_block(shape, query, [&](const Block& block) {
-      count += std::uint64_t(block.queries) * std::uint64_t(block.keys);
-    });
+    const int end = std::min(query + attention_block, shape.length);
+    count += std::uint64_t(end - query) * std::uint64_t(end);
   }
   return count;
 }
@@ -258,8 +287,8 @@ void attention_forward(const GemmBackend& gemm, const AttentionShape& shape,
               -std::numeric_limits<float>::infinity());
   for_each_head(shape, pass.input.stride, pass.out_stride, [&](const Head& head) {
     for (int query = 0; query < shape.length; query += attention_block) {
-      for_each_key_block(
-          shape, query, [&](const Block& block) { forward_block(gemm, shape, pass, head, block); });
+      for_each_block(shape, query,
+                     [&](const Block& block) { forward_block(gemm, shape, pass, head, block); });
       finish_rows(std::min(attention_block, shape.length - query),
                   pass.rows.share + head.kept + query,
                   pass.out + head.out + std::ptrdiff_t{query} * pass.out_stride, pass.out_stride,
@@ -272,13 +301,13 @@ void attention_backward_input(const GemmBackend& gemm, const AttentionShape& sha
                               const AttentionBackward& pass) {
   check_workspace(pass.workspace.size(), attention_backward_workspace(shape));
   for_each_head(shape, pass.input.stride, pass.out_stride, [&](const Head& head) {
+    clear_gradients(shape, pass, head);
     for (int query = 0; query < shape.length; query += attention_block) {
       const std::ptrdiff_t row = head.out + std::ptrdiff_t{query} * pass.out_stride;
       common_gradients(std::min(attention_block, shape.length - query), shape.head_width,
                        pass.out + row, pass.dout + row, pass.out_stride, pass.workspace.data());
-      for_each_key_block(shape, query, [&](const Block& block) {
-        backward_block(gemm, shape, pass, head, block);
-      });
+      for_each_block(shape, query,
+                     [&](const Block& block) { backward_block(gemm, shape, pass, head, block); });
     }
   });
 }
@@ -288,21 +317,22 @@ std::size_t attention_kept_count(const AttentionShape& shape) noexcept {
          std::size_t(shape.length);
 }
 std::size_t attention_forward_workspace(const AttentionShape& shape) noexcept {
-  const auto rows = std::size_t(std::min(shape.length, attention_block));
-  return rows * rows;
+  return std::size_t(std::min(shape.length, attention_block)) *
+         std::size_t(std::min(shape.length, attention_keys));
 }
 std::size_t attention_backward_workspace(const AttentionShape& shape) noexcept {
   return attention_block + 2 * attention_forward_workspace(shape);
 }
 
-// Forward: scores and values; a maximum, a scaling, a difference, an exponential, a sum. Reads
-// three matrices and writes one. Backward: scores again and four more products; the weights again
-// (four) and their gradients (three). Reads five and writes three.
+// Forward: scores and values; a maximum, a difference, an exponential, a sum. Reads three matrices
+// and writes one. Backward: scores again and four more products; the weights again (a difference,
+// an exponential, a product) and their gradients (a difference, a product). Reads five, writes
+// three.
 Cost attention_forward_cost(const AttentionShape& shape) noexcept {
-  return cost_of(shape, 2, 5, 4);
+  return cost_of(shape, 2, 4, 4);
 }
 Cost attention_backward_input_cost(const AttentionShape& shape) noexcept {
-  return cost_of(shape, 5, 7, 8);
+  return cost_of(shape, 5, 5, 8);
 }
 
 }  // namespace sprat::layers

@@ -27,10 +27,12 @@ std::ptrdiff_t place_of(const PositionShape& shape, int row) {
 }
 
 void check_positions(const PositionShape& shape, std::size_t table) {
-  const int last = shape.first + std::min(shape.rows, shape.length);
-  require(shape.first >= 0 && std::size_t(last) * std::size_t(shape.width) <= table, "positions ",
-          shape.first, " to ", last, " of width ", shape.width, " are not in a table of ", table,
-          " elements; take shorter sequences or a larger table");
+  require(shape.length > 0 || shape.rows == 0, shape.rows, " rows are in sequences of ",
+          shape.length, " rows; say how long a sequence is");
+  const int end = shape.first + std::min(shape.rows, shape.length);
+  require(shape.first >= 0 && std::size_t(end) * std::size_t(shape.width) <= table, "positions ",
+          shape.first, " to below ", end, " of width ", shape.width, " are not in a table of ",
+          table, " elements; take shorter sequences or a larger table");
 }
 
 }  // namespace

@@ -148,9 +148,9 @@ SPRAT_API Cost cross_entropy_forward_cost(int vocabulary, std::size_t rows) noex
 SPRAT_API Cost cross_entropy_backward_input_cost(int vocabulary, std::size_t rows) noexcept;
 
 // Causal self-attention by heads: out = softmax(query key^T / sqrt(head width)) value, in blocks of
-// attention_block queries and keys. No matrix of length x length is held.
+// attention_block queries by at most attention_keys keys. No matrix of length x length is held.
 
-inline constexpr int attention_block = 64;
+inline constexpr int attention_block = 64, attention_keys = 256;
 
 struct AttentionShape {
   int sequences = 0, length = 0;  ///< Rows are sequences times length.

@@ -4,43 +4,44 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <limits>
-#include <random>
 #include <vector>
 
 #include "sprat/error.hpp"
 #include "sprat/layers.hpp"
+#include "tests/unit/layers/roundings.hpp"
 
-namespace sprat::attention_test {
+namespace sprat::layers_test::attention {
 namespace {
 
 using layers::AttentionShape;
 
-constexpr double epsilon = std::numeric_limits<float>::epsilon();
 constexpr float unwritten = std::numeric_limits<float>::quiet_NaN();
 
+/// Around the ends of blocks of queries and of keys.
 std::vector<AttentionShape> shapes() {
   std::vector<AttentionShape> all;
   for (const int length : {1, 3, 63, 64, 65, 130}) {
     all.push_back({.sequences = 2, .length = length, .heads = 2, .head_width = 8});
   }
   all.push_back({.sequences = 1, .length = 200, .heads = 1, .head_width = 17});
+  for (const int length : {256, 257, 321}) {
+    all.push_back({.sequences = 1, .length = length, .heads = 2, .head_width = 4});
+  }
   return all;
 }
 
 /// Query, key and value beside each other in a row, as a linear layer writes them, and all that
 /// passes write.
 struct Pass {
-  explicit Pass(const AttentionShape& one, float scale = 1.0f)
-      : shape(one), width(one.heads * one.head_width), rows(one.sequences * one.length) {
-    std::mt19937 generator(7);
-    for (auto* values : {&qkv, &dout}) {
-      values->resize(static_cast<std::size_t>(values == &qkv ? 3 * rows * width : rows * width));
-      for (float& value : *values) {
-        value = static_cast<float>(static_cast<std::int32_t>(generator())) * 0x1p-30f * scale;
-      }
-    }
+  explicit Pass(const AttentionShape& one)
+      : shape(one),
+        width(one.heads * one.head_width),
+        rows(one.sequences * one.length),
+        qkv(random(static_cast<std::size_t>(3 * rows * width), 1)),
+        dout(random(static_cast<std::size_t>(rows * width), 2)) {
     out.assign(dout.size(), unwritten);
     dqkv.assign(qkv.size(), unwritten);
     highest.assign(layers::attention_kept_count(shape) / 2, unwritten);
@@ -49,131 +50,178 @@ struct Pass {
   layers::AttentionInput input() const {
     return {qkv.data(), qkv.data() + width, qkv.data() + 2 * width, 3 * width};
   }
+  layers::AttentionForward forward(std::span<float> workspace) {
+    return {.input = input(),
+            .out = out.data(),
+            .out_stride = width,
+            .rows = {highest.data(), share.data()},
+            .workspace = workspace};
+  }
+  layers::AttentionBackward backward(std::span<float> workspace) {
+    return {.input = input(),
+            .out = out.data(),
+            .dout = dout.data(),
+            .out_stride = width,
+            .rows = {highest.data(), share.data()},
+            .dquery = dqkv.data(),
+            .dkey = dqkv.data() + width,
+            .dvalue = dqkv.data() + 2 * width,
+            .workspace = workspace};
+  }
   void run(const GemmBackend& gemm) {
     std::vector<float> workspace(layers::attention_forward_workspace(shape), unwritten);
-    layers::attention_forward(gemm, shape,
-                              {.input = input(),
-                               .out = out.data(),
-                               .out_stride = width,
-                               .rows = {highest.data(), share.data()},
-                               .workspace = workspace});
+    layers::attention_forward(gemm, shape, forward(workspace));
     workspace.assign(layers::attention_backward_workspace(shape), unwritten);
-    layers::attention_backward_input(gemm, shape,
-                                     {.input = input(),
-                                      .out = out.data(),
-                                      .dout = dout.data(),
-                                      .out_stride = width,
-                                      .rows = {highest.data(), share.data()},
-                                      .dquery = dqkv.data(),
-                                      .dkey = dqkv.data() + width,
-                                      .dvalue = dqkv.data() + 2 * width,
-                                      .workspace = workspace});
+    layers::attention_backward_input(gemm, shape, backward(workspace));
   }
   int place(int row, int part, int column) const { return (row * 3 + part) * width + column; }
 
   AttentionShape shape;
   int width, rows;
-  std::vector<float> qkv, dout, out, dqkv, highest, share;
+  std::vector<float> qkv, dout;
+  std::vector<float> out, dqkv, highest, share;
 };
 
-/// One sequence and head by the definition, in double precision.
-class Exact {
- public:
-  Exact(const Pass& pass, const std::vector<double>& qkv, int sequence, int head)
-      : pass_(pass), qkv_(qkv), first_(sequence * pass.shape.length), column_(head * size()) {
-    for (int query = 0; query < length(); ++query) {
-      std::vector<double> row;
-      double total = 0;
-      for (int key = 0; key <= query; ++key) {
-        double score = 0, magnitude = 0;
-        for (int i = 0; i < size(); ++i) {
-          score += at(query, 0, i) * at(key, 1, i);
-          magnitude += std::abs(at(query, 0, i) * at(key, 1, i));
-        }
-        row.push_back(std::exp(score / std::sqrt(size())));
-        total += row.back();
-        largest_score_ = std::max(largest_score_, magnitude / std::sqrt(size()));
+/// One sequence and head by the definition: the output's rows from queries, keys and values, `size`
+/// elements a row. T is double, or complex for a slope.
+template <class T>
+std::vector<T> attend(const std::array<std::vector<T>, 3>& qkv, int size) {
+  const std::size_t length = qkv[0].size() / std::size_t(size);
+  std::vector<T> out(qkv[0].size());
+  for (std::size_t query = 0; query < length; ++query) {
+    T total = 0;
+    for (std::size_t key = 0; key <= query; ++key) {
+      T score = 0;
+      for (int i = 0; i < size; ++i) {
+        score += qkv[0][query * size + i] * qkv[1][key * size + i];
       }
-      for (double& weight : row) {
-        weight /= total;
-      }
-      log_sums_.push_back(std::log(total));
-      weights_.push_back(std::move(row));
-    }
-  }
-  int length() const { return pass_.shape.length; }
-  int size() const { return pass_.shape.head_width; }
-  double at(int row, int part, int i) const {
-    return qkv_[static_cast<std::size_t>(pass_.place(first_ + row, part, column_ + i))];
-  }
-  double dout(int row, int i) const {
-    return double{pass_.dout[(first_ + row) * pass_.width + column_ + i]};
-  }
-  double weight(int query, int key) const { return weights_[query][key]; }
-  double log_sum(int query) const { return log_sums_[query]; }
-  double out(int query, int i, bool magnitude = false) const {
-    double sum = 0;
-    for (int key = 0; key <= query; ++key) {
-      const double value = at(key, 2, i);
-      sum += weight(query, key) * (magnitude ? std::abs(value) : value);
-    }
-    return sum;
-  }
-  /// sum of out * dout: what the gradients are the slope of.
-  double along() const {
-    double sum = 0;
-    for (int query = 0; query < length(); ++query) {
-      for (int i = 0; i < size(); ++i) {
-        sum += out(query, i) * dout(query, i);
+      const T weight = std::exp(score / std::sqrt(size));
+      total += weight;
+      for (int i = 0; i < size; ++i) {
+        out[query * size + i] += weight * qkv[2][key * size + i];
       }
     }
-    return sum;
+    for (int i = 0; i < size; ++i) {
+      out[query * size + i] /= total;
+    }
   }
-  /// How many epsilons a weight may err by, relative to itself. A score of `size` terms errs by so
-  /// many roundings of its magnitude, and scaling, subtracting and correcting by three more; an
-  /// exponential by 2 ulp, one for the weight and one for each block it is carried over; sums of
-  /// weights by one for each lane's term, and the share by one more.
-  double weight_roundings() const {
-    const int blocks = length() / layers::attention_block + 1;
-    return 2 * ((size() + 3 * blocks) * largest_score_ + 4 * (blocks + 1) + length() / 16.0 + 8);
-  }
-
- private:
-  const Pass& pass_;
-  const std::vector<double>& qkv_;
-  int first_, column_;
-  double largest_score_ = 0;
-  std::vector<std::vector<double>> weights_;
-  std::vector<double> log_sums_;
-};
-
-std::vector<double> widened(const std::vector<float>& values) {
-  return {values.begin(), values.end()};
+  return out;
 }
 
+/// A head of a pass in double precision, and the magnitudes that roundings are relative to.
+class Exact {
+ public:
+  Exact(const Pass& pass, int sequence, int head)
+      : length_(pass.shape.length), size_(pass.shape.head_width) {
+    for (int row = 0; row < length_; ++row) {
+      const int at = sequence * length_ + row;
+      for (int i = 0; i < size_; ++i) {
+        const int column = head * size_ + i;
+        for (int part = 0; part < 3; ++part) {
+          qkv[part].push_back(double{pass.qkv[pass.place(at, part, column)]});
+        }
+        dout.push_back(double{pass.dout[at * pass.width + column]});
+      }
+    }
+    weigh();
+  }
+
+  /// Roundings of a weight, relative to itself. A score of `size` terms errs by size + 3 of its
+  /// magnitude (the scale is a root, a division and a product), the difference in an exponential by
+  /// 2 of it; an exponential by its own, here and, with a product, for every block that a sum is
+  /// carried over. All of this stands above and below; the sum and the share are rounded below, and
+  /// what is multiplied by the share above.
+  double weight_roundings() const {
+    const double carried = 2 * largest_score_ + exponential_roundings + 1;
+    const double one_side =
+        (size_ + 5) * largest_score_ + exponential_roundings + blocks() * carried;
+    return 2 * one_side + sum_roundings(std::min(length_, layers::attention_keys)) + blocks() + 2;
+  }
+  /// Of the output: a weight's, and additions of all terms and blocks.
+  double out_roundings() const { return weight_roundings() + length_ + blocks() + 1; }
+  /// Of gradients: a weight's; the common part's, which is a sum of the output's; a difference and
+  /// two products; then a product over keys or queries, block by block, with the scale.
+  double gradient_roundings() const {
+    const double score = weight_roundings() + out_roundings() + size_ + sum_roundings(size_) + 4;
+    return score + length_ + length_ / layers::attention_block + blocks() + 4;
+  }
+
+  std::array<std::vector<double>, 3> qkv;
+  std::vector<double> dout, log_sums, out_magnitude;
+  /// Magnitudes of what the gradients of query, key and value are summed from.
+  std::array<std::vector<double>, 3> gradient_magnitude;
+
+ private:
+  int blocks() const { return (length_ - 1) / layers::attention_keys + 1; }
+
+  double dot(const std::vector<double>& a, int row, const std::vector<double>& b, int other,
+             bool magnitude) const {
+    double sum = 0;
+    for (int i = 0; i < size_; ++i) {
+      const double term = a[row * size_ + i] * b[other * size_ + i];
+      sum += magnitude ? std::abs(term) : term;
+    }
+    return sum;
+  }
+
+  void weigh() {
+    out_magnitude.assign(dout.size(), 0.0);
+    gradient_magnitude.fill(out_magnitude);
+    for (int query = 0; query < length_; ++query) {
+      std::vector<double> weights;
+      double total = 0;
+      for (int key = 0; key <= query; ++key) {
+        weights.push_back(std::exp(dot(qkv[0], query, qkv[1], key, false) / std::sqrt(size_)));
+        total += weights.back();
+        largest_score_ =
+            std::max(largest_score_, dot(qkv[0], query, qkv[1], key, true) / std::sqrt(size_));
+      }
+      log_sums.push_back(std::log(total));
+      double common = 0;
+      for (int key = 0; key <= query; ++key) {
+        weights[key] /= total;
+        common += weights[key] * dot(dout, query, qkv[2], key, true);
+      }
+      add_magnitudes(query, weights, common);
+    }
+  }
+
+  void add_magnitudes(int query, const std::vector<double>& weights, double common) {
+    for (int key = 0; key <= query; ++key) {
+      const double score = weights[key] * (dot(dout, query, qkv[2], key, true) + common);
+      for (int i = 0; i < size_; ++i) {
+        const int q = query * size_ + i, k = key * size_ + i;
+        out_magnitude[q] += weights[key] * std::abs(qkv[2][k]);
+        gradient_magnitude[0][q] += score / std::sqrt(size_) * std::abs(qkv[1][k]);
+        gradient_magnitude[1][k] += score / std::sqrt(size_) * std::abs(qkv[0][q]);
+        gradient_magnitude[2][k] += weights[key] * std::abs(dout[q]);
+      }
+    }
+  }
+
+  int length_, size_;
+  double largest_score_ = 0;
+};
+
 TEST(Attention, is_its_definition_within_its_roundings) {
-  for (const char* kind : {"openblas", "reference"}) {
-    const auto gemm =
-        open_gemm_backend(kind == std::string("openblas") ? choose_gemm_backend() : kind);
+  for (const auto& gemm : backends()) {
     for (const AttentionShape& shape : shapes()) {
+      SCOPED_TRACE(gemm->name() + " length " + std::to_string(shape.length));
       Pass pass(shape);
       pass.run(*gemm);
-      const std::vector<double> qkv = widened(pass.qkv);
       for (int sequence = 0; sequence < shape.sequences; ++sequence) {
         for (int head = 0; head < shape.heads; ++head) {
-          const Exact exact(pass, qkv, sequence, head);
+          const Exact exact(pass, sequence, head);
+          const std::vector<double> out = attend(exact.qkv, shape.head_width);
           for (int query = 0; query < shape.length; ++query) {
-            const int row = sequence * shape.length + query;
-            const std::size_t kept =
-                static_cast<std::size_t>((sequence * shape.heads + head) * shape.length + query);
+            const int kept = (sequence * shape.heads + head) * shape.length + query;
             ASSERT_NEAR(double{pass.highest[kept]} - std::log(double{pass.share[kept]}),
-                        exact.log_sum(query), exact.weight_roundings() * epsilon);
+                        exact.log_sums[query], gamma(exact.weight_roundings()));
             for (int i = 0; i < shape.head_width; ++i) {
-              const float got = pass.out[row * pass.width + head * shape.head_width + i];
-              ASSERT_NEAR(double{got}, exact.out(query, i),
-                          (exact.weight_roundings() + shape.length + 3) * epsilon *
-                              exact.out(query, i, true))
-                  << kind << " length " << shape.length << " query " << query;
+              const int row = sequence * shape.length + query, place = query * shape.head_width + i;
+              ASSERT_NEAR(double{pass.out[row * pass.width + head * shape.head_width + i]},
+                          out[place], gamma(exact.out_roundings()) * exact.out_magnitude[place])
+                  << "query " << query;
             }
           }
         }
@@ -182,95 +230,83 @@ TEST(Attention, is_its_definition_within_its_roundings) {
   }
 }
 
-/// Magnitudes of what a gradient is summed from, by row and column of one head.
-struct GradientMagnitudes {
-  std::array<std::vector<double>, 3> of;  // query, key, value
-};
-GradientMagnitudes gradient_magnitudes(const Exact& exact) {
-  const int size = exact.size(), length = exact.length();
-  GradientMagnitudes sums;
-  for (auto& part : sums.of) {
-    part.assign(static_cast<std::size_t>(length * size), 0.0);
-  }
-  for (int query = 0; query < length; ++query) {
-    std::vector<double> slopes;
-    double common = 0;
-    for (int key = 0; key <= query; ++key) {
-      double slope = 0;
-      for (int i = 0; i < size; ++i) {
-        slope += std::abs(exact.dout(query, i) * exact.at(key, 2, i));
-      }
-      slopes.push_back(slope);
-      common += exact.weight(query, key) * slope;
-    }
-    for (int key = 0; key <= query; ++key) {
-      const double weight = exact.weight(query, key);
-      const double score = weight * (slopes[key] + common) / std::sqrt(size);
-      for (int i = 0; i < size; ++i) {
-        sums.of[0][query * size + i] += score * std::abs(exact.at(key, 1, i));
-        sums.of[1][key * size + i] += score * std::abs(exact.at(query, 0, i));
-        sums.of[2][key * size + i] += weight * std::abs(exact.dout(query, i));
-      }
+/// Rows at both ends of blocks.
+std::vector<int> rows_to_try(int length) {
+  std::vector<int> some;
+  for (const int row : {0, 1, 63, 64, 128, 255, 256, length - 1}) {
+    if (row < length && std::ranges::count(some, row) == 0) {
+      some.push_back(row);
     }
   }
-  return sums;
+  return some;
+}
+
+/// d sum(out * dout) / d one element of query (part 0), key or value.
+double slope_of(const Exact& exact, int size, int part, int place) {
+  const auto along = [&](const std::vector<std::complex<double>>& moved) {
+    std::array<std::vector<std::complex<double>>, 3> qkv;
+    for (int other = 0; other < 3; ++other) {
+      qkv[other].assign(exact.qkv[other].begin(), exact.qkv[other].end());
+    }
+    qkv[part] = moved;
+    const auto out = attend(qkv, size);
+    std::complex<double> sum = 0;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      sum += out[i] * exact.dout[i];
+    }
+    return sum;
+  };
+  return slope(along, exact.qkv[part], static_cast<std::size_t>(place));
 }
 
 TEST(Attention, backward_is_the_slope_within_its_roundings) {
-  for (const int length : {1, 5, 64, 70, 129}) {
-    const AttentionShape shape{.sequences = 1, .length = length, .heads = 2, .head_width = 4};
-    Pass pass(shape);
-    pass.run(*open_gemm_backend("reference"));
-    std::vector<double> qkv = widened(pass.qkv);
-    const Exact exact(pass, qkv, 0, 1);
-    const GradientMagnitudes magnitudes = gradient_magnitudes(exact);
-    // A gradient is a sum of at most `length` products of weights with sums of `size` terms, of
-    // which the common one errs as the output does.
-    const double roundings = 3 * (exact.weight_roundings() + length + shape.head_width + 6);
-    const int stride = std::max(1, length / 12);  // a lattice of rows; each costs two forwards
-    for (int row = 0; row < length; row += stride) {
+  for (const int length : {1, 5, 64, 70, 129, 258}) {
+    const AttentionShape shape{.sequences = 1, .length = length, .heads = 2, .head_width = 3};
+    std::vector<Pass> passes;
+    for (const auto& gemm : backends()) {
+      passes.emplace_back(shape).run(*gemm);
+    }
+    const Exact exact(passes[0], 0, 1);
+    for (const int row : rows_to_try(length)) {
       for (int part = 0; part < 3; ++part) {
         for (int i = 0; i < shape.head_width; ++i) {
-          const int place = pass.place(row, part, shape.head_width + i);
-          constexpr double step = 1e-5;
-          const double home = qkv[place];
-          qkv[place] = home + step;
-          const double above = Exact(pass, qkv, 0, 1).along();
-          qkv[place] = home - step;
-          const double below = Exact(pass, qkv, 0, 1).along();
-          qkv[place] = home;
-          // The difference itself errs by some step^2 and by f64's roundings of `along` over step.
-          const double of_difference = 1e-9;
-          ASSERT_NEAR(
-              double{pass.dqkv[place]}, (above - below) / (2 * step),
-              roundings * epsilon * magnitudes.of[part][row * shape.head_width + i] + of_difference)
-              << "length " << length << " row " << row << " part " << part;
+          const int place = row * shape.head_width + i;
+          const double expected = slope_of(exact, shape.head_width, part, place);
+          for (const Pass& pass : passes) {
+            ASSERT_NEAR(double{pass.dqkv[pass.place(row, part, shape.head_width + i)]}, expected,
+                        gamma(exact.gradient_roundings()) * exact.gradient_magnitude[part][place])
+                << "length " << length << " row " << row << " part " << part;
+          }
         }
       }
     }
   }
 }
 
-TEST(Attention, carries_a_later_and_much_higher_score) {
-  // Scores grow along the keys by hundreds: earlier blocks vanish, and nothing overflows.
-  const AttentionShape shape{.sequences = 1, .length = 150, .heads = 1, .head_width = 2};
+/// All weight of a query on one of its keys: on its own if `growing`, else on the first. Other
+/// scores are lower by 141 or more, where an exponential is 0.
+void expect_one_key(bool growing) {
+  const AttentionShape shape{.sequences = 1, .length = 300, .heads = 1, .head_width = 2};
   Pass pass(shape);
   for (int row = 0; row < shape.length; ++row) {
     for (int i = 0; i < 2; ++i) {
-      pass.qkv[pass.place(row, 0, i)] = 10.0f;
-      pass.qkv[pass.place(row, 1, i)] = static_cast<float>(row);
+      pass.qkv[pass.place(row, 0, i)] = 100.0f;
+      pass.qkv[pass.place(row, 1, i)] = static_cast<float>(growing ? row : -row);
     }
   }
   pass.run(*open_gemm_backend("reference"));
   for (int row = 0; row < shape.length; ++row) {
     for (int i = 0; i < 2; ++i) {
-      // The last key weighs 1, all others e^-14 together at most.
-      const double value = double{pass.qkv[pass.place(row, 2, i)]};
-      EXPECT_NEAR(double{pass.out[row * 2 + i]}, value, 4 * std::exp(-14.0));
+      const int key = growing ? row : 0;
+      EXPECT_EQ(pass.out[row * 2 + i], pass.qkv[pass.place(key, 2, i)]) << row;
+      EXPECT_EQ(pass.dqkv[pass.place(row, 0, i)], 0.0f) << row;
     }
   }
-  EXPECT_TRUE(std::ranges::all_of(pass.dqkv, [](float x) { return std::isfinite(x); }));
 }
+
+TEST(Attention, carries_a_later_and_much_higher_score) { expect_one_key(true); }
+
+TEST(Attention, carries_an_earlier_and_much_higher_score) { expect_one_key(false); }
 
 TEST(Attention, never_looks_ahead) {
   const AttentionShape shape{.sequences = 1, .length = 130, .heads = 2, .head_width = 4};
@@ -337,32 +373,38 @@ TEST(Attention, needs_memory_in_proportion_to_the_length) {
   const auto shape = [](int length) {
     return AttentionShape{.sequences = 3, .length = length, .heads = 5, .head_width = 64};
   };
-  constexpr std::size_t block = layers::attention_block;
-  for (const int length : {64, 128, 1 << 20}) {
+  constexpr std::size_t block = layers::attention_block * layers::attention_keys;
+  for (const int length : {layers::attention_keys, 1 << 20}) {
     EXPECT_EQ(layers::attention_kept_count(shape(length)),
               2u * 3 * 5 * static_cast<std::size_t>(length));
-    EXPECT_EQ(layers::attention_forward_workspace(shape(length)), block * block);
-    EXPECT_EQ(layers::attention_backward_workspace(shape(length)), 2 * block * block + block);
+    EXPECT_EQ(layers::attention_forward_workspace(shape(length)), block);
+    EXPECT_EQ(layers::attention_backward_workspace(shape(length)),
+              2 * block + layers::attention_block);
   }
   EXPECT_EQ(layers::attention_forward_workspace(shape(10)), 100u);
+}
+
+/// Runs `call` with a workspace of `count` elements, which ends where `guard` begins.
+template <class Call>
+void expect_workspace(std::size_t count, const Call& call) {
+  constexpr std::ptrdiff_t guard = 64;
+  std::vector<float> memory(count + guard, 7.0f);
+  call(std::span(memory).first(count));
+  EXPECT_EQ(std::count(memory.end() - guard, memory.end(), 7.0f), guard);
+  EXPECT_THROW(call(std::span(memory).first(count - 1)), Error);
 }
 
 TEST(Attention, writes_no_more_than_its_workspace_and_refuses_less) {
   const auto gemm = open_gemm_backend("reference");
   for (const AttentionShape& shape : shapes()) {
+    SCOPED_TRACE(shape.length);
     Pass pass(shape);
-    std::vector<float> workspace(layers::attention_forward_workspace(shape) + 64, 7.0f);
-    const layers::AttentionForward forward{
-        .input = pass.input(),
-        .out = pass.out.data(),
-        .out_stride = pass.width,
-        .rows = {pass.highest.data(), pass.share.data()},
-        .workspace = std::span(workspace).first(workspace.size() - 64)};
-    layers::attention_forward(*gemm, shape, forward);
-    EXPECT_EQ(std::count(workspace.end() - 64, workspace.end(), 7.0f), 64);
-    layers::AttentionForward less = forward;
-    less.workspace = less.workspace.first(less.workspace.size() - 1);
-    EXPECT_THROW(layers::attention_forward(*gemm, shape, less), Error);
+    expect_workspace(layers::attention_forward_workspace(shape), [&](std::span<float> workspace) {
+      layers::attention_forward(*gemm, shape, pass.forward(workspace));
+    });
+    expect_workspace(layers::attention_backward_workspace(shape), [&](std::span<float> workspace) {
+      layers::attention_backward_input(*gemm, shape, pass.backward(workspace));
+    });
   }
 }
 
@@ -395,16 +437,16 @@ TEST(Attention, costs_what_its_products_count) {
     const Counting counting;
     Pass pass(shape);
     pass.run(counting);
-    // Of each score, 2 + 5 products of the head's width and 5 + 7 other operations.
+    // Of each score, 2 + 5 products of the head's width and 4 + 5 other operations.
     const auto width = std::uint64_t(shape.head_width);
     const std::uint64_t scores = counting.flops / (2 * 7 * width);
     EXPECT_EQ(counting.flops, scores * 2 * 7 * width);
-    EXPECT_EQ(layers::attention_forward_cost(shape).flops, scores * (2 * 2 * width + 5))
+    EXPECT_EQ(layers::attention_forward_cost(shape).flops, scores * (2 * 2 * width + 4))
         << shape.length;
-    EXPECT_EQ(layers::attention_backward_input_cost(shape).flops, scores * (2 * 5 * width + 7))
+    EXPECT_EQ(layers::attention_backward_input_cost(shape).flops, scores * (2 * 5 * width + 5))
         << shape.length;
   }
 }
 
 }  // namespace
-}  // namespace sprat::attention_test
+}  // namespace sprat::layers_test::attention
