@@ -169,20 +169,20 @@ struct AttentionRows {
   float* share = nullptr;
 };
 struct AttentionForward {
-  AttentionInput input;
+  AttentionInput input = {};
   float* out = nullptr;
   int out_stride = 0;
-  AttentionRows rows;
+  AttentionRows rows = {};
   std::span<float> workspace;  ///< attention_forward_workspace() elements, of any value.
 };
 SPRAT_API void attention_forward(const GemmBackend& gemm, const AttentionShape& shape,
                                  const AttentionForward& pass);
 struct AttentionBackward {
-  AttentionInput input;
+  AttentionInput input = {};
   const float* out = nullptr;
   const float* dout = nullptr;
   int out_stride = 0;  ///< Of dout too.
-  AttentionRows rows;
+  AttentionRows rows = {};
   float* dquery = nullptr;  ///< With their rows as far apart as the input's.
   float* dkey = nullptr;
   float* dvalue = nullptr;
