@@ -180,7 +180,7 @@ TEST(LayerKernels, micro_batches_have_the_bits_of_the_whole_batch) {
   EXPECT_EQ(run({3, 3, 4}), whole);
 }
 
-TEST(LayerKernels, threads_have_the_bits_of_one) {
+TEST(LayerThreads, have_the_bits_of_one) {
   const auto whole = run({sequences});
   std::vector<std::future<std::vector<std::vector<float>>>> others;
   for (int thread = 0; thread < 3; ++thread) {
