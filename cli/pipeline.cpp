@@ -17,7 +17,6 @@
 #include "cli/command.hpp"
 #include "cli/pipeline/picture.hpp"
 #include "cli/pipeline/report.hpp"
-#include "cli/pipeline/trace.hpp"
 #include "cli/whole_number.hpp"
 #include "mp/actions.hpp"
 #include "mp/passes/passes.hpp"
@@ -154,7 +153,7 @@ PlayedSchedule play(const PipelineArguments& request, const mp::Schedule& given)
   require_valid(given);
   mp::Schedule schedule = passed(request, given);
   const mp::PipelineCosts costs = costs_of(request, schedule);
-  mp::SimulatedSchedule made = simulate(schedule, costs, request.message_capacity);
+  mp::Timeline made = simulate(schedule, costs, request.message_capacity);
   const bool messages = has_messages(schedule);
   const auto capacity = messages ? least_message_capacity(schedule) : std::nullopt;
   return {.schedule = std::move(schedule),

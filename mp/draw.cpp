@@ -57,8 +57,8 @@ std::string span_text(const std::string& label, std::size_t width) {
 
 /// Columns of a second: such that the shortest span has room for the longest label and a blank,
 /// else a whole number of columns, else what fits.
-double scale_for(const Schedule& schedule, const SimulatedSchedule& made,
-                 const std::vector<int>& chunks, double room) {
+double scale_for(const Schedule& schedule, const Timeline& made, const std::vector<int>& chunks,
+                 double room) {
   double shortest = made.makespan;
   std::size_t widest = 0;
   for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank) {
@@ -103,7 +103,7 @@ std::vector<int> chunks_of(const Schedule& schedule) {
   return chunks;
 }
 
-std::string draw(const Schedule& schedule, const SimulatedSchedule& made, int columns) {
+std::string draw(const Schedule& schedule, const Timeline& made, int columns) {
   const std::size_t head = text("rank ", schedule.ranks() - 1, " ").size();
   const double room = std::max(double(columns) - double(head), 1.0);
   const std::vector<int> chunks = chunks_of(schedule);

@@ -135,7 +135,7 @@ class Simulator {
   }
 
   /// Of all ranks the one to which something happens first takes its step, until none has any.
-  SimulatedSchedule run() {
+  Timeline run() {
     for (int rank = 0; rank < schedule_.ranks(); ++rank) {
       look_again(rank);
     }
@@ -657,11 +657,11 @@ class Simulator {
   std::vector<double> events_;     ///< By rank: when its next step is.
   std::vector<int> untaken_;       ///< By channel().
   std::vector<double> wire_free_;  ///< By pair of ranks.
-  SimulatedSchedule made_;
+  Timeline made_;
 };
 
 /// How long it all took, and how much of that ranks stood idle.
-void add_bubbles(SimulatedSchedule& made) {
+void add_bubbles(Timeline& made) {
   for (const auto& spans : made.spans) {
     for (const TimeSpan& span : spans) {
       made.makespan = std::max(made.makespan, span.end);
@@ -682,15 +682,14 @@ PipelineCosts uniform_costs(const Schedule& schedule, const StageCosts& stage) {
   return {.stages = std::vector<StageCosts>(std::size_t(schedule.stages()), stage)};
 }
 
-SimulatedSchedule simulate(const Schedule& schedule, const PipelineCosts& costs,
-                           int message_capacity) {
+Timeline simulate(const Schedule& schedule, const PipelineCosts& costs, int message_capacity) {
   require(costs.stages.size() == schedule.rank_of_stage.size(), "costs of ", costs.stages.size(),
           " stages were given for ", schedule.stages(), "; each stage has its own");
   require(message_capacity >= 0, "a message capacity of ", message_capacity,
           " is negative; 0 is a send that waits for its receive");
   require_numbers(costs);
   require_actions_of(schedule);
-  SimulatedSchedule made = Simulator(schedule, costs, message_capacity).run();
+  Timeline made = Simulator(schedule, costs, message_capacity).run();
   add_bubbles(made);
   return made;
 }

@@ -34,33 +34,6 @@ PipelineCosts uniform_costs(const Schedule& schedule, const StageCosts& stage);
 /// reached. 0: a send holds its rank until the receiver stands at the receive.
 constexpr int unbounded_messages = std::numeric_limits<int>::max();
 
-/// In seconds from the step's start.
-struct TimeSpan {
-  double start = 0, end = 0;
-};
-
-struct RankUse {
-  double busy = 0;    ///< Computing, recomputation included.
-  double bubble = 0;  ///< The part of the makespan in which it does not compute.
-  /// Seconds of the bubble in which messages for it or gathers of its parameters were under way, or
-  /// its send was held up; and those in which a tape was being loaded. The rest is waiting for
-  /// others to compute.
-  double exposed_communication = 0, load_stall = 0;
-  /// Micro-batches between their forward and the end of their last backward, one for each stage
-  /// of the rank.
-  int peak_microbatches = 0;
-  std::uint64_t peak_activation_bytes = 0;
-};
-
-struct SimulatedSchedule {
-  double makespan = 0;
-  double bubble = 0;  ///< The mean of the ranks'.
-  std::vector<RankUse> ranks;
-  /// As the schedule's actions. What goes on beside computation (messages, gathers, reductions,
-  /// stores, loads) ends when it is complete, not when the rank's next action may start.
-  std::vector<std::vector<TimeSpan>> spans;
-};
-
 /// The model: a rank starts its actions in order and computes one at a time. A receive lasts until
 /// its message is there. Sends, stores, loads, gathers and reductions go on beside computation: the
 /// messages of a pair of ranks, and each kind of the others on a rank, one after another. A
@@ -69,7 +42,7 @@ struct SimulatedSchedule {
 /// A schedule of computation alone has messages as if each were sent when its producer ends and
 /// received where it is needed. Throws Error{invalid_argument} if the actions are not of this
 /// schedule's stages and micro-batches, and where no rank can go on, naming who waits for what.
-SimulatedSchedule simulate(const Schedule& schedule, const PipelineCosts& costs,
-                           int message_capacity = unbounded_messages);
+Timeline simulate(const Schedule& schedule, const PipelineCosts& costs,
+                  int message_capacity = unbounded_messages);
 
 }  // namespace sprat::mp

@@ -12,8 +12,6 @@
 
 namespace sprat::mp {
 
-std::string to_text(const Action& action);
-
 /// A line for each rank, actions apart by one space.
 std::string to_text(const Schedule& schedule);
 /// A row for each rank, as torch's _dump_csv writes it to the byte; idle cells it has none.

@@ -66,7 +66,7 @@ const Brush* brush_of(Op op) {
 
 class Picture {
  public:
-  Picture(const mp::Schedule& schedule, const mp::SimulatedSchedule& made)
+  Picture(const mp::Schedule& schedule, const mp::Timeline& made)
       : schedule_(schedule),
         made_(made),
         chunks_(mp::chunks_of(schedule)),
@@ -171,7 +171,7 @@ class Picture {
   static double row(std::size_t rank) { return top + row_height * double(rank); }
 
   const mp::Schedule& schedule_;
-  const mp::SimulatedSchedule& made_;
+  const mp::Timeline& made_;
   const std::vector<int> chunks_;
   const std::size_t rows_;
   const SvgFrame frame_;
@@ -180,7 +180,7 @@ class Picture {
 
 }  // namespace
 
-std::string to_svg(const mp::Schedule& schedule, const mp::SimulatedSchedule& made) {
+std::string to_svg(const mp::Schedule& schedule, const mp::Timeline& made) {
   return Picture(schedule, made).text();
 }
 

@@ -17,7 +17,7 @@ constexpr std::uint64_t nominal_bytes = 1 << 30;
 
 struct PlayedSchedule {
   mp::Schedule schedule;
-  mp::SimulatedSchedule made;
+  mp::Timeline made;
   bool messages = false;  ///< It has sends and receives.
   /// Of its messages, how many must have room on their way; none: however many there is room for,
   /// ranks wait for each other for ever.

@@ -13,14 +13,6 @@ namespace sprat::mp {
 Schedule recompute(const Schedule& schedule,
                    const std::function<bool(int stage, int microbatch)>& dropped);
 
-struct Offload {
-  /// Computations of the rank between the start of a load and the one that needs it: SMP v1's
-  /// activation_loading_horizon, in pipeline tasks.
-  int horizon = 4;
-  /// Tapes that stay: those of the rank's last forwards before their backward.
-  int keep_last = 1;
-};
-
 /// Stores each tape after its forward and loads it ahead of its backward, but those that stay by
 /// keep_last or are needed again within the horizon.
 Schedule offload(const Schedule& schedule, const Offload& how);

@@ -100,7 +100,7 @@ TEST(PipelineMessages, of_the_pass_run_where_each_send_waits) {
 TEST(PipelineMessages, do_not_change_what_ranks_hold) {
   for_each_schedule([](const Schedule& schedule) {
     const std::vector<int> peaks = peak_microbatches(schedule);
-    const SimulatedSchedule made = simulate(schedule, uniform_costs(schedule, {}));
+    const Timeline made = simulate(schedule, uniform_costs(schedule, {}));
     for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
       EXPECT_EQ(made.ranks[rank].peak_microbatches, peaks[rank]) << "rank " << rank;
     }

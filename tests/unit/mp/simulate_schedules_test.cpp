@@ -16,8 +16,8 @@ namespace {
 
 namespace goldens {
 
-SimulatedSchedule played(const Schedule& schedule, const PipelineShape& shape, StageCosts rank,
-                         double latency = 0) {
+Timeline played(const Schedule& schedule, const PipelineShape& shape, StageCosts rank,
+                double latency = 0) {
   rank.forward /= shape.stages_per_rank;
   rank.backward_input /= shape.stages_per_rank;
   rank.backward_weight /= shape.stages_per_rank;
@@ -26,8 +26,8 @@ SimulatedSchedule played(const Schedule& schedule, const PipelineShape& shape, S
   return simulate(schedule, costs);
 }
 
-SimulatedSchedule played(const std::string& kind, const PipelineShape& shape,
-                         const StageCosts& rank = {}, double latency = 0) {
+Timeline played(const std::string& kind, const PipelineShape& shape, const StageCosts& rank = {},
+                double latency = 0) {
   return played(make_schedule(schedule_named(kind), shape), shape, rank, latency);
 }
 
@@ -42,11 +42,11 @@ double bubble_error(const PipelineShape& shape) {
   return 4.0 * shape.ranks * shape.microbatches * std::numeric_limits<double>::epsilon();
 }
 
-void expect_bubble(const SimulatedSchedule& made, const PipelineShape& shape, double work) {
+void expect_bubble(const Timeline& made, const PipelineShape& shape, double work) {
   EXPECT_NEAR(made.bubble, 1 - work / made.makespan, bubble_error(shape));
 }
 
-std::vector<int> peaks_of(const SimulatedSchedule& made) {
+std::vector<int> peaks_of(const Timeline& made) {
   std::vector<int> peaks;
   for (const RankUse& use : made.ranks) {
     peaks.push_back(use.peak_microbatches);
@@ -72,7 +72,7 @@ TEST(PipelineGoldens, gpipe_and_1f1b_differ_only_in_what_they_hold) {
     const PipelineShape shape{.ranks = golden.ranks, .microbatches = golden.microbatches};
     for (const char* kind : {"gpipe", "1f1b"}) {
       SCOPED_TRACE(text_of(kind, shape));
-      const SimulatedSchedule made = played(kind, shape);
+      const Timeline made = played(kind, shape);
       EXPECT_EQ(made.makespan, golden.makespan);
       EXPECT_NEAR(made.bubble,
                   double(shape.ranks - 1) / double(shape.microbatches + shape.ranks - 1),
@@ -98,7 +98,7 @@ TEST(PipelineGoldens, stages_in_turns_divide_the_bubble_and_hold_more) {
                               .microbatches = golden.microbatches,
                               .stages_per_rank = golden.other};
     SCOPED_TRACE(text_of("virtual_stages", shape));
-    const SimulatedSchedule made = played("virtual_stages", shape);
+    const Timeline made = played("virtual_stages", shape);
     EXPECT_EQ(made.makespan, golden.makespan);
     expect_bubble(made, shape, 3 * shape.microbatches);
     if (!golden.peaks.empty()) {
@@ -112,7 +112,7 @@ TEST(PipelineGoldens, zero_bubble_h1_holds_as_many_as_ranks_everywhere) {
        {Golden{2, 4, 1, 13}, {4, 8, 1, 27}, {4, 16, 1, 51}, {8, 32, 1, 103}}) {
     const PipelineShape shape{.ranks = golden.ranks, .microbatches = golden.microbatches};
     SCOPED_TRACE(text_of("zero_bubble_h1", shape));
-    const SimulatedSchedule made = played("zero_bubble_h1", shape);
+    const Timeline made = played("zero_bubble_h1", shape);
     EXPECT_EQ(made.makespan, golden.makespan);
     expect_bubble(made, shape, 3 * shape.microbatches);
     EXPECT_EQ(peaks_of(made), std::vector<int>(std::size_t(shape.ranks), shape.ranks));
@@ -138,7 +138,7 @@ TEST(PipelineGoldens, interleaved_needs_as_many_active_microbatches_as_ranks) {
                               .microbatches = golden.microbatches,
                               .active_microbatches = golden.other};
     SCOPED_TRACE(text_of("interleaved", shape));
-    const SimulatedSchedule made = played("interleaved", shape);
+    const Timeline made = played("interleaved", shape);
     EXPECT_EQ(made.makespan, golden.makespan);
     expect_bubble(made, shape, 3 * shape.microbatches);
     if (!golden.peaks.empty()) {
@@ -151,7 +151,7 @@ TEST(PipelineGoldens, latency_costs_1f1b_two_hops_for_each_microbatch) {
   const PipelineShape shape{.ranks = 4, .microbatches = 8};
   const Schedule schedule = make_schedule(schedule_named("1f1b"), shape);
   for (const double latency : {0., 0.1, 0.25, 0.5}) {
-    const SimulatedSchedule made = played(schedule, shape, {}, latency);
+    const Timeline made = played(schedule, shape, {}, latency);
     // A tenth is no dyadic number. No time is the sum of more spans and messages than there are,
     // and each sum is rounded by at most half of the last place of numbers below 64.
     const int additions = 4 * 8 * 2 + 3 * 8 * 2;

@@ -54,7 +54,7 @@ Schedule two_ranks(std::vector<Action> first, std::vector<Action> second, int mi
           .actions = {std::move(first), std::move(second)}};
 }
 
-std::vector<int> peaks(const SimulatedSchedule& made) {
+std::vector<int> peaks(const Timeline& made) {
   std::vector<int> peaks;
   for (const RankUse& use : made.ranks) {
     peaks.push_back(use.peak_microbatches);
@@ -77,7 +77,7 @@ TEST(PipelineSimulator, gpipe_takes_what_its_closed_form_says) {
                                {8, 32, 117}}) {
     const Schedule schedule = make_schedule(
         schedule_named("gpipe"), {.ranks = golden.ranks, .microbatches = golden.microbatches});
-    const SimulatedSchedule made = simulate(schedule, uniform_costs(schedule, {}));
+    const Timeline made = simulate(schedule, uniform_costs(schedule, {}));
     EXPECT_EQ(made.makespan, golden.makespan) << golden.ranks << ", " << golden.microbatches;
     const double bubble = double(golden.ranks - 1) / double(golden.microbatches + golden.ranks - 1);
     EXPECT_NEAR(made.bubble, bubble, error_bound(schedule, 1));
@@ -91,7 +91,7 @@ TEST(PipelineSimulator, messages_take_latency_and_bytes_one_after_another) {
   PipelineCosts costs = uniform_costs(schedule, {.forward = 1, .output_bytes = 8});
   costs.latency = 0.5;
   costs.seconds_per_byte = 0.25;
-  const SimulatedSchedule made = simulate(schedule, costs);
+  const Timeline made = simulate(schedule, costs);
   // Sent at 1 and 2; the wire is busy from 1 to 3 and from 3 to 5.
   EXPECT_EQ(made.spans[1][0].start, 3.5);
   EXPECT_EQ(made.spans[1][1].start, 5.5);
@@ -104,7 +104,7 @@ TEST(PipelineSimulator, ranks_that_compute_together_share_cores) {
   const Schedule schedule = make_schedule(schedule_named("gpipe"), {.ranks = 2, .microbatches = 2});
   PipelineCosts costs = uniform_costs(schedule, {});
   costs.cores = 1;
-  const SimulatedSchedule made = simulate(schedule, costs);
+  const Timeline made = simulate(schedule, costs);
   const auto& first = made.spans[0];
   const auto& second = made.spans[1];
   EXPECT_EQ(first[1].end, 3);  // beside the second rank's first forward, each at half speed
@@ -126,7 +126,7 @@ TEST(PipelineSimulator, actions_that_communicate_take_what_goes_without_saying) 
   PipelineCosts costs = uniform_costs(spoken, {});
   costs.latency = 0.25;
   for (const int capacity : {0, 1, unbounded_messages}) {
-    const SimulatedSchedule made = simulate(spoken, costs, capacity);
+    const Timeline made = simulate(spoken, costs, capacity);
     EXPECT_EQ(made.makespan, 6.5) << capacity;
     EXPECT_EQ(made.ranks[0].exposed_communication, 0.25);
     EXPECT_EQ(made.ranks[1].exposed_communication, 0.25);
@@ -243,7 +243,7 @@ TEST(PipelineSimulator, backwards_stall_for_loads_as_the_model_of_offload_says) 
                                {4, 1, 8, 22},
                                {2, 0, 2, 3}}) {
     const Schedule schedule = offloaded_layers(12, golden.kept, golden.horizon);
-    const SimulatedSchedule made =
+    const Timeline made =
         simulate(schedule, uniform_costs(schedule, {.store = 1, .load = golden.load}));
     EXPECT_EQ(made.ranks[0].load_stall, golden.stall)
         << "load " << golden.load << ", kept " << golden.kept << ", horizon " << golden.horizon;
@@ -254,7 +254,7 @@ TEST(PipelineSimulator, backwards_stall_for_loads_as_the_model_of_offload_says) 
 TEST(PipelineSimulator, stored_tapes_are_held_until_they_have_left) {
   const Schedule schedule = offloaded_layers(12, 1, 2);
   const StageCosts costs{.store = 1, .load = 2, .activation_bytes = 100};
-  const SimulatedSchedule made = simulate(schedule, uniform_costs(schedule, costs));
+  const Timeline made = simulate(schedule, uniform_costs(schedule, costs));
   // One is computed while the one before leaves; later two are loaded beside the one that is kept.
   EXPECT_EQ(made.ranks[0].peak_activation_bytes, 300u);
   EXPECT_EQ(made.ranks[0].peak_microbatches, 12) << "wherever their tapes are";
@@ -266,7 +266,7 @@ TEST(PipelineSimulator, recomputation_holds_inputs_and_one_tape) {
                  of(Op::recompute, 0, 1), of(Op::backward, 0, 1)},
                 {forward(1, 0), of(Op::backward, 1, 0), forward(1, 1), of(Op::backward, 1, 1)}, 2);
   const StageCosts costs{.recompute = 0.5, .activation_bytes = 100, .input_bytes = 10};
-  const SimulatedSchedule made = simulate(schedule, uniform_costs(schedule, costs));
+  const Timeline made = simulate(schedule, uniform_costs(schedule, costs));
   EXPECT_EQ(made.ranks[0].peak_activation_bytes, 110u);
   EXPECT_EQ(made.ranks[1].peak_activation_bytes, 100u);
   EXPECT_EQ(made.ranks[0].busy, 2 * 3.5);
@@ -289,8 +289,7 @@ TEST(PipelineSimulator, gathers_are_waited_for_and_reductions_are_not) {
                           .actions = {{of(Op::unshard, 0), of(Op::unshard, 1), forward(0, 0),
                                        forward(1, 0), of(Op::backward, 1, 0), of(Op::reduce, 1),
                                        of(Op::backward, 0, 0), of(Op::reduce, 0)}}};
-  const SimulatedSchedule made =
-      simulate(schedule, uniform_costs(schedule, {.unshard = 1.5, .reduce = 1}));
+  const Timeline made = simulate(schedule, uniform_costs(schedule, {.unshard = 1.5, .reduce = 1}));
   EXPECT_EQ(made.ranks[0].exposed_communication, 1.5 + 0.5);
   EXPECT_EQ(made.spans[0][5].end, 7);  // beside the other stage's backward
   EXPECT_EQ(made.makespan, 9);
@@ -307,7 +306,7 @@ TEST(PipelineSimulator, overlap_takes_both_and_gives_both) {
                                         .other_stage = 0,
                                         .other_microbatch = 0},
                                        of(Op::backward, 0, 1)}}};
-  const SimulatedSchedule made = simulate(schedule, uniform_costs(schedule, {}));
+  const Timeline made = simulate(schedule, uniform_costs(schedule, {}));
   EXPECT_EQ(made.makespan, 6);
   EXPECT_EQ(made.bubble, 0);
   EXPECT_EQ(peaks(made), std::vector<int>{2});

@@ -1,5 +1,4 @@
-#include "cli/pipeline/trace.hpp"
-
+// A timeline as a trace that chrome://tracing and ui.perfetto.dev open.
 #include <fmt/core.h>
 
 #include <cstddef>
@@ -9,11 +8,10 @@
 
 #include "mp/text.hpp"
 
-namespace sprat::cli {
+namespace sprat::mp {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using mp::Op;
 
 /// The thread that shows it. Empty: the rank's own, which it holds while it lasts.
 std::string thread_beside(Op op) {
@@ -54,18 +52,18 @@ class RankTrace {
     add_thread("computes");
   }
 
-  void add(const mp::Action& action, const mp::TimeSpan& span) {
+  void add(const Action& action, const TimeSpan& span) {
     constexpr double us = 1e6;
     const std::string beside = thread_beside(action.op);
     const std::size_t thread = beside.empty() ? 0 : free_thread(beside, span.start);
     threads_[thread].free = span.end;
     // Shown where a span is clicked.
     Json args = {{"stage", action.stage}};
-    if (action.microbatch != mp::no_microbatch) {
+    if (action.microbatch != no_microbatch) {
       args["microbatch"] = action.microbatch;
     }
     // "X": a whole span, where "B" and "E" would be two events.
-    events_.push_back({{"name", mp::to_text(action)},
+    events_.push_back({{"name", to_text(action)},
                        {"cat", threads_[thread].name},
                        {"ph", "X"},
                        {"ts", span.start * us},
@@ -103,7 +101,7 @@ class RankTrace {
 
 }  // namespace
 
-std::string to_trace(const mp::Schedule& schedule, const mp::SimulatedSchedule& made) {
+std::string to_trace(const Schedule& schedule, const Timeline& made) {
   Json events = Json::array();
   for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank) {
     RankTrace trace(rank, events);
@@ -114,4 +112,4 @@ std::string to_trace(const mp::Schedule& schedule, const mp::SimulatedSchedule& 
   return Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump(1) + "\n";
 }
 
-}  // namespace sprat::cli
+}  // namespace sprat::mp
