@@ -1,6 +1,76 @@
+// One rank's actions, played on the thread that calls. Each transfer has a slot from the place
+// where the plan says it begins to the one where it ends: before an action, sends that end there
+// are waited for, and receives that begin there are posted. mp/transfers.cpp says why that never
+// waits in a circle.
+//
+// A message is a header and as many elements as the same micro-batch had in the last run, so that
+// its receive can be posted before its length is known; what is longer follows as a second message,
+// of what is shorter the rest is not looked at. Gradients are as long as the outputs before them.
 #include "sprat/pipeline.hpp"
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "memory/arena.hpp"
+#include "mp/actions.hpp"
+#include "mp/passes/passes.hpp"
+#include "mp/pipeline_agreement.hpp"
+#include "mp/timeline.hpp"
+#include "mp/transfers.hpp"
+#include "mp/validate.hpp"
+
 namespace sprat {
+
+using mp::Action;
+using mp::Op;
+using mp::Transfer;
+using mp::transfer_header_bytes;
+
+namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Of an action, in words for people.
+std::string described(const Action& action) {
+  std::string words = mp::to_text(action);
+  for (const Action& part : mp::parts_of(action)) {
+    words += text(words.empty() ? "" : ", ", "stage ", part.stage);
+    if (part.microbatch != mp::no_microbatch) {
+      words += text(", micro-batch ", part.microbatch);
+    }
+  }
+  return words;
+}
+
+mp::Schedule with_messages(mp::Schedule schedule) {
+  const std::vector<std::string> wrong = mp::violations(schedule);
+  require(wrong.empty(), schedule.name, " is no valid schedule: ", wrong.empty() ? "" : wrong[0]);
+  bool messages = false;
+  for (const auto& actions : schedule.actions) {
+    messages = messages || std::ranges::any_of(actions, [](const Action& action) {
+                 return mp::is_send(action.op) || mp::is_receive(action.op);
+               });
+  }
+  if (!messages) {
+    return mp::communicate(schedule);
+  }
+  const auto capacity = mp::least_message_capacity(schedule);
+  require(capacity == 0, "the messages of ", schedule.name,
+          " need room on their way, or ranks wait for each other for ever; give the schedule "
+          "without messages, and the pipeline puts in its own");
+  return schedule;
+}
+
+}  // namespace
 
 void PipelineStages::recompute(int, int) {}
 void PipelineStages::store(int, int) {}
@@ -8,5 +78,410 @@ void PipelineStages::load(int, int) {}
 void PipelineStages::unshard(int) {}
 void PipelineStages::reshard(int) {}
 void PipelineStages::reduce(int) {}
+
+class Pipeline::Impl {
+ public:
+  Impl(Communicator& ranks, mp::Schedule schedule, PipelineStages& stages, PipelineOptions options)
+      : stages_(stages), options_(options) {
+    require(options.messages_ahead >= 0, "messages_ahead is ", options.messages_ahead,
+            "; it counts computations, from 0 on");
+    // Held against the others' first: a rank that alone found its schedule wrong would be waited
+    // for.
+    mp::agree_on_schedule(ranks, schedule, options.messages_ahead);
+    require(schedule.ranks() == ranks.size(), schedule.name, " is for ", schedule.ranks(),
+            " ranks, but ", ranks.name(), " has ", ranks.size());
+    schedule_ = with_messages(std::move(schedule));
+    const std::vector<std::size_t> most = mp::agree_on_elements(ranks, schedule_, stages);
+    ranks_.emplace(ranks.duplicate(text(ranks.name(), ".pipeline")));
+    plan_ = mp::plan_transfers(schedule_, ranks.rank(), most, options.messages_ahead);
+    arena_.emplace(plan_.slots);
+    states_.resize(plan_.transfers.size());
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      states_[i].expected = plan_.transfers[i].most_elements;
+    }
+    times_.resize(actions().size());
+    list_message_places();
+  }
+
+  void run() {
+    if (const auto failure = ranks_->failure()) {
+      throw Error(*failure);
+    }
+    std::ranges::fill(times_, ActionTime{});
+    sends_ended_ = std::make_shared<std::vector<std::atomic<double>>>(actions().size());
+    try {
+      for (place_ = 0; place_ < actions().size(); ++place_) {
+        end_transfers();
+        begin_transfers();
+        play(actions()[place_]);
+      }
+      end_transfers();
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  }
+
+  const mp::Schedule& schedule() const noexcept { return schedule_; }
+  std::size_t message_bytes() const noexcept { return plan_.slots.total(); }
+  std::span<const ActionTime> times() const noexcept { return times_; }
+  mp::Timeline timeline();
+
+ private:
+  struct TransferState {
+    memory::Lease lease;
+    Work work;
+    std::size_t count = 0;     ///< Elements of this run, once known.
+    std::size_t expected = 0;  ///< Elements of the message that both ends count on.
+    std::size_t place = 0;     ///< Of its send or receive, if it has one.
+  };
+
+  const std::vector<Action>& actions() const {
+    return schedule_.actions[std::size_t(ranks_->rank())];
+  }
+  const Transfer& transfer(int index) const { return plan_.transfers[std::size_t(index)]; }
+  TransferState& state(int index) { return states_[std::size_t(index)]; }
+  bool is_sent(const Transfer& one) const {
+    return one.from != one.to && one.from == ranks_->rank();
+  }
+  bool is_received(const Transfer& one) const {
+    return one.from != one.to && one.to == ranks_->rank();
+  }
+  std::byte* bytes_of(int index) { return static_cast<std::byte*>(state(index).lease.data()); }
+  float* elements_of(int index) {
+    return reinterpret_cast<float*>(bytes_of(index) + transfer_header_bytes);
+  }
+  /// The message's tag, and behind it that of its rest.
+  int tag_of(const Transfer& one) const {
+    return 4 * (one.stage * schedule_.microbatches + one.microbatch) + (one.forward ? 0 : 2);
+  }
+  Options message_options() const { return {.timeout = options_.timeout}; }
+
+  void list_message_places();
+  void end_transfers();
+  void begin_transfers();
+  void play(const Action& action);
+  void forward(const Action& action);
+  void backward(const Action& action);
+  void send(int index);
+  void await(int index);
+  void await_inputs(const Action& part);
+  std::span<const float> received(int index);
+  template <class Function>
+  void time(const Function& function);
+  [[noreturn]] void fail(std::exception_ptr cause);
+
+  PipelineStages& stages_;
+  PipelineOptions options_;
+  mp::Schedule schedule_;
+  std::optional<Communicator> ranks_;  ///< Of its own: tags of its users' messages are theirs.
+  mp::TransferPlan plan_;
+  std::optional<memory::Arena> arena_;
+  std::vector<TransferState> states_;  ///< By transfer. Leases go before the arena.
+  std::vector<ActionTime> times_;
+  /// Of the run under way, by place; 0: not yet. Shared with notices, which may come late. Relaxed
+  /// suffices: a time that is not seen yet is taken when the send is waited for.
+  std::shared_ptr<std::vector<std::atomic<double>>> sends_ended_;
+  std::size_t place_ = 0;  ///< The action under way.
+};
+
+void Pipeline::Impl::list_message_places() {
+  for (std::size_t place = 0; place < actions().size(); ++place) {
+    const Action& action = actions()[place];
+    const int stage = action.stage, microbatch = action.microbatch;
+    if (action.op == Op::send_forward) {
+      state(plan_.output(stage, microbatch)).place = place;
+    } else if (action.op == Op::receive_forward) {
+      state(plan_.input(stage, microbatch)).place = place;
+    } else if (action.op == Op::send_backward) {
+      state(plan_.input_gradient(stage, microbatch)).place = place;
+    } else if (action.op == Op::receive_backward) {
+      state(plan_.output_gradient(stage, microbatch)).place = place;
+    }
+  }
+}
+
+void Pipeline::Impl::end_transfers() {
+  for (const int index : plan_.end[place_]) {
+    TransferState& one = state(index);
+    if (is_sent(transfer(index))) {
+      ActionTime& time = times_[one.place];
+      const double from = seconds_now();
+      const bool was_done = one.work.done();
+      one.work.wait();
+      const double ended = (*sends_ended_)[one.place].load(std::memory_order_relaxed);
+      time.end = ended > 0 ? ended : seconds_now();
+      time.waited = was_done ? 0 : seconds_now() - from;
+    }
+    one.work = Work();
+    one.lease = memory::Lease();
+  }
+}
+
+void Pipeline::Impl::begin_transfers() {
+  for (const int index : plan_.begin[place_]) {
+    TransferState& one = state(index);
+    const Transfer& what = transfer(index);
+    one.lease = arena_->take(index);
+    if (is_received(what)) {
+      const std::size_t bytes = transfer_header_bytes + one.expected * sizeof(float);
+      one.work = ranks_->recv({bytes_of(index), bytes, DType::u8}, what.from, tag_of(what),
+                              message_options());
+    }
+  }
+}
+
+void Pipeline::Impl::play(const Action& action) {
+  const int stage = action.stage, microbatch = action.microbatch;
+  for (const Action& part : mp::parts_of(action)) {
+    await_inputs(part);
+  }
+  switch (action.op) {
+    case Op::forward:
+      return time([&] { forward(action); });
+    case Op::backward:
+    case Op::backward_input:
+      return time([&] { backward(action); });
+    case Op::overlap:
+      return time([&] {
+        // One after the other: a thread computes, and their messages are beside it anyway.
+        for (const Action& part : mp::parts_of(action)) {
+          part.op == Op::forward ? forward(part) : backward(part);
+        }
+      });
+    case Op::backward_weight:
+      return time([&] { stages_.backward_weight(stage, microbatch); });
+    case Op::recompute:
+      return time([&] { stages_.recompute(stage, microbatch); });
+    case Op::store:
+      return time([&] { stages_.store(stage, microbatch); });
+    case Op::load:
+      return time([&] { stages_.load(stage, microbatch); });
+    case Op::unshard:
+      return time([&] { stages_.unshard(stage); });
+    case Op::reshard:
+      return time([&] { stages_.reshard(stage); });
+    case Op::reduce:
+      return time([&] { stages_.reduce(stage); });
+    case Op::send_forward:
+      return send(plan_.output(stage, microbatch));
+    case Op::send_backward:
+      return send(plan_.input_gradient(stage, microbatch));
+    case Op::receive_forward:
+    case Op::receive_backward:
+      return;  // posted already, and waited for where it is needed
+  }
+}
+
+/// Waits are no computation, so they come before it.
+void Pipeline::Impl::await_inputs(const Action& part) {
+  if (part.op == Op::forward) {
+    await(plan_.input(part.stage, part.microbatch));
+  } else if (mp::gives_input_gradient(part.op)) {
+    await(plan_.output_gradient(part.stage, part.microbatch));
+  }
+}
+
+void Pipeline::Impl::await(int index) {
+  if (index < 0 || !is_received(transfer(index))) {
+    return;
+  }
+  TransferState& one = state(index);
+  const Transfer& what = transfer(index);
+  ActionTime& time = times_[one.place];
+  time.start = seconds_now();
+  one.work.wait();
+  std::uint64_t count = 0;
+  std::memcpy(&count, bytes_of(index), sizeof count);
+  if (count > what.most_elements || (!what.forward && count != one.expected)) {
+    throw Error(
+        ErrorCode::mismatch,
+        text("rank ", what.from, " sent ", count, " elements of micro-batch ", what.microbatch,
+             " behind stage ", what.stage, ", where ", what.forward ? "at most " : "",
+             what.forward ? what.most_elements : one.expected, " can be"));
+  }
+  if (count > one.expected) {
+    const Elements rest{elements_of(index) + one.expected, count - one.expected, DType::f32};
+    ranks_->recv(rest, what.from, tag_of(what) + 1, message_options()).wait();
+  }
+  one.count = one.expected = count;
+  time.end = seconds_now();
+  time.waited = time.end - time.start;
+}
+
+void Pipeline::Impl::forward(const Action& action) {
+  const int output = plan_.output(action.stage, action.microbatch);
+  const std::span<float> room =
+      output < 0 ? std::span<float>()
+                 : std::span(elements_of(output), transfer(output).most_elements);
+  const std::size_t count =
+      stages_.forward(action.stage, action.microbatch,
+                      received(plan_.input(action.stage, action.microbatch)), room);
+  require(count <= room.size(), "its forward wrote ", count, " elements, and the stage gives ",
+          room.size(), " at most; most_elements() says how many");
+  if (output >= 0) {
+    state(output).count = count;
+    if (const int gradient = plan_.output_gradient(action.stage, action.microbatch);
+        gradient >= 0) {
+      state(gradient).expected = count;
+    }
+  }
+}
+
+void Pipeline::Impl::backward(const Action& action) {
+  const int input = plan_.input(action.stage, action.microbatch);
+  const int result = plan_.input_gradient(action.stage, action.microbatch);
+  std::span<float> gradient;
+  if (result >= 0) {
+    TransferState& one = state(result);
+    one.count = one.expected = state(input).count;
+    gradient = {elements_of(result), one.count};
+  }
+  const std::span<const float> output_gradient =
+      received(plan_.output_gradient(action.stage, action.microbatch));
+  if (action.op == Op::backward) {
+    stages_.backward(action.stage, action.microbatch, output_gradient, gradient);
+  } else {
+    stages_.backward_input(action.stage, action.microbatch, output_gradient, gradient);
+  }
+}
+
+std::span<const float> Pipeline::Impl::received(int index) {
+  return index < 0 ? std::span<const float>()
+                   : std::span<const float>(elements_of(index), state(index).count);
+}
+
+void Pipeline::Impl::send(int index) {
+  TransferState& one = state(index);
+  const Transfer& what = transfer(index);
+  const std::uint64_t count = one.count;
+  std::memcpy(bytes_of(index), &count, sizeof count);
+  times_[one.place].start = seconds_now();
+  const std::size_t bytes = transfer_header_bytes + one.expected * sizeof(float);
+  one.work = ranks_->send(ConstElements(bytes_of(index), bytes, DType::u8), what.to, tag_of(what),
+                          message_options());
+  if (one.count > one.expected) {
+    const ConstElements rest(elements_of(index) + one.expected, one.count - one.expected,
+                             DType::f32);
+    std::vector<Work> both;
+    both.push_back(std::move(one.work));
+    both.push_back(ranks_->send(rest, what.to, tag_of(what) + 1, message_options()));
+    one.work = all_of(std::move(both));
+  }
+  one.expected = one.count;
+  one.work.on_done([ended = sends_ended_, place = one.place] {
+    (*ended)[place].store(seconds_now(), std::memory_order_relaxed);
+  });
+}
+
+template <class Function>
+void Pipeline::Impl::time(const Function& function) {
+  ActionTime& time = times_[place_];
+  time.start = seconds_now();
+  function();
+  time.end = seconds_now();
+}
+
+void Pipeline::Impl::fail(std::exception_ptr cause) {
+  const std::string where =
+      text("rank ", ranks_->rank(), " of ", ranks_->name(), ", ",
+           place_ < actions().size() ? described(actions()[place_]) : "behind its last action");
+  Error error(ErrorCode::internal, "");
+  try {
+    std::rethrow_exception(std::move(cause));
+  } catch (const Error& one) {
+    error = Error(one.code(), text(where, ": ", one.what()), one.rank());
+  } catch (const std::exception& other) {
+    error = Error(ErrorCode::aborted, text(where, ": ", other.what()));
+  } catch (...) {
+    error = Error(ErrorCode::aborted, text(where, ": an exception that says nothing"));
+  }
+  // The others wait for what this rank will never send. Of a job that has failed it changes
+  // nothing.
+  ranks_->abort(error.what());
+  for (TransferState& one : states_) {
+    try {
+      one.work.wait();
+    } catch (const Error&) {
+      // Of the same failure; its memory is this rank's again.
+    }
+    one.work = Work();
+    one.lease = memory::Lease();
+  }
+  throw Error(error);
+}
+
+namespace {
+
+/// What to add to this rank's clock for rank 0's: of several questions, the one that was answered
+/// fastest says it best. Hosts share a clock among their ranks.
+double clock_offset(Communicator& ranks, int tag) {
+  constexpr int questions = 8;
+  double offset = 0;
+  for (int rank = 1; rank < ranks.size(); ++rank) {
+    double fastest = std::numeric_limits<double>::infinity();
+    const bool other_host = ranks.hosts()[std::size_t(rank)] != ranks.hosts()[0];
+    for (int i = 0; other_host && i < questions; ++i) {
+      std::array<double, 1> told{};
+      if (ranks.rank() == 0) {
+        ranks.recv(elements(told), rank, tag).wait();
+        told[0] = seconds_now();
+        ranks.send(elements(std::as_const(told)), rank, tag).wait();
+      } else if (ranks.rank() == rank) {
+        const double asked = seconds_now();
+        ranks.send(elements(std::as_const(told)), 0, tag).wait();
+        ranks.recv(elements(told), 0, tag).wait();
+        const double answered = seconds_now();
+        if (answered - asked < fastest) {
+          fastest = answered - asked;
+          offset = told[0] - (asked + answered) / 2;
+        }
+      }
+    }
+  }
+  return offset;
+}
+
+}  // namespace
+
+mp::Timeline Pipeline::Impl::timeline() {
+  const double offset = clock_offset(*ranks_, 4 * schedule_.stages() * schedule_.microbatches);
+  std::vector<double> mine;
+  for (const ActionTime& time : times_) {
+    mine.insert(mine.end(), {time.start + offset, time.end + offset, time.waited});
+  }
+  std::vector<std::size_t> counts;
+  std::size_t count = 0;
+  for (const auto& actions : schedule_.actions) {
+    counts.push_back(3 * actions.size());
+    count += counts.back();
+  }
+  std::vector<double> all(count);
+  ranks_->all_gatherv(elements(std::as_const(mine)), elements(all), counts).wait();
+  std::vector<mp::MeasuredRank> measured;
+  auto next = all.begin();
+  for (const auto& actions : schedule_.actions) {
+    mp::MeasuredRank rank;
+    for (const Action& action : actions) {
+      rank.spans.push_back({.start = next[0], .end = next[1]});
+      rank.held.push_back(mp::is_send(action.op) ? next[2] : 0);
+      next += 3;
+    }
+    measured.push_back(std::move(rank));
+  }
+  return mp::timeline_of(schedule_, std::move(measured));
+}
+
+Pipeline::Pipeline(Communicator& ranks, mp::Schedule schedule, PipelineStages& stages,
+                   PipelineOptions options)
+    : impl_(std::make_unique<Impl>(ranks, std::move(schedule), stages, options)) {}
+Pipeline::~Pipeline() = default;
+Pipeline::Pipeline(Pipeline&&) noexcept = default;
+Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;
+
+void Pipeline::run() { impl_->run(); }
+const mp::Schedule& Pipeline::schedule() const noexcept { return impl_->schedule(); }
+std::size_t Pipeline::message_bytes() const noexcept { return impl_->message_bytes(); }
+std::span<const ActionTime> Pipeline::times() const noexcept { return impl_->times(); }
+mp::Timeline Pipeline::timeline() { return impl_->timeline(); }
 
 }  // namespace sprat

@@ -9,6 +9,7 @@
 #include "comm/base/check.hpp"
 #include "mp/actions.hpp"
 #include "mp/text.hpp"
+#include "mp/timeline.hpp"
 
 namespace sprat::mp {
 namespace {
@@ -659,22 +660,6 @@ class Simulator {
   std::vector<double> wire_free_;  ///< By pair of ranks.
   Timeline made_;
 };
-
-/// How long it all took, and how much of that ranks stood idle.
-void add_bubbles(Timeline& made) {
-  for (const auto& spans : made.spans) {
-    for (const TimeSpan& span : spans) {
-      made.makespan = std::max(made.makespan, span.end);
-    }
-  }
-  double busy = 0;
-  for (RankUse& use : made.ranks) {
-    use.bubble = made.makespan > 0 ? 1 - use.busy / made.makespan : 0;
-    busy += use.busy;
-  }
-  const double whole = made.makespan * double(made.ranks.size());
-  made.bubble = whole > 0 ? 1 - busy / whole : 0;
-}
 
 }  // namespace
 

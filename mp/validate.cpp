@@ -113,6 +113,8 @@ class Validator {
         add(at(where, part), " is there already, at place ", before->second.place);
       }
       has_messages_ = has_messages_ || is_send(part.op) || is_receive(part.op);
+      has_backwards_ =
+          has_backwards_ || gives_input_gradient(part.op) || gives_weight_gradient(part.op);
     });
   }
 
@@ -153,10 +155,10 @@ class Validator {
       const Op half = input ? Op::backward_input : Op::backward_weight;
       add(at(*find(half, stage, j), {.op = half, .stage = stage, .microbatch = j}),
           " is a half of what the B at place ", find(Op::backward, stage, j)->place, " does");
-    } else if (!whole && !input) {
+    } else if (!whole && !input && has_backwards_) {
       missing(weight ? Op::backward_input : Op::backward, stage, j,
               weight ? "" : ", or its halves");
-    } else if (!whole && !weight) {
+    } else if (!whole && !weight && has_backwards_) {
       missing(Op::backward_weight, stage, j, "");
     }
     for (const Op backward : {Op::backward, Op::backward_input}) {
@@ -221,7 +223,7 @@ class Validator {
   void check_messages_of(int stage, int j) {
     if (stage + 1 < schedule_.stages() && rank_of(stage + 1) != rank_of(stage)) {
       for (const Op op : {Op::send_forward, Op::receive_backward}) {
-        if (!find(op, stage, j)) {
+        if (!find(op, stage, j) && (op == Op::send_forward || has_backwards_)) {
           missing(op, stage, j, "");
         }
       }
@@ -306,6 +308,7 @@ class Validator {
   const Schedule& schedule_;
   std::unordered_map<ActionKey, Standing> standing_;
   bool has_messages_ = false;
+  bool has_backwards_ = false;  ///< Without any, it is an evaluation.
   std::vector<std::string> found_;
 };
 

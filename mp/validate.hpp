@@ -12,7 +12,8 @@ namespace sprat::mp {
 /// What is wrong, a sentence each with rank, place (from 0) and action; empty: the schedule is
 /// valid. These rules are held:
 /// - actions are of the schedule's stages and micro-batches, on the stage's rank;
-/// - each stage has each micro-batch forward and backward once (a backward, or its two halves);
+/// - each stage has each micro-batch forward and backward once (a backward, or its two halves), or
+///   all have it forward alone;
 /// - on a rank, forward comes before backward, an input's gradient before the weights', a send
 ///   behind what makes it, a receive before what needs it;
 /// - with messages, each has one send and one receive, and between two ranks, in each direction,

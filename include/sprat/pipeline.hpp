@@ -191,18 +191,19 @@ struct PipelineOptions {
   int messages_ahead = 2;
 };
 
-/// What one action of this rank took in the last run; seconds of a monotonic clock.
+/// When one action of this rank ran; seconds of a monotonic clock.
 struct ActionTime {
+  /// Of a receive, while its message was waited for; of a send, until its memory was free again.
   double start = 0, end = 0;
-  double waited = 0;   ///< For messages, between `start` and the computation.
-  double exposed = 0;  ///< The part of it in which a message was on its way already, or a send
-                       ///< was waited for.
+  /// How long the rank stood still for it: all of a receive, and of a send the part in which its
+  /// memory was waited for.
+  double waited = 0;
 };
 
 /// One rank of a pipeline. One thread at a time.
 class SPRAT_API Pipeline {
  public:
-  /// Collective over `ranks`, whose rank r plays schedule.actions[r]. Both references are kept.
+  /// Collective over `ranks`, whose rank r plays schedule.actions[r]. `stages` outlives it.
   /// Messages are put into a schedule that has none. Throws Error{invalid_argument} if it is not
   /// valid or its messages need room on their way, and on every rank Error{mismatch} naming what
   /// differs.
@@ -220,11 +221,12 @@ class SPRAT_API Pipeline {
 
   /// With messages.
   const mp::Schedule& schedule() const noexcept;
-  /// What its slots for messages take, all of it made before the first run.
+  /// What its slots for messages take at most. They are made when first needed, and kept.
   std::size_t message_bytes() const noexcept;
   /// Of the last run, by this rank's action.
   std::span<const ActionTime> times() const noexcept;
-  /// Collective: the last run of all ranks, on rank 0's clock, for mp::draw and mp::to_trace.
+  /// Collective: the last run of all ranks, on one clock, for mp::draw and mp::to_trace. What
+  /// stages waited for themselves (gathers, loads) counts as computation.
   mp::Timeline timeline();
 
  private:
