@@ -1,6 +1,6 @@
-// One rank's actions, played on the thread that calls. Each transfer has a slot from the place
+// One rank's actions, played on the thread that calls. Each handover has a slot from the place
 // where the plan says it begins to the one where it ends: before an action, sends that end there
-// are waited for, and receives that begin there are posted. mp/transfers.cpp says why that never
+// are waited for, and receives that begin there are posted. mp/handovers.cpp says why that never
 // waits in a circle.
 //
 // A message is a header and as many elements as the same micro-batch had in the last run, so that
@@ -20,18 +20,18 @@
 #include "comm/base/check.hpp"
 #include "memory/arena.hpp"
 #include "mp/actions.hpp"
+#include "mp/handovers.hpp"
 #include "mp/passes/passes.hpp"
 #include "mp/pipeline_agreement.hpp"
 #include "mp/timeline.hpp"
-#include "mp/transfers.hpp"
 #include "mp/validate.hpp"
 
 namespace sprat {
 
 using mp::Action;
+using mp::Handover;
+using mp::handover_header_bytes;
 using mp::Op;
-using mp::Transfer;
-using mp::transfer_header_bytes;
 
 namespace {
 
@@ -60,6 +60,7 @@ mp::Schedule with_messages(mp::Schedule schedule) {
                  return mp::is_send(action.op) || mp::is_receive(action.op);
                });
   }
+  // Its order is one for all ranks together, which is what lets sends wait for their receives.
   if (!messages) {
     return mp::communicate(schedule);
   }
@@ -90,14 +91,16 @@ class Pipeline::Impl {
     mp::agree_on_schedule(ranks, schedule, options.messages_ahead);
     require(schedule.ranks() == ranks.size(), schedule.name, " is for ", schedule.ranks(),
             " ranks, but ", ranks.name(), " has ", ranks.size());
+    // Equal schedules have equal faults, so from here on every rank throws or none.
     schedule_ = with_messages(std::move(schedule));
     const std::vector<std::size_t> most = mp::agree_on_elements(ranks, schedule_, stages);
     ranks_.emplace(ranks.duplicate(text(ranks.name(), ".pipeline")));
-    plan_ = mp::plan_transfers(schedule_, ranks.rank(), most, options.messages_ahead);
+    plan_ = mp::plan_handovers(schedule_, ranks.rank(), most, options.messages_ahead);
     arena_.emplace(plan_.slots);
-    states_.resize(plan_.transfers.size());
+    // In the first run nothing is known of lengths, so messages are as long as they may be.
+    states_.resize(plan_.handovers.size());
     for (std::size_t i = 0; i < states_.size(); ++i) {
-      states_[i].expected = plan_.transfers[i].most_elements;
+      states_[i].expected = plan_.handovers[i].most_elements;
     }
     times_.resize(actions().size());
     list_message_places();
@@ -111,11 +114,11 @@ class Pipeline::Impl {
     sends_ended_ = std::make_shared<std::vector<std::atomic<double>>>(actions().size());
     try {
       for (place_ = 0; place_ < actions().size(); ++place_) {
-        end_transfers();
-        begin_transfers();
+        end_handovers();
+        begin_handovers();
         play(actions()[place_]);
       }
-      end_transfers();
+      end_handovers();
     } catch (...) {
       fail(std::current_exception());
     }
@@ -127,7 +130,7 @@ class Pipeline::Impl {
   mp::Timeline timeline();
 
  private:
-  struct TransferState {
+  struct HandoverState {
     memory::Lease lease;
     Work work;
     std::size_t count = 0;     ///< Elements of this run, once known.
@@ -138,27 +141,27 @@ class Pipeline::Impl {
   const std::vector<Action>& actions() const {
     return schedule_.actions[std::size_t(ranks_->rank())];
   }
-  const Transfer& transfer(int index) const { return plan_.transfers[std::size_t(index)]; }
-  TransferState& state(int index) { return states_[std::size_t(index)]; }
-  bool is_sent(const Transfer& one) const {
+  const Handover& handover(int index) const { return plan_.handovers[std::size_t(index)]; }
+  HandoverState& state(int index) { return states_[std::size_t(index)]; }
+  bool is_sent(const Handover& one) const {
     return one.from != one.to && one.from == ranks_->rank();
   }
-  bool is_received(const Transfer& one) const {
+  bool is_received(const Handover& one) const {
     return one.from != one.to && one.to == ranks_->rank();
   }
   std::byte* bytes_of(int index) { return static_cast<std::byte*>(state(index).lease.data()); }
   float* elements_of(int index) {
-    return reinterpret_cast<float*>(bytes_of(index) + transfer_header_bytes);
+    return reinterpret_cast<float*>(bytes_of(index) + handover_header_bytes);
   }
   /// The message's tag, and behind it that of its rest.
-  int tag_of(const Transfer& one) const {
+  int tag_of(const Handover& one) const {
     return 4 * (one.stage * schedule_.microbatches + one.microbatch) + (one.forward ? 0 : 2);
   }
   Options message_options() const { return {.timeout = options_.timeout}; }
 
   void list_message_places();
-  void end_transfers();
-  void begin_transfers();
+  void end_handovers();
+  void begin_handovers();
   void play(const Action& action);
   void forward(const Action& action);
   void backward(const Action& action);
@@ -174,9 +177,9 @@ class Pipeline::Impl {
   PipelineOptions options_;
   mp::Schedule schedule_;
   std::optional<Communicator> ranks_;  ///< Of its own: tags of its users' messages are theirs.
-  mp::TransferPlan plan_;
+  mp::HandoverPlan plan_;
   std::optional<memory::Arena> arena_;
-  std::vector<TransferState> states_;  ///< By transfer. Leases go before the arena.
+  std::vector<HandoverState> states_;  ///< By handover. Leases go before the arena.
   std::vector<ActionTime> times_;
   /// Of the run under way, by place; 0: not yet. Shared with notices, which may come late. Relaxed
   /// suffices: a time that is not seen yet is taken when the send is waited for.
@@ -200,14 +203,16 @@ void Pipeline::Impl::list_message_places() {
   }
 }
 
-void Pipeline::Impl::end_transfers() {
+// Only here does a rank stand still for its sends: a slot whose life is over is another one's next.
+void Pipeline::Impl::end_handovers() {
   for (const int index : plan_.end[place_]) {
-    TransferState& one = state(index);
-    if (is_sent(transfer(index))) {
+    HandoverState& one = state(index);
+    if (is_sent(handover(index))) {
       ActionTime& time = times_[one.place];
       const double from = seconds_now();
       const bool was_done = one.work.done();
       one.work.wait();
+      // The notice may come a little later than the wait's end, for another thread may give it.
       const double ended = (*sends_ended_)[one.place].load(std::memory_order_relaxed);
       time.end = ended > 0 ? ended : seconds_now();
       time.waited = was_done ? 0 : seconds_now() - from;
@@ -217,13 +222,13 @@ void Pipeline::Impl::end_transfers() {
   }
 }
 
-void Pipeline::Impl::begin_transfers() {
+void Pipeline::Impl::begin_handovers() {
   for (const int index : plan_.begin[place_]) {
-    TransferState& one = state(index);
-    const Transfer& what = transfer(index);
+    HandoverState& one = state(index);
+    const Handover& what = handover(index);
     one.lease = arena_->take(index);
     if (is_received(what)) {
-      const std::size_t bytes = transfer_header_bytes + one.expected * sizeof(float);
+      const std::size_t bytes = handover_header_bytes + one.expected * sizeof(float);
       one.work = ranks_->recv({bytes_of(index), bytes, DType::u8}, what.from, tag_of(what),
                               message_options());
     }
@@ -282,11 +287,11 @@ void Pipeline::Impl::await_inputs(const Action& part) {
 }
 
 void Pipeline::Impl::await(int index) {
-  if (index < 0 || !is_received(transfer(index))) {
+  if (index < 0 || !is_received(handover(index))) {
     return;
   }
-  TransferState& one = state(index);
-  const Transfer& what = transfer(index);
+  HandoverState& one = state(index);
+  const Handover& what = handover(index);
   ActionTime& time = times_[one.place];
   time.start = seconds_now();
   one.work.wait();
@@ -312,13 +317,14 @@ void Pipeline::Impl::forward(const Action& action) {
   const int output = plan_.output(action.stage, action.microbatch);
   const std::span<float> room =
       output < 0 ? std::span<float>()
-                 : std::span(elements_of(output), transfer(output).most_elements);
+                 : std::span(elements_of(output), handover(output).most_elements);
   const std::size_t count =
       stages_.forward(action.stage, action.microbatch,
                       received(plan_.input(action.stage, action.microbatch)), room);
   require(count <= room.size(), "its forward wrote ", count, " elements, and the stage gives ",
           room.size(), " at most; most_elements() says how many");
   if (output >= 0) {
+    // Known on both ends now: its gradient's message needs no more than this.
     state(output).count = count;
     if (const int gradient = plan_.output_gradient(action.stage, action.microbatch);
         gradient >= 0) {
@@ -332,7 +338,7 @@ void Pipeline::Impl::backward(const Action& action) {
   const int result = plan_.input_gradient(action.stage, action.microbatch);
   std::span<float> gradient;
   if (result >= 0) {
-    TransferState& one = state(result);
+    HandoverState& one = state(result);
     one.count = one.expected = state(input).count;
     gradient = {elements_of(result), one.count};
   }
@@ -351,12 +357,13 @@ std::span<const float> Pipeline::Impl::received(int index) {
 }
 
 void Pipeline::Impl::send(int index) {
-  TransferState& one = state(index);
-  const Transfer& what = transfer(index);
+  HandoverState& one = state(index);
+  const Handover& what = handover(index);
+  // The header lies before the elements, so that both are one message.
   const std::uint64_t count = one.count;
   std::memcpy(bytes_of(index), &count, sizeof count);
   times_[one.place].start = seconds_now();
-  const std::size_t bytes = transfer_header_bytes + one.expected * sizeof(float);
+  const std::size_t bytes = handover_header_bytes + one.expected * sizeof(float);
   one.work = ranks_->send(ConstElements(bytes_of(index), bytes, DType::u8), what.to, tag_of(what),
                           message_options());
   if (one.count > one.expected) {
@@ -397,8 +404,9 @@ void Pipeline::Impl::fail(std::exception_ptr cause) {
   }
   // The others wait for what this rank will never send. Of a job that has failed it changes
   // nothing.
+  // Before waiting for what is under way, which ends by it.
   ranks_->abort(error.what());
-  for (TransferState& one : states_) {
+  for (HandoverState& one : states_) {
     try {
       one.work.wait();
     } catch (const Error&) {
@@ -445,6 +453,7 @@ double clock_offset(Communicator& ranks, int tag) {
 
 mp::Timeline Pipeline::Impl::timeline() {
   const double offset = clock_offset(*ranks_, 4 * schedule_.stages() * schedule_.microbatches);
+  // The schedule says how many each rank has, so that one collective brings them all.
   std::vector<double> mine;
   for (const ActionTime& time : times_) {
     mine.insert(mine.end(), {time.start + offset, time.end + offset, time.waited});

@@ -19,6 +19,7 @@ struct Term {
   bool digest = false;  ///< Its value says nothing to people.
 };
 
+// What people can compare comes first; digests say where to look.
 std::vector<Term> terms_of(const Schedule& schedule, int ranks, int messages_ahead) {
   std::string places;
   for (const int rank : schedule.rank_of_stage) {
@@ -91,6 +92,7 @@ std::vector<std::size_t> agree_on_elements(Communicator& ranks, const Schedule& 
   }
   const std::vector<std::uint64_t> all = gathered(ranks, mine);
   std::vector<std::size_t> most;
+  // Whoever computes a stage knows; whoever is handed its output has made memory for as much.
   for (std::size_t stage = 0; stage < count; ++stage) {
     const auto owner = std::size_t(schedule.rank_of_stage[stage]);
     const std::uint64_t value = all[owner * count + stage];

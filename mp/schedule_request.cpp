@@ -25,6 +25,7 @@ Schedule make_schedule(const ScheduleRequest& request) {
   require(recomputed.empty() || int(recomputed.size()) == schedule.stages(),
           "recomputation is said of ", recomputed.size(), " stages, but ", schedule.name, " over ",
           request.shape.ranks, " ranks has ", schedule.stages(), "; say it of each, or of none");
+  // In the order that passes.hpp says: what comes later sees what was put in before.
   if (!recomputed.empty()) {
     schedule =
         recompute(schedule, [&](int stage, int) { return bool(recomputed[std::size_t(stage)]); });
@@ -39,6 +40,7 @@ Schedule make_schedule(const ScheduleRequest& request) {
 }
 
 Schedule evaluation_of(const Schedule& schedule, int unsharded_stages) {
+  // Each rank keeps the order of its forwards, which has run already when a step was trained.
   Schedule result = schedule;
   result.name = schedule.name + ", forwards";
   for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank) {

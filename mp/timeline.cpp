@@ -49,6 +49,7 @@ RankUse use_of(const std::vector<Action>& actions, const MeasuredRank& measured,
     if (is_computation(actions[i].op)) {
       use.busy += span.end - span.start;
     } else if (is_receive(actions[i].op)) {
+      // Before the message was sent, the wait was for another rank's computation: a bubble.
       const Action send = other_end_of(actions[i]);
       const double since = sent.at({send.op, send.stage, send.microbatch});
       use.exposed_communication += std::max(0.0, span.end - std::max(span.start, since));

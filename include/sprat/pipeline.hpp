@@ -80,9 +80,9 @@ struct Offload {
 /// A schedule by name, with what is put into it.
 struct ScheduleRequest {
   std::string kind = "interleaved";  ///< One of schedule_kinds(), or SMP's word "simple".
-  PipelineShape shape;
-  std::vector<bool> recomputed;    ///< By stage: computes its forwards once more. Empty: none.
-  std::optional<Offload> offload;  ///< Tapes go to a tier and come back.
+  PipelineShape shape = {};
+  std::vector<bool> recomputed = {};  ///< By stage: computes its forwards once more. Empty: none.
+  std::optional<Offload> offload = std::nullopt;  ///< Tapes go to a tier and come back.
   /// Gathers parameters of at most so many stages of a rank at once, by unshard and reshard; 0: no
   /// such actions.
   int unsharded_stages = 0;

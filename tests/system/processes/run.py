@@ -90,6 +90,17 @@ def case_kill_in_all_reduce(worker, sprat):
                                processes, victim, [f"lost rank {victim} ", "all_reduce"])
 
 
+def case_kill_in_pipeline(worker, sprat):
+    for hosts in ("", "a,b,c,d"):
+        for count in ("2", "100000"):
+            for victim in (0, 2):
+                processes = start([worker, "pipeline", count], hosts=hosts)
+                for process in processes.values():
+                    process.stdout.readline()
+                kill_and_check(f"kill rank {victim} in a pipeline, {count} floats a message, on hosts [{hosts}]",
+                               processes, victim, [f"lost rank {victim} ", " of world.pipeline, "])
+
+
 def await_line(case, processes, line):
     for rank, process in processes.items():
         said = process.stdout.readline().strip()

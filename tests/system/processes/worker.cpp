@@ -6,6 +6,9 @@
 //                   as programs do, destructors and all
 //   shrink COUNT    the same, but survivors of a failure shrink the job, do 100 right all_reduces
 //                   and go on; prints "ready N" with the number of ranks each time
+//   pipeline COUNT  steps of a pipeline for ever, a stage a rank, COUNT floats between stages;
+//   prints
+//                   "ready" after the first
 //   leave HOW       rank 1 ends without leaving the job: exit (in the middle of main), global
 //                   (after it, with the communicator in static storage), throw (an exception that
 //                   nobody catches)
@@ -29,6 +32,7 @@
 #include <vector>
 
 #include "sprat/communicator.hpp"
+#include "sprat/pipeline.hpp"
 
 namespace {
 
@@ -46,6 +50,38 @@ void run_endless(sprat::Communicator& world, std::size_t count) {
     if (round == 10) {
       say("ready");
     }
+  }
+}
+
+class PassOn final : public sprat::PipelineStages {
+ public:
+  explicit PassOn(std::size_t count) : count_(count) {}
+  std::size_t most_elements(int) const override { return count_; }
+  std::size_t forward(int, int, std::span<const float>, std::span<float> output) override {
+    std::fill(output.begin(), output.end(), 1.0f);
+    return output.size();
+  }
+  void backward(int, int, std::span<const float>, std::span<float> gradient) override {
+    std::fill(gradient.begin(), gradient.end(), 1.0f);
+  }
+  void backward_input(int, int, std::span<const float>, std::span<float>) override {}
+  void backward_weight(int, int) override {}
+
+ private:
+  std::size_t count_;
+};
+
+void run_pipeline(sprat::Communicator& world, std::size_t count) {
+  PassOn stages(count);
+  sprat::Pipeline pipeline(
+      world,
+      sprat::mp::make_schedule(
+          {.kind = "1f1b", .shape = {.ranks = world.size(), .microbatches = 8}}),
+      stages);
+  pipeline.run();
+  say("ready");
+  for (;;) {
+    pipeline.run();
   }
 }
 
@@ -243,6 +279,8 @@ int main(int argc, char** argv) {
       return run_stopped(world, argument);
     } else if (mode == "shrink") {
       run_shrink(std::move(world), std::stoul(argument));
+    } else if (mode == "pipeline") {
+      run_pipeline(world, std::stoul(argument));
     } else if (mode == "until") {
       run_until(world, argument);
     } else if (mode == "differ") {

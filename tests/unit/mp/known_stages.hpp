@@ -4,14 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <numeric>
-#include <random>
 #include <span>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,10 +17,13 @@
 
 namespace sprat::mp {
 
-struct KnownModel {
-  int stages = 1;
-  std::size_t most = 24;
-  bool varies = true;
+/// What its stages give, each number made of all that the stage was given.
+class KnownModel {
+ public:
+  KnownModel(int stages_, std::size_t most_ = 24) : stages(stages_), most(most_) {}
+
+  int stages;
+  std::size_t most;
 
   std::size_t length(int run, int stage, int microbatch) const {
     if (stage + 1 == stages) {
@@ -31,7 +31,7 @@ struct KnownModel {
     }
     const std::uint64_t seed =
         golden_step * std::uint64_t(1 + run * 1009 + stage * 31 + microbatch);
-    return varies ? mix_bits(seed) % (most + 1) : most;
+    return mix_bits(seed) % (most + 1);
   }
   static float value(std::uint64_t a, std::uint64_t b, std::size_t i) {
     return float(mix_bits(a * golden_step + b * 7919 + i + 1) % (1 << 20));
@@ -45,37 +45,47 @@ struct KnownModel {
   }
 
   /// What `stage` gives: a function of all that it was given.
-  std::vector<float> output(int run, int stage, int microbatch) const {
-    std::uint64_t given = 1;
-    std::vector<float> result;
-    for (int at = 0; at <= stage; ++at) {
-      result.resize(length(run, at, microbatch));
-      for (std::size_t i = 0; i < result.size(); ++i) {
-        result[i] = value(given, std::uint64_t(at * 100 + microbatch), i);
-      }
-      given = sum(result);
+  std::vector<float> output(int run, int stage, int microbatch) {
+    std::vector<float> result(length(run, stage, microbatch));
+    const std::uint64_t given =
+        stage == 0 ? sum({})
+                   : sum_of(output_sums_, run, stage - 1, microbatch, &KnownModel::output);
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      result[i] = value(given, std::uint64_t(stage * 100 + microbatch), i);
     }
     return result;
   }
   /// The gradient of what `stage` gives.
-  std::vector<float> gradient(int run, int stage, int microbatch) const {
-    std::uint64_t given = 1;
-    std::vector<float> result;
-    for (int at = stages - 1; at > stage; --at) {
-      result.resize(length(run, at - 1, microbatch));
-      for (std::size_t i = 0; i < result.size(); ++i) {
-        result[i] = value(given, std::uint64_t(at * 100 + microbatch + 50), i);
-      }
-      given = sum(result);
+  std::vector<float> gradient(int run, int stage, int microbatch) {
+    std::vector<float> result(length(run, stage, microbatch));
+    const std::uint64_t given = stage + 2 >= stages ? sum({})
+                                                    : sum_of(gradient_sums_, run, stage + 1,
+                                                             microbatch, &KnownModel::gradient);
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      result[i] = value(given, std::uint64_t((stage + 1) * 100 + microbatch + 50), i);
     }
-    return stage + 1 == stages ? std::vector<float>() : result;
+    return result;
   }
+
+ private:
+  using Sums = std::map<std::array<int, 3>, std::uint64_t>;
+
+  std::uint64_t sum_of(Sums& sums, int run, int stage, int microbatch,
+                       std::vector<float> (KnownModel::*values)(int, int, int)) {
+    const auto [found, isnew] = sums.try_emplace({run, stage, microbatch}, 0);
+    if (isnew) {
+      found->second = sum((this->*values)(run, stage, microbatch));
+    }
+    return found->second;
+  }
+
+  Sums output_sums_, gradient_sums_;
 };
 
 /// One rank's, which notes what it is asked for and holds it against the model.
 class KnownStages final : public PipelineStages {
  public:
-  explicit KnownStages(KnownModel model) : model_(model) {}
+  explicit KnownStages(KnownModel model) : model_(std::move(model)) {}
 
   int run = 0;
   std::vector<Action> calls;
@@ -129,7 +139,7 @@ class KnownStages final : public PipelineStages {
     before(action);
     calls.push_back(action);
   }
-  void gradient(int stage, int j, std::span<const float> given, std::span<float> result) const {
+  void gradient(int stage, int j, std::span<const float> given, std::span<float> result) {
     EXPECT_EQ(std::vector<float>(given.begin(), given.end()), model_.gradient(run, stage, j))
         << "gradient of stage " << stage << ", micro-batch " << j << ", run " << run;
     EXPECT_EQ(result.size(), stage == 0 ? 0 : model_.length(run, stage - 1, j));

@@ -12,7 +12,7 @@ namespace sprat::mp {
 
 /// One micro-batch's output of a stage on its way to the next, or the gradient of it on its way
 /// back, as one rank sees it.
-struct Transfer {
+struct Handover {
   bool forward = true;
   int stage = 0;  ///< Whose output, or the gradient of whose output.
   int microbatch = 0;
@@ -23,14 +23,14 @@ struct Transfer {
   std::size_t begin = 0, end = 0;
 };
 
-struct TransferPlan {
-  std::vector<Transfer> transfers;
+struct HandoverPlan {
+  std::vector<Handover> handovers;
   /// By place, one more than there are actions: which begin or end before the action there.
   std::vector<std::vector<int>> begin, end;
   memory::SlotPlan slots;
 
   /// Of the stage that computes: what it reads and writes; -1 at the ends of the model. All four
-  /// numbers are indices of transfers.
+  /// numbers are indices of handovers.
   int input(int stage, int microbatch) const;
   int output(int stage, int microbatch) const;
   int output_gradient(int stage, int microbatch) const;
@@ -40,12 +40,12 @@ struct TransferPlan {
   std::vector<int> by_output, by_gradient;  ///< By stage and micro-batch.
 };
 
-/// Bytes before the elements of each transfer, for its length; elements lie on a cache line.
-constexpr std::size_t transfer_header_bytes = 64;
+/// Bytes before the elements of each handover, for its length; elements lie on a cache line.
+constexpr std::size_t handover_header_bytes = 64;
 
 /// For a valid schedule that has its messages and runs at message capacity 0. Receives begin up to
 /// `ahead` computations before their place, sends end up to as many behind it.
-TransferPlan plan_transfers(const Schedule& schedule, int rank,
+HandoverPlan plan_handovers(const Schedule& schedule, int rank,
                             const std::vector<std::size_t>& most_elements, int ahead);
 
 }  // namespace sprat::mp

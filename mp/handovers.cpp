@@ -2,7 +2,7 @@
 // earlier than it says and sends are waited for later: whoever waits, waits for something that the
 // schedule, every send waiting for its receive, has behind it. So each life may only grow beyond
 // what the schedule's places say, and a slot is taken again when its life is over.
-#include "mp/transfers.hpp"
+#include "mp/handovers.hpp"
 
 #include <algorithm>
 #include <string>
@@ -17,9 +17,9 @@ std::size_t index_of(int stage, int microbatch, int microbatches) {
   return std::size_t(stage) * std::size_t(microbatches) + std::size_t(microbatch);
 }
 
-class TransferPlanner {
+class HandoverPlanner {
  public:
-  TransferPlanner(const Schedule& schedule, int rank, const std::vector<std::size_t>& most_elements,
+  HandoverPlanner(const Schedule& schedule, int rank, const std::vector<std::size_t>& most_elements,
                   int ahead)
       : schedule_(schedule),
         actions_(schedule.actions[std::size_t(rank)]),
@@ -37,7 +37,7 @@ class TransferPlanner {
     }
   }
 
-  TransferPlan run() {
+  HandoverPlan run() {
     for (std::size_t place = 0; place < actions_.size(); ++place) {
       for (const Action& part : parts_of(actions_[place])) {
         meet(place, part);
@@ -48,46 +48,47 @@ class TransferPlanner {
   }
 
  private:
+  /// A computation says what it reads and writes, a message when it is on its way.
   void meet(std::size_t place, const Action& action) {
     const int stage = action.stage, before = stage - 1;
     const bool first = stage == 0, last = stage + 1 == schedule_.stages();
     if (action.op == Op::forward) {
       if (!last) {
-        transfer(true, stage, action.microbatch, place).begin = place;
+        handover(true, stage, action.microbatch, place).begin = place;
       }
       if (!first) {
-        use(transfer(true, before, action.microbatch, place), place);
+        use(handover(true, before, action.microbatch, place), place);
       }
     } else if (gives_input_gradient(action.op)) {
       if (!first) {
-        transfer(false, before, action.microbatch, place).begin = place;
+        handover(false, before, action.microbatch, place).begin = place;
       }
       if (!last) {
-        use(transfer(false, stage, action.microbatch, place), place);
+        use(handover(false, stage, action.microbatch, place), place);
       }
     } else if (action.op == Op::receive_forward) {
-      transfer(true, before, action.microbatch, place).begin = earlier(place);
+      handover(true, before, action.microbatch, place).begin = earlier(place);
     } else if (action.op == Op::receive_backward) {
       // Its length is that of what this rank sent, so it is not posted before that is computed.
       const int output = plan_.output(stage, action.microbatch);
-      transfer(false, stage, action.microbatch, place).begin =
-          std::max(earlier(place), plan_.transfers[std::size_t(output)].begin + 1);
+      handover(false, stage, action.microbatch, place).begin =
+          std::max(earlier(place), plan_.handovers[std::size_t(output)].begin + 1);
     } else if (action.op == Op::send_forward) {
-      transfer(true, stage, action.microbatch, place).end = later(place + 1);
+      handover(true, stage, action.microbatch, place).end = later(place + 1);
     } else if (action.op == Op::send_backward) {
-      transfer(false, before, action.microbatch, place).end = later(place + 1);
+      handover(false, before, action.microbatch, place).end = later(place + 1);
     }
   }
 
   /// Made at its first mention, whose place is no more than a first guess of its life.
-  Transfer& transfer(bool forward, int stage, int microbatch, std::size_t place) {
+  Handover& handover(bool forward, int stage, int microbatch, std::size_t place) {
     int& index = (forward ? plan_.by_output
                           : plan_.by_gradient)[index_of(stage, microbatch, plan_.microbatches)];
     if (index < 0) {
-      index = int(plan_.transfers.size());
+      index = int(plan_.handovers.size());
       const int here = schedule_.rank_of_stage[std::size_t(stage)];
       const int next = schedule_.rank_of_stage[std::size_t(stage) + 1];
-      plan_.transfers.push_back({.forward = forward,
+      plan_.handovers.push_back({.forward = forward,
                                  .stage = stage,
                                  .microbatch = microbatch,
                                  .from = forward ? here : next,
@@ -96,13 +97,13 @@ class TransferPlanner {
                                  .begin = place,
                                  .end = place + 1});
     }
-    return plan_.transfers[std::size_t(index)];
+    return plan_.handovers[std::size_t(index)];
   }
 
   /// The reader's rank has it until the reader is through.
-  void use(Transfer& transfer, std::size_t place) const {
-    if (transfer.to == rank_) {
-      transfer.end = place + 1;
+  void use(Handover& handover, std::size_t place) const {
+    if (handover.to == rank_) {
+      handover.end = place + 1;
     }
   }
 
@@ -111,6 +112,7 @@ class TransferPlanner {
     const auto room = std::size_t(at - computations_.begin());
     return ahead_ == 0 || room == 0 ? place : *(at - std::ptrdiff_t(std::min(ahead_, room)));
   }
+  /// To the end of the actions if fewer computations are left.
   std::size_t later(std::size_t place) const {
     if (ahead_ == 0) {
       return place;
@@ -124,13 +126,13 @@ class TransferPlanner {
     plan_.begin.resize(actions_.size() + 1);
     plan_.end.resize(actions_.size() + 1);
     std::vector<memory::Buffer> buffers;
-    for (std::size_t i = 0; i < plan_.transfers.size(); ++i) {
-      const Transfer& transfer = plan_.transfers[i];
-      plan_.begin[transfer.begin].push_back(int(i));
-      plan_.end[transfer.end].push_back(int(i));
-      buffers.push_back({.name = transfer.forward ? "output" : "gradient",
-                         .bytes = transfer_header_bytes + transfer.most_elements * sizeof(float),
-                         .lives = {{.from = transfer.begin, .to = transfer.end}}});
+    for (std::size_t i = 0; i < plan_.handovers.size(); ++i) {
+      const Handover& handover = plan_.handovers[i];
+      plan_.begin[handover.begin].push_back(int(i));
+      plan_.end[handover.end].push_back(int(i));
+      buffers.push_back({.name = handover.forward ? "output" : "gradient",
+                         .bytes = handover_header_bytes + handover.most_elements * sizeof(float),
+                         .lives = {{.from = handover.begin, .to = handover.end}}});
     }
     plan_.slots = memory::plan_slots(buffers);
   }
@@ -141,30 +143,30 @@ class TransferPlanner {
   const std::vector<std::size_t>& most_elements_;
   const std::size_t ahead_;
   std::vector<std::size_t> computations_;  ///< Their places.
-  TransferPlan plan_;
+  HandoverPlan plan_;
 };
 
 }  // namespace
 
-int TransferPlan::output(int stage, int microbatch) const {
+int HandoverPlan::output(int stage, int microbatch) const {
   return by_output[index_of(stage, microbatch, microbatches)];
 }
 
-int TransferPlan::output_gradient(int stage, int microbatch) const {
+int HandoverPlan::output_gradient(int stage, int microbatch) const {
   return by_gradient[index_of(stage, microbatch, microbatches)];
 }
 
-int TransferPlan::input(int stage, int microbatch) const {
+int HandoverPlan::input(int stage, int microbatch) const {
   return stage == 0 ? -1 : output(stage - 1, microbatch);
 }
 
-int TransferPlan::input_gradient(int stage, int microbatch) const {
+int HandoverPlan::input_gradient(int stage, int microbatch) const {
   return stage == 0 ? -1 : output_gradient(stage - 1, microbatch);
 }
 
-TransferPlan plan_transfers(const Schedule& schedule, int rank,
+HandoverPlan plan_handovers(const Schedule& schedule, int rank,
                             const std::vector<std::size_t>& most_elements, int ahead) {
-  return TransferPlanner(schedule, rank, most_elements, ahead).run();
+  return HandoverPlanner(schedule, rank, most_elements, ahead).run();
 }
 
 }  // namespace sprat::mp

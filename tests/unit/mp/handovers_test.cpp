@@ -1,5 +1,5 @@
 // Slots for messages, planned.
-#include "mp/transfers.hpp"
+#include "mp/handovers.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,12 +10,12 @@
 namespace sprat::mp {
 namespace {
 
-namespace transferred {
+namespace handed_over {
 
 constexpr std::size_t most = 1000;
 
-TransferPlan planned(const Schedule& schedule, int rank, int ahead = 2) {
-  return plan_transfers(schedule, rank,
+HandoverPlan planned(const Schedule& schedule, int rank, int ahead = 2) {
+  return plan_handovers(schedule, rank,
                         std::vector<std::size_t>(schedule.rank_of_stage.size(), most), ahead);
 }
 
@@ -24,12 +24,12 @@ std::size_t place_of(const Schedule& schedule, int rank, const Action& action) {
   return std::size_t(std::ranges::find(actions, action) - actions.begin());
 }
 
-TEST(TransferPlan, grows_lives_beyond_what_the_schedule_says_and_never_shrinks_them) {
+TEST(HandoverPlan, grows_lives_beyond_what_the_schedule_says_and_never_shrinks_them) {
   for (const ScheduleKind* kind : all_schedules()) {
     for (const PipelineShape& shape : shapes_of(*kind, 4, 8)) {
       const Schedule schedule = communicate(make_schedule(*kind, shape));
       for (int rank = 0; rank < shape.ranks; ++rank) {
-        for (const Transfer& one : planned(schedule, rank).transfers) {
+        for (const Handover& one : planned(schedule, rank).handovers) {
           if (one.from == one.to) {
             continue;
           }
@@ -48,7 +48,7 @@ TEST(TransferPlan, grows_lives_beyond_what_the_schedule_says_and_never_shrinks_t
   }
 }
 
-TEST(TransferPlan, needs_no_more_memory_for_more_micro_batches) {
+TEST(HandoverPlan, needs_no_more_memory_for_more_micro_batches) {
   for (const char* name : {"gpipe", "1f1b", "zero_bubble_h1", "interleaved"}) {
     const ScheduleKind& kind = schedule_named(name);
     const auto bytes = [&](int microbatches, int rank) {
@@ -61,13 +61,13 @@ TEST(TransferPlan, needs_no_more_memory_for_more_micro_batches) {
   }
 }
 
-TEST(TransferPlan, of_one_rank_with_one_stage_is_empty) {
+TEST(HandoverPlan, of_one_rank_with_one_stage_is_empty) {
   const Schedule schedule = make_schedule(schedule_named("1f1b"), {.ranks = 1, .microbatches = 4});
-  EXPECT_EQ(planned(schedule, 0).transfers.size(), 0u);
+  EXPECT_EQ(planned(schedule, 0).handovers.size(), 0u);
   EXPECT_EQ(planned(schedule, 0).slots.total(), 0u);
 }
 
-TEST(TransferPlan, takes_longer_lives_for_more_messages_ahead) {
+TEST(HandoverPlan, takes_longer_lives_for_more_messages_ahead) {
   const Schedule schedule =
       communicate(make_schedule(schedule_named("1f1b"), {.ranks = 4, .microbatches = 8}));
   for (int rank = 0; rank < 4; ++rank) {
@@ -76,6 +76,6 @@ TEST(TransferPlan, takes_longer_lives_for_more_messages_ahead) {
   }
 }
 
-}  // namespace transferred
+}  // namespace handed_over
 }  // namespace
 }  // namespace sprat::mp
