@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "mp/actions.hpp"
 #include "mp/passes/passes.hpp"
 #include "tests/unit/mp/shapes.hpp"

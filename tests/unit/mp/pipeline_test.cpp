@@ -240,7 +240,7 @@ struct Disagreement {
   const char* told = "";
 };
 
-TEST(PipelineTerms, say_what_differs_between_ranks) {
+TEST(PipelineAgreement, say_what_differs_between_ranks) {
   for (const Disagreement& other : {
            Disagreement{.microbatches = 5, .told = "in their micro-batches: 4 and 5"},
            Disagreement{.messages_ahead = 1, .told = "in their messages_ahead: 2 and 1"},
@@ -261,7 +261,7 @@ TEST(PipelineTerms, say_what_differs_between_ranks) {
   }
 }
 
-TEST(PipelineTerms, name_the_rank_whose_actions_differ) {
+TEST(PipelineAgreement, name_the_rank_whose_actions_differ) {
   run_virtual_ranks(2, Config{}, [](Communicator& world) {
     Schedule schedule = made("gpipe", {.ranks = 2, .microbatches = 4});
     if (world.rank() == 0) {
@@ -274,7 +274,7 @@ TEST(PipelineTerms, name_the_rank_whose_actions_differ) {
   });
 }
 
-TEST(PipelineTerms, refuse_what_cannot_run) {
+TEST(PipelineAgreement, refuse_what_cannot_run) {
   run_virtual_ranks(2, Config{}, [](Communicator& world) {
     KnownStages stages(KnownModel(2));
     const Schedule schedule = made("gpipe", {.ranks = 2, .microbatches = 2});
