@@ -13,6 +13,7 @@
 #include "checkpoint/loader.hpp"
 #include "checkpoint/saver.hpp"
 #include "checkpoint/tensor_reader.hpp"
+#include "checkpoint/whole_model.hpp"
 #include "comm/base/check.hpp"
 #include "fsdp/engine.hpp"
 #include "io/formats/safetensors.hpp"
@@ -21,34 +22,72 @@ namespace sprat {
 namespace {
 
 /// What people want to know of the run that saved; nothing is read back from it.
-std::map<std::string, std::string> config_of(fsdp::Engine& engine) {
+std::map<std::string, std::string> config_of(fsdp::Engine& engine, int ranks, int groups) {
   const FsdpOptions& options = engine.options();
   const fsdp::Sharding& sharding = engine.sharding();
-  return {{"ranks", text(sharding.ranks())},
-          {"strategy", sharding.strategy->name},
-          {"hybrid_shard_degree", text(sharding.shards)},
-          {"optimizer", options.optimizer.name},
-          {"parameter_dtype", name(options.parameter_dtype)},
-          {"gradient_wire", name(options.gradient_wire)},
-          {"micro_steps", text(options.micro_steps)},
-          {"persistence_threshold", text(options.persistence_threshold)}};
+  std::map<std::string, std::string> config = {
+      {"ranks", text(ranks)},
+      {"strategy", sharding.strategy->name},
+      {"hybrid_shard_degree", text(sharding.shards)},
+      {"optimizer", options.optimizer.name},
+      {"parameter_dtype", name(options.parameter_dtype)},
+      {"gradient_wire", name(options.gradient_wire)},
+      {"micro_steps", text(options.micro_steps)},
+      {"persistence_threshold", text(options.persistence_threshold)}};
+  if (groups > 1) {
+    config["pipeline_parallel_degree"] = text(groups);
+  }
+  return config;
 }
 
 TrainingState state_of(const fsdp::Manifest& manifest) {
   return {.step = manifest.step, .samples = manifest.samples, .notes = manifest.notes};
 }
 
+/// Of a model that the ranks of its own communicator have whole.
+fsdp::WholeModel whole_model(ShardedModel& model) {
+  return fsdp::WholeModel(model.engine().held());
+}
+/// Collective over `world`: of parts that together are the model.
+fsdp::WholeModel whole_model(Communicator& world, ShardedModel& part) {
+  return {world, part.engine().world(), part.engine().held()};
+}
+
+TrainingState load_everything(Communicator& world, fsdp::Engine& engine,
+                              const fsdp::WholeModel& model, const std::string& path) {
+  const fsdp::Manifest manifest =
+      fsdp::load(world, model.state(), path, fsdp::LoadWhat::everything);
+  engine.restore(manifest.counters);
+  return state_of(manifest);
+}
+
+TrainingState load_values(Communicator& world, fsdp::Engine& engine, const fsdp::WholeModel& model,
+                          const std::string& path) {
+  const fsdp::Manifest manifest =
+      fsdp::load(world, model.state(), path, fsdp::LoadWhat::parameters);
+  engine.restore(engine.counters());
+  return state_of(manifest);
+}
+
+void check_single_file(CheckpointForm form) {
+  require(form != CheckpointForm::sprat,
+          "a model is exported as one file; CheckpointWriter saves "
+          "it in the form sprat");
+}
+
 }  // namespace
 
 struct CheckpointWriter::Impl {
   fsdp::Engine& engine;
-  fsdp::ModelState held;
+  Communicator& world;
+  fsdp::WholeModel model;
   fsdp::Saver saver;
 
-  Impl(fsdp::Engine& of, CheckpointOptions options)
+  Impl(fsdp::Engine& of, Communicator& ranks, fsdp::WholeModel whole, CheckpointOptions options)
       : engine(of),
-        held(engine.held()),
-        saver(engine.world(), held,
+        world(ranks),
+        model(std::move(whole)),
+        saver(world, model.state(),
               {.folder = std::move(options.folder),
                .keep_last = options.keep_last,
                .asynchronous = options.asynchronous,
@@ -59,13 +98,18 @@ struct CheckpointWriter::Impl {
             .samples = state.samples,
             .counters = engine.counters(),
             .notes = state.notes,
-            .config = config_of(engine),
+            .config = config_of(engine, world.size(), model.groups()),
             .contents = {}};
   }
 };
 
 CheckpointWriter::CheckpointWriter(ShardedModel& model, CheckpointOptions options)
-    : impl_(std::make_unique<Impl>(model.engine(), std::move(options))) {}
+    : impl_(std::make_unique<Impl>(model.engine(), model.engine().world(), whole_model(model),
+                                   std::move(options))) {}
+CheckpointWriter::CheckpointWriter(Communicator& world, ShardedModel& part,
+                                   CheckpointOptions options)
+    : impl_(std::make_unique<Impl>(part.engine(), world, whole_model(world, part),
+                                   std::move(options))) {}
 CheckpointWriter::~CheckpointWriter() = default;
 
 void CheckpointWriter::prepare() { impl_->saver.prepare(); }
@@ -104,19 +148,17 @@ std::optional<std::string> latest_checkpoint(Communicator& world, const std::str
 }
 
 TrainingState load_checkpoint(ShardedModel& model, const std::string& path) {
-  fsdp::Engine& engine = model.engine();
-  const fsdp::Manifest manifest =
-      fsdp::load(engine.world(), engine.held(), path, fsdp::LoadWhat::everything);
-  engine.restore(manifest.counters);
-  return state_of(manifest);
+  return load_everything(model.engine().world(), model.engine(), whole_model(model), path);
+}
+TrainingState load_checkpoint(Communicator& world, ShardedModel& part, const std::string& path) {
+  return load_everything(world, part.engine(), whole_model(world, part), path);
 }
 
 TrainingState load_parameters(ShardedModel& model, const std::string& path) {
-  fsdp::Engine& engine = model.engine();
-  const fsdp::Manifest manifest =
-      fsdp::load(engine.world(), engine.held(), path, fsdp::LoadWhat::parameters);
-  engine.restore(engine.counters());
-  return state_of(manifest);
+  return load_values(model.engine().world(), model.engine(), whole_model(model), path);
+}
+TrainingState load_parameters(Communicator& world, ShardedModel& part, const std::string& path) {
+  return load_values(world, part.engine(), whole_model(world, part), path);
 }
 
 CheckpointInfo describe_checkpoint(const std::string& path) {
@@ -148,11 +190,13 @@ void convert_checkpoint(const std::string& from, const std::string& to, Checkpoi
 }
 
 void export_parameters(ShardedModel& model, const std::string& path, CheckpointForm form) {
-  require(form != CheckpointForm::sprat,
-          "a model is exported as one file; CheckpointWriter saves "
-          "it in the form sprat");
-  fsdp::Engine& engine = model.engine();
-  fsdp::export_parameters(engine.world(), engine.held(), path, form);
+  check_single_file(form);
+  fsdp::export_parameters(model.engine().world(), whole_model(model).state(), path, form);
+}
+void export_parameters(Communicator& world, ShardedModel& part, const std::string& path,
+                       CheckpointForm form) {
+  check_single_file(form);
+  fsdp::export_parameters(world, whole_model(world, part).state(), path, form);
 }
 
 }  // namespace sprat

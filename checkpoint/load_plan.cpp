@@ -78,7 +78,9 @@ std::vector<PartRead> plan_load(const std::string& where, const Contents& conten
   const std::size_t states = what == LoadWhat::parameters ? 1 : held.states.size();
   for (std::size_t u = 0; u < held.units.size(); ++u) {
     const StoredUnit& unit = held.units[u];
-    const ShardLayout mine = shard_layout(unit.layout, unit.parts, unit.part);
+    const bool reads_it = unit.is_held() && unit.copy == unit.disk_copy(u);  // else another rank
+    const ShardLayout mine =
+        reads_it ? shard_layout(unit.layout, unit.parts, unit.part) : ShardLayout();
     for (std::size_t state = 0; state < states; ++state) {
       std::vector<const StoredTensor*> tensors;
       for (const ParameterSpec& parameter : unit.spec->parameters) {
@@ -86,9 +88,6 @@ std::vector<PartRead> plan_load(const std::string& where, const Contents& conten
         wanted.insert(tensors.back()->name);
       }
       for (const ShardPiece& piece : mine.pieces) {
-        if (unit.copy != unit.disk_copy(u)) {
-          break;  // another rank reads the same
-        }
         add_reads(*tensors[static_cast<std::size_t>(piece.parameter)], piece,
                   {.unit = u, .state = state}, reads);
       }

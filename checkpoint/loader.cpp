@@ -44,19 +44,34 @@ void check_same(Communicator& world, const std::string& path, const Manifest& ma
           path, "; every rank needs the same folder, on a file system that all hosts share");
 }
 
+/// The ranks that hold the same part of units that are cut into so many parts, ordered by copy. All
+/// ranks of `world` make their groups at the same time.
+Communicator holders_of_part(Communicator& world, const ModelState& held, int parts) {
+  const auto own = std::ranges::find_if(held.units, [&](const StoredUnit& unit) {
+    return unit.is_held() && unit.parts == parts && unit.copies > 1;
+  });
+  if (own == held.units.end()) {
+    return *world.split(world.rank());  // a rank of other units
+  }
+  return *world.split(own->holders[static_cast<std::size_t>(own->part)], own->copy);
+}
+
 /// Each unit's values from the copy that has read them to the others that hold the same part.
 void spread(Communicator& world, const ModelState& held, LoadWhat what) {
-  std::map<int, std::optional<Communicator>> groups;  // by parts: units that are cut alike
+  std::map<int, Communicator> groups;  // by parts: units that are cut alike
   for (const StoredUnit& unit : held.units) {
     if (unit.copies > 1 && !groups.contains(unit.parts)) {
-      groups.emplace(unit.parts, world.split(unit.part, unit.copy));
+      groups.emplace(unit.parts, holders_of_part(world, held, unit.parts));
     }
   }
   for (std::size_t u = 0; u < held.units.size(); ++u) {
     const StoredUnit& unit = held.units[u];
+    if (!unit.is_held() || unit.copies == 1) {
+      continue;
+    }
     const std::size_t states = what == LoadWhat::parameters ? 1 : unit.values.size();
-    for (std::size_t state = 0; state < states && unit.copies > 1; ++state) {
-      groups.at(unit.parts)->broadcast(elements(unit.values[state]), unit.disk_copy(u)).wait();
+    for (std::size_t state = 0; state < states; ++state) {
+      groups.at(unit.parts).broadcast(elements(unit.values[state]), unit.disk_copy(u)).wait();
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/agreement.hpp"
@@ -53,10 +54,13 @@ std::optional<Parted> parted(const StoredUnit& unit, const std::vector<std::uint
   return std::nullopt;
 }
 
+/// The hash of a unit that this rank holds no part of: nobody looks at it.
+constexpr std::uint64_t no_hash = 0;
+
 [[noreturn]] void refuse(Communicator& world, const ModelState& held) {
   std::vector<std::uint64_t> mine;
   for (const StoredUnit& unit : held.units) {
-    mine.push_back(hash_of(unit, 0));
+    mine.push_back(unit.is_held() ? hash_of(unit, 0) : no_hash);
   }
   const std::vector<std::uint64_t> all = gathered(world, mine);
   for (std::size_t at = 0; at < mine.size(); ++at) {
@@ -77,29 +81,30 @@ std::optional<Parted> parted(const StoredUnit& unit, const std::vector<std::uint
 }  // namespace
 
 void check_replicas(Communicator& world, const ModelState& held) {
-  // Units that are cut alike have the same copies: one hash for all of them.
-  std::map<int, std::pair<const StoredUnit*, std::uint64_t>> kinds;  // by parts
+  // Units that are cut alike have the same copies on the same ranks: one hash for all of them.
+  std::map<int, std::uint64_t> hashes;                        // by parts
+  std::map<std::pair<int, int>, const StoredUnit*> examples;  // by parts and first holder
   for (const StoredUnit& unit : held.units) {
     if (unit.copies > 1) {
-      auto& [example, hash] = kinds[unit.parts];
-      example = &unit;
-      hash = hash_of(unit, hash);
+      std::uint64_t& hash = hashes.emplace(unit.parts, no_hash).first->second;
+      hash = unit.is_held() ? hash_of(unit, hash) : hash;
+      examples[{unit.parts, unit.holders[0]}] = &unit;
     }
   }
   std::vector<std::uint64_t> mine;
-  for (const auto& [parts, kind] : kinds) {
-    mine.push_back(kind.second);
+  std::map<int, std::size_t> places;  // by parts, in `mine`
+  for (const auto& [parts, hash] : hashes) {
+    places[parts] = mine.size();
+    mine.push_back(hash);
   }
   if (mine.empty()) {
     return;
   }
   const std::vector<std::uint64_t> all = gathered(world, mine);
-  std::size_t at = 0;
-  for (const auto& [parts, kind] : kinds) {
-    if (parted(*kind.first, all, mine.size(), at)) {
+  for (const auto& [key, unit] : examples) {
+    if (parted(*unit, all, mine.size(), places.at(unit->parts))) {
       refuse(world, held);
     }
-    ++at;
   }
 }
 

@@ -87,23 +87,45 @@ bool is_utf8(const std::string& text) {
   }
 }
 
+/// A name, and where it stands.
+struct NamedParameter {
+  const ParameterSpec* parameter;
+  const UnitSpec* unit;
+};
+
+void check_name(const NamedParameter& named) {
+  const std::string& name = named.parameter->name;
+  require(!name.starts_with("optimizer.") && name != "__metadata__" && is_utf8(name),
+          "a parameter of unit \"", named.unit->name, "\" is called \"", name,
+          "\"; checkpoints take UTF-8, keep names that begin with \"optimizer.\" for the "
+          "optimizer, and \"__metadata__\" for the format");
+}
+
+/// One tensor of a name, and one at least for each that is tied.
 void check_names(const ModelState& held) {
-  std::map<std::string, std::string> unit_of;
+  std::map<std::string, NamedParameter> owners;
+  std::vector<NamedParameter> tied;
   for (const StoredUnit& unit : held.units) {
     for (const ParameterSpec& parameter : unit.spec->parameters) {
-      require(!parameter.name.starts_with("optimizer.") && parameter.name != "__metadata__" &&
-                  is_utf8(parameter.name),
-              "a parameter of unit \"", unit.spec->name, "\" is called \"", parameter.name,
-              "\"; checkpoints take UTF-8, keep names that begin with \"optimizer.\" for the "
-              "optimizer, and \"__metadata__\" for the format");
-      for (const std::string& state : held.states) {
-        const auto [other, is_new] =
-            unit_of.emplace(stored_name(state, parameter.name), unit.spec->name);
-        require(is_new, "parameter \"", parameter.name, "\" of unit \"", unit.spec->name,
-                "\" has the name of one of unit \"", other->second,
-                "\"; in a checkpoint every parameter needs a name of its own");
+      const NamedParameter named{.parameter = &parameter, .unit = unit.spec};
+      check_name(named);
+      if (parameter.tied) {
+        tied.push_back(named);
+        continue;
       }
+      const auto [other, is_new] = owners.emplace(parameter.name, named);
+      require(is_new, "parameter \"", parameter.name, "\" of unit \"", unit.spec->name,
+              "\" has the name of one of unit \"", other->second.unit->name,
+              "\"; in a checkpoint every parameter needs a name of its own, unless it is tied");
     }
+  }
+  for (const NamedParameter& copy : tied) {
+    const auto owner = owners.find(copy.parameter->name);
+    require(owner != owners.end(), "parameter \"", copy.parameter->name, "\" of unit \"",
+            copy.unit->name, "\" is tied, and no stage has the one that it is tied to");
+    require(owner->second.parameter->shape == copy.parameter->shape, "parameter \"",
+            copy.parameter->name, "\" of unit \"", copy.unit->name, "\" is tied to one of unit \"",
+            owner->second.unit->name, "\" that has another shape");
   }
 }
 
@@ -120,6 +142,9 @@ std::vector<SavedFile> plan_save(const ModelState& held) {
       const int writer = unit.holders[static_cast<std::size_t>(copy * unit.parts + part)];
       for (std::size_t state = 0; state < held.states.size(); ++state) {
         for (std::size_t index = 0; index < unit.spec->parameters.size(); ++index) {
+          if (unit.spec->parameters[index].tied) {
+            continue;  // who has the one that it is tied to writes it
+          }
           SavedBox box = box_of(unit, index, copy, part);
           if (!is_stored(box, part)) {
             continue;

@@ -10,7 +10,8 @@
 
 namespace sprat::fsdp {
 
-/// One unit's state as this rank keeps it between steps.
+/// One unit's state as this rank keeps it between steps. A unit that other ranks alone have is one
+/// whose part and copy are -1, without values.
 struct StoredUnit {
   const UnitSpec* spec = nullptr;  ///< Names, shapes.
   FlatLayout layout;
@@ -18,6 +19,8 @@ struct StoredUnit {
   int copies = 1, copy = 0;  ///< and is one of `copies` ranks that hold the same.
   std::vector<int> holders;  ///< The rank that holds (copy, part), at copy * parts + part.
   std::vector<std::span<float>> values;  ///< By state, layout.padded / parts elements each.
+
+  bool is_held() const { return part >= 0; }
 
   /// Of unit `number`: the copy that meets the disk for all, so that copies share the work.
   int disk_copy(std::size_t number) const {

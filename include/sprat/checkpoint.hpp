@@ -31,11 +31,20 @@ struct CheckpointOptions {
 
 /// Saves a model. Its calls are collective, of one thread, between steps. An Error is the same on
 /// every rank; the last checkpoint then stays as it is, and the next save() may succeed.
+///
+/// Where ranks have different stages of a model, each group of ranks that share some keeps these as
+/// a ShardedModel on a communicator of its own, and all ranks of `world` save one checkpoint: the
+/// same as a job without stages would save. Calls are then collective over `world`.
 class SPRAT_API CheckpointWriter {
  public:
   /// `model` outlives it. Throws Error{invalid_argument} if two parameters have one name, or one
   /// has a name that is not UTF-8, begins with "optimizer." or is "__metadata__".
   CheckpointWriter(ShardedModel& model, CheckpointOptions options);
+  /// Collective over `world`, which outlives it as `part` does: this rank's part of the model. Each
+  /// rank of `world` is in the communicator of one part, and of no other. Throws as above, of the
+  /// whole model, and if parts have different optimizers. A parameter that is tied
+  /// (ParameterSpec::tied) is saved once, by the part where it is not.
+  CheckpointWriter(Communicator& world, ShardedModel& part, CheckpointOptions options);
   /// Drops a save that is under way: wait() first.
   ~CheckpointWriter();
 
@@ -45,7 +54,8 @@ class SPRAT_API CheckpointWriter {
   /// same.
   void prepare();
   /// Starts a checkpoint of the model as it is now, in folder/step-N. Waits for the one before it.
-  /// Throws Error{mismatch} if ranks that hold the same part hold different values.
+  /// Throws Error{mismatch} if ranks that hold the same part hold different values, or if ranks
+  /// are at different steps, have done different numbers of updates or scale the loss differently.
   void save(const TrainingState& state);
   /// The same, and removes no other checkpoint: for values that nobody vouches for, such as those
   /// of a run whose gradients are not finite.
@@ -75,6 +85,13 @@ SPRAT_API std::optional<std::string> latest_checkpoint(Communicator& world,
 SPRAT_API TrainingState load_checkpoint(ShardedModel& model, const std::string& path);
 /// The same of the parameters alone; the optimizer stays as it is.
 SPRAT_API TrainingState load_parameters(ShardedModel& model, const std::string& path);
+/// The same of a job whose ranks have different parts of the model, as CheckpointWriter has them;
+/// collective over `world`. Whatever stages the job that saved had. What is tied becomes a copy of
+/// what it is tied to, and so does its optimizer state.
+SPRAT_API TrainingState load_checkpoint(Communicator& world, ShardedModel& part,
+                                        const std::string& path);
+SPRAT_API TrainingState load_parameters(Communicator& world, ShardedModel& part,
+                                        const std::string& path);
 
 // Of checkpoints as files, without a job. A path is a checkpoint, a folder of them (its latest is
 // meant), a safetensors file, or a folder of such files. These throw Error{unavailable} naming the
@@ -121,6 +138,9 @@ SPRAT_API void convert_checkpoint(const std::string& from, const std::string& to
 /// form `single` or `hf_gpt2`. A file that is there is replaced once the new one is whole. Every
 /// rank writes its own part: none ever has the whole model.
 SPRAT_API void export_parameters(ShardedModel& model, const std::string& path,
+                                 CheckpointForm form = CheckpointForm::single);
+/// The same of a job whose ranks have different parts of the model; collective over `world`.
+SPRAT_API void export_parameters(Communicator& world, ShardedModel& part, const std::string& path,
                                  CheckpointForm form = CheckpointForm::single);
 
 }  // namespace sprat

@@ -1,0 +1,193 @@
+#include "checkpoint/whole_model.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "checkpoint/agreement.hpp"
+#include "comm/base/check.hpp"
+#include "fsdp/plan/layout.hpp"
+
+namespace sprat::fsdp {
+namespace {
+
+using Json = nlohmann::json;
+using Bytes = std::vector<std::uint8_t>;
+
+constexpr Options at_once{.timeout = {}, .blocking = true};
+/// A model of a million parameters has some 50 MiB. Every rank holds all descriptions.
+constexpr std::int64_t longest_description = std::int64_t{1} << 28;
+
+/// What each rank tells the others first. Plain numbers, for it travels by all_gather.
+struct Seat {
+  std::int64_t leader = 0;             // the first rank of its group, as `world` numbers them
+  std::int64_t group_size = 0;         // of ranks
+  std::int64_t description_bytes = 0;  // of a leader; 0 of the others
+};
+
+/// The ranks of `group` as `world` numbers them.
+std::vector<int> members_of(Communicator& world, Communicator& group) {
+  const int mine = world.rank();
+  std::vector<int> members(static_cast<std::size_t>(group.size()));
+  group.all_gather(elements(std::span(&mine, 1)), elements(members), at_once).wait();
+  return members;
+}
+
+std::vector<Seat> exchange_seats(Communicator& world, const Seat& mine) {
+  constexpr std::size_t words = sizeof(Seat) / sizeof(std::int64_t);
+  std::vector<Seat> seats(static_cast<std::size_t>(world.size()));
+  world
+      .all_gather({&mine, words, DType::i64}, {seats.data(), words * seats.size(), DType::i64},
+                  at_once)
+      .wait();
+  return seats;
+}
+
+void check_seats(Communicator& world, const std::vector<Seat>& seats) {
+  for (std::size_t rank = 0; rank < seats.size(); ++rank) {
+    const Seat& seat = seats[rank];
+    const int named = rank_in_job(world, static_cast<int>(rank));
+    const auto here = std::ranges::count(seats, seat.leader, &Seat::leader);
+    require(here == seat.group_size, "rank ", named, " has its part of the model with ",
+            seat.group_size - 1, " other ranks, of which ", here - 1, " are among the ",
+            seats.size(),
+            " of the job; every rank of a part takes part in a checkpoint, and in no "
+            "other part");
+    require(seat.description_bytes <= longest_description, "rank ", named,
+            "'s part of the model takes ", seat.description_bytes, " bytes to describe, more than ",
+            longest_description, "; give parameters shorter names, or fewer of them");
+  }
+}
+
+/// The leaders' descriptions, by rank; empty of the others.
+std::vector<Bytes> exchange_descriptions(Communicator& world, const std::vector<Seat>& seats,
+                                         const Bytes& mine) {
+  std::vector<std::size_t> counts;
+  std::size_t total = 0;
+  for (const Seat& seat : seats) {
+    counts.push_back(static_cast<std::size_t>(seat.description_bytes));
+    total += counts.back();
+  }
+  Bytes all;
+  agree(world, outcome_of([&] { all.resize(total); }));  // memory may be short on one rank alone
+  world.all_gatherv(elements(mine), elements(all), counts, at_once).wait();
+  std::vector<Bytes> descriptions;
+  auto next = all.begin();
+  for (const std::size_t count : counts) {
+    const auto end = next + static_cast<std::ptrdiff_t>(count);
+    descriptions.emplace_back(next, end);
+    next = end;
+  }
+  return descriptions;
+}
+
+std::string listed(const std::vector<std::string>& states) {
+  return fmt::format("{}", fmt::join(states.begin() + 1, states.end(), ", "));
+}
+
+/// Units with the same holders name one list of them: it has an entry for every rank.
+std::size_t index_of(const std::vector<int>& holders, std::vector<std::vector<int>>& lists) {
+  const auto found = std::ranges::find(lists, holders);
+  if (found != lists.end()) {
+    return static_cast<std::size_t>(found - lists.begin());
+  }
+  lists.push_back(holders);
+  return lists.size() - 1;
+}
+
+Json description_of(const StoredUnit& unit, std::vector<std::vector<int>>& lists) {
+  Json parameters = Json::array();
+  for (const ParameterSpec& parameter : unit.spec->parameters) {
+    parameters.push_back({parameter.name, parameter.shape, parameter.tied});
+  }
+  return {{"name", unit.spec->name},
+          {"parts", unit.parts},
+          {"holders", index_of(unit.holders, lists)},
+          {"parameters", std::move(parameters)}};
+}
+
+UnitSpec spec_from(const Json& unit) {
+  UnitSpec spec{.name = unit.at("name").get<std::string>(), .parameters = {}};
+  for (const Json& parameter : unit.at("parameters")) {
+    spec.parameters.push_back({.name = parameter.at(0).get<std::string>(),
+                               .shape = parameter.at(1).get<std::vector<std::int64_t>>(),
+                               .tied = parameter.at(2).get<bool>(),
+                               .initial = {}});
+  }
+  return spec;
+}
+
+}  // namespace
+
+Bytes description_of(const ModelState& part) {
+  std::vector<std::vector<int>> lists;
+  Json units = Json::array();
+  for (const StoredUnit& unit : part.units) {
+    units.push_back(description_of(unit, lists));
+  }
+  // Not as text: that would have to be UTF-8, and names that are not are refused by name later.
+  return Json::to_msgpack(
+      {{"states", part.states}, {"holders", std::move(lists)}, {"units", std::move(units)}});
+}
+
+ModelState described_model(const Bytes& description, std::deque<UnitSpec>& specs) {
+  const Json json = Json::from_msgpack(description);
+  const auto lists = json.at("holders").get<std::vector<std::vector<int>>>();
+  ModelState model{.states = json.at("states").get<std::vector<std::string>>(), .units = {}};
+  for (const Json& unit : json.at("units")) {
+    const UnitSpec& spec = specs.emplace_back(spec_from(unit));
+    const int parts = unit.at("parts").get<int>();
+    const std::vector<int>& holders = lists.at(unit.at("holders").get<std::size_t>());
+    model.units.push_back({.spec = &spec,
+                           .layout = lay_out(spec, parts),
+                           .parts = parts,
+                           .part = -1,
+                           .copies = static_cast<int>(holders.size()) / parts,
+                           .copy = -1,
+                           .holders = holders,
+                           .values = {}});
+  }
+  return model;
+}
+
+WholeModel::WholeModel(Communicator& world, Communicator& group, ModelState part) : groups_(0) {
+  const std::vector<int> members = members_of(world, group);
+  for (StoredUnit& unit : part.units) {
+    for (int& holder : unit.holders) {
+      holder = members[static_cast<std::size_t>(holder)];
+    }
+  }
+  const bool leads = group.rank() == 0;
+  const Bytes mine = leads ? description_of(part) : Bytes();
+  const std::vector<Seat> seats =
+      exchange_seats(world, {.leader = members[0],
+                             .group_size = group.size(),
+                             .description_bytes = static_cast<std::int64_t>(mine.size())});
+  check_seats(world, seats);
+  const std::vector<Bytes> descriptions = exchange_descriptions(world, seats, mine);
+  for (std::size_t rank = 0; rank < descriptions.size(); ++rank) {
+    if (descriptions[rank].empty()) {
+      continue;
+    }
+    const bool own = static_cast<int>(rank) == members[0];
+    ModelState next = own ? std::exchange(part, {}) : described_model(descriptions[rank], specs_);
+    if (groups_++ == 0) {
+      state_.states = next.states;
+    }
+    require(next.states == state_.states, "rank ", rank_in_job(world, static_cast<int>(rank)),
+            "'s optimizer keeps (", listed(next.states), ") of its part of the model, and rank ",
+            rank_in_job(world, 0), "'s (", listed(state_.states),
+            "); one checkpoint takes one optimizer");
+    std::ranges::move(next.units, std::back_inserter(state_.units));
+  }
+}
+
+}  // namespace sprat::fsdp
