@@ -62,6 +62,15 @@ void agree(Communicator& world, const std::optional<Error>& mine) {
               named);
 }
 
+std::string text_of(Communicator& world, const std::string& text, int root) {
+  std::uint64_t length = text.size();
+  world.broadcast(elements(std::span(&length, 1)), root).wait();
+  std::vector<std::uint8_t> bytes(text.begin(), text.end());
+  bytes.resize(length);
+  world.broadcast(elements(bytes), root).wait();
+  return {bytes.begin(), bytes.end()};
+}
+
 int rank_in_job(Communicator& world, int rank) { return world.impl().messages.world_rank(rank); }
 
 std::optional<Error> outcome_of(const std::function<void()>& body) {

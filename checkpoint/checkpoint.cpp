@@ -136,15 +136,8 @@ std::optional<std::string> latest_checkpoint(Communicator& world, const std::str
                   found = fsdp::latest_in(folder).value_or("");
                 }
               }));
-  std::uint64_t length = found.size();
-  world.broadcast(elements(std::span(&length, 1)), 0).wait();
-  if (length == 0) {
-    return std::nullopt;
-  }
-  std::vector<std::uint8_t> bytes(found.begin(), found.end());
-  bytes.resize(length);
-  world.broadcast(elements(bytes), 0).wait();
-  return std::string(bytes.begin(), bytes.end());
+  found = fsdp::text_of(world, found, 0);
+  return found.empty() ? std::nullopt : std::optional(found);
 }
 
 TrainingState load_checkpoint(ShardedModel& model, const std::string& path) {

@@ -97,14 +97,6 @@ void write_own(const std::string& path, int rank, const std::vector<SavedFile>& 
   out.finish();
 }
 
-/// The same on every rank.
-std::string agreed_unfinished(Communicator& world, const std::string& path) {
-  std::string name = unfinished_name(path);
-  std::vector<std::uint8_t> bytes(name.begin(), name.end());
-  world.broadcast(elements(bytes), 0).wait();
-  return {bytes.begin(), bytes.end()};
-}
-
 std::optional<Error> on_first(Communicator& world, const std::function<void()>& body) {
   return world.rank() == 0 ? outcome_of(body) : std::nullopt;
 }
@@ -118,7 +110,7 @@ void export_parameters(Communicator& world, const ModelState& held, const std::s
   const FilePlan plan = plan_file(files, form);
   const GatheredRows rows = gather_rows(world, parameters, files);
   agree(world, on_first(world, [&] { check_place(path); }));
-  const std::string temporary = agreed_unfinished(world, path);
+  const std::string temporary = text_of(world, unfinished_name(path), 0);
   try {
     agree(world, on_first(world, [&] { io::write_file(temporary, plan.header, {}); }));
     agree(world, outcome_of([&] { write_own(temporary, world.rank(), files, rows, plan); }));

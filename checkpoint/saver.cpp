@@ -13,7 +13,9 @@
 #include <utility>
 
 #include "checkpoint/agreement.hpp"
+#include "checkpoint/counters.hpp"
 #include "checkpoint/replicas.hpp"
+#include "checkpoint/ties.hpp"
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
 
@@ -199,7 +201,9 @@ void Saver::start(Manifest about, int keep_last) {
   about_ = std::move(about);
   keep_last_ = keep_last;
   step_name(about_.step);  // refuses a step that is none
+  check_counters(world_, about_);
   check_replicas(world_, held_);
+  check_ties(world_, held_);
   open_folder(random_id());
   try {
     rows_ = gather_rows(world_, held_, plan_);

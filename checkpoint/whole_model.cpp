@@ -105,24 +105,41 @@ std::size_t index_of(const std::vector<int>& holders, std::vector<std::vector<in
 
 Json description_of(const StoredUnit& unit, std::vector<std::vector<int>>& lists) {
   Json parameters = Json::array();
-  for (const ParameterSpec& parameter : unit.spec->parameters) {
-    parameters.push_back({parameter.name, parameter.shape, parameter.tied});
+  for (std::size_t index = 0; index < unit.spec->parameters.size(); ++index) {
+    const ParameterSpec& parameter = unit.spec->parameters[index];
+    const FlatItem& item = unit.layout.items[index];
+    parameters.push_back(
+        {parameter.name, parameter.shape, parameter.tied, item.offset, item.count});
   }
   return {{"name", unit.spec->name},
           {"parts", unit.parts},
           {"holders", index_of(unit.holders, lists)},
+          {"padded", unit.layout.padded},
           {"parameters", std::move(parameters)}};
 }
 
-UnitSpec spec_from(const Json& unit) {
-  UnitSpec spec{.name = unit.at("name").get<std::string>(), .parameters = {}};
-  for (const Json& parameter : unit.at("parameters")) {
+/// A unit that this rank holds no part of, without its holders.
+StoredUnit unit_from(const Json& json, std::deque<UnitSpec>& specs) {
+  UnitSpec& spec = specs.emplace_back();
+  spec.name = json.at("name").get<std::string>();
+  StoredUnit unit{.spec = &spec,
+                  .layout = {},
+                  .parts = json.at("parts").get<int>(),
+                  .part = -1,
+                  .copy = -1,
+                  .holders = {},
+                  .values = {}};
+  unit.layout.padded = json.at("padded").get<std::size_t>();
+  for (const Json& parameter : json.at("parameters")) {
     spec.parameters.push_back({.name = parameter.at(0).get<std::string>(),
                                .shape = parameter.at(1).get<std::vector<std::int64_t>>(),
-                               .tied = parameter.at(2).get<bool>(),
-                               .initial = {}});
+                               .initial = {},
+                               .tied = parameter.at(2).get<bool>()});
+    unit.layout.items.push_back({.offset = parameter.at(3).get<std::size_t>(),
+                                 .count = parameter.at(4).get<std::size_t>()});
+    unit.layout.count += unit.layout.items.back().count;
   }
-  return spec;
+  return unit;
 }
 
 }  // namespace
@@ -142,18 +159,10 @@ ModelState described_model(const Bytes& description, std::deque<UnitSpec>& specs
   const Json json = Json::from_msgpack(description);
   const auto lists = json.at("holders").get<std::vector<std::vector<int>>>();
   ModelState model{.states = json.at("states").get<std::vector<std::string>>(), .units = {}};
-  for (const Json& unit : json.at("units")) {
-    const UnitSpec& spec = specs.emplace_back(spec_from(unit));
-    const int parts = unit.at("parts").get<int>();
-    const std::vector<int>& holders = lists.at(unit.at("holders").get<std::size_t>());
-    model.units.push_back({.spec = &spec,
-                           .layout = lay_out(spec, parts),
-                           .parts = parts,
-                           .part = -1,
-                           .copies = static_cast<int>(holders.size()) / parts,
-                           .copy = -1,
-                           .holders = holders,
-                           .values = {}});
+  for (const Json& of_unit : json.at("units")) {
+    StoredUnit& unit = model.units.emplace_back(unit_from(of_unit, specs));
+    unit.holders = lists.at(of_unit.at("holders").get<std::size_t>());
+    unit.copies = static_cast<int>(unit.holders.size()) / unit.parts;
   }
   return model;
 }

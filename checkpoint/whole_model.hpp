@@ -2,8 +2,9 @@
 // see.
 #pragma once
 
+#include <cstdint>
 #include <deque>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "fsdp/model_state.hpp"
@@ -36,7 +37,7 @@ class WholeModel {
 };
 
 /// What other ranks need to know of a group's part of a model, as bytes: states, and by unit names,
-/// shapes and holders; no values. Pure, as the next.
+/// shapes, places in the flat buffer and holders; no values. Pure, as the next.
 std::vector<std::uint8_t> description_of(const ModelState& part);
 /// The units of a description, which this rank holds no part of; their specs go into `specs`.
 ModelState described_model(const std::vector<std::uint8_t>& description,

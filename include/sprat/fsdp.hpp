@@ -31,12 +31,13 @@ struct ParameterSpec {
   std::string name;
   std::vector<std::int64_t> shape;
   bool decay = true;  ///< Weight decay applies.
-  /// Values are those of a parameter of the same name on another stage: checkpoints and norms leave
-  /// it to that one.
-  bool tied = false;
   /// Initial value of the element at a row-major index; pure, so that any sharding gives the same,
   /// and no rank ever holds more than its shard.
   std::function<float(std::uint64_t index)> initial;
+  /// Its values are those of the parameter of this name on another stage of a pipeline, whose
+  /// gradient and this one's are added to each other: see summed_gradient(). Norms, counts and
+  /// checkpoints leave it to that stage.
+  bool tied = false;
 };
 
 /// Parameters that are gathered together, usually a layer.

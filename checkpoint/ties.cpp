@@ -1,0 +1,120 @@
+// Sums of hashes of elements, which are the same however a tensor is cut.
+#include "checkpoint/ties.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/agreement.hpp"
+#include "comm/base/check.hpp"
+#include "fsdp/plan/layout.hpp"
+
+namespace sprat::fsdp {
+namespace {
+
+/// Splitmix64's last steps: every bit of the key changes about half of the bits. Source: Steele,
+/// Lea, Flood, "Fast splittable pseudorandom number generators" (2014).
+std::uint64_t mixed(std::uint64_t key) {
+  key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
+  key = (key ^ (key >> 27)) * 0x94d049bb133111ebu;
+  return key ^ (key >> 31);
+}
+
+struct Place {
+  std::size_t unit = 0, parameter = 0;
+};
+
+struct Tie {
+  Place copy, owner;
+};
+
+const ParameterSpec& spec_at(const ModelState& held, const Place& place) {
+  return held.units[place.unit].spec->parameters[place.parameter];
+}
+
+std::vector<Tie> ties_of(const ModelState& held) {
+  std::vector<Place> places;
+  for (std::size_t u = 0; u < held.units.size(); ++u) {
+    for (std::size_t index = 0; index < held.units[u].spec->parameters.size(); ++index) {
+      places.push_back({.unit = u, .parameter = index});
+    }
+  }
+  std::vector<Tie> ties;
+  for (const Place& copy : places) {
+    const ParameterSpec& tied = spec_at(held, copy);
+    const auto owner = std::ranges::find_if(places, [&](const Place& place) {
+      const ParameterSpec& other = spec_at(held, place);
+      return tied.tied && !other.tied && other.name == tied.name;
+    });
+    if (owner != places.end()) {
+      ties.push_back({.copy = copy, .owner = *owner});
+    }
+  }
+  return ties;
+}
+
+/// What this rank adds to the sum over a parameter's elements: of several copies of a part one
+/// alone is counted. The key of an element is its place in the tensor and its bits.
+std::uint64_t own_sum(const ModelState& held, const Place& place) {
+  const StoredUnit& unit = held.units[place.unit];
+  if (!unit.is_held() || unit.copy != 0) {
+    return 0;
+  }
+  std::uint64_t sum = 0;
+  for (const ShardPiece& piece : shard_layout(unit.layout, unit.parts, unit.part).pieces) {
+    if (piece.parameter != static_cast<int>(place.parameter)) {
+      continue;
+    }
+    for (std::size_t state = 0; state < unit.values.size(); ++state) {
+      const std::uint64_t seed = mixed(state + 1);
+      const std::span<const float> values =
+          unit.values[state].subspan(piece.shard_offset, piece.count);
+      for (std::size_t at = 0; at < values.size(); ++at) {
+        const std::uint64_t index = piece.parameter_offset + at;
+        sum += mixed((index << 32 ^ std::bit_cast<std::uint32_t>(values[at])) + seed);
+      }
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
+void check_ties(Communicator& world, const ModelState& held) {
+  const std::vector<Tie> ties = ties_of(held);
+  if (ties.empty()) {
+    return;
+  }
+  std::vector<std::uint64_t> mine;
+  for (const Tie& tie : ties) {
+    mine.push_back(own_sum(held, tie.copy));
+    mine.push_back(own_sum(held, tie.owner));
+  }
+  std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(world.size()));
+  world.all_gather(elements(std::as_const(mine)), elements(all), {.timeout = {}, .blocking = true})
+      .wait();
+  std::vector<std::uint64_t> sums(mine.size());
+  for (std::size_t at = 0; at < all.size(); ++at) {
+    sums[at % sums.size()] += all[at];
+  }
+  for (std::size_t number = 0; number < ties.size(); ++number) {
+    const auto& [copy, owner] = ties[number];
+    const StoredUnit &unit = held.units[copy.unit], &other = held.units[owner.unit];
+    if (sums[2 * number] != sums[2 * number + 1]) {
+      throw Error(ErrorCode::mismatch,
+                  text("parameter \"", spec_at(held, copy).name, "\" of unit \"", unit.spec->name,
+                       "\" (rank ", rank_in_job(world, unit.holders[0]),
+                       ") differs from the one of unit \"", other.spec->name, "\" (rank ",
+                       rank_in_job(world, other.holders[0]),
+                       ") that it is tied to, or its optimizer state does, and nothing was saved: "
+                       "both are to take the sum of both gradients at every step. Go on from the "
+                       "last checkpoint"));
+    }
+  }
+}
+
+}  // namespace sprat::fsdp
