@@ -16,7 +16,7 @@ from harness import entries, loaded_step, one_line, run
 
 
 def refusals(worker, sprat, path, file, what):
-    loaded = run(worker, "load", path, 2, 2)
+    loaded = run(worker, "load", path, 2, 2, 1)
     assert loaded.returncode == 1, f"{what}: {loaded.stdout}"
     complaint = one_line(loaded.stderr)
     assert file.name in complaint or file.name in what, f"{what}: {complaint}"
@@ -42,7 +42,7 @@ def main():
     draw = random.Random(1)
     count = 0
     with tempfile.TemporaryDirectory() as folder:
-        assert run(arguments.worker, "save", folder, 2, 2, 1, 1).returncode == 0
+        assert run(arguments.worker, "save", folder, 2, 2, 1, 1, 1).returncode == 0
         path = f"{folder}/step-00000001"
         for name in entries(path):
             file = pathlib.Path(path, name)

@@ -51,10 +51,10 @@ def main():
     arguments = parser.parse_args()
     wanted = {stored_name(state, name): expected(state, name, shape)
               for state in STATES for name, shape in SHAPES.items()}
-    for ranks, shards in [(1, 1), (2, 2), (4, 2), (8, 8)]:
+    for ranks, shards, stages in [(1, 1, 1), (2, 2, 1), (4, 2, 1), (8, 8, 1), (4, 2, 2)]:
         with tempfile.TemporaryDirectory() as folder:
-            subprocess.run([arguments.worker, "save", folder, str(ranks), str(shards), str(STEP), str(STEP)],
-                           check=True, timeout=100)
+            subprocess.run([arguments.worker, "save", folder, str(ranks), str(shards), str(stages), str(STEP),
+                            str(STEP)], check=True, timeout=100)
             path = f"{folder}/latest"
             state = {name: torch.full_like(tensor, float("nan")) for name, tensor in wanted.items()}
             dcp.load(state, storage_reader=HuggingFaceStorageReader(path))
@@ -62,7 +62,7 @@ def main():
                 assert state[name].shape == tensor.shape, name
                 assert torch.equal(state[name].view(-1).view(torch.int32), tensor.view(-1).view(torch.int32)), name
             check_metadata(path, wanted)
-            print(f"{ranks} ranks, {shards} shards: {len(wanted)} tensors, every bit")
+            print(f"{ranks} ranks, {shards} shards, {stages} stages: {len(wanted)} tensors, every bit")
 
 
 def check_metadata(path, wanted):

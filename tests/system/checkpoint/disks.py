@@ -22,7 +22,7 @@ def mount(*words):
 
 
 def refused(worker, folder, step, *says):
-    saved = run(worker, "save", folder, 2, 2, step, step)
+    saved = run(worker, "save", folder, 2, 2, 1, step, step)
     assert saved.returncode == 1, f"status {saved.returncode}: {saved.stderr}"
     complaint = one_line(saved.stderr)
     for text in says:
@@ -34,7 +34,7 @@ def full_disk(worker, disk):
     """Every amount of free space, from none to almost enough."""
     mount("-t", "tmpfs", "-o", "size=8m", "tmpfs", disk)
     folder = f"{disk}/checkpoints"
-    assert run(worker, "save", folder, 2, 2, 1, 1).returncode == 0
+    assert run(worker, "save", folder, 2, 2, 1, 1, 1).returncode == 0
     free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
     needed = sum(os.path.getsize(f"{folder}/step-00000001/{name}") for name in entries(f"{folder}/step-00000001"))
     for left in [0, 4096, needed // 3, needed // 2, needed - 8192]:
@@ -44,13 +44,13 @@ def full_disk(worker, disk):
         assert entries(folder) == CHECKPOINTS, entries(folder)
         assert loaded_step(worker, folder) == 1
         os.remove(f"{disk}/ballast")
-    assert run(worker, "save", folder, 2, 2, 2, 2).returncode == 0
+    assert run(worker, "save", folder, 2, 2, 1, 2, 2).returncode == 0
     assert loaded_step(worker, folder) == 2
 
 
 def read_only(worker, disk):
     mount("-t", "tmpfs", "-o", "size=8m", "tmpfs", disk)
-    assert run(worker, "save", disk, 2, 2, 1, 1).returncode == 0
+    assert run(worker, "save", disk, 2, 2, 1, 1, 1).returncode == 0
     mount("-o", "remount,ro", disk)
     refused(worker, disk, 2, "cannot make folder", disk, "Read-only file system", "choose a folder")
     refused(worker, f"{disk}/new", 2, "cannot make folder", f"{disk}/new", "Read-only file system")

@@ -12,9 +12,9 @@ def run(*words, **options):
     return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=TIMEOUT, **options)
 
 
-def loaded_step(worker, path, ranks=2, shards=2):
+def loaded_step(worker, path, ranks=2, shards=2, stages=1):
     """The step that loads from `path`, after every value was checked; None if nothing loads."""
-    loaded = run(worker, "load", path, ranks, shards)
+    loaded = run(worker, "load", path, ranks, shards, stages)
     if loaded.returncode == 0:
         words = loaded.stdout.split()
         assert words[0] == "step" and words[2:] == ["0", "wrong", "values"], loaded.stdout

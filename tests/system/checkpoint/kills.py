@@ -4,7 +4,7 @@
     kills.py WORKER [SPRAT] [--whole]
 
 Held: what loads is the checkpoint before or the new one, whole, every value checked; the next save succeeds and
-takes away what the dead one left; so does a third with keep_last. --whole: every step of four arrangements.
+takes away what the dead one left; so does a third with keep_last. --whole: every step of five arrangements.
 """
 import argparse
 import random
@@ -46,7 +46,10 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     draw = random.Random(arguments.seed)
-    arrangements = [(1, 1), (2, 2), (4, 2), (4, 4)] if arguments.whole else [(2, 2)]
+    # Ranks, of which so many share a copy of the parameters of each of so many stages.
+    arrangements = [(2, 2, 1), (4, 2, 2)]
+    if arguments.whole:
+        arrangements += [(1, 1, 1), (4, 2, 1), (4, 4, 1)]
     kills = 0
     for arrangement in arrangements:
         for again in [False, True]:
@@ -55,7 +58,8 @@ def main():
                 said = one_kill(arguments.worker, arrangement, at, again)
                 if said is None:
                     break
-                print(f"{arrangement[0]} ranks, {'same' if again else 'next'} step, change {at}: {said}", flush=True)
+                stages = f" in {arrangement[2]} stages" if arrangement[2] > 1 else ""
+                print(f"{arrangement[0]} ranks{stages}, {'same' if again else 'next'} step, change {at}: {said}", flush=True)
                 kills += 1
                 at += 1 if arguments.whole else draw.randint(1, 4)
             assert at > 15, f"a commit of one rank makes 18 changes, this one only {at}"

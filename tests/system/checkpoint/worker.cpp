@@ -23,9 +23,9 @@ using namespace sprat;
 using fsdp::Arrangement;
 using fsdp::HandMade;
 
-constexpr const char* usage = R"(worker save FOLDER RANKS SHARDS FIRST LAST [KILL]
+constexpr const char* usage = R"(worker save FOLDER RANKS SHARDS STAGES FIRST LAST [KILL]
     saves these steps; SIGKILL before change KILL of the disk (from 1 on)
-worker load PATH RANKS SHARDS
+worker load PATH RANKS SHARDS STAGES
     prints the step after a look at every value
 )";
 
@@ -45,9 +45,8 @@ io::StepHook killing(int last) {
 int save(const Arrangement& arrangement, const std::string& folder, int first, int last,
          int death) {
   const io::StepHook hook = death > 0 ? killing(death) : io::StepHook();
-  run_virtual_ranks(arrangement.ranks, {}, [&](Communicator& world) {
-    HandMade model(arrangement, world.rank());
-    fsdp::Saver saver(world, model.held(), {.folder = folder, .hook = hook});
+  fsdp::on_ranks(arrangement, [&](Communicator& world, HandMade& model) {
+    fsdp::Saver saver(world, model.whole(), {.folder = folder, .hook = hook});
     for (int step = first; step <= last; ++step) {
       model.fill(static_cast<float>(step));
       saver.save({.step = step,
@@ -65,10 +64,9 @@ int save(const Arrangement& arrangement, const std::string& folder, int first, i
 int load(const Arrangement& arrangement, const std::string& path) {
   std::atomic<std::int64_t> step = -1;
   std::atomic<std::size_t> wrong = 0;
-  run_virtual_ranks(arrangement.ranks, {}, [&](Communicator& world) {
-    HandMade model(arrangement, world.rank());
+  fsdp::on_ranks(arrangement, [&](Communicator& world, HandMade& model) {
     model.spoil();
-    step = fsdp::load(world, model.held(), path, fsdp::LoadWhat::everything).step;
+    step = fsdp::load(world, model.whole(), path, fsdp::LoadWhat::everything).step;
     wrong += model.wrong(static_cast<float>(step));
   });
   fmt::print("step {}, {} wrong values\n", step.load(), wrong.load());
@@ -81,12 +79,12 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   const auto number = [&](std::size_t at) { return at < words.size() ? std::stoi(words[at]) : 0; };
   try {
-    if (words.size() >= 6 && words[0] == "save") {
-      return save({.ranks = number(2), .shards = number(3)}, words[1], number(4), number(5),
-                  number(6));
+    const Arrangement arrangement{.ranks = number(2), .shards = number(3), .stages = number(4)};
+    if (words.size() >= 7 && words[0] == "save") {
+      return save(arrangement, words[1], number(5), number(6), number(7));
     }
-    if (words.size() == 4 && words[0] == "load") {
-      return load({.ranks = number(2), .shards = number(3)}, words[1]);
+    if (words.size() == 5 && words[0] == "load") {
+      return load(arrangement, words[1]);
     }
   } catch (const Error& error) {
     fmt::print(stderr, "worker: {}\n", error.what());

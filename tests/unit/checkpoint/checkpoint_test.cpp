@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 void save_steps(const Arrangement& arrangement, SaverOptions options,
                 const std::vector<std::int64_t>& steps) {
   on_ranks(arrangement, [&](Communicator& world, HandMade& model) {
-    Saver saver(world, model.held(), options);
+    Saver saver(world, model.whole(), options);
     for (const std::int64_t step : steps) {
       model.fill(static_cast<float>(step));
       saver.save(
@@ -42,7 +42,7 @@ void save_steps(const Arrangement& arrangement, SaverOptions options,
 void expect_loads(const Arrangement& arrangement, const std::string& path, std::int64_t step) {
   on_ranks(arrangement, [&](Communicator& world, HandMade& model) {
     model.spoil();
-    const Manifest manifest = load(world, model.held(), path, LoadWhat::everything);
+    const Manifest manifest = load(world, model.whole(), path, LoadWhat::everything);
     EXPECT_EQ(manifest.step, step);
     EXPECT_EQ(manifest.samples, 10 * step);
     EXPECT_EQ(model.wrong(static_cast<float>(step)), 0u)
@@ -97,7 +97,7 @@ TEST(Checkpoint, later_changes_of_values_are_not_saved) {
   const TemporaryFolder folder;
   const Arrangement arrangement{.ranks = 2, .shards = 2};
   on_ranks(arrangement, [&](Communicator& world, HandMade& model) {
-    Saver saver(world, model.held(), {.folder = folder.path()});
+    Saver saver(world, model.whole(), {.folder = folder.path()});
     model.fill(1);
     saver.save({.step = 1, .samples = 10});
     model.spoil();
@@ -204,7 +204,7 @@ TEST(Checkpoint, a_save_waits_for_the_one_before_and_polls_commit) {
   };
   const Arrangement arrangement{.ranks = 2, .shards = 2};
   on_ranks(arrangement, [&](Communicator& world, HandMade& model) {
-    Saver saver(world, model.held(), {.folder = folder.path(), .hook = hook});
+    Saver saver(world, model.whole(), {.folder = folder.path(), .hook = hook});
     model.fill(1);
     saver.save({.step = 1, .samples = 10});
     saver.poll();
@@ -246,15 +246,21 @@ TEST(Checkpoint, a_save_that_fails_anywhere_leaves_the_last_one_and_nothing_else
       {"create", "manifest", true},     {"write", "manifest", true},
       {"fsync", "manifest", true},      {"fsync folder", "tmp-", true},
       {"rename", "step-00000002", true}};
-  const Arrangement arrangement{.ranks = 2, .shards = 2};
+  struct Way {
+    Arrangement arrangement;
+    bool asynchronous;
+  };
+  const Way ways[] = {{{.ranks = 2, .shards = 2}, true},
+                      {{.ranks = 2, .shards = 2}, false},
+                      {{.ranks = 4, .shards = 2, .stages = 2, .stages_apart = true}, true}};
   for (const Place& place : places) {
-    for (const bool asynchronous : {true, false}) {
-      SCOPED_TRACE(std::string(place.step) + " " + place.part);
+    for (const auto& [arrangement, asynchronous] : ways) {
+      SCOPED_TRACE(std::string(place.step) + " " + place.part + ", " + arrangement.text());
       const TemporaryFolder folder;
       save_steps(arrangement, {.folder = folder.path()}, {1});
       std::atomic<int> complaints = 0;
       on_ranks(arrangement, [&](Communicator& world, HandMade& model) {
-        Saver saver(world, model.held(),
+        Saver saver(world, model.whole(),
                     {.folder = folder.path(),
                      .asynchronous = asynchronous,
                      .hook = failing(place.step, place.part)});
@@ -272,7 +278,7 @@ TEST(Checkpoint, a_save_that_fails_anywhere_leaves_the_last_one_and_nothing_else
         world.barrier();
         EXPECT_THAT(entries(folder.path()), ElementsAre("latest", "step-00000001"));
       });
-      EXPECT_EQ(complaints, 2) << "every rank is told";
+      EXPECT_EQ(complaints, arrangement.ranks) << "every rank is told";
       expect_loads(arrangement, folder.path(), 1);
     }
   }
@@ -299,7 +305,7 @@ TEST(Checkpoint, saving_goes_on_after_a_failure) {
   };
   const Arrangement arrangement{.ranks = 2, .shards = 1};
   on_ranks(arrangement, [&](Communicator& world, HandMade& model) {
-    Saver saver(world, model.held(), {.folder = folder.path(), .hook = hook});
+    Saver saver(world, model.whole(), {.folder = folder.path(), .hook = hook});
     model.fill(1);
     EXPECT_THROW(
         {
@@ -317,31 +323,33 @@ TEST(Checkpoint, saving_goes_on_after_a_failure) {
 }
 
 TEST(Checkpoint, a_rank_that_leaves_during_a_save_harms_nothing) {
-  const TemporaryFolder folder;
-  const Arrangement arrangement{.ranks = 2, .shards = 2};
-  save_steps(arrangement, {.folder = folder.path()}, {1});
-  for (const bool before_wait : {true, false}) {
-    EXPECT_THROW(on_ranks(arrangement,
-                          [&](Communicator& world, HandMade& model) {
-                            Saver saver(world, model.held(), {.folder = folder.path()});
-                            model.fill(2);
-                            if (before_wait || world.rank() == 0) {
-                              saver.save({.step = 2, .samples = 20});
-                            }
-                            require(world.rank() == 0, "rank 1 leaves");
-                            saver.wait();
-                          }),
-                 Error);
-    expect_loads(arrangement, folder.path(), 1);
+  for (const Arrangement& arrangement :
+       {Arrangement{.ranks = 2, .shards = 2}, Arrangement{.ranks = 4, .shards = 2, .stages = 2}}) {
+    const TemporaryFolder folder;
+    save_steps(arrangement, {.folder = folder.path()}, {1});
+    for (const bool before_wait : {true, false}) {
+      EXPECT_THROW(on_ranks(arrangement,
+                            [&](Communicator& world, HandMade& model) {
+                              Saver saver(world, model.whole(), {.folder = folder.path()});
+                              model.fill(2);
+                              if (before_wait || world.rank() == 0) {
+                                saver.save({.step = 2, .samples = 20});
+                              }
+                              require(world.rank() == 0, "all but rank 0 leave");
+                              saver.wait();
+                            }),
+                   Error);
+      expect_loads(arrangement, folder.path(), 1);
+    }
   }
 }
 
 TEST(Checkpoint, another_job_may_not_save_into_the_folder) {
   const TemporaryFolder folder;
   on_ranks({.ranks = 1, .shards = 1}, [&](Communicator& world, HandMade& model) {
-    Saver saver(world, model.held(), {.folder = folder.path(), .asynchronous = false});
+    Saver saver(world, model.whole(), {.folder = folder.path(), .asynchronous = false});
     saver.save({.step = 1});
-    Saver other(world, model.held(), {.folder = folder.path(), .asynchronous = false});
+    Saver other(world, model.whole(), {.folder = folder.path(), .asynchronous = false});
     try {
       other.save({.step = 2});
       ADD_FAILURE() << "saved";

@@ -2,31 +2,47 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "checkpoint/whole_model.hpp"
 #include "fsdp/model_state.hpp"
 #include "sprat/communicator.hpp"
 
 namespace sprat::fsdp {
 
-/// How units lie over ranks: rank = replica * shards + shard.
+/// How units lie over ranks. Ranks of a stage count by data: replica * shards + shard.
 struct Arrangement {
   int ranks = 1, shards = 1;
   bool over_all = false;  ///< Optimizer parts over shards and then replicas, as hfsdp has them.
-  int parts() const { return over_all ? ranks : shards; }
+  int stages = 1;
+  bool stages_apart = false;  ///< A rank counts by data and then stage; else by stage, then data.
+
+  int stage_ranks() const { return ranks / stages; }
+  int parts() const { return over_all ? stage_ranks() : shards; }
+  int stage(int rank) const { return stages_apart ? rank / stage_ranks() : rank % stages; }
+  int data_rank(int rank) const { return stages_apart ? rank % stage_ranks() : rank / stages; }
   std::string text() const {
     return std::to_string(ranks) + " ranks, " + std::to_string(shards) + " shards" +
-           (over_all ? ", parts over all" : "");
+           (over_all ? ", parts over all" : "") +
+           (stages > 1 ? ", " + std::to_string(stages) + " stages" : "") +
+           (stages_apart ? " apart" : "");
   }
 };
 
 inline ParameterSpec named(std::string name, std::vector<std::int64_t> shape) {
   return {.name = std::move(name), .shape = std::move(shape), .decay = true, .initial = {}};
+}
+
+inline ParameterSpec tied_to(ParameterSpec parameter) {
+  parameter.tied = true;
+  return parameter;
 }
 
 /// Sizes that no alignment divides; rows longer than parts; nothing at all. "small" is replicated.
@@ -37,6 +53,23 @@ inline std::vector<UnitSpec> awkward_units() {
                           named("one_row", {1, 5000}), named("six", {6})}},
           {.name = "block1", .parameters = {named("w1", {9, 1500}), named("b1", {1500})}},
           {.name = "small", .parameters = {named("ln", {17}), named("bias", {5, 2})}}};
+}
+
+/// Four units as stages have them: uneven ones, and of four stages one that has none. The last has
+/// a copy of the first parameter of all, as the head of a GPT does.
+inline std::vector<UnitSpec> units_of_stage(const std::vector<UnitSpec>& units, int stages,
+                                            int stage) {
+  if (stages == 1) {
+    return units;
+  }
+  const std::vector<std::ptrdiff_t> ends = stages == 2 ? std::vector<std::ptrdiff_t>{0, 3, 4}
+                                                       : std::vector<std::ptrdiff_t>{0, 1, 2, 2, 4};
+  const auto at = static_cast<std::size_t>(stage);
+  std::vector<UnitSpec> own(units.begin() + ends[at], units.begin() + ends[at + 1]);
+  if (stage == stages - 1) {
+    own.push_back({.name = "head", .parameters = {tied_to(units[0].parameters[0])}});
+  }
+  return own;
 }
 
 /// Any value that depends on state, name and index, exact in f32.
@@ -54,16 +87,22 @@ class HandMade {
   HandMade(const Arrangement& arrangement, int rank,
            std::vector<std::string> states = {"", "exp_avg", "exp_avg_sq"},
            std::vector<UnitSpec> units = awkward_units())
-      : specs_(std::move(units)) {
+      : specs_(units_of_stage(units, arrangement.stages, arrangement.stage(rank))) {
     held_.states = std::move(states);
     for (const UnitSpec& spec : specs_) {
-      add(spec, arrangement, rank);
+      add(spec, arrangement, arrangement.data_rank(rank));
     }
+    whole_.emplace(held_);
   }
   HandMade(const HandMade&) = delete;
   HandMade& operator=(const HandMade&) = delete;
 
+  /// What this rank's stage has. Holders count by data.
   ModelState& held() { return held_; }
+  /// The model of all stages, once they are joined.
+  const ModelState& whole() const { return whole_->state(); }
+  /// Collective, where there are stages. `group` is of this rank's stage.
+  void join(Communicator& world, Communicator& group) { whole_.emplace(world, group, held_); }
 
   /// The values of value_of(), plus `shift`.
   void fill(float shift = 0) {
@@ -91,13 +130,13 @@ class HandMade {
 
  private:
   void add(const UnitSpec& spec, const Arrangement& arrangement, int rank) {
-    const int replicas = arrangement.ranks / arrangement.shards;
+    const int ranks = arrangement.stage_ranks(), replicas = ranks / arrangement.shards;
     StoredUnit unit{.spec = &spec, .layout = {}, .holders = {}, .values = {}};
     unit.parts = spec.name == "small" ? 1 : arrangement.parts();
-    unit.copies = arrangement.ranks / unit.parts;
+    unit.copies = ranks / unit.parts;
     unit.layout = lay_out(spec, unit.parts);
-    unit.holders.resize(static_cast<std::size_t>(arrangement.ranks));
-    for (int other = 0; other < arrangement.ranks; ++other) {
+    unit.holders.resize(static_cast<std::size_t>(ranks));
+    for (int other = 0; other < ranks; ++other) {
       const int replica = other / arrangement.shards, shard = other % arrangement.shards;
       int part = arrangement.over_all ? shard * replicas + replica : shard;
       int copy = arrangement.over_all ? 0 : replica;
@@ -141,13 +180,20 @@ class HandMade {
   std::vector<UnitSpec> specs_;
   std::vector<std::vector<std::vector<float>>> memory_;
   ModelState held_;
+  std::optional<WholeModel> whole_;
 };
 
 /// Runs `body` on each rank's part of a model.
 template <class Body>
-void on_ranks(const Arrangement& arrangement, Body body) {
+void on_ranks(const Arrangement& arrangement, Body body,
+              const std::vector<UnitSpec>& units = awkward_units()) {
   run_virtual_ranks(arrangement.ranks, {}, [&](Communicator& world) {
-    HandMade model(arrangement, world.rank());
+    HandMade model(arrangement, world.rank(), {"", "exp_avg", "exp_avg_sq"}, units);
+    if (arrangement.stages > 1) {
+      auto group =
+          world.split(arrangement.stage(world.rank()), arrangement.data_rank(world.rank()));
+      model.join(world, *group);
+    }
     body(world, model);
   });
 }
