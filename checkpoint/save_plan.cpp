@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
-#include "comm/base/check.hpp"
+#include "checkpoint/checks/names.hpp"
 #include "io/formats/safetensors.hpp"
 
 namespace sprat::fsdp {
@@ -76,57 +75,6 @@ SavedBox box_of(const StoredUnit& unit, std::size_t parameter, int copy, int par
 
 bool is_stored(const SavedBox& box, int part) {
   return box.rows > 0 || (part == 0 && !box.shape.empty() && box.shape[0] == 0);
-}
-
-bool is_utf8(const std::string& text) {
-  try {
-    static_cast<void>(nlohmann::json(text).dump());
-    return true;
-  } catch (const nlohmann::json::type_error&) {
-    return false;
-  }
-}
-
-/// A name, and where it stands.
-struct NamedParameter {
-  const ParameterSpec* parameter;
-  const UnitSpec* unit;
-};
-
-void check_name(const NamedParameter& named) {
-  const std::string& name = named.parameter->name;
-  require(!name.starts_with("optimizer.") && name != "__metadata__" && is_utf8(name),
-          "a parameter of unit \"", named.unit->name, "\" is called \"", name,
-          "\"; checkpoints take UTF-8, keep names that begin with \"optimizer.\" for the "
-          "optimizer, and \"__metadata__\" for the format");
-}
-
-/// One tensor of a name, and one at least for each that is tied.
-void check_names(const ModelState& held) {
-  std::map<std::string, NamedParameter> owners;
-  std::vector<NamedParameter> tied;
-  for (const StoredUnit& unit : held.units) {
-    for (const ParameterSpec& parameter : unit.spec->parameters) {
-      const NamedParameter named{.parameter = &parameter, .unit = unit.spec};
-      check_name(named);
-      if (parameter.tied) {
-        tied.push_back(named);
-        continue;
-      }
-      const auto [other, is_new] = owners.emplace(parameter.name, named);
-      require(is_new, "parameter \"", parameter.name, "\" of unit \"", unit.spec->name,
-              "\" has the name of one of unit \"", other->second.unit->name,
-              "\"; in a checkpoint every parameter needs a name of its own, unless it is tied");
-    }
-  }
-  for (const NamedParameter& copy : tied) {
-    const auto owner = owners.find(copy.parameter->name);
-    require(owner != owners.end(), "parameter \"", copy.parameter->name, "\" of unit \"",
-            copy.unit->name, "\" is tied, and no stage has the one that it is tied to");
-    require(owner->second.parameter->shape == copy.parameter->shape, "parameter \"",
-            copy.parameter->name, "\" of unit \"", copy.unit->name, "\" is tied to one of unit \"",
-            owner->second.unit->name, "\" that has another shape");
-  }
 }
 
 }  // namespace

@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "checkpoint/agreement.hpp"
-#include "checkpoint/counters.hpp"
-#include "checkpoint/replicas.hpp"
-#include "checkpoint/ties.hpp"
+#include "checkpoint/checks/counters.hpp"
+#include "checkpoint/checks/replicas.hpp"
+#include "checkpoint/checks/ties.hpp"
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "checkpoint/agreement.hpp"
+#include "checkpoint/checks/names.hpp"
 #include "comm/base/check.hpp"
 #include "fsdp/plan/layout.hpp"
 
@@ -197,6 +198,7 @@ WholeModel::WholeModel(Communicator& world, Communicator& group, ModelState part
             "); one checkpoint takes one optimizer");
     std::ranges::move(next.units, std::back_inserter(state_.units));
   }
+  check_names(state_);
 }
 
 }  // namespace sprat::fsdp

@@ -21,7 +21,7 @@ class WholeModel {
   /// Collective over `world`, where each rank gives the group it is in and what the group has:
   /// three exchanges of names, shapes and ranks. Holders become ranks of `world`. Units come by the
   /// first ranks of their groups. Throws the same Error on every rank: {invalid_argument} if a rank
-  /// of a group is not in `world` or groups have different optimizers.
+  /// of a group is not in `world`, groups have different optimizers, or as check_names() does.
   WholeModel(Communicator& world, Communicator& group, ModelState part);
   WholeModel(WholeModel&&) = default;  // a copy's specs would be this one's
   WholeModel& operator=(WholeModel&&) = delete;

@@ -1,5 +1,5 @@
 // Copies of a part that differ: noticed before they are saved.
-#include "checkpoint/replicas.hpp"
+#include "checkpoint/checks/replicas.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/tensor_reader.hpp"
+#include "io/checked_file.hpp"
 #include "sprat/checkpoint.hpp"
 #include "sprat/fsdp.hpp"
 #include "sprat/layout.hpp"
@@ -178,6 +181,40 @@ TEST(StagedTraining, goes_on_from_any_stages_with_the_bits_of_training_that_neve
       EXPECT_EQ(trained_at(into.path()), truth) << saved.text() << " -> " << next.text();
     }
   }
+}
+
+TEST(StagedTraining, of_one_stage_saves_the_bytes_of_a_model_that_knows_no_stages) {
+  const TemporaryFolder folder;
+  run_virtual_ranks(4, Config{}, [&](Communicator& world) {
+    StagedPart part(world, {.degrees = {.world = 4, .shard = 2}, .strategy = "hsdp"});
+    part.train(0);
+    CheckpointWriter(part.model, {.folder = folder / "plain", .asynchronous = false})
+        .save({.step = 1});
+    CheckpointWriter(world, part.model, {.folder = folder / "staged", .asynchronous = false})
+        .save({.step = 1});
+  });
+  const std::vector<std::string> names = entries(folder / "plain/step-00000001");
+  EXPECT_EQ(entries(folder / "staged/step-00000001"), names);
+  for (const std::string& name : names) {
+    const auto bytes = [&](const char* way) {
+      return io::read_whole((folder / way) + "/step-00000001/" + name, 1 << 30);
+    };
+    EXPECT_EQ(bytes("staged"), bytes("plain")) << name;
+  }
+}
+
+TEST(StagedTraining, a_stage_may_have_no_parameters) {
+  const TemporaryFolder folder;
+  run_virtual_ranks(2, Config{}, [&](Communicator& world) {
+    Communicator group = *world.split(world.rank());
+    const UnitSpec nothing{.name = "nothing", .parameters = {}};
+    const std::vector<UnitSpec> units = {world.rank() == 0 ? nothing : block_of(0)};
+    ShardedModel part(group, units, {});
+    CheckpointWriter writer(world, part, {.folder = folder.path(), .asynchronous = false});
+    writer.save({.step = 1});
+    EXPECT_EQ(load_checkpoint(world, part, folder.path()).step, 1);
+  });
+  EXPECT_EQ(trained_at(folder.path()).tensors.size(), 3 * 3u);
 }
 
 TEST(StagedTraining, parameters_alone_are_loaded_and_exported) {

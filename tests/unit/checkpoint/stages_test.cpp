@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <string>
@@ -13,6 +17,8 @@
 #include "checkpoint/saver.hpp"
 #include "checkpoint/tensor_reader.hpp"
 #include "checkpoint/whole_model.hpp"
+#include "io/checked_file.hpp"
+#include "sprat/checkpoint.hpp"
 #include "sprat/communicator.hpp"
 #include "tests/unit/checkpoint/model.hpp"
 #include "tests/unit/io/temporary_folder.hpp"
@@ -98,6 +104,7 @@ TEST(Stages, save_the_tensors_that_a_job_without_them_saves) {
     const TemporaryFolder folder;
     save_stages(arrangement, folder.path(), 1);
     EXPECT_EQ(tensors_at(folder.path()), expected) << arrangement.text();
+    EXPECT_THAT(verify_checkpoint(folder.path()), IsEmpty()) << arrangement.text();
   }
 }
 
@@ -210,6 +217,26 @@ TEST(Stages, whose_replicas_differ_are_named) {
               Each(HasSubstr("ranks 1 and 3 hold copies of unit \"small\" that differ")));
 }
 
+TEST(Stages, all_hear_of_a_file_that_one_of_them_cannot_read) {
+  const TemporaryFolder folder;
+  const Arrangement arrangement{.ranks = 4, .shards = 2, .stages = 2};
+  save_stages(arrangement, folder.path(), 1);
+  // Rank 3, of the last stage, wrote "small"; no other stage reads it.
+  const std::string file = folder / "step-00000001/shard-00004-model-00001-of-00002.safetensors";
+  std::string bytes = io::read_whole(file, 1 << 30);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  std::ofstream(file, std::ios::binary) << bytes;
+  std::vector<std::string> told(4);
+  on_ranks(arrangement, [&](Communicator& world, HandMade& model) {
+    try {
+      load(world, model.whole(), folder.path(), LoadWhat::everything);
+    } catch (const Error& error) {
+      told[static_cast<std::size_t>(world.rank())] = error.what();
+    }
+  });
+  EXPECT_THAT(told, Each(AllOf(HasSubstr("rank 3: " + file + " is damaged"), told[0])));
+}
+
 struct OtherStages {
   const char* what;
   std::vector<std::vector<UnitSpec>> units;  // by stage
@@ -240,9 +267,8 @@ TEST(Stages, that_do_not_fit_together_are_refused_on_every_rank) {
       const auto rank = static_cast<std::size_t>(world.rank());
       HandMade part({.ranks = 1, .shards = 1}, 0, {""}, other.units[rank]);
       auto group = world.split(world.rank());
-      part.join(world, *group);
       try {
-        plan_save(part.whole());
+        part.join(world, *group);
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << other.what;
         told[rank] = error.what();

@@ -1,5 +1,5 @@
 // Hashes of what ranks hold, compared between the copies of each part.
-#include "checkpoint/replicas.hpp"
+#include "checkpoint/checks/replicas.hpp"
 
 #include <xxhash.h>
 

@@ -1,5 +1,5 @@
 // Hashes of counters, compared; the counters themselves travel only if these differ.
-#include "checkpoint/counters.hpp"
+#include "checkpoint/checks/counters.hpp"
 
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -27,13 +27,13 @@ std::string listed(const Manifest& about) {
 }
 
 /// The line at which two texts part, as each has it.
-struct Parted {
+struct DifferingLines {
   std::string first, other;
 };
 
-Parted parted(const std::string& first, const std::string& other) {
+DifferingLines differing_lines(const std::string& first, const std::string& other) {
   std::istringstream of_first(first), of_other(other);
-  Parted lines;
+  DifferingLines lines;
   while (lines.first == lines.other && (of_first || of_other)) {
     std::getline(of_first, lines.first);
     std::getline(of_other, lines.other);
@@ -55,7 +55,7 @@ void check_counters(Communicator& world, const Manifest& about) {
   }
   const int rank = static_cast<int>(other - all.begin());
   const std::string of_first = text_of(world, mine, 0), of_other = text_of(world, mine, rank);
-  const Parted lines = parted(of_first, of_other);
+  const DifferingLines lines = differing_lines(of_first, of_other);
   throw Error(ErrorCode::mismatch,
               text("rank ", rank_in_job(world, 0), " has \"", lines.first, "\" and rank ",
                    rank_in_job(world, rank), " \"", lines.other,

@@ -1,5 +1,5 @@
 // Sums of hashes of elements, which are the same however a tensor is cut.
-#include "checkpoint/ties.hpp"
+#include "checkpoint/checks/ties.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -24,29 +24,29 @@ std::uint64_t mixed(std::uint64_t key) {
   return key ^ (key >> 31);
 }
 
-struct Place {
+struct ParameterPlace {
   std::size_t unit = 0, parameter = 0;
 };
 
 struct Tie {
-  Place copy, owner;
+  ParameterPlace copy, owner;
 };
 
-const ParameterSpec& spec_at(const ModelState& held, const Place& place) {
+const ParameterSpec& spec_at(const ModelState& held, const ParameterPlace& place) {
   return held.units[place.unit].spec->parameters[place.parameter];
 }
 
 std::vector<Tie> ties_of(const ModelState& held) {
-  std::vector<Place> places;
+  std::vector<ParameterPlace> places;
   for (std::size_t u = 0; u < held.units.size(); ++u) {
     for (std::size_t index = 0; index < held.units[u].spec->parameters.size(); ++index) {
       places.push_back({.unit = u, .parameter = index});
     }
   }
   std::vector<Tie> ties;
-  for (const Place& copy : places) {
+  for (const ParameterPlace& copy : places) {
     const ParameterSpec& tied = spec_at(held, copy);
-    const auto owner = std::ranges::find_if(places, [&](const Place& place) {
+    const auto owner = std::ranges::find_if(places, [&](const ParameterPlace& place) {
       const ParameterSpec& other = spec_at(held, place);
       return tied.tied && !other.tied && other.name == tied.name;
     });
@@ -59,7 +59,7 @@ std::vector<Tie> ties_of(const ModelState& held) {
 
 /// What this rank adds to the sum over a parameter's elements: of several copies of a part one
 /// alone is counted. The key of an element is its place in the tensor and its bits.
-std::uint64_t own_sum(const ModelState& held, const Place& place) {
+std::uint64_t own_sum(const ModelState& held, const ParameterPlace& place) {
   const StoredUnit& unit = held.units[place.unit];
   if (!unit.is_held() || unit.copy != 0) {
     return 0;
