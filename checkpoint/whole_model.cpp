@@ -23,7 +23,7 @@ namespace {
 using Json = nlohmann::json;
 using Bytes = std::vector<std::uint8_t>;
 
-constexpr Options at_once{.timeout = {}, .blocking = true};
+constexpr Options blocking{.timeout = {}, .blocking = true};
 /// A model of a million parameters has some 50 MiB. Every rank holds all descriptions.
 constexpr std::int64_t longest_description = std::int64_t{1} << 28;
 
@@ -38,7 +38,7 @@ struct Seat {
 std::vector<int> members_of(Communicator& world, Communicator& group) {
   const int mine = world.rank();
   std::vector<int> members(static_cast<std::size_t>(group.size()));
-  group.all_gather(elements(std::span(&mine, 1)), elements(members), at_once).wait();
+  group.all_gather(elements(std::span(&mine, 1)), elements(members), blocking).wait();
   return members;
 }
 
@@ -47,7 +47,7 @@ std::vector<Seat> exchange_seats(Communicator& world, const Seat& mine) {
   std::vector<Seat> seats(static_cast<std::size_t>(world.size()));
   world
       .all_gather({&mine, words, DType::i64}, {seats.data(), words * seats.size(), DType::i64},
-                  at_once)
+                  blocking)
       .wait();
   return seats;
 }
@@ -79,7 +79,7 @@ std::vector<Bytes> exchange_descriptions(Communicator& world, const std::vector<
   }
   Bytes all;
   agree(world, outcome_of([&] { all.resize(total); }));  // memory may be short on one rank alone
-  world.all_gatherv(elements(mine), elements(all), counts, at_once).wait();
+  world.all_gatherv(elements(mine), elements(all), counts, blocking).wait();
   std::vector<Bytes> descriptions;
   auto next = all.begin();
   for (const std::size_t count : counts) {
