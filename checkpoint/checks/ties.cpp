@@ -1,8 +1,9 @@
-// Sums of hashes of elements, which are the same however a tensor is cut.
+// Sums of hashes, which are the same however a tensor is cut.
 #include "checkpoint/checks/ties.hpp"
 
+#include <xxhash.h>
+
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -57,8 +58,20 @@ std::vector<Tie> ties_of(const ModelState& held) {
   return ties;
 }
 
+/// Of values that begin at element `first` of a tensor's state: of every run of parameter_alignment
+/// elements its hash, mixed with its place. Parts begin with such a run however a tensor is cut, so
+/// that all parts add up to the same sum.
+std::uint64_t sum_of_hashes(std::span<const float> values, std::size_t first, std::size_t state) {
+  std::uint64_t sum = 0;
+  for (std::size_t at = 0; at < values.size(); at += parameter_alignment) {
+    const auto run = values.subspan(at, std::min(parameter_alignment, values.size() - at));
+    sum += mixed(XXH3_64bits(run.data(), run.size_bytes()) ^ mixed((first + at) << 8 | state));
+  }
+  return sum;
+}
+
 /// What this rank adds to the sum over a parameter's elements: of several copies of a part one
-/// alone is counted. The key of an element is its place in the tensor and its bits.
+/// alone is counted.
 std::uint64_t own_sum(const ModelState& held, const ParameterPlace& place) {
   const StoredUnit& unit = held.units[place.unit];
   if (!unit.is_held() || unit.copy != 0) {
@@ -66,16 +79,10 @@ std::uint64_t own_sum(const ModelState& held, const ParameterPlace& place) {
   }
   std::uint64_t sum = 0;
   for (const ShardPiece& piece : shard_layout(unit.layout, unit.parts, unit.part).pieces) {
-    if (piece.parameter != static_cast<int>(place.parameter)) {
-      continue;
-    }
     for (std::size_t state = 0; state < unit.values.size(); ++state) {
-      const std::uint64_t seed = mixed(state + 1);
-      const std::span<const float> values =
-          unit.values[state].subspan(piece.shard_offset, piece.count);
-      for (std::size_t at = 0; at < values.size(); ++at) {
-        const std::uint64_t index = piece.parameter_offset + at;
-        sum += mixed((index << 32 ^ std::bit_cast<std::uint32_t>(values[at])) + seed);
+      if (piece.parameter == static_cast<int>(place.parameter)) {
+        sum += sum_of_hashes(unit.values[state].subspan(piece.shard_offset, piece.count),
+                             piece.parameter_offset, state);
       }
     }
   }

@@ -206,6 +206,15 @@ TEST(Stages, whose_tied_parameters_differ_are_named) {
   }
 }
 
+TEST(Stages, may_cut_what_is_tied_in_different_ways) {
+  std::vector<UnitSpec> units = awkward_units();
+  units[0].parameters.push_back(named("more", {5000}));  // half of the unit is not half of "wte"
+  const Arrangement arrangement{.ranks = 4, .shards = 2, .stages = 2};
+  const TemporaryFolder folder;
+  save_stages(arrangement, folder.path(), 1, units);
+  expect_stages_load(arrangement, folder.path(), 1, units);
+}
+
 TEST(Stages, whose_replicas_differ_are_named) {
   EXPECT_THAT(told_of_stages([](Communicator& world, HandMade& model, Saver& saver) {
                 if (world.rank() == 3) {
