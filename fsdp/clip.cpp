@@ -53,21 +53,23 @@ std::vector<std::size_t> norm_windows(std::span<const std::size_t> blocks, std::
   return ends;
 }
 
-double sum_in_block_order(std::span<const double> gathered, std::span<const std::size_t> blocks,
-                          int shards, double total) {
+std::vector<double> sums_in_block_order(std::span<const double> gathered,
+                                        std::span<const std::size_t> blocks, int shards) {
   const std::size_t per_shard = gathered.size() / static_cast<std::size_t>(shards);
+  std::vector<double> sums;
   std::size_t unit_offset = 0;
   for (const std::size_t count : blocks) {
+    double sum = 0;
     for (int shard = 0; shard < shards; ++shard) {
-      const double* sums =
-          gathered.data() + static_cast<std::size_t>(shard) * per_shard + unit_offset;
-      for (std::size_t block = 0; block < count; ++block) {
-        total += sums[block];
+      for (const double block :
+           gathered.subspan(static_cast<std::size_t>(shard) * per_shard + unit_offset, count)) {
+        sum += block;
       }
     }
+    sums.push_back(sum);
     unit_offset += count;
   }
-  return total;
+  return sums;
 }
 
 double clip_factor(double norm, float limit) {

@@ -15,11 +15,11 @@ void block_sums_of_squares(std::span<const float> values, std::span<double> sums
 /// which are one unit: where each run ends.
 std::vector<std::size_t> norm_windows(std::span<const std::size_t> blocks, std::size_t most);
 
-/// Adds block sums of every shard to `total` in (unit, block) order. `gathered` holds, shard after
+/// By unit, the sum of its blocks of every shard, in block order. `gathered` holds, shard after
 /// shard, each unit's blocks of that shard; `blocks` says how many those are, by unit. Padding adds
 /// zeros.
-double sum_in_block_order(std::span<const double> gathered, std::span<const std::size_t> blocks,
-                          int shards, double total = 0);
+std::vector<double> sums_in_block_order(std::span<const double> gathered,
+                                        std::span<const std::size_t> blocks, int shards);
 
 /// What a gradient of this norm is multiplied by so that it does not exceed `limit`; 0: no limit.
 double clip_factor(double norm, float limit);

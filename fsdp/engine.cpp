@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -30,8 +31,8 @@ Sharding sharding_of(std::size_t unit, const PersistentSplit& split, const Shard
 
 Visits visits(const PersistentSplit& split, const Sharding& sharding, const FsdpOptions& options) {
   Visits order{.units = {},
-               .forward = options.forward,
-               .backward = options.backward,
+               .step = options.visits,
+               .evaluation = options.evaluation,
                .ahead = options.prefetch_units,
                .max_live = options.max_live_elements,
                .elements = {},
@@ -40,7 +41,7 @@ Visits visits(const PersistentSplit& split, const Sharding& sharding, const Fsdp
   for (std::size_t unit = 0; unit < split.units.size(); ++unit) {
     const int parts = optimizer_part(sharding_of(unit, split, sharding), 0).parts;
     order.units.push_back(split.units[unit].name);
-    order.elements.push_back(lay_out(split.units[unit], parts).padded);
+    order.elements.push_back(lay_out(split.units[unit], parts, split.owners[unit]).padded);
   }
   return order;
 }
@@ -72,7 +73,6 @@ Engine::Engine(Communicator& world, std::vector<UnitSpec> units, FsdpOptions opt
       state_tier_(io::open_tier(options_.state_tier)),
       shard_tier_(open_shard_tier(options_.shard_tier)),
       reduced_(split_.units.size(), 0) {
-  check_every_unit_has_a_backward(order_.declared());
   const SlotPlans plans =
       plan_memory(order_.declared(), shardings(split_, sharding_), options_, optimizer_states());
   memory_plan_ = plans.memory;
@@ -81,7 +81,8 @@ Engine::Engine(Communicator& world, std::vector<UnitSpec> units, FsdpOptions opt
   arenas_.narrowed.emplace(plans.narrowed, queues.poisons_slots);
   arenas_.sums.emplace(plans.sums, queues.poisons_slots);
   for (std::size_t unit = 0; unit < split_.units.size(); ++unit) {
-    units_.push_back(std::make_unique<Unit>(split_.units[unit], static_cast<int>(unit),
+    units_.push_back(std::make_unique<Unit>(split_.units[unit], split_.owners[unit],
+                                            static_cast<int>(unit),
                                             UnitHome{.spread = spread_of(unit),
                                                      .rank = world.rank(),
                                                      .options = options_,
@@ -209,37 +210,40 @@ void Engine::finish_reductions() {
   }
 }
 
-double Engine::gradient_norm() {
+/// Window by window, so that no rank ever holds the block sums of the whole model.
+std::vector<double> Engine::square_sums() {
+  require(finished_, "square_sums() before finish_gradients()");
   std::vector<std::size_t> blocks;
-  for (const auto& unit : units_) {
-    blocks.push_back(unit->blocks());
+  for (std::size_t unit = 0; unit < split_.visited(); ++unit) {
+    blocks.push_back(units_[unit]->blocks());
   }
-  // Units of one spread are summed together; those that are not visited are the last.
-  const std::span<const std::size_t> all = blocks;
-  const double visited = add_squares(0, all.first(split_.visited()), 0);
-  return std::sqrt(add_squares(split_.visited(), all.subspan(split_.visited()), visited));
-}
-
-/// Adds squares of units from `first` on, which have one spread. Window by window, so that no rank
-/// ever holds the block sums of the whole model; to one total in one order, whatever the windows.
-double Engine::add_squares(std::size_t first, std::span<const std::size_t> blocks, double total) {
-  if (blocks.empty()) {
-    return total;
+  const Spread& spread = units_.front()->spread();  // of all that are visited
+  const int parts = optimizer_part(spread.sharding, 0).parts;
+  const std::size_t most = norm_window_blocks / static_cast<std::size_t>(parts);
+  std::vector<double> squares;
+  for (const std::size_t end : norm_windows(blocks, most)) {
+    const auto window = std::span(blocks).subspan(squares.size(), end - squares.size());
+    const std::vector<double> sums = gather_parts(block_sums(squares.size(), window), spread);
+    std::ranges::copy(sums_in_block_order(sums, window, parts), std::back_inserter(squares));
   }
-  const Spread& spread = units_[first]->spread();
-  const auto parts = static_cast<std::size_t>(optimizer_part(spread.sharding, 0).parts);
-  std::size_t begin = 0;
-  for (const std::size_t end : norm_windows(blocks, norm_window_blocks / parts)) {
-    const auto window = blocks.subspan(begin, end - begin);
-    total = sum_in_block_order(gather_parts(square_sums(first + begin, window), spread), window,
-                               static_cast<int>(parts), total);
-    begin = end;
+  // What persists is whole on every rank, and counts with the unit that it is of.
+  for (std::size_t unit = split_.visited(); unit < units_.size(); ++unit) {
+    blocks.clear();
+    for (const FlatSegment& segment : units_[unit]->layout().segments) {
+      blocks.push_back(segment.count / block_elements);
+    }
+    const std::size_t all = units_[unit]->blocks();
+    const std::vector<double> sums =
+        sums_in_block_order(block_sums(unit, std::span(&all, 1)), blocks, 1);
+    for (std::size_t at = 0; at < sums.size(); ++at) {
+      squares[static_cast<std::size_t>(units_[unit]->layout().segments[at].owner)] += sums[at];
+    }
   }
-  return total;
+  return squares;
 }
 
 /// Of this rank's parts of units from `first` on, unit after unit.
-std::vector<double> Engine::square_sums(std::size_t first, std::span<const std::size_t> blocks) {
+std::vector<double> Engine::block_sums(std::size_t first, std::span<const std::size_t> blocks) {
   std::vector<double> sums(std::accumulate(blocks.begin(), blocks.end(), std::size_t{0}));
   std::size_t offset = 0;
   for (std::size_t at = 0; at < blocks.size(); ++at) {
@@ -292,15 +296,50 @@ void Engine::update(float learning_rate, double scale) {
 }
 
 StepResult Engine::step(float learning_rate, double divisor) {
+  finish_gradients();
+  double squares = 0;
+  for (const double of_unit : square_sums()) {
+    squares += of_unit;
+  }
+  return apply(learning_rate, std::sqrt(squares), divisor);
+}
+
+void Engine::finish_gradients() {
   require(order_.between_passes(), "step() in the middle of a pass: next comes ", order_.expected(),
           ", and every acquire() has its release() before");
-  require(divisor >= 0, "step() with a divisor of ", divisor, "; it is above 0, or 0");
   for (std::size_t unit = 0; unit < split_.visited(); ++unit) {
     require(reduced_[unit] == options_.micro_steps, "step() before reduce() of unit \"",
             split_.units[unit].name, "\", which came ", reduced_[unit], " of ",
             options_.micro_steps, " times");
   }
+  require(!finished_, "finish_gradients() came twice; apply() comes next");
   finish_reductions();
+  finished_ = true;
+}
+
+std::span<float> Engine::summed_gradient(int unit) {
+  check_unit(unit);
+  require(finished_, "summed_gradient(", unit, ") before finish_gradients()");
+  const auto& places = split_.places[static_cast<std::size_t>(unit)];
+  const auto stays = std::ranges::count(places, unit, &PersistentSplit::Place::unit);
+  if (stays == std::ssize(places)) {
+    return at(unit).gradient().own();
+  }
+  require(stays == 0, "summed_gradient(", unit, ") of unit \"",
+          split_.units[static_cast<std::size_t>(unit)].name,
+          "\", whose gradient lies in two places: some of its parameters have fewer than the ",
+          options_.persistence_threshold,
+          " elements of persistence_threshold; give it a unit of parameters of one kind");
+  Unit& persistent = at(places.front().unit);
+  const auto& segments = persistent.layout().segments;
+  const auto segment = std::ranges::find(segments, unit, &FlatSegment::owner);
+  return persistent.gradient().own().subspan(segment->offset, segment->count);
+}
+
+StepResult Engine::apply(float learning_rate, double grad_norm, double divisor) {
+  require(divisor >= 0, "step() with a divisor of ", divisor, "; it is above 0, or 0");
+  require(finished_, "apply() before finish_gradients()");
+  finished_ = false;
   for (const auto& unit : units_) {
     unit->parameters().drop();  // also ends gathers that still read what is updated
   }
@@ -308,7 +347,7 @@ StepResult Engine::step(float learning_rate, double divisor) {
     divisor = static_cast<double>(mesh_.world().size()) * options_.micro_steps;
   }
   const double inverse = 1 / (divisor * scaler_.scale());
-  StepResult result{.grad_norm = gradient_norm() * inverse, .loss_scale = scaler_.scale()};
+  StepResult result{.grad_norm = grad_norm * inverse, .loss_scale = scaler_.scale()};
   result.skipped = !std::isfinite(result.grad_norm);  // the same on every rank: so is the norm
   scaler_.update(result.skipped);
   for (const auto& unit : units_) {

@@ -38,6 +38,10 @@ class Engine {
   GradientTarget gradient_target(int unit, int index);
   void reduce(int unit);
   StepResult step(float learning_rate, double divisor);
+  void finish_gradients();
+  std::span<float> summed_gradient(int unit);
+  std::vector<double> square_sums();
+  StepResult apply(float learning_rate, double grad_norm, double divisor);
   void sum_over_ranks(std::span<double> values);
 
   Communicator& world() noexcept { return mesh_.world(); }
@@ -76,9 +80,7 @@ class Engine {
   void finish_first_sums(const std::vector<int>& units);
   void advance_reductions();
   void finish_reductions();
-  double gradient_norm();
-  double add_squares(std::size_t first, std::span<const std::size_t> blocks, double total);
-  std::vector<double> square_sums(std::size_t first, std::span<const std::size_t> blocks);
+  std::vector<double> block_sums(std::size_t first, std::span<const std::size_t> blocks);
   std::vector<double> gather_parts(std::vector<double> sums, const Spread& spread);
   void update(float learning_rate, double scale);
 
@@ -99,6 +101,7 @@ class Engine {
   std::unique_ptr<io::Tier> shard_tier_;      // null: memory that peers can map
   std::vector<std::unique_ptr<Unit>> units_;  // in split_'s order
   std::vector<int> reduced_;                  // micro-steps whose reduce() came, by unit
+  bool finished_ = false;                     // gradients are summed, and apply() comes next
   std::int64_t steps_ = 0;                    // updates done
 };
 

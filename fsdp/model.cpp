@@ -45,6 +45,12 @@ double ShardedModel::loss_scale() const noexcept { return engine_->scaler().scal
 StepResult ShardedModel::step(float learning_rate, double divisor) {
   return engine_->step(learning_rate, divisor);
 }
+void ShardedModel::finish_gradients() { engine_->finish_gradients(); }
+std::span<float> ShardedModel::summed_gradient(int unit) { return engine_->summed_gradient(unit); }
+std::vector<double> ShardedModel::square_sums() { return engine_->square_sums(); }
+StepResult ShardedModel::apply(float learning_rate, double grad_norm, double divisor) {
+  return engine_->apply(learning_rate, grad_norm, divisor);
+}
 
 void ShardedModel::sum_over_ranks(std::span<double> values) { engine_->sum_over_ranks(values); }
 

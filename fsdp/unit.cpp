@@ -5,9 +5,9 @@
 
 namespace sprat::fsdp {
 
-Unit::Unit(const UnitSpec& spec, int id, const UnitHome& home)
+Unit::Unit(const UnitSpec& spec, std::span<const int> owners, int id, const UnitHome& home)
     : home_(home),
-      cut_(spec, id, home.spread.sharding, home.rank),
+      cut_(spec, owners, id, home.spread.sharding, home.rank),
       parameters_(cut_, home_),
       gradient_(cut_, home_) {
   for (int state = 0; state < home.states; ++state) {

@@ -18,8 +18,9 @@ namespace sprat::fsdp {
 /// Not thread-safe. The calls that start or finish an operation are collective.
 class Unit {
  public:
-  /// Lays the unit out and fills what this rank keeps. `id` is its number in the arenas.
-  Unit(const UnitSpec& spec, int id, const UnitHome& home);
+  /// Lays the unit out and fills what this rank keeps. `owners` as lay_out() has it; `id` is its
+  /// number in the arenas.
+  Unit(const UnitSpec& spec, std::span<const int> owners, int id, const UnitHome& home);
   Unit(Unit&&) = delete;  // its parts refer to each other
 
   const FlatLayout& layout() const { return cut_.layout; }

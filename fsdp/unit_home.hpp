@@ -39,7 +39,9 @@ struct UnitHome {
 
 /// What one rank has of a unit: a pure function of the unit, the row and the rank.
 struct UnitCut {
-  UnitCut(const UnitSpec& unit, int number, const Sharding& sharding, int rank);
+  /// `owners` as lay_out() has it.
+  UnitCut(const UnitSpec& unit, std::span<const int> owners, int number, const Sharding& sharding,
+          int rank);
 
   const UnitSpec& spec;
   int id;  ///< Its number in the arenas.

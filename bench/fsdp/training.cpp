@@ -30,6 +30,7 @@ FsdpOptions sharding(const train::TrainConfig& config, const Way& way) {
   options.prefetch_units = way.prefetch_units;
   options.reductions_in_flight = way.reductions_in_flight;
   options.micro_steps = way.micro_steps;
+  options.visits = gpt_visits(config.model, way.micro_steps);
   options.state_tier = way.state_tier;
   options.shard_tier = way.shard_tier;
   options.accumulate = way.local ? Accumulate::local : Accumulate::two_hop;

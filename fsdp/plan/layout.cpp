@@ -26,10 +26,17 @@ std::size_t element_count(const UnitSpec& unit, const ParameterSpec& parameter) 
 
 }  // namespace
 
-FlatLayout lay_out(const UnitSpec& unit, int shards) {
+FlatLayout lay_out(const UnitSpec& unit, int shards, std::span<const int> owners) {
   FlatLayout layout;
   std::size_t end = 0;
-  for (const ParameterSpec& parameter : unit.parameters) {
+  for (std::size_t index = 0; index < unit.parameters.size(); ++index) {
+    const ParameterSpec& parameter = unit.parameters[index];
+    const int owner = owners.empty() ? 0 : owners[index];
+    if (layout.segments.empty() || layout.segments.back().owner != owner) {
+      // Norms are of the caller's units: no block has parameters of two.
+      end = round_up(end, block_elements);
+      layout.segments.push_back({.owner = owner, .offset = end, .count = 0});
+    }
     const std::size_t offset = round_up(end, parameter_alignment);
     const std::size_t count = element_count(unit, parameter);
     layout.items.push_back({.offset = offset, .count = count, .decay = parameter.decay});
@@ -37,27 +44,38 @@ FlatLayout lay_out(const UnitSpec& unit, int shards) {
     end = offset + count;
   }
   layout.padded = round_up(end, static_cast<std::size_t>(shards) * block_elements);
+  for (std::size_t at = 0; at < layout.segments.size(); ++at) {
+    FlatSegment& segment = layout.segments[at];
+    const bool last = at + 1 == layout.segments.size();
+    segment.count = (last ? layout.padded : layout.segments[at + 1].offset) - segment.offset;
+  }
   return layout;
 }
 
 PersistentSplit split_persistent(std::vector<UnitSpec> units, std::size_t threshold) {
   PersistentSplit split;
   UnitSpec persistent{.name = "persistent", .parameters = {}};
+  std::vector<int> owners_of_persistent;
   const int last = static_cast<int>(units.size());
   for (UnitSpec& unit : units) {
+    const int number = static_cast<int>(split.units.size());
     std::vector<ParameterSpec> stay;
     auto& places = split.places.emplace_back();
     for (ParameterSpec& parameter : unit.parameters) {
       const bool small = element_count(unit, parameter) < threshold;
       std::vector<ParameterSpec>& into = small ? persistent.parameters : stay;
-      places.push_back({.unit = small ? last : static_cast<int>(split.units.size()),
-                        .index = static_cast<int>(into.size())});
+      places.push_back({.unit = small ? last : number, .index = static_cast<int>(into.size())});
       into.push_back(std::move(parameter));
+      if (small) {
+        owners_of_persistent.push_back(number);
+      }
     }
+    split.owners.emplace_back(stay.size(), number);
     split.units.push_back({.name = std::move(unit.name), .parameters = std::move(stay)});
   }
   if (!persistent.parameters.empty()) {
     split.units.push_back(std::move(persistent));
+    split.owners.push_back(std::move(owners_of_persistent));
   }
   return split;
 }

@@ -20,15 +20,24 @@ struct FlatItem {
   bool decay = true;
 };
 
+/// A contiguous part of a flat buffer whose parameters are of one of the caller's units.
+struct FlatSegment {
+  int owner = 0;                      ///< That unit.
+  std::size_t offset = 0, count = 0;  ///< Multiples of block_elements.
+};
+
 /// A unit's flat buffer: parameters in the caller's order, gaps and tail zero.
 struct FlatLayout {
   std::vector<FlatItem> items;
-  std::size_t count = 0;   ///< Elements of the parameters themselves.
+  std::vector<FlatSegment> segments;  ///< Ascending; they cover the buffer.
+  std::size_t count = 0;              ///< Elements of the parameters themselves.
   std::size_t padded = 0;  ///< Elements of the buffer: shards * a multiple of block_elements.
 };
 
-/// Throws Error{invalid_argument} naming the unit and parameter whose shape has a negative extent.
-FlatLayout lay_out(const UnitSpec& unit, int shards);
+/// `owners` says, by parameter, which of the caller's units it is of; those of one are next to each
+/// other. Empty: all of unit 0. Throws Error{invalid_argument} naming the unit and parameter whose
+/// shape has a negative extent.
+FlatLayout lay_out(const UnitSpec& unit, int shards, std::span<const int> owners = {});
 
 /// A model whose small parameters are in a unit of their own.
 struct PersistentSplit {
@@ -38,6 +47,7 @@ struct PersistentSplit {
   };
   /// The caller's, and last the one of persistent parameters, if any.
   std::vector<UnitSpec> units;
+  std::vector<std::vector<int>> owners;    ///< Of those units' parameters: the caller's units.
   std::vector<std::vector<Place>> places;  ///< By the caller's unit and index.
 
   /// Units that the caller visits: all but that last one.

@@ -7,40 +7,41 @@
 namespace sprat::fsdp {
 namespace {
 
-/// Plays evaluations and a step, as a caller drives the engine.
+/// Plays steps and evaluations, as a caller drives the engine.
 class Rehearsal {
  public:
   Rehearsal(const Visits& order, const GradientRules& rules)
       : order_(order),
         rules_(rules),
-        reductions_(rules, order.elements),
+        last_backwards_(last_backwards(order_.declared())),
+        reductions_(rules, order_.declared().elements),
         parameters_met_(order.units.size()),
         gradients_met_(order.units.size()),
         narrowed_met_(order.units.size()),
         sums_met_(order.units.size()),
         full_(order.units.size()),
+        written_(full_),
         gradients_(full_),
         narrowed_(full_),
-        sums_(full_) {}
+        sums_(full_),
+        reduced_(order.units.size()) {}
 
+  /// What is full is said by the place in the declared visits that is taken for the likeliest. The
+  /// first step meets all of its own. Evaluations may be taken for a step's beginning as long as
+  /// its visits repeat theirs; so many of them meet whatever more could meet.
   Lifetimes play() {
-    const int units = static_cast<int>(order_.declared().units.size());
+    const Visits& declared = order_.declared();
     restart();
-    for (int step = 0; step < 2; ++step) {
-      for (int evaluation = 0; evaluation < 2; ++evaluation) {
-        visit_all(order_.declared().forward);
+    step();
+    restart();
+    const std::size_t length = std::max<std::size_t>(declared.evaluation.size(), 1);
+    for (std::size_t time = 0; time < declared.step.size() / length + 2; ++time) {
+      for (const int unit : declared.evaluation) {
+        visit(unit);
       }
-      for (int micro_step = 0; micro_step < order_.declared().micro_steps; ++micro_step) {
-        visit_all(order_.declared().forward);
-        backward(micro_step);
-      }
-      for (int unit = order_.declared().visited(); unit < units; ++unit) {
-        reduce(unit, false);
-      }
-      end(reductions_.end_all());
-      std::fill(gradients_.begin(), gradients_.end(), false);
-      restart();
     }
+    step();
+    restart();
     return {.parameters = parameters_met_.lives(),
             .gradients = gradients_met_.lives(),
             .narrowed = narrowed_met_.lives(),
@@ -69,28 +70,40 @@ class Rehearsal {
       full_[static_cast<std::size_t>(unit)] = false;
     }
   }
-  void visit_all(const std::vector<int>& visits) {
-    for (const int unit : visits) {
-      visit(unit);
-    }
-  }
-
-  void backward(int micro_step) {
-    const std::vector<int>& visits = order_.declared().backward;
-    const bool last_micro_step = micro_step + 1 == order_.declared().micro_steps;
-    for (auto at = visits.begin(); at != visits.end(); ++at) {
-      visit(*at);
-      end(reductions_.end_through(*at));
-      gradients_[static_cast<std::size_t>(*at)] = rules_.sharded;
-      gradients_met_.meet(gradients_);
-      const bool again = std::find(at + 1, visits.end(), *at) != visits.end();
-      if (!again && (rules_.every_micro_step || last_micro_step)) {
-        reduce(*at, rules_.every_micro_step && micro_step > 0);
+  void step() {
+    const Visits& declared = order_.declared();
+    for (std::size_t at = 0; at < declared.step.size(); ++at) {
+      const Visit& one = declared.step[at];
+      visit(one.unit);
+      if (one.pass == VisitPass::backward) {
+        write(one.unit);
+      }
+      if (last_backwards_[at]) {
+        end(reductions_.end_through(one.unit));
+        const int before = reduced_[static_cast<std::size_t>(one.unit)]++;
+        if (rules_.every_micro_step || before + 1 == declared.micro_steps) {
+          reduce(one.unit, rules_.every_micro_step && before > 0);
+        }
       }
     }
+    for (int unit = declared.visited(); unit < static_cast<int>(declared.units.size()); ++unit) {
+      reduce(unit, false);
+    }
+    end(reductions_.end_all());
+    std::fill(written_.begin(), written_.end(), false);
+    std::fill(gradients_.begin(), gradients_.end(), false);
+    std::fill(reduced_.begin(), reduced_.end(), 0);
+  }
+  /// Any backward visit may be one that writes; whoever writes first awaits the unit's last sum.
+  /// This one may not, so that sum goes on here: more is met than is ever needed.
+  void write(int unit) {
+    written_[static_cast<std::size_t>(unit)] = rules_.sharded;
+    gradients_[static_cast<std::size_t>(unit)] = rules_.sharded;
+    gradients_met_.meet(gradients_);
   }
   void reduce(int unit, bool adds) {
     end(reductions_.begin(unit));
+    written_[static_cast<std::size_t>(unit)] = false;
     const bool borrowed = rules_.sharded && unit < order_.declared().visited();
     narrowed_[static_cast<std::size_t>(unit)] = rules_.narrowed && !borrowed;
     sums_[static_cast<std::size_t>(unit)] = adds;
@@ -99,17 +112,19 @@ class Rehearsal {
   }
   void end(const std::vector<int>& units) {
     for (const int unit : units) {
-      for (std::vector<bool>* alive : {&gradients_, &narrowed_, &sums_}) {
-        (*alive)[static_cast<std::size_t>(unit)] = false;
-      }
+      const auto at = static_cast<std::size_t>(unit);
+      gradients_[at] = written_[at];
+      narrowed_[at] = sums_[at] = false;
     }
   }
 
   GatherSchedule order_;
   GradientRules rules_;
+  std::vector<bool> last_backwards_;  // by visit of a step
   ReductionOrder reductions_;
   memory::LifeRecord parameters_met_, gradients_met_, narrowed_met_, sums_met_;
-  std::vector<bool> full_, gradients_, narrowed_, sums_;  // alive now, by unit
+  std::vector<bool> full_, written_, gradients_, narrowed_, sums_;  // now, by unit
+  std::vector<int> reduced_;  // micro-batches of the step so far, by unit
 };
 
 }  // namespace
@@ -148,9 +163,7 @@ std::vector<int> ReductionOrder::end_through(int unit) {
 std::vector<int> ReductionOrder::end_all() { return std::exchange(under_way_, {}); }
 
 Lifetimes lifetimes(const Visits& order, const GradientRules& rules) {
-  Visits filled = order;
-  filled.elements.resize(order.units.size(), 0);
-  return Rehearsal(filled, rules).play();
+  return Rehearsal(order, rules).play();
 }
 
 }  // namespace sprat::fsdp

@@ -1,7 +1,6 @@
 // Contracts between options, units and the order of visits.
 #include "fsdp/plan/options.hpp"
 
-#include <algorithm>
 #include <set>
 
 #include "comm/base/check.hpp"
@@ -39,14 +38,6 @@ const std::vector<UnitSpec>& with_names_of_their_own(const std::vector<UnitSpec>
     }
   }
   return units;
-}
-
-void check_every_unit_has_a_backward(const Visits& order) {
-  for (int unit = 0; unit < order.visited(); ++unit) {
-    require(std::ranges::find(order.backward, unit) != order.backward.end(),
-            "backward does not visit unit \"", order.units[static_cast<std::size_t>(unit)],
-            "\"; every unit has a gradient, which is reduced after its last visit there");
-  }
 }
 
 }  // namespace sprat::fsdp

@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include "fsdp/plan/visits.hpp"
 #include "sprat/fsdp.hpp"
 
 namespace sprat::fsdp {
@@ -12,6 +11,5 @@ namespace sprat::fsdp {
 FsdpOptions checked(FsdpOptions options);
 /// The units, if no two of them share a name, nor two parameters of one.
 const std::vector<UnitSpec>& with_names_of_their_own(const std::vector<UnitSpec>& units);
-void check_every_unit_has_a_backward(const Visits& order);
 
 }  // namespace sprat::fsdp

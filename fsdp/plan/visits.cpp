@@ -1,12 +1,33 @@
-// The gather order: a set of positions in the declared visits, advanced by each acquire.
+// The gather order: a set of places in the declared visits, advanced by each acquire.
 #include "fsdp/plan/visits.hpp"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
 
 #include "comm/base/check.hpp"
 
-namespace sprat::fsdp {
+namespace sprat {
+
+std::vector<Visit> plain_visits(std::span<const int> forward, std::span<const int> backward,
+                                int micro_steps) {
+  std::vector<Visit> visits;
+  for (int microbatch = 0; microbatch < micro_steps; ++microbatch) {
+    for (const int unit : forward) {
+      visits.push_back({unit, VisitPass::forward, microbatch});
+    }
+    for (const int unit : backward) {
+      visits.push_back({unit, VisitPass::backward, microbatch});
+    }
+  }
+  return visits;
+}
+
+namespace fsdp {
 namespace {
+
+constexpr int none = -1;
 
 bool contains(const std::vector<int>& values, int value) {
   return std::find(values.begin(), values.end(), value) != values.end();
@@ -18,55 +39,88 @@ void add(std::vector<int>& values, int value) {
   }
 }
 
+void fill_defaults(Visits& order) {
+  if (order.step.empty()) {
+    std::vector<int> forward(static_cast<std::size_t>(order.visited()));
+    std::iota(forward.begin(), forward.end(), 0);
+    const std::vector<int> backward(forward.rbegin(), forward.rend());
+    order.step = plain_visits(forward, backward, order.micro_steps);
+  }
+  if (order.evaluation.empty()) {
+    for (const Visit& visit : order.step) {
+      if (visit.pass == VisitPass::forward && visit.microbatch == 0) {
+        order.evaluation.push_back(visit.unit);
+      }
+    }
+  }
+  order.elements.resize(order.units.size(), 0);
+}
+
 }  // namespace
+
+std::vector<bool> last_backwards(const Visits& order) {
+  std::map<std::pair<int, int>, std::size_t> last;  // by unit and micro-batch
+  for (std::size_t at = 0; at < order.step.size(); ++at) {
+    if (order.step[at].pass == VisitPass::backward) {
+      last[{order.step[at].unit, order.step[at].microbatch}] = at;
+    }
+  }
+  for (int unit = 0; unit < order.visited(); ++unit) {
+    for (int microbatch = 0; microbatch < order.micro_steps; ++microbatch) {
+      require(last.count({unit, microbatch}) == 1, "no backward visits unit \"",
+              order.units[static_cast<std::size_t>(unit)], "\" in micro-batch ", microbatch,
+              "; every unit has a gradient in each, which is reduced after its last visit there");
+    }
+  }
+  std::vector<bool> result(order.step.size(), false);
+  for (const auto& [key, at] : last) {
+    result[at] = true;
+  }
+  return result;
+}
 
 GatherSchedule::GatherSchedule(Visits order) : order_(std::move(order)) {
   const int units = order_.visited();
   require(units > 0, "a sharded model needs at least one unit");
   require(order_.ahead >= 0, "prefetch_units is ", order_.ahead, "; it is 0 or more");
-  if (order_.forward.empty()) {
-    for (int unit = 0; unit < units; ++unit) {
-      order_.forward.push_back(unit);
-    }
-  }
-  if (order_.backward.empty()) {
-    order_.backward.assign(order_.forward.rbegin(), order_.forward.rend());
-  }
   require(order_.micro_steps >= 1, "micro_steps is ", order_.micro_steps, "; it is 1 or more");
-  for (int micro_step = 0; micro_step < order_.micro_steps; ++micro_step) {
-    visits_.insert(visits_.end(), order_.forward.begin(), order_.forward.end());
-    visits_.insert(visits_.end(), order_.backward.begin(), order_.backward.end());
+  fill_defaults(order_);
+  for (const Visit& visit : order_.step) {
+    require(visit.microbatch >= 0 && visit.microbatch < order_.micro_steps,
+            "the order of visits names micro-batch ", visit.microbatch, "; micro-batches are 0 to ",
+            order_.micro_steps - 1);
+    path_.push_back(visit.unit);
   }
-  order_.elements.resize(order_.units.size(), 0);
-  for (const int unit : visits_) {
+  path_.insert(path_.end(), order_.evaluation.begin(), order_.evaluation.end());
+  for (const int unit : path_) {
     require(unit >= 0 && unit < units, "the order of visits names unit ", unit, "; units are 0 to ",
             units - 1);
   }
   held_.assign(order_.units.size(), 0);
   full_.assign(order_.units.size(), false);
-  positions_ = {0};
+  places_ = {none};
 }
 
 std::vector<int> GatherSchedule::restart() {
   std::fill(full_.begin(), full_.end(), false);
   std::fill(held_.begin(), held_.end(), 0);
-  positions_ = {0};
-  return gather_missing(wanted(-1));
+  places_ = {none};
+  return gather_missing(wanted(none));
 }
 
 VisitActions GatherSchedule::acquire(int unit) {
-  std::vector<int> next;
+  std::vector<int> reached;
   for (const int choice : choices()) {
-    if (visits_[choice] == unit) {
-      add(next, choice + 1);
+    if (path_[choice] == unit) {
+      reached.push_back(choice);
     }
   }
-  if (next.empty()) {
+  if (reached.empty()) {
     const bool known = unit >= 0 && unit < static_cast<int>(held_.size());
     require(false, "acquire(", unit, ") is out of the declared order: expected ", expected(),
             ", got ", known ? text("\"", order_.units[unit], "\"") : "no unit of this model");
   }
-  positions_ = std::move(next);
+  places_ = std::move(reached);
   ++held_[unit];
 
   const std::vector<int> wanted = this->wanted(unit);
@@ -89,8 +143,10 @@ bool GatherSchedule::release(int unit) {
   if (--held_[unit] > 0) {
     return false;
   }
-  // What the next visit uses stays even without prefetching: the last unit's backward comes next.
-  if (contains(window(std::max(1, order_.ahead)), unit)) {
+  // What the next visit would gather again stays: the last units of forward are the first of
+  // backward, and micro-batches of a pipeline may use the same few units in turn.
+  const int next = next_unit();
+  if (next != none && contains(wanted(next), unit)) {
     return false;
   }
   full_[unit] = false;
@@ -105,7 +161,7 @@ bool GatherSchedule::between_passes() const {
 std::string GatherSchedule::expected() const {
   std::vector<int> units;
   for (const int choice : choices()) {
-    add(units, visits_[choice]);
+    add(units, path_[choice]);
   }
   std::string names;
   for (const int unit : units) {
@@ -114,57 +170,70 @@ std::string GatherSchedule::expected() const {
   return names;
 }
 
-std::vector<int> GatherSchedule::choices(int position) const {
-  if (position == static_cast<int>(visits_.size())) {
-    return {0};
+std::vector<int> GatherSchedule::choices(int place) const {
+  const int step = static_cast<int>(order_.step.size()), all = static_cast<int>(path_.size());
+  if (place != none && place + 1 != step && place + 1 != all) {
+    return {place + 1};
   }
-  if (position == static_cast<int>(order_.forward.size())) {
-    return {position, 0};  // training goes on backward, evaluation starts over
-  }
-  return {position};
+  return step < all ? std::vector{0, step} : std::vector{0};  // a step or an evaluation begins
 }
 
 std::vector<int> GatherSchedule::choices() const {
   std::vector<int> all;
-  for (const int position : positions_) {
-    for (const int choice : choices(position)) {
-      add(all, choice);
+  std::vector<bool> found(path_.size(), false);
+  for (const int place : places_) {
+    for (const int choice : choices(place)) {
+      if (!found[choice]) {
+        found[choice] = true;
+        all.push_back(choice);
+      }
     }
   }
   return all;
 }
 
-std::vector<int> GatherSchedule::window(int count) const {
-  std::vector<int> units;
-  const int last = std::min(positions_.front() + count, static_cast<int>(visits_.size()));
-  for (int position = positions_.front(); position < last; ++position) {
-    add(units, visits_[position]);
+int GatherSchedule::next(int place) const {
+  if (place + 1 == static_cast<int>(order_.step.size())) {
+    return none;
   }
-  return units;
+  return place + 1 == static_cast<int>(path_.size()) ? 0 : place + 1;
+}
+
+int GatherSchedule::next_unit() const {
+  const int place = next(places_.front());
+  return place == none ? none : path_[place];
 }
 
 std::vector<int> GatherSchedule::upcoming() const {
-  std::vector<int> units = window(order_.ahead + 1);
+  const int next = next_unit();
+  std::vector<int> units = next == none ? std::vector<int>{} : wanted(next);
   std::erase_if(units, [&](int unit) { return full_[static_cast<std::size_t>(unit)]; });
   return units;
 }
 
 std::vector<int> GatherSchedule::wanted(int visited) const {
   std::vector<int> units;
-  if (visited >= 0) {
-    units.push_back(visited);
-  }
   std::size_t live = 0;
   for (std::size_t unit = 0; unit < held_.size(); ++unit) {
-    live += held_[unit] > 0 ? order_.elements[unit] : 0;
+    const bool counts = held_[unit] > 0 || static_cast<int>(unit) == visited;
+    live += counts ? order_.elements[unit] : 0;
   }
-  for (const int unit : window(order_.ahead)) {
-    const bool counted = held_[static_cast<std::size_t>(unit)] > 0;
-    live += counted ? 0 : order_.elements[static_cast<std::size_t>(unit)];
+  if (visited != none) {
+    units.push_back(visited);
+  }
+  const std::size_t most = std::min(units.size() + static_cast<std::size_t>(order_.ahead),
+                                    static_cast<std::size_t>(order_.visited()));
+  for (int place = next(places_.front()); place != none && units.size() < most;
+       place = next(place)) {
+    const int unit = path_[place];
+    if (contains(units, unit)) {
+      continue;
+    }
+    live += held_[unit] > 0 ? 0 : order_.elements[unit];
     if (live > order_.max_live) {
       break;
     }
-    add(units, unit);
+    units.push_back(unit);
   }
   return units;
 }
@@ -180,4 +249,5 @@ std::vector<int> GatherSchedule::gather_missing(const std::vector<int>& units) {
   return gather;
 }
 
-}  // namespace sprat::fsdp
+}  // namespace fsdp
+}  // namespace sprat

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "sprat/fsdp.hpp"
+
 namespace sprat::fsdp {
 
 /// What to do before a visited unit is used: first drop, then gather, both in this order.
@@ -15,13 +17,14 @@ struct VisitActions {
 
 /// The declared order of a training step.
 struct Visits {
-  std::vector<std::string> units;  ///< Names, for messages.
-  std::vector<int> forward, backward;
-  int ahead = 1;  ///< Visits whose units are gathered ahead of the one in use,
+  std::vector<std::string> units;    ///< Names, for messages.
+  std::vector<Visit> step = {};      ///< FsdpOptions::visits.
+  std::vector<int> evaluation = {};  ///< FsdpOptions::evaluation.
+  int ahead = 1;                     ///< Units that are full beside the one in use,
   /// while all that is full has at most so many elements; `elements` is by unit, empty: none count.
   std::size_t max_live = ~std::size_t{0};
-  std::vector<std::size_t> elements;
-  int micro_steps = 1;  ///< Passes of forward and backward between two restarts.
+  std::vector<std::size_t> elements = {};
+  int micro_steps = 1;  ///< Micro-batches of a step.
   /// The last units that no visit names: what they keep is whole, and their gradients are summed at
   /// the end of a step.
   int unvisited = 0;
@@ -29,17 +32,20 @@ struct Visits {
   int visited() const { return static_cast<int>(units.size()) - unvisited; }
 };
 
+/// By visit of `order`: a backward after which its micro-batch has no other of that unit. Throws
+/// Error{invalid_argument} naming a unit and a micro-batch without any backward.
+std::vector<bool> last_backwards(const Visits& order);
+
 /// A state machine over visits: says which gathers to issue at each acquire, and what to keep at
-/// each release. Pure: it only counts. A step is forward and then backward, micro_steps times;
-/// before it there may be passes of forward alone (evaluation). Nothing is gathered beyond the end
-/// of a step, since the parameters change there.
+/// each release. Pure: it only counts. Any number of evaluations, then a step. Which of both it is
+/// may show late, where they begin alike; until then both are followed, and gathers are the step's.
+/// Nothing is gathered beyond the end of a step, since the parameters change there.
 ///
 /// Invariant: a unit is full from its place in a `gather` until its `drop` or a true release(), and
-/// units that nobody holds are full only if one of the next max(1, ahead) visits uses them.
+/// units that nobody holds are full only if they are among the next 1 + ahead that are visited.
 class GatherSchedule {
  public:
-  /// Throws Error{invalid_argument} if a visit names no unit. An empty forward is every unit in
-  /// turn, an empty backward the reverse of forward.
+  /// Throws Error{invalid_argument} if a visit names no unit or no micro-batch.
   explicit GatherSchedule(Visits order);
   /// With the defaults filled in.
   const Visits& declared() const { return order_; }
@@ -51,29 +57,31 @@ class GatherSchedule {
   /// True if the unit is to be freed now. Throws Error{invalid_argument} if it is not acquired.
   bool release(int unit);
 
-  /// Units to be gathered soon, just past those that are gathered ahead.
+  /// Units that the next acquire() will gather.
   std::vector<int> upcoming() const;
   bool acquired(int unit) const { return held_[unit] > 0; }
   bool full(int unit) const { return full_[unit]; }
-  /// True if a step may end here: no unit is held and no pass is half done.
+  /// True if a step may end here: no unit is held, and no step or evaluation is half done.
   bool between_passes() const;
   /// Names of the units that may be visited next, joined by " or ".
   std::string expected() const;
 
  private:
-  /// Positions in visits_ that the next visit may be at, if the last one was before `position`.
-  std::vector<int> choices(int position) const;
+  /// Places in path_ that the next visit may be at, if the last one was at `place`.
+  std::vector<int> choices(int place) const;
   std::vector<int> choices() const;
-  /// Units of the next `count` visits on the likeliest path.
-  std::vector<int> window(int count) const;
-  /// Those that are to be full: `visited` (-1: none), and of the visits ahead as many as fit.
+  /// The likeliest place after that one; none after a step.
+  int next(int place) const;
+  /// The unit that is likeliest visited next, or none.
+  int next_unit() const;
+  /// Those that are to be full: `visited` (none: nobody's visit), and of the next as many as fit.
   std::vector<int> wanted(int visited) const;
   std::vector<int> gather_missing(const std::vector<int>& units);
 
   Visits order_;
-  std::vector<int> visits_;     // forward, then backward, so often as there are micro-steps
-  std::vector<int> positions_;  // where the next visit may be: likeliest first, never empty
-  std::vector<int> held_;       // acquires without release, by unit
+  std::vector<int> path_;    // units of a step's visits, then of an evaluation's
+  std::vector<int> places_;  // where in path_ the last visit may have been: likeliest first
+  std::vector<int> held_;    // acquires without release, by unit
   std::vector<bool> full_;
 };
 

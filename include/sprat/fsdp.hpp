@@ -70,16 +70,37 @@ enum class Accumulate : std::uint8_t {
   local,    ///< In full on each rank: the last micro-step alone communicates. More memory.
 };
 
+/// What a visit computes. A backward that is split, into gradients of inputs and those of weights,
+/// is two visits, both backward.
+enum class VisitPass : std::uint8_t { forward, backward };
+
+/// A use of a unit's parameters: from acquire() to release().
+struct Visit {
+  int unit = 0;
+  VisitPass pass{};
+  int microbatch = 0;  ///< Of the step, 0 first.
+
+  friend bool operator==(const Visit&, const Visit&) = default;
+};
+
+/// Forward and then backward for each of `micro_steps` micro-batches, one after another.
+SPRAT_API std::vector<Visit> plain_visits(std::span<const int> forward,
+                                          std::span<const int> backward, int micro_steps);
+
 struct FsdpOptions {
   /// A row of the table. Empty: by degree, that is ddp for 1, zero3 for all ranks, else hsdp.
   std::string strategy = {};
   /// Ranks that share one copy of the model, consecutive ones; divides world.size(). 0: as many as
   /// the strategy takes, all of them if it leaves the choice.
   int hybrid_shard_degree = 0;
-  /// Units in the order they are visited. A unit may occur more than once in a pass. Empty: every
-  /// unit in turn, and the reverse of forward.
-  std::vector<int> forward = {}, backward = {};
-  int prefetch_units = 1;  ///< Gathers issued ahead of the unit in use,
+  /// A step's uses of units in their order: those of a pipeline's schedule, for one. Each unit has
+  /// a backward in each micro-batch; a unit may be visited more than once in either pass. Empty:
+  /// plain_visits() of every unit in turn and the reverse.
+  std::vector<Visit> visits = {};
+  /// Units in the order of an evaluation, of which there may be any number before a step. Empty:
+  /// the forward visits of micro-batch 0.
+  std::vector<int> evaluation = {};
+  int prefetch_units = 1;  ///< Units that are full beside the one in use, ahead of theirs,
   /// but none that would make more elements full than this.
   std::size_t max_live_elements = 1'000'000'000;
   /// Sums over the shard axis under way at a time,
@@ -88,7 +109,7 @@ struct FsdpOptions {
   std::size_t reduce_bucket_elements = 500'000'000;
   /// Parameters of fewer elements are replicated on every rank.
   std::size_t persistence_threshold = 0;
-  int micro_steps = 1;  ///< Passes of forward and backward that a step sums.
+  int micro_steps = 1;  ///< Micro-batches whose gradients a step sums.
   Accumulate accumulate = Accumulate::two_hop;
   /// f32, bf16 or f16: how parameters are gathered and seen. What is updated is always f32.
   DType parameter_dtype = DType::f32;
@@ -137,9 +158,9 @@ struct GradientTarget {
 };
 
 /// A model whose units live sharded and are full only while they are used. One thread at a time.
-/// A training step is, options.micro_steps times: for each visit of `forward`, acquire, compute,
-/// release; the same for `backward`, with gradients added into gradient() and reduce() after a
-/// unit's last use; then step().
+/// A training step is, for each of options.visits: acquire, compute, release; in backward visits
+/// gradients are added into gradient(), and reduce() follows a unit's last one of a micro-batch;
+/// then step().
 class SPRAT_API ShardedModel {
  public:
   /// Collective. `world` must outlive the model. Ranks of a host should be consecutive:
@@ -161,7 +182,8 @@ class SPRAT_API ShardedModel {
   std::span<float> gradient(int unit, int index);
   /// The same without the zeros: for who can write the first time and add from then on.
   GradientTarget gradient_target(int unit, int index);
-  /// This micro-step's gradients of the unit are whole: starts their reduction if it is due.
+  /// A micro-batch's gradients of the unit are whole: starts their reduction if it is due. Once for
+  /// each micro-batch; units may finish micro-batches in different orders.
   void reduce(int unit);
   /// What the loss of this step is to be multiplied by.
   double loss_scale() const noexcept;
@@ -169,6 +191,21 @@ class SPRAT_API ShardedModel {
   /// micro-steps, divided once by `divisor`, such as the count of tokens of all ranks; 0: by the
   /// number of ranks times micro-steps.
   StepResult step(float learning_rate, double divisor = 0);
+
+  /// The parts of step(), for a model that is one of several of a job, such as a pipeline's stages.
+  /// Collective, in this order, each once a step. Ends the reductions.
+  void finish_gradients();
+  /// This rank's part of the unit's summed gradient, times loss_scale(). Until apply() it may be
+  /// changed: a weight that another stage has too adds that one's. Of a unit whose parameters all
+  /// persist it is all of them, on every rank; throws Error{invalid_argument} if only some do.
+  std::span<float> summed_gradient(int unit);
+  /// By unit, the sum of squares of its summed gradient over all of this model's ranks: the same
+  /// bits on each, and whatever the row of the table, the other units and their number.
+  std::vector<double> square_sums();
+  /// Clips and updates. `grad_norm` is the root of the sum of square_sums() of the whole job: its
+  /// loss scale and `divisor`, which is as in step(), are taken out here. The same on every rank of
+  /// the job; if it is not finite, all of them skip the step.
+  StepResult apply(float learning_rate, double grad_norm, double divisor = 0);
 
   /// Steps that changed parameters: all but those that were skipped. Checkpoints keep the number.
   std::int64_t updates() const noexcept;

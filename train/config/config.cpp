@@ -183,8 +183,7 @@ TrainConfig parse(std::string_view json) {
   read_train(root, config.train, config.sharding);
   read_parallel(root, config.sharding);
   read_checkpoint(root, config.checkpoint);
-  config.sharding.forward = gpt_forward_order(config.model);
-  config.sharding.backward = gpt_backward_order(config.model);
+  config.sharding.visits = gpt_visits(config.model, config.sharding.micro_steps);
   return config;
 }
 

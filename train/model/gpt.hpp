@@ -26,9 +26,10 @@ struct GptShape {
 /// The embedding, one unit for each block, the final norm. Initial values are GPT-2's, and depend
 /// on `seed`, a parameter's name and an element's index alone.
 std::vector<UnitSpec> gpt_units(const GptShape& shape, std::uint64_t seed);
-/// The order in which forward() visits units, and backward().
+/// The order in which forward() visits units, and that of a step: forward() and backward() for each
+/// micro-batch.
 std::vector<int> gpt_forward_order(const GptShape& shape);
-std::vector<int> gpt_backward_order(const GptShape& shape);
+std::vector<Visit> gpt_visits(const GptShape& shape, int micro_steps);
 
 /// One rank's model: shape, memory for activations, and the explicit passes. One thread at a time.
 class Gpt {

@@ -77,9 +77,10 @@ std::vector<int> gpt_forward_order(const GptShape& shape) {
   return order;
 }
 
-std::vector<int> gpt_backward_order(const GptShape& shape) {
+std::vector<Visit> gpt_visits(const GptShape& shape, int micro_steps) {
   const std::vector<int> forward = gpt_forward_order(shape);
-  return {forward.rbegin(), forward.rend()};
+  const std::vector<int> backward(forward.rbegin(), forward.rend());
+  return plain_visits(forward, backward, micro_steps);
 }
 
 }  // namespace sprat::train

@@ -142,10 +142,10 @@ Traffic table(const FsdpOptions& options, int ranks) {
   if (gathers_parameters(sharding)) {
     // The embedding is visited first and last in each direction: gathered for the first visit and
     // for the head, kept through the turn, gathered for the last visit, and kept from there into
-    // the next micro-step. The blocks are gathered for each visit, but the last of forward if
-    // prefetching keeps it; with one unit ahead it does not.
-    const std::size_t embedding = 1 + 2 * k;
-    sent.parameters = (embedding * padded[0] + 2 * k * (padded[1] + padded[2])) / s * (s - 1) * b;
+    // the next micro-step. The block next to a turn is kept beside it: the second one is gathered
+    // in forward alone, the first one in backward and for the very first forward.
+    sent.parameters =
+        ((1 + 2 * k) * padded[0] + (1 + k) * padded[1] + k * padded[2]) / s * (s - 1) * b;
   }
   if (name == "zero1" || name == "zero2") {
     sent.parameters = all / n * (n - 1) * b;

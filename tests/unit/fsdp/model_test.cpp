@@ -311,10 +311,14 @@ TEST(ShardedModel, broken_contracts_are_refused_by_name) {
               "hybrid_shard_degree 3 does not divide the 2 ranks of the world; allowed: 0, 1, 2 "
               "(0: as many as the strategy takes)");
     EXPECT_EQ(message_of([&] {
-                ShardedModel(world, small_units(), {.forward = {0, 1, 2}, .backward = {2, 1}});
+                FsdpOptions options{.micro_steps = 2};
+                options.visits = plain_visits(small_forward, small_backward, 2);
+                options.visits.pop_back();
+                std::erase(options.visits, Visit{1, VisitPass::backward, 1});
+                ShardedModel(world, small_units(), options);
               }),
-              "backward does not visit unit \"embed\"; every unit has a gradient, which is reduced "
-              "after its last visit there");
+              "no backward visits unit \"block0\" in micro-batch 1; every unit has a gradient in "
+              "each, which is reduced after its last visit there");
     EXPECT_EQ(
         message_of([&] { ShardedModel(world, small_units(), {.stochastic_rounding = true}); }),
         "stochastic_rounding rounds to bf16 or f16, and parameter_dtype is f32");

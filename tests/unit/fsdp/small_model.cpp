@@ -59,8 +59,7 @@ float noisy(const GradientKey& at) { return noise_at(at) + 0.25f * at.parameter;
 float small_integer(const GradientKey& at) { return std::floor(noise_at(at) * 8.0f) * 0x1p-4f; }
 
 FsdpOptions with_small_order(FsdpOptions options) {
-  options.forward = small_forward;
-  options.backward = small_backward;
+  options.visits = plain_visits(small_forward, small_backward, options.micro_steps);
   return options;
 }
 
@@ -98,33 +97,29 @@ Values read_parameters(Engine& model) {
 }
 
 void run_passes(Engine& model, int rank, int step, const Gradient& gradient, const Used& used) {
-  std::vector<int> visits(small_shapes.size(), 0);
-  for (int micro_step = 0; micro_step < model.options().micro_steps; ++micro_step) {
-    for (const int unit : small_forward) {
-      model.acquire(unit);
+  const std::vector<Visit>& visits = model.options().visits;
+  std::vector<int> times(small_shapes.size(), 0);
+  for (auto visit = visits.begin(); visit != visits.end(); ++visit) {
+    const int unit = visit->unit;
+    const auto at = static_cast<std::size_t>(unit);
+    model.acquire(unit);
+    if (visit->pass == VisitPass::forward) {
       model.release(unit);
+      continue;
     }
-    std::vector<int> left(small_shapes.size(), 0);
-    for (const int unit : small_backward) {
-      ++left[static_cast<std::size_t>(unit)];
+    const bool is_used = !used || used(rank, visit->microbatch, unit);
+    for (int index = 0; is_used && index < static_cast<int>(small_shapes[at].size()); ++index) {
+      const std::vector<float> values = values_of(model, unit, index);
+      const GradientTarget into = model.gradient_target(unit, index);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const float one = gradient({rank, step, times[at], unit, index, i, values[i]});
+        into.values[i] = into.fresh ? one : into.values[i] + one;
+      }
     }
-    for (const int unit : small_backward) {
-      const auto at = static_cast<std::size_t>(unit);
-      model.acquire(unit);
-      const bool is_used = !used || used(rank, micro_step, unit);
-      for (int index = 0; is_used && index < static_cast<int>(small_shapes[at].size()); ++index) {
-        const std::vector<float> values = values_of(model, unit, index);
-        const GradientTarget into = model.gradient_target(unit, index);
-        for (std::size_t i = 0; i < values.size(); ++i) {
-          const float one = gradient({rank, step, visits[at], unit, index, i, values[i]});
-          into.values[i] = into.fresh ? one : into.values[i] + one;
-        }
-      }
-      ++visits[at];
-      model.release(unit);
-      if (--left[at] == 0) {
-        model.reduce(unit);
-      }
+    ++times[at];
+    model.release(unit);
+    if (std::find(visit + 1, visits.end(), *visit) == visits.end()) {
+      model.reduce(unit);
     }
   }
 }

@@ -44,9 +44,9 @@ struct Job {
 };
 constexpr float small_rate = 0.02f;
 
-/// small_forward and small_backward filled in.
+/// small_forward and small_backward, options.micro_steps times.
 FsdpOptions with_small_order(FsdpOptions options);
-/// Forward and backward, micro_steps times; without the step.
+/// The visits of a step; without the step. Each backward visit adds to the gradient.
 void run_passes(Engine& model, int rank, int step, const Gradient& gradient, const Used& used = {});
 /// Bits of every parameter as f32, in order. Collective.
 using Values = std::vector<std::uint32_t>;

@@ -11,7 +11,7 @@ namespace sprat::fsdp {
 namespace {
 
 Visits chain(int units, int ahead, int micro_steps) {
-  Visits order;
+  Visits order{.units = {}};
   for (int unit = 0; unit < units; ++unit) {
     order.units.push_back("u" + std::to_string(unit));
     order.elements.push_back(1);

@@ -22,6 +22,15 @@ std::vector<std::string> unit_names(int units) {
   return names;
 }
 
+/// Forward and backward; empty: of every unit in turn.
+Visits order_of(int units, const std::vector<int>& forward, const std::vector<int>& backward,
+                int ahead) {
+  return {.units = unit_names(units),
+          .step = plain_visits(forward, backward, 1),
+          .evaluation = forward,
+          .ahead = ahead};
+}
+
 /// Does what the order says, as an engine would, and holds it against the invariants.
 class Replay {
  public:
@@ -99,7 +108,7 @@ void for_every_short_order(Body body) {
     for (const auto& forward : all_lists(3, length)) {
       for (const auto& backward : all_lists(3, length)) {
         for (const int ahead : {0, 1, 2, 5}) {
-          body(Visits{unit_names(3), forward, backward, ahead});
+          body(forward, backward, order_of(3, forward, backward, ahead));
         }
       }
     }
@@ -107,13 +116,13 @@ void for_every_short_order(Body body) {
 }
 
 TEST(GatherSchedule, visited_units_are_full_within_the_budget_and_nothing_stays_behind) {
-  for_every_short_order([](const Visits& visits) {
+  for_every_short_order([](const auto& forward, const auto& backward, const Visits& visits) {
     Replay replay(visits);
     for (int step = 0; step < 2; ++step) {
       EXPECT_TRUE(replay.order().between_passes());
       EXPECT_LE(replay.full_count(), visits.ahead);
-      replay.pass(visits.forward);
-      replay.pass(visits.backward);
+      replay.pass(forward);
+      replay.pass(backward);
       EXPECT_TRUE(replay.order().between_passes());
       EXPECT_EQ(replay.full_count(), 0);
       replay.restart();
@@ -122,54 +131,109 @@ TEST(GatherSchedule, visited_units_are_full_within_the_budget_and_nothing_stays_
 }
 
 TEST(GatherSchedule, evaluation_and_micro_steps_keep_the_budget) {
-  for_every_short_order([](const Visits& visits) {
+  for_every_short_order([](const auto& forward, const auto& backward, Visits visits) {
+    visits.step = plain_visits(forward, backward, 2);
+    visits.micro_steps = 2;
     Replay replay(visits);
-    replay.pass(visits.forward);
-    replay.pass(visits.forward);
+    replay.pass(forward);
+    replay.pass(forward);
     EXPECT_TRUE(replay.order().between_passes());
-    replay.pass(visits.forward);
-    replay.pass(visits.backward);
-    replay.pass(visits.forward);
-    replay.pass(visits.backward);
-    EXPECT_EQ(replay.full_count(), 0);
+    replay.pass(forward);
+    replay.pass(backward);
+    replay.pass(forward);
+    replay.pass(backward);
+    EXPECT_TRUE(replay.order().between_passes());
   });
 }
 
-TEST(GatherSchedule, each_visit_gathers_the_units_ahead_in_turn) {
-  struct Visit {
+TEST(GatherSchedule, each_visit_gathers_the_unit_ahead) {
+  struct Use {
     int unit;
     std::vector<int> gather;
   };
-  const std::vector<Visit> expected = {{0, {1}}, {1, {2}}, {2, {3}}, {3, {}},  // 3 stays full
-                                       {3, {2}}, {2, {1}}, {1, {0}}, {0, {}}};
-  Replay replay({unit_names(4), {}, {}, 1});
-  for (const Visit& visit : expected) {
-    EXPECT_EQ(replay.acquire(visit.unit).gather, visit.gather) << "u" << visit.unit;
-    replay.release(visit.unit);
+  const std::vector<Use> expected = {{0, {1}}, {1, {2}}, {2, {3}}, {3, {}},  // 2 and 3 stay full
+                                     {3, {}},  {2, {1}}, {1, {0}}, {0, {}}};
+  Replay replay(order_of(4, {}, {}, 1));
+  for (const Use& use : expected) {
+    EXPECT_EQ(replay.acquire(use.unit).gather, use.gather) << "u" << use.unit;
+    replay.release(use.unit);
   }
 }
 
-TEST(GatherSchedule, a_step_gathers_each_unit_twice_but_the_last_once) {
+TEST(GatherSchedule, a_step_gathers_each_unit_twice_but_once_what_stays_full_at_the_turn) {
   for (const int units : {1, 2, 3, 7}) {
-    for (const int ahead : {0, 1, 2, 3, 4}) {
-      const Visits visits{unit_names(units), {}, {}, ahead};
-      Replay replay(visits);
-      const int before = replay.gathers() - std::min(units, ahead);
+    for (const int ahead : {0, 1, 2, 3, 4, 9}) {
+      Replay replay(order_of(units, {}, {}, ahead));
       for (int unit = 0; unit < units; ++unit) {
         replay.pass({unit});
       }
       for (int unit = units - 1; unit >= 0; --unit) {
         replay.pass({unit});
       }
-      // With prefetching further than one visit, units near the turn stay full as well.
-      const int kept = std::max(1, std::min(units, (ahead + 1) / 2));
-      EXPECT_EQ(replay.gathers() - before, 2 * units - kept) << units << " units, ahead " << ahead;
+      EXPECT_EQ(replay.gathers(), 2 * units - std::min(units, 1 + ahead))
+          << units << " units, ahead " << ahead;
     }
   }
 }
 
+/// Micro-batches of a stage: so many forwards, then as many backwards.
+Visits forwards_and_backwards(int units, int micro_steps, int ahead) {
+  Visits order{.units = unit_names(units), .ahead = ahead, .micro_steps = micro_steps};
+  for (const VisitPass pass : {VisitPass::forward, VisitPass::backward}) {
+    for (int microbatch = 0; microbatch < micro_steps; ++microbatch) {
+      for (int at = 0; at < units; ++at) {
+        const int unit = pass == VisitPass::forward ? at : units - 1 - at;
+        order.step.push_back({unit, pass, microbatch});
+      }
+    }
+  }
+  return order;
+}
+
+TEST(GatherSchedule, units_that_micro_batches_share_are_gathered_once_where_all_may_be_full) {
+  for (const int units : {1, 2, 3}) {
+    for (const int ahead : {units - 1, units, 9}) {
+      Replay replay(forwards_and_backwards(units, 4, ahead));
+      for (const Visit& visit : replay.order().declared().step) {
+        replay.pass({visit.unit});
+      }
+      EXPECT_EQ(replay.gathers(), units) << ahead << " ahead";
+    }
+  }
+}
+
+TEST(GatherSchedule, evaluations_are_told_from_a_step_that_begins_like_them) {
+  Visits order = forwards_and_backwards(2, 3, 1);
+  order.evaluation = {0, 1};
+  Replay replay(order);
+  for (int evaluation = 0; evaluation < 5; ++evaluation) {
+    EXPECT_TRUE(replay.order().between_passes());
+    replay.pass({0});
+    EXPECT_EQ(replay.order().expected(), "\"u1\"");
+    replay.pass({1});
+  }
+  for (const Visit& visit : replay.order().declared().step) {
+    replay.pass({visit.unit});
+  }
+  EXPECT_TRUE(replay.order().between_passes());
+  EXPECT_EQ(replay.order().expected(), "\"u0\"");
+}
+
+TEST(GatherSchedule, evaluation_may_have_an_order_of_its_own) {
+  Visits order = order_of(3, {0, 1, 2}, {2, 1, 0}, 1);
+  order.evaluation = {2, 0};
+  Replay replay(order);
+  EXPECT_EQ(replay.order().expected(), "\"u0\" or \"u2\"");
+  EXPECT_EQ(replay.acquire(2).gather, std::vector<int>{2}) << "0 is there, and comes next";
+  replay.release(2);
+  replay.pass({0, 2, 0});
+  EXPECT_EQ(replay.order().expected(), "\"u0\" or \"u2\"");
+  replay.pass({0, 1, 2, 2, 1, 0});
+  EXPECT_EQ(replay.full_count(), 0);
+}
+
 TEST(GatherSchedule, a_shared_unit_stays_full_where_its_visits_meet) {
-  Replay replay({unit_names(3), {0, 1, 2, 0}, {0, 2, 1, 0}, 1});
+  Replay replay(order_of(3, {0, 1, 2, 0}, {0, 2, 1, 0}, 1));
   replay.pass({0, 1, 2});
   EXPECT_TRUE(replay.order().full(0)) << "gathered ahead for the head";
   replay.pass({0});
@@ -180,12 +244,10 @@ TEST(GatherSchedule, a_shared_unit_stays_full_where_its_visits_meet) {
   EXPECT_FALSE(replay.order().full(0));
 }
 
-TEST(GatherSchedule, evaluation_drops_what_was_gathered_for_backward) {
-  Replay replay({unit_names(4), {0, 1, 2, 3, 0}, {0, 3, 2, 1, 0}, 1});
-  replay.pass({0, 1, 2, 3, 0});
-  const VisitActions shared = replay.acquire(0);  // first of backward or of another forward
-  EXPECT_EQ(shared.gather, std::vector<int>{3});
-  replay.release(0);
+TEST(GatherSchedule, evaluation_drops_what_stayed_for_backward) {
+  Replay replay(order_of(4, {0, 1, 2, 3, 0}, {0, 3, 2, 1, 0}, 1));
+  replay.pass({0, 1, 2, 3, 0, 0});  // the last is the first of backward or of another forward
+  EXPECT_TRUE(replay.order().full(3));
   const VisitActions forward = replay.acquire(1);  // it was forward
   EXPECT_EQ(forward.drop, std::vector<int>{3});
   EXPECT_EQ(forward.gather, (std::vector<int>{1, 2}));
@@ -193,7 +255,7 @@ TEST(GatherSchedule, evaluation_drops_what_was_gathered_for_backward) {
 }
 
 TEST(GatherSchedule, a_unit_held_twice_is_freed_by_the_second_release) {
-  GatherSchedule order({unit_names(2), {0, 0, 1}, {1, 0}, 0});
+  GatherSchedule order(order_of(2, {0, 0, 1}, {1, 0}, 0));
   order.acquire(0);
   order.acquire(0);
   EXPECT_FALSE(order.release(0));
@@ -203,7 +265,7 @@ TEST(GatherSchedule, a_unit_held_twice_is_freed_by_the_second_release) {
 }
 
 TEST(GatherSchedule, errors_name_what_was_expected_and_what_came) {
-  GatherSchedule order({{"embed", "block", "head"}, {}, {}, 1});
+  GatherSchedule order({.units = {"embed", "block", "head"}});
   EXPECT_EQ(message_of([&] { order.acquire(2); }),
             "acquire(2) is out of the declared order: expected \"embed\", got \"head\"");
   order.acquire(0);  // the refused call changed nothing
@@ -223,23 +285,26 @@ TEST(GatherSchedule, errors_name_what_was_expected_and_what_came) {
       message_of([&] { order.acquire(1); }),
       "acquire(1) is out of the declared order: expected \"head\" or \"embed\", got \"block\"");
   EXPECT_EQ(message_of([] {
-              GatherSchedule({{"a"}, {0, 1}, {}, 1});
+              GatherSchedule({.units = {"a"}, .evaluation = {0, 1}});
             }),
             "the order of visits names unit 1; units are 0 to 0");
   EXPECT_EQ(message_of([] {
-              GatherSchedule({{"a"}, {}, {}, -1});
+              GatherSchedule({.units = {"a"}, .step = {{0, VisitPass::forward, 1}}});
             }),
+            "the order of visits names micro-batch 1; micro-batches are 0 to 0");
+  EXPECT_EQ(message_of([] { GatherSchedule({.units = {"a"}, .micro_steps = 0}); }),
+            "micro_steps is 0; it is 1 or more");
+  EXPECT_EQ(message_of([] { GatherSchedule({.units = {"a"}, .ahead = -1}); }),
             "prefetch_units is -1; it is 0 or more");
 }
 
 TEST(GatherSchedule, knows_what_it_gathers_next) {
   for (const int ahead : {0, 1, 2, 5}) {
-    GatherSchedule order({.units = unit_names(4),
-                          .forward = {0, 1, 2, 3, 0},
-                          .backward = {},
-                          .ahead = ahead,
-                          .elements = {},
-                          .micro_steps = 2});
+    GatherSchedule order(
+        {.units = unit_names(4),
+         .step = plain_visits(std::vector{0, 1, 2, 3, 0}, std::vector{0, 3, 2, 1, 0}, 2),
+         .ahead = ahead,
+         .micro_steps = 2});
     order.restart();
     for (const int unit : {0, 1, 2, 3, 0, 0, 3, 2, 1, 0, 0, 1, 2, 3, 0, 0, 3, 2, 1, 0}) {
       const std::vector<int> upcoming = order.upcoming();
