@@ -40,10 +40,33 @@ Visits visits(const PersistentSplit& split, const Sharding& sharding, const Fsdp
                .unvisited = static_cast<int>(split.units.size() - split.visited())};
   for (std::size_t unit = 0; unit < split.units.size(); ++unit) {
     const int parts = optimizer_part(sharding_of(unit, split, sharding), 0).parts;
-    order.units.push_back(split.units[unit].name);
-    order.elements.push_back(lay_out(split.units[unit], parts, split.owners[unit]).padded);
+    const UnitSpec& spec = split.units[unit];
+    order.units.push_back(spec.name);
+    order.elements.push_back(lay_out(spec, parts, split.origins[unit]).padded);
+    order.values_of.push_back(spec.tied_to < 0 ? static_cast<int>(unit) : spec.tied_to);
   }
   return order;
+}
+
+/// Elements of a parameter in a unit that every rank has whole.
+std::span<float> item_of(Unit& unit, int index) {
+  const FlatItem& item = unit.layout().items[static_cast<std::size_t>(index)];
+  return unit.gradient().own().subspan(item.offset, item.count);
+}
+
+void add(std::span<const float> values, std::span<float> onto) {
+  for (std::size_t i = 0; i < onto.size(); ++i) {
+    onto[i] += values[i];
+  }
+}
+
+/// This rank's parts of units that lie in the same way.
+void add(const UnitGradient& values, const UnitGradient& onto) {
+  values.fetch();
+  onto.fetch();
+  add(values.own(), onto.own());
+  values.release();
+  onto.release();
 }
 
 std::vector<Sharding> shardings(const PersistentSplit& split, const Sharding& visited) {
@@ -59,10 +82,9 @@ std::vector<Sharding> shardings(const PersistentSplit& split, const Sharding& vi
 Engine::Engine(Communicator& world, std::vector<UnitSpec> units, FsdpOptions options,
                const QueueKind& queues)
     : options_(checked(std::move(options))),
-      split_(split_persistent(with_names_of_their_own(units), options_.persistence_threshold)),
+      split_(split_persistent(checked(std::move(units)), options_.persistence_threshold)),
       sharding_(choose_sharding(world.size(), options_.strategy, options_.hybrid_shard_degree)),
       mesh_(world, {{"replica", sharding_.replicas}, {"shard", sharding_.shards}}),
-      kind_(optimizer_named(options_.optimizer.name)),
       optimizer_(make_optimizer(options_.optimizer)),
       scaler_(options_.loss_scale),
       order_(visits(split_, sharding_, options_)),
@@ -81,7 +103,7 @@ Engine::Engine(Communicator& world, std::vector<UnitSpec> units, FsdpOptions opt
   arenas_.narrowed.emplace(plans.narrowed, queues.poisons_slots);
   arenas_.sums.emplace(plans.sums, queues.poisons_slots);
   for (std::size_t unit = 0; unit < split_.units.size(); ++unit) {
-    units_.push_back(std::make_unique<Unit>(split_.units[unit], split_.owners[unit],
+    units_.push_back(std::make_unique<Unit>(split_.units[unit], split_.origins[unit],
                                             static_cast<int>(unit),
                                             UnitHome{.spread = spread_of(unit),
                                                      .rank = world.rank(),
@@ -96,6 +118,16 @@ Engine::Engine(Communicator& world, std::vector<UnitSpec> units, FsdpOptions opt
                                                      .traffic = traffic_}));
   }
   gather(order_.restart());
+}
+
+std::vector<Unit*> Engine::with_parameters() const {
+  std::vector<Unit*> units;
+  for (const auto& unit : units_) {
+    if (unit->has_parameters()) {
+      units.push_back(unit.get());
+    }
+  }
+  return units;
 }
 
 Spread Engine::spread_of(std::size_t unit) {
@@ -136,12 +168,12 @@ void Engine::acquire(int unit) {
     }
   }
   advance_reductions();
-  at(unit).parameters().finish();
+  at(values_of(unit)).parameters().finish();
 }
 
 void Engine::release(int unit) {
   if (order_.release(unit)) {
-    at(unit).parameters().drop();
+    at(values_of(unit)).parameters().drop();
   }
 }
 
@@ -150,7 +182,7 @@ ConstElements Engine::parameter(int unit, int index) const {
   require(order_.acquired(unit), "parameter(", unit, ", ", index, ") of unit \"",
           split_.units[static_cast<std::size_t>(unit)].name,
           "\", which is not acquired; acquire() it first");
-  const PersistentSplit::Place where = place(unit, index);
+  const PersistentSplit::Place where = place(values_of(unit), index);
   return at(where.unit).parameters().full(where.index);
 }
 
@@ -208,6 +240,24 @@ void Engine::finish_reductions() {
   for (const auto& unit : units_) {
     unit->gradient().finish_sums();
   }
+  for (std::size_t unit = 0; unit < split_.visited(); ++unit) {
+    if (split_.units[unit].tied_to >= 0) {
+      add_tied_gradient(static_cast<int>(unit));
+    }
+  }
+}
+
+/// What is visited lies in the same way in both units. What persists has all its elements here.
+void Engine::add_tied_gradient(int unit) {
+  const int owner = values_of(unit);
+  add(at(unit).gradient(), at(owner).gradient());
+  const auto& places = split_.places[static_cast<std::size_t>(unit)];
+  for (std::size_t index = 0; index < places.size(); ++index) {
+    if (places[index].unit != unit) {
+      const PersistentSplit::Place to = place(owner, static_cast<int>(index));
+      add(item_of(at(places[index].unit), places[index].index), item_of(at(to.unit), to.index));
+    }
+  }
 }
 
 /// Window by window, so that no rank ever holds the block sums of the whole model.
@@ -228,6 +278,9 @@ std::vector<double> Engine::square_sums() {
   }
   // What persists is whole on every rank, and counts with the unit that it is of.
   for (std::size_t unit = split_.visited(); unit < units_.size(); ++unit) {
+    if (!units_[unit]->has_parameters()) {
+      continue;
+    }
     blocks.clear();
     for (const FlatSegment& segment : units_[unit]->layout().segments) {
       blocks.push_back(segment.count / block_elements);
@@ -276,29 +329,39 @@ std::vector<double> Engine::gather_parts(std::vector<double> sums, const Spread&
 void Engine::update(float learning_rate, double scale) {
   ++steps_;
   optimizer_->begin_step(steps_, learning_rate, scale);
-  // What comes first in the next step is made whole while the rest is updated.
+  // What comes first in the next step is made whole while the rest is updated, and so it is updated
+  // first.
   const std::vector<int> first = order_.restart();
-  std::vector<std::size_t> units(first.begin(), first.end());
-  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-    if (std::ranges::find(first, static_cast<int>(unit)) == first.end()) {
+  std::vector<Unit*> units;
+  for (const int unit : first) {
+    units.push_back(&at(unit));
+  }
+  for (Unit* const unit : with_parameters()) {
+    if (std::ranges::find(units, unit) == units.end()) {
       units.push_back(unit);
     }
   }
   for (std::size_t i = 0; i < units.size(); ++i) {
     if (i + 1 < units.size()) {
-      units_[units[i + 1]]->fetch_state();
+      units[i + 1]->fetch_state();
     }
-    units_[units[i]]->update(*optimizer_, steps_);
+    units[i]->update(*optimizer_, steps_);
     if (i < first.size()) {
-      units_[units[i]]->parameters().start_gather();
+      units[i]->parameters().start_gather();
     }
   }
 }
 
 StepResult Engine::step(float learning_rate, double divisor) {
   finish_gradients();
+  // Whoever has only some of the units can do the same: see UnitSpec::id. Tied units add nothing.
+  std::map<std::uint64_t, double> by_id;
+  const std::vector<double> by_unit = square_sums();
+  for (std::size_t unit = 0; unit < by_unit.size(); ++unit) {
+    by_id[*split_.units[unit].id] += by_unit[unit];
+  }
   double squares = 0;
-  for (const double of_unit : square_sums()) {
+  for (const auto& [id, of_unit] : by_id) {
     squares += of_unit;
   }
   return apply(learning_rate, std::sqrt(squares), divisor);
@@ -320,6 +383,10 @@ void Engine::finish_gradients() {
 std::span<float> Engine::summed_gradient(int unit) {
   check_unit(unit);
   require(finished_, "summed_gradient(", unit, ") before finish_gradients()");
+  require(values_of(unit) == unit, "summed_gradient(", unit, ") of unit \"",
+          split_.units[static_cast<std::size_t>(unit)].name,
+          "\", which is tied: its gradient is in that of unit ", values_of(unit));
+  // One span is one place: what persists is in another unit, whole on every rank.
   const auto& places = split_.places[static_cast<std::size_t>(unit)];
   const auto stays = std::ranges::count(places, unit, &PersistentSplit::Place::unit);
   if (stays == std::ssize(places)) {
@@ -340,7 +407,7 @@ StepResult Engine::apply(float learning_rate, double grad_norm, double divisor) 
   require(divisor >= 0, "step() with a divisor of ", divisor, "; it is above 0, or 0");
   require(finished_, "apply() before finish_gradients()");
   finished_ = false;
-  for (const auto& unit : units_) {
+  for (Unit* const unit : with_parameters()) {
     unit->parameters().drop();  // also ends gathers that still read what is updated
   }
   if (divisor == 0) {
@@ -368,8 +435,9 @@ void Engine::sum_over_ranks(std::span<double> values) {
 
 ModelState Engine::held() {
   ModelState model{.states = {""}, .units = {}};
-  model.states.insert(model.states.end(), kind_.states.begin(), kind_.states.end());
-  for (const auto& unit : units_) {
+  const auto& kind = optimizer_kind();
+  model.states.insert(model.states.end(), kind.states.begin(), kind.states.end());
+  for (Unit* const unit : with_parameters()) {
     model.units.push_back(unit->held());
   }
   return model;
@@ -386,11 +454,11 @@ void Engine::restore(const std::map<std::string, double>& counters) {
   require(steps != counters.end(), "the counter \"optimizer_steps\" is missing");
   scaler_.restore(counters);
   steps_ = static_cast<std::int64_t>(steps->second);
-  for (const auto& unit : units_) {
+  for (Unit* const unit : with_parameters()) {
     unit->parameters().drop();
   }
   const std::vector<int> first = order_.restart();
-  for (const auto& unit : units_) {
+  for (Unit* const unit : with_parameters()) {
     unit->parameters().refresh(steps_);
   }
   gather(first);
@@ -420,7 +488,7 @@ std::size_t Engine::bytes_high_water() const {
 std::int64_t Engine::parameter_count() const {
   std::int64_t count = 0;
   for (const auto& unit : units_) {
-    count += static_cast<std::int64_t>(unit->layout().count);
+    count += static_cast<std::int64_t>(unit->parameter_count());
   }
   return count;
 }

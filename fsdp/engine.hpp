@@ -73,13 +73,21 @@ class Engine {
   PersistentSplit::Place place(int unit, int index) const;
   Unit& at(int unit) { return *units_[static_cast<std::size_t>(unit)]; }
   const Unit& at(int unit) const { return *units_[static_cast<std::size_t>(unit)]; }
+  /// The unit whose parameters that one uses: itself, or what it is tied to.
+  int values_of(int unit) const {
+    return order_.declared().values_of[static_cast<std::size_t>(unit)];
+  }
   Spread spread_of(std::size_t unit);
-  int optimizer_states() const { return static_cast<int>(kind_.states.size()); }
+  /// Those that are not tied.
+  std::vector<Unit*> with_parameters() const;
+  const OptimizerKind& optimizer_kind() const { return optimizer_named(options_.optimizer.name); }
+  int optimizer_states() const { return static_cast<int>(optimizer_kind().states.size()); }
   void gather(const std::vector<int>& units);
   void start_first_sum(int unit);
   void finish_first_sums(const std::vector<int>& units);
   void advance_reductions();
   void finish_reductions();
+  void add_tied_gradient(int unit);
   std::vector<double> block_sums(std::size_t first, std::span<const std::size_t> blocks);
   std::vector<double> gather_parts(std::vector<double> sums, const Spread& spread);
   void update(float learning_rate, double scale);
@@ -88,7 +96,6 @@ class Engine {
   PersistentSplit split_;
   Sharding sharding_;
   Mesh mesh_;
-  const OptimizerKind& kind_;
   std::unique_ptr<Optimizer> optimizer_;
   LossScaler scaler_;
   GatherSchedule order_;

@@ -1,15 +1,22 @@
 // A unit's update, and what its checkpoint sees.
 #include "fsdp/unit.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include "fsdp/clip.hpp"
 
 namespace sprat::fsdp {
 
-Unit::Unit(const UnitSpec& spec, std::span<const int> owners, int id, const UnitHome& home)
+Unit::Unit(const UnitSpec& spec, std::span<const ParameterOrigin> origins, int id,
+           const UnitHome& home)
     : home_(home),
-      cut_(spec, owners, id, home.spread.sharding, home.rank),
-      parameters_(cut_, home_),
+      cut_(spec, origins, id, home.spread.sharding, home.rank),
       gradient_(cut_, home_) {
+  if (spec.tied_to >= 0) {
+    return;  // the unit it is tied to has the rest
+  }
+  parameters_.emplace(cut_, home_);
   for (int state = 0; state < home.states; ++state) {
     states_.emplace_back(cut_.own.count * sizeof(float), home.state_tier);
   }
@@ -17,12 +24,20 @@ Unit::Unit(const UnitSpec& spec, std::span<const int> owners, int id, const Unit
 }
 
 std::size_t Unit::kept_bytes() const {
-  return parameters_.kept_bytes() + gradient_.kept_bytes() +
+  return (has_parameters() ? parameters_->kept_bytes() : 0) + gradient_.kept_bytes() +
          states_.size() * cut_.own.count * sizeof(float);
 }
 
+std::size_t Unit::parameter_count() const {
+  std::size_t count = 0;
+  for (std::size_t index = 0; has_parameters() && index < cut_.layout.items.size(); ++index) {
+    count += cut_.spec.parameters[index].tied ? 0 : cut_.layout.items[index].count;
+  }
+  return count;
+}
+
 StoredUnit Unit::held() {
-  parameters_.finish();
+  parameters_->finish();
   const Sharding& sharding = home_.spread.sharding;
   StoredUnit held{.spec = &cut_.spec,
                   .layout = cut_.layout,
@@ -31,7 +46,7 @@ StoredUnit Unit::held() {
                   .copies = cut_.part.copies,
                   .copy = cut_.part.copy,
                   .holders = std::vector<int>(static_cast<std::size_t>(sharding.ranks())),
-                  .values = {parameters_.own()}};
+                  .values = {parameters_->own()}};
   for (int rank = 0; rank < sharding.ranks(); ++rank) {
     const OptimizerPart its = optimizer_part(sharding, rank);
     held.holders[static_cast<std::size_t>(its.copy * its.parts + its.part)] = rank;
@@ -44,20 +59,45 @@ StoredUnit Unit::held() {
 
 void Unit::sum_squares(std::span<double> sums) {
   block_sums_of_squares(gradient_.own(), sums);
+  for (const ShardPiece& piece : cut_.own.pieces) {
+    if (cut_.spec.parameters[static_cast<std::size_t>(piece.parameter)].tied && has_parameters()) {
+      const std::size_t last = (piece.shard_offset + piece.count - 1) / block_elements;
+      for (std::size_t block = piece.shard_offset / block_elements; block <= last; ++block) {
+        sums[block] = sum_squares_of_stage(block);
+      }
+    }
+  }
   gradient_.release();
 }
 
+/// Of a block without what is another stage's.
+double Unit::sum_squares_of_stage(std::size_t block) const {
+  const std::size_t begin = block * block_elements, end = begin + block_elements;
+  std::array<float, block_elements> values;
+  std::ranges::copy(gradient_.own().subspan(begin, block_elements), values.begin());
+  for (const ShardPiece& piece : cut_.own.pieces) {
+    const std::size_t from = std::max(piece.shard_offset, begin);
+    const std::size_t to = std::min(piece.shard_offset + piece.count, end);
+    if (from < to && cut_.spec.parameters[static_cast<std::size_t>(piece.parameter)].tied) {
+      std::fill(values.begin() + (from - begin), values.begin() + (to - begin), 0.0f);
+    }
+  }
+  double sum = 0;
+  block_sums_of_squares(values, std::span(&sum, 1));
+  return sum;
+}
+
 void Unit::fetch_state() {
-  parameters_.fetch();
+  parameters_->fetch();
   gradient_.fetch();
-  parameters_.fetch_masters();
+  parameters_->fetch_masters();
   for (const KeptArray& state : states_) {
     state.fetch();
   }
 }
 
 void Unit::release_state() {
-  parameters_.release();
+  parameters_->release();
   gradient_.release();
   for (const KeptArray& state : states_) {
     state.release();
@@ -65,7 +105,7 @@ void Unit::release_state() {
 }
 
 void Unit::update(const Optimizer& optimizer, std::int64_t step) {
-  parameters_.finish();
+  parameters_->finish();
   std::vector<std::span<float>> states(states_.size());
   for (const DecayRange& range : cut_.own.ranges) {
     const auto part = [&](std::span<float> values) {
@@ -74,11 +114,11 @@ void Unit::update(const Optimizer& optimizer, std::int64_t step) {
     for (std::size_t state = 0; state < states.size(); ++state) {
       states[state] = part(states_[state].as_floats());
     }
-    optimizer.update(range.decay, {.parameters = part(parameters_.own()),
+    optimizer.update(range.decay, {.parameters = part(parameters_->own()),
                                    .gradients = part(gradient_.own()),
                                    .states = states});
   }
-  parameters_.refresh(step);
+  parameters_->refresh(step);
   release_state();
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,23 +19,27 @@ namespace sprat::fsdp {
 /// Not thread-safe. The calls that start or finish an operation are collective.
 class Unit {
  public:
-  /// Lays the unit out and fills what this rank keeps. `owners` as lay_out() has it; `id` is its
-  /// number in the arenas.
-  Unit(const UnitSpec& spec, std::span<const int> owners, int id, const UnitHome& home);
+  /// Lays the unit out and fills what this rank keeps: of a tied one that is a gradient. `origins`
+  /// as lay_out() has it; `id` is its number in the arenas.
+  Unit(const UnitSpec& spec, std::span<const ParameterOrigin> origins, int id,
+       const UnitHome& home);
   Unit(Unit&&) = delete;  // its parts refer to each other
 
   const FlatLayout& layout() const { return cut_.layout; }
   const Spread& spread() const { return home_.spread; }
-  UnitParameters& parameters() { return parameters_; }
-  const UnitParameters& parameters() const { return parameters_; }
+  bool has_parameters() const { return parameters_.has_value(); }
+  UnitParameters& parameters() { return *parameters_; }
+  const UnitParameters& parameters() const { return *parameters_; }
   UnitGradient& gradient() { return gradient_; }
   /// Blocks of what this rank updates.
-  std::size_t blocks() const { return cut_.own.count / block_elements; }
+  std::size_t blocks() const { return has_parameters() ? cut_.own.count / block_elements : 0; }
+  /// Elements of parameters, each weight of the job counted once.
+  std::size_t parameter_count() const;
   /// Bytes this rank keeps of the unit between steps.
   std::size_t kept_bytes() const;
   StoredUnit held();
 
-  /// sums.size() is blocks().
+  /// sums.size() is blocks(). Parameters that are another stage's count as zero.
   void sum_squares(std::span<double> sums);
   /// The update comes next, or the one after: state that is far is brought near.
   void fetch_state();
@@ -43,10 +48,11 @@ class Unit {
 
  private:
   void release_state();
+  double sum_squares_of_stage(std::size_t block) const;
 
   UnitHome home_;
   UnitCut cut_;
-  UnitParameters parameters_;
+  std::optional<UnitParameters> parameters_;
   UnitGradient gradient_;
   std::vector<KeptArray> states_;  // of the own part
 };

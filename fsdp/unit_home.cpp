@@ -3,14 +3,15 @@
 
 namespace sprat::fsdp {
 
-UnitCut::UnitCut(const UnitSpec& unit, std::span<const int> owners, int number,
-                 const Sharding& sharding, int rank)
+UnitCut::UnitCut(const UnitSpec& unit, std::span<const ParameterOrigin> parameter_origins,
+                 int number, const Sharding& sharding, int rank)
     : spec(unit),
+      origins(parameter_origins.begin(), parameter_origins.end()),
       id(number),
       gathers_parameters(fsdp::gathers_parameters(sharding)),
       shards_gradients(fsdp::shards_gradients(sharding)),
       part(optimizer_part(sharding, rank)),
-      layout(lay_out(unit, part.parts, owners)),
+      layout(lay_out(unit, part.parts, origins)),
       own(shard_layout(layout, part.parts, part.part)),
       shard(shard_layout(layout, sharding.shards, rank % sharding.shards)) {}
 

@@ -39,12 +39,13 @@ struct UnitHome {
 
 /// What one rank has of a unit: a pure function of the unit, the row and the rank.
 struct UnitCut {
-  /// `owners` as lay_out() has it.
-  UnitCut(const UnitSpec& unit, std::span<const int> owners, int number, const Sharding& sharding,
-          int rank);
+  /// `parameter_origins` as lay_out() has it.
+  UnitCut(const UnitSpec& unit, std::span<const ParameterOrigin> parameter_origins, int number,
+          const Sharding& sharding, int rank);
 
   const UnitSpec& spec;
-  int id;  ///< Its number in the arenas.
+  std::vector<ParameterOrigin> origins;  ///< By parameter.
+  int id;                                ///< Its number in the arenas.
   bool gathers_parameters, shards_gradients;
   OptimizerPart part;
   FlatLayout layout;

@@ -117,14 +117,20 @@ void UnitParameters::release() {
 void UnitParameters::round_masters(std::int64_t step) {
   const DType dtype = home_.options.parameter_dtype;
   void* const own = kept(cut_.own.offset, cut_.own.count).data;
-  if (home_.options.stochastic_rounding && step > 0) {
-    narrow_stochastically(dtype, masters_.as_floats(), own,
+  if (!home_.options.stochastic_rounding || step == 0) {
+    narrow(dtype, masters_.as_floats(), own);
+    return;
+  }
+  // By their places in the caller's unit, so that it does not matter what persists, nor on which
+  // stage the unit is. What lies between parameters is zero, and stays.
+  for (const ShardPiece& piece : cut_.own.pieces) {
+    const ParameterOrigin& origin = cut_.origins[static_cast<std::size_t>(piece.parameter)];
+    narrow_stochastically(dtype, masters_.as_floats().subspan(piece.shard_offset, piece.count),
+                          part_of(own, piece.shard_offset, piece.count, dtype).data,
                           {.seed = home_.options.seed,
                            .step = step,
-                           .unit = static_cast<std::uint32_t>(cut_.id),
-                           .first = cut_.own.offset});
-  } else {
-    narrow(dtype, masters_.as_floats(), own);
+                           .unit = static_cast<std::uint32_t>(origin.owner_id),
+                           .first = origin.offset + piece.parameter_offset});
   }
 }
 

@@ -26,12 +26,12 @@ std::size_t element_count(const UnitSpec& unit, const ParameterSpec& parameter) 
 
 }  // namespace
 
-FlatLayout lay_out(const UnitSpec& unit, int shards, std::span<const int> owners) {
+FlatLayout lay_out(const UnitSpec& unit, int shards, std::span<const ParameterOrigin> origins) {
   FlatLayout layout;
   std::size_t end = 0;
   for (std::size_t index = 0; index < unit.parameters.size(); ++index) {
     const ParameterSpec& parameter = unit.parameters[index];
-    const int owner = owners.empty() ? 0 : owners[index];
+    const int owner = origins.empty() ? 0 : origins[index].owner;
     if (layout.segments.empty() || layout.segments.back().owner != owner) {
       // Norms are of the caller's units: no block has parameters of two.
       end = round_up(end, block_elements);
@@ -54,28 +54,39 @@ FlatLayout lay_out(const UnitSpec& unit, int shards, std::span<const int> owners
 
 PersistentSplit split_persistent(std::vector<UnitSpec> units, std::size_t threshold) {
   PersistentSplit split;
-  UnitSpec persistent{.name = "persistent", .parameters = {}};
-  std::vector<int> owners_of_persistent;
-  const int last = static_cast<int>(units.size());
+  const int persistent = static_cast<int>(units.size());
+  std::vector<UnitSpec> last = {
+      {.name = "persistent", .parameters = {}},
+      {.name = "persistent, tied", .parameters = {}, .tied_to = persistent}};
+  std::vector<std::vector<ParameterOrigin>> last_origins(last.size());
   for (UnitSpec& unit : units) {
     const int number = static_cast<int>(split.units.size());
-    std::vector<ParameterSpec> stay;
+    // Whatever persists of a tied unit persists of the one it is tied to: there are both or
+    // neither.
+    const std::size_t which = unit.tied_to < 0 ? 0 : 1;
+    // Places in the whole unit are the same whatever persists: random numbers go by them.
+    const FlatLayout whole = lay_out(unit, 1);
     auto& places = split.places.emplace_back();
-    for (ParameterSpec& parameter : unit.parameters) {
-      const bool small = element_count(unit, parameter) < threshold;
-      std::vector<ParameterSpec>& into = small ? persistent.parameters : stay;
-      places.push_back({.unit = small ? last : number, .index = static_cast<int>(into.size())});
-      into.push_back(std::move(parameter));
-      if (small) {
-        owners_of_persistent.push_back(number);
-      }
+    auto& origins = split.origins.emplace_back();
+    UnitSpec stay{.name = unit.name, .parameters = {}, .tied_to = unit.tied_to, .id = unit.id};
+    for (std::size_t index = 0; index < unit.parameters.size(); ++index) {
+      const bool small = whole.items[index].count < threshold;
+      std::vector<ParameterSpec>& into = small ? last[which].parameters : stay.parameters;
+      places.push_back({.unit = small ? persistent + static_cast<int>(which) : number,
+                        .index = static_cast<int>(into.size())});
+      (small ? last_origins[which] : origins)
+          .push_back({.owner = number,
+                      .owner_id = unit.id.value_or(0),
+                      .offset = whole.items[index].offset});
+      into.push_back(std::move(unit.parameters[index]));
     }
-    split.owners.emplace_back(stay.size(), number);
-    split.units.push_back({.name = std::move(unit.name), .parameters = std::move(stay)});
+    split.units.push_back(std::move(stay));
   }
-  if (!persistent.parameters.empty()) {
-    split.units.push_back(std::move(persistent));
-    split.owners.push_back(std::move(owners_of_persistent));
+  for (std::size_t which = 0; which < last.size(); ++which) {
+    if (!last[which].parameters.empty()) {
+      split.units.push_back(std::move(last[which]));
+      split.origins.push_back(std::move(last_origins[which]));
+    }
   }
   return split;
 }

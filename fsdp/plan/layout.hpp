@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -34,26 +35,33 @@ struct FlatLayout {
   std::size_t padded = 0;  ///< Elements of the buffer: shards * a multiple of block_elements.
 };
 
-/// `owners` says, by parameter, which of the caller's units it is of; those of one are next to each
-/// other. Empty: all of unit 0. Throws Error{invalid_argument} naming the unit and parameter whose
-/// shape has a negative extent.
-FlatLayout lay_out(const UnitSpec& unit, int shards, std::span<const int> owners = {});
+/// Where a parameter is from.
+struct ParameterOrigin {
+  int owner = 0;               ///< One of the caller's units,
+  std::uint64_t owner_id = 0;  ///< which has that UnitSpec::id.
+  std::size_t offset = 0;      ///< In the flat buffer of that unit, were it not split.
+};
 
-/// A model whose small parameters are in a unit of their own.
+/// `origins` is by parameter; those of one owner are next to each other. Empty: all of unit 0.
+/// Throws Error{invalid_argument} naming the unit and parameter whose shape has a negative extent.
+FlatLayout lay_out(const UnitSpec& unit, int shards, std::span<const ParameterOrigin> origins = {});
+
+/// A model whose small parameters are in a unit of their own, and those of tied units, which are
+/// gradients alone, in another.
 struct PersistentSplit {
   /// Where a parameter of the caller's units now lies.
   struct Place {
     int unit = 0, index = 0;
   };
-  /// The caller's, and last the one of persistent parameters, if any.
+  /// The caller's, and last those of persistent parameters, if any.
   std::vector<UnitSpec> units;
-  std::vector<std::vector<int>> owners;    ///< Of those units' parameters: the caller's units.
-  std::vector<std::vector<Place>> places;  ///< By the caller's unit and index.
+  std::vector<std::vector<ParameterOrigin>> origins;  ///< By unit and parameter.
+  std::vector<std::vector<Place>> places;             ///< By the caller's unit and index.
 
-  /// Units that the caller visits: all but that last one.
+  /// Units that the caller visits: all but those last ones.
   std::size_t visited() const { return places.size(); }
 };
-/// Moves parameters of fewer than `threshold` elements into one last unit.
+/// Moves parameters of fewer than `threshold` elements into last units. Every unit has an id.
 PersistentSplit split_persistent(std::vector<UnitSpec> units, std::size_t threshold);
 
 /// A contiguous part of one parameter within a shard.

@@ -67,7 +67,8 @@ class Rehearsal {
     }
     gather(actions.gather);
     if (order_.release(unit)) {
-      full_[static_cast<std::size_t>(unit)] = false;
+      const int freed = order_.declared().values_of[static_cast<std::size_t>(unit)];
+      full_[static_cast<std::size_t>(freed)] = false;
     }
   }
   void step() {
@@ -79,6 +80,7 @@ class Rehearsal {
         write(one.unit);
       }
       if (last_backwards_[at]) {
+        // Here at the latest something was written, for which the sum before has ended.
         end(reductions_.end_through(one.unit));
         const int before = reduced_[static_cast<std::size_t>(one.unit)]++;
         if (rules_.every_micro_step || before + 1 == declared.micro_steps) {

@@ -48,7 +48,10 @@ SlotPlans plan_memory(const Visits& order, std::span<const Sharding> shardings,
   plans.memory.gradient_slots =
       plans.gradients.total() + plans.narrowed.total() + plans.sums.total();
   for (std::size_t unit = 0; unit < shardings.size(); ++unit) {
-    plans.memory.kept += kept_bytes(shardings[unit], order.elements[unit], dtype, states).total();
+    const KeptBytes kept = kept_bytes(shardings[unit], order.elements[unit], dtype, states);
+    // A tied unit has a gradient and nothing else.
+    const bool tied = order.values_of[unit] != static_cast<int>(unit);
+    plans.memory.kept += tied ? kept.gradients : kept.total();
   }
   return plans;
 }

@@ -1,7 +1,10 @@
 // Contracts between options, units and the order of visits.
 #include "fsdp/plan/options.hpp"
 
+#include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "comm/base/check.hpp"
 
@@ -10,6 +13,33 @@ namespace {
 
 bool is_narrow_or_f32(DType dtype) {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
+}
+
+void check_names(const std::vector<UnitSpec>& units) {
+  std::set<std::string> seen;
+  for (const UnitSpec& unit : units) {
+    require(seen.insert(unit.name).second, "two units are named \"", unit.name, "\"");
+    std::set<std::string> parameters;
+    for (const ParameterSpec& parameter : unit.parameters) {
+      require(parameters.insert(parameter.name).second, "unit \"", unit.name,
+              "\" has two parameters named \"", parameter.name, "\"");
+    }
+  }
+}
+
+void check_tie(const std::vector<UnitSpec>& units, std::size_t number) {
+  const UnitSpec& unit = units[number];
+  const bool earlier = unit.tied_to >= 0 && static_cast<std::size_t>(unit.tied_to) < number;
+  require(earlier && units[static_cast<std::size_t>(unit.tied_to)].tied_to < 0, "unit \"",
+          unit.name, "\" is unit ", number, " and tied to unit ", unit.tied_to,
+          "; it may be tied to an earlier one that is not tied itself");
+  const UnitSpec& other = units[static_cast<std::size_t>(unit.tied_to)];
+  const bool same = std::ranges::equal(
+      unit.parameters, other.parameters, [](const ParameterSpec& a, const ParameterSpec& b) {
+        return a.name == b.name && a.shape == b.shape && a.tied == b.tied;
+      });
+  require(same, "unit \"", unit.name, "\" is tied to \"", other.name,
+          "\", whose parameters have other names or shapes; give it the same ones");
 }
 
 }  // namespace
@@ -27,15 +57,22 @@ FsdpOptions checked(FsdpOptions options) {
   return options;
 }
 
-const std::vector<UnitSpec>& with_names_of_their_own(const std::vector<UnitSpec>& units) {
-  std::set<std::string> seen;
-  for (const UnitSpec& unit : units) {
-    require(seen.insert(unit.name).second, "two units are named \"", unit.name, "\"");
-    std::set<std::string> parameters;
-    for (const ParameterSpec& parameter : unit.parameters) {
-      require(parameters.insert(parameter.name).second, "unit \"", unit.name,
-              "\" has two parameters named \"", parameter.name, "\"");
+std::vector<UnitSpec> checked(std::vector<UnitSpec> units) {
+  check_names(units);
+  std::map<std::uint64_t, std::string> with_id;
+  for (std::size_t number = 0; number < units.size(); ++number) {
+    UnitSpec& unit = units[number];
+    unit.id = unit.id.value_or(number);
+    require(*unit.id >> 32 == 0, "unit \"", unit.name, "\" has the id ", *unit.id,
+            "; ids are below 2^32");
+    // Nothing is drawn or summed by a tied unit's number.
+    if (unit.tied_to != -1) {
+      check_tie(units, number);
+      continue;
     }
+    const auto [other, is_new] = with_id.emplace(*unit.id, unit.name);
+    require(is_new, "units \"", other->second, "\" and \"", unit.name, "\" both have the id ",
+            *unit.id, "; give each its number in the whole model, or none of them any");
   }
   return units;
 }

@@ -9,7 +9,8 @@ namespace sprat::fsdp {
 
 /// The options, if each is in its range and fits the others.
 FsdpOptions checked(FsdpOptions options);
-/// The units, if no two of them share a name, nor two parameters of one.
-const std::vector<UnitSpec>& with_names_of_their_own(const std::vector<UnitSpec>& units);
+/// The units with an id each, if no two of them share a name or an id, nor two parameters of one a
+/// name, and if tied ones have the parameters of a unit that has them.
+std::vector<UnitSpec> checked(std::vector<UnitSpec> units);
 
 }  // namespace sprat::fsdp

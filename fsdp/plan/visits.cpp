@@ -54,11 +54,15 @@ void fill_defaults(Visits& order) {
     }
   }
   order.elements.resize(order.units.size(), 0);
+  for (std::size_t unit = order.values_of.size(); unit < order.units.size(); ++unit) {
+    order.values_of.push_back(static_cast<int>(unit));
+  }
 }
 
 }  // namespace
 
 std::vector<bool> last_backwards(const Visits& order) {
+  // Micro-batches end in any order, and a backward may come in parts: the last one seen counts.
   std::map<std::pair<int, int>, std::size_t> last;  // by unit and micro-batch
   for (std::size_t at = 0; at < order.step.size(); ++at) {
     if (order.step[at].pass == VisitPass::backward) {
@@ -97,6 +101,7 @@ GatherSchedule::GatherSchedule(Visits order) : order_(std::move(order)) {
             units - 1);
   }
   held_.assign(order_.units.size(), 0);
+  used_ = held_;
   full_.assign(order_.units.size(), false);
   places_ = {none};
 }
@@ -104,6 +109,7 @@ GatherSchedule::GatherSchedule(Visits order) : order_(std::move(order)) {
 std::vector<int> GatherSchedule::restart() {
   std::fill(full_.begin(), full_.end(), false);
   std::fill(held_.begin(), held_.end(), 0);
+  std::fill(used_.begin(), used_.end(), 0);
   places_ = {none};
   return gather_missing(wanted(none));
 }
@@ -122,11 +128,12 @@ VisitActions GatherSchedule::acquire(int unit) {
   }
   places_ = std::move(reached);
   ++held_[unit];
+  ++used_[values_of(unit)];
 
-  const std::vector<int> wanted = this->wanted(unit);
+  const std::vector<int> wanted = this->wanted(values_of(unit));
   VisitActions actions;
   for (int other = 0; other < static_cast<int>(full_.size()); ++other) {
-    if (full_[other] && held_[other] == 0 && !contains(wanted, other)) {
+    if (full_[other] && used_[other] == 0 && !contains(wanted, other)) {
       actions.drop.push_back(other);
       full_[other] = false;
     }
@@ -140,16 +147,19 @@ bool GatherSchedule::release(int unit) {
   require(known && held_[unit] > 0, "release(", unit, ") of ",
           known ? text("unit \"", order_.units[unit], "\", which is not acquired")
                 : text("no unit of this model"));
-  if (--held_[unit] > 0) {
+  // A unit and those tied to it have one copy of the parameters, which goes with the last of them.
+  const int values = values_of(unit);
+  --held_[unit];
+  if (--used_[values] > 0) {
     return false;
   }
   // What the next visit would gather again stays: the last units of forward are the first of
   // backward, and micro-batches of a pipeline may use the same few units in turn.
   const int next = next_unit();
-  if (next != none && contains(wanted(next), unit)) {
+  if (next != none && contains(wanted(next), values)) {
     return false;
   }
-  full_[unit] = false;
+  full_[values] = false;
   return true;
 }
 
@@ -179,6 +189,7 @@ std::vector<int> GatherSchedule::choices(int place) const {
 }
 
 std::vector<int> GatherSchedule::choices() const {
+  // A model of one unit may be almost anywhere in its visits: looked up, not searched for.
   std::vector<int> all;
   std::vector<bool> found(path_.size(), false);
   for (const int place : places_) {
@@ -194,14 +205,14 @@ std::vector<int> GatherSchedule::choices() const {
 
 int GatherSchedule::next(int place) const {
   if (place + 1 == static_cast<int>(order_.step.size())) {
-    return none;
+    return none;  // parameters change there
   }
   return place + 1 == static_cast<int>(path_.size()) ? 0 : place + 1;
 }
 
 int GatherSchedule::next_unit() const {
   const int place = next(places_.front());
-  return place == none ? none : path_[place];
+  return place == none ? none : values_of(path_[place]);
 }
 
 std::vector<int> GatherSchedule::upcoming() const {
@@ -211,25 +222,25 @@ std::vector<int> GatherSchedule::upcoming() const {
   return units;
 }
 
-std::vector<int> GatherSchedule::wanted(int visited) const {
+std::vector<int> GatherSchedule::wanted(int used) const {
   std::vector<int> units;
   std::size_t live = 0;
-  for (std::size_t unit = 0; unit < held_.size(); ++unit) {
-    const bool counts = held_[unit] > 0 || static_cast<int>(unit) == visited;
+  for (std::size_t unit = 0; unit < used_.size(); ++unit) {
+    const bool counts = used_[unit] > 0 || static_cast<int>(unit) == used;
     live += counts ? order_.elements[unit] : 0;
   }
-  if (visited != none) {
-    units.push_back(visited);
+  if (used != none) {
+    units.push_back(used);
   }
   const std::size_t most = std::min(units.size() + static_cast<std::size_t>(order_.ahead),
                                     static_cast<std::size_t>(order_.visited()));
   for (int place = next(places_.front()); place != none && units.size() < most;
        place = next(place)) {
-    const int unit = path_[place];
+    const int unit = values_of(path_[place]);
     if (contains(units, unit)) {
       continue;
     }
-    live += held_[unit] > 0 ? 0 : order_.elements[unit];
+    live += used_[unit] > 0 ? 0 : order_.elements[unit];
     if (live > order_.max_live) {
       break;
     }

@@ -25,6 +25,8 @@ struct Visits {
   std::size_t max_live = ~std::size_t{0};
   std::vector<std::size_t> elements = {};
   int micro_steps = 1;  ///< Micro-batches of a step.
+  /// By unit, the one whose parameters it uses: itself or, if it is tied, another; empty: itself.
+  std::vector<int> values_of = {};
   /// The last units that no visit names: what they keep is whole, and their gradients are summed at
   /// the end of a step.
   int unvisited = 0;
@@ -41,6 +43,9 @@ std::vector<bool> last_backwards(const Visits& order);
 /// may show late, where they begin alike; until then both are followed, and gathers are the step's.
 /// Nothing is gathered beyond the end of a step, since the parameters change there.
 ///
+/// What is gathered and dropped are units with parameters of their own. A visit of a tied unit is
+/// one of the unit it is tied to.
+///
 /// Invariant: a unit is full from its place in a `gather` until its `drop` or a true release(), and
 /// units that nobody holds are full only if they are among the next 1 + ahead that are visited.
 class GatherSchedule {
@@ -54,34 +59,37 @@ class GatherSchedule {
   std::vector<int> restart();
   /// Throws Error{invalid_argument} naming expected and got if `unit` is not visited next.
   VisitActions acquire(int unit);
-  /// True if the unit is to be freed now. Throws Error{invalid_argument} if it is not acquired.
+  /// True if the unit, or the one it is tied to, is to be freed now. Throws Error{invalid_argument}
+  /// if it is not acquired.
   bool release(int unit);
 
   /// Units that the next acquire() will gather.
   std::vector<int> upcoming() const;
   bool acquired(int unit) const { return held_[unit] > 0; }
-  bool full(int unit) const { return full_[unit]; }
+  bool full(int unit) const { return full_[values_of(unit)]; }
   /// True if a step may end here: no unit is held, and no step or evaluation is half done.
   bool between_passes() const;
   /// Names of the units that may be visited next, joined by " or ".
   std::string expected() const;
 
  private:
+  int values_of(int unit) const { return order_.values_of[static_cast<std::size_t>(unit)]; }
   /// Places in path_ that the next visit may be at, if the last one was at `place`.
   std::vector<int> choices(int place) const;
   std::vector<int> choices() const;
   /// The likeliest place after that one; none after a step.
   int next(int place) const;
-  /// The unit that is likeliest visited next, or none.
+  /// The unit whose parameters are likeliest used next, or none.
   int next_unit() const;
-  /// Those that are to be full: `visited` (none: nobody's visit), and of the next as many as fit.
-  std::vector<int> wanted(int visited) const;
+  /// Those that are to be full: `used` (none: nobody's), and of the next as many as fit.
+  std::vector<int> wanted(int used) const;
   std::vector<int> gather_missing(const std::vector<int>& units);
 
   Visits order_;
   std::vector<int> path_;    // units of a step's visits, then of an evaluation's
   std::vector<int> places_;  // where in path_ the last visit may have been: likeliest first
   std::vector<int> held_;    // acquires without release, by unit
+  std::vector<int> used_;    // the same, by the unit that has the parameters
   std::vector<bool> full_;
 };
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,6 +45,14 @@ struct ParameterSpec {
 struct UnitSpec {
   std::string name;
   std::vector<ParameterSpec> parameters;
+  /// An earlier unit whose parameters this one uses; the specs are the same. It has a gradient of
+  /// its own, which is added to that unit's once both are summed, and no values, nor state. -1:
+  /// none.
+  int tied_to = -1;
+  /// Its number in the whole model, of which this may be a part: numbers of no two units are the
+  /// same, and all are below 2^32. By it norms are added and random numbers drawn, so that neither
+  /// depends on where a model is cut. Empty: its place among the units here.
+  std::optional<std::uint64_t> id = {};
 };
 
 /// An update rule by name, and its numbers by name; those not given have the rule's defaults
@@ -200,7 +209,9 @@ class SPRAT_API ShardedModel {
   /// persist it is all of them, on every rank; throws Error{invalid_argument} if only some do.
   std::span<float> summed_gradient(int unit);
   /// By unit, the sum of squares of its summed gradient over all of this model's ranks: the same
-  /// bits on each, and whatever the row of the table, the other units and their number.
+  /// bits on each, and whatever the row of the table, the other units and their number. What is
+  /// tied has none. step() adds them in the order of UnitSpec::id, and so should a job of several
+  /// models.
   std::vector<double> square_sums();
   /// Clips and updates. `grad_norm` is the root of the sum of square_sums() of the whole job: its
   /// loss scale and `divisor`, which is as in step(), are taken out here. The same on every rank of
@@ -213,7 +224,7 @@ class SPRAT_API ShardedModel {
   /// values <- their sums over all ranks, such as loss and tokens; the same bits on each.
   void sum_over_ranks(std::span<double> values);
 
-  std::int64_t parameter_count() const;
+  std::int64_t parameter_count() const;  ///< Of what is tied none.
   /// The row of the table in use, and how many ranks share a copy.
   const Strategy& strategy() const noexcept;
   int hybrid_shard_degree() const noexcept;

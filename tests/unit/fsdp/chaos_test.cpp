@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/fsdp/chaos_queue.hpp"
@@ -15,6 +16,22 @@ namespace {
 int seeds() {
   const char* const given = std::getenv("SPRAT_CHAOS_SEEDS");
   return given != nullptr ? std::atoi(given) : 20;
+}
+
+/// Three micro-batches of a pipeline's stage: F F B F B B.
+std::vector<Visit> one_forward_one_backward() {
+  std::vector<Visit> visits;
+  for (const auto& [pass, microbatch] : {std::pair{VisitPass::forward, 0},
+                                         {VisitPass::forward, 1},
+                                         {VisitPass::backward, 0},
+                                         {VisitPass::forward, 2},
+                                         {VisitPass::backward, 1},
+                                         {VisitPass::backward, 2}}) {
+    for (const int unit : pass == VisitPass::forward ? small_forward : small_backward) {
+      visits.push_back({unit, pass, microbatch});
+    }
+  }
+  return visits;
 }
 
 /// Rows and options that between them use every kind of buffer.
@@ -33,6 +50,14 @@ std::vector<FsdpOptions> chaotic_options() {
        .hybrid_shard_degree = 2,
        .micro_steps = 2,
        .accumulate = Accumulate::local},
+      {.strategy = "zero3", .visits = one_forward_one_backward(), .micro_steps = 3},
+      {.strategy = "hsdp",
+       .hybrid_shard_degree = 2,
+       .visits = one_forward_one_backward(),
+       .prefetch_units = 2,
+       .reductions_in_flight = 2,
+       .persistence_threshold = 100,
+       .micro_steps = 3},
   };
 }
 

@@ -26,6 +26,8 @@ const std::vector<std::vector<std::vector<std::int64_t>>> small_shapes = {
     {{101, 64}, {17}}, {{65, 33}, {33}, {1500}}, {{65, 33}, {33}, {1}}};
 const std::vector<int> small_forward = {0, 1, 2, 0};
 const std::vector<int> small_backward = {0, 2, 1, 0};
+const std::vector<int> small_tied_forward = {0, 1, 2, 3};
+const std::vector<int> small_tied_backward = {3, 2, 1, 0};
 
 std::vector<UnitSpec> small_units() {
   const std::vector<std::string> names = {"embed", "block0", "block1"};
@@ -40,6 +42,12 @@ std::vector<UnitSpec> small_units() {
            .initial = [=](std::uint64_t i) { return noise(key_of(7, unit, index, i)); }});
     }
   }
+  return units;
+}
+
+std::vector<UnitSpec> small_tied_units() {
+  std::vector<UnitSpec> units = small_units();
+  units.push_back({.name = "head", .parameters = units[0].parameters, .tied_to = 0});
   return units;
 }
 
@@ -59,7 +67,9 @@ float noisy(const GradientKey& at) { return noise_at(at) + 0.25f * at.parameter;
 float small_integer(const GradientKey& at) { return std::floor(noise_at(at) * 8.0f) * 0x1p-4f; }
 
 FsdpOptions with_small_order(FsdpOptions options) {
-  options.visits = plain_visits(small_forward, small_backward, options.micro_steps);
+  if (options.visits.empty()) {
+    options.visits = plain_visits(small_forward, small_backward, options.micro_steps);
+  }
   return options;
 }
 
@@ -73,21 +83,27 @@ std::vector<float> values_of(const Engine& model, int unit, int index) {
   return values;
 }
 
+/// The unit that has the parameters.
+int owner_of(int unit) { return unit == static_cast<int>(small_shapes.size()) ? 0 : unit; }
+
 }  // namespace
 
 Values read_parameters(Engine& model) {
   std::vector<Values> units(small_shapes.size());
-  for (const int unit : small_forward) {
-    model.acquire(unit);
+  for (const Visit& visit : model.options().visits) {
+    if (visit.pass != VisitPass::forward || visit.microbatch != 0) {
+      continue;  // the evaluation that is declared by default
+    }
+    const auto owner = static_cast<std::size_t>(owner_of(visit.unit));
+    model.acquire(visit.unit);
     Values values;
-    for (std::size_t index = 0; index < small_shapes[static_cast<std::size_t>(unit)].size();
-         ++index) {
-      for (const float value : values_of(model, unit, static_cast<int>(index))) {
+    for (std::size_t index = 0; index < small_shapes[owner].size(); ++index) {
+      for (const float value : values_of(model, visit.unit, static_cast<int>(index))) {
         values.push_back(std::bit_cast<std::uint32_t>(value));
       }
     }
-    units[static_cast<std::size_t>(unit)] = std::move(values);
-    model.release(unit);
+    units[owner] = std::move(values);
+    model.release(visit.unit);
   }
   Values all;
   for (const Values& values : units) {
@@ -98,25 +114,30 @@ Values read_parameters(Engine& model) {
 
 void run_passes(Engine& model, int rank, int step, const Gradient& gradient, const Used& used) {
   const std::vector<Visit>& visits = model.options().visits;
-  std::vector<int> times(small_shapes.size(), 0);
+  const int head = static_cast<int>(small_shapes.size());
+  const bool tied = std::ranges::count(visits, head, &Visit::unit) != 0;
+  std::vector<int> times(small_shapes.size() + 1, 0);
   for (auto visit = visits.begin(); visit != visits.end(); ++visit) {
-    const int unit = visit->unit;
-    const auto at = static_cast<std::size_t>(unit);
+    const int unit = visit->unit, owner = owner_of(unit);
     model.acquire(unit);
     if (visit->pass == VisitPass::forward) {
       model.release(unit);
       continue;
     }
+    int time = times[static_cast<std::size_t>(unit)]++;
+    if (tied && owner == 0) {
+      time = 2 * time + (unit == head ? 0 : 1);  // a backward begins with the head
+    }
+    const auto& shapes = small_shapes[static_cast<std::size_t>(owner)];
     const bool is_used = !used || used(rank, visit->microbatch, unit);
-    for (int index = 0; is_used && index < static_cast<int>(small_shapes[at].size()); ++index) {
+    for (int index = 0; is_used && index < static_cast<int>(shapes.size()); ++index) {
       const std::vector<float> values = values_of(model, unit, index);
       const GradientTarget into = model.gradient_target(unit, index);
       for (std::size_t i = 0; i < values.size(); ++i) {
-        const float one = gradient({rank, step, times[at], unit, index, i, values[i]});
+        const float one = gradient({rank, step, time, owner, index, i, values[i]});
         into.values[i] = into.fresh ? one : into.values[i] + one;
       }
     }
-    ++times[at];
     model.release(unit);
     if (std::find(visit + 1, visits.end(), *visit) == visits.end()) {
       model.reduce(unit);
@@ -127,7 +148,7 @@ void run_passes(Engine& model, int rank, int step, const Gradient& gradient, con
 Outcome train(const Job& job, const Gradient& gradient, const QueueKind& queues) {
   std::vector<Outcome> outcomes(static_cast<std::size_t>(job.ranks));
   run_virtual_ranks(job.ranks, Config{}, [&](Communicator& world) {
-    Engine model(world, small_units(), with_small_order(job.options), queues);
+    Engine model(world, job.units, with_small_order(job.options), queues);
     Outcome& outcome = outcomes[static_cast<std::size_t>(world.rank())];
     for (int step = 0; step < job.steps; ++step) {
       run_passes(model, world.rank(), step, gradient, job.used);

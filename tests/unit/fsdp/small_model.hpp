@@ -20,8 +20,12 @@ std::uint64_t key_of(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uin
 extern const std::vector<std::vector<std::vector<std::int64_t>>> small_shapes;
 extern const std::vector<int> small_forward, small_backward;
 std::vector<UnitSpec> small_units();
+/// The same with the head as a unit of its own, the last, which is tied to the embedding.
+std::vector<UnitSpec> small_tied_units();
+extern const std::vector<int> small_tied_forward, small_tied_backward;
 
-/// What a rank adds to a gradient element at one visit. Visits of a unit in a step: 0, 1, ...
+/// What a rank adds to a gradient element at one visit. Backward visits of a unit in a step: 0, 1,
+/// ... ; those of a tied head are the embedding's.
 struct GradientKey {
   int rank = 0, step = 0, visit = 0, unit = 0, index = 0;
   std::size_t element = 0;
@@ -41,14 +45,15 @@ struct Job {
   int steps = 3;
   bool evaluate = false;  ///< A forward pass after each step.
   Used used = {};
+  std::vector<UnitSpec> units = small_units();
 };
 constexpr float small_rate = 0.02f;
 
-/// small_forward and small_backward, options.micro_steps times.
+/// small_forward and small_backward, options.micro_steps times, if options.visits is empty.
 FsdpOptions with_small_order(FsdpOptions options);
 /// The visits of a step; without the step. Each backward visit adds to the gradient.
 void run_passes(Engine& model, int rank, int step, const Gradient& gradient, const Used& used = {});
-/// Bits of every parameter as f32, in order. Collective.
+/// Bits of every parameter as f32, in order, from an evaluation. Collective.
 using Values = std::vector<std::uint32_t>;
 Values read_parameters(Engine& model);
 
