@@ -367,9 +367,13 @@ StepResult Engine::step(float learning_rate, double divisor) {
   return apply(learning_rate, std::sqrt(squares), divisor);
 }
 
-void Engine::finish_gradients() {
+void Engine::check_between_passes() const {
   require(order_.between_passes(), "step() in the middle of a pass: next comes ", order_.expected(),
           ", and every acquire() has its release() before");
+}
+
+void Engine::finish_gradients() {
+  check_between_passes();
   for (std::size_t unit = 0; unit < split_.visited(); ++unit) {
     require(reduced_[unit] == options_.micro_steps, "step() before reduce() of unit \"",
             split_.units[unit].name, "\", which came ", reduced_[unit], " of ",
@@ -406,6 +410,7 @@ std::span<float> Engine::summed_gradient(int unit) {
 StepResult Engine::apply(float learning_rate, double grad_norm, double divisor) {
   require(divisor >= 0, "step() with a divisor of ", divisor, "; it is above 0, or 0");
   require(finished_, "apply() before finish_gradients()");
+  check_between_passes();  // of an evaluation between the two
   finished_ = false;
   for (Unit* const unit : with_parameters()) {
     unit->parameters().drop();  // also ends gathers that still read what is updated

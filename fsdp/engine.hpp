@@ -70,6 +70,7 @@ class Engine {
   };
 
   void check_unit(int unit) const;
+  void check_between_passes() const;
   PersistentSplit::Place place(int unit, int index) const;
   Unit& at(int unit) { return *units_[static_cast<std::size_t>(unit)]; }
   const Unit& at(int unit) const { return *units_[static_cast<std::size_t>(unit)]; }

@@ -79,8 +79,9 @@ enum class Accumulate : std::uint8_t {
   local,    ///< In full on each rank: the last micro-step alone communicates. More memory.
 };
 
-/// What a visit computes. A backward that is split, into gradients of inputs and those of weights,
-/// is two visits, both backward.
+/// What a visit needs: values, and if it is backward a gradient to add to. A backward of inputs
+/// alone and a forward that is computed once more add to none: declared as forward, they cost no
+/// memory of gradients.
 enum class VisitPass : std::uint8_t { forward, backward };
 
 /// A use of a unit's parameters: from acquire() to release().
@@ -109,7 +110,7 @@ struct FsdpOptions {
   /// Units in the order of an evaluation, of which there may be any number before a step. Empty:
   /// the forward visits of micro-batch 0.
   std::vector<int> evaluation = {};
-  int prefetch_units = 1;  ///< Units that are full beside the one in use, ahead of theirs,
+  int prefetch_units = 1;  ///< Units that are gathered ahead of their use, beside the one in use,
   /// but none that would make more elements full than this.
   std::size_t max_live_elements = 1'000'000'000;
   /// Sums over the shard axis under way at a time,
@@ -205,7 +206,8 @@ class SPRAT_API ShardedModel {
   /// Collective, in this order, each once a step. Ends the reductions.
   void finish_gradients();
   /// This rank's part of the unit's summed gradient, times loss_scale(). Until apply() it may be
-  /// changed: a weight that another stage has too adds that one's. Of a unit whose parameters all
+  /// changed: a weight that another stage has too adds that one's, whose part is the same on a rank
+  /// of the same number if both have the same row. Of a unit whose parameters all
   /// persist it is all of them, on every rank; throws Error{invalid_argument} if only some do.
   std::span<float> summed_gradient(int unit);
   /// By unit, the sum of squares of its summed gradient over all of this model's ranks: the same
