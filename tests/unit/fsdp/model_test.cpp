@@ -222,6 +222,21 @@ TEST(ShardedModel, persistent_parameters_follow_the_scalar_reference) {
   }
 }
 
+TEST(ShardedModel, what_persists_does_not_change_what_is_rounded_by_chance) {
+  for (FsdpOptions options : all_rows(2)) {
+    options.parameter_dtype = DType::bf16;
+    options.stochastic_rounding = true;
+    const Job job{.ranks = 2, .options = options, .steps = 2};
+    const Outcome truth = train(job, small_integer);
+    for (const std::size_t threshold : {std::size_t{34}, std::size_t{2000}, std::size_t{100000}}) {
+      Job other = job;
+      other.options.persistence_threshold = threshold;
+      expect_same_bits(train(other, small_integer), truth,
+                       row_name(options) + ", threshold " + std::to_string(threshold));
+    }
+  }
+}
+
 TEST(ShardedModel, a_gradient_that_is_not_finite_skips_the_step_on_every_rank) {
   const Gradient broken = [](const GradientKey& at) {
     const bool here = at.rank == 2 && at.step == 1 && at.unit == 1 && at.element == 5;

@@ -1,6 +1,7 @@
 // Models that are stages of one: the step in halves, one norm, and a weight that two stages have.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -82,6 +83,37 @@ TEST(StepInHalves, squares_of_a_unit_depend_on_that_unit_alone) {
           });
         }
       }
+    }
+  }
+}
+
+TEST(StepInHalves, a_parameter_of_another_stage_counts_as_zero_beside_others) {
+  for (const FsdpOptions& options : all_rows(4)) {
+    for (std::size_t tied = 0; tied < small_shapes[1].size(); ++tied) {
+      std::vector<UnitSpec> units = {small_units()[1]};
+      units[0].parameters[tied].tied = true;
+      run_virtual_ranks(4, Config{}, [&](Communicator& world) {
+        const auto squares_with = [&](ShardedModel& model, float of_tied) {
+          for (const VisitPass pass : {VisitPass::forward, VisitPass::backward}) {
+            model.acquire(0);
+            for (std::size_t index = 0; index < small_shapes[1].size(); ++index) {
+              if (pass == VisitPass::backward) {
+                std::ranges::fill(model.gradient(0, static_cast<int>(index)),
+                                  index == tied ? of_tied : 0.3f);
+              }
+            }
+            model.release(0);
+          }
+          model.reduce(0);
+          model.finish_gradients();
+          const std::vector<double> squares = model.square_sums();
+          model.apply(small_rate, 1);
+          return squares;
+        };
+        ShardedModel one(world, units, options), other(world, {small_units()[1]}, options);
+        EXPECT_EQ(squares_with(one, 7.0f), squares_with(other, 0.0f))
+            << row_name(options) << ", parameter " << tied;
+      });
     }
   }
 }
