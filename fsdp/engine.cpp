@@ -54,17 +54,17 @@ std::span<float> item_of(Unit& unit, int index) {
   return unit.gradient().own().subspan(item.offset, item.count);
 }
 
-void add(std::span<const float> values, std::span<float> onto) {
+void add_values(std::span<const float> values, std::span<float> onto) {
   for (std::size_t i = 0; i < onto.size(); ++i) {
     onto[i] += values[i];
   }
 }
 
 /// This rank's parts of units that lie in the same way.
-void add(const UnitGradient& values, const UnitGradient& onto) {
+void add_gradient(const UnitGradient& values, const UnitGradient& onto) {
   values.fetch();
   onto.fetch();
-  add(values.own(), onto.own());
+  add_values(values.own(), onto.own());
   values.release();
   onto.release();
 }
@@ -250,12 +250,13 @@ void Engine::finish_reductions() {
 /// What is visited lies in the same way in both units. What persists has all its elements here.
 void Engine::add_tied_gradient(int unit) {
   const int owner = values_of(unit);
-  add(at(unit).gradient(), at(owner).gradient());
+  add_gradient(at(unit).gradient(), at(owner).gradient());
   const auto& places = split_.places[static_cast<std::size_t>(unit)];
   for (std::size_t index = 0; index < places.size(); ++index) {
     if (places[index].unit != unit) {
       const PersistentSplit::Place to = place(owner, static_cast<int>(index));
-      add(item_of(at(places[index].unit), places[index].index), item_of(at(to.unit), to.index));
+      add_values(item_of(at(places[index].unit), places[index].index),
+                 item_of(at(to.unit), to.index));
     }
   }
 }
