@@ -59,7 +59,7 @@ const std::vector<Layer> layers = {
     {"memory/", {"sprat/", "comm/base/"}},
     {"gemm/", {"sprat/", "comm/base/"}},
     {"layers/", {"sprat/", "comm/base/"}},
-    {"fsdp/plan/", {"sprat/", "comm/base/", "memory/"}},
+    {"fsdp/plan/", {"sprat/", "comm/base/", "collectives/kernels/", "memory/"}},
     {"fsdp/", {"sprat/", "comm/base/", "io/", "collectives/kernels/", "memory/", "fsdp/plan/"}},
     {"mp/schedules/", {"sprat/", "comm/base/", "mp/schedule.hpp", "mp/schedule_builder.hpp"}},
     {"mp/passes/",
