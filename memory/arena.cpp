@@ -11,6 +11,8 @@
 namespace sprat::memory {
 namespace {
 
+constexpr int no_slot = -1;
+
 /// When a slot is taken. A pipeline has thousands of tapes, so lives are looked up and not compared
 /// one by one.
 class Occupancy {
@@ -48,7 +50,7 @@ SlotPlan plan_slots(std::span<const Buffer> buffers) {
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return buffers[a].bytes > buffers[b].bytes;
   });
-  SlotPlan plan{.slot = std::vector<int>(buffers.size(), -1), .bytes = {}};
+  SlotPlan plan{.slot = std::vector<int>(buffers.size(), no_slot), .bytes = {}};
   std::vector<Occupancy> slots;
   for (const std::size_t buffer : order) {
     const Lives& lives = buffers[buffer].lives;
@@ -101,19 +103,30 @@ Lease Arena::take(int buffer) {
   const bool beyond = lent_[at];
   Memory memory = beyond ? Memory() : std::move(free_[at]);
   if (memory.data() == nullptr) {
-    memory = Memory(plan_.bytes[at]);
-    held_ += memory.bytes();
-    high_water_ = std::max(high_water_, held_);
+    memory = make(plan_.bytes[at]);
   }
   lent_[at] = true;
-  return Lease(this, beyond ? -1 : slot, std::move(memory));
+  return Lease(this, beyond ? no_slot : slot, std::move(memory));
+}
+
+Lease Arena::take_or_make(int buffer, std::size_t bytes) {
+  const auto at = static_cast<std::size_t>(buffer);
+  const bool planned = at < plan_.slot.size() && plan_.slot[at] != no_slot;
+  return planned ? take(buffer) : Lease(this, no_slot, make(bytes));
+}
+
+Memory Arena::make(std::size_t bytes) {
+  Memory memory(bytes);
+  held_ += memory.bytes();
+  high_water_ = std::max(high_water_, held_);
+  return memory;
 }
 
 void Arena::give(int slot, Memory memory) {
   if (poison_) {
     std::memset(memory.data(), 0xff, memory.bytes());  // a NaN as f32, f16 and bf16
   }
-  if (slot < 0) {
+  if (slot == no_slot) {
     held_ -= memory.bytes();
     return;
   }

@@ -49,12 +49,15 @@ class Arena {
   /// The buffer's slot; contents are left over from earlier use. If a caller holds buffers longer
   /// than the plan knows, memory beyond the plan.
   Lease take(int buffer);
+  /// The same; a buffer that the plan has no slot for gets memory of so many bytes beyond it.
+  Lease take_or_make(int buffer, std::size_t bytes);
 
   std::size_t held() const { return held_; }
   std::size_t high_water() const { return high_water_; }
 
  private:
   friend class Lease;
+  Memory make(std::size_t bytes);
   void give(int slot, Memory memory);
 
   SlotPlan plan_;

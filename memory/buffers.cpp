@@ -41,7 +41,8 @@ std::size_t peak_bytes(std::span<const Buffer> buffers) {
 }
 
 void LifeRecord::meet(const std::vector<bool>& alive) {
-  for (std::size_t buffer = 0; buffer < lives_.size(); ++buffer) {
+  lives_.resize(std::max(lives_.size(), alive.size()));
+  for (std::size_t buffer = 0; buffer < alive.size(); ++buffer) {
     Lives& lives = lives_[buffer];
     if (!alive[buffer]) {
       continue;

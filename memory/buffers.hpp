@@ -32,7 +32,7 @@ std::size_t peak_bytes(std::span<const Buffer> buffers);
 class LifeRecord {
  public:
   explicit LifeRecord(std::size_t buffers) : lives_(buffers) {}
-  /// One moment, at which those of `alive`, by buffer, are alive.
+  /// One moment, at which those of `alive`, by buffer, are alive; there may be more than before.
   void meet(const std::vector<bool>& alive);
   /// By buffer.
   const std::vector<Lives>& lives() const { return lives_; }

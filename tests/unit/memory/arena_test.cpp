@@ -78,6 +78,13 @@ TEST(SlotPlan, thousands_of_tapes_of_a_pipeline_share_as_many_slots_as_are_alive
   EXPECT_EQ(peak_bytes(tapes), 4 * page);
 }
 
+TEST(SlotPlan, buffers_may_join_while_a_program_is_rehearsed) {
+  LifeRecord record(1);
+  record.meet({true});
+  record.meet({true, false, true});
+  EXPECT_EQ(record.lives(), (std::vector<Lives>{{{0, 2}}, {}, {{1, 2}}}));
+}
+
 TEST(Arena, slots_are_made_once_and_lent_again) {
   Arena arena({.slot = {0, 1, 0}, .bytes = {2 * page, page}});
   EXPECT_EQ(arena.held(), 0u);
@@ -101,6 +108,19 @@ TEST(Arena, a_caller_that_holds_more_than_planned_gets_more) {
   }
   EXPECT_EQ(arena.held(), page);
   EXPECT_EQ(arena.high_water(), 2 * page);
+}
+
+TEST(Arena, a_buffer_that_no_plan_knows_gets_memory_of_its_own) {
+  Arena arena({.slot = {0, -1}, .bytes = {page}});
+  const void* const planned = arena.take_or_make(0, 3 * page).data();
+  EXPECT_EQ(arena.take(0).data(), planned);
+  EXPECT_EQ(arena.held(), page);
+  for (const int buffer : {1, 2}) {
+    const Lease lease = arena.take_or_make(buffer, 2 * page);
+    EXPECT_EQ(arena.held(), 3 * page) << buffer;
+  }
+  EXPECT_EQ(arena.held(), page) << "gone when given back";
+  EXPECT_EQ(arena.high_water(), 3 * page);
 }
 
 TEST(Arena, poison_fills_what_is_given_back) {
