@@ -94,7 +94,7 @@ Engine::Engine(Communicator& world, std::vector<UnitSpec> units, FsdpOptions opt
       everyone_(world, queues.make()),
       state_tier_(io::open_tier(options_.state_tier)),
       shard_tier_(open_shard_tier(options_.shard_tier)),
-      reduced_(split_.units.size(), 0) {
+      progress_(no_progress()) {
   const SlotPlans plans =
       plan_memory(order_.declared(), shardings(split_, sharding_), options_, optimizer_states());
   memory_plan_ = plans.memory;
@@ -107,6 +107,7 @@ Engine::Engine(Communicator& world, std::vector<UnitSpec> units, FsdpOptions opt
                                             static_cast<int>(unit),
                                             UnitHome{.spread = spread_of(unit),
                                                      .rank = world.rank(),
+                                                     .units = static_cast<int>(split_.units.size()),
                                                      .options = options_,
                                                      .states = optimizer_states(),
                                                      .parameter_slots = &*arenas_.parameters,
@@ -162,6 +163,10 @@ void Engine::acquire(int unit) {
     at(unused).parameters().drop();
   }
   gather(actions.gather);
+  const std::optional<Visit> visit = order_.visit();
+  if (visit && visit->pass == VisitPass::backward) {
+    expect_gradient(*visit);
+  }
   if (shard_tier_) {
     for (const int soon : order_.upcoming()) {
       at(soon).parameters().fetch();
@@ -186,26 +191,71 @@ ConstElements Engine::parameter(int unit, int index) const {
   return at(where.unit).parameters().full(where.index);
 }
 
-GradientTarget Engine::gradient_target(int unit, int index) {
-  check_unit(unit);
-  const PersistentSplit::Place where = place(unit, index);
-  require(reduced_[static_cast<std::size_t>(unit)] < options_.micro_steps, "gradient() of unit \"",
-          split_.units[static_cast<std::size_t>(unit)].name,
-          "\" after its reduce(); its next gradient belongs to the next step");
-  finish_first_sums(reductions_.end_through(unit));
-  return at(where.unit).gradient().target(where.index);
+GradientProgress Engine::no_progress() const {
+  return {.reduced = std::vector<int>(split_.units.size(), 0),
+          .visited = std::vector<int>(split_.visited(), 0),
+          .awaited = std::vector<int>(static_cast<std::size_t>(options_.micro_steps),
+                                      static_cast<int>(split_.visited()))};
 }
 
-void Engine::reduce(int unit) {
+/// Buffers are chosen as the visits come, which is how the plan of memory chose them; they are
+/// lent when somebody writes. Any unit may have parameters that persist.
+void Engine::expect_gradient(const Visit& backward) {
+  progress_.visited[static_cast<std::size_t>(backward.unit)] = backward.microbatch;
+  if (adds_in_tree()) {
+    at(backward.unit).gradient().expect(backward.microbatch);
+    for (std::size_t unit = split_.visited(); unit < units_.size(); ++unit) {
+      units_[unit]->gradient().expect(backward.microbatch);
+    }
+  }
+}
+
+int Engine::microbatch_of(int unit, std::optional<int> named) const {
+  require(!named || (*named >= 0 && *named < options_.micro_steps), "there is no micro-batch ",
+          named.value_or(0), "; micro-batches are 0 to ", options_.micro_steps - 1);
+  return named.value_or(progress_.visited[static_cast<std::size_t>(unit)]);
+}
+
+GradientTarget Engine::gradient_target(int unit, int index, std::optional<int> microbatch) {
   check_unit(unit);
-  int& reduced = reduced_[static_cast<std::size_t>(unit)];
+  const PersistentSplit::Place where = place(unit, index);
+  require(progress_.reduced[static_cast<std::size_t>(unit)] < options_.micro_steps,
+          "gradient() of unit \"", split_.units[static_cast<std::size_t>(unit)].name,
+          "\" after its reduce(); its next gradient belongs to the next step");
+  const int number = microbatch_of(unit, microbatch);
+  require(!adds_in_tree() || !at(unit).gradient().is_finished(number), "gradient() of unit \"",
+          split_.units[static_cast<std::size_t>(unit)].name, "\" in micro-batch ", number,
+          ", after the reduce() of that; acquire() the unit for the next first, or name it");
+  finish_first_sums(reductions_.end_through(unit));
+  return at(where.unit).gradient().target(where.index, number);
+}
+
+void Engine::reduce(int unit, std::optional<int> microbatch) {
+  check_unit(unit);
+  const int number = microbatch_of(unit, microbatch);
+  int& reduced = progress_.reduced[static_cast<std::size_t>(unit)];
   require(reduced < options_.micro_steps, "reduce() of unit \"",
           split_.units[static_cast<std::size_t>(unit)].name, "\" came ", reduced + 1,
           " times before step(); micro_steps is ", options_.micro_steps);
+  require(!adds_in_tree() || !at(unit).gradient().is_finished(number), "reduce() of unit \"",
+          split_.units[static_cast<std::size_t>(unit)].name, "\" came twice in micro-batch ",
+          number, "; acquire() the unit for the next first, or name it");
   finish_first_sums(reductions_.end_through(unit));  // of the micro-step before
   ++reduced;
+  if (adds_in_tree()) {
+    finish_microbatch(unit, number);
+  }
   if (reduced == options_.micro_steps || gradient_rules(sharding_, options_).every_micro_step) {
     start_first_sum(unit);
+  }
+}
+
+void Engine::finish_microbatch(int unit, int microbatch) {
+  at(unit).gradient().finish_microbatch(microbatch);
+  if (--progress_.awaited[static_cast<std::size_t>(microbatch)] == 0) {
+    for (std::size_t persistent = split_.visited(); persistent < units_.size(); ++persistent) {
+      units_[persistent]->gradient().finish_microbatch(microbatch);
+    }
   }
 }
 
@@ -216,7 +266,7 @@ void Engine::start_first_sum(int unit) {
 
 void Engine::finish_first_sums(const std::vector<int>& units) {
   for (const int unit : units) {
-    const bool last = reduced_[static_cast<std::size_t>(unit)] == options_.micro_steps;
+    const bool last = progress_.reduced[static_cast<std::size_t>(unit)] == options_.micro_steps;
     at(unit).gradient().finish_first_sum(last);
   }
 }
@@ -233,7 +283,7 @@ void Engine::advance_reductions() {
 void Engine::finish_reductions() {
   // No reduce() names a unit that is not visited; its gradients have come once all passes are over.
   for (std::size_t unit = split_.visited(); unit < units_.size(); ++unit) {
-    reduced_[unit] = options_.micro_steps;
+    progress_.reduced[unit] = options_.micro_steps;
     start_first_sum(static_cast<int>(unit));
   }
   finish_first_sums(reductions_.end_all());
@@ -376,8 +426,8 @@ void Engine::check_between_passes() const {
 void Engine::finish_gradients() {
   check_between_passes();
   for (std::size_t unit = 0; unit < split_.visited(); ++unit) {
-    require(reduced_[unit] == options_.micro_steps, "step() before reduce() of unit \"",
-            split_.units[unit].name, "\", which came ", reduced_[unit], " of ",
+    require(progress_.reduced[unit] == options_.micro_steps, "step() before reduce() of unit \"",
+            split_.units[unit].name, "\", which came ", progress_.reduced[unit], " of ",
             options_.micro_steps, " times");
   }
   require(!finished_, "finish_gradients() came twice; apply() comes next");
@@ -426,7 +476,7 @@ StepResult Engine::apply(float learning_rate, double grad_norm, double divisor) 
   for (const auto& unit : units_) {
     unit->gradient().end_step();
   }
-  std::ranges::fill(reduced_, 0);
+  progress_ = no_progress();
   if (result.skipped) {
     gather(order_.restart());
   } else {

@@ -26,6 +26,13 @@
 
 namespace sprat::fsdp {
 
+/// How far gradients are within a step.
+struct GradientProgress {
+  std::vector<int> reduced;  ///< Micro-batches whose reduce() came, by unit.
+  std::vector<int> visited;  ///< The micro-batch of the latest backward visit, by unit.
+  std::vector<int> awaited;  ///< Units whose reduce() has not come, by micro-batch.
+};
+
 /// What ShardedModel does; its calls mean what that one's mean.
 class Engine {
  public:
@@ -35,8 +42,8 @@ class Engine {
   void acquire(int unit);
   void release(int unit);
   ConstElements parameter(int unit, int index) const;
-  GradientTarget gradient_target(int unit, int index);
-  void reduce(int unit);
+  GradientTarget gradient_target(int unit, int index, std::optional<int> microbatch = {});
+  void reduce(int unit, std::optional<int> microbatch = {});
   StepResult step(float learning_rate, double divisor);
   void finish_gradients();
   std::span<float> summed_gradient(int unit);
@@ -84,6 +91,11 @@ class Engine {
   const OptimizerKind& optimizer_kind() const { return optimizer_named(options_.optimizer.name); }
   int optimizer_states() const { return static_cast<int>(optimizer_kind().states.size()); }
   void gather(const std::vector<int>& units);
+  bool adds_in_tree() const { return options_.gradient_order == GradientOrder::tree; }
+  GradientProgress no_progress() const;
+  void expect_gradient(const Visit& backward);
+  int microbatch_of(int unit, std::optional<int> named) const;
+  void finish_microbatch(int unit, int microbatch);
   void start_first_sum(int unit);
   void finish_first_sums(const std::vector<int>& units);
   void advance_reductions();
@@ -108,9 +120,9 @@ class Engine {
   std::unique_ptr<io::Tier> state_tier_;
   std::unique_ptr<io::Tier> shard_tier_;      // null: memory that peers can map
   std::vector<std::unique_ptr<Unit>> units_;  // in split_'s order
-  std::vector<int> reduced_;                  // micro-steps whose reduce() came, by unit
-  bool finished_ = false;                     // gradients are summed, and apply() comes next
-  std::int64_t steps_ = 0;                    // updates done
+  GradientProgress progress_;
+  bool finished_ = false;   // gradients are summed, and apply() comes next
+  std::int64_t steps_ = 0;  // updates done
 };
 
 }  // namespace sprat::fsdp

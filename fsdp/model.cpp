@@ -28,19 +28,21 @@ std::span<const float> ShardedModel::parameter(int unit, int index) const {
   return {static_cast<const float*>(values.data), values.count};
 }
 
-GradientTarget ShardedModel::gradient_target(int unit, int index) {
-  return engine_->gradient_target(unit, index);
+GradientTarget ShardedModel::gradient_target(int unit, int index, std::optional<int> microbatch) {
+  return engine_->gradient_target(unit, index, microbatch);
 }
 
-std::span<float> ShardedModel::gradient(int unit, int index) {
-  const GradientTarget target = engine_->gradient_target(unit, index);
+std::span<float> ShardedModel::gradient(int unit, int index, std::optional<int> microbatch) {
+  const GradientTarget target = engine_->gradient_target(unit, index, microbatch);
   if (target.fresh) {
     std::ranges::fill(target.values, 0.0f);
   }
   return target.values;
 }
 
-void ShardedModel::reduce(int unit) { engine_->reduce(unit); }
+void ShardedModel::reduce(int unit, std::optional<int> microbatch) {
+  engine_->reduce(unit, microbatch);
+}
 double ShardedModel::loss_scale() const noexcept { return engine_->scaler().scale(); }
 StepResult ShardedModel::step(float learning_rate, double divisor) {
   return engine_->step(learning_rate, divisor);

@@ -22,68 +22,37 @@ UnitGradient::UnitGradient(const UnitCut& cut, const UnitHome& home)
       hops_(cut.layout.padded == 0 ? std::vector<Hop>{} : reduction_hops(home.spread.sharding)),
       kept_((cut.shards_gradients ? cut.shard.count : cut.layout.padded) * sizeof(float),
             cut.shards_gradients ? home.shard_tier : nullptr),
-      fresh_(cut.spec.parameters.size(), true) {}
-
-std::span<float> UnitGradient::full() const {
-  return cut_.shards_gradients
-             ? std::span(static_cast<float*>(full_slot_.data()), cut_.layout.padded)
-             : kept_.as_floats();
-}
+      full_(cut, home, cut.shards_gradients ? std::span<float>() : kept_.as_floats()) {}
 
 std::span<float> UnitGradient::own() const {
   return kept_.as_floats().subspan(
       cut_.own.offset - (cut_.shards_gradients ? cut_.shard.offset : 0), cut_.own.count);
 }
 
-/// The first write of a micro-step finds the gradient without a place or with an old one's values.
-void UnitGradient::begin() {
-  if (state_.is(GradientState::written)) {
-    return;
+void UnitGradient::write() {
+  if (!state_.is(GradientState::written)) {
+    state_.move_to(GradientState::written);
   }
-  state_.move_to(GradientState::written);
-  fresh_.assign(fresh_.size(), true);
-  if (cut_.layout.padded == 0) {
-    return;
-  }
-  if (cut_.shards_gradients) {
-    full_slot_ = home_.gradient_slots->take(cut_.id);
-  }
-  // What lies between parameters is summed too, and counted in the norm.
-  std::size_t end = 0;
-  for (const FlatItem& item : cut_.layout.items) {
-    std::ranges::fill(full().subspan(end, item.offset - end), 0.0f);
-    end = item.offset + item.count;
-  }
-  std::ranges::fill(full().subspan(end), 0.0f);
 }
 
-GradientTarget UnitGradient::target(int index) {
-  begin();
-  const auto at = static_cast<std::size_t>(index);
-  const FlatItem& item = cut_.layout.items[at];
-  const bool fresh = fresh_[at];
-  fresh_[at] = false;
-  return {.values = full().subspan(item.offset, item.count), .fresh = fresh};
+GradientTarget UnitGradient::target(int index, int microbatch) {
+  write();
+  return full_.target(index, microbatch);
 }
 
-/// Parameters that got no gradient have one of zero.
-void UnitGradient::complete() {
-  begin();
-  for (std::size_t index = 0; index < fresh_.size(); ++index) {
-    if (fresh_[index]) {
-      std::ranges::fill(target(static_cast<int>(index)).values, 0.0f);
-    }
-  }
+void UnitGradient::finish_microbatch(int microbatch) {
+  write();
+  full_.finish(microbatch);
 }
 
 /// A gradient that stays full, as it is or in a narrowed copy.
 ConstElements UnitGradient::whole() {
   const DType wire = home_.options.gradient_wire;
   if (wire == DType::f32) {
-    return floats(full());
+    return floats(full_.sum());
   }
   narrowed_ = home_.narrowed_slots->take(cut_.id);
-  narrow(wire, full(), narrowed_.data());
+  narrow(wire, full_.sum(), narrowed_.data());
   return part_of(narrowed_.data(), 0, cut_.layout.padded, wire);
 }
 
@@ -92,7 +61,7 @@ ConstElements UnitGradient::whole() {
 void UnitGradient::start_scatter_to_shard(AxisCommunicator& axis_communicator) {
   const DType wire = home_.options.gradient_wire;
   if (wire != DType::f32) {
-    narrow(wire, full(), full_slot_.data());
+    narrow(wire, full_.sum(), full_.sum().data());
   }
   fetch();
   float* sum = kept_.as_floats().data();
@@ -101,13 +70,14 @@ void UnitGradient::start_scatter_to_shard(AxisCommunicator& axis_communicator) {
     sum = static_cast<float*>(addend_.data());
   }
   first_sum_ = axis_communicator.reduce_scatter(
-      part_of(full_slot_.data(), 0, cut_.layout.padded, wire),
+      part_of(full_.sum().data(), 0, cut_.layout.padded, wire),
       floats({sum, divided(cut_.layout.padded, axis_communicator.size())}),
       home_.traffic.gradients);
 }
 
 void UnitGradient::start_first_sum() {
-  complete();
+  write();
+  full_.finish_all();
   state_.move_to(GradientState::first_sum);
   if (hops_.empty()) {
     return;
@@ -119,16 +89,17 @@ void UnitGradient::start_first_sum() {
   } else if (hop.scatters) {
     const std::size_t part = divided(cut_.layout.padded, axis_communicator.size());
     const std::size_t offset = part * static_cast<std::size_t>(axis_communicator.rank());
-    first_sum_ = axis_communicator.reduce_scatter(whole(), floats(full().subspan(offset, part)),
-                                                  home_.traffic.gradients);
+    first_sum_ = axis_communicator.reduce_scatter(
+        whole(), floats(full_.sum().subspan(offset, part)), home_.traffic.gradients);
   } else {
-    first_sum_ = axis_communicator.all_reduce(whole(), floats(full()), home_.traffic.gradients);
+    first_sum_ =
+        axis_communicator.all_reduce(whole(), floats(full_.sum()), home_.traffic.gradients);
   }
 }
 
 void UnitGradient::finish_first_sum(bool last) {
   first_sum_.wait();
-  full_slot_ = {};
+  full_.clear();
   narrowed_ = {};
   if (addend_) {
     add({static_cast<const float*>(addend_.data()), kept_.as_floats().size()}, kept_.as_floats());

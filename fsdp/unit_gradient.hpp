@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fsdp/axis_communicator.hpp"
+#include "fsdp/full_gradient.hpp"
 #include "fsdp/unit_home.hpp"
 #include "fsdp/unit_states.hpp"
 #include "memory/arena.hpp"
@@ -18,7 +19,12 @@ class UnitGradient {
   UnitGradient(const UnitCut& cut, const UnitHome& home);
 
   std::size_t kept_bytes() const { return kept_.bytes().size(); }
-  GradientTarget target(int index);
+  /// A backward of that micro-batch begins.
+  void expect(int microbatch) { full_.expect(microbatch); }
+  GradientTarget target(int index, int microbatch);
+  /// The unit's gradient of that micro-batch is whole.
+  void finish_microbatch(int microbatch);
+  bool is_finished(int microbatch) const { return full_.is_finished(microbatch); }
 
   /// The first sum of a gradient that is whole. It may need one more: finish_first_sum() starts it
   /// if `last`, and finish_sums() ends it.
@@ -35,9 +41,7 @@ class UnitGradient {
   void end_step();
 
  private:
-  std::span<float> full() const;
-  void begin();
-  void complete();
+  void write();
   void start_scatter_to_shard(AxisCommunicator& axis_communicator);
   void start_second_sum();
   ConstElements whole();
@@ -46,8 +50,8 @@ class UnitGradient {
   const UnitHome& home_;
   std::vector<Hop> hops_;
   KeptArray kept_;  // f32: a shard, or all
-  memory::Lease full_slot_, narrowed_, addend_;
-  std::vector<bool> fresh_;  // by parameter: nothing has been written yet
+  FullGradient full_;
+  memory::Lease narrowed_, addend_;
   State<GradientState> state_;
   int sums_ended_ = 0;  // first sums of this step, which lie in kept_
   Pending first_sum_, second_sum_;

@@ -25,7 +25,8 @@ struct Spread {
 /// What units of one spread share; everything outlives them.
 struct UnitHome {
   Spread spread;
-  int rank = 0;  ///< Of the mesh.
+  int rank = 0;   ///< Of the mesh.
+  int units = 0;  ///< As many have buffers in the arenas.
   const FsdpOptions& options;
   int states = 0;  ///< Arrays of the optimizer's state.
   memory::Arena* parameter_slots;

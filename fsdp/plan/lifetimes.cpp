@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "fsdp/plan/microbatch_tree.hpp"
+
 namespace sprat::fsdp {
 namespace {
 
@@ -21,10 +23,12 @@ class Rehearsal {
         sums_met_(order.units.size()),
         full_(order.units.size()),
         written_(full_),
-        gradients_(full_),
         narrowed_(full_),
         sums_(full_),
-        reduced_(order.units.size()) {}
+        gradients_(full_),
+        reduced_(order.units.size()) {
+    begin_step();
+  }
 
   /// What is full is said by the place in the declared visits that is taken for the likeliest. The
   /// first step meets all of its own. Evaluations may be taken for a step's beginning as long as
@@ -77,32 +81,70 @@ class Rehearsal {
       const Visit& one = declared.step[at];
       visit(one.unit);
       if (one.pass == VisitPass::backward) {
-        write(one.unit);
+        write(one);
       }
       if (last_backwards_[at]) {
         // Here at the latest something was written, for which the sum before has ended.
         end(reductions_.end_through(one.unit));
+        finish_microbatch(one);
         const int before = reduced_[static_cast<std::size_t>(one.unit)]++;
         if (rules_.every_micro_step || before + 1 == declared.micro_steps) {
           reduce(one.unit, rules_.every_micro_step && before > 0);
         }
       }
     }
-    for (int unit = declared.visited(); unit < static_cast<int>(declared.units.size()); ++unit) {
+    for (int unit = declared.visited(); unit < units(); ++unit) {
       reduce(unit, false);
     }
     end(reductions_.end_all());
+    begin_step();
+  }
+  void begin_step() {
+    const Visits& declared = order_.declared();
     std::fill(written_.begin(), written_.end(), false);
     std::fill(gradients_.begin(), gradients_.end(), false);
     std::fill(reduced_.begin(), reduced_.end(), 0);
+    const int contributions = rules_.tree ? declared.micro_steps : 1;
+    trees_.assign(declared.units.size(), MicrobatchTree(contributions));
+    awaited_.assign(static_cast<std::size_t>(declared.micro_steps), declared.visited());
   }
   /// Any backward visit may be one that writes; whoever writes first awaits the unit's last sum.
   /// This one may not, so that sum goes on here: more is met than is ever needed.
-  void write(int unit) {
-    written_[static_cast<std::size_t>(unit)] = rules_.sharded;
-    gradients_[static_cast<std::size_t>(unit)] = rules_.sharded;
+  void write(const Visit& visit) {
+    written_[static_cast<std::size_t>(visit.unit)] = rules_.sharded;
+    hold(visit.unit, visit.microbatch);
+    for (int unit = order_.declared().visited(); rules_.tree && unit < units(); ++unit) {
+      hold(unit, visit.microbatch);
+    }
     gradients_met_.meet(gradients_);
   }
+  /// The buffer in which a micro-batch's gradient is made. What a row keeps full is the first.
+  void hold(int unit, int microbatch) {
+    const int buffer = trees_[static_cast<std::size_t>(unit)].buffer(rules_.tree ? microbatch : 0);
+    const bool borrowed = rules_.sharded && unit < order_.declared().visited();
+    if (buffer > 0 || borrowed) {
+      const auto number = static_cast<std::size_t>(gradient_buffer(unit, buffer, units()));
+      gradients_.resize(std::max(gradients_.size(), number + 1));
+      gradients_[number] = true;
+    }
+  }
+  void finish_microbatch(const Visit& last) {
+    if (!rules_.tree) {
+      return;
+    }
+    add(last.unit, last.microbatch);
+    if (--awaited_[static_cast<std::size_t>(last.microbatch)] == 0) {
+      for (int unit = order_.declared().visited(); unit < units(); ++unit) {
+        add(unit, last.microbatch);
+      }
+    }
+  }
+  void add(int unit, int microbatch) {
+    for (const auto& addition : trees_[static_cast<std::size_t>(unit)].finish(microbatch)) {
+      gradients_[static_cast<std::size_t>(gradient_buffer(unit, addition.from, units()))] = false;
+    }
+  }
+  int units() const { return static_cast<int>(order_.declared().units.size()); }
   void reduce(int unit, bool adds) {
     end(reductions_.begin(unit));
     written_[static_cast<std::size_t>(unit)] = false;
@@ -125,8 +167,11 @@ class Rehearsal {
   std::vector<bool> last_backwards_;  // by visit of a step
   ReductionOrder reductions_;
   memory::LifeRecord parameters_met_, gradients_met_, narrowed_met_, sums_met_;
-  std::vector<bool> full_, written_, gradients_, narrowed_, sums_;  // now, by unit
-  std::vector<int> reduced_;  // micro-batches of the step so far, by unit
+  std::vector<bool> full_, written_, narrowed_, sums_;  // now, by unit
+  std::vector<bool> gradients_;                         // now, by gradient_buffer()
+  std::vector<int> reduced_;                            // micro-batches of the step so far, by unit
+  std::vector<MicrobatchTree> trees_;                   // by unit
+  std::vector<int> awaited_;  // units that are not reduced yet, by micro-batch
 };
 
 }  // namespace

@@ -14,6 +14,7 @@ struct GradientRules {
   /// Full gradients of visited units are borrowed until their first sum has ended.
   bool sharded = false;
   bool every_micro_step = false;         ///< Sums begin in each micro-step, else in the last.
+  bool tree = false;                     ///< Micro-batches have buffers of their own.
   bool narrowed = false;                 ///< Gradients that stay full are narrowed into a copy.
   int in_flight = 1;                     ///< First sums under way at a time,
   std::size_t bucket = ~std::size_t{0};  ///< and the elements that more than one may have.
@@ -37,10 +38,14 @@ class ReductionOrder {
   std::vector<int> under_way_;
 };
 
+/// Number `buffer` of a unit's full gradients among the buffers of `units` of them: buffer 0 of
+/// each comes first, and is borrowed only if the row shards gradients.
+inline int gradient_buffer(int unit, int buffer, int units) { return buffer * units + unit; }
+
 /// When the buffers of a step of this order are needed, with evaluations between; each by unit.
 struct Lifetimes {
   std::vector<memory::Lives> parameters;  ///< Full parameters.
-  std::vector<memory::Lives> gradients;   ///< Full gradients, if they are borrowed.
+  std::vector<memory::Lives> gradients;   ///< Full ones that are borrowed, by gradient_buffer().
   std::vector<memory::Lives> narrowed;    ///< Narrowed copies of those that are not.
   /// Shards' sums that are then added to those of earlier micro-steps.
   std::vector<memory::Lives> sums;

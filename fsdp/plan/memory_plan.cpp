@@ -9,6 +9,7 @@ GradientRules gradient_rules(const Sharding& sharding, const FsdpOptions& option
   const bool sharded = shards_gradients(sharding);
   return {.sharded = sharded,
           .every_micro_step = sharded && options.accumulate == Accumulate::two_hop,
+          .tree = options.gradient_order == GradientOrder::tree,
           .narrowed = options.gradient_wire != DType::f32 && sharding.ranks() > 1,
           .in_flight = options.reductions_in_flight,
           .bucket = options.reduce_bucket_elements};
@@ -21,10 +22,11 @@ SlotPlans plan_memory(const Visits& order, std::span<const Sharding> shardings,
   const auto slots = [&](const char* kind, const std::vector<memory::Lives>& alive,
                          auto&& bytes_per_element) {
     std::vector<memory::Buffer> buffers;
-    for (std::size_t unit = 0; unit < shardings.size(); ++unit) {
+    for (std::size_t buffer = 0; buffer < alive.size(); ++buffer) {
+      const std::size_t unit = buffer % shardings.size();  // gradients may have several each
       buffers.push_back({.name = text(kind, " of ", order.units[unit]),
                          .bytes = bytes_per_element(order.elements[unit], shardings[unit]),
-                         .lives = alive[unit]});
+                         .lives = alive[buffer]});
     }
     return memory::plan_slots(buffers);
   };

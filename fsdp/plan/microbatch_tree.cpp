@@ -5,8 +5,30 @@
 
 #include "collectives/kernels/canonical_tree.hpp"
 #include "comm/base/check.hpp"
+#include "sprat/fsdp.hpp"
 
-namespace sprat::fsdp {
+namespace sprat {
+
+const char* name(GradientOrder order) noexcept {
+  switch (order) {
+    case GradientOrder::sequence:
+      return "sequence";
+    case GradientOrder::tree:
+      return "tree";
+  }
+  return "?";
+}
+
+double tree_sum(std::span<const double> values) noexcept {
+  if (values.size() < 2) {
+    return values.empty() ? 0 : values.front();
+  }
+  const auto count = static_cast<int>(values.size());
+  const auto middle = static_cast<std::size_t>(collectives::split_point({0, count}));
+  return tree_sum(values.first(middle)) + tree_sum(values.subspan(middle));
+}
+
+namespace fsdp {
 namespace {
 
 using collectives::RankRange;
@@ -82,4 +104,5 @@ bool MicrobatchTree::is_finished(int contribution) const {
   return after != sums_.begin() && std::prev(after)->second.last > contribution;
 }
 
-}  // namespace sprat::fsdp
+}  // namespace fsdp
+}  // namespace sprat

@@ -54,6 +54,9 @@ FsdpOptions checked(FsdpOptions options) {
           "stochastic_rounding rounds to bf16 or f16, and parameter_dtype is f32");
   require(is_narrow_or_f32(options.gradient_wire), "gradient_wire is ", name(options.gradient_wire),
           "; it is f32, bf16 or f16");
+  if (options.gradient_order == GradientOrder::tree) {
+    options.accumulate = Accumulate::local;  // two hops would add ranks before micro-batches
+  }
   return options;
 }
 

@@ -215,6 +215,12 @@ int GatherSchedule::next_unit() const {
   return place == none ? none : values_of(path_[place]);
 }
 
+std::optional<Visit> GatherSchedule::visit() const {
+  const int place = places_.front();
+  const bool of_step = place != none && place < static_cast<int>(order_.step.size());
+  return of_step ? std::optional(order_.step[static_cast<std::size_t>(place)]) : std::nullopt;
+}
+
 std::vector<int> GatherSchedule::upcoming() const {
   const int next = next_unit();
   std::vector<int> units = next == none ? std::vector<int>{} : wanted(next);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,8 @@ class GatherSchedule {
 
   /// Units that the next acquire() will gather.
   std::vector<int> upcoming() const;
+  /// What the last acquire() was, most likely; nothing if none came or it was an evaluation's.
+  std::optional<Visit> visit() const;
   bool acquired(int unit) const { return held_[unit] > 0; }
   bool full(int unit) const { return full_[values_of(unit)]; }
   /// True if a step may end here: no unit is held, and no step or evaluation is half done.

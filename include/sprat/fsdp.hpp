@@ -79,6 +79,21 @@ enum class Accumulate : std::uint8_t {
   local,    ///< In full on each rank: the last micro-step alone communicates. More memory.
 };
 
+/// In which order the gradients of a step's micro-batches, of all ranks, are added.
+enum class GradientOrder : std::uint8_t {
+  sequence,  ///< On each rank, or in shards, one after another as they come; ranks in a tree.
+  /// By the canonical tree (docs/numerics.md) over all of them: micro-batch j of m on rank d is
+  /// number d * m + j. Each rank adds its own first, in whichever order they come, in up to
+  /// floor(lg m) + 1 full gradients of a unit, or more if they come out of order; so Accumulate is
+  /// local. With m a power of two, and f32 wires, one rank of n * m has the bits of n ranks of m.
+  tree,
+};
+/// "sequence", "tree".
+SPRAT_API const char* name(GradientOrder order) noexcept;
+/// The sum of numbers in that tree, such as micro-batches' losses: the bits of an all_reduce of f64
+/// to which rank i contributes values[i]. 0 of none.
+SPRAT_API double tree_sum(std::span<const double> values) noexcept;
+
 /// What a visit needs: values, and if it is backward a gradient to add to. A backward of inputs
 /// alone and a forward that is computed once more add to none: declared as forward, they cost no
 /// memory of gradients.
@@ -119,8 +134,9 @@ struct FsdpOptions {
   std::size_t reduce_bucket_elements = 500'000'000;
   /// Parameters of fewer elements are replicated on every rank.
   std::size_t persistence_threshold = 0;
-  int micro_steps = 1;  ///< Micro-batches whose gradients a step sums.
-  Accumulate accumulate = Accumulate::two_hop;
+  int micro_steps = 1;                          ///< Micro-batches whose gradients a step sums.
+  Accumulate accumulate = Accumulate::two_hop;  ///< With GradientOrder::tree always local.
+  GradientOrder gradient_order = GradientOrder::sequence;
   /// f32, bf16 or f16: how parameters are gathered and seen. What is updated is always f32.
   DType parameter_dtype = DType::f32;
   /// f32, bf16 or f16: how gradients travel in their first sum; they are summed in f32.
@@ -188,13 +204,14 @@ class SPRAT_API ShardedModel {
   /// The same where that is f32.
   std::span<const float> parameter(int unit, int index) const;
   /// Full gradient of that parameter, times loss_scale(); zero when first asked for in a step or,
-  /// where first sums are made in each, in a micro-step. Add into it.
-  std::span<float> gradient(int unit, int index);
+  /// where first sums are made in each or GradientOrder is tree, in a micro-batch. Add into it. It
+  /// is of that micro-batch; if none is named, of the unit's latest backward visit's.
+  std::span<float> gradient(int unit, int index, std::optional<int> microbatch = {});
   /// The same without the zeros: for who can write the first time and add from then on.
-  GradientTarget gradient_target(int unit, int index);
+  GradientTarget gradient_target(int unit, int index, std::optional<int> microbatch = {});
   /// A micro-batch's gradients of the unit are whole: starts their reduction if it is due. Once for
   /// each micro-batch; units may finish micro-batches in different orders.
-  void reduce(int unit);
+  void reduce(int unit, std::optional<int> microbatch = {});
   /// What the loss of this step is to be multiplied by.
   double loss_scale() const noexcept;
   /// Ends the reductions, clips, updates. What is applied is the sum of gradients over ranks and

@@ -125,8 +125,10 @@ void run_passes(Engine& model, int rank, int step, const Gradient& gradient, con
       continue;
     }
     int time = times[static_cast<std::size_t>(unit)]++;
+    int use = static_cast<int>(std::count(visits.begin(), visit, *visit));
     if (tied && owner == 0) {
-      time = 2 * time + (unit == head ? 0 : 1);  // a backward begins with the head
+      use = unit == head ? 0 : 1;  // a backward begins with the head
+      time = 2 * time + use;
     }
     const auto& shapes = small_shapes[static_cast<std::size_t>(owner)];
     const bool is_used = !used || used(rank, visit->microbatch, unit);
@@ -134,7 +136,8 @@ void run_passes(Engine& model, int rank, int step, const Gradient& gradient, con
       const std::vector<float> values = values_of(model, unit, index);
       const GradientTarget into = model.gradient_target(unit, index);
       for (std::size_t i = 0; i < values.size(); ++i) {
-        const float one = gradient({rank, step, time, owner, index, i, values[i]});
+        const float one =
+            gradient({rank, step, time, owner, index, i, values[i], visit->microbatch, use});
         into.values[i] = into.fresh ? one : into.values[i] + one;
       }
     }

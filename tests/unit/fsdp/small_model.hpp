@@ -30,6 +30,7 @@ struct GradientKey {
   int rank = 0, step = 0, visit = 0, unit = 0, index = 0;
   std::size_t element = 0;
   float parameter = 0;
+  int microbatch = 0, use = 0;  ///< The visit again: backward number `use` of the unit in that one.
 };
 using Gradient = std::function<float(const GradientKey&)>;
 float noisy(const GradientKey& at);
