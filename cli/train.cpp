@@ -58,7 +58,8 @@ const Command train_command = {
     R"(Prints a line every two seconds: loss, tokens per second, communication that compute did not hide, time
 to go; at the end the validation loss and a text that the model writes. The losses do not depend on
 whether ranks are processes or threads, nor on how many share a copy (parallel.hybrid_shard_degree) where
-both numbers are powers of two and there is one micro-step or train.accumulate is "local".
+both numbers are powers of two and there is one micro-step or train.accumulate is "local". With
+parallel.gradient_order "tree" they do not depend on how many ranks share the micro-steps either.
 
 Ranks compare configuration, text and options first; if they differ, all end and say in what and where.
 

@@ -31,10 +31,18 @@ std::size_t split(std::size_t tokens, const TrainConfig& config) {
 
 }  // namespace
 
+int global_microbatch(GradientOrder order, const MicrobatchPlace& place) {
+  const auto& [share, microbatches, microbatch] = place;
+  return order == GradientOrder::tree ? share.rank * microbatches + microbatch
+                                      : microbatch * share.ranks + share.rank;
+}
+
 Batches::Batches(std::vector<std::uint8_t> text, const TrainConfig& config)
     : text_(std::move(text)),
       text_checksum_(fnv1a(std::as_bytes(std::span(text_)))),
       training_tokens_(split(text_.size(), config)),
+      gradient_order_(config.sharding.gradient_order),
+      micro_steps_(config.sharding.micro_steps),
       context_(config.model.context),
       batch_(config.train.batch / config.sharding.micro_steps),
       order_(config.sharding.seed, training_tokens_ - 1, static_cast<std::uint64_t>(context_)) {}
@@ -56,7 +64,9 @@ void Batches::append(std::span<const std::uint8_t> text, std::uint64_t begin, Ba
 
 Batch Batches::training(std::int64_t first_sample, int micro_step, BatchShare share) const {
   const int mine = batch_ / share.ranks;
-  const std::int64_t first = first_sample + std::int64_t{micro_step} * batch_ + share.rank * mine;
+  const int number = global_microbatch(
+      gradient_order_, {.share = share, .microbatches = micro_steps_, .microbatch = micro_step});
+  const std::int64_t first = first_sample + std::int64_t{number} * mine;
   Batch batch;
   for (int i = 0; i < mine; ++i) {
     append(training_text(), order_.begin(static_cast<std::uint64_t>(first + i)), batch);

@@ -20,8 +20,18 @@ struct BatchShare {
   int rank = 0, ranks = 1;
 };
 
+/// One micro-batch of a rank's.
+struct MicrobatchPlace {
+  BatchShare share;                      ///< Whose.
+  int microbatches = 1, microbatch = 0;  ///< Of so many, which.
+};
+/// Its number among the micro-batches of all ranks, which take a step's samples in order: in the
+/// order of GradientOrder::tree those of one rank are next to each other, so that it adds a
+/// subtree.
+int global_microbatch(GradientOrder order, const MicrobatchPlace& place);
+
 /// Which samples a step takes depends on the seed and on how many came before alone. Its
-/// micro-steps take consecutive parts of them, and in each of these the ranks.
+/// micro-batches take consecutive parts of them, numbered by global_microbatch().
 class Batches {
  public:
   /// Holds out the end of `text`. Throws Error{invalid_argument} if either part is too short.
@@ -48,6 +58,8 @@ class Batches {
   std::vector<std::uint8_t> text_;
   std::uint64_t text_checksum_;
   std::size_t training_tokens_;
+  GradientOrder gradient_order_;
+  int micro_steps_;
   int context_, batch_;  // batch_: samples of a micro-step
   SampleOrder order_;
 };

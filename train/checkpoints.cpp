@@ -30,6 +30,11 @@ class WaitForDisk {
   StopRequest* stop_;
 };
 
+/// Where it is noted, ranks and micro-steps matter by their product alone.
+constexpr const char* microbatches_note = "micro-steps of all ranks";
+constexpr const char* ranks_note = "ranks";
+constexpr const char* micro_steps_note = "train.micro_steps";
+
 const char* yes_or_no(bool value) { return value ? "true" : "false"; }
 
 }  // namespace
@@ -37,7 +42,7 @@ const char* yes_or_no(bool value) { return value ? "true" : "false"; }
 std::map<std::string, std::string> run_notes(const TrainConfig& config, const RunFacts& facts) {
   const FsdpOptions& sharding = config.sharding;
   std::map<std::string, std::string> notes = {
-      {"ranks", std::to_string(facts.ranks)},
+      {ranks_note, std::to_string(facts.ranks)},
       {"bytes of text", std::to_string(facts.text_bytes)},
       {"bytes to learn", std::to_string(facts.training_bytes)},
       {"checksum of the text", fmt::format("{:016x}", facts.text_checksum)},
@@ -46,13 +51,17 @@ std::map<std::string, std::string> run_notes(const TrainConfig& config, const Ru
       {"model.heads", std::to_string(config.model.heads)},
       {"train.seed", std::to_string(sharding.seed)},
       {"train.batch", std::to_string(config.train.batch)},
-      {"train.micro_steps", std::to_string(sharding.micro_steps)},
+      {micro_steps_note, std::to_string(sharding.micro_steps)},
       {"train.precision.parameters", name(sharding.parameter_dtype)},
       {"train.precision.gradient_wire", name(sharding.gradient_wire)},
       {"train.precision.stochastic_rounding", yes_or_no(sharding.stochastic_rounding)},
       {"parallel.persistence_threshold", std::to_string(sharding.persistence_threshold)}};
   if (sharding.micro_steps > 1) {
     notes["train.accumulate"] = sharding.accumulate == Accumulate::two_hop ? "two_hop" : "local";
+    notes["parallel.gradient_order"] = name(sharding.gradient_order);
+  }
+  if (same_bits_however_shared(config, facts.ranks)) {
+    notes[microbatches_note] = std::to_string(facts.ranks * sharding.micro_steps);
   }
   // Where all rows give the same bits, a run may go on with another row and needs no warning.
   if (!same_bits_on_any_row(config, facts.ranks)) {
@@ -64,10 +73,12 @@ std::map<std::string, std::string> run_notes(const TrainConfig& config, const Ru
 std::vector<std::string> resume_warnings(const std::map<std::string, std::string>& saved,
                                          const std::map<std::string, std::string>& mine) {
   std::vector<std::string> warnings;
+  const bool product = saved.contains(microbatches_note) && mine.contains(microbatches_note);
   for (const auto& [name, value] : mine) {
     const auto found = saved.find(name);
+    const bool factor = name == ranks_note || name == micro_steps_note;
     // What an older version did not note is not compared.
-    if (found != saved.end() && found->second != value) {
+    if (found != saved.end() && found->second != value && !(product && factor)) {
       warnings.push_back(
           fmt::format("{} is {}, in the checkpoint {}: the run goes on, but not with the bits it "
                       "would have had",

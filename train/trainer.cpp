@@ -93,10 +93,11 @@ double Trainer::loss_divisor() const {
 
 Trainer::Totals Trainer::pass() {
   const auto loss_scale = static_cast<float>(model_.loss_scale() / loss_divisor());
-  double loss = 0, tokens = 0;
+  std::vector<double> losses;
+  double tokens = 0;
   for (int micro_step = 0; micro_step < config_.sharding.micro_steps; ++micro_step) {
     const Batch batch = batches_.training(samples_, micro_step, share());
-    loss += gpt_.forward(parameters_, batch.inputs, batch.targets, loss_scale);
+    losses.push_back(gpt_.forward(parameters_, batch.inputs, batch.targets, loss_scale));
     gpt_.backward(parameters_);
     tokens += static_cast<double>(batch.targets.size());
   }
@@ -105,7 +106,7 @@ Trainer::Totals Trainer::pass() {
   // and DeepSpeed do, a step that is skipped takes its samples, and nothing of the schedule.
   const double rate =
       leads() ? learning_rate(config_.train, static_cast<int>(model_.updates())) : 0.0;
-  std::array<double, 4> totals = {loss, tokens, asked ? 1.0 : 0.0, rate};
+  std::array<double, 4> totals = {tree_sum(losses), tokens, asked ? 1.0 : 0.0, rate};
   model_.sum_over_ranks(totals);
   return {
       .loss = totals[0], .tokens = totals[1], .stop = totals[2] > 0, .learning_rate = totals[3]};

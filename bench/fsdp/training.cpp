@@ -33,6 +33,7 @@ FsdpOptions sharding(const train::TrainConfig& config, const Way& way) {
   options.visits = gpt_visits(config.model, way.micro_steps);
   options.state_tier = way.state_tier;
   options.shard_tier = way.shard_tier;
+  options.gradient_order = way.tree ? GradientOrder::tree : GradientOrder::sequence;
   options.accumulate = way.local ? Accumulate::local : Accumulate::two_hop;
   return options;
 }

@@ -26,6 +26,7 @@ struct Way {
   int reductions_in_flight = 1;
   int micro_steps = 1;
   bool local = false;  ///< Accumulates locally, not in two hops.
+  bool tree = false;   ///< GradientOrder::tree.
   /// Once the first step has filled the buffers, collectives return at once.
   bool nothing = false;
   std::string state_tier = "memory", shard_tier = "memory";  ///< As FsdpOptions has them.
@@ -34,7 +35,7 @@ struct Way {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Way, name, strategy, hybrid_shard_degree,
                                                 prefetch_units, reductions_in_flight, micro_steps,
-                                                local, nothing, state_tier, shard_tier, save,
+                                                local, tree, nothing, state_tier, shard_tier, save,
                                                 asynchronous)
 
 /// Parameters of an engine, which must outlive this.

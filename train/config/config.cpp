@@ -270,4 +270,10 @@ bool same_bits_on_any_row(const TrainConfig& config, int ranks) {
          (config.sharding.micro_steps == 1 || config.sharding.accumulate == Accumulate::local);
 }
 
+bool same_bits_however_shared(const TrainConfig& config, int ranks) {
+  return config.sharding.gradient_order == GradientOrder::tree &&
+         config.sharding.gradient_wire == DType::f32 && same_bits_on_any_row(config, ranks) &&
+         std::has_single_bit(static_cast<unsigned>(config.sharding.micro_steps));
+}
+
 }  // namespace sprat::train

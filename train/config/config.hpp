@@ -64,5 +64,7 @@ TrainConfig read_train_config(const std::string& path);
 void check_ranks(const TrainConfig& config, int ranks);
 /// Whether losses are the same to the bit under any strategy and degree: level D2 of docs/fsdp.md.
 bool same_bits_on_any_row(const TrainConfig& config, int ranks);
+/// Whether they also are those of any other such run of as many micro-batches over all ranks: D3.
+bool same_bits_however_shared(const TrainConfig& config, int ranks);
 
 }  // namespace sprat::train

@@ -89,6 +89,27 @@ void read_degree(JsonSection& section, FsdpOptions& sharding) {
   sharding.max_live_elements = static_cast<std::size_t>(smp::sdp_max_live_parameters.standard());
 }
 
+void read_gradient_order(const nlohmann::json& root, JsonSection& section, FsdpOptions& sharding) {
+  std::string order = name(sharding.gradient_order);
+  section.read("gradient_order", order);
+  check(
+      order == name(GradientOrder::sequence) || order == name(GradientOrder::tree),
+      "parallel.gradient_order is \"{}\"; it is \"sequence\" (each rank adds its micro-steps one "
+      "after another) or \"tree\" (in an order that does not depend on how many ranks share them)",
+      order);
+  if (order != name(GradientOrder::tree)) {
+    return;
+  }
+  const bool two_hop =
+      JsonSection(root, "train").has("accumulate") && sharding.accumulate == Accumulate::two_hop;
+  check(!two_hop,
+        "parallel.gradient_order is \"tree\", by which each rank adds its micro-steps before ranks "
+        "are added, and train.accumulate is \"two_hop\", which adds ranks first; leave "
+        "train.accumulate out, or make it \"local\"");
+  sharding.gradient_order = GradientOrder::tree;
+  sharding.accumulate = Accumulate::local;
+}
+
 /// SMP keeps under sharding what is train.clip_norm here.
 void read_clipping(const nlohmann::json& root, JsonSection& section, FsdpOptions& sharding) {
   const char* const key = smp::sdp_gradient_clipping.name;
@@ -128,6 +149,7 @@ void read_parallel(const nlohmann::json& root, FsdpOptions& sharding) {
   section.read(smp::sdp_hierarchical_allgather.name, hierarchical);
   section.read("state_tier", sharding.state_tier);
   section.read("shard_tier", sharding.shard_tier);
+  read_gradient_order(root, section, sharding);
   read_clipping(root, section, sharding);
   section.end();
   check_at_least("parallel.prefetch_units", sharding.prefetch_units, 0);

@@ -241,6 +241,7 @@ void add_parallel(Settings& settings, const FsdpOptions& sharding) {
   section.add("reductions_in_flight", sharding.reductions_in_flight);
   section.add("reduce_bucket_elements", sharding.reduce_bucket_elements);
   section.add("persistence_threshold", sharding.persistence_threshold);
+  section.add("gradient_order", name(sharding.gradient_order));
   section.add("state_tier", kind_of(sharding.state_tier));
   section.add("shard_tier", kind_of(sharding.shard_tier));
 }

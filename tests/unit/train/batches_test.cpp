@@ -52,6 +52,37 @@ TEST(Batches, a_step_is_the_same_however_many_ranks_and_micro_steps_share_it) {
   }
 }
 
+TEST(Batches, micro_batches_of_all_ranks_are_numbered_once_in_either_order) {
+  for (const auto& [ranks, microbatches] : {std::pair{1, 1}, {1, 8}, {2, 4}, {8, 1}, {3, 5}}) {
+    for (const GradientOrder order : {GradientOrder::sequence, GradientOrder::tree}) {
+      std::set<int> numbers;
+      for (int rank = 0; rank < ranks; ++rank) {
+        for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
+          numbers.insert(global_microbatch(order, {{rank, ranks}, microbatches, microbatch}));
+        }
+      }
+      EXPECT_EQ(static_cast<int>(numbers.size()), ranks * microbatches) << name(order);
+      EXPECT_EQ(*numbers.rbegin(), ranks * microbatches - 1) << name(order);
+    }
+  }
+}
+
+TEST(Batches, of_a_tree_a_rank_has_micro_batches_next_to_each_other) {
+  TrainConfig tree = config();
+  tree.sharding.gradient_order = GradientOrder::tree;
+  tree.sharding.micro_steps = 3;
+  const Batch whole = Batches(counting(2000), config()).training(24, 0, {0, 1});
+  const Batches batches(counting(2000), tree);
+  Batch joined;
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int micro_step = 0; micro_step < 3; ++micro_step) {
+      const Batch part = batches.training(24, micro_step, {rank, 2});
+      joined.inputs.insert(joined.inputs.end(), part.inputs.begin(), part.inputs.end());
+    }
+  }
+  EXPECT_EQ(joined.inputs, whole.inputs);
+}
+
 TEST(Batches, targets_are_the_bytes_that_follow) {
   const Batches batches(counting(2000), config());
   for (const Batch& batch : {batches.training(36, 0, {0, 1}), batches.validation(0, 20, {0, 1})}) {

@@ -30,16 +30,17 @@ class Lattice : public testing::TestWithParam<Form> {
   Lattice() { write_small_text(folder_ / "text.txt"); }
 
   /// Each step's loss and gradient norm, every bit.
-  std::vector<std::string> train(const std::string& parallel) const {
+  std::vector<std::string> train(const std::string& parallel, int on = ranks,
+                                 const std::string& keys = "") const {
     const auto path = folder_ / "config.json", report = folder_ / "report.jsonl";
     std::ofstream(path) << R"({"model": {"layers": 2, "width": 32, "heads": 2, "context": 16},
         "data": {"files": ["text.txt"]}, "parallel": {)"
                         << parallel << R"(},
         "train": {"learning_rate": 0.01, "validate_every": 0, "sample_bytes": 0, "batch": 16,
                   "steps": )"
-                        << steps << GetParam().keys << "}}";
+                        << steps << GetParam().keys << keys << "}}";
     testing::internal::CaptureStdout();
-    run_virtual_ranks(ranks, Config{}, [&](Communicator& world) {
+    run_virtual_ranks(on, Config{}, [&](Communicator& world) {
       run(world, {.config = path, .steps = steps, .report = report.string()});
     });
     testing::internal::GetCapturedStdout();
@@ -84,6 +85,37 @@ INSTANTIATE_TEST_SUITE_P(
                          R"(, "precision": {"parameters": "bf16", "stochastic_rounding": true})"},
                     Form{"sgd", R"(, "optimizer": {"name": "sgd"})"},
                     Form{"lion", R"(, "optimizer": {"name": "lion", "weight_decay": 0.1})"}),
+    [](const auto& form) { return std::string(form.param.name); });
+
+class SharedLattice : public Lattice {};
+
+TEST_P(SharedLattice, of_a_tree_ranks_and_micro_steps_matter_by_their_product_alone) {
+  struct Row {
+    int ranks;
+    const char* keys;
+  };
+  for (const int threshold : {0, 100}) {
+    const std::string tree =
+        R"("gradient_order": "tree", "persistence_threshold": )" + std::to_string(threshold);
+    const auto reference = train(tree, 1, R"(, "micro_steps": 8)");
+    ASSERT_EQ(reference.size(), static_cast<std::size_t>(steps));
+    for (const auto& [on, keys] :
+         {Row{2, R"("strategy": "zero3")"}, Row{4, R"("strategy": "zero1")"},
+          Row{4, R"("strategy": "hsdp", "hybrid_shard_degree": 2)"}, Row{8, R"("strategy": "ddp")"},
+          Row{8, R"("strategy": "zero3", "prefetch_units": 2)"},
+          Row{8, R"("strategy": "hfsdp", "hybrid_shard_degree": 4)"}}) {
+      const std::string micro_steps = R"(, "micro_steps": )" + std::to_string(8 / on);
+      EXPECT_EQ(train(tree + ", " + keys, on, micro_steps), reference)
+          << on << " ranks, " << keys << ", threshold " << threshold;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, SharedLattice,
+    testing::Values(Form{"f32", ""},
+                    Form{"bf16_parameters",
+                         R"(, "precision": {"parameters": "bf16", "stochastic_rounding": true})"}),
     [](const auto& form) { return std::string(form.param.name); });
 
 }  // namespace

@@ -172,6 +172,18 @@ TEST_F(Run, resumes_on_another_number_of_ranks) {
   }
 }
 
+TEST_F(Run, resumes_a_tree_on_another_number_of_ranks_with_the_same_bits) {
+  const auto tree = [&](int micro_steps, const std::string& sections) {
+    return config(R"(, "micro_steps": )" + std::to_string(micro_steps),
+                  R"("parallel": {"gradient_order": "tree"})" + sections);
+  };
+  const auto whole = train(4, {.config = tree(2, "")});
+  train(4, {.config = tree(2, std::string(", ") + saved), .steps = 5});
+  const auto rest = train(2, {.config = tree(4, std::string(", ") + saved), .resume = ""});
+  EXPECT_THAT(rest.output, Not(HasSubstr("in the checkpoint")));
+  EXPECT_EQ(rest.loss_hex(), whole.loss_hex());
+}
+
 TEST_F(Run, resumes_the_loss_scale_and_the_rounding) {
   const std::string narrow = R"(, "precision": {"parameters": "bf16", "gradient_wire": "f16",
       "stochastic_rounding": true, "loss_scale": {"initial": 64, "window": 3}})";

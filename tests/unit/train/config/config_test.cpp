@@ -52,7 +52,7 @@ TEST(TrainConfig, reads_every_section) {
               "temperature": 0.5, "prompt": "The", "stop_grace_s": 3},
     "parallel": {"strategy": "hfsdp", "hybrid_shard_degree": 2, "prefetch_units": 3,
                  "max_live_elements": 1e6, "reductions_in_flight": 2, "reduce_bucket_elements": 2e5,
-                 "persistence_threshold": 100, "state_tier": "file:states",
+                 "persistence_threshold": 100, "gradient_order": "tree", "state_tier": "file:states",
                  "shard_tier": "file:shards"},
     "checkpoint": {"folder": "saved", "every": 20, "keep": 3, "asynchronous": false}
   })",
@@ -99,6 +99,7 @@ TEST(TrainConfig, reads_every_section) {
   EXPECT_EQ(config.sharding.reductions_in_flight, 2);
   EXPECT_EQ(config.sharding.reduce_bucket_elements, 200'000u);
   EXPECT_EQ(config.sharding.persistence_threshold, 100u);
+  EXPECT_EQ(config.sharding.gradient_order, GradientOrder::tree);
   EXPECT_EQ(config.sharding.state_tier, "file:states");
   EXPECT_EQ(config.sharding.shard_tier, "file:shards");
   EXPECT_EQ(config.checkpoint.folder, "saved");
@@ -249,6 +250,11 @@ TEST(TrainConfig, refuses_in_one_line_that_names_the_key) {
       {R"({"data": {"files": ["a"]}, "train": {"micro_steps": 0}})", "train.micro_steps is 0"},
       {R"({"data": {"files": ["a"]}, "train": {"accumulate": "global"}})",
        "train.accumulate is \"global\"; it is \"two_hop\""},
+      {R"({"data": {"files": ["a"]}, "parallel": {"gradient_order": "ring"}})",
+       "parallel.gradient_order is \"ring\"; it is \"sequence\""},
+      {R"({"data": {"files": ["a"]}, "train": {"accumulate": "two_hop"},
+           "parallel": {"gradient_order": "tree"}})",
+       "leave train.accumulate out, or make it \"local\""},
       {R"({"data": {"files": ["a"]}, "train": {"optimizer": {"momentum": "high"}}})",
        "train.optimizer.momentum is \"high\"; it is a number"},
       {R"({"data": {"files": ["a"]}, "train": {"optimizer": "sgd"}})",

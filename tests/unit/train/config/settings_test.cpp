@@ -83,6 +83,7 @@ const std::map<std::string, Json>& others() {
       {"/parallel/persistence_threshold", 100},
       {"/parallel/sdp_param_persistence_threshold", 100},
       {"/parallel/sdp_gradient_clipping", 0.5},
+      {"/parallel/gradient_order", "tree"},
       {"/parallel/state_tier", "file:states"},
       {"/parallel/shard_tier", "file:shards"},
       {"/checkpoint/folder", ""},

@@ -1,0 +1,73 @@
+// What a run that resumes is warned of.
+#include "train/checkpoints.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace sprat::train {
+namespace {
+
+/// A run that is split in one way, and how its checkpoint notes that.
+struct SplitRun {
+  int ranks, micro_steps;
+  GradientOrder order = GradientOrder::tree;
+  DType wire = DType::f32;
+};
+
+std::map<std::string, std::string> notes_of(const SplitRun& run) {
+  TrainConfig config;
+  config.sharding.micro_steps = run.micro_steps;
+  config.sharding.gradient_order = run.order;
+  config.sharding.gradient_wire = run.wire;
+  config.sharding.accumulate = Accumulate::local;
+  return run_notes(config, {.ranks = run.ranks,
+                            .row = "ddp, degree 1",
+                            .text_bytes = 100,
+                            .training_bytes = 90,
+                            .text_checksum = 7,
+                            .gemm = "reference"});
+}
+
+/// What the warnings begin with: the notes' names.
+std::vector<std::string> warned_of(const SplitRun& saved, const SplitRun& mine) {
+  std::vector<std::string> names;
+  for (const std::string& warning : resume_warnings(notes_of(saved), notes_of(mine))) {
+    names.push_back(warning.substr(0, warning.find(" is ")));
+  }
+  return names;
+}
+
+TEST(RunNotes, ranks_and_micro_steps_of_a_tree_matter_by_their_product_alone) {
+  using Names = std::vector<std::string>;
+  const SplitRun saved{.ranks = 4, .micro_steps = 2};
+  EXPECT_EQ(warned_of(saved, saved), Names{});
+  EXPECT_EQ(warned_of(saved, {.ranks = 1, .micro_steps = 8}), Names{});
+  EXPECT_EQ(warned_of(saved, {.ranks = 8, .micro_steps = 1}), Names{});
+  EXPECT_EQ(warned_of(saved, {.ranks = 4, .micro_steps = 4}), Names{"micro-steps of all ranks"});
+}
+
+TEST(RunNotes, ranks_and_micro_steps_matter_each_where_bits_depend_on_them) {
+  using Names = std::vector<std::string>;
+  const Names both{"ranks", "train.micro_steps"};
+  for (const auto& [order, wire] : {std::pair{GradientOrder::sequence, DType::f32},
+                                    std::pair{GradientOrder::tree, DType::bf16}}) {
+    EXPECT_EQ(warned_of({4, 4, order, wire}, {8, 2, order, wire}), both) << name(order);
+  }
+  EXPECT_EQ(warned_of({.ranks = 4, .micro_steps = 3}, {.ranks = 2, .micro_steps = 6}), both);
+  EXPECT_EQ(warned_of({.ranks = 2, .micro_steps = 3}, {.ranks = 2, .micro_steps = 4}),
+            Names{"train.micro_steps"});
+}
+
+TEST(RunNotes, the_order_matters_where_there_are_several_micro_steps) {
+  const SplitRun one{.ranks = 4, .micro_steps = 1, .order = GradientOrder::sequence};
+  EXPECT_TRUE(warned_of(one, {.ranks = 4, .micro_steps = 1}).empty());
+  EXPECT_EQ(warned_of({.ranks = 4, .micro_steps = 2, .order = GradientOrder::sequence},
+                      {.ranks = 4, .micro_steps = 2}),
+            std::vector<std::string>{"parallel.gradient_order"});
+}
+
+}  // namespace
+}  // namespace sprat::train
