@@ -14,6 +14,7 @@
 #include "sprat/mesh.hpp"
 #include "sprat/mp.hpp"
 #include "sprat/parameters.hpp"
+#include "sprat/partition.hpp"
 #include "sprat/pipeline.hpp"
 #include "sprat/reduction.hpp"
 #include "sprat/smp.hpp"

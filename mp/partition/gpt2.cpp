@@ -1,4 +1,5 @@
-#include "mp/partition/gpt2.hpp"
+// GPT-2 as a chain of layers, from the numbers of its configuration.
+#include "sprat/partition.hpp"
 
 #include "comm/base/check.hpp"
 

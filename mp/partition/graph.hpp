@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "mp/partition/piece.hpp"
+#include "sprat/partition.hpp"
 
 namespace sprat::mp {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mp/partition/chain.hpp"
+#include "sprat/partition.hpp"
 #include "mp/partition/model_file.hpp"
 
 namespace sprat::mp {

@@ -7,7 +7,7 @@
 
 #include "comm/base/check.hpp"
 #include "comm/base/json_keys.hpp"
-#include "mp/partition/gpt2.hpp"
+#include "sprat/partition.hpp"
 
 namespace sprat::mp {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "mp/partition/graph.hpp"
-#include "mp/partition/piece.hpp"
+#include "sprat/partition.hpp"
 #include "mp/partition/tree.hpp"
 
 namespace sprat::mp {

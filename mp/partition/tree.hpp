@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "mp/partition/piece.hpp"
+#include "sprat/partition.hpp"
 
 namespace sprat::mp {
 

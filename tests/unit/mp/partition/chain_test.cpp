@@ -1,5 +1,5 @@
 // The exact cut of chains, held against every cut there is and against GPT-2's known cuts.
-#include "mp/partition/chain.hpp"
+#include "sprat/partition.hpp"
 
 #include <gtest/gtest.h>
 

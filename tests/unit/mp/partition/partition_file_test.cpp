@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-#include "mp/partition/gpt2.hpp"
+#include "sprat/partition.hpp"
 #include "mp/partition/method.hpp"
 #include "sprat/error.hpp"
 
