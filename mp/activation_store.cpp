@@ -32,10 +32,20 @@ ActivationStore::ActivationStore(ActivationProgram program, const OffloadOptions
     : program_(std::move(program)),
       plan_(plan_activations(program_, offload)),
       buffers_(activation_buffers(program_, plan_)),
+      planned_(memory::plan_slots(buffers_).total()),
       arena_(memory::plan_slots(buffers_), options.poison),
       tier_(tier),
       patience_(options.patience),
-      held_(buffers_.size()) {}
+      held_(plan_.storages.size()),
+      kept_(program_.kept.size()),
+      kept_from_(program_.steps.size()),
+      kept_to_(program_.steps.size()) {
+  for (std::size_t number = 0; number < program_.kept.size(); ++number) {
+    const KeptMemory& kept = program_.kept[number];
+    kept_from_[static_cast<std::size_t>(kept.first)].push_back(static_cast<int>(number));
+    kept_to_[static_cast<std::size_t>(kept.last)].push_back(static_cast<int>(number));
+  }
+}
 
 ActivationStore::~ActivationStore() { restart(); }
 
@@ -47,17 +57,29 @@ void ActivationStore::begin_step() {
   }
   begin_loads();
   const TapeStep& step = program_.steps[next_];
-  for (const int number : program_.tapes[static_cast<std::size_t>(step.tape)].storages) {
+  for (const int number : tape_of(step)) {
     step.pass == TapePass::forward ? make(number) : finish_load(number);
+  }
+  for (const int number : kept_from_[next_]) {
+    kept_[static_cast<std::size_t>(number)] = lease(static_cast<int>(held_.size()) + number);
   }
 }
 
 std::span<std::byte> ActivationStore::storage(int number) {
   const TapeStep& step = program_.steps[next_];
+  require(step.tape != no_tape, "storage ", number, " is none of step ", next_,
+          ", which has no tape");
   const Tape& tape = program_.tapes[static_cast<std::size_t>(step.tape)];
   require(std::ranges::count(tape.storages, number) > 0, "storage ", number, " is none of layer ",
           tape.layer, ", micro-batch ", tape.microbatch, ", whose step is under way");
   return bytes_of(number);
+}
+
+std::span<std::byte> ActivationStore::kept(int number) {
+  const KeptMemory& kept = program_.kept.at(static_cast<std::size_t>(number));
+  require(std::cmp_less_equal(kept.first, next_) && std::cmp_less_equal(next_, kept.last),
+          kept.name, " is not there in step ", next_, ", which is under way");
+  return {static_cast<std::byte*>(kept_[static_cast<std::size_t>(number)].data()), kept.bytes};
 }
 
 void ActivationStore::end_step() {
@@ -67,6 +89,9 @@ void ActivationStore::end_step() {
   for (const int number : plan_.drops[next_]) {
     drop(number);
   }
+  for (const int number : kept_to_[next_]) {
+    kept_[static_cast<std::size_t>(number)] = {};
+  }
   collect_stores();
   next_ = (next_ + 1) % program_.steps.size();
 }
@@ -75,8 +100,17 @@ void ActivationStore::restart() noexcept {
   for (std::size_t number = 0; number < held_.size(); ++number) {
     drop(static_cast<int>(number));
   }
+  for (memory::Lease& lease : kept_) {
+    lease = {};
+  }
   to_load_.clear();
   next_ = 0;
+}
+
+std::span<const int> ActivationStore::tape_of(const TapeStep& step) const {
+  return step.tape == no_tape
+             ? std::span<const int>()
+             : std::span(program_.tapes[static_cast<std::size_t>(step.tape)].storages);
 }
 
 std::span<std::byte> ActivationStore::bytes_of(int number) {

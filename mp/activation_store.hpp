@@ -16,15 +16,6 @@
 
 namespace sprat::mp {
 
-/// What a store did since it was made.
-struct ActivationCounters {
-  std::size_t stores = 0, loads = 0;  ///< That were begun.
-  std::size_t forwarded = 0;          ///< Wanted while still in memory, so not loaded.
-  std::size_t kept_for_room = 0;      ///< Stayed since the tier had no room.
-  double stall_seconds = 0;           ///< Backwards waited for loads,
-  double store_wait_seconds = 0;      ///< and forwards until the tier took more.
-};
-
 struct ActivationStoreOptions {
   /// A transfer that takes longer is an error, which tells the tier's rates.
   std::chrono::milliseconds patience = std::chrono::minutes(5);
@@ -46,8 +37,10 @@ class ActivationStore {
 
   const ActivationPlan& plan() const noexcept { return plan_; }
   const ActivationCounters& counters() const noexcept { return counters_; }
-  /// Memory for tapes: at most so much was there at a time.
+  /// Memory for tapes and beside them: at most so much was there at a time, and is if stores take
+  /// no time.
   std::size_t bytes_high_water() const { return arena_.high_water(); }
+  std::size_t bytes_planned() const noexcept { return planned_; }
 
   /// Begins the next step, behind the last one the first: its storages are in memory then. Throws
   /// Error{unavailable} if a transfer has failed, Error{timeout} if one took too long; each names
@@ -55,6 +48,8 @@ class ActivationStore {
   void begin_step();
   /// A storage of the step under way: a forward writes it, a backward finds it as it was.
   std::span<std::byte> storage(int number);
+  /// By index of ActivationProgram::kept, if it is there in the step under way.
+  std::span<std::byte> kept(int number);
   /// Throws as begin_step().
   void end_step();
   /// Lets go of everything, in memory and in the tier; the next step is the first.
@@ -69,6 +64,7 @@ class ActivationStore {
   };
 
   Held& at(int number) { return held_[static_cast<std::size_t>(number)]; }
+  std::span<const int> tape_of(const TapeStep& step) const;
   std::span<std::byte> bytes_of(int number);
   memory::Lease lease(int number);
   void make(int number);
@@ -85,13 +81,16 @@ class ActivationStore {
   ActivationProgram program_;
   ActivationPlan plan_;
   std::vector<memory::Buffer> buffers_;
+  std::size_t planned_;  // bytes of all slots
   memory::Arena arena_;
   io::Tier& tier_;
   std::chrono::milliseconds patience_;
-  std::vector<Held> held_;   // by storage
-  std::deque<int> storing_;  // oldest first
-  std::deque<int> to_load_;  // wanted, but the tier takes no more now
-  std::size_t next_ = 0;     // the step that begins, or is under way
+  std::vector<Held> held_;                             // by storage
+  std::vector<memory::Lease> kept_;                    // by index of program_.kept
+  std::vector<std::vector<int>> kept_from_, kept_to_;  // by step
+  std::deque<int> storing_;                            // oldest first
+  std::deque<int> to_load_;                            // wanted, but the tier takes no more now
+  std::size_t next_ = 0;                               // the step that begins, or is under way
   ActivationCounters counters_;
 };
 

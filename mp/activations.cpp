@@ -10,6 +10,12 @@
 #include "comm/base/check.hpp"
 #include "mp/actions.hpp"
 
+namespace sprat {
+
+int default_horizon(HorizonUnit unit) noexcept { return unit == HorizonUnit::tensors ? 2 : 4; }
+
+}  // namespace sprat
+
 namespace sprat::mp {
 namespace {
 
@@ -27,11 +33,14 @@ std::vector<TapeUses> tape_uses_of(const ActivationProgram& program) {
   int task = 0;
   for (int step = 0; step < static_cast<int>(program.steps.size()); ++step) {
     const TapeStep& one = program.steps[tape_index(step)];
-    require(one.tape >= 0 && tape_index(one.tape) < uses.size(), "step ", step, " names tape ",
-            one.tape, "; there are ", uses.size());
+    require(one.tape >= no_tape && one.tape < static_cast<int>(uses.size()), "step ", step,
+            " names tape ", one.tape, "; there are ", uses.size());
     require(one.task >= task, "step ", step, " belongs to task ", one.task, ", after one of task ",
             task, "; tasks are numbered in order");
     task = one.task;
+    if (one.tape == no_tape) {
+      continue;
+    }
     TapeUses& tape = uses[tape_index(one.tape)];
     const Tape& named = program.tapes[tape_index(one.tape)];
     if (one.pass == TapePass::forward) {
@@ -56,13 +65,15 @@ std::vector<TapeUses> tape_uses_of(const ActivationProgram& program) {
 /// Tapes that come back before a trip would be worth it.
 std::vector<bool> soon(const ActivationProgram& program, const std::vector<TapeUses>& uses,
                        const OffloadOptions& options) {
-  std::vector<int> forwards = {0};  // before a step
+  std::vector<int> forwards = {0}, steps = {0};  // of tapes, before a step
   for (const TapeStep& step : program.steps) {
-    forwards.push_back(forwards.back() + (step.pass == TapePass::forward ? 1 : 0));
+    const int counts = step.tape == no_tape ? 0 : 1;
+    steps.push_back(steps.back() + counts);
+    forwards.push_back(forwards.back() + (step.pass == TapePass::forward ? counts : 0));
   }
   std::vector<bool> result;
   for (const TapeUses& tape : uses) {
-    const int between = tape.first - tape.made - 1;
+    const int between = steps[tape_index(tape.first)] - steps[tape_index(tape.made + 1)];
     const int made = forwards[tape_index(tape.first)] - forwards[tape_index(tape.made + 1)];
     const int ahead =
         program.steps[tape_index(tape.first)].task - program.steps[tape_index(tape.made)].task;
@@ -128,7 +139,8 @@ std::vector<TapeLoads> loads_in_order(const ActivationProgram& program,
   std::vector<bool> claimed(storages.size());
   for (int step = 0; step < static_cast<int>(program.steps.size()); ++step) {
     const TapeStep& one = program.steps[tape_index(step)];
-    if (one.pass == TapePass::forward || uses[tape_index(one.tape)].first != step) {
+    if (one.pass == TapePass::forward || one.tape == no_tape ||
+        uses[tape_index(one.tape)].first != step) {
       continue;
     }
     TapeLoads tape{.use = step, .storages = {}};
@@ -287,9 +299,16 @@ class ProgramBuilder {
   int task_ = 0;
 };
 
-}  // namespace
+void check_kept(const ActivationProgram& program) {
+  for (const KeptMemory& kept : program.kept) {
+    require(
+        kept.first >= 0 && kept.first <= kept.last && tape_index(kept.last) < program.steps.size(),
+        kept.name, " is kept from step ", kept.first, " to ", kept.last, "; the program has ",
+        program.steps.size());
+  }
+}
 
-int default_horizon(HorizonUnit unit) noexcept { return unit == HorizonUnit::tensors ? 2 : 4; }
+}  // namespace
 
 ActivationProgram activation_program(const Schedule& schedule, int rank,
                                      std::span<const StageLayers> stages) {
@@ -319,6 +338,7 @@ ActivationPlan plan_activations(const ActivationProgram& program, const OffloadO
   require(options.horizon >= 1, "a loading horizon is 1 or more, not ", options.horizon,
           "; what is in use counts, too");
   require(options.keep_last >= 0, "keep_last is 0 or more, not ", options.keep_last);
+  check_kept(program);
   const std::vector<TapeUses> uses = tape_uses_of(program);
   ActivationPlan plan{.storages = place_storages(program, uses, options),
                       .loads = std::vector<std::vector<int>>(program.steps.size()),
@@ -364,6 +384,11 @@ std::vector<memory::Buffer> activation_buffers(const ActivationProgram& program,
       }
     }
   }
+  for (const KeptMemory& kept : program.kept) {
+    buffers.push_back({.name = kept.name,
+                       .bytes = kept.bytes,
+                       .lives = {{tape_index(kept.first), tape_index(kept.last + 1)}}});
+  }
   return buffers;
 }
 
@@ -383,7 +408,7 @@ StallModel model_stall(const ActivationProgram& program, const ActivationPlan& p
       link.load(storage, model.total);
       model.load_busy += times.loads[tape_index(storage)];
     }
-    if (program.steps[step].pass == TapePass::backward) {
+    if (program.steps[step].pass == TapePass::backward && program.steps[step].tape != no_tape) {
       double ready = model.total;
       for (const int storage : program.tapes[tape_index(program.steps[step].tape)].storages) {
         if (plan.storages[tape_index(storage)].placement == StoragePlacement::offloaded) {

@@ -10,31 +10,9 @@
 
 #include "memory/buffers.hpp"
 #include "mp/schedule.hpp"
+#include "sprat/activations.hpp"
 
 namespace sprat::mp {
-
-/// What a layer's forward of one micro-batch leaves for its backward.
-struct Tape {
-  int layer = 0, microbatch = 0;
-  /// Indices of ActivationProgram::storage_bytes. Views of one storage are that storage, in one
-  /// tape or in several.
-  std::vector<int> storages;
-};
-
-enum class TapePass : std::uint8_t { forward, backward };
-/// A forward that makes a tape, or a backward that uses it.
-struct TapeStep {
-  TapePass pass{};
-  int tape = 0;
-  int task = 0;  ///< Which of the schedule's actions it belongs to; never falls.
-};
-
-/// What one rank does with activations, in order.
-struct ActivationProgram {
-  std::vector<std::size_t> storage_bytes;
-  std::vector<Tape> tapes;
-  std::vector<TapeStep> steps;
-};
 
 /// The layers of a stage, and what each keeps of a micro-batch.
 struct StageLayers {
@@ -45,25 +23,6 @@ struct StageLayers {
 /// tape has a storage of its own.
 ActivationProgram activation_program(const Schedule& schedule, int rank,
                                      std::span<const StageLayers> stages);
-
-/// What a loading horizon counts: SMP's of v2, and of v1.
-enum class HorizonUnit : std::uint8_t {
-  tensors,  ///< Tapes that were loaded and are still needed, the one in use too, at most so many.
-  tasks,    ///< A load begins so many tasks ahead of the one that needs it.
-};
-/// SMP's: 2 tensors, 4 tasks.
-int default_horizon(HorizonUnit unit) noexcept;
-
-struct OffloadOptions {
-  HorizonUnit unit = HorizonUnit::tensors;
-  int horizon = 2;
-  /// A tape stays if fewer forwards and fewer backwards lie between its forward and its first
-  /// backward: no trip is so short.
-  int keep_last = 1;
-  std::size_t min_bytes = 0;  ///< Smaller storages stay.
-  /// What is loaded ahead, with what is in use, takes at most so many bytes; what is in use may.
-  std::size_t max_loaded_bytes = ~std::size_t{0};
-};
 
 /// Why a storage stays, or that it does not.
 enum class StoragePlacement : std::uint8_t { offloaded, too_small, used_soon };
@@ -89,8 +48,8 @@ struct ActivationPlan {
 /// Error{invalid_argument} if a tape is used before it is made, or an option makes no sense.
 ActivationPlan plan_activations(const ActivationProgram& program, const OffloadOptions& options);
 
-/// The storages' lives in memory, a moment a step, if stores took no time. While they do, what is
-/// in flight comes on top; a tier bounds that.
+/// The lives in memory of the storages and then of what is kept beside them, a moment a step, if
+/// stores took no time. While they do, what is in flight comes on top; a tier bounds that.
 std::vector<memory::Buffer> activation_buffers(const ActivationProgram& program,
                                                const ActivationPlan& plan);
 

@@ -1,6 +1,7 @@
 // All of Sprat's C++ API.
 #pragma once
 
+#include "sprat/activations.hpp"
 #include "sprat/buffer.hpp"
 #include "sprat/checkpoint.hpp"
 #include "sprat/communicator.hpp"
