@@ -61,6 +61,11 @@ whether ranks are processes or threads, nor on how many share a copy (parallel.h
 both numbers are powers of two and there is one micro-step or train.accumulate is "local". With
 parallel.gradient_order "tree" they do not depend on how many ranks share the micro-steps either.
 
+A model that is too large for a rank is cut into stages by parallel.pipeline_parallel_degree, the batch into
+parallel.microbatches: the losses stay the same to the bit. Before step 1 it prints what a rank holds at most.
+  "parallel": {"pipeline_parallel_degree": 2, "microbatches": 8, "activation_checkpointing": "each"}
+`sprat pipeline` compares schedules, `sprat partition` cuts; docs/training.md tells all keys.
+
 Ranks compare configuration, text and options first; if they differ, all end and say in what and where.
 
 With checkpoint.folder in the configuration the run is saved every checkpoint.every steps and at its end.

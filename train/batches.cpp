@@ -31,6 +31,12 @@ std::size_t split(std::size_t tokens, const TrainConfig& config) {
 
 }  // namespace
 
+SampleRange part_of_batch(int batch, int parts, int index) {
+  const int size = batch / parts, longer = batch % parts;
+  return {.first = index * size + std::min(index, longer),
+          .count = size + (index < longer ? 1 : 0)};
+}
+
 int global_microbatch(GradientOrder order, const MicrobatchPlace& place) {
   const auto& [share, microbatches, microbatch] = place;
   return order == GradientOrder::tree ? share.rank * microbatches + microbatch
@@ -44,7 +50,7 @@ Batches::Batches(std::vector<std::uint8_t> text, const TrainConfig& config)
       gradient_order_(config.sharding.gradient_order),
       micro_steps_(config.sharding.micro_steps),
       context_(config.model.context),
-      batch_(config.train.batch / config.sharding.micro_steps),
+      batch_(config.train.batch),
       order_(config.sharding.seed, training_tokens_ - 1, static_cast<std::uint64_t>(context_)) {}
 
 std::span<const std::uint8_t> Batches::training_text() const {
@@ -63,15 +69,19 @@ void Batches::append(std::span<const std::uint8_t> text, std::uint64_t begin, Ba
 }
 
 Batch Batches::training(std::int64_t first_sample, int micro_step, BatchShare share) const {
-  const int mine = batch_ / share.ranks;
   const int number = global_microbatch(
       gradient_order_, {.share = share, .microbatches = micro_steps_, .microbatch = micro_step});
-  const std::int64_t first = first_sample + std::int64_t{number} * mine;
+  const SampleRange part = part_of_batch(batch_, micro_steps_ * share.ranks, number);
   Batch batch;
-  for (int i = 0; i < mine; ++i) {
-    append(training_text(), order_.begin(static_cast<std::uint64_t>(first + i)), batch);
+  for (int i = 0; i < part.count; ++i) {
+    const std::int64_t sample = first_sample + part.first + i;
+    append(training_text(), order_.begin(static_cast<std::uint64_t>(sample)), batch);
   }
   return batch;
+}
+
+int Batches::largest_share(int ranks) const {
+  return part_of_batch(batch_, micro_steps_ * ranks, 0).count;
 }
 
 int Batches::validation_samples(int wanted) const {
@@ -79,11 +89,15 @@ int Batches::validation_samples(int wanted) const {
   return static_cast<int>(std::min(all, static_cast<std::size_t>(wanted)));
 }
 
-int Batches::validation_batches(int samples) const { return (samples + batch_ - 1) / batch_; }
+int Batches::validation_batches(int samples, int ranks) const {
+  const int together = largest_share(ranks) * ranks;
+  return (samples + together - 1) / together;
+}
 
+// Ranks take whole shares in turn, so the last ranks of the last batch may have none.
 Batch Batches::validation(int index, int samples, BatchShare share) const {
-  const int mine = batch_ / share.ranks;
-  const int first = index * batch_ + share.rank * mine;
+  const int mine = largest_share(share.ranks);
+  const int first = (index * share.ranks + share.rank) * mine;
   Batch batch;
   for (int sample = first; sample < std::min(first + mine, samples); ++sample) {
     append(validation_text(), static_cast<std::uint64_t>(sample) * context_, batch);

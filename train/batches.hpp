@@ -15,10 +15,18 @@ struct Batch {
   std::vector<std::uint8_t> inputs, targets;
 };
 
-/// One rank's place among those that share a batch.
+/// One rank's place among those that share a batch: ranks that compute parts of one model have the
+/// same.
 struct BatchShare {
   int rank = 0, ranks = 1;
 };
+
+/// Consecutive samples of a batch.
+struct SampleRange {
+  int first = 0, count = 0;
+};
+/// Number `index` of as many parts of a batch. Where it does not divide the first have one more.
+SampleRange part_of_batch(int batch, int parts, int index);
 
 /// One micro-batch of a rank's.
 struct MicrobatchPlace {
@@ -40,8 +48,11 @@ class Batches {
   /// This rank's share of a micro-step of the step that begins at a global sample.
   Batch training(std::int64_t first_sample, int micro_step, BatchShare share) const;
   std::uint64_t samples_per_epoch() const { return order_.per_epoch(); }
-  /// How many batches hold the first `samples` samples of the held-out text; the last may be short.
-  int validation_batches(int samples) const;
+  /// The most samples that a rank of so many gets at once.
+  int largest_share(int ranks) const;
+  /// How many batches hold the first `samples` samples of the held-out text, if so many ranks share
+  /// them; the last may be short.
+  int validation_batches(int samples, int ranks) const;
   /// This rank's share of one of them; may be empty.
   Batch validation(int index, int samples, BatchShare share) const;
   /// At most all there are.
@@ -59,8 +70,7 @@ class Batches {
   std::uint64_t text_checksum_;
   std::size_t training_tokens_;
   GradientOrder gradient_order_;
-  int micro_steps_;
-  int context_, batch_;  // batch_: samples of a micro-step
+  int micro_steps_, context_, batch_;
   SampleOrder order_;
 };
 

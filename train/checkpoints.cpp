@@ -32,7 +32,7 @@ class WaitForDisk {
 
 /// Where it is noted, ranks and micro-steps matter by their product alone.
 constexpr const char* microbatches_note = "micro-steps of all ranks";
-constexpr const char* ranks_note = "ranks";
+constexpr const char* ranks_note = "data ranks";
 constexpr const char* micro_steps_note = "train.micro_steps";
 
 const char* yes_or_no(bool value) { return value ? "true" : "false"; }
@@ -42,7 +42,7 @@ const char* yes_or_no(bool value) { return value ? "true" : "false"; }
 std::map<std::string, std::string> run_notes(const TrainConfig& config, const RunFacts& facts) {
   const FsdpOptions& sharding = config.sharding;
   std::map<std::string, std::string> notes = {
-      {ranks_note, std::to_string(facts.ranks)},
+      {ranks_note, std::to_string(facts.data_ranks)},
       {"bytes of text", std::to_string(facts.text_bytes)},
       {"bytes to learn", std::to_string(facts.training_bytes)},
       {"checksum of the text", fmt::format("{:016x}", facts.text_checksum)},
@@ -60,11 +60,11 @@ std::map<std::string, std::string> run_notes(const TrainConfig& config, const Ru
     notes["train.accumulate"] = sharding.accumulate == Accumulate::two_hop ? "two_hop" : "local";
     notes["parallel.gradient_order"] = name(sharding.gradient_order);
   }
-  if (same_bits_however_shared(config, facts.ranks)) {
-    notes[microbatches_note] = std::to_string(facts.ranks * sharding.micro_steps);
+  if (same_bits_however_shared(config, facts.data_ranks)) {
+    notes[microbatches_note] = std::to_string(facts.data_ranks * sharding.micro_steps);
   }
   // Where all rows give the same bits, a run may go on with another row and needs no warning.
-  if (!same_bits_on_any_row(config, facts.ranks)) {
+  if (!same_bits_on_any_row(config, facts.data_ranks)) {
     notes["strategy"] = facts.row;
   }
   return notes;
@@ -101,12 +101,14 @@ std::optional<std::string> resume_path(Communicator& world, const TrainConfig& c
   return latest_checkpoint(world, config.checkpoint.folder);
 }
 
-Checkpoints::Checkpoints(ShardedModel& model, const CheckpointConfig& config, Say say)
+Checkpoints::Checkpoints(Communicator& world, ShardedModel& part, const CheckpointConfig& config,
+                         Say say)
     : config_(config), say_(std::move(say)) {
   if (!config_.folder.empty()) {
-    writer_.emplace(model, CheckpointOptions{.folder = config_.folder,
-                                             .keep_last = config_.keep,
-                                             .asynchronous = config_.asynchronous});
+    writer_.emplace(world, part,
+                    CheckpointOptions{.folder = config_.folder,
+                                      .keep_last = config_.keep,
+                                      .asynchronous = config_.asynchronous});
     writer_->prepare();
   }
 }

@@ -21,7 +21,7 @@ constexpr const char* kernel_note = "matrix products by";
 
 /// What a run's bits depend on and its configuration does not say.
 struct RunFacts {
-  int ranks;
+  int data_ranks;   ///< That read different samples.
   std::string row;  ///< Of the table of strategies.
   std::size_t text_bytes, training_bytes;
   std::uint64_t text_checksum;
@@ -48,9 +48,10 @@ class Checkpoints {
  public:
   /// Tells of a save that failed while the run goes on.
   using Say = std::function<void(const std::string&)>;
-  /// Without a folder in the configuration nothing is saved. The model outlives this. Throws Error
-  /// if the folder cannot be saved into, or if another job saves there.
-  Checkpoints(ShardedModel& model, const CheckpointConfig& config, Say say);
+  /// Without a folder in the configuration nothing is saved. `part`: of the model, this rank's;
+  /// both references outlive this. Throws Error if the folder cannot be saved into, or if another
+  /// job saves there.
+  Checkpoints(Communicator& world, ShardedModel& part, const CheckpointConfig& config, Say say);
 
   /// After each step: saves if one is due, and completes one that has been written. What fails is
   /// told, and tried again when the next is due. `stop`, if there is one, learns that this may wait

@@ -70,15 +70,19 @@ std::string to_json(const StepRecord& record) {
                                  {"tokens_per_s", std::round(record.tokens_per_s)},
                                  {"grad_norm", record.grad_norm},
                                  {"exposed_comm_ms", record.exposed_comm_ms}};
+  const auto add = [&](const char* key, const std::optional<double>& value) {
+    if (value) {
+      line[key] = *value;
+    }
+  };
+  add("bubble", record.bubble);
+  add("message_wait_ms", record.message_wait_ms);
+  add("load_stall_ms", record.load_stall_ms);
   if (record.skipped) {
     line["skipped"] = true;
   }
-  if (record.loss_scale) {
-    line["loss_scale"] = *record.loss_scale;
-  }
-  if (record.validation_loss) {
-    line["validation_loss"] = *record.validation_loss;
-  }
+  add("loss_scale", record.loss_scale);
+  add("validation_loss", record.validation_loss);
   return line.dump();
 }
 
@@ -104,6 +108,8 @@ std::optional<std::string> Progress::step(const StepRecord& record, Clock::time_
   ++since_;
   tokens_per_s_ += record.tokens_per_s;
   exposed_ms_ += record.exposed_comm_ms;
+  bubble_ += record.bubble.value_or(0);
+  stall_ms_ += record.load_stall_ms.value_or(0);
   const bool ends = record.step == done_ + 1 || record.step == steps_ || record.validation_loss;
   if (!ends && now - last_ < line_interval) {
     return std::nullopt;
@@ -113,12 +119,15 @@ std::optional<std::string> Progress::step(const StepRecord& record, Clock::time_
   std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}", record.step,
                                  std::to_string(steps_).size(), steps_, record.loss);
   line += record.validation_loss ? fmt::format("  validation {:.4f}", *record.validation_loss) : "";
-  line += fmt::format(
-      "  {:.1f}k tokens/s  exposed communication {:.0f} %  {} left", tokens_per_s_ / since_ / 1000,
-      100 * std::min(1.0, exposed_ms_ / std::max(1e-3, milliseconds(now - last_))), duration(left));
+  const double passed = std::max(1e-3, milliseconds(now - last_));
+  line += fmt::format("  {:.1f}k tokens/s  exposed communication {:.0f} %",
+                      tokens_per_s_ / since_ / 1000, 100 * std::min(1.0, exposed_ms_ / passed));
+  line += record.bubble ? fmt::format("  bubble {:.0f} %", 100 * bubble_ / since_) : "";
+  line += record.load_stall_ms ? fmt::format("  stall {:.0f} %", 100 * stall_ms_ / passed) : "";
+  line += fmt::format("  {} left", duration(left));
   last_ = now;
   since_ = 0;
-  tokens_per_s_ = exposed_ms_ = 0;
+  tokens_per_s_ = exposed_ms_ = bubble_ = stall_ms_ = 0;
   return line;
 }
 

@@ -15,7 +15,11 @@ struct StepRecord {
   double loss = 0;
   double tokens_per_s = 0;
   double grad_norm = 0;
-  double exposed_comm_ms = 0;             ///< This rank's time spent waiting for others.
+  double exposed_comm_ms = 0;  ///< This rank's time in collectives that nothing hid.
+  /// Of a pipeline, as means over ranks: the part of a step's passes in which a rank did not
+  /// compute, and how long it waited for messages of other stages.
+  std::optional<double> bubble, message_wait_ms;
+  std::optional<double> load_stall_ms;    ///< Mean over ranks, where activations are offloaded.
   bool skipped = false;                   ///< The gradient was not finite: nothing changed.
   std::optional<double> loss_scale;       ///< That the step used, where it may change.
   std::optional<double> validation_loss;  ///< After the step, where it was measured.
@@ -55,6 +59,7 @@ class Progress {
   Clock::time_point begin_, last_;            // of the run, of the last line
   int since_ = 0;                             // steps since the last line
   double tokens_per_s_ = 0, exposed_ms_ = 0;  // summed over them
+  double bubble_ = 0, stall_ms_ = 0;
 };
 
 /// Training loss as a curve of `columns` x `rows` characters, with validation losses as circles.

@@ -2,7 +2,6 @@
 #include "train/sample.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <vector>
 
@@ -14,7 +13,7 @@ namespace {
 /// The byte at which the cumulative probability passes `point` of [0, 1).
 std::uint8_t draw(std::span<const float> logits, double temperature, double point) {
   const double highest = double{*std::max_element(logits.begin(), logits.end())};
-  std::array<double, GptShape::vocabulary> weights{};
+  std::vector<double> weights(logits.size());
   double total = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     weights[i] = std::exp((double{logits[i]} - highest) / temperature);
@@ -50,13 +49,13 @@ void for_each_word(std::string_view text, const Each& each) {
 
 }  // namespace
 
-std::string write_sample(Gpt& gpt, Parameters& parameters, const SampleOptions& options) {
+std::string write_sample(GptStages& gpt, const SampleOptions& options) {
   const RandomStream random(options.seed, "sample");
   const auto context = static_cast<std::size_t>(options.context);
   std::vector<std::uint8_t> text(options.prompt.begin(), options.prompt.end());
   for (int i = 0; i < options.bytes; ++i) {
     const auto recent = std::span(text).last(std::min(text.size(), context));
-    const auto logits = gpt.predict(parameters, recent);
+    const auto logits = gpt.predict(std::vector<std::int32_t>(recent.begin(), recent.end()));
     text.push_back(
         draw(logits, options.temperature, random.uniform(static_cast<std::uint64_t>(i))));
   }

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "train/model/gpt.hpp"
+#include "train/model/gpt_stages.hpp"
 
 namespace sprat::train {
 
@@ -18,8 +18,9 @@ struct SampleOptions {
   std::uint64_t seed = 0;
   int context = 0;  ///< Bytes that a prediction looks back on, at most the model's.
 };
-/// What follows the prompt. A pure function of parameters and options.
-std::string write_sample(Gpt& gpt, Parameters& parameters, const SampleOptions& options);
+/// What follows the prompt, by a rank that has the whole model. A pure function of its parameters
+/// and the options.
+std::string write_sample(GptStages& gpt, const SampleOptions& options);
 
 /// Words are runs of ASCII letters, in lower case.
 using Vocabulary = std::set<std::string, std::less<>>;

@@ -85,6 +85,14 @@ std::vector<std::string> batch_warnings(const TrainConfig& config, const BatchFa
         "train.micro_steps {} computes larger products",
         facts.ranks, micro_steps, (micro_steps + 1) / 2);
   }
+  if (const int over = train.batch % (facts.ranks * micro_steps); over != 0) {
+    warn(
+        "train.batch {} does not divide by {} ranks x {} micro-steps: some compute {} samples "
+        "where "
+        "others wait with {}; {} divides",
+        train.batch, facts.ranks, micro_steps, train.batch / (facts.ranks * micro_steps) + 1,
+        train.batch / (facts.ranks * micro_steps), train.batch + facts.ranks * micro_steps - over);
+  }
   const double raised = peak_learning_rate(train) / train.learning_rate;
   if (raised > 1 && train.warmup_steps == 0) {
     warn(

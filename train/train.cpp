@@ -9,6 +9,7 @@
 #include "train/batches.hpp"
 #include "train/config/config.hpp"
 #include "train/config/settings.hpp"
+#include "train/pipeline_plan.hpp"
 #include "train/trainer.hpp"
 
 namespace sprat::train {
@@ -24,7 +25,7 @@ int run(Communicator& world, const TrainRequest& request) {
     settings.merge(request_settings(request));
     return settings;
   });
-  check_ranks(config, world.size());
+  plan_pipeline(config, world.size());  // refuses what does not go together
   const int steps = request.steps.value_or(config.train.steps);
   if (steps < 1) {
     throw Error(ErrorCode::invalid_argument, fmt::format("--steps is {}; it is at least 1", steps));

@@ -12,6 +12,7 @@
 
 #include "train/sample.hpp"
 #include "train/schedule.hpp"
+#include "train/whole_model.hpp"
 
 namespace sprat::train {
 namespace {
@@ -21,19 +22,6 @@ constexpr int plot_columns = 64, plot_rows = 14;
 constexpr int all_samples = std::numeric_limits<int>::max();
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
-
-Gpt make_gpt(const TrainConfig& config, int ranks, std::shared_ptr<const GemmBackend> gemm) {
-  const int samples = config.train.batch / (ranks * config.sharding.micro_steps);
-  try {
-    return {config.model, samples, std::move(gemm)};
-  } catch (const std::exception&) {  // of a length, or for want of memory
-    throw Error(ErrorCode::unavailable,
-                fmt::format("no memory for the activations of {} samples of {} tokens, which each "
-                            "rank computes at once; take more train.micro_steps, or a smaller "
-                            "train.batch or model.context",
-                            samples, config.model.context));
-  }
-}
 
 /// The kernel that the run so far had, if it is of the kind that the configuration names; else the
 /// kind.
@@ -51,37 +39,52 @@ Trainer::Trainer(Communicator& world, const TrainConfig& config, const TrainRequ
       request_(request),
       last_step_(request.steps.value_or(config.train.steps)),
       batches_(std::move(batches)),
-      units_(gpt_units(config.model, config.sharding.seed)),
-      model_(world, units_, config.sharding),
-      checkpoints_(model_, config.checkpoint,
+      part_(world, config),
+      checkpoints_(world, part_.model(), config.checkpoint,
                    [this](const std::string& line) { say("{}\n", line); }),
       resumed_(resume()),
       gemm_(agree_on_gemm_backend(world, kernel_of(resumed_, config.train.gemm))),
-      parameters_(model_, units_, config.sharding.parameter_dtype),
-      gpt_(make_gpt(config, world.size(), gemm_)),
+      passes_(part_, config, gemm_, batches_.largest_share(part_.share().ranks)),
       step_(static_cast<int>(resumed_.step)),
       samples_(resumed_.samples) {}
 
 void Trainer::introduce() const {
   const GptShape& shape = config_.model;
   const OptimizationConfig& train = config_.train;
-  const int micro_steps = config_.sharding.micro_steps;
+  const int microbatches = config_.sharding.micro_steps;
   say("GPT of {} parameters: {} layers of width {}, {} heads, context {}\n",
-      model_.parameter_count(), shape.layers, shape.width, shape.heads, shape.context);
+      part_.parameter_count(), shape.layers, shape.width, shape.heads, shape.context);
   say("{} bytes to learn, {} held out; {} samples a step", batches_.training_text().size(),
       batches_.validation_text().size(), train.batch);
-  say("{}\n", micro_steps == 1 ? "" : fmt::format(" in {} micro-steps", micro_steps));
+  say("{}\n", microbatches == 1 ? "" : fmt::format(" in {} micro-batches", microbatches));
+  const ShardedModel& model = part_.model();
   say("{} ranks, hybrid_shard_degree {} ({}), matrix products by {}\n", world_.size(),
-      model_.hybrid_shard_degree(), model_.strategy().name, gemm_->name());
+      model.hybrid_shard_degree(), model.strategy().name, gemm_->name());
+  say("{}", pipeline_text(config_, part_.plan()));
   for (const std::string& warning :
-       batch_warnings(config_, {.ranks = world_.size(),
+       batch_warnings(config_, {.ranks = part_.share().ranks,
                                .samples_per_epoch = batches_.samples_per_epoch(),
-                               .parameters = model_.parameter_count()})) {
+                               .parameters = part_.parameter_count()})) {
     say("warning: {}\n", warning);
   }
   for (const std::string& warning : resume_warnings(resumed_.notes, state().notes)) {
     say("warning: {}\n", warning);
   }
+}
+
+/// The plans of all ranks are gathered: whoever needs to know whether a run fits asks for the rank
+/// that holds most, and that is rarely rank 0.
+void Trainer::tell_memory() {
+  RankMemory mine = passes_.memory();
+  mine.text = batches_.training_text().size() + batches_.validation_text().size();
+  const std::vector<std::uint64_t> part = numbers_of(mine);
+  std::vector<std::uint64_t> whole(part.size() * static_cast<std::size_t>(world_.size()));
+  world_.all_gather(elements(part), elements(whole)).wait();
+  std::vector<RankMemory> by_rank;
+  for (std::size_t at = 0; at < whole.size(); at += part.size()) {
+    by_rank.push_back(memory_of(std::span(whole).subspan(at, part.size())));
+  }
+  say("{}", memory_text(by_rank));
 }
 
 /// Powers of two change no bits, and keep the gradient of so many tokens within a narrow wire's
@@ -92,24 +95,36 @@ double Trainer::loss_divisor() const {
 }
 
 Trainer::Totals Trainer::pass() {
-  const auto loss_scale = static_cast<float>(model_.loss_scale() / loss_divisor());
-  std::vector<double> losses;
+  const auto loss_scale = static_cast<float>(part_.model().loss_scale() / loss_divisor());
+  std::vector<Batch> batches;
   double tokens = 0;
-  for (int micro_step = 0; micro_step < config_.sharding.micro_steps; ++micro_step) {
-    const Batch batch = batches_.training(samples_, micro_step, share());
-    losses.push_back(gpt_.forward(parameters_, batch.inputs, batch.targets, loss_scale));
-    gpt_.backward(parameters_);
-    tokens += static_cast<double>(batch.targets.size());
+  for (int microbatch = 0; microbatch < config_.sharding.micro_steps; ++microbatch) {
+    batches.push_back(batches_.training(samples_, microbatch, part_.share()));
+    tokens += static_cast<double>(batches.back().targets.size());
   }
+  const double loss = tree_sum(passes_.train(batches, loss_scale));
+  const PassTimes times = passes_.times();
   const bool asked = request_.stop != nullptr && request_.stop->asked() != 0;
   // Processors whose cosines differ in a bit would part replicas: the rate is rank 0's. As Megatron
   // and DeepSpeed do, a step that is skipped takes its samples, and nothing of the schedule.
   const double rate =
-      leads() ? learning_rate(config_.train, static_cast<int>(model_.updates())) : 0.0;
-  std::array<double, 4> totals = {tree_sum(losses), tokens, asked ? 1.0 : 0.0, rate};
-  model_.sum_over_ranks(totals);
-  return {
-      .loss = totals[0], .tokens = totals[1], .stop = totals[2] > 0, .learning_rate = totals[3]};
+      leads() ? learning_rate(config_.train, static_cast<int>(part_.model().updates())) : 0.0;
+  std::array<double, 7> totals = {loss,
+                                  part_.mine().has_last_stage ? tokens : 0.0,
+                                  asked ? 1.0 : 0.0,
+                                  rate,
+                                  times.idle,
+                                  times.message_wait_s,
+                                  times.load_stall_s};
+  part_.sum_over_job(totals);
+  const double ranks = world_.size();
+  return {.loss = totals[0],
+          .tokens = totals[1],
+          .stop = totals[2] > 0,
+          .learning_rate = totals[3],
+          .times = {.idle = totals[4] / ranks,
+                    .message_wait_s = totals[5] / ranks,
+                    .load_stall_s = totals[6] / ranks}};
 }
 
 StepRecord Trainer::train_step() {
@@ -117,7 +132,7 @@ StepRecord Trainer::train_step() {
   const double waited = world_.seconds_waited();
   const Totals totals = pass();
   const StepResult result =
-      model_.step(static_cast<float>(totals.learning_rate), totals.tokens / loss_divisor());
+      part_.step(static_cast<float>(totals.learning_rate), totals.tokens / loss_divisor());
   ++step_;
   samples_ += config_.train.batch;
   stopping_ = totals.stop;
@@ -131,6 +146,15 @@ StepRecord Trainer::train_step() {
   record.tokens_per_s = totals.tokens / seconds(Clock::now() - begin);
   record.grad_norm = result.grad_norm;
   record.exposed_comm_ms = 1000 * (world_.seconds_waited() - waited);
+  if (part_.pipeline().size() > 1) {
+    // Who waits for another stage's message mostly waits for that stage to compute: the bubble.
+    record.exposed_comm_ms -= 1000 * passes_.times().message_wait_s;
+    record.bubble = totals.times.idle;
+    record.message_wait_ms = 1000 * totals.times.message_wait_s;
+  }
+  if (config_.pipeline.activations.offload) {
+    record.load_stall_ms = 1000 * totals.times.load_stall_s;
+  }
   record.skipped = result.skipped;
   if (config_.sharding.loss_scale.dynamic) {
     record.loss_scale = result.loss_scale;
@@ -155,7 +179,7 @@ void Trainer::tell(const StepResult& result) {
   }
   if (config_.sharding.loss_scale.dynamic) {
     say("step {}: gradients overflow, nothing was changed; the loss scale is now {}\n", step_,
-        model_.loss_scale());
+        part_.model().loss_scale());
   } else {
     say("step {}: the gradient is not finite, so nothing was changed; lower train.learning_rate\n",
         step_);
@@ -164,12 +188,19 @@ void Trainer::tell(const StepResult& result) {
 
 double Trainer::validate(int samples) {
   samples = batches_.validation_samples(samples);
+  const int together = config_.sharding.micro_steps;
   double loss = 0;
-  for (int index = 0; index < batches_.validation_batches(samples); ++index) {
-    const Batch batch = batches_.validation(index, samples, share());
-    loss += gpt_.forward(parameters_, batch.inputs, batch.targets);
+  for (int index = 0; index < batches_.validation_batches(samples, part_.share().ranks);
+       index += together) {
+    std::vector<Batch> batches;  // behind the last batch they are empty
+    for (int next = index; next < index + together; ++next) {
+      batches.push_back(batches_.validation(next, samples, part_.share()));
+    }
+    for (const double one : passes_.evaluate(batches)) {
+      loss += one;
+    }
   }
-  model_.sum_over_ranks(std::span(&loss, 1));
+  part_.sum_over_job(std::span(&loss, 1));
   return loss / (double{1} * samples * config_.model.context);
 }
 
@@ -177,26 +208,27 @@ TrainingState Trainer::state() const {
   const std::size_t to_learn = batches_.training_text().size();
   return {.step = step_,
           .samples = samples_,
-          .notes = run_notes(config_, {.ranks = world_.size(),
-                                       .row = fmt::format("{}, degree {}", model_.strategy().name,
-                                                          model_.hybrid_shard_degree()),
-                                       .text_bytes = to_learn + batches_.validation_text().size(),
-                                       .training_bytes = to_learn,
-                                       .text_checksum = batches_.text_checksum(),
-                                       .gemm = gemm_->name()})};
+          .notes =
+              run_notes(config_, {.data_ranks = part_.share().ranks,
+                                  .row = fmt::format("{}, degree {}", part_.model().strategy().name,
+                                                     part_.model().hybrid_shard_degree()),
+                                  .text_bytes = to_learn + batches_.validation_text().size(),
+                                  .training_bytes = to_learn,
+                                  .text_checksum = batches_.text_checksum(),
+                                  .gemm = gemm_->name()})};
 }
 
 TrainingState Trainer::resume() {
   if (request_.resume) {
     if (const auto path = resume_path(world_, config_, *request_.resume)) {
-      const TrainingState saved = load_checkpoint(model_, *path);
+      const TrainingState saved = load_checkpoint(world_, part_.model(), *path);
       say("resuming after step {} from {}\n", saved.step, *path);
       return saved;
     }
     say("no checkpoint in {} yet: beginning anew\n", config_.checkpoint.folder);
   }
   if (request_.start) {
-    load_parameters(model_, *request_.start);
+    load_parameters(world_, part_.model(), *request_.start);
     say("starting with the parameters in {}\n", *request_.start);
   }
   return {};
@@ -239,6 +271,7 @@ void Trainer::save_last() {
 
 int Trainer::run() {
   introduce();
+  tell_memory();
   if (request_.report && leads()) {
     report_.emplace(*request_.report, step_);
   }
@@ -306,22 +339,16 @@ void Trainer::finish(const std::vector<StepRecord>& records) {
 }
 
 void Trainer::write_text() {
-  const std::vector<int> order = gpt_forward_order(config_.model);
+  WholeModel whole(part_, passes_.parameters(), config_);
   if (!leads()) {
-    for (const int unit : order) {  // its part of rank 0's copies
-      parameters_.acquire(unit);
-      parameters_.release(unit);
-    }
     return;
   }
-  WholeParameters whole(parameters_, units_, order);
-  Gpt writer(config_.model, 1, gemm_);
-  const std::string sample = write_sample(writer, whole,
-                                          {.prompt = config_.train.prompt,
-                                           .bytes = config_.train.sample_bytes,
-                                           .temperature = config_.train.temperature,
-                                           .seed = config_.sharding.seed,
-                                           .context = config_.model.context});
+  GptStages writer(config_.model, {.max_tokens = config_.model.context}, gemm_, whole);
+  const std::string sample = write_sample(writer, {.prompt = config_.train.prompt,
+                                                   .bytes = config_.train.sample_bytes,
+                                                   .temperature = config_.train.temperature,
+                                                   .seed = config_.sharding.seed,
+                                                   .context = config_.model.context});
   const WordShare words = known_words(sample, words_of(batches_.training_text()));
   say("\nthe model writes (temperature {}):\n{:-<72}\n{}{}\n{:-<72}\n", config_.train.temperature,
       "", config_.train.prompt, sample, "");
@@ -330,7 +357,7 @@ void Trainer::write_text() {
 }
 
 void Trainer::advise() const {
-  const int ranks = world_.size(), degree = model_.hybrid_shard_degree();
+  const int ranks = part_.share().ranks, degree = part_.model().hybrid_shard_degree();
   say("\nwhat to try next:\n");
   if (config_.sharding.strategy.empty() && ranks > 1) {
     say("  parallel.hybrid_shard_degree {}: the same losses{}, another share of memory each\n",
@@ -338,7 +365,7 @@ void Trainer::advise() const {
         same_bits_on_any_row(config_, ranks) ? " to the bit" : " but for rounding");
   }
   say("  --virtual-ranks {}: the same ranks as threads of one process, the same losses again\n",
-      ranks);
+      world_.size());
   say("  more train.steps, or a larger model.width: a lower loss for more time\n");
   say("  data.files: your own text; --report FILE: every step's figures as JSON\n");
 }

@@ -16,7 +16,8 @@
 #include "train/batches.hpp"
 #include "train/checkpoints.hpp"
 #include "train/config/config.hpp"
-#include "train/model/gpt.hpp"
+#include "train/model_part.hpp"
+#include "train/model_passes.hpp"
 #include "train/report.hpp"
 #include "train/stop.hpp"
 #include "train/train.hpp"
@@ -38,10 +39,10 @@ class Trainer {
     double loss = 0, tokens = 0;
     bool stop = false;         ///< Some rank was asked to.
     double learning_rate = 0;  ///< As rank 0 computes it.
+    PassTimes times;           ///< Means over ranks.
   };
 
   bool leads() const { return world_.rank() == 0; }
-  BatchShare share() const { return {world_.rank(), world_.size()}; }
   template <class... Args>
   void say(fmt::format_string<Args...> message, Args&&... args) const {
     if (leads()) {
@@ -52,6 +53,8 @@ class Trainer {
     }
   }
   void introduce() const;
+  /// What the rank holds that holds most.
+  void tell_memory();
   /// Loads what the request says to go on from, or else to start with; a state of no steps if that
   /// is not a run to go on with.
   TrainingState resume();
@@ -81,13 +84,11 @@ class Trainer {
   const TrainRequest& request_;
   int last_step_;
   Batches batches_;
-  std::vector<UnitSpec> units_;
-  ShardedModel model_;
+  ModelPart part_;
   Checkpoints checkpoints_;  // refuses a folder before much is read
   TrainingState resumed_;
   std::shared_ptr<const GemmBackend> gemm_;  // that of the run so far, if it is to be had
-  ShardedParameters parameters_;
-  Gpt gpt_;
+  ModelPasses passes_;
   std::optional<ReportFile> report_;
   int step_ = 0;              // steps done
   std::int64_t samples_ = 0;  // and samples that they took

@@ -30,10 +30,10 @@ FsdpOptions sharding(const train::TrainConfig& config, const Way& way) {
   options.prefetch_units = way.prefetch_units;
   options.reductions_in_flight = way.reductions_in_flight;
   options.micro_steps = way.micro_steps;
-  options.visits = gpt_visits(config.model, way.micro_steps);
+  options.visits = gpt_visits(config.model, {.actions = train::plain_actions({}, way.micro_steps)});
+  options.gradient_order = way.tree ? GradientOrder::tree : GradientOrder::sequence;
   options.state_tier = way.state_tier;
   options.shard_tier = way.shard_tier;
-  options.gradient_order = way.tree ? GradientOrder::tree : GradientOrder::sequence;
   options.accumulate = way.local ? Accumulate::local : Accumulate::two_hop;
   return options;
 }
@@ -62,9 +62,9 @@ Training::Training(Communicator& world, const train::TrainConfig& config, const 
       engine_(world, gpt_units(config.model, config.sharding.seed), sharding(config, way),
               {.make = [this] { return std::make_unique<SilentQueue>(silent_); }}),
       parameters_(engine_),
-      gpt_(config.model, config.train.batch / world.size(), gemm),
+      gpt_(config.model, {.max_tokens = config.train.batch / world.size() * config.model.context},
+           gemm, parameters_),
       held_(engine_.held()) {
-  check_ranks(config, world.size());
   if (!way_.save.empty()) {
     saver_.emplace(
         world, held_,
@@ -95,8 +95,14 @@ double Training::step() {
     const std::int64_t before = std::int64_t{step_} * way_.micro_steps + micro;
     const auto batch =
         batches_.training(before * config_.train.batch, 0, {world_.rank(), world_.size()});
-    loss += gpt_.forward(parameters_, batch.inputs, batch.targets);
-    gpt_.backward(parameters_);
+    const std::vector<std::int32_t> tokens(batch.inputs.begin(), batch.inputs.end()),
+        targets(batch.targets.begin(), batch.targets.end());
+    const train::MicroBatch microbatch{
+        .length = config_.model.context, .tokens = tokens, .targets = targets};
+    gpt_.begin_step(std::span(&microbatch, 1));
+    gpt_.forward(0, 0, {}, {});
+    gpt_.backward(0, 0, {}, {});
+    loss += gpt_.losses()[0];
   }
   const double tokens = 1.0 * way_.micro_steps * config_.train.batch * config_.model.context;
   engine_.step(static_cast<float>(train::learning_rate(config_.train, step_)), tokens);

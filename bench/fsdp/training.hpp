@@ -13,7 +13,7 @@
 #include "sprat/mp.hpp"
 #include "train/batches.hpp"
 #include "train/config/config.hpp"
-#include "train/model/gpt.hpp"
+#include "train/model/gpt_stages.hpp"
 
 namespace sprat::bench {
 
@@ -75,7 +75,7 @@ class Training {
   train::Batches batches_;
   fsdp::Engine engine_;
   EngineParameters parameters_;
-  train::Gpt gpt_;
+  train::GptStages gpt_;
   fsdp::ModelState held_;
   std::optional<fsdp::Saver> saver_;
   int step_ = 0;

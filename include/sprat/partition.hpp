@@ -1,5 +1,5 @@
-// Where a model that is a chain of layers is cut into stages: the best cut there is, one by hand, or
-// one that a file keeps.
+// Where a model that is a chain of layers is cut into stages: the best cut there is, one by hand,
+// or one that a file keeps.
 #pragma once
 
 #include <cstddef>
@@ -73,7 +73,8 @@ struct ChainStage {
 /// as can be, since the first ones hold the most activations. Each stage has a layer at least. A
 /// shared parameter is held by each stage that uses it. Throws Error{invalid_argument} if no cut
 /// fits, telling which stage lacks what and the least capacity with which one does.
-SPRAT_API std::vector<ChainStage> cut_chain(std::span<const ModelPiece> layers, const ChainRequest& request);
+SPRAT_API std::vector<ChainStage> cut_chain(std::span<const ModelPiece> layers,
+                                            const ChainRequest& request);
 
 /// A partition as a file, so that a later run cuts the model in the same places.
 struct PartitionFile {
@@ -90,13 +91,14 @@ SPRAT_API PartitionFile parse_partition_file(const std::string& name, std::strin
 /// The partition of each piece. Throws Error{invalid_argument} that says what differs if the file
 /// is of another model or another number of partitions.
 SPRAT_API std::vector<int> partition_from(const std::string& name, const PartitionFile& file,
-                                std::span<const ModelPiece* const> pieces, int partitions);
+                                          std::span<const ModelPiece* const> pieces,
+                                          int partitions);
 
 /// `pins`: names to partitions. A piece goes where the longest pin says that is its name or a
 /// dotted beginning of it ("h.3" has "h.3.mlp"), else to `default_partition`. Throws
 /// Error{invalid_argument} for pins of no piece and for partitions that are not there.
 SPRAT_API std::vector<int> manual_partition(std::span<const ModelPiece* const> pieces,
-                                  const std::map<std::string, int>& pins, int default_partition,
-                                  int partitions);
+                                            const std::map<std::string, int>& pins,
+                                            int default_partition, int partitions);
 
 }  // namespace sprat::mp

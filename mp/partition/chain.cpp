@@ -3,14 +3,13 @@
 // Cost: O(p L^2) for p stages of L layers; O(p L^4) for pipeline_time where messages take time.
 // Use: for models that are layers one after another. Papers: Narayanan et al., PipeDream, 2019
 // (messages); Zheng et al., Alpa, 2022 (pipeline_time).
-#include "sprat/partition.hpp"
-
 #include <algorithm>
 #include <limits>
 #include <set>
 #include <string_view>
 
 #include "comm/base/check.hpp"
+#include "sprat/partition.hpp"
 
 namespace sprat::mp {
 namespace {

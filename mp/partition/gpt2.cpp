@@ -1,7 +1,6 @@
 // GPT-2 as a chain of layers, from the numbers of its configuration.
-#include "sprat/partition.hpp"
-
 #include "comm/base/check.hpp"
+#include "sprat/partition.hpp"
 
 namespace sprat::mp {
 

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "sprat/partition.hpp"
 #include "mp/partition/model_file.hpp"
+#include "sprat/partition.hpp"
 
 namespace sprat::mp {
 

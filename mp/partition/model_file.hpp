@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "mp/partition/graph.hpp"
-#include "sprat/partition.hpp"
 #include "mp/partition/tree.hpp"
+#include "sprat/partition.hpp"
 
 namespace sprat::mp {
 

@@ -181,19 +181,17 @@ TrainConfig parse(std::string_view json) {
   read_model(root, config.model);
   read_data(root, config.data);
   read_train(root, config.train, config.sharding);
-  read_parallel(root, config.sharding);
+  read_parallel(root, config);
   read_checkpoint(root, config.checkpoint);
-  config.sharding.visits = gpt_visits(config.model, config.sharding.micro_steps);
   return config;
 }
 
 /// A pipe would wait for its writer, and a device may have no end.
-std::string read_file(const std::string& path) {
+std::string read_file(const char* kind, const std::string& path) {
   std::error_code unknown;
   const auto status = std::filesystem::status(path, unknown);
   const auto fail = [&](const char* what, const std::string& why) {
-    throw Error(ErrorCode::unavailable,
-                fmt::format("cannot {} configuration {}: {}", what, path, why));
+    throw Error(ErrorCode::unavailable, fmt::format("cannot {} {} {}: {}", what, kind, path, why));
   };
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     fail("read", std::filesystem::is_directory(status) ? "Is a directory"
@@ -227,16 +225,22 @@ TrainConfig parse_train_config(std::string_view json, const std::string& origin)
 }
 
 TrainConfig read_train_config(const std::string& path) {
-  TrainConfig config = parse_train_config(read_file(path), path);
+  TrainConfig config = parse_train_config(read_file("configuration", path), path);
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   for (std::string& name : config.data.files) {
     name = (folder / name).string();  // an absolute name replaces the folder
   }
   const std::string file_tier = "file:";
-  for (std::string* tier : {&config.sharding.state_tier, &config.sharding.shard_tier}) {
+  for (std::string* tier : {&config.sharding.state_tier, &config.sharding.shard_tier,
+                            &config.pipeline.activations.tier}) {
     if (tier->starts_with(file_tier) && tier->size() > file_tier.size()) {
       *tier = file_tier + (folder / tier->substr(file_tier.size())).string();
     }
+  }
+  PartitionConfig& partition = config.pipeline.partition;
+  if (!partition.file.empty()) {
+    partition.file = (folder / partition.file).string();
+    partition.file_text = read_file("partition file", partition.file);
   }
   if (!config.checkpoint.folder.empty()) {
     config.checkpoint.folder = (folder / config.checkpoint.folder).string();
@@ -244,35 +248,14 @@ TrainConfig read_train_config(const std::string& path) {
   return config;
 }
 
-void check_ranks(const TrainConfig& config, int ranks) {
-  const int batch = config.train.batch, micro_steps = config.sharding.micro_steps;
-  const int share = ranks * micro_steps;
-  const std::string among = micro_steps == 1
-                                ? fmt::format("{} ranks", ranks)
-                                : fmt::format("{} ranks x {} micro-steps", ranks, micro_steps);
-  check(batch % share == 0,
-        "train.batch {} does not divide among {}; make it a multiple of {}, such as {}", batch,
-        among, share, (batch + share - 1) / share * share);
-  const std::int64_t tokens = std::int64_t{batch / share} * config.model.context;
-  check(tokens <= std::numeric_limits<int>::max(),
-        "train.batch {} gives each rank {} tokens of model.context {} at once, more than {}; take "
-        "more train.micro_steps",
-        batch, tokens, config.model.context, std::numeric_limits<int>::max());
-  const int degree = config.sharding.hybrid_shard_degree;
-  check(degree == 0 || ranks % degree == 0,
-        "parallel.hybrid_shard_degree {} does not divide the {} ranks; take a divisor of {}, or 0 "
-        "for all",
-        degree, ranks, ranks);
-}
-
-bool same_bits_on_any_row(const TrainConfig& config, int ranks) {
-  return std::has_single_bit(static_cast<unsigned>(ranks)) &&
+bool same_bits_on_any_row(const TrainConfig& config, int data_ranks) {
+  return std::has_single_bit(static_cast<unsigned>(data_ranks)) &&
          (config.sharding.micro_steps == 1 || config.sharding.accumulate == Accumulate::local);
 }
 
-bool same_bits_however_shared(const TrainConfig& config, int ranks) {
+bool same_bits_however_shared(const TrainConfig& config, int data_ranks) {
   return config.sharding.gradient_order == GradientOrder::tree &&
-         config.sharding.gradient_wire == DType::f32 && same_bits_on_any_row(config, ranks) &&
+         config.sharding.gradient_wire == DType::f32 && same_bits_on_any_row(config, data_ranks) &&
          std::has_single_bit(static_cast<unsigned>(config.sharding.micro_steps));
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sprat/fsdp.hpp"
+#include "train/config/pipeline_config.hpp"
 #include "train/model/gpt.hpp"
 
 namespace sprat::train {
@@ -51,20 +52,21 @@ struct TrainConfig {
   /// optimizer, clipping. Its visits are the model's, and its seed is that of the whole run. Of the
   /// tiers, "file:FOLDER" is relative to the configuration file.
   FsdpOptions sharding = {.seed = 1};
+  PipelineConfig pipeline;  ///< Its micro-batches are sharding.micro_steps.
   CheckpointConfig checkpoint;
 };
 
 /// Parses and checks. Throws Error{invalid_argument} with one line that begins with `origin` and
 /// names the key: unknown ones with what is known, wrong types, values out of range or at odds.
 TrainConfig parse_train_config(std::string_view json, const std::string& origin);
-/// Reads the file; data.files and checkpoint.folder become paths that can be opened. Throws
+/// Reads the file, and the one that says where the model is cut, if any; data.files and
+/// checkpoint.folder become paths that can be opened. Throws
 /// Error{unavailable} too.
 TrainConfig read_train_config(const std::string& path);
-/// Holds what depends on the number of ranks against it. Throws Error{invalid_argument}.
-void check_ranks(const TrainConfig& config, int ranks);
-/// Whether losses are the same to the bit under any strategy and degree: level D2 of docs/fsdp.md.
-bool same_bits_on_any_row(const TrainConfig& config, int ranks);
+/// Whether losses are the same to the bit under any strategy and degree of so many data ranks:
+/// level D2 of docs/fsdp.md.
+bool same_bits_on_any_row(const TrainConfig& config, int data_ranks);
 /// Whether they also are those of any other such run of as many micro-batches over all ranks: D3.
-bool same_bits_however_shared(const TrainConfig& config, int ranks);
+bool same_bits_however_shared(const TrainConfig& config, int data_ranks);
 
 }  // namespace sprat::train

@@ -29,7 +29,12 @@ inline void check_at_most(const char* key, int value, int most) {
 
 /// The section train.precision.
 void read_precision(JsonSection& train, FsdpOptions& sharding);
-/// The section parallel, by our names and SMP's; also train.clip_norm where SMP's name gives it.
-void read_parallel(const nlohmann::json& root, FsdpOptions& sharding);
+/// The section parallel, by our names and SMP's; also train.clip_norm and train.micro_steps where
+/// SMP's names give them.
+void read_parallel(const nlohmann::json& root, TrainConfig& config);
+/// Of the section parallel: SMP's name of train.micro_steps.
+void read_microbatches(const nlohmann::json& root, JsonSection& parallel, int& micro_steps);
+/// Of the section parallel: the pipeline, where the model is cut, what its activations do.
+void read_pipeline(JsonSection& parallel, int micro_steps, PipelineConfig& pipeline);
 
 }  // namespace sprat::train

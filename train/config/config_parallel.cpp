@@ -2,25 +2,12 @@
 #include <cmath>
 #include <optional>
 
-#include "sprat/smp.hpp"
 #include "train/config/config_check.hpp"
+#include "train/config/smp_name.hpp"
 
 namespace sprat::train {
 namespace {
 
-/// A key of SMP, by its version.
-struct SmpName {
-  SmpVersion version;
-  const char* name;
-
-  /// The value that SMP has for it where it is left unsaid.
-  double standard() const {
-    const SmpValue value = smp_key(version, name).standard;
-    return std::holds_alternative<double>(value)
-               ? std::get<double>(value)
-               : static_cast<double>(std::get<std::int64_t>(value));
-  }
-};
 namespace smp {
 constexpr SmpName hybrid_shard_degree = {SmpVersion::v2, "hybrid_shard_degree"};
 constexpr SmpName sharded_data_parallel_degree = {SmpVersion::v1, "sharded_data_parallel_degree"};
@@ -133,7 +120,8 @@ void read_clipping(const nlohmann::json& root, JsonSection& section, FsdpOptions
 
 }  // namespace
 
-void read_parallel(const nlohmann::json& root, FsdpOptions& sharding) {
+void read_parallel(const nlohmann::json& root, TrainConfig& config) {
+  FsdpOptions& sharding = config.sharding;
   JsonSection section(root, "parallel");
   section.read("strategy", sharding.strategy);
   read_degree(section, sharding);
@@ -151,6 +139,8 @@ void read_parallel(const nlohmann::json& root, FsdpOptions& sharding) {
   section.read("shard_tier", sharding.shard_tier);
   read_gradient_order(root, section, sharding);
   read_clipping(root, section, sharding);
+  read_microbatches(root, section, sharding.micro_steps);
+  read_pipeline(section, sharding.micro_steps, config.pipeline);
   section.end();
   check_at_least("parallel.prefetch_units", sharding.prefetch_units, 0);
   check_at_least("parallel.reductions_in_flight", sharding.reductions_in_flight, 1);

@@ -246,6 +246,33 @@ void add_parallel(Settings& settings, const FsdpOptions& sharding) {
   section.add("shard_tier", kind_of(sharding.shard_tier));
 }
 
+void add_pipeline(Settings& settings, const PipelineConfig& pipeline) {
+  Section section(settings, "parallel");
+  section.add("pipeline_parallel_degree", pipeline.degree);
+  section.add("pipeline", pipeline.schedule);
+  section.add("stages_per_rank", pipeline.stages_per_rank);
+  section.add("active_microbatches", pipeline.active_microbatches);
+  section.add("placement_strategy", pipeline.placement);
+  const PartitionConfig& partition = pipeline.partition;
+  section.add("auto_partition", partition.first_layers.empty() && !partition.by_hand);
+  section.add("partition", fmt::format("{} {}", Json(partition.first_layers).dump(),
+                                       Json(partition.pins).dump()));
+  section.add("default_partition", partition.default_stage);
+  section.add("partition_file",
+              partition.file.empty()
+                  ? "not given"
+                  : fmt::format("{} bytes with checksum {:016x}", partition.file_text.size(),
+                                fnv1a(partition.file_text)));
+  const ActivationConfig& activations = pipeline.activations;
+  section.add("activation_checkpointing", recomputation_text(activations));
+  section.add("offload_activations", activations.offload);
+  section.add("activation_loading_horizon", activations.horizon);
+  section.add("activation_horizon_unit",
+              activations.unit == HorizonUnit::tasks ? "tasks" : "tensors");
+  section.add("activation_keep_last", activations.keep_last);
+  section.add("activation_tier", kind_of(activations.tier));
+}
+
 const char* given_or_not(bool given) { return given ? "given" : "not given"; }
 
 }  // namespace
@@ -261,6 +288,7 @@ Settings settings_of(const TrainConfig& config) {
   add_train(settings, config.train, config.sharding);
   add_precision(settings, config.sharding);
   add_parallel(settings, config.sharding);
+  add_pipeline(settings, config.pipeline);
   Section checkpoint(settings, "checkpoint");
   checkpoint.add("folder", given_or_not(!config.checkpoint.folder.empty()));
   checkpoint.add("every", config.checkpoint.every);

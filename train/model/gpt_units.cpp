@@ -1,10 +1,17 @@
 // The GPT's parameters: names, shapes, initial values.
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <string>
+#include <utility>
 
 #include "train/model/gpt.hpp"
 #include "train/model/gpt_index.hpp"
 #include "train/model/random.hpp"
+#include "train/model/require.hpp"
 
 namespace sprat::train {
 namespace {
@@ -49,38 +56,109 @@ UnitSpec block(const GptShape& shape, int index, std::uint64_t seed) {
           }};
 }
 
+/// A unit of the whole model.
+UnitSpec unit_of(const GptShape& shape, int unit, std::uint64_t seed) {
+  const auto table = [&] {
+    return weight("wte.weight", shape.vocabulary, shape.width, weight_deviation, seed);
+  };
+  if (unit == table_unit) {
+    return {.name = "wte", .parameters = {table()}};
+  }
+  if (unit == position_unit) {
+    return {
+        .name = "wpe",
+        .parameters = {weight("wpe.weight", shape.context, shape.width, weight_deviation, seed)}};
+  }
+  if (unit == norm_unit(shape)) {
+    return {.name = "ln_f",
+            .parameters = {constant("ln_f.weight", shape.width, 1.0f),
+                           constant("ln_f.bias", shape.width, 0.0f)}};
+  }
+  if (unit == head_unit(shape)) {
+    return {.name = "head", .parameters = {table()}};
+  }
+  return block(shape, unit - block_unit(0), seed);
+}
+
 }  // namespace
 
-std::vector<UnitSpec> gpt_units(const GptShape& shape, std::uint64_t seed) {
-  std::vector<UnitSpec> units;
-  units.push_back(
-      {.name = "embedding",
-       .parameters = {
-           weight("wte.weight", GptShape::vocabulary, shape.width, weight_deviation, seed),
-           weight("wpe.weight", shape.context, shape.width, weight_deviation, seed)}});
-  for (int index = 0; index < shape.layers; ++index) {
-    units.push_back(block(shape, index, seed));
+std::vector<int> units_of_layer(const GptShape& shape, int layer) {
+  if (layer == embedding_layer) {
+    return {table_unit, position_unit};
   }
-  units.push_back({.name = "ln_f",
-                   .parameters = {constant("ln_f.weight", shape.width, 1.0f),
-                                  constant("ln_f.bias", shape.width, 0.0f)}});
+  if (layer == head_layer(shape)) {
+    return {norm_unit(shape), head_unit(shape)};
+  }
+  return {block_unit(block_of(layer))};
+}
+
+void check_placement(const GptShape& shape, const GptPlacement& placement) {
+  const std::vector<int>& first = placement.first_layer;
+  const int layers = gpt_layer_count(shape);
+  require(!first.empty() && first.front() == 0 && first.back() < layers &&
+              std::ranges::adjacent_find(first, std::greater_equal<>()) == first.end(),
+          "stages begin at layers {}; the first begins at 0, each behind the one before, and there "
+          "are {} layers",
+          fmt::join(first, ", "), layers);
+  const std::vector<int>& stages = placement.stages;
+  require(std::ranges::adjacent_find(stages, std::greater_equal<>()) == stages.end() &&
+              (stages.empty() ||
+               (stages.front() >= 0 && stages.back() < static_cast<int>(first.size()))),
+          "a rank has stages {}; there are 0 to {}, named in rising order", fmt::join(stages, ", "),
+          first.size() - 1);
+}
+
+LayerRange layers_of_stage(const GptShape& shape, const GptPlacement& placement, int stage) {
+  const std::size_t next = static_cast<std::size_t>(stage) + 1;
+  return {.first = placement.first_layer[next - 1],
+          .end = next < placement.first_layer.size() ? placement.first_layer[next]
+                                                     : gpt_layer_count(shape)};
+}
+
+std::vector<int> own_units(const GptShape& shape, const GptPlacement& placement) {
+  check_placement(shape, placement);
+  std::vector<int> own(static_cast<std::size_t>(head_unit(shape)) + 1, -1);
+  int next = 0;
+  for (const int stage : placement.stages) {
+    const LayerRange range = layers_of_stage(shape, placement, stage);
+    for (int layer = range.first; layer < range.end; ++layer) {
+      for (const int unit : units_of_layer(shape, layer)) {
+        own[static_cast<std::size_t>(unit)] = next++;
+      }
+    }
+  }
+  return own;
+}
+
+std::vector<UnitSpec> gpt_units(const GptShape& shape, std::uint64_t seed,
+                                const GptPlacement& placement) {
+  const std::vector<int> own = own_units(shape, placement);
+  std::vector<UnitSpec> units;
+  for (int unit = 0; unit < static_cast<int>(own.size()); ++unit) {
+    if (own[static_cast<std::size_t>(unit)] < 0) {
+      continue;
+    }
+    UnitSpec spec = unit_of(shape, unit, seed);
+    spec.id = static_cast<std::uint64_t>(unit);
+    if (unit == head_unit(shape)) {
+      // Where the table is on another rank the head has a copy, with the same initial values.
+      spec.tied_to = own[table_unit];
+      // A copy on another rank goes by the table's number, for both are rounded by one chance.
+      spec.parameters[table_values].tied = spec.tied_to < 0;
+      spec.id = spec.tied_to < 0 ? std::uint64_t{table_unit} : *spec.id;
+    }
+    units.push_back(std::move(spec));
+  }
   return units;
 }
 
-std::vector<int> gpt_forward_order(const GptShape& shape) {
-  std::vector<int> order = {embedding_unit};
-  for (int index = 0; index < shape.layers; ++index) {
-    order.push_back(block_unit(index));
-  }
-  order.push_back(norm_unit(shape));
-  order.push_back(embedding_unit);  // the tied head
+// Units are numbered as a forward uses them, so a rank's own come in their order.
+std::vector<int> gpt_forward_order(const GptShape& shape, const GptPlacement& placement) {
+  const std::vector<int> own = own_units(shape, placement);
+  std::vector<int> order(
+      static_cast<std::size_t>(std::ranges::count_if(own, [](int unit) { return unit >= 0; })));
+  std::iota(order.begin(), order.end(), 0);
   return order;
-}
-
-std::vector<Visit> gpt_visits(const GptShape& shape, int micro_steps) {
-  const std::vector<int> forward = gpt_forward_order(shape);
-  const std::vector<int> backward(forward.rbegin(), forward.rend());
-  return plain_visits(forward, backward, micro_steps);
 }
 
 }  // namespace sprat::train

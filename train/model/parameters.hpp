@@ -1,6 +1,7 @@
 // Where a model's parameters and gradients are, as the model sees it.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -20,6 +21,8 @@ class Parameters {
   virtual void reduce(int unit) = 0;
 };
 
+std::size_t element_count(const ParameterSpec& parameter);
+
 /// Those of a sharded model, which must outlive this. Values that are gathered narrow are widened
 /// while their unit is acquired.
 class ShardedParameters final : public Parameters {
@@ -35,6 +38,8 @@ class ShardedParameters final : public Parameters {
   }
   std::span<float> gradients(int unit, int index) override { return model_.gradient(unit, index); }
   void reduce(int unit) override { model_.reduce(unit); }
+  /// Of widened values, at most, if one unit is acquired at a time.
+  std::size_t bytes_planned() const { return narrow_ ? bytes_planned_ : 0; }
 
  private:
   /// A unit's values as f32, in memory that units lend each other.
@@ -47,6 +52,7 @@ class ShardedParameters final : public Parameters {
 
   ShardedModel& model_;
   bool narrow_;
+  std::size_t bytes_planned_ = 0;
   std::vector<Wide> wide_;     // by unit
   std::vector<Floats> spare_;  // of units that are not acquired
 };
@@ -62,13 +68,19 @@ class WholeParameters final : public Parameters {
                   const std::vector<int>& order);
   void acquire(int) override {}
   void release(int) override {}
-  std::span<const float> values(int unit, int index) const override { return values_[unit][index]; }
+  std::span<const float> values(int unit, int index) const override {
+    return values_[value_units_[unit]][index];
+  }
+  /// Its own, of a tied unit, too.
   std::span<float> gradients(int unit, int index) override { return gradients_[unit][index]; }
   void reduce(int) override {}
 
-  std::span<float> writable_values(int unit, int index) { return values_[unit][index]; }
+  std::span<float> writable_values(int unit, int index) {
+    return values_[value_units_[unit]][index];
+  }
 
  private:
+  std::vector<int> value_units_;  // by unit, the one that has its values
   std::vector<std::vector<Floats>> values_, gradients_;
 };
 

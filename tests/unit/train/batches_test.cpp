@@ -32,8 +32,17 @@ TEST(Batches, a_step_is_the_same_however_many_ranks_and_micro_steps_share_it) {
   for (const std::int64_t first : {0, 12, 84, 1205}) {
     const Batch whole = Batches(counting(2000), config()).training(first, 0, {0, 1});
     ASSERT_EQ(whole.inputs.size(), 12u * 8u);
-    for (const auto& [ranks, micro_steps] :
-         {std::pair{2, 1}, {3, 1}, {12, 1}, {1, 3}, {2, 2}, {4, 3}, {3, 4}}) {
+    for (const auto& [ranks, micro_steps] : {std::pair{2, 1},
+                                             {3, 1},
+                                             {12, 1},
+                                             {1, 3},
+                                             {2, 2},
+                                             {4, 3},
+                                             {3, 4},
+                                             {5, 1},
+                                             {1, 5},
+                                             {2, 4},
+                                             {11, 1}}) {
       parted.sharding.micro_steps = micro_steps;
       const Batches batches(counting(2000), parted);
       Batch joined;
@@ -49,6 +58,19 @@ TEST(Batches, a_step_is_the_same_however_many_ranks_and_micro_steps_share_it) {
       EXPECT_EQ(joined.targets, whole.targets)
           << "from " << first << ", " << ranks << " ranks, " << micro_steps << " micro-steps";
     }
+  }
+}
+
+TEST(Batches, parts_differ_by_one_sample_only_where_a_batch_does_not_divide) {
+  for (const int parts : {1, 2, 3, 4, 5, 7, 12}) {
+    int next = 0;
+    for (int index = 0; index < parts; ++index) {
+      const SampleRange part = part_of_batch(12, parts, index);
+      EXPECT_EQ(part.first, next);
+      EXPECT_EQ(part.count, 12 / parts + (index < 12 % parts ? 1 : 0)) << index << "/" << parts;
+      next += part.count;
+    }
+    EXPECT_EQ(next, 12);
   }
 }
 
@@ -112,10 +134,10 @@ TEST(Batches, validation_covers_each_sample_once_over_all_ranks) {
   const int all = batches.validation_samples(1'000'000);
   EXPECT_EQ(all, (500 - 1) / 8);
   for (const int samples : {1, 5, 12, 13, all}) {
-    for (const int ranks : {1, 3, 4}) {
+    for (const int ranks : {1, 3, 4, 5}) {
       std::size_t tokens = 0;
       std::vector<std::uint8_t> joined;
-      for (int index = 0; index < batches.validation_batches(samples); ++index) {
+      for (int index = 0; index < batches.validation_batches(samples, ranks); ++index) {
         for (int rank = 0; rank < ranks; ++rank) {
           const Batch part = batches.validation(index, samples, {rank, ranks});
           joined.insert(joined.end(), part.inputs.begin(), part.inputs.end());

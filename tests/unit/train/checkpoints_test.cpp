@@ -23,7 +23,7 @@ std::map<std::string, std::string> notes_of(const SplitRun& run) {
   config.sharding.gradient_order = run.order;
   config.sharding.gradient_wire = run.wire;
   config.sharding.accumulate = Accumulate::local;
-  return run_notes(config, {.ranks = run.ranks,
+  return run_notes(config, {.data_ranks = run.ranks,
                             .row = "ddp, degree 1",
                             .text_bytes = 100,
                             .training_bytes = 90,
@@ -51,7 +51,7 @@ TEST(RunNotes, ranks_and_micro_steps_of_a_tree_matter_by_their_product_alone) {
 
 TEST(RunNotes, ranks_and_micro_steps_matter_each_where_bits_depend_on_them) {
   using Names = std::vector<std::string>;
-  const Names both{"ranks", "train.micro_steps"};
+  const Names both{"data ranks", "train.micro_steps"};
   for (const auto& [order, wire] : {std::pair{GradientOrder::sequence, DType::f32},
                                     std::pair{GradientOrder::tree, DType::bf16}}) {
     EXPECT_EQ(warned_of({4, 4, order, wire}, {8, 2, order, wire}), both) << name(order);

@@ -29,11 +29,10 @@ TEST(Words, cut_by_the_samples_ends_do_not_count) {
 TEST(Sample, repeats_by_seed_and_is_longer_than_the_context) {
   const GptShape shape{.layers = 1, .width = 16, .heads = 2, .context = 8};
   WholeParameters parameters(gpt_units(shape, 1));
-  Gpt gpt(shape, 1, open_gemm_backend(choose_gemm_backend()));
+  GptStages gpt(shape, {.max_tokens = 8}, open_gemm_backend(choose_gemm_backend()), parameters);
   const auto write = [&](std::uint64_t seed) {
     return write_sample(
-        gpt, parameters,
-        {.prompt = "ab", .bytes = 40, .temperature = 1, .seed = seed, .context = 8});
+        gpt, {.prompt = "ab", .bytes = 40, .temperature = 1, .seed = seed, .context = 8});
   };
   EXPECT_EQ(write(1).size(), 40u);
   EXPECT_EQ(write(1), write(1));

@@ -83,6 +83,12 @@ TEST(BatchWarnings, name_the_number_and_the_remedy) {
   EXPECT_THAT(batch_warnings(config, facts),
               ElementsAre(HasSubstr("each of 4 ranks computes one sample at a time, 8 times")));
   config = sensible;
+  config.train.batch = 33;
+  EXPECT_THAT(batch_warnings(config, facts),
+              ElementsAre(HasSubstr("train.batch 33 does not divide by 4 ranks x 1 micro-steps: "
+                                    "some compute 9 samples where others wait with 8; 36 "
+                                    "divides")));
+  config = sensible;
   config.train.base_batch = 8;
   config.train.warmup_steps = 0;
   EXPECT_THAT(

@@ -1,6 +1,4 @@
 // The exact cut of chains, held against every cut there is and against GPT-2's known cuts.
-#include "sprat/partition.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 
 #include "comm/base/check.hpp"
 #include "sprat/error.hpp"
+#include "sprat/partition.hpp"
 
 namespace sprat::mp {
 namespace {

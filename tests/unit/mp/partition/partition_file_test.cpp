@@ -7,9 +7,9 @@
 #include <functional>
 #include <string>
 
-#include "sprat/partition.hpp"
 #include "mp/partition/method.hpp"
 #include "sprat/error.hpp"
+#include "sprat/partition.hpp"
 
 namespace sprat::mp {
 namespace {

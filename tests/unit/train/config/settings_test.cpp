@@ -29,7 +29,7 @@ Json base() {
     "data": {"files": ["text.txt"]},
     "train": {"steps": 20, "batch": 8, "warmup_steps": 0, "sample_bytes": 0,
               "precision": {"parameters": "bf16", "gradient_wire": "f16"}},
-    "parallel": {"hybrid_shard_degree": 2},
+    "parallel": {"hybrid_shard_degree": 2, "offload_activations": true},
     "checkpoint": {"folder": "saved"}})");
 }
 
@@ -86,11 +86,35 @@ const std::map<std::string, Json>& others() {
       {"/parallel/gradient_order", "tree"},
       {"/parallel/state_tier", "file:states"},
       {"/parallel/shard_tier", "file:shards"},
+      {"/parallel/pipeline_parallel_degree", 2},
+      {"/parallel/partitions", 2},
+      {"/parallel/microbatches", 2},
+      {"/parallel/active_microbatches", 1},
+      {"/parallel/pipeline", "gpipe"},
+      {"/parallel/stages_per_rank", 2},
+      {"/parallel/placement_strategy", "spread"},
+      {"/parallel/auto_partition", false},
+      {"/parallel/partition", {{"h.0", 0}}},
+      {"/parallel/default_partition", 1},
+      {"/parallel/partition_file", "cut.json"},
+      {"/parallel/activation_checkpointing", "each"},
+      {"/parallel/offload_activations", false},
+      {"/parallel/activation_loading_horizon", 3},
+      {"/parallel/activation_horizon_unit", "tensors"},
+      {"/parallel/activation_keep_last", 2},
+      {"/parallel/activation_tier", "file:tapes"},
       {"/checkpoint/folder", ""},
       {"/checkpoint/every", 3},
       {"/checkpoint/keep", 3},
       {"/checkpoint/asynchronous", false}};
   return values;
+}
+
+/// Those that have no effect, say what another key says, or take one value alone.
+bool says_nothing(const std::string& key) {
+  return key == "/parallel/sdp_hierarchical_allgather" || key == "/parallel/load_partition" ||
+         key == "/parallel/tensor_parallel_degree" || key == "/parallel/context_parallel_degree" ||
+         key == "/parallel/expert_parallel_degree";
 }
 
 /// Keys of the section at `path` that a refusal of an unknown one lists.
@@ -131,8 +155,8 @@ TEST(Settings, hold_every_key_that_the_configuration_knows) {
   for (const std::string section : {"/model", "/data", "/train", "/train/precision",
                                     "/train/precision/loss_scale", "/parallel", "/checkpoint"}) {
     for (const std::string& key : known_keys(section)) {
-      if (key == "/data/files" || key == "/parallel/sdp_hierarchical_allgather") {
-        continue;  // what they hold; without effect
+      if (key == "/data/files" || says_nothing(key)) {
+        continue;  // of files what they hold is compared
       }
       ++keys;
       ASSERT_TRUE(others().contains(key)) << "a new key: give another value of " << key << " here";
@@ -162,6 +186,7 @@ class Ranks : public testing::Test {
   Ranks() {
     write_small_text(folder_ / "text.txt");
     write_small_text(folder_ / "other.txt", "of a text that is an other one");
+    std::ofstream(folder_ / "cut.json") << "{}";
   }
 
   std::string write(const std::string& name, const Json& config) const {

@@ -7,7 +7,9 @@
 #include <limits>
 #include <set>
 
+#include "tests/unit/train/model/played_stages.hpp"
 #include "train/model/gpt_index.hpp"
+#include "train/model/gpt_stages.hpp"
 #include "train/model/random.hpp"
 
 namespace sprat::train {
@@ -16,43 +18,44 @@ namespace {
 constexpr GptShape tiny{.layers = 2, .width = 16, .heads = 2, .context = 8};
 constexpr int batch = 3;
 
-std::vector<std::uint8_t> bytes(std::size_t count, const char* purpose) {
-  const RandomStream stream(7, purpose);
-  std::vector<std::uint8_t> values(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    values[i] = static_cast<std::uint8_t>(stream.bits(i));
-  }
-  return values;
-}
-
-std::shared_ptr<const GemmBackend> gemm() { return open_gemm_backend(choose_gemm_backend()); }
-
-/// Initial values of GPT-2 leave gradients small and biases at 0; a check wants neither.
-void enlarge(WholeParameters& parameters, const std::vector<UnitSpec>& units) {
-  for (std::size_t unit = 0; unit < units.size(); ++unit) {
-    for (std::size_t index = 0; index < units[unit].parameters.size(); ++index) {
-      const RandomStream stream(3, units[unit].parameters[index].name);
-      auto values = parameters.writable_values(static_cast<int>(unit), static_cast<int>(index));
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        values[i] += static_cast<float>(0.2 * stream.normal(i));
-      }
-    }
-  }
-}
-
 class Gradient : public testing::Test {
  protected:
   Gradient()
       : units_(gpt_units(tiny, 5)),
         parameters_(units_),
-        gpt_(tiny, batch, gemm()),
-        inputs_(bytes(batch * tiny.context, "inputs")),
-        targets_(bytes(batch * tiny.context, "targets")) {
+        gpt_(tiny, {.max_tokens = batch * tiny.context}, stages_gemm(), parameters_),
+        inputs_(some_tokens(batch * tiny.context, tiny.vocabulary, "inputs")),
+        targets_(some_tokens(batch * tiny.context, tiny.vocabulary, "targets")) {
     enlarge(parameters_, units_);
   }
 
-  double mean_loss() {
-    return mean_of(gpt_.forward(parameters_, inputs_, targets_, 1.0f / tokens()));
+  /// The sum over tokens.
+  double evaluate(std::span<const std::int32_t> inputs, std::span<const std::int32_t> targets) {
+    const MicroBatch one{.length = tiny.context, .tokens = inputs, .targets = targets};
+    gpt_.begin_evaluation(std::span(&one, 1));
+    gpt_.forward(0, 0, {}, {});
+    return gpt_.losses()[0];
+  }
+  double mean_loss() { return mean_of(evaluate(inputs_, targets_)); }
+  /// Adds the gradients of scale times the sum over tokens.
+  double add_gradients(GptStages& gpt, float scale) const {
+    const MicroBatch one{.length = tiny.context, .tokens = inputs_, .targets = targets_};
+    gpt.begin_step(std::span(&one, 1), scale);
+    gpt.forward(0, 0, {}, {});
+    gpt.backward(0, 0, {}, {});
+    return gpt.losses()[0];
+  }
+  /// With those of the unit that is tied to it.
+  std::vector<float> gradient(int unit, int index) {
+    const auto own = parameters_.gradients(unit, index);
+    std::vector<float> sum(own.begin(), own.end());
+    for (std::size_t other = 0; other < units_.size(); ++other) {
+      const auto tied = parameters_.gradients(static_cast<int>(other), 0);
+      for (std::size_t i = 0; units_[other].tied_to == unit && i < sum.size(); ++i) {
+        sum[i] += tied[i];
+      }
+    }
+    return sum;
   }
   float tokens() const { return static_cast<float>(inputs_.size()); }
   double mean_of(double sum) const { return sum / static_cast<double>(inputs_.size()); }
@@ -72,18 +75,17 @@ class Gradient : public testing::Test {
 
   std::vector<UnitSpec> units_;
   WholeParameters parameters_;
-  Gpt gpt_;
-  std::vector<std::uint8_t> inputs_, targets_;
+  GptStages gpt_;
+  std::vector<std::int32_t> inputs_, targets_;
 };
 
 TEST_F(Gradient, of_every_parameter_is_the_slope_of_the_loss) {
-  const double loss = mean_loss();
-  gpt_.backward(parameters_);
-  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+  const double loss = mean_of(add_gradients(gpt_, 1.0f / tokens()));
+  for (std::size_t unit = 0; unit < units_.size() && units_[unit].tied_to < 0; ++unit) {
     for (std::size_t index = 0; index < units_[unit].parameters.size(); ++index) {
       const std::string& name = units_[unit].parameters[index].name;
       const int u = static_cast<int>(unit), k = static_cast<int>(index);
-      const auto gradient = parameters_.gradients(u, k);
+      const std::vector<float> gradient = this->gradient(u, k);
       auto values = parameters_.writable_values(u, k);
       // Along the gradient itself and along a random direction, both of length 1.
       double norm = 0, random_norm = 0;
@@ -120,12 +122,10 @@ TEST_F(Gradient, of_every_parameter_is_the_slope_of_the_loss) {
 }
 
 TEST_F(Gradient, adds_up_over_calls) {
-  mean_loss();
-  gpt_.backward(parameters_);
+  add_gradients(gpt_, 1.0f / tokens());
   const auto once = parameters_.gradients(block_unit(0), down_weight);
   const std::vector<float> first(once.begin(), once.end());
-  mean_loss();
-  gpt_.backward(parameters_);
+  add_gradients(gpt_, 1.0f / tokens());
   for (std::size_t i = 0; i < first.size(); ++i) {
     const double bound = 64 * double{std::numeric_limits<float>::epsilon()};
     ASSERT_NEAR(double{once[i]}, 2 * double{first[i]}, bound) << i;
@@ -134,10 +134,8 @@ TEST_F(Gradient, adds_up_over_calls) {
 
 TEST_F(Gradient, is_multiplied_by_the_scale) {
   WholeParameters scaled = parameters_;
-  gpt_.forward(parameters_, inputs_, targets_);
-  gpt_.backward(parameters_);
-  gpt_.forward(scaled, inputs_, targets_, 1024.0f);
-  gpt_.backward(scaled);
+  GptStages other(tiny, {.max_tokens = batch * tiny.context}, stages_gemm(), scaled);
+  EXPECT_EQ(add_gradients(gpt_, 1.0f), add_gradients(other, 1024.0f));
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
     for (std::size_t index = 0; index < units_[unit].parameters.size(); ++index) {
       const int u = static_cast<int>(unit), k = static_cast<int>(index);
@@ -149,20 +147,14 @@ TEST_F(Gradient, is_multiplied_by_the_scale) {
   }
 }
 
-TEST_F(Gradient, of_nothing_is_nothing) { EXPECT_EQ(gpt_.forward(parameters_, {}, {}), 0.0); }
-
-TEST_F(Gradient, repeats_to_the_bit) {
-  const double loss = mean_loss();
-  Gpt other(tiny, batch, gemm());
-  EXPECT_EQ(mean_of(other.forward(parameters_, inputs_, targets_)), loss);
-}
+TEST_F(Gradient, of_nothing_is_nothing) { EXPECT_EQ(evaluate({}, {}), 0.0); }
 
 TEST_F(Gradient, loss_is_that_of_the_sequences_one_by_one) {
   double one_by_one = 0;
   for (int sequence = 0; sequence < batch; ++sequence) {
     const std::size_t begin = static_cast<std::size_t>(sequence) * tiny.context;
-    one_by_one += gpt_.forward(parameters_, std::span(inputs_).subspan(begin, tiny.context),
-                               std::span(targets_).subspan(begin, tiny.context));
+    one_by_one += evaluate(std::span(inputs_).subspan(begin, tiny.context),
+                           std::span(targets_).subspan(begin, tiny.context));
   }
   const double all = mean_loss() * static_cast<double>(inputs_.size());
   EXPECT_NEAR(all, one_by_one, 100 * double{std::numeric_limits<float>::epsilon()} * all);
@@ -174,12 +166,12 @@ TEST_F(Gradient, prediction_agrees_with_the_loss_of_the_last_token) {
     // Another target at the last token of the prefix changes the loss by the logits' difference.
     auto targets = std::vector(targets_.begin(), targets_.begin() + tiny.context);
     const auto inputs = std::span(inputs_).first(tiny.context);
-    const double with = gpt_.forward(parameters_, inputs, targets);
-    const std::uint8_t other = static_cast<std::uint8_t>(targets[length - 1] + 1);
-    const auto logits = gpt_.predict(parameters_, prefix);
+    const double with = evaluate(inputs, targets);
+    const std::int32_t other = (targets[length - 1] + 1) % tiny.vocabulary;
+    const auto logits = gpt_.predict(prefix);
     const double difference = double{logits[other]} - double{logits[targets[length - 1]]};
     targets[length - 1] = other;
-    const double without = gpt_.forward(parameters_, inputs, targets);
+    const double without = evaluate(inputs, targets);
     EXPECT_NEAR(with - without, difference, 1000 * double{std::numeric_limits<float>::epsilon()});
   }
 }
@@ -188,6 +180,9 @@ TEST(GptUnits, name_every_parameter_once_and_depend_on_the_seed) {
   std::set<std::string> names;
   std::size_t count = 0;
   for (const UnitSpec& unit : gpt_units(tiny, 1)) {
+    if (unit.tied_to >= 0) {
+      continue;
+    }
     for (const ParameterSpec& parameter : unit.parameters) {
       names.insert(parameter.name);
       ++count;
@@ -197,7 +192,7 @@ TEST(GptUnits, name_every_parameter_once_and_depend_on_the_seed) {
   const auto one = gpt_units(tiny, 1), same = gpt_units(tiny, 1), other = gpt_units(tiny, 2);
   EXPECT_EQ(one[0].parameters[0].initial(42), same[0].parameters[0].initial(42));
   EXPECT_NE(one[0].parameters[0].initial(42), other[0].parameters[0].initial(42));
-  EXPECT_NE(one[0].parameters[0].initial(42), one[0].parameters[1].initial(42));
+  EXPECT_NE(one[0].parameters[0].initial(42), one[1].parameters[0].initial(42));
 }
 
 TEST(GptUnits, weights_have_gpt_2s_deviation) {
@@ -212,9 +207,34 @@ TEST(GptUnits, weights_have_gpt_2s_deviation) {
   };
   constexpr std::uint64_t count = 16'384;
   const double five_sigma = 5 / std::sqrt(2.0 * count);  // relative, of a sample deviation
-  EXPECT_NEAR(deviation(embedding_unit, token_table, count) / 0.02, 1, five_sigma);
+  EXPECT_NEAR(deviation(table_unit, table_values, count) / 0.02, 1, five_sigma);
   EXPECT_NEAR(deviation(block_unit(3), up_weight, count) / 0.02, 1, five_sigma);
   EXPECT_NEAR(deviation(block_unit(3), down_weight, count) / (0.02 / 4), 1, five_sigma);
+}
+
+TEST(GptUnits, of_ranks_are_those_of_their_stages_with_their_places_in_the_model) {
+  const std::vector<int> first_layer = {0, 2};
+  const auto ids_of = [&](std::vector<int> stages) {
+    std::vector<std::uint64_t> ids;
+    for (const UnitSpec& unit : gpt_units(tiny, 1, {first_layer, std::move(stages)})) {
+      ids.push_back(unit.id.value());
+    }
+    return ids;
+  };
+  EXPECT_EQ(ids_of({0}), (std::vector<std::uint64_t>{0, 1, 2}));
+  EXPECT_EQ(ids_of({1}), (std::vector<std::uint64_t>{3, 4, 0})) << "the head copies the table";
+  EXPECT_EQ(ids_of({0, 1}), (std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST(GptUnits, tie_the_head_to_the_table_where_that_is) {
+  const auto whole = gpt_units(tiny, 1);
+  EXPECT_EQ(whole.back().tied_to, table_unit);
+  EXPECT_FALSE(whole.back().parameters[0].tied);
+  const auto last = gpt_units(tiny, 1, {.first_layer = {0, 2}, .stages = {1}});
+  EXPECT_EQ(last.back().tied_to, -1);
+  EXPECT_TRUE(last.back().parameters[0].tied);
+  EXPECT_EQ(last.back().parameters[0].name, whole[0].parameters[0].name);
+  EXPECT_EQ(last.back().parameters[0].initial(42), whole[0].parameters[0].initial(42));
 }
 
 }  // namespace

@@ -1,0 +1,145 @@
+// The keys of the section parallel that make a pipeline: what is read, what is refused, and in
+// which words.
+#include "train/config/pipeline_config.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "sprat/error.hpp"
+#include "train/config/config.hpp"
+
+namespace sprat::train {
+namespace {
+
+TrainConfig config_of(const std::string& parallel, const std::string& train = "") {
+  return parse_train_config(
+      R"({"data": {"files": ["a"]}, "train": {)" + train + R"(}, "parallel": {)" + parallel + "}}",
+      "test.json");
+}
+
+std::string pipeline_refusal(const std::string& parallel, const std::string& train = "") {
+  try {
+    config_of(parallel, train);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(PipelineConfig, has_smps_defaults) {
+  const TrainConfig config = config_of("");
+  EXPECT_EQ(config.pipeline.degree, 1);
+  EXPECT_EQ(config.pipeline.schedule, "interleaved");
+  EXPECT_EQ(config.pipeline.placement, "cluster");
+  EXPECT_EQ(config.sharding.micro_steps, 1);
+  EXPECT_FALSE(config.pipeline.partition.by_hand);
+  EXPECT_EQ(config.pipeline.activations.recomputed_together, 0);
+  EXPECT_FALSE(config.pipeline.activations.offload);
+}
+
+TEST(PipelineConfig, reads_every_key) {
+  const PipelineConfig pipeline = config_of(R"("pipeline_parallel_degree": 4, "microbatches": 8,
+      "active_microbatches": 6, "pipeline": "1f1b", "stages_per_rank": 2,
+      "placement_strategy": "TPD", "auto_partition": false, "partition": {"h.2": 1, "head": 3},
+      "default_partition": 2, "activation_checkpointing": "group_3", "offload_activations": true,
+      "activation_loading_horizon": 5, "activation_horizon_unit": "tensors",
+      "activation_keep_last": 0, "activation_tier": "file:tapes")")
+                                      .pipeline;
+  EXPECT_EQ(pipeline.degree, 4);
+  EXPECT_EQ(pipeline.active_microbatches, 6);
+  EXPECT_EQ(pipeline.schedule, "1f1b");
+  EXPECT_EQ(pipeline.stages_per_rank, 2);
+  EXPECT_EQ(pipeline.placement, "TPD");
+  EXPECT_TRUE(pipeline.partition.by_hand);
+  EXPECT_EQ(pipeline.partition.pins, (std::map<std::string, int>{{"h.2", 1}, {"head", 3}}));
+  EXPECT_EQ(pipeline.partition.default_stage, 2);
+  EXPECT_EQ(pipeline.activations.recomputed_together, 3);
+  EXPECT_TRUE(pipeline.activations.offload);
+  EXPECT_EQ(pipeline.activations.horizon, 5);
+  EXPECT_EQ(pipeline.activations.unit, HorizonUnit::tensors);
+  EXPECT_EQ(pipeline.activations.keep_last, 0);
+  EXPECT_EQ(pipeline.activations.tier, "file:tapes");
+}
+
+TEST(PipelineConfig, takes_either_name_of_one_thing) {
+  EXPECT_EQ(config_of(R"("microbatches": 4)").sharding.micro_steps, 4);
+  EXPECT_EQ(config_of("", R"("micro_steps": 4)").sharding.micro_steps, 4);
+  EXPECT_EQ(config_of(R"("microbatches": 4)", R"("micro_steps": 4)").sharding.micro_steps, 4);
+  EXPECT_EQ(config_of(R"("partitions": 2)").pipeline.degree, 2);
+}
+
+TEST(PipelineConfig, takes_ways_of_other_libraries_where_they_are_off) {
+  EXPECT_EQ(pipeline_refusal(R"("tensor_parallel_degree": 1, "context_parallel_degree": 1,
+                                "expert_parallel_degree": 1)"),
+            "accepted");
+}
+
+TEST(PipelineConfig, says_in_smps_words_what_is_computed_anew) {
+  for (const char* word : {"none", "each", "contiguous", "group_2"}) {
+    const std::string key = std::string(R"("activation_checkpointing": ")") + word + '"';
+    EXPECT_EQ(recomputation_text(config_of(key).pipeline.activations), word);
+  }
+}
+
+TEST(PipelineConfig, refuses_in_one_line_with_values_and_a_remedy) {
+  const struct {
+    const char* parallel;
+    const char* said;
+    const char* train = "";
+  } cases[] = {
+      {R"("pipeline_parallel_degree": 0)",
+       "parallel.pipeline_parallel_degree is 0; it is an integer, at least 1"},
+      {R"("pipeline_parallel_degree": 2, "partitions": 4)",
+       "parallel.pipeline_parallel_degree is 2 and parallel.partitions is 4, two names"},
+      {R"("microbatches": 4)",
+       "train.micro_steps is 2 and parallel.microbatches is 4, two names of one thing",
+       R"("micro_steps": 2)"},
+      {R"("microbatches": 0)", "parallel.microbatches is 0; it is an integer, at least 1"},
+      {R"("microbatches": 4, "active_microbatches": 6)",
+       "parallel.active_microbatches is 6 and parallel.microbatches 4: no more are active than "
+       "there are; take active_microbatches 4 or less"},
+      {R"("stages_per_rank": -1)", "parallel.stages_per_rank is -1; it is at least 0"},
+      {R"("placement_strategy": "DTT")",
+       "parallel.placement_strategy is \"DTT\"; it is one of \"cluster\", \"spread\", \"DPT\""},
+      {R"("tensor_parallel_degree": 2)",
+       "parallel.tensor_parallel_degree is 2; layers are not cut yet: keep 1, and for less memory "
+       "a rank take parallel.pipeline_parallel_degree 2 or parallel.hybrid_shard_degree 2"},
+      {R"("context_parallel_degree": 4)", "parallel.context_parallel_degree is 4; sequences are"},
+      {R"("expert_parallel_degree": 4)", "parallel.expert_parallel_degree is 4; the GPT has no"},
+      {R"("partition": [])", "parallel.partition is []; it is the names of the stages' first"},
+      {R"("partition": {"h.1": -1})", "parallel.partition is {\"h.1\":-1}; it is the names"},
+      {R"("partition": ["embedding"], "default_partition": 0)",
+       "parallel.default_partition is 0 and parallel.partition names each stage's first layer"},
+      {R"("partition": ["embedding"], "auto_partition": true)",
+       "parallel.auto_partition is true and the configuration says where layers go"},
+      {R"("default_partition": 0, "partition_file": "a.json")",
+       "parallel.partition_file is \"a.json\" and the configuration says where layers go too"},
+      {R"("partition_file": "a.json", "load_partition": false)",
+       "parallel.load_partition is false and parallel.partition_file is \"a.json\"; give both"},
+      {R"("load_partition": true)", "parallel.load_partition is true and parallel.partition_file"},
+      {R"("activation_checkpointing": "group_0")",
+       "parallel.activation_checkpointing is \"group_0\"; it is \"none\", \"each\""},
+      {R"("activation_checkpointing": "group_2x")", "activation_checkpointing is \"group_2x\""},
+      {R"("activation_loading_horizon": 4)",
+       "parallel.activation_loading_horizon is given and parallel.offload_activations is not true"},
+      {R"("activation_keep_last": 2)", "parallel.activation_keep_last is given and"},
+      {R"("activation_tier": "file:a")", "parallel.activation_tier is given and"},
+      {R"("offload_activations": true, "activation_loading_horizon": 0)",
+       "parallel.activation_loading_horizon is 0; it is an integer, at least 1"},
+      {R"("offload_activations": true, "activation_horizon_unit": "layers")",
+       "parallel.activation_horizon_unit is \"layers\"; it is \"tasks\" (SMP v1's) or"},
+      {R"("offload_activations": true, "activation_keep_last": -1)",
+       "parallel.activation_keep_last is -1; it is at least 0"},
+  };
+  for (const auto& [parallel, said, train] : cases) {
+    const std::string message = pipeline_refusal(parallel, train);
+    EXPECT_THAT(message, testing::HasSubstr(said)) << parallel;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  }
+}
+
+}  // namespace
+}  // namespace sprat::train

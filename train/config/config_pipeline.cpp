@@ -1,0 +1,232 @@
+// The keys of the section parallel by which a model becomes a pipeline, most of them SMP's. What is
+// at odds with the number of ranks is the plan's to refuse.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "sprat/layout.hpp"
+#include "train/config/config_check.hpp"
+#include "train/config/smp_name.hpp"
+#include "train/model/gpt_passes.hpp"
+
+namespace sprat::train {
+namespace {
+
+namespace smp {
+constexpr SmpName pipeline_parallel_degree = {SmpVersion::v1, "pipeline_parallel_degree"};
+constexpr SmpName partitions = {SmpVersion::v1, "partitions"};
+constexpr SmpName microbatches = {SmpVersion::v1, "microbatches"};
+constexpr SmpName active_microbatches = {SmpVersion::v1, "active_microbatches"};
+constexpr SmpName pipeline = {SmpVersion::v1, "pipeline"};
+constexpr SmpName placement_strategy = {SmpVersion::v1, "placement_strategy"};
+constexpr SmpName auto_partition = {SmpVersion::v1, "auto_partition"};
+constexpr SmpName default_partition = {SmpVersion::v1, "default_partition"};
+constexpr SmpName load_partition = {SmpVersion::v1, "load_partition"};
+constexpr SmpName partition_file = {SmpVersion::v1, "partition_file"};
+constexpr SmpName offload_activations = {SmpVersion::v1, "offload_activations"};
+constexpr SmpName activation_loading_horizon = {SmpVersion::v1, "activation_loading_horizon"};
+constexpr SmpName tensor_parallel_degree = {SmpVersion::v1, "tensor_parallel_degree"};
+constexpr SmpName context_parallel_degree = {SmpVersion::v2, "context_parallel_degree"};
+constexpr SmpName expert_parallel_degree = {SmpVersion::v2, "expert_parallel_degree"};
+}  // namespace smp
+
+/// Ways of SMP to spread a model that the trainer does not have.
+void refuse_other_axes(JsonSection& section) {
+  const struct {
+    SmpName key;
+    const char* instead;
+  } axes[] = {
+      {smp::tensor_parallel_degree, "layers are not cut yet"},
+      {smp::context_parallel_degree, "sequences are not cut yet"},
+      {smp::expert_parallel_degree, "the GPT has no experts"},
+  };
+  for (const auto& [key, why] : axes) {
+    int degree = 1;
+    read_whole(section, key, degree);
+    check(degree == 1,
+          "parallel.{} is {}; {}: keep 1, and for less memory a rank take "
+          "parallel.pipeline_parallel_degree {} or parallel.hybrid_shard_degree {}",
+          key.name, degree, why, degree, degree);
+  }
+}
+
+void read_degree(JsonSection& section, PipelineConfig& pipeline) {
+  // SMP called it `partitions` until PyTorch 1.6, and many scripts still do.
+  int older = 1;
+  const bool given = read_whole(section, smp::pipeline_parallel_degree, pipeline.degree);
+  if (read_whole(section, smp::partitions, older)) {
+    check(!given || older == pipeline.degree,
+          "parallel.pipeline_parallel_degree is {} and parallel.partitions is {}, two names of one "
+          "thing",
+          pipeline.degree, older);
+    pipeline.degree = older;
+  }
+}
+
+void read_placement(JsonSection& section, std::string& placement) {
+  section.read(smp::placement_strategy.name, placement);
+  const SmpKey& key = smp_key(smp::placement_strategy.version, smp::placement_strategy.name);
+  const std::string words = fmt::format(" {} ", key.choices);
+  check(words.find(fmt::format(" {} ", placement)) != std::string::npos,
+        "parallel.placement_strategy is \"{}\"; it is one of {}", placement, legal_values(key));
+}
+
+void read_schedule(JsonSection& section, int micro_steps, PipelineConfig& pipeline) {
+  section.read(smp::pipeline.name, pipeline.schedule);
+  section.read("stages_per_rank", pipeline.stages_per_rank);
+  check_at_least("parallel.stages_per_rank", pipeline.stages_per_rank, 0);
+  if (read_whole(section, smp::active_microbatches, pipeline.active_microbatches)) {
+    check(pipeline.active_microbatches <= micro_steps,
+          "parallel.active_microbatches is {} and parallel.microbatches {}: no more are active "
+          "than there are; take active_microbatches {} or less, or leave it out",
+          pipeline.active_microbatches, micro_steps, micro_steps);
+  }
+}
+
+/// The first layers of stages as a list, or stages of layers by name.
+void read_layers(JsonSection& section, PartitionConfig& partition) {
+  const nlohmann::json* layers = section.find("partition");
+  if (layers == nullptr) {
+    return;
+  }
+  if (layers->is_array() && !layers->empty()) {
+    section.read("partition", partition.first_layers);
+    return;
+  }
+  const bool pins =
+      layers->is_object() && std::ranges::all_of(*layers, [](const auto& stage) {
+        return stage.is_number_integer() && stage >= 0 && stage <= std::numeric_limits<int>::max();
+      });
+  if (!pins) {
+    section.refuse("partition", *layers,
+                   "the names of the stages' first layers as [\"embedding\", \"h.3\"], or stages "
+                   "by layer as {\"h.3\": 1}");
+  }
+  partition.by_hand = true;
+  partition.pins = layers->get<std::map<std::string, int>>();
+}
+
+void read_partition(JsonSection& section, PartitionConfig& partition) {
+  bool automatic = true, load = true;
+  section.read(smp::auto_partition.name, automatic);
+  read_layers(section, partition);
+  const bool has_default = read_whole(section, smp::default_partition, partition.default_stage);
+  check(!has_default || partition.first_layers.empty(),
+        "parallel.default_partition is {} and parallel.partition names each stage's first layer, "
+        "so no layer is left; leave default_partition out",
+        partition.default_stage);
+  partition.by_hand =
+      partition.by_hand || has_default || (!automatic && partition.first_layers.empty());
+  section.read(smp::partition_file.name, partition.file);
+  section.read(smp::load_partition.name, load);
+  check(!section.has(smp::load_partition.name) || load == !partition.file.empty(),
+        "parallel.load_partition is {} and parallel.partition_file is \"{}\"; give both, the first "
+        "as true, to cut the model as a file says",
+        load, partition.file);
+  const bool says_where = partition.by_hand || !partition.first_layers.empty();
+  check(!says_where || !section.has(smp::auto_partition.name) || !automatic,
+        "parallel.auto_partition is true and the configuration says where layers go; leave out "
+        "auto_partition, or partition and default_partition");
+  check(!says_where || partition.file.empty(),
+        "parallel.partition_file is \"{}\" and the configuration says where layers go too; keep "
+        "one of them",
+        partition.file);
+}
+
+/// SMP's strategies of checkpointing.
+void read_recomputation(JsonSection& section, ActivationConfig& activations) {
+  const char* const key = "activation_checkpointing";
+  std::string word = "none";
+  section.read(key, word);
+  constexpr std::string_view group = "group_";
+  int& together = activations.recomputed_together;
+  if (word == "each" || word == "contiguous") {
+    together = word == "each" ? 1 : whole_stage;
+    return;
+  }
+  if (word.starts_with(group)) {
+    const char* const end = word.data() + word.size();
+    const auto [stop, error] = std::from_chars(word.data() + group.size(), end, together);
+    if (error == std::errc{} && stop == end && together >= 1) {
+      return;
+    }
+  }
+  if (word != "none") {
+    section.refuse(key, word,
+                   "\"none\", \"each\" (layer by itself), \"contiguous\" (a stage's together) or "
+                   "\"group_N\" (N together, such as \"group_2\")");
+  }
+}
+
+void read_offload(JsonSection& section, ActivationConfig& activations) {
+  section.read(smp::offload_activations.name, activations.offload);
+  read_whole(section, smp::activation_loading_horizon, activations.horizon);
+  std::string unit = "tasks";
+  section.read("activation_horizon_unit", unit);
+  check(unit == "tasks" || unit == "tensors",
+        "parallel.activation_horizon_unit is \"{}\"; it is \"tasks\" (SMP v1's) or \"tensors\" "
+        "(SMP v2's)",
+        unit);
+  // SMP gave one key two meanings in its two versions, and this section takes keys of both.
+  activations.unit = unit == "tasks" ? HorizonUnit::tasks : HorizonUnit::tensors;
+  section.read("activation_keep_last", activations.keep_last);
+  check_at_least("parallel.activation_keep_last", activations.keep_last, 0);
+  section.read("activation_tier", activations.tier);
+  // A horizon without offload is a mistake that would go unnoticed: memory would tell, much later.
+  for (const char* key : {"activation_loading_horizon", "activation_horizon_unit",
+                          "activation_keep_last", "activation_tier"}) {
+    check(activations.offload || !section.has(key),
+          "parallel.{} is given and parallel.offload_activations is not true, so no activation "
+          "leaves memory; set it to true, or leave {} out",
+          key, key);
+  }
+}
+
+}  // namespace
+
+bool read_whole(JsonSection& parallel, SmpName key, int& value) {
+  const bool given = parallel.has(key.name);
+  parallel.read(key.name, value);
+  const SmpKey& known = smp_key(key.version, key.name);
+  check(!given || (value >= known.least && value <= known.most), "parallel.{} is {}; it is an {}",
+        key.name, value, legal_values(known));
+  return given;
+}
+
+// Before the pipeline's keys, some of which are held against the number of micro-batches.
+void read_microbatches(const nlohmann::json& root, JsonSection& parallel, int& micro_steps) {
+  int count = 1;
+  if (!read_whole(parallel, smp::microbatches, count)) {
+    return;
+  }
+  check(!JsonSection(root, "train").has("micro_steps") || count == micro_steps,
+        "train.micro_steps is {} and parallel.microbatches is {}, two names of one thing",
+        micro_steps, count);
+  micro_steps = count;
+}
+
+void read_pipeline(JsonSection& parallel, int micro_steps, PipelineConfig& pipeline) {
+  refuse_other_axes(parallel);
+  read_degree(parallel, pipeline);
+  read_schedule(parallel, micro_steps, pipeline);
+  read_placement(parallel, pipeline.placement);
+  read_partition(parallel, pipeline.partition);
+  read_recomputation(parallel, pipeline.activations);
+  read_offload(parallel, pipeline.activations);
+}
+
+std::string recomputation_text(const ActivationConfig& activations) {
+  switch (activations.recomputed_together) {
+    case 0:
+      return "none";
+    case 1:
+      return "each";
+    case whole_stage:
+      return "contiguous";
+  }
+  return fmt::format("group_{}", activations.recomputed_together);
+}
+
+}  // namespace sprat::train

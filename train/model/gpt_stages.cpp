@@ -1,0 +1,513 @@
+// Each action is the list of passes that gpt_passes has for it, and each pass one step of the
+// activations' memory: what is computed, used and held follows from one list.
+//
+// Between layers the residual stream, or its gradient, is in one place in the workspace. A forward
+// copies it to where the block's tape begins, since a store may be taking the block before away
+// already; a backward changes it in place.
+#include "train/model/gpt_stages.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "sprat/layers.hpp"
+#include "train/model/carver.hpp"
+#include "train/model/gpt_head.hpp"
+#include "train/model/require.hpp"
+
+namespace sprat::train {
+namespace {
+
+using Where = ActivationPlace::Where;
+
+std::size_t stage_elements(int rows, int width) {
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(width);
+}
+
+GptPlan plan_of(const GptStagesOptions& options) {
+  return {.placement = options.placement,
+          .checkpoint_blocks = options.checkpoint_blocks,
+          .actions = options.actions.empty()
+                         ? plain_actions(options.placement, options.microbatches)
+                         : options.actions};
+}
+
+bool is_last_stage(const GptPlacement& placement, int stage) {
+  return stage + 1 == static_cast<int>(placement.first_layer.size());
+}
+
+}  // namespace
+
+GptStages::Workspace::Workspace(const GptShape& shape, int rows)
+    : stream(stage_elements(rows, shape.width)),
+      // The last is what an evaluation's head needs for one row's logits.
+      layer(std::max(
+          {passing_block_gradients_count(shape, rows), passing_block_tape_count(shape, rows),
+           stage_elements(rows, shape.width) + static_cast<std::size_t>(shape.vocabulary)})),
+      row_numbers(4 * (static_cast<std::size_t>(rows) + line_floats)),
+      attention(attention_workspace(shape)),
+      losses(static_cast<std::size_t>(rows)) {}
+
+std::size_t GptStages::Workspace::bytes() const {
+  const std::size_t floats = stream.size() + layer.size() + row_numbers.size() + attention.size();
+  return floats * sizeof(float) + losses.size() * sizeof(double);
+}
+
+GptStages::GptStages(const GptShape& shape, GptStagesOptions options,
+                     std::shared_ptr<const GemmBackend> gemm, Parameters& parameters)
+    : shape_(shape),
+      options_(std::move(options)),
+      gemm_(std::move(gemm)),
+      parameters_(parameters),
+      plan_(plan_of(options_)),
+      own_(own_units(shape, plan_.placement)),
+      passes_(layer_passes(shape, plan_)),
+      memory_plan_(plan_gpt_memory(shape, plan_, passes_, options_.max_tokens)),
+      memory_(memory_plan_.program, options_.activations),
+      workspace_(shape, options_.max_tokens) {
+  require(memory_plan_.microbatches <= options_.microbatches,
+          "actions name micro-batch {}, and a step has {}", memory_plan_.microbatches - 1,
+          options_.microbatches);
+}
+
+void GptStages::begin_step(std::span<const MicroBatch> microbatches, float loss_scale) {
+  require(static_cast<int>(microbatches.size()) == options_.microbatches,
+          "a step has {} micro-batches, not {}", options_.microbatches, microbatches.size());
+  take(microbatches);
+  evaluating_ = false;
+  loss_scale_ = loss_scale;
+}
+
+void GptStages::begin_evaluation(std::span<const MicroBatch> microbatches) {
+  require(static_cast<int>(microbatches.size()) <= options_.microbatches,
+          "an evaluation has at most {} micro-batches at a time, not {}", options_.microbatches,
+          microbatches.size());
+  take(microbatches);
+  evaluating_ = true;
+}
+
+void GptStages::take(std::span<const MicroBatch> microbatches) {
+  // What an earlier step left half done is dropped here, not where it failed: a stage that throws
+  // may still be asked what it holds.
+  memory_.restart();
+  next_action_ = 0;
+  losses_.assign(microbatches.size(), 0.0);
+  taken_.resize(static_cast<std::size_t>(options_.microbatches));
+  for (std::size_t number = 0; number < microbatches.size(); ++number) {
+    const MicroBatch& one = microbatches[number];
+    check(one, number);
+    TakenBatch& taken = taken_[number];
+    taken.rows = -1;
+    taken.length = std::max(one.length, 1);
+    taken.tokens.assign(one.tokens.begin(), one.tokens.end());
+    taken.targets.assign(one.targets.begin(), one.targets.end());
+  }
+}
+
+void GptStages::check(const MicroBatch& microbatch, std::size_t number) const {
+  const std::size_t count = std::max(microbatch.tokens.size(), microbatch.targets.size());
+  const auto length = static_cast<std::size_t>(std::max(microbatch.length, 1));
+  require(microbatch.length <= shape_.context,
+          "micro-batch {} has sequences of {} tokens; the model's context is {}", number,
+          microbatch.length, shape_.context);
+  require(std::cmp_less_equal(count, options_.max_tokens),
+          "micro-batch {} has {} tokens; memory is for {}", number, count, options_.max_tokens);
+  require(count % length == 0, "micro-batch {} has {} tokens, which are no sequences of {}", number,
+          count, length);
+}
+
+std::size_t GptStages::most_elements(int stage) const {
+  return is_last_stage(plan_.placement, stage) ? 0
+                                               : stage_elements(options_.max_tokens, shape_.width);
+}
+
+const std::vector<LayerPass>& GptStages::begin_action(const mp::Action& action) {
+  require(!evaluating_ && next_action_ < passes_.size() && plan_.actions[next_action_] == action,
+          "{} is not action {} of a step; memory is planned for actions in one order, from "
+          "begin_step() on",
+          to_text(action), next_action_);
+  return passes_[next_action_++];
+}
+
+/// What a micro-batch has of rows, on a stage that is told by its input alone.
+void GptStages::set_rows(int stage, int microbatch, std::span<const float> input) {
+  require(microbatch >= 0 && std::cmp_less(microbatch, losses_.size()),
+          "there is no micro-batch {}; the step or evaluation has {}", microbatch, losses_.size());
+  TakenBatch& taken = at(microbatch);
+  const auto width = static_cast<std::size_t>(shape_.width);
+  const std::size_t rows = stage == 0 ? taken.tokens.size() : input.size() / width;
+  require(std::cmp_less_equal(rows, options_.max_tokens) &&
+              (stage == 0 || (input.size() % width == 0)) &&
+              rows % static_cast<std::size_t>(taken.length) == 0,
+          "micro-batch {} comes to stage {} with {} elements, which are no sequences of {} tokens "
+          "of width {}, {} tokens at most",
+          microbatch, stage, input.size(), taken.length, shape_.width, options_.max_tokens);
+  require(!is_last_stage(plan_.placement, stage) || taken.targets.size() == rows,
+          "micro-batch {} has {} tokens and {} targets; the last stage needs one for each",
+          microbatch, rows, taken.targets.size());
+  taken.rows = static_cast<int>(rows);
+}
+
+GptRows GptStages::run_of(int microbatch) {
+  const TakenBatch& taken = at(microbatch);
+  return {.shape = shape_,
+          .gemm = *gemm_,
+          .rows = taken.rows,
+          .length = taken.length,
+          .attention_workspace = workspace_.attention};
+}
+
+float* GptStages::floats(const ActivationPlace& place) {
+  const std::span<std::byte> bytes =
+      place.where == Where::tape ? memory_.storage(place.number) : memory_.kept(place.number);
+  return reinterpret_cast<float*>(bytes.data());
+}
+
+/// Calls compute(unit's place among the rank's own) while its values are there.
+template <class Compute>
+void GptStages::use_unit(int unit, const Compute& compute) {
+  const int own = own_[static_cast<std::size_t>(unit)];
+  parameters_.acquire(own);
+  compute(own);
+  parameters_.release(own);
+}
+
+/// The same, where the micro-batch's gradients of the unit are whole behind it.
+template <class Compute>
+void GptStages::add_gradients(int unit, const Compute& compute) {
+  use_unit(unit, [&](int own) {
+    compute(own);
+    parameters_.reduce(own);
+  });
+}
+
+std::size_t GptStages::forward(int stage, int microbatch, std::span<const float> input,
+                               std::span<float> output) {
+  // An evaluation keeps nothing, so any order of its forwards is as good as another.
+  if (!evaluating_) {
+    begin_action({.op = mp::Op::forward, .stage = stage, .microbatch = microbatch});
+  }
+  set_rows(stage, microbatch, input);
+  const bool last = is_last_stage(plan_.placement, stage);
+  const std::size_t count = last ? 0 : stage_elements(at(microbatch).rows, shape_.width);
+  require(output.size() >= count, "stage {} writes {} elements, and there is room for {}", stage,
+          count, output.size());
+  const LayerRange range = layers_of_stage(shape_, plan_.placement, stage);
+  const float* x = input.data();
+  for (int layer = range.first; layer < range.end; ++layer) {
+    float* y = layer + 1 == range.end ? output.data() : workspace_.stream.data();
+    if (evaluating_) {
+      evaluate_layer(layer, microbatch, x, y);
+    } else {
+      memory_.begin_step();
+      forward_layer({PassKind::forward, layer, microbatch}, x, y);
+      memory_.end_step();
+    }
+    x = y;
+  }
+  return count;
+}
+
+void GptStages::backward(int stage, int microbatch, std::span<const float> output_gradient,
+                         std::span<float> input_gradient) {
+  backward_layers({.op = mp::Op::backward, .stage = stage, .microbatch = microbatch},
+                  output_gradient, input_gradient);
+}
+
+void GptStages::backward_input(int stage, int microbatch, std::span<const float> output_gradient,
+                               std::span<float> input_gradient) {
+  backward_layers({.op = mp::Op::backward_input, .stage = stage, .microbatch = microbatch},
+                  output_gradient, input_gradient);
+}
+
+void GptStages::backward_weight(int stage, int microbatch) {
+  for (const LayerPass& pass :
+       begin_action({.op = mp::Op::backward_weight, .stage = stage, .microbatch = microbatch})) {
+    memory_.begin_step();
+    backward_layer(pass);
+    memory_.end_step();
+  }
+}
+
+void GptStages::recompute(int stage, int microbatch) {
+  for (const LayerPass& pass :
+       begin_action({.op = mp::Op::recompute, .stage = stage, .microbatch = microbatch})) {
+    memory_.begin_step();
+    recompute_block(pass);
+    memory_.end_step();
+  }
+}
+
+void GptStages::backward_layers(const mp::Action& action, std::span<const float> output_gradient,
+                                std::span<float> input_gradient) {
+  const std::vector<LayerPass>& passes = begin_action(action);
+  const std::size_t count = stage_elements(at(action.microbatch).rows, shape_.width);
+  const bool last = is_last_stage(plan_.placement, action.stage);
+  require((last || output_gradient.size() == count) &&
+              (action.stage == 0 || input_gradient.size() == count),
+          "the backward of stage {} and micro-batch {} takes gradients of {} elements, not {} and "
+          "{}",
+          action.stage, action.microbatch, count, output_gradient.size(), input_gradient.size());
+  float* const stream = workspace_.stream.data();
+  std::copy(output_gradient.begin(), output_gradient.end(), stream);
+  for (const LayerPass& pass : passes) {
+    memory_.begin_step();
+    pass.pass == PassKind::recompute ? recompute_block(pass) : backward_layer(pass);
+    memory_.end_step();
+  }
+  if (action.stage > 0) {
+    std::copy_n(stream, count, input_gradient.data());
+  }
+}
+
+void GptStages::forward_layer(const LayerPass& pass, const float* x, float* y) {
+  if (pass.layer == embedding_layer) {
+    embed(run_of(pass.microbatch), at(pass.microbatch).tokens, y);
+  } else if (pass.layer == head_layer(shape_)) {
+    forward_head(pass, x);
+  } else {
+    forward_block(pass, x, y);
+  }
+}
+
+void GptStages::embed(const GptRows& run, std::span<const std::int32_t> tokens, float* y) {
+  use_unit(table_unit, [&](int own) {
+    embedding_forward_tokens(run, {parameters_, own}, tokens, y);
+  });
+  use_unit(position_unit, [&](int own) {
+    embedding_forward_positions(run, {parameters_, own}, y);
+  });
+}
+
+void GptStages::forward_block(const LayerPass& pass, const float* x, float* y) {
+  const GptRows run = run_of(pass.microbatch);
+  const LayerPlaces& places = memory_plan_.at(pass.layer, pass.microbatch);
+  if (places.input.where == Where::tape) {
+    float* const input = floats(places.input);
+    std::copy_n(x, stage_elements(run.rows, shape_.width), input);
+    x = input;
+  }
+  // A checkpoint makes the rest again. Its inner blocks' inputs are in no tape, either.
+  if (places.tape.where != Where::tape) {
+    pass_block(run, pass.layer, x, y);
+    return;
+  }
+  const BlockTape tape = block_tape(shape_, run.rows, floats(places.tape));
+  use_unit(block_unit(block_of(pass.layer)), [&](int own) {
+    block_forward_tape(run, {parameters_, own}, x, tape);
+    block_forward_output(run, {parameters_, own}, tape, y);
+  });
+}
+
+void GptStages::pass_block(const GptRows& run, int layer, const float* x, float* y) {
+  const BlockTape tape = passing_block_tape(shape_, run.rows, workspace_.layer.data());
+  use_unit(block_unit(block_of(layer)), [&](int own) {
+    block_forward_tape(run, {parameters_, own}, x, tape);
+    block_forward_output(run, {parameters_, own}, tape, y);
+  });
+}
+
+void GptStages::forward_head(const LayerPass& pass, const float* x) {
+  const GptRows run = run_of(pass.microbatch);
+  float* const memory = floats(memory_plan_.at(pass.layer, pass.microbatch).tape);
+  const HeadTape tape = head_tape(shape_, run.rows, memory);
+  std::copy_n(x, stage_elements(run.rows, shape_.width), memory);
+  use_unit(norm_unit(shape_), [&](int own) { head_forward_norm(run, {parameters_, own}, tape); });
+  use_unit(head_unit(shape_), [&](int own) { head_forward_logits(run, {parameters_, own}, tape); });
+  losses_[static_cast<std::size_t>(pass.microbatch)] =
+      head_forward_loss(run, at(pass.microbatch).targets, tape, workspace_.losses);
+}
+
+/// A forward whose memory is the workspace alone.
+void GptStages::evaluate_layer(int layer, int microbatch, const float* x, float* y) {
+  if (layer == embedding_layer) {
+    embed(run_of(microbatch), at(microbatch).tokens, y);
+  } else if (layer == head_layer(shape_)) {
+    evaluate_head(microbatch, x);
+  } else {
+    pass_block(run_of(microbatch), layer, x, y);
+  }
+}
+
+/// In pieces of as many rows as have room for their logits.
+void GptStages::evaluate_head(int microbatch, const float* x) {
+  const GptRows run = run_of(microbatch);
+  const std::span<const std::int32_t> targets = at(microbatch).targets;
+  Carver carver(workspace_.row_numbers.data());
+  HeadTape tape{.x = x, .normed = workspace_.layer.data()};
+  for (float** const numbers : {&tape.mean, &tape.reciprocal, &tape.highest, &tape.share}) {
+    *numbers = carver.take(static_cast<std::size_t>(run.rows));
+  }
+  use_unit(norm_unit(shape_), [&](int own) { head_forward_norm(run, {parameters_, own}, tape); });
+  use_unit(head_unit(shape_), [&](int own) {
+    const auto logits = std::span(workspace_.layer).subspan(stage_elements(run.rows, shape_.width));
+    const int most = static_cast<int>(logits.size() / static_cast<std::size_t>(shape_.vocabulary));
+    double loss = 0;
+    for (int first = 0; first < run.rows; first += most) {
+      GptRows piece = run;
+      piece.rows = std::min(most, run.rows - first);
+      const HeadTape part{.normed = tape.normed + stage_elements(first, shape_.width),
+                          .logits = logits.data(),
+                          .highest = tape.highest,
+                          .share = tape.share};
+      head_forward_logits(piece, {parameters_, own}, part);
+      loss += head_forward_loss(
+          piece,
+          targets.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(piece.rows)),
+          part, workspace_.losses);
+    }
+    losses_[static_cast<std::size_t>(microbatch)] = loss;
+  });
+}
+
+/// Of the last row alone: the others' logits are nobody's.
+std::span<const float> GptStages::predict(std::span<const std::int32_t> tokens) {
+  require(std::ranges::count(own_, -1) == 0, "a prediction needs all layers on one rank");
+  require(!tokens.empty(), "a prediction needs a token to follow");
+  begin_evaluation(std::vector<MicroBatch>{
+      {.length = static_cast<int>(tokens.size()), .tokens = tokens, .targets = {}}});
+  at(0).rows = static_cast<int>(tokens.size());
+  float* const stream = workspace_.stream.data();
+  for (int layer = embedding_layer; layer < head_layer(shape_); ++layer) {
+    evaluate_layer(layer, 0, stream, stream);
+  }
+  GptRows last = run_of(0);
+  last.rows = 1;
+  const HeadTape tape{
+      .x = stream + stage_elements(static_cast<int>(tokens.size()) - 1, shape_.width),
+      .mean = workspace_.row_numbers.data(),
+      .reciprocal = workspace_.row_numbers.data() + 1,
+      .normed = workspace_.layer.data(),
+      .logits = workspace_.layer.data() + stage_elements(1, shape_.width)};
+  use_unit(norm_unit(shape_), [&](int own) { head_forward_norm(last, {parameters_, own}, tape); });
+  use_unit(head_unit(shape_), [&](int own) {
+    head_forward_logits(last, {parameters_, own}, tape);
+  });
+  return {tape.logits, static_cast<std::size_t>(shape_.vocabulary)};
+}
+
+void GptStages::recompute_block(const LayerPass& pass) {
+  const GptRows run = run_of(pass.microbatch);
+  const LayerPlaces& places = memory_plan_.at(pass.layer, pass.microbatch);
+  const BlockTape tape = block_tape(shape_, run.rows, floats(places.tape));
+  // The checkpoint's own output is the next one's input, which was kept.
+  const bool last = pass.layer + 1 == checkpoint_of(shape_, plan_, pass.layer).end;
+  use_unit(block_unit(block_of(pass.layer)), [&](int own) {
+    block_forward_tape(run, {parameters_, own}, floats(places.input), tape);
+    if (!last) {
+      block_forward_output(run, {parameters_, own}, tape,
+                           floats(memory_plan_.at(pass.layer + 1, pass.microbatch).input));
+    }
+  });
+}
+
+void GptStages::backward_layer(const LayerPass& pass) {
+  if (pass.layer == embedding_layer) {
+    backward_embedding(pass);
+  } else if (pass.layer == head_layer(shape_)) {
+    backward_head(pass);
+  } else if (pass.pass == PassKind::backward) {
+    backward_block(pass);
+  } else {
+    backward_block_half(pass);
+  }
+}
+
+void GptStages::backward_embedding(const LayerPass& pass) {
+  const GptRows run = run_of(pass.microbatch);
+  const LayerPlaces& places = memory_plan_.at(pass.layer, pass.microbatch);
+  const float* dy = workspace_.stream.data();
+  if (pass.pass == PassKind::backward_input) {
+    // Tokens have no gradient: this half only keeps what the other one adds up.
+    std::copy_n(dy, stage_elements(run.rows, shape_.width), floats(places.gradients));
+    return;
+  }
+  if (pass.pass == PassKind::backward_weight) {
+    dy = floats(places.gradients);
+  }
+  add_gradients(position_unit, [&](int own) {
+    embedding_backward_positions(run, {parameters_, own}, dy);
+  });
+  add_gradients(table_unit, [&](int own) {
+    embedding_backward_tokens(run, {parameters_, own}, at(pass.microbatch).tokens, dy);
+  });
+}
+
+void GptStages::backward_block(const LayerPass& pass) {
+  const GptRows run = run_of(pass.microbatch);
+  const LayerPlaces& places = memory_plan_.at(pass.layer, pass.microbatch);
+  const BlockTape tape = block_tape(shape_, run.rows, floats(places.tape));
+  const BlockGradients gradients =
+      passing_block_gradients(shape_, run.rows, workspace_.layer.data());
+  add_gradients(block_unit(block_of(pass.layer)), [&](int own) {
+    block_backward({.run = run, .x = floats(places.input), .tape = tape, .gradients = gradients},
+                   {parameters_, own}, {parameters_, own}, workspace_.stream.data());
+  });
+}
+
+/// The weights' half acquires the unit for its gradients' sake, and reads no values.
+void GptStages::backward_block_half(const LayerPass& pass) {
+  const GptRows run = run_of(pass.microbatch);
+  const LayerPlaces& places = memory_plan_.at(pass.layer, pass.microbatch);
+  float* const stream = workspace_.stream.data();
+  float* const memory = floats(places.gradients);
+  float* const output = memory + block_gradients_count(shape_, run.rows);
+  BlockGradients gradients = block_gradients(shape_, run.rows, memory);
+  gradients.output = output;
+  const BlockTape tape = block_tape(shape_, run.rows, floats(places.tape));
+  const BlockBackward block{
+      .run = run, .x = floats(places.input), .tape = tape, .gradients = gradients};
+  const int unit = block_unit(block_of(pass.layer));
+  if (pass.pass == PassKind::backward_weight) {
+    add_gradients(unit, [&](int own) { block_backward_weight(block, {parameters_, own}); });
+    return;
+  }
+  std::copy_n(stream, stage_elements(run.rows, shape_.width), output);
+  use_unit(unit, [&](int own) { block_backward_input(block, {parameters_, own}, stream); });
+}
+
+void GptStages::backward_head(const LayerPass& pass) {
+  const GptRows run = run_of(pass.microbatch);
+  const LayerPlaces& places = memory_plan_.at(pass.layer, pass.microbatch);
+  const HeadTape tape = head_tape(shape_, run.rows, floats(places.tape));
+  const bool whole = pass.pass == PassKind::backward;
+  float* const dnormed = whole ? workspace_.layer.data() : floats(places.gradients);
+  const auto logits = [&](int own) {
+    head_backward_logits(run, {parameters_, own}, at(pass.microbatch).targets, loss_scale_, tape,
+                         dnormed);
+  };
+  const auto logits_weight = [&](int own) {
+    head_backward_logits_weight(run, {parameters_, own}, tape);
+  };
+  const auto norm = [&](int own) {
+    head_backward_norm(run, {parameters_, own}, tape, dnormed, workspace_.stream.data());
+  };
+  const auto norm_weight = [&](int own) {
+    head_backward_norm_weight(run, {parameters_, own}, tape, dnormed);
+  };
+  // At once, each unit is used once: its input's gradient and its weights' before the next unit.
+  const auto both = [](const auto& first, const auto& second) {
+    return [&](int own) {
+      first(own);
+      second(own);
+    };
+  };
+  if (whole) {
+    add_gradients(head_unit(shape_), both(logits, logits_weight));
+    add_gradients(norm_unit(shape_), both(norm, norm_weight));
+  } else if (pass.pass == PassKind::backward_input) {
+    use_unit(head_unit(shape_), logits);
+    use_unit(norm_unit(shape_), norm);
+  } else {
+    add_gradients(head_unit(shape_), logits_weight);
+    add_gradients(norm_unit(shape_), norm_weight);
+  }
+}
+
+std::size_t GptStages::bytes_planned() const {
+  return memory_.bytes_planned() + workspace_.bytes();
+}
+std::size_t GptStages::bytes_high_water() const {
+  return memory_.bytes_high_water() + workspace_.bytes();
+}
+
+}  // namespace sprat::train

@@ -1,0 +1,54 @@
+// One rank's part of the model: its stages, sharded over the ranks that have the same, and what is
+// exchanged with the other stages beside micro-batches.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "sprat/fsdp.hpp"
+#include "train/batches.hpp"
+#include "train/pipeline_plan.hpp"
+
+namespace sprat::train {
+
+/// Every call that is not const is collective over the job.
+class ModelPart {
+ public:
+  /// `world`: ranks of a host next to each other; it outlives this.
+  ModelPart(Communicator& world, const TrainConfig& config);
+
+  const PipelinePlan& plan() const { return plan_; }
+  const RankPlan& mine() const { return mine_; }
+  const std::vector<UnitSpec>& units() const { return units_; }
+  BatchShare share() const { return {mine_.data_share, plan_.layout.data_shares()}; }
+  /// Of one pipeline, first stage first; one rank if the model is not cut.
+  Communicator& pipeline() { return pipeline_; }
+  ShardedModel& model() { return model_; }
+  const ShardedModel& model() const { return model_; }
+  std::int64_t parameter_count() const { return parameter_count_; }  ///< Of the whole model.
+
+  /// values <- their sums, the same bits on every rank and for every degree of the pipeline, if of
+  /// each pipeline one rank has the value and all others have 0.
+  void sum_over_job(std::span<double> values);
+  /// As ShardedModel::step(), of the whole model.
+  StepResult step(float learning_rate, double divisor);
+
+ private:
+  void add_tied_gradients();
+  double grad_norm();
+
+  PipelinePlan plan_;
+  RankPlan mine_;
+  std::vector<UnitSpec> units_;
+  Communicator data_, pipeline_;
+  ShardedModel model_;
+  /// Of the first and the last stage, where two ranks have them: both have the table of tokens.
+  std::optional<Communicator> ends_;
+  std::size_t all_units_;  // of the whole model
+  std::int64_t parameter_count_ = 0;
+};
+
+}  // namespace sprat::train

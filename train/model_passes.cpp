@@ -1,0 +1,127 @@
+// The pipeline's engine plays; this fills in micro-batches and reads clocks.
+#include "train/model_passes.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "sprat/error.hpp"
+
+namespace sprat::train {
+namespace {
+
+/// Batches as the model takes them.
+class Tokens {
+ public:
+  Tokens(std::span<const Batch> batches, int length) {
+    for (const Batch& batch : batches) {
+      inputs_.emplace_back(batch.inputs.begin(), batch.inputs.end());
+      targets_.emplace_back(batch.targets.begin(), batch.targets.end());
+      microbatches_.push_back(
+          {.length = length, .tokens = inputs_.back(), .targets = targets_.back()});
+    }
+  }
+  std::span<const MicroBatch> microbatches() const { return microbatches_; }
+
+ private:
+  std::vector<std::vector<std::int32_t>> inputs_, targets_;  // which keep their memory as they move
+  std::vector<MicroBatch> microbatches_;
+};
+
+ActivationOptions activation_options(const ActivationConfig& config) {
+  if (!config.offload) {
+    return {};
+  }
+  return {.tier = config.tier,
+          .offload = {.unit = config.unit,
+                      .horizon = config.horizon > 0 ? config.horizon : default_horizon(config.unit),
+                      .keep_last = config.keep_last}};
+}
+
+GptStages make_stages(const TrainConfig& config, const RankPlan& mine, int samples,
+                      std::shared_ptr<const GemmBackend> gemm, Parameters& parameters) {
+  try {
+    return {config.model,
+            {.placement = mine.placement,
+             .max_tokens = samples * config.model.context,
+             .microbatches = config.sharding.micro_steps,
+             .actions = mine.actions,
+             .checkpoint_blocks = config.pipeline.activations.recomputed_together,
+             .activations = activation_options(config.pipeline.activations)},
+            std::move(gemm),
+            parameters};
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception&) {  // of a length, or for want of memory
+    throw Error(ErrorCode::unavailable,
+                fmt::format("no memory for the activations of {} samples of {} tokens, which each "
+                            "rank computes at once; take more parallel.microbatches, a smaller "
+                            "train.batch or model.context, or parallel.activation_checkpointing",
+                            samples, config.model.context));
+  }
+}
+
+bool computes(mp::Op op) {
+  return op == mp::Op::forward || op == mp::Op::recompute || op == mp::Op::backward ||
+         op == mp::Op::backward_input || op == mp::Op::backward_weight || op == mp::Op::overlap;
+}
+
+}  // namespace
+
+ModelPasses::ModelPasses(ModelPart& part, const TrainConfig& config,
+                         std::shared_ptr<const GemmBackend> gemm, int samples_at_once)
+    : part_(part),
+      context_(config.model.context),
+      parameters_(part.model(), part.units(), config.sharding.parameter_dtype),
+      stages_(make_stages(config, part.mine(), samples_at_once, std::move(gemm), parameters_)),
+      training_(part.pipeline(), part.plan().schedule, stages_),
+      evaluation_(part.pipeline(), part.plan().evaluation, stages_) {}
+
+std::span<const double> ModelPasses::train(std::span<const Batch> microbatches, float loss_scale) {
+  stages_.begin_step(Tokens(microbatches, context_).microbatches(), loss_scale);
+  training_.run();
+  stalled_before_s_ = std::exchange(stalled_s_, stages_.counters().stall_seconds);
+  return losses();
+}
+
+std::span<const double> ModelPasses::evaluate(std::span<const Batch> microbatches) {
+  stages_.begin_evaluation(Tokens(microbatches, context_).microbatches());
+  evaluation_.run();
+  return losses();
+}
+
+std::span<const double> ModelPasses::losses() const {
+  return part_.mine().has_last_stage ? stages_.losses() : std::span<const double>();
+}
+
+/// Of this rank's own clock: no message is spent on what is told every step.
+PassTimes ModelPasses::times() const {
+  const auto& actions =
+      training_.schedule().actions[static_cast<std::size_t>(part_.mine().coordinate.pipeline)];
+  const std::span<const ActionTime> times = training_.times();
+  PassTimes sum{.load_stall_s = stalled_s_ - stalled_before_s_};
+  double first = times.empty() ? 0 : times[0].start, last = first, busy = 0;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    first = std::min(first, times[i].start);
+    last = std::max(last, times[i].end);
+    sum.message_wait_s += computes(actions[i].op) ? 0 : times[i].waited;
+    busy += computes(actions[i].op) ? times[i].end - times[i].start - times[i].waited : 0;
+  }
+  sum.idle = last > first ? 1 - (busy - sum.load_stall_s) / (last - first) : 0;
+  return sum;
+}
+
+RankMemory ModelPasses::memory() const {
+  const MemoryPlan& plan = part_.model().memory_plan();
+  return {.states = plan.kept,
+          .parameters = plan.parameter_slots + parameters_.bytes_planned(),
+          .gradients = plan.gradient_slots,
+          .activations = stages_.bytes_planned(),
+          .messages = training_.message_bytes() + evaluation_.message_bytes(),
+          .text = 0};
+}
+
+}  // namespace sprat::train

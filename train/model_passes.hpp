@@ -1,0 +1,57 @@
+// Steps and evaluations of one rank's part of the model: micro-batches through its stages, in the
+// order of the schedule.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "sprat/mp.hpp"
+#include "sprat/pipeline.hpp"
+#include "train/batches.hpp"
+#include "train/model/gpt_stages.hpp"
+#include "train/model/parameters.hpp"
+#include "train/model_part.hpp"
+#include "train/rank_memory.hpp"
+
+namespace sprat::train {
+
+/// What one rank did with the time of a step's forwards and backwards.
+struct PassTimes {
+  double idle = 0;            ///< The part in which it did not compute.
+  double message_wait_s = 0;  ///< For those of other stages, which may not have been made yet.
+  double load_stall_s = 0;    ///< Waiting for activations to come back.
+};
+
+/// Calls are collective over the pipeline.
+class ModelPasses {
+ public:
+  /// For micro-batches of at most so many samples. `part` outlives it. Throws Error{unavailable}
+  /// naming the keys that need less memory if there is too little.
+  ModelPasses(ModelPart& part, const TrainConfig& config, std::shared_ptr<const GemmBackend> gemm,
+              int samples_at_once);
+
+  /// Forward and backward of all micro-batches of a step. Returns by micro-batch the sum over
+  /// tokens of their losses; nothing where the last stage is another rank's.
+  std::span<const double> train(std::span<const Batch> microbatches, float loss_scale);
+  /// The same by forwards alone, of as many micro-batches as a step has; some may be empty.
+  std::span<const double> evaluate(std::span<const Batch> microbatches);
+
+  /// Of the last train().
+  PassTimes times() const;
+  /// What this rank holds at most, by plan.
+  RankMemory memory() const;
+  ShardedParameters& parameters() { return parameters_; }
+
+ private:
+  std::span<const double> losses() const;
+
+  ModelPart& part_;
+  int context_;
+  ShardedParameters parameters_;
+  GptStages stages_;
+  Pipeline training_, evaluation_;
+  double stalled_s_ = 0, stalled_before_s_ = 0;  // loads, until the last and the one before
+};
+
+}  // namespace sprat::train

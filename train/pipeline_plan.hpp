@@ -1,0 +1,47 @@
+// What every rank of a job is to do, from its configuration and the number of ranks: where it
+// stands, which layers it has, in which order it computes. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sprat/fsdp.hpp"
+#include "sprat/layout.hpp"
+#include "sprat/pipeline.hpp"
+#include "train/config/config.hpp"
+#include "train/model/gpt.hpp"
+#include "train/model/gpt_passes.hpp"
+
+namespace sprat::train {
+
+struct PipelinePlan {
+  ParallelLayout layout;
+  std::vector<int> first_layer;  ///< Of each stage.
+  mp::Schedule schedule, evaluation;
+};
+
+/// Throws Error{invalid_argument} with the values and the nearest that works for everything that
+/// does not go together.
+PipelinePlan plan_pipeline(const TrainConfig& config, int ranks);
+
+/// The first layer of each of `stages` stages of the configuration's model. Throws as above.
+std::vector<int> cut_model(const TrainConfig& config, int stages);
+
+/// Lines for people: schedule, and the layers of each stage; none without a pipeline.
+std::string pipeline_text(const TrainConfig& config, const PipelinePlan& plan);
+
+/// The stages of one rank of each pipeline.
+GptPlacement placement_of(const PipelinePlan& plan, int pipeline_rank);
+
+/// One rank's part of a plan.
+struct RankPlan {
+  ParallelCoordinate coordinate;
+  int data_share = 0;
+  GptPlacement placement;
+  std::vector<mp::Action> actions;  ///< What it computes in a step.
+  FsdpOptions sharding;             ///< With its visits.
+  bool has_first_stage = false, has_last_stage = false;
+};
+RankPlan plan_of_rank(const TrainConfig& config, const PipelinePlan& plan, int rank);
+
+}  // namespace sprat::train

@@ -1,0 +1,49 @@
+// Six numbers, and a line for each that is not 0.
+#include "train/rank_memory.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+namespace sprat::train {
+namespace {
+
+double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+}  // namespace
+
+std::vector<std::uint64_t> numbers_of(const RankMemory& memory) {
+  return {memory.states,      memory.parameters, memory.gradients,
+          memory.activations, memory.messages,   memory.text};
+}
+
+RankMemory memory_of(std::span<const std::uint64_t> numbers) {
+  return {.states = numbers[0],
+          .parameters = numbers[1],
+          .gradients = numbers[2],
+          .activations = numbers[3],
+          .messages = numbers[4],
+          .text = numbers[5]};
+}
+
+std::string memory_text(std::span<const RankMemory> by_rank) {
+  const auto most = std::ranges::max_element(by_rank, {}, &RankMemory::total);
+  std::string told = fmt::format("what a rank holds at most while it trains: {:.1f} MiB, rank {}\n",
+                                 mebibytes(most->total()), most - by_rank.begin());
+  constexpr std::array kinds = {"parameters, gradients, optimizer state",
+                                "parameters in use",
+                                "gradients being made",
+                                "activations",
+                                "messages between stages",
+                                "text"};
+  const std::vector<std::uint64_t> numbers = numbers_of(*most);
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    if (numbers[kind] > 0) {
+      told += fmt::format("  {:9.1f} MiB {}\n", mebibytes(numbers[kind]), kinds[kind]);
+    }
+  }
+  return told;
+}
+
+}  // namespace sprat::train

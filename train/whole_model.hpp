@@ -1,0 +1,31 @@
+// All parameters of the model on one rank, for what computes alone.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "train/model/floats.hpp"
+#include "train/model/parameters.hpp"
+#include "train/model_part.hpp"
+
+namespace sprat::train {
+
+/// Values by unit of the whole model, in f32.
+class WholeModel final : public Parameters {
+ public:
+  /// Collective over the job; rank 0 has them afterwards, others nothing. `own`: of `part`.
+  WholeModel(ModelPart& part, Parameters& own, const TrainConfig& config);
+
+  void acquire(int) override {}
+  void release(int) override {}
+  std::span<const float> values(int unit, int index) const override {
+    return values_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(index)];
+  }
+  std::span<float> gradients(int, int) override { return {}; }  // nobody trains it
+  void reduce(int) override {}
+
+ private:
+  std::vector<std::vector<Floats>> values_;
+};
+
+}  // namespace sprat::train
