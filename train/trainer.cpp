@@ -85,6 +85,13 @@ void Trainer::tell_memory() {
     by_rank.push_back(memory_of(std::span(whole).subspan(at, part.size())));
   }
   say("{}", memory_text(by_rank));
+  const ActivationConfig& activations = config_.pipeline.activations;
+  if (activations.offload && activations.tier == "memory") {
+    // SMP's activations leave a GPU for the host's memory; here they are in it already.
+    say("warning: activations go to the tier \"memory\", which is memory of the same host and is "
+        "not "
+        "counted above: nothing is saved; give parallel.activation_tier as \"file:FOLDER\"\n");
+  }
 }
 
 /// Powers of two change no bits, and keep the gradient of so many tokens within a narrow wire's

@@ -163,13 +163,14 @@ void read_recomputation(JsonSection& section, ActivationConfig& activations) {
 void read_offload(JsonSection& section, ActivationConfig& activations) {
   section.read(smp::offload_activations.name, activations.offload);
   read_whole(section, smp::activation_loading_horizon, activations.horizon);
-  std::string unit = "tasks";
+  // A horizon beside offload_activations is SMP v1's, which counts tasks. Where none is given, few
+  // tapes are to be back at a time: four tasks are a whole step of few micro-batches.
+  std::string unit = activations.horizon > 0 ? "tasks" : "tensors";
   section.read("activation_horizon_unit", unit);
   check(unit == "tasks" || unit == "tensors",
         "parallel.activation_horizon_unit is \"{}\"; it is \"tasks\" (SMP v1's) or \"tensors\" "
         "(SMP v2's)",
         unit);
-  // SMP gave one key two meanings in its two versions, and this section takes keys of both.
   activations.unit = unit == "tasks" ? HorizonUnit::tasks : HorizonUnit::tensors;
   section.read("activation_keep_last", activations.keep_last);
   check_at_least("parallel.activation_keep_last", activations.keep_last, 0);

@@ -27,7 +27,7 @@ struct ActivationConfig {
   /// whole_stage: all of a stage.
   int recomputed_together = 0;
   bool offload = false;  ///< They leave memory for the tier.
-  HorizonUnit unit = HorizonUnit::tasks;
+  HorizonUnit unit = HorizonUnit::tensors;
   int horizon = 0;    ///< 0: SMP's default, 4 tasks or 2 tensors.
   int keep_last = 1;  ///< Those of so many forwards before their backward stay.
   /// "memory", or "file:FOLDER", relative to the configuration file.

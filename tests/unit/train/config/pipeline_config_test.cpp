@@ -141,5 +141,18 @@ TEST(PipelineConfig, refuses_in_one_line_with_values_and_a_remedy) {
   }
 }
 
+TEST(PipelineConfig, a_horizon_alone_counts_tasks_and_none_is_two_tensors) {
+  const auto activations = [](const std::string& keys) {
+    return parse_train_config(
+               R"({"data": {"files": ["text"]}, "parallel": {"offload_activations": true)" + keys +
+                   "}}",
+               "test.json")
+        .pipeline.activations;
+  };
+  EXPECT_EQ(activations("").unit, HorizonUnit::tensors);
+  EXPECT_EQ(activations(R"(, "activation_loading_horizon": 4)").unit, HorizonUnit::tasks);
+  EXPECT_EQ(activations(R"(, "activation_horizon_unit": "tasks")").unit, HorizonUnit::tasks);
+}
+
 }  // namespace
 }  // namespace sprat::train

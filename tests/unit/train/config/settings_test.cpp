@@ -100,7 +100,7 @@ const std::map<std::string, Json>& others() {
       {"/parallel/activation_checkpointing", "each"},
       {"/parallel/offload_activations", false},
       {"/parallel/activation_loading_horizon", 3},
-      {"/parallel/activation_horizon_unit", "tensors"},
+      {"/parallel/activation_horizon_unit", "tasks"},
       {"/parallel/activation_keep_last", 2},
       {"/parallel/activation_tier", "file:tapes"},
       {"/checkpoint/folder", ""},
