@@ -22,11 +22,6 @@ constexpr bool gives_weight_gradient(Op op) {
 constexpr bool is_of_stage_alone(Op op) {
   return op == Op::unshard || op == Op::reshard || op == Op::reduce;
 }
-/// Takes time of the rank's processor, and the stage's parameters.
-constexpr bool is_computation(Op op) {
-  return op == Op::forward || op == Op::recompute || op == Op::overlap ||
-         gives_input_gradient(op) || gives_weight_gradient(op);
-}
 
 /// A forward and a backward for an overlap; else the action.
 struct ActionParts {

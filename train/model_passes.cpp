@@ -64,11 +64,6 @@ GptStages make_stages(const TrainConfig& config, const RankPlan& mine, int sampl
   }
 }
 
-bool computes(mp::Op op) {
-  return op == mp::Op::forward || op == mp::Op::recompute || op == mp::Op::backward ||
-         op == mp::Op::backward_input || op == mp::Op::backward_weight || op == mp::Op::overlap;
-}
-
 }  // namespace
 
 ModelPasses::ModelPasses(ModelPart& part, const TrainConfig& config,
@@ -107,8 +102,8 @@ PassTimes ModelPasses::times() const {
   for (std::size_t i = 0; i < times.size(); ++i) {
     first = std::min(first, times[i].start);
     last = std::max(last, times[i].end);
-    sum.message_wait_s += computes(actions[i].op) ? 0 : times[i].waited;
-    busy += computes(actions[i].op) ? times[i].end - times[i].start - times[i].waited : 0;
+    sum.message_wait_s += mp::is_computation(actions[i].op) ? 0 : times[i].waited;
+    busy += mp::is_computation(actions[i].op) ? times[i].end - times[i].start - times[i].waited : 0;
   }
   sum.idle = last > first ? 1 - (busy - sum.load_stall_s) / (last - first) : 0;
   return sum;

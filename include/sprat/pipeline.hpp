@@ -36,6 +36,12 @@ enum class Op : std::uint8_t {
   overlap,  ///< A forward and a backward of two micro-batches, one beside the other [OVERLAP_F_B].
 };
 
+/// Takes time of the rank's processor, and the stage's parameters.
+constexpr bool is_computation(Op op) {
+  return op == Op::forward || op == Op::backward || op == Op::backward_input ||
+         op == Op::backward_weight || op == Op::recompute || op == Op::overlap;
+}
+
 constexpr int no_microbatch = -1;
 
 struct Action {

@@ -12,8 +12,8 @@
 #include <map>
 #include <utility>
 
+#include "train/check.hpp"
 #include "train/model/gpt_index.hpp"
-#include "train/model/require.hpp"
 
 namespace sprat::train {
 namespace {
@@ -78,17 +78,16 @@ class Dissection {
   Dissection(const GptShape& shape, const GptPlan& plan) : shape_(shape), plan_(plan) {}
 
   std::vector<LayerPass> take(const mp::Action& action) {
-    require(
+    check(
         std::ranges::binary_search(plan_.placement.stages, action.stage) && action.microbatch >= 0,
         "{} is of none of this rank's stages, which are {}", to_text(action),
         fmt::join(plan_.placement.stages, ", "));
     StageProgress& progress = progress_[{action.stage, action.microbatch}];
     const auto [from, to] = transition(pass_of(action));
-    require(
-        std::ranges::count(from, progress) > 0,
-        "{} does not follow from what came before; each micro-batch has a forward on each stage "
-        "and then a backward, whole or in halves",
-        to_text(action));
+    check(std::ranges::count(from, progress) > 0,
+          "{} does not follow from what came before; each micro-batch has a forward on each stage "
+          "and then a backward, whole or in halves",
+          to_text(action));
     // The first half makes activations again, and they stay for the second.
     const bool dropped = progress == StageProgress::forward && plan_.checkpoint_blocks > 0;
     progress = to;
@@ -97,10 +96,10 @@ class Dissection {
 
   void finish() const {
     for (const auto& [of, progress] : progress_) {
-      require(progress == StageProgress::done,
-              "the actions end with micro-batch {} half done on stage {}; each needs a forward and "
-              "all of a backward",
-              of.second, of.first);
+      check(progress == StageProgress::done,
+            "the actions end with micro-batch {} half done on stage {}; each needs a forward and "
+            "all of a backward",
+            of.second, of.first);
     }
   }
 
@@ -176,8 +175,8 @@ std::vector<mp::Action> plain_actions(const GptPlacement& placement, int microba
 
 std::vector<std::vector<LayerPass>> layer_passes(const GptShape& shape, const GptPlan& plan) {
   check_placement(shape, plan.placement);
-  require(plan.checkpoint_blocks >= 0, "a checkpoint of {} blocks is none; 0 keeps everything",
-          plan.checkpoint_blocks);
+  check(plan.checkpoint_blocks >= 0, "a checkpoint of {} blocks is none; 0 keeps everything",
+        plan.checkpoint_blocks);
   Dissection dissection(shape, plan);
   std::vector<std::vector<LayerPass>> result;
   for (const mp::Action& action : plan.actions) {

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "sprat/layers.hpp"
+#include "train/check.hpp"
 #include "train/model/carver.hpp"
 #include "train/model/gpt_head.hpp"
-#include "train/model/require.hpp"
 
 namespace sprat::train {
 namespace {
@@ -64,23 +64,23 @@ GptStages::GptStages(const GptShape& shape, GptStagesOptions options,
       memory_plan_(plan_gpt_memory(shape, plan_, passes_, options_.max_tokens)),
       memory_(memory_plan_.program, options_.activations),
       workspace_(shape, options_.max_tokens) {
-  require(memory_plan_.microbatches <= options_.microbatches,
-          "actions name micro-batch {}, and a step has {}", memory_plan_.microbatches - 1,
-          options_.microbatches);
+  check(memory_plan_.microbatches <= options_.microbatches,
+        "actions name micro-batch {}, and a step has {}", memory_plan_.microbatches - 1,
+        options_.microbatches);
 }
 
 void GptStages::begin_step(std::span<const MicroBatch> microbatches, float loss_scale) {
-  require(static_cast<int>(microbatches.size()) == options_.microbatches,
-          "a step has {} micro-batches, not {}", options_.microbatches, microbatches.size());
+  check(static_cast<int>(microbatches.size()) == options_.microbatches,
+        "a step has {} micro-batches, not {}", options_.microbatches, microbatches.size());
   take(microbatches);
   evaluating_ = false;
   loss_scale_ = loss_scale;
 }
 
 void GptStages::begin_evaluation(std::span<const MicroBatch> microbatches) {
-  require(static_cast<int>(microbatches.size()) <= options_.microbatches,
-          "an evaluation has at most {} micro-batches at a time, not {}", options_.microbatches,
-          microbatches.size());
+  check(static_cast<int>(microbatches.size()) <= options_.microbatches,
+        "an evaluation has at most {} micro-batches at a time, not {}", options_.microbatches,
+        microbatches.size());
   take(microbatches);
   evaluating_ = true;
 }
@@ -94,7 +94,7 @@ void GptStages::take(std::span<const MicroBatch> microbatches) {
   taken_.resize(static_cast<std::size_t>(options_.microbatches));
   for (std::size_t number = 0; number < microbatches.size(); ++number) {
     const MicroBatch& one = microbatches[number];
-    check(one, number);
+    check_microbatch(one, number);
     TakenBatch& taken = taken_[number];
     taken.rows = -1;
     taken.length = std::max(one.length, 1);
@@ -103,16 +103,16 @@ void GptStages::take(std::span<const MicroBatch> microbatches) {
   }
 }
 
-void GptStages::check(const MicroBatch& microbatch, std::size_t number) const {
+void GptStages::check_microbatch(const MicroBatch& microbatch, std::size_t number) const {
   const std::size_t count = std::max(microbatch.tokens.size(), microbatch.targets.size());
   const auto length = static_cast<std::size_t>(std::max(microbatch.length, 1));
-  require(microbatch.length <= shape_.context,
-          "micro-batch {} has sequences of {} tokens; the model's context is {}", number,
-          microbatch.length, shape_.context);
-  require(std::cmp_less_equal(count, options_.max_tokens),
-          "micro-batch {} has {} tokens; memory is for {}", number, count, options_.max_tokens);
-  require(count % length == 0, "micro-batch {} has {} tokens, which are no sequences of {}", number,
-          count, length);
+  check(microbatch.length <= shape_.context,
+        "micro-batch {} has sequences of {} tokens; the model's context is {}", number,
+        microbatch.length, shape_.context);
+  check(std::cmp_less_equal(count, options_.max_tokens),
+        "micro-batch {} has {} tokens; memory is for {}", number, count, options_.max_tokens);
+  check(count % length == 0, "micro-batch {} has {} tokens, which are no sequences of {}", number,
+        count, length);
 }
 
 std::size_t GptStages::most_elements(int stage) const {
@@ -121,29 +121,29 @@ std::size_t GptStages::most_elements(int stage) const {
 }
 
 const std::vector<LayerPass>& GptStages::begin_action(const mp::Action& action) {
-  require(!evaluating_ && next_action_ < passes_.size() && plan_.actions[next_action_] == action,
-          "{} is not action {} of a step; memory is planned for actions in one order, from "
-          "begin_step() on",
-          to_text(action), next_action_);
+  check(!evaluating_ && next_action_ < passes_.size() && plan_.actions[next_action_] == action,
+        "{} is not action {} of a step; memory is planned for actions in one order, from "
+        "begin_step() on",
+        to_text(action), next_action_);
   return passes_[next_action_++];
 }
 
 /// What a micro-batch has of rows, on a stage that is told by its input alone.
 void GptStages::set_rows(int stage, int microbatch, std::span<const float> input) {
-  require(microbatch >= 0 && std::cmp_less(microbatch, losses_.size()),
-          "there is no micro-batch {}; the step or evaluation has {}", microbatch, losses_.size());
+  check(microbatch >= 0 && std::cmp_less(microbatch, losses_.size()),
+        "there is no micro-batch {}; the step or evaluation has {}", microbatch, losses_.size());
   TakenBatch& taken = at(microbatch);
   const auto width = static_cast<std::size_t>(shape_.width);
   const std::size_t rows = stage == 0 ? taken.tokens.size() : input.size() / width;
-  require(std::cmp_less_equal(rows, options_.max_tokens) &&
-              (stage == 0 || (input.size() % width == 0)) &&
-              rows % static_cast<std::size_t>(taken.length) == 0,
-          "micro-batch {} comes to stage {} with {} elements, which are no sequences of {} tokens "
-          "of width {}, {} tokens at most",
-          microbatch, stage, input.size(), taken.length, shape_.width, options_.max_tokens);
-  require(!is_last_stage(plan_.placement, stage) || taken.targets.size() == rows,
-          "micro-batch {} has {} tokens and {} targets; the last stage needs one for each",
-          microbatch, rows, taken.targets.size());
+  check(std::cmp_less_equal(rows, options_.max_tokens) &&
+            (stage == 0 || (input.size() % width == 0)) &&
+            rows % static_cast<std::size_t>(taken.length) == 0,
+        "micro-batch {} comes to stage {} with {} elements, which are no sequences of {} tokens "
+        "of width {}, {} tokens at most",
+        microbatch, stage, input.size(), taken.length, shape_.width, options_.max_tokens);
+  check(!is_last_stage(plan_.placement, stage) || taken.targets.size() == rows,
+        "micro-batch {} has {} tokens and {} targets; the last stage needs one for each",
+        microbatch, rows, taken.targets.size());
   taken.rows = static_cast<int>(rows);
 }
 
@@ -189,8 +189,8 @@ std::size_t GptStages::forward(int stage, int microbatch, std::span<const float>
   set_rows(stage, microbatch, input);
   const bool last = is_last_stage(plan_.placement, stage);
   const std::size_t count = last ? 0 : stage_elements(at(microbatch).rows, shape_.width);
-  require(output.size() >= count, "stage {} writes {} elements, and there is room for {}", stage,
-          count, output.size());
+  check(output.size() >= count, "stage {} writes {} elements, and there is room for {}", stage,
+        count, output.size());
   const LayerRange range = layers_of_stage(shape_, plan_.placement, stage);
   const float* x = input.data();
   for (int layer = range.first; layer < range.end; ++layer) {
@@ -242,11 +242,11 @@ void GptStages::backward_layers(const mp::Action& action, std::span<const float>
   const std::vector<LayerPass>& passes = begin_action(action);
   const std::size_t count = stage_elements(at(action.microbatch).rows, shape_.width);
   const bool last = is_last_stage(plan_.placement, action.stage);
-  require((last || output_gradient.size() == count) &&
-              (action.stage == 0 || input_gradient.size() == count),
-          "the backward of stage {} and micro-batch {} takes gradients of {} elements, not {} and "
-          "{}",
-          action.stage, action.microbatch, count, output_gradient.size(), input_gradient.size());
+  check((last || output_gradient.size() == count) &&
+            (action.stage == 0 || input_gradient.size() == count),
+        "the backward of stage {} and micro-batch {} takes gradients of {} elements, not {} and "
+        "{}",
+        action.stage, action.microbatch, count, output_gradient.size(), input_gradient.size());
   float* const stream = workspace_.stream.data();
   std::copy(output_gradient.begin(), output_gradient.end(), stream);
   for (const LayerPass& pass : passes) {
@@ -361,8 +361,8 @@ void GptStages::evaluate_head(int microbatch, const float* x) {
 
 /// Of the last row alone: the others' logits are nobody's.
 std::span<const float> GptStages::predict(std::span<const std::int32_t> tokens) {
-  require(std::ranges::count(own_, -1) == 0, "a prediction needs all layers on one rank");
-  require(!tokens.empty(), "a prediction needs a token to follow");
+  check(std::ranges::count(own_, -1) == 0, "a prediction needs all layers on one rank");
+  check(!tokens.empty(), "a prediction needs a token to follow");
   begin_evaluation(std::vector<MicroBatch>{
       {.length = static_cast<int>(tokens.size()), .tokens = tokens, .targets = {}}});
   at(0).rows = static_cast<int>(tokens.size());

@@ -102,7 +102,7 @@ class GptStages final : public PipelineStages {
   };
 
   void take(std::span<const MicroBatch> microbatches);
-  void check(const MicroBatch& microbatch, std::size_t number) const;
+  void check_microbatch(const MicroBatch& microbatch, std::size_t number) const;
   TakenBatch& at(int microbatch) { return taken_[static_cast<std::size_t>(microbatch)]; }
   const std::vector<LayerPass>& begin_action(const mp::Action& action);
   void set_rows(int stage, int microbatch, std::span<const float> input);

@@ -8,10 +8,10 @@
 #include <string>
 #include <utility>
 
+#include "train/check.hpp"
 #include "train/model/gpt.hpp"
 #include "train/model/gpt_index.hpp"
 #include "train/model/random.hpp"
-#include "train/model/require.hpp"
 
 namespace sprat::train {
 namespace {
@@ -95,17 +95,17 @@ std::vector<int> units_of_layer(const GptShape& shape, int layer) {
 void check_placement(const GptShape& shape, const GptPlacement& placement) {
   const std::vector<int>& first = placement.first_layer;
   const int layers = gpt_layer_count(shape);
-  require(!first.empty() && first.front() == 0 && first.back() < layers &&
-              std::ranges::adjacent_find(first, std::greater_equal<>()) == first.end(),
-          "stages begin at layers {}; the first begins at 0, each behind the one before, and there "
-          "are {} layers",
-          fmt::join(first, ", "), layers);
+  check(!first.empty() && first.front() == 0 && first.back() < layers &&
+            std::ranges::adjacent_find(first, std::greater_equal<>()) == first.end(),
+        "stages begin at layers {}; the first begins at 0, each behind the one before, and there "
+        "are {} layers",
+        fmt::join(first, ", "), layers);
   const std::vector<int>& stages = placement.stages;
-  require(std::ranges::adjacent_find(stages, std::greater_equal<>()) == stages.end() &&
-              (stages.empty() ||
-               (stages.front() >= 0 && stages.back() < static_cast<int>(first.size()))),
-          "a rank has stages {}; there are 0 to {}, named in rising order", fmt::join(stages, ", "),
-          first.size() - 1);
+  check(std::ranges::adjacent_find(stages, std::greater_equal<>()) == stages.end() &&
+            (stages.empty() ||
+             (stages.front() >= 0 && stages.back() < static_cast<int>(first.size()))),
+        "a rank has stages {}; there are 0 to {}, named in rising order", fmt::join(stages, ", "),
+        first.size() - 1);
 }
 
 LayerRange layers_of_stage(const GptShape& shape, const GptPlacement& placement, int stage) {

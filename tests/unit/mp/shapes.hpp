@@ -1,4 +1,4 @@
-// The shapes that tests of pipeline schedules go through.
+// Shapes that tests of pipeline schedules go through, and a schedule by hand.
 #pragma once
 
 #include <string>
@@ -28,6 +28,19 @@ inline std::vector<PipelineShape> shapes_of(const ScheduleKind& kind, int ranks,
     }
   }
   return result;
+}
+
+/// Two messages that are on their way together.
+inline Schedule two_sends() {
+  return {.name = "by hand",
+          .microbatches = 2,
+          .rank_of_stage = {0, 1},
+          .actions = {{{.op = Op::forward, .stage = 0, .microbatch = 0},
+                       {.op = Op::send_forward, .stage = 0, .microbatch = 0},
+                       {.op = Op::forward, .stage = 0, .microbatch = 1},
+                       {.op = Op::send_forward, .stage = 0, .microbatch = 1}},
+                      {{.op = Op::receive_forward, .stage = 1, .microbatch = 0},
+                       {.op = Op::receive_forward, .stage = 1, .microbatch = 1}}}};
 }
 
 }  // namespace sprat::mp

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mp/simulate.hpp"
+#include "tests/unit/mp/shapes.hpp"
 
 namespace sprat::mp {
 namespace {
@@ -21,19 +22,6 @@ Timeline simulated(const Schedule& schedule, double latency = 0) {
   PipelineCosts costs = uniform_costs(schedule, {});
   costs.latency = latency;
   return simulate(schedule, costs);
-}
-
-/// Two messages that are on their way together.
-Schedule two_sends() {
-  return {.name = "by hand",
-          .microbatches = 2,
-          .rank_of_stage = {0, 1},
-          .actions = {{{.op = Op::forward, .stage = 0, .microbatch = 0},
-                       {.op = Op::send_forward, .stage = 0, .microbatch = 0},
-                       {.op = Op::forward, .stage = 0, .microbatch = 1},
-                       {.op = Op::send_forward, .stage = 0, .microbatch = 1}},
-                      {{.op = Op::receive_forward, .stage = 1, .microbatch = 0},
-                       {.op = Op::receive_forward, .stage = 1, .microbatch = 1}}}};
 }
 
 TEST(PipelineTrace, has_a_named_process_for_each_rank_and_microseconds) {

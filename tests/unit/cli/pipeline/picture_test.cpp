@@ -7,6 +7,7 @@
 #include <string>
 
 #include "mp/simulate.hpp"
+#include "tests/unit/mp/shapes.hpp"
 
 namespace sprat::cli {
 namespace {
@@ -27,20 +28,6 @@ mp::Timeline simulated(const mp::Schedule& schedule, double latency = 0) {
   return simulate(schedule, costs);
 }
 
-/// Two messages that are on their way together.
-mp::Schedule two_sends() {
-  using mp::Op;
-  return {.name = "by hand",
-          .microbatches = 2,
-          .rank_of_stage = {0, 1},
-          .actions = {{{.op = Op::forward, .stage = 0, .microbatch = 0},
-                       {.op = Op::send_forward, .stage = 0, .microbatch = 0},
-                       {.op = Op::forward, .stage = 0, .microbatch = 1},
-                       {.op = Op::send_forward, .stage = 0, .microbatch = 1}},
-                      {{.op = Op::receive_forward, .stage = 1, .microbatch = 0},
-                       {.op = Op::receive_forward, .stage = 1, .microbatch = 1}}}};
-}
-
 TEST(PipelinePicture, has_a_lane_a_rank_and_says_what_each_span_is) {
   const mp::Schedule schedule = gpipe(2, 2);
   const std::string svg = to_svg(schedule, simulated(schedule));
@@ -53,7 +40,7 @@ TEST(PipelinePicture, has_a_lane_a_rank_and_says_what_each_span_is) {
 }
 
 TEST(PipelinePicture, shows_messages_below_computation) {
-  const mp::Schedule schedule = two_sends();
+  const mp::Schedule schedule = mp::two_sends();
   const std::string svg = to_svg(schedule, simulated(schedule, 3));
   EXPECT_THAT(svg, HasSubstr("<title>0SEND_F1, 2 s to 5 s</title>"));
   EXPECT_THAT(svg, HasSubstr(">message<"));

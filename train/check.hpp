@@ -1,4 +1,4 @@
-// Contracts of the model, said with values.
+// Refusals: what a caller or a configuration got wrong, said with the values.
 #pragma once
 
 #include <fmt/core.h>
@@ -9,10 +9,10 @@
 
 namespace sprat::train {
 
-/// Throws Error{invalid_argument} with the message unless `condition` holds.
+/// Throws Error{invalid_argument} with the message unless it holds.
 template <class... Args>
-void require(bool condition, fmt::format_string<Args...> message, Args&&... args) {
-  if (!condition) [[unlikely]] {
+void check(bool holds, fmt::format_string<Args...> message, Args&&... args) {
+  if (!holds) [[unlikely]] {
     throw Error(ErrorCode::invalid_argument, fmt::format(message, std::forward<Args>(args)...));
   }
 }
