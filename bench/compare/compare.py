@@ -3,7 +3,7 @@
 
   bench/compare/run [--ranks 2] [--memory shared|malloc|huge] [--collectives all_reduce,...]
                     [--sizes 8,4K,1M,...] [--samples 15] [--peers openmpi,mpich,gloo] [--out FOLDER]
-                    [--hosts 4 [--rails 2 [--one-rail]] [--rate 1gbit]] [--before FOLDER] [--busy 4]
+                    [--hosts 4 [--rails 2 [--one-rail]] [--rate 1gbit]] [--before FOLDER] [--busy 4] [--starts 9]
 
 All libraries' ranks run at the same time, but one library at a time is told to work; the others sleep in a
 read. Rank r of each is pinned to core r mod cores. A sample is the slowest rank's mean over a batch of at
@@ -15,12 +15,17 @@ huge); the limit reads and writes what ours does on huge pages if ours is shared
 each host as the peer "one_rail". --busy N starts N loops that take the
 cores meanwhile: nothing is pinned then, Open MPI yields, and MPICH, which only spins, is left out.
 
+A start decides which pages, and which lines of the caches, each library gets, so that ratios differ from start to
+start by more than within one. --starts N begins all libraries anew N times; the last table has each cell's ratio,
+the median of those starts' medians, with the 95 % interval of that median (of 5 and fewer starts: their range).
+
 With --hosts the ranks are spread over network namespaces (needs root), each with a wire of --rate in each
 direction for every rail, and nothing is pinned. A batch takes at least 50 ms. The limit is the time in which
 the wires carry what must cross one host's: at the goodput of plain TCP with all hosts sending in a ring.
 """
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -160,6 +165,7 @@ def parsed():
     parser.add_argument("--before", help="the folder of another build's libsprat.so")
     parser.add_argument("--busy", type=int, default=0, help="loops that take the cores meanwhile")
     parser.add_argument("--no-limit", action="store_true")
+    parser.add_argument("--starts", type=int, default=1)
     parser.add_argument("--out", help="a folder for compare.json and compare.svg")
     options = parser.parse_args()
     several = options.hosts > 1
@@ -176,23 +182,44 @@ def parsed():
     return options
 
 
-def main():
-    options = parsed()
-    sizes = [size_of(text) for text in options.sizes.split(",")]
-    if options.hosts == 1:
-        place = Here(options.ranks, pinned=not options.busy)
-    else:
-        place = Between(options.ranks, options.hosts, options.rails, options.rate)
+def interval(medians):
+    """The 95 % interval of the median of these, by order: so many of them lie outside on each side."""
+    medians = sorted(medians)
+    outside, chance = 0, 0.5 ** len(medians)
+    while chance <= 0.025:
+        outside += 1
+        chance += math.comb(len(medians), outside) * 0.5 ** len(medians)
+    outside = max(0, outside - 1)
+    return {"low": medians[outside], "median": statistics.median(medians), "high": medians[-1 - outside]}
+
+
+def over_starts(cells):
+    """Cells of all starts, one for each collective and size: the ratios' medians, and their intervals."""
+    places = {}
+    for cell in cells:
+        places.setdefault((cell["collective"], cell["bytes"]), []).append(cell)
+    joined = []
+    for (collective, size), same in places.items():
+        libraries = same[0]["median_s"]
+        one = {"collective": collective, "bytes": size, "wrong": [text for cell in same for text in cell["wrong"]],
+               "median_s": {name: statistics.median(cell["median_s"][name] for cell in same) for name in libraries}}
+        for key in same[0]:
+            if key.startswith("ratio_to_"):
+                one[key] = interval([cell[key]["median"] for cell in same])
+        joined.append(one)
+    return joined
+
+
+def measure_start(place, options):
+    """All cells, of libraries that begin anew."""
     names = ["sprat"] + options.peers + ([] if options.no_limit else place.limits())
-    begin, cells = time.monotonic(), []
+    cells, libraries, loops = [], {}, []
     with tempfile.TemporaryDirectory() as folder:
-        libraries, loops = {}, []
         try:
             libraries = launch(names, place, options, folder)
             loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.busy)]
-            print(header(options), flush=True)
             for collective in options.collectives.split(","):
-                for size in sizes if collective != "barrier" else [0]:
+                for size in map(size_of, options.sizes.split(",")) if collective != "barrier" else [0]:
                     cells.append(measure(libraries, collective, size, options))
                     print(row(cells[-1], options), flush=True)
         finally:
@@ -200,8 +227,26 @@ def main():
                 loop.kill()
             for library in libraries.values():
                 library.quit()
-            place.remove()
+    return cells
+
+
+def main():
+    options = parsed()
+    if options.hosts == 1:
+        place = Here(options.ranks, pinned=not options.busy)
+    else:
+        place = Between(options.ranks, options.hosts, options.rails, options.rate)
+    begin, cells = time.monotonic(), []
+    print(header(options), flush=True)
+    try:
+        for _ in range(options.starts):
+            cells += measure_start(place, options)
+    finally:
+        place.remove()
     print(f"{len(cells)} cells of {options.samples} samples in {time.monotonic() - begin:.0f} s")
+    if options.starts > 1:
+        cells = over_starts(cells)
+        print(f"\nof {options.starts} starts\n{header(options)}\n" + "\n".join(row(cell, options) for cell in cells))
     if options.out:
         os.makedirs(options.out, exist_ok=True)
         with open(os.path.join(options.out, "compare.json"), "w") as file:
