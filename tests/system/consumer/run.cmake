@@ -29,7 +29,7 @@ file(MAKE_DIRECTORY ${work})
 run(${CMAKE_COMMAND} --install ${build} --prefix ${prefix})
 
 if(how STREQUAL find_package)
-  run(${CMAKE_COMMAND} -S ${source} -B ${work}/build -D CMAKE_PREFIX_PATH=${prefix}
+  run(${CMAKE_COMMAND} -G Ninja -S ${source} -B ${work}/build -D CMAKE_PREFIX_PATH=${prefix}
     -D CMAKE_C_COMPILER=${cc} -D CMAKE_CXX_COMPILER=${cxx}
     -D CMAKE_C_FLAGS=${c_flags} -D CMAKE_CXX_FLAGS=${cxx_flags})
   run(${CMAKE_COMMAND} --build ${work}/build)

@@ -82,6 +82,7 @@ def main():
     if os.geteuid() != 0:
         print("needs root, which can be other users")
         sys.exit(77)
+    sprat, undumpable = run.for_everybody(sprat), run.for_everybody(undumpable)
     for name, case in list(globals().items()):
         if name.startswith("case_") and (not chosen or name[5:] in chosen):
             print(name[5:].replace("_", " "), flush=True)

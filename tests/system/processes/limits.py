@@ -98,6 +98,7 @@ def main():
     sweep("descriptors of 4 virtual ranks", threads + ["4"], range(8, 20),
           lambda value: limit(resource.RLIMIT_NOFILE, value), [FILES])
     if os.geteuid() == 0:
+        threads[0] = run.for_everybody(sprat)
         sweep("threads of 4 virtual ranks", threads + ["4"], range(1, 6), threads_of_lonely_user, [THREADS])
     else:
         print("threads: skipped, since only root can be a user without other processes")

@@ -4,8 +4,10 @@
 Every survivor must end with a non-zero status within five seconds of a kill, its standard error must
 name the lost rank and the operation, and /dev/shm and the processes must be as before.
 """
+import atexit
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -52,6 +54,14 @@ def collect(processes, limit_s):
             _, errors = process.communicate()
             results[rank] = (None, errors, time.monotonic() - begin)
     return results
+
+
+def for_everybody(program):
+    """A copy that any user may run: the build may lie in a home that is its owner's alone."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    os.chmod(folder, 0o755)
+    return shutil.copy(program, folder)
 
 
 def fail(case, text, results):
