@@ -107,13 +107,14 @@ class Pipeline::Impl {
   }
 
   void run() {
-    if (const auto failure = ranks_->failure()) {
-      throw Error(*failure);
-    }
     std::ranges::fill(times_, ActionTime{});
     sends_ended_ = std::make_shared<std::vector<std::atomic<double>>>(actions().size());
+    place_ = 0;
     try {
-      for (place_ = 0; place_ < actions().size(); ++place_) {
+      if (const auto failure = ranks_->failure()) {
+        throw Error(*failure);
+      }
+      for (; place_ < actions().size(); ++place_) {
         end_handovers();
         begin_handovers();
         play(actions()[place_]);
