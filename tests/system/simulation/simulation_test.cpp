@@ -4,19 +4,15 @@
 #include "tests/system/simulation/job.hpp"
 #include "tests/system/simulation/scenario.hpp"
 #include "tests/system/simulation/seeds.hpp"
+#include "tests/unit/sanitized.hpp"
 
 namespace sprat::simulation {
 namespace {
 
-// Sanitizers make each take ten times as long.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t seeds = 200;
-#else
-constexpr std::uint64_t seeds = 1'000;
-#endif
+constexpr std::uint64_t seeds = sanitized ? 200 : 1'000, replayed = sanitized ? 10 : 40;
 
 TEST(Simulation, a_seed_replays) {
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+  for (std::uint64_t seed = 1; seed <= replayed; ++seed) {
     const Scenario scenario = draw_scenario(seed);
     if (scenario.fault.kind == Fault::Kind::kill) {
       continue;  // leaves its dead behind

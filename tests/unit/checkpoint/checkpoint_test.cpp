@@ -17,6 +17,7 @@
 #include "sprat/communicator.hpp"
 #include "tests/unit/checkpoint/model.hpp"
 #include "tests/unit/io/temporary_folder.hpp"
+#include "tests/unit/sanitized.hpp"
 
 namespace sprat::fsdp {
 namespace {
@@ -78,7 +79,7 @@ TEST(Checkpoint, any_arrangement_loads_any_other_bit_by_bit) {
   for (std::size_t saved = 0; saved < all.size(); ++saved) {
     const auto step = static_cast<std::int64_t>(saved);
     save_steps(all[saved], {.folder = folder.path(), .keep_last = 100}, {step});
-    for (const Arrangement& loaded : all) {
+    for (const Arrangement& loaded : part_if_sanitized(all, 4, saved)) {
       SCOPED_TRACE("saved by " + all[saved].text());
       expect_loads(loaded, folder.path(), step);
     }

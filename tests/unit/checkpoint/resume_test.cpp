@@ -12,6 +12,7 @@
 #include "sprat/checkpoint.hpp"
 #include "tests/unit/fsdp/small_model.hpp"
 #include "tests/unit/io/temporary_folder.hpp"
+#include "tests/unit/sanitized.hpp"
 
 namespace sprat::fsdp {
 namespace {
@@ -101,7 +102,8 @@ TEST(Resume, has_the_bits_of_training_that_never_stopped_whatever_the_row) {
     for (std::size_t saved = 0; saved < rows.size(); ++saved) {
       const TemporaryFolder folder;
       const Outcome truth = train_and_save(ranks, rows[saved], folder.path());
-      const std::size_t others = &setting == &resume_settings[0] ? rows.size() : 2;
+      const bool all = !sanitized && &setting == &resume_settings[0];
+      const std::size_t others = all ? rows.size() : 2;
       for (std::size_t next = 0; next < others; ++next) {
         const FsdpOptions& row = rows[(saved + next) % rows.size()];
         expect_same_bits(

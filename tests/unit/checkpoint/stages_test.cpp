@@ -22,6 +22,7 @@
 #include "sprat/communicator.hpp"
 #include "tests/unit/checkpoint/model.hpp"
 #include "tests/unit/io/temporary_folder.hpp"
+#include "tests/unit/sanitized.hpp"
 
 namespace sprat::fsdp {
 namespace {
@@ -77,7 +78,8 @@ TEST(Stages, any_arrangement_loads_any_other_bit_by_bit) {
   std::int64_t step = 0;
   for (const Arrangement& saved : with_and_without_stages()) {
     save_stages(saved, folder.path(), ++step);
-    for (const Arrangement& loaded : with_and_without_stages()) {
+    for (const Arrangement& loaded :
+         part_if_sanitized(with_and_without_stages(), 4, static_cast<std::size_t>(step))) {
       SCOPED_TRACE("saved by " + saved.text());
       expect_stages_load(loaded, folder.path(), step);
     }

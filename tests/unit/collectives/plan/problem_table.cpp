@@ -5,22 +5,11 @@
 
 #include "collectives/verify/verifier.hpp"
 #include "comm/base/check.hpp"
+#include "tests/unit/sanitized.hpp"
 
 namespace sprat::collectives {
 
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool sanitized = true;
-#else
-constexpr bool sanitized = false;
-#endif
-#else
-constexpr bool sanitized = false;
-#endif
 
 /// Up to here a problem is varied in every way; beyond, only in ranks and placement.
 constexpr int varied_ranks = 17;

@@ -17,11 +17,12 @@
 #include "comm/coordinator/control_socket.hpp"
 #include "comm/memory/segment.hpp"
 #include "sprat/buffer.hpp"
+#include "tests/unit/sanitized.hpp"
 
 namespace sprat::comm {
 namespace {
 
-constexpr int forks = 300;
+constexpr int forks = sanitized ? 60 : 300;
 constexpr unsigned deadline_s = 20;
 
 /// The status of a child that does `body`; it is killed at the deadline.

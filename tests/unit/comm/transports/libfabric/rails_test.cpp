@@ -18,6 +18,7 @@
 #include "comm/transports/libfabric/rail_cut.hpp"
 #include "sprat/error.hpp"
 #include "tests/unit/comm/transports/letters.hpp"
+#include "tests/unit/sanitized.hpp"
 
 namespace sprat::comm::libfabric {
 namespace {
@@ -173,8 +174,9 @@ TEST(Rails, take_shorter_messages_into_longer_receives) {
 
 TEST(Rails, refuse_longer_messages_than_their_receives) {
   for (const char* provider : {"tcp", "net"}) {
-    for (const std::size_t room : {std::size_t{0}, std::size_t{1}, least_cut - 1, least_cut,
-                                   least_cut + 1, 2 * least_cut, std::size_t{300'001}}) {
+    for (const std::size_t room : part_if_sanitized<std::size_t>(
+             {0, 1, least_cut - 1, least_cut, least_cut + 1, 2 * least_cut, 300'001}, 2,
+             provider[0] == 't' ? 0 : 1)) {
       for (const std::size_t bytes : {room + 1, room + least_cut, std::size_t{5} << 20}) {
         // ofi_rxm does not end a receive of nothing whose message it would have to ask for, on one
         // rail either (libfabric 1.17).
