@@ -17,6 +17,8 @@ namespace {
 constexpr std::size_t page_bytes = 4096;
 /// Has a checksum of its own, which is taken while the piece is still in the cache.
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+/// That are read from a disk while one is checked.
+constexpr std::size_t pieces_ahead = 2;
 
 using Clock = std::chrono::steady_clock;
 
@@ -268,7 +270,13 @@ void Tier::copy_out(StoredCopy& stored) {
 }
 
 void Tier::copy_back(StoredCopy& stored) {
+  std::size_t announced = 0;
   for (std::size_t at = 0; at < stored.bytes && !given_up(stored); at += piece_bytes) {
+    const std::size_t soon = std::min(stored.bytes, at + (1 + pieces_ahead) * piece_bytes);
+    if (soon > announced) {
+      place_->read_ahead(stored.offset + announced, soon - announced);
+      announced = soon;
+    }
     const auto piece = stored.into.subspan(at, std::min(piece_bytes, stored.bytes - at));
     place_->read(stored.offset + at, piece);
     need(XXH3_64bits(piece.data(), piece.size()) == stored.checksums[at / piece_bytes],

@@ -34,6 +34,9 @@ class TierPlace {
   /// once it returns; called with ever larger ends, before anything is written there.
   virtual void reserve(std::uint64_t end) = 0;
   virtual void write(std::uint64_t offset, std::span<const std::byte> piece) = 0;
+  /// The range, which is not empty, is read soon, so that it can be brought near meanwhile. Never
+  /// fails.
+  virtual void read_ahead(std::uint64_t offset, std::size_t bytes) noexcept = 0;
   virtual void read(std::uint64_t offset, std::span<std::byte> piece) = 0;
   /// All of a slot has been written, or read: memory need not hold what stands for it any more.
   virtual void settle(std::uint64_t offset, std::size_t bytes) = 0;

@@ -1,12 +1,13 @@
 // The tier in files that have no name, so a crash leaves nothing. Arrays are mapped: the kernel
 // writes them out while nobody looks, and what was released is the first that memory lacks. Slots
-// are written and read, and leave nothing in memory.
+// are written and read, and leave nothing in memory but the last pieces on their way to the disk.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <vector>
 
 #include "comm/base/check.hpp"
@@ -57,10 +58,16 @@ class NamelessFile {
   std::uint64_t end_ = 0;
 };
 
+/// Of what was written, pages that may be in memory still. A piece or two, so that the disk has
+/// something to do while the next one is copied.
+constexpr std::size_t most_unsettled_bytes = std::size_t{2} << 20;
+
 class FilePlace final : public TierPlace {
  public:
   FilePlace(const std::string& folder, std::size_t slot_bytes)
       : folder_(folder), mapped_(folder), slots_(folder) {
+    // The kernel would read on behind a slot, and keep what nobody asks for.
+    ::posix_fadvise(slots_.descriptor(), 0, 0, POSIX_FADV_RANDOM);
     if (slot_bytes != TierLimits{}.held_bytes) {
       slots_.grow(slot_bytes);
     }
@@ -103,19 +110,26 @@ class FilePlace final : public TierPlace {
 
   void reserve(std::uint64_t end) override { slots_.grow(end); }
   void write(std::uint64_t offset, std::span<const std::byte> piece) override {
-    const SizeLimitFails limit;
-    while (!piece.empty()) {
-      const ssize_t wrote =
-          ::pwrite(slots_.descriptor(), piece.data(), piece.size(), static_cast<off_t>(offset));
-      if (wrote < 0 && errno == EINTR) {
-        continue;
-      }
-      need(wrote > 0, describe_failure("write to a file in", folder_, wrote == 0 ? ENOSPC : errno));
-      piece = piece.subspan(static_cast<std::size_t>(wrote));
-      offset += static_cast<std::uint64_t>(wrote);
+    write_all(offset, piece);
+    // The disk begins at once, and what is behind leaves memory: the kernel would keep a whole
+    // slot.
+    ::sync_file_range(slots_.descriptor(), static_cast<off_t>(offset),
+                      static_cast<off_t>(piece.size()), SYNC_FILE_RANGE_WRITE);
+    unsettled_.push_back({.offset = offset, .bytes = piece.size()});
+    unsettled_bytes_ += piece.size();
+    while (unsettled_bytes_ > most_unsettled_bytes) {
+      const Range oldest = unsettled_.front();
+      unsettled_.pop_front();
+      unsettled_bytes_ -= oldest.bytes;
+      settle(oldest.offset, oldest.bytes);
     }
   }
+  void read_ahead(std::uint64_t offset, std::size_t bytes) noexcept override {
+    ::posix_fadvise(slots_.descriptor(), static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                    POSIX_FADV_WILLNEED);
+  }
   void read(std::uint64_t offset, std::span<std::byte> piece) override {
+    const Range all{.offset = offset, .bytes = piece.size()};
     while (!piece.empty()) {
       const ssize_t got =
           ::pread(slots_.descriptor(), piece.data(), piece.size(), static_cast<off_t>(offset));
@@ -128,6 +142,7 @@ class FilePlace final : public TierPlace {
       piece = piece.subspan(static_cast<std::size_t>(got));
       offset += static_cast<std::uint64_t>(got);
     }
+    drop(all);
   }
   void settle(std::uint64_t offset, std::size_t bytes) override {
     // Pages that are not yet on the disk cannot be dropped, so they are written first. Where a file
@@ -140,13 +155,37 @@ class FilePlace final : public TierPlace {
             : 0;
     need(error != EIO && error != ENOSPC && error != EDQUOT,
          describe_failure("write to a file in", folder_, error));
-    ::posix_fadvise(slots_.descriptor(), static_cast<off_t>(offset), static_cast<off_t>(bytes),
-                    POSIX_FADV_DONTNEED);
+    drop({.offset = offset, .bytes = bytes});
   }
 
  private:
+  struct Range {
+    std::uint64_t offset = 0;
+    std::size_t bytes = 0;
+  };
+
+  void write_all(std::uint64_t offset, std::span<const std::byte> piece) {
+    const SizeLimitFails limit;
+    while (!piece.empty()) {
+      const ssize_t wrote =
+          ::pwrite(slots_.descriptor(), piece.data(), piece.size(), static_cast<off_t>(offset));
+      if (wrote < 0 && errno == EINTR) {
+        continue;
+      }
+      need(wrote > 0, describe_failure("write to a file in", folder_, wrote == 0 ? ENOSPC : errno));
+      piece = piece.subspan(static_cast<std::size_t>(wrote));
+      offset += static_cast<std::uint64_t>(wrote);
+    }
+  }
+  void drop(const Range& range) {
+    ::posix_fadvise(slots_.descriptor(), static_cast<off_t>(range.offset),
+                    static_cast<off_t>(range.bytes), POSIX_FADV_DONTNEED);
+  }
+
   std::string folder_;
   NamelessFile mapped_, slots_;
+  std::deque<Range> unsettled_;  // oldest first
+  std::size_t unsettled_bytes_ = 0;
   std::vector<std::span<std::byte>> arrays_;
 };
 

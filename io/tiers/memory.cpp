@@ -50,6 +50,7 @@ class MemoryPlace final : public TierPlace {
       done += place.size();
     }
   }
+  void read_ahead(std::uint64_t, std::size_t) noexcept override {}
   void settle(std::uint64_t, std::size_t) override {}
 
  private:

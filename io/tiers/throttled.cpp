@@ -32,6 +32,7 @@ class ThrottledPlace final : public TierPlace {
     memory_->write(offset, piece);
     pass(piece.size());
   }
+  void read_ahead(std::uint64_t, std::size_t) noexcept override {}
   void read(std::uint64_t offset, std::span<std::byte> piece) override {
     memory_->read(offset, piece);
     pass(piece.size());

@@ -2,14 +2,20 @@
 // stays within its limits, and says what it lacks.
 #include "io/tier.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <random>
@@ -85,6 +91,7 @@ class StrangePlace final : public TierPlace {
     pass();
     std::ranges::copy(piece, bytes_.begin() + static_cast<std::ptrdiff_t>(offset));
   }
+  void read_ahead(std::uint64_t, std::size_t) noexcept override {}
   void read(std::uint64_t offset, std::span<std::byte> piece) override {
     pass();
     std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(offset), piece.size(), piece.begin());
@@ -165,6 +172,53 @@ TEST(TierTransfers, what_is_stored_comes_back_as_it_was) {
       tier->forget({number});
     }
     EXPECT_EQ(tier->traffic().held_bytes, 0u) << name;
+  }
+}
+
+/// Pages that memory has of the files of tiers in a folder, which have no name any more.
+std::size_t resident_pages(const std::string& folder) {
+  std::size_t pages = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    const std::size_t bytes = target.starts_with(folder + "/sprat-tier")
+                                  ? std::filesystem::file_size(entry.path(), gone)
+                                  : 0;
+    const int file = bytes > 0 ? ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC) : -1;
+    if (file < 0) {
+      continue;
+    }
+    void* const mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, 0);
+    std::vector<unsigned char> there((bytes + tier_page - 1) / tier_page);
+    EXPECT_EQ(::mincore(mapped, bytes, there.data()), 0);
+    pages += static_cast<std::size_t>(std::ranges::count(there, 1));
+    ::munmap(mapped, bytes);
+    ::close(file);
+  }
+  return pages;
+}
+
+TEST(TierTransfers, slots_of_files_leave_no_pages_in_memory) {
+  const TemporaryFolder folder;
+  struct statfs system {};
+  ASSERT_EQ(::statfs(folder.path().c_str(), &system), 0);
+  if (system.f_type == TMPFS_MAGIC) {
+    GTEST_SKIP() << folder.path() << " is memory itself; set TMPDIR to a folder on a disk";
+  }
+  const auto tier = open_tier("file:" + folder.path());
+  const Bytes content = tier_bytes(std::size_t{5} << 20, 1);
+  std::vector<Ticket> tickets;
+  for (int slot = 0; slot < 4; ++slot) {
+    tickets.push_back(tier->store(content, "x").value());
+    ASSERT_TRUE(tier->wait(tickets.back(), patience));
+    EXPECT_EQ(resident_pages(folder.path()), 0u) << "stored " << slot;
+  }
+  for (const int slot : {2, 0}) {
+    Bytes back(content.size());
+    ASSERT_TRUE(tier->load(tickets[static_cast<std::size_t>(slot)], back));
+    ASSERT_TRUE(tier->wait(tickets[static_cast<std::size_t>(slot)], patience));
+    EXPECT_EQ(back, content);
+    EXPECT_EQ(resident_pages(folder.path()), 0u) << "loaded " << slot;
   }
 }
 

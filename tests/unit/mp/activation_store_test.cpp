@@ -202,6 +202,7 @@ class FailingPlace final : public io::TierPlace {
     fail_if(faults_.write, "No space left on device; free some space");
     std::memcpy(bytes_.data() + offset, piece.data(), piece.size());
   }
+  void read_ahead(std::uint64_t, std::size_t) noexcept override {}
   void read(std::uint64_t offset, std::span<std::byte> piece) override {
     fail_if(faults_.read, "Input/output error");
     std::memcpy(piece.data(), bytes_.data() + offset, piece.size());
