@@ -83,6 +83,7 @@ std::span<std::byte> ActivationStore::kept(int number) {
 }
 
 void ActivationStore::end_step() {
+  end_stores_due();
   for (const int number : plan_.stores[next_]) {
     store(number);
   }
@@ -223,6 +224,19 @@ void ActivationStore::collect_stores() {
     one.state = State::away;
     one.memory = {};
     storing_.pop_front();
+  }
+}
+
+/// Those whose slots the plan gives to others from the next step on.
+void ActivationStore::end_stores_due() {
+  const auto is_due = [&](int number) {
+    const StoragePlan& plan = plan_.storages[static_cast<std::size_t>(number)];
+    return std::cmp_less_equal(plan.stored + store_steps, next_);
+  };
+  while (!storing_.empty() && is_due(storing_.front())) {
+    const WaitClock clock(counters_.store_wait_seconds);
+    await(storing_.front());
+    collect_stores();
   }
 }
 

@@ -37,8 +37,8 @@ class ActivationStore {
 
   const ActivationPlan& plan() const noexcept { return plan_; }
   const ActivationCounters& counters() const noexcept { return counters_; }
-  /// Memory for tapes and beside them: at most so much was there at a time, and is if stores take
-  /// no time.
+  /// Memory for tapes and beside them: at most so much was there at a time, and is by plan. The
+  /// same after a whole pass, unless a tier without room made storages stay.
   std::size_t bytes_high_water() const { return arena_.high_water(); }
   std::size_t bytes_planned() const noexcept { return planned_; }
 
@@ -75,6 +75,7 @@ class ActivationStore {
   void land(int number);
   void store(int number);
   void collect_stores();
+  void end_stores_due();
   void await(int number);
   void drop(int number) noexcept;
 

@@ -378,9 +378,9 @@ std::vector<memory::Buffer> activation_buffers(const ActivationProgram& program,
       buffer = {.name = text("tape of layer ", tape.layer, ", micro-batch ", tape.microbatch),
                 .bytes = program.storage_bytes[tape_index(number)],
                 .lives = {{tape_index(one.made), end}}};
-      if (one.placement == StoragePlacement::offloaded && one.loaded > one.stored + 1) {
-        buffer.lives = {{tape_index(one.made), tape_index(one.stored + 1)},
-                        {tape_index(one.loaded), end}};
+      const int left = one.stored + 1 + store_steps;
+      if (one.placement == StoragePlacement::offloaded && one.loaded > left) {
+        buffer.lives = {{tape_index(one.made), tape_index(left)}, {tape_index(one.loaded), end}};
       }
     }
   }

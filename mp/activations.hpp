@@ -48,8 +48,11 @@ struct ActivationPlan {
 /// Error{invalid_argument} if a tape is used before it is made, or an option makes no sense.
 ActivationPlan plan_activations(const ActivationProgram& program, const OffloadOptions& options);
 
-/// The lives in memory of the storages and then of what is kept beside them, a moment a step, if
-/// stores took no time. While they do, what is in flight comes on top; a tier bounds that.
+/// So many steps behind its own a store may go on beside; if it has not ended by then, it is waited
+/// for. So memory is known beforehand, however slow a tier is.
+inline constexpr int store_steps = 2;
+/// The lives in memory of the storages, their stores included, and then of what is kept beside
+/// them; a moment a step.
 std::vector<memory::Buffer> activation_buffers(const ActivationProgram& program,
                                                const ActivationPlan& plan);
 

@@ -106,7 +106,8 @@ class SPRAT_API ActivationMemory {
   /// Lets go of everything; the next step is the first. What a pass that failed has left.
   void restart() noexcept;
 
-  /// What is planned to be in memory at most, if stores took no time; and what has been.
+  /// What is planned to be in memory at most, and what has been: the same after a whole pass,
+  /// unless a tier without room made activations stay.
   std::size_t bytes_planned() const noexcept;
   std::size_t bytes_high_water() const noexcept;
   const ActivationCounters& counters() const noexcept;
