@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/memory/memory_room.hpp"
 #include "sprat/buffer.hpp"
 
 namespace sprat::comm {
@@ -34,21 +35,35 @@ constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr int MADV_COLLAPSE = 25;  // Linux 6.1
 #endif
 
-/// More than this no process can have, whatever else is used.
-std::size_t memory_and_swap() {
+struct MachineMemory {
+  std::size_t total = std::numeric_limits<std::ptrdiff_t>::max();  ///< With swap.
+  bool swaps = false;
+};
+MachineMemory machine_memory() {
   struct sysinfo machine {};
   if (sysinfo(&machine) != 0) {
-    return std::numeric_limits<std::ptrdiff_t>::max();
+    return {};
   }
-  return (machine.totalram + machine.totalswap) * machine.mem_unit;
+  return {.total = (machine.totalram + machine.totalswap) * machine.mem_unit,
+          .swaps = machine.totalswap > 0};
 }
 
 /// Huge pages are touched as they are made. If there is less memory than that, the kernel ends
-/// other processes before anything fails here, so the size is compared with the machine's first.
+/// this process or others before anything fails here, so the size is compared with the machine's
+/// first, and with what control groups leave. Where there is swap, these may take more than their
+/// limits.
 std::size_t checked(std::size_t bytes, Segment::Pages pages) {
-  if (pages == Segment::Pages::huge) {
-    const std::size_t most = memory_and_swap();
-    need(bytes <= most, "cannot have ", bytes, " bytes of shared memory: this machine has ", most);
+  if (pages == Segment::Pages::as_touched) {
+    return bytes;
+  }
+  const MachineMemory machine = machine_memory();
+  need(bytes <= machine.total, "cannot have ", bytes, " bytes of shared memory: this machine has ",
+       machine.total);
+  if (bytes >= huge_page && !machine.swaps) {
+    const MemoryRoom room = memory_room().value_or(MemoryRoom{.bytes = bytes});
+    need(bytes <= room.bytes, "cannot have ", bytes, " bytes of shared memory: ", room.limit_file,
+         " allows ", room.limit, ", of which ", room.bytes,
+         " are left; raise that limit, or let this rank hold less");
   }
   return bytes;
 }
