@@ -1,4 +1,4 @@
-// Six numbers, and a line for each that is not 0.
+// Seven numbers, and a line for each that is not 0.
 #include "train/rank_memory.hpp"
 
 #include <fmt/core.h>
@@ -14,8 +14,8 @@ double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 
 }  // namespace
 
 std::vector<std::uint64_t> numbers_of(const RankMemory& memory) {
-  return {memory.states,      memory.parameters, memory.gradients,
-          memory.activations, memory.messages,   memory.text};
+  return {memory.states,   memory.parameters, memory.gradients, memory.activations,
+          memory.messages, memory.text,       memory.sample};
 }
 
 RankMemory memory_of(std::span<const std::uint64_t> numbers) {
@@ -24,19 +24,32 @@ RankMemory memory_of(std::span<const std::uint64_t> numbers) {
           .gradients = numbers[2],
           .activations = numbers[3],
           .messages = numbers[4],
-          .text = numbers[5]};
+          .text = numbers[5],
+          .sample = numbers[6]};
 }
 
 std::string memory_text(std::span<const RankMemory> by_rank) {
   const auto most = std::ranges::max_element(by_rank, {}, &RankMemory::total);
-  std::string told = fmt::format("what a rank holds at most while it trains: {:.1f} MiB, rank {}\n",
+  const auto least = std::ranges::min_element(by_rank, {}, &RankMemory::total);
+  std::string told = fmt::format("what a rank holds at most while it trains: {:.1f} MiB, rank {}",
                                  mebibytes(most->total()), most - by_rank.begin());
+  if (by_rank.size() > 1) {
+    // Ranks of one host share its memory, so their sum is what must fit.
+    std::size_t sum = 0;
+    for (const RankMemory& one : by_rank) {
+      sum += one.total();
+    }
+    told += fmt::format("; where it is least {:.1f} MiB, rank {}; together {:.1f} MiB",
+                        mebibytes(least->total()), least - by_rank.begin(), mebibytes(sum));
+  }
+  told += "\n";
   constexpr std::array kinds = {"parameters, gradients, optimizer state",
                                 "parameters in use",
                                 "gradients being made",
                                 "activations",
                                 "messages between stages",
-                                "text"};
+                                "text",
+                                "a copy of all parameters, which writes the text at the end"};
   const std::vector<std::uint64_t> numbers = numbers_of(*most);
   for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
     if (numbers[kind] > 0) {

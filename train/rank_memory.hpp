@@ -17,9 +17,10 @@ struct RankMemory {
   std::size_t activations = 0;
   std::size_t messages = 0;  ///< Slots of what stages give each other.
   std::size_t text = 0;      ///< What is learned, which each rank has whole.
+  std::size_t sample = 0;    ///< The parameters that rank 0 copies to write text at the end.
 
   std::size_t total() const {
-    return states + parameters + gradients + activations + messages + text;
+    return states + parameters + gradients + activations + messages + text + sample;
   }
 };
 /// In the order of the members, to travel.
@@ -27,7 +28,8 @@ std::vector<std::uint64_t> numbers_of(const RankMemory& memory);
 /// As many numbers as numbers_of() gives.
 RankMemory memory_of(std::span<const std::uint64_t> numbers);
 
-/// For people: the rank that holds most, and a line for each kind.
+/// For people: who holds most and least, what all hold together, and a line for each kind of the
+/// rank that holds most.
 std::string memory_text(std::span<const RankMemory> by_rank);
 
 }  // namespace sprat::train

@@ -77,6 +77,8 @@ void Trainer::introduce() const {
 void Trainer::tell_memory() {
   RankMemory mine = passes_.memory();
   mine.text = batches_.training_text().size() + batches_.validation_text().size();
+  const bool copies = leads() && config_.train.sample_bytes > 0 && !has_whole_model(part_);
+  mine.sample = copies ? whole_model_bytes(config_.model) : 0;
   const std::vector<std::uint64_t> part = numbers_of(mine);
   std::vector<std::uint64_t> whole(part.size() * static_cast<std::size_t>(world_.size()));
   world_.all_gather(elements(part), elements(whole)).wait();
@@ -346,10 +348,14 @@ void Trainer::finish(const std::vector<StepRecord>& records) {
 }
 
 void Trainer::write_text() {
-  WholeModel whole(part_, passes_.parameters(), config_);
+  std::optional<WholeModel> copy;
+  if (!has_whole_model(part_)) {
+    copy.emplace(part_, passes_.parameters(), config_);
+  }
   if (!leads()) {
     return;
   }
+  Parameters& whole = copy ? static_cast<Parameters&>(*copy) : passes_.parameters();
   GptStages writer(config_.model, {.max_tokens = config_.model.context}, gemm_, whole);
   const std::string sample = write_sample(writer, {.prompt = config_.train.prompt,
                                                    .bytes = config_.train.sample_bytes,

@@ -1,4 +1,5 @@
-// Each stage makes its units full for itself, then its first rank sends them to rank 0.
+// Each stage makes its units full one after another, and its first rank sends each to rank 0 while
+// it is.
 #include "train/whole_model.hpp"
 
 #include <algorithm>
@@ -11,19 +12,17 @@ namespace {
 
 using Values = std::vector<Floats>;
 
-/// Copies of this rank's units, by their number in the whole model, where `keep` is set; making a
+/// Calls use(unit, values) for every parameter of this rank, units in rising order; making a
 /// unit full takes all ranks that share it. In the order of an evaluation, which may end early.
-void copy_own(ModelPart& part, Parameters& own, bool keep, std::span<const int> numbers,
-              std::vector<Values>& values) {
+template <class Use>
+void visit_own(ModelPart& part, Parameters& own, const Use& use) {
   const std::vector<UnitSpec>& units = part.units();
   std::vector<bool> seen(units.size());
   for (const int unit : part.mine().sharding.evaluation) {
     const auto at = static_cast<std::size_t>(unit);
     own.acquire(unit);
-    Values& copies = values[static_cast<std::size_t>(numbers[at])];
-    for (std::size_t index = 0; keep && !seen[at] && index < units[at].parameters.size(); ++index) {
-      const auto from = own.values(unit, static_cast<int>(index));
-      copies.emplace_back(from.begin(), from.end());
+    for (std::size_t index = 0; !seen[at] && index < units[at].parameters.size(); ++index) {
+      use(at, own.values(unit, static_cast<int>(index)));
     }
     own.release(unit);
     seen[at] = true;
@@ -47,25 +46,46 @@ std::vector<int> unit_numbers(const ModelPart& part, const GptShape& shape, int 
 
 }  // namespace
 
+bool has_whole_model(const ModelPart& part) {
+  const ShardedModel& model = part.model();
+  const bool gathers =
+      model.hybrid_shard_degree() > 1 && model.strategy().parameters[1] == Placement::flat;
+  return part.plan().schedule.stages() == 1 && !gathers;
+}
+
+std::size_t whole_model_bytes(const GptShape& shape) {
+  std::size_t bytes = 0;
+  for (const UnitSpec& unit : gpt_units(shape, 0)) {
+    for (const ParameterSpec& parameter : unit.parameters) {
+      bytes += element_count(parameter) * sizeof(float);
+    }
+  }
+  return bytes;
+}
+
 WholeModel::WholeModel(ModelPart& part, Parameters& own, const TrainConfig& config) {
   const std::vector<UnitSpec> units = gpt_units(config.model, config.sharding.seed);
-  values_.resize(units.size());
   const ParallelCoordinate& mine = part.mine().coordinate;
   const bool collects = mine.replica == 0 && mine.shard == 0;
-  copy_own(part, own, collects, unit_numbers(part, config.model, mine.pipeline), values_);
+  if (collects && mine.pipeline == 0) {
+    values_.resize(units.size());
+  }
+  const std::vector<int> numbers = unit_numbers(part, config.model, mine.pipeline);
+  visit_own(part, own, [&](std::size_t unit, std::span<const float> values) {
+    if (!values_.empty()) {
+      Values& copies = values_[static_cast<std::size_t>(numbers[unit])];
+      copies.emplace_back(values.begin(), values.end());
+    } else if (collects) {
+      part.pipeline().send(elements(values), 0).wait();
+    }
+  });
   // Messages of a pair of ranks arrive in order, and both go through the same list.
-  for (int from = 1; collects && from < part.pipeline().size(); ++from) {
-    for (const int unit : unit_numbers(part, config.model, from)) {
-      Values& values = values_[static_cast<std::size_t>(unit)];
-      for (std::size_t index = 0; index < units[static_cast<std::size_t>(unit)].parameters.size();
-           ++index) {
-        if (mine.pipeline == from) {
-          part.pipeline().send(elements(std::as_const(values[index])), 0).wait();
-        } else if (mine.pipeline == 0) {
-          values.emplace_back(
-              element_count(units[static_cast<std::size_t>(unit)].parameters[index]));
-          part.pipeline().recv(elements(values.back()), from).wait();
-        }
+  for (int from = 1; !values_.empty() && from < part.pipeline().size(); ++from) {
+    for (const int number : unit_numbers(part, config.model, from)) {
+      const auto unit = static_cast<std::size_t>(number);
+      for (const ParameterSpec& parameter : units[unit].parameters) {
+        values_[unit].emplace_back(element_count(parameter));
+        part.pipeline().recv(elements(values_[unit].back()), from).wait();
       }
     }
   }

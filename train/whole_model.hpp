@@ -10,10 +10,17 @@
 
 namespace sprat::train {
 
+/// Whether each rank has all parameters whole, in memory of its own: what computes alone needs no
+/// copy then.
+bool has_whole_model(const ModelPart& part);
+/// Bytes that rank 0 takes for one.
+std::size_t whole_model_bytes(const GptShape& shape);
+
 /// Values by unit of the whole model, in f32.
 class WholeModel final : public Parameters {
  public:
-  /// Collective over the job; rank 0 has them afterwards, others nothing. `own`: of `part`.
+  /// Collective over the job; rank 0 has them afterwards. Others hold nothing but the unit that
+  /// they send. `own`: of `part`.
   WholeModel(ModelPart& part, Parameters& own, const TrainConfig& config);
 
   void acquire(int) override {}
