@@ -78,7 +78,7 @@ ModelPasses::ModelPasses(ModelPart& part, const TrainConfig& config,
 std::span<const double> ModelPasses::train(std::span<const Batch> microbatches, float loss_scale) {
   stages_.begin_step(Tokens(microbatches, context_).microbatches(), loss_scale);
   training_.run();
-  stalled_before_s_ = std::exchange(stalled_s_, stages_.counters().stall_seconds);
+  before_ = std::exchange(after_, stages_.counters());
   return losses();
 }
 
@@ -97,7 +97,8 @@ PassTimes ModelPasses::times() const {
   const auto& actions =
       training_.schedule().actions[static_cast<std::size_t>(part_.mine().coordinate.pipeline)];
   const std::span<const ActionTime> times = training_.times();
-  PassTimes sum{.load_stall_s = stalled_s_ - stalled_before_s_};
+  PassTimes sum{.load_stall_s = after_.stall_seconds - before_.stall_seconds,
+                .store_wait_s = after_.store_wait_seconds - before_.store_wait_seconds};
   double first = times.empty() ? 0 : times[0].start, last = first, busy = 0;
   for (std::size_t i = 0; i < times.size(); ++i) {
     first = std::min(first, times[i].start);
@@ -105,7 +106,8 @@ PassTimes ModelPasses::times() const {
     sum.message_wait_s += mp::is_computation(actions[i].op) ? 0 : times[i].waited;
     busy += mp::is_computation(actions[i].op) ? times[i].end - times[i].start - times[i].waited : 0;
   }
-  sum.idle = last > first ? 1 - (busy - sum.load_stall_s) / (last - first) : 0;
+  busy -= sum.load_stall_s + sum.store_wait_s;
+  sum.idle = last > first ? 1 - busy / (last - first) : 0;
   return sum;
 }
 

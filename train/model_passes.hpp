@@ -20,7 +20,8 @@ namespace sprat::train {
 struct PassTimes {
   double idle = 0;            ///< The part in which it did not compute.
   double message_wait_s = 0;  ///< For those of other stages, which may not have been made yet.
-  double load_stall_s = 0;    ///< Waiting for activations to come back.
+  double load_stall_s = 0;    ///< Waiting for activations to come back,
+  double store_wait_s = 0;    ///< and for room to send more of them away.
 };
 
 /// Calls are collective over the pipeline.
@@ -51,7 +52,7 @@ class ModelPasses {
   ShardedParameters parameters_;
   GptStages stages_;
   Pipeline training_, evaluation_;
-  double stalled_s_ = 0, stalled_before_s_ = 0;  // loads, until the last and the one before
+  ActivationCounters before_, after_;  // the last train()
 };
 
 }  // namespace sprat::train

@@ -19,6 +19,19 @@ namespace {
 // Between two lines of progress: often enough to see that it goes on, seldom enough to be read.
 constexpr std::chrono::seconds line_interval{2};
 
+/// Of the time, that is waited for a tier. With less, the layers around would hide a faster one's
+/// transfers as well.
+constexpr double slow_tier_share = 0.1;
+
+std::string slow_tier_warning(const std::string& tier, double share) {
+  return fmt::format(
+      "\nwarning: {:.0f} % of the time ranks wait for activations on their way to {} and back; "
+      "name a faster folder as parallel.activation_tier, keep more of them "
+      "(parallel.activation_keep_last), or compute them anew "
+      "(parallel.activation_checkpointing \"each\")",
+      100 * share, tier);
+}
+
 double milliseconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
@@ -78,6 +91,7 @@ std::string to_json(const StepRecord& record) {
   add("bubble", record.bubble);
   add("message_wait_ms", record.message_wait_ms);
   add("load_stall_ms", record.load_stall_ms);
+  add("store_wait_ms", record.store_wait_ms);
   if (record.skipped) {
     line["skipped"] = true;
   }
@@ -109,7 +123,7 @@ std::optional<std::string> Progress::step(const StepRecord& record, Clock::time_
   tokens_per_s_ += record.tokens_per_s;
   exposed_ms_ += record.exposed_comm_ms;
   bubble_ += record.bubble.value_or(0);
-  stall_ms_ += record.load_stall_ms.value_or(0);
+  stall_ms_ += record.load_stall_ms.value_or(0) + record.store_wait_ms.value_or(0);
   const bool ends = record.step == done_ + 1 || record.step == steps_ || record.validation_loss;
   if (!ends && now - last_ < line_interval) {
     return std::nullopt;
@@ -123,8 +137,13 @@ std::optional<std::string> Progress::step(const StepRecord& record, Clock::time_
   line += fmt::format("  {:.1f}k tokens/s  exposed communication {:.0f} %",
                       tokens_per_s_ / since_ / 1000, 100 * std::min(1.0, exposed_ms_ / passed));
   line += record.bubble ? fmt::format("  bubble {:.0f} %", 100 * bubble_ / since_) : "";
-  line += record.load_stall_ms ? fmt::format("  stall {:.0f} %", 100 * stall_ms_ / passed) : "";
+  const double stall = stall_ms_ / passed;
+  line += record.load_stall_ms ? fmt::format("  stall {:.0f} %", 100 * stall) : "";
   line += fmt::format("  {} left", duration(left));
+  // The first step makes the files, which is no measure of what follows.
+  if (!tier_.empty() && record.step > done_ + 1 && stall > slow_tier_share) {
+    line += slow_tier_warning(std::exchange(tier_, ""), stall);
+  }
   last_ = now;
   since_ = 0;
   tokens_per_s_ = exposed_ms_ = bubble_ = stall_ms_ = 0;

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sprat::train {
@@ -19,7 +20,9 @@ struct StepRecord {
   /// Of a pipeline, as means over ranks: the part of a step's passes in which a rank did not
   /// compute, and how long it waited for messages of other stages.
   std::optional<double> bubble, message_wait_ms;
-  std::optional<double> load_stall_ms;    ///< Mean over ranks, where activations are offloaded.
+  /// Where activations are offloaded, means over ranks: waiting until they were back, and until the
+  /// tier took more.
+  std::optional<double> load_stall_ms, store_wait_ms;
   bool skipped = false;                   ///< The gradient was not finite: nothing changed.
   std::optional<double> loss_scale;       ///< That the step used, where it may change.
   std::optional<double> validation_loss;  ///< After the step, where it was measured.
@@ -47,11 +50,12 @@ class ReportFile {
 class Progress {
  public:
   using Clock = std::chrono::steady_clock;
-  /// Of a run to step `steps` that has `done` behind it already.
-  Progress(int done, int steps, Clock::time_point now)
-      : done_(done), steps_(steps), begin_(now), last_(now) {}
+  /// Of a run to step `steps` that has `done` behind it already; activations leave for `tier`, if
+  /// it has a name.
+  Progress(int done, int steps, Clock::time_point now, std::string tier = "")
+      : done_(done), steps_(steps), begin_(now), last_(now), tier_(std::move(tier)) {}
   /// Counts a step; a line when there is something to say (every two seconds, first, last,
-  /// validation).
+  /// validation), and once another one that warns of a tier that is too slow.
   std::optional<std::string> step(const StepRecord& record, Clock::time_point now);
 
  private:
@@ -60,6 +64,7 @@ class Progress {
   int since_ = 0;                             // steps since the last line
   double tokens_per_s_ = 0, exposed_ms_ = 0;  // summed over them
   double bubble_ = 0, stall_ms_ = 0;
+  std::string tier_;  // nobody warned of it yet
 };
 
 /// Training loss as a curve of `columns` x `rows` characters, with validation losses as circles.

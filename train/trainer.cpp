@@ -118,13 +118,14 @@ Trainer::Totals Trainer::pass() {
   // and DeepSpeed do, a step that is skipped takes its samples, and nothing of the schedule.
   const double rate =
       leads() ? learning_rate(config_.train, static_cast<int>(part_.model().updates())) : 0.0;
-  std::array<double, 7> totals = {loss,
+  std::array<double, 8> totals = {loss,
                                   part_.mine().has_last_stage ? tokens : 0.0,
                                   asked ? 1.0 : 0.0,
                                   rate,
                                   times.idle,
                                   times.message_wait_s,
-                                  times.load_stall_s};
+                                  times.load_stall_s,
+                                  times.store_wait_s};
   part_.sum_over_job(totals);
   const double ranks = world_.size();
   return {.loss = totals[0],
@@ -133,7 +134,8 @@ Trainer::Totals Trainer::pass() {
           .learning_rate = totals[3],
           .times = {.idle = totals[4] / ranks,
                     .message_wait_s = totals[5] / ranks,
-                    .load_stall_s = totals[6] / ranks}};
+                    .load_stall_s = totals[6] / ranks,
+                    .store_wait_s = totals[7] / ranks}};
 }
 
 StepRecord Trainer::train_step() {
@@ -163,6 +165,7 @@ StepRecord Trainer::train_step() {
   }
   if (config_.pipeline.activations.offload) {
     record.load_stall_ms = 1000 * totals.times.load_stall_s;
+    record.store_wait_ms = 1000 * totals.times.store_wait_s;
   }
   record.skipped = result.skipped;
   if (config_.sharding.loss_scale.dynamic) {
@@ -244,7 +247,8 @@ TrainingState Trainer::resume() {
 }
 
 void Trainer::train(std::vector<StepRecord>& records) {
-  Progress progress(step_, last_step_, Clock::now());
+  const ActivationConfig& activations = config_.pipeline.activations;
+  Progress progress(step_, last_step_, Clock::now(), activations.offload ? activations.tier : "");
   const OptimizationConfig& train = config_.train;
   while (step_ < last_step_ && !stopping_ && !diverged()) {
     StepRecord record = train_step();

@@ -18,6 +18,7 @@ namespace sprat::train {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 StepRecord record(int step, double loss) {
   StepRecord one;
@@ -102,6 +103,31 @@ TEST(Progress, speaks_first_last_at_validation_and_every_two_seconds) {
   EXPECT_FALSE(progress.step(record(5, 5), now += 1999ms));
   EXPECT_TRUE(progress.step(record(6, 5), now += 1ms));
   EXPECT_TRUE(progress.step(record(100, 5), now += 1ms));
+}
+
+TEST(Progress, warns_once_of_a_tier_that_is_waited_for) {
+  using namespace std::chrono_literals;
+  Progress::Clock::time_point now{};
+  Progress progress(0, 100, now, "file:/scratch");
+  const auto line = [&](int step, double load_stall_ms, double store_wait_ms) {
+    StepRecord one = record(step, 5);
+    one.load_stall_ms = load_stall_ms;
+    one.store_wait_ms = store_wait_ms;
+    return progress.step(one, now += 2s).value();
+  };
+  const auto warns = HasSubstr("warning: 40 % of the time ranks wait for activations");
+  EXPECT_THAT(line(1, 800, 0), Not(HasSubstr("warning")));  // the first step makes the files
+  EXPECT_THAT(line(2, 0, 190), Not(HasSubstr("warning")));
+  const std::string warned = line(3, 300, 500);
+  EXPECT_THAT(warned, HasSubstr("stall 40 %"));
+  EXPECT_THAT(warned, warns);
+  EXPECT_THAT(warned, HasSubstr("file:/scratch"));
+  EXPECT_THAT(line(4, 300, 500), Not(HasSubstr("warning")));
+}
+
+TEST(Progress, of_a_run_that_offloads_nothing_knows_no_stall) {
+  Progress::Clock::time_point now{};
+  EXPECT_THAT(Progress(0, 1, now).step(record(1, 5), now).value(), Not(HasSubstr("stall")));
 }
 
 TEST(Plot, falls_from_the_first_row_to_the_last) {
