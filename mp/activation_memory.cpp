@@ -41,6 +41,11 @@ std::span<std::byte> ActivationMemory::kept(int number) { return parts_->store.k
 void ActivationMemory::end_step() { parts_->store.end_step(); }
 void ActivationMemory::restart() noexcept { parts_->store.restart(); }
 
+std::optional<HorizonChoice> ActivationMemory::choose_horizon() const {
+  return parts_->store.choose_horizon();
+}
+void ActivationMemory::set_horizon(int horizon) { parts_->store.set_horizon(horizon); }
+
 std::size_t ActivationMemory::bytes_planned() const noexcept {
   return parts_->store.bytes_planned();
 }

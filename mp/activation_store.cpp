@@ -10,13 +10,15 @@
 namespace sprat::mp {
 namespace {
 
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
 /// Adds the time until it goes to a counter.
 class WaitClock {
  public:
   explicit WaitClock(double& seconds) : seconds_(seconds) {}
-  ~WaitClock() {
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
+  ~WaitClock() { seconds_ += seconds_since(begin_); }
   WaitClock(const WaitClock&) = delete;
   WaitClock& operator=(const WaitClock&) = delete;
 
@@ -30,6 +32,7 @@ class WaitClock {
 ActivationStore::ActivationStore(ActivationProgram program, const OffloadOptions& offload,
                                  io::Tier& tier, const ActivationStoreOptions& options)
     : program_(std::move(program)),
+      offload_(offload),
       plan_(plan_activations(program_, offload)),
       buffers_(activation_buffers(program_, plan_)),
       planned_(memory::plan_slots(buffers_).total()),
@@ -39,7 +42,8 @@ ActivationStore::ActivationStore(ActivationProgram program, const OffloadOptions
       held_(plan_.storages.size()),
       kept_(program_.kept.size()),
       kept_from_(program_.steps.size()),
-      kept_to_(program_.steps.size()) {
+      kept_to_(program_.steps.size()),
+      step_seconds_(program_.steps.size()) {
   for (std::size_t number = 0; number < program_.kept.size(); ++number) {
     const KeptMemory& kept = program_.kept[number];
     kept_from_[static_cast<std::size_t>(kept.first)].push_back(static_cast<int>(number));
@@ -51,6 +55,11 @@ ActivationStore::~ActivationStore() { restart(); }
 
 void ActivationStore::begin_step() {
   require(!program_.steps.empty(), "a program without steps has none to begin");
+  if (next_ == 0) {
+    traffic_before_ = tier_.traffic();
+  } else {
+    end_times_of(next_ - 1);
+  }
   collect_stores();
   for (const int number : plan_.loads[next_]) {
     want(number);
@@ -63,6 +72,7 @@ void ActivationStore::begin_step() {
   for (const int number : kept_from_[next_]) {
     kept_[static_cast<std::size_t>(number)] = lease(static_cast<int>(held_.size()) + number);
   }
+  step_begin_ = std::chrono::steady_clock::now();
 }
 
 std::span<std::byte> ActivationStore::storage(int number) {
@@ -94,6 +104,10 @@ void ActivationStore::end_step() {
     kept_[static_cast<std::size_t>(number)] = {};
   }
   collect_stores();
+  if (next_ + 1 == program_.steps.size()) {
+    end_times_of(next_);
+    times_ = times_of_pass();
+  }
   next_ = (next_ + 1) % program_.steps.size();
 }
 
@@ -106,6 +120,45 @@ void ActivationStore::restart() noexcept {
   }
   to_load_.clear();
   next_ = 0;
+}
+
+void ActivationStore::end_times_of(std::size_t step) {
+  step_seconds_[step] = seconds_since(step_begin_);
+}
+
+std::optional<ActivationTimes> ActivationStore::times_of_pass() const {
+  const io::TierTraffic traffic = tier_.traffic();
+  const auto stored = static_cast<double>(traffic.stored_bytes - traffic_before_.stored_bytes);
+  const auto loaded = static_cast<double>(traffic.loaded_bytes - traffic_before_.loaded_bytes);
+  const double storing = traffic.store_seconds - traffic_before_.store_seconds;
+  const double loading = traffic.load_seconds - traffic_before_.load_seconds;
+  if (plan_.offloaded_bytes > 0 && stored == 0) {
+    return std::nullopt;  // and so nothing was loaded
+  }
+  // Where all came back before it had left nothing is known of loads, and stores are the nearest.
+  const double store_seconds = stored > 0 ? storing / stored : 0;
+  const double load_seconds = loaded > 0 ? loading / loaded : store_seconds;
+  ActivationTimes times{.steps = step_seconds_, .stores = {}, .loads = {}};
+  for (const std::size_t bytes : program_.storage_bytes) {
+    times.stores.push_back(static_cast<double>(bytes) * store_seconds);
+    times.loads.push_back(static_cast<double>(bytes) * load_seconds);
+  }
+  return times;
+}
+
+std::optional<HorizonChoice> ActivationStore::choose_horizon() const {
+  return times_ ? std::optional(mp::choose_horizon(program_, offload_, *times_)) : std::nullopt;
+}
+
+/// Loads begin later with less, so lives are parts of those that slots are planned for, and the
+/// slots stay.
+void ActivationStore::set_horizon(int horizon) {
+  require(next_ == 0, "a horizon is set between passes, and step ", next_, " comes next");
+  require(horizon >= 1 && horizon <= offload_.horizon, "a horizon of ", horizon,
+          " was not planned for; memory is for 1 to ", offload_.horizon);
+  OffloadOptions offload = offload_;
+  offload.horizon = horizon;
+  plan_ = plan_activations(program_, offload);
 }
 
 std::span<const int> ActivationStore::tape_of(const TapeStep& step) const {

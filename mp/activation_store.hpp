@@ -55,6 +55,14 @@ class ActivationStore {
   /// Lets go of everything, in memory and in the tier; the next step is the first.
   void restart() noexcept;
 
+  /// Of the last whole pass. A step ends where the next one begins: what passes in between hides
+  /// loads as computing does. Transfers take by their bytes what the tier took for all of them.
+  /// Nothing if there was none, or no transfer ended in it though some were to.
+  const std::optional<ActivationTimes>& times() const noexcept { return times_; }
+  /// As ActivationMemory has them.
+  std::optional<HorizonChoice> choose_horizon() const;
+  void set_horizon(int horizon);
+
  private:
   enum class State : std::uint8_t { absent, resident, storing, away, loading };
   struct Held {
@@ -78,8 +86,11 @@ class ActivationStore {
   void end_stores_due();
   void await(int number);
   void drop(int number) noexcept;
+  void end_times_of(std::size_t step);
+  std::optional<ActivationTimes> times_of_pass() const;
 
   ActivationProgram program_;
+  OffloadOptions offload_;  // its horizon is the largest
   ActivationPlan plan_;
   std::vector<memory::Buffer> buffers_;
   std::size_t planned_;  // bytes of all slots
@@ -93,6 +104,10 @@ class ActivationStore {
   std::deque<int> to_load_;                            // wanted, but the tier takes no more now
   std::size_t next_ = 0;                               // the step that begins, or is under way
   ActivationCounters counters_;
+  std::vector<double> step_seconds_;  // of the pass under way
+  std::chrono::steady_clock::time_point step_begin_;
+  io::TierTraffic traffic_before_;  // the pass
+  std::optional<ActivationTimes> times_;
 };
 
 /// One pass through a store's program: what a pass that is left early had goes with it.

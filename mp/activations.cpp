@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 #include <ranges>
 #include <utility>
 
@@ -213,7 +214,22 @@ class TransferLink {
       : times_(times), stored_(times.stores.size(), unknown), loaded_(stored_) {}
 
   void store(int storage, double now) { stores_.push_back({storage, now}); }
-  void load(int storage, double now) { loads_.push_back({storage, now}); }
+  /// After pass(now). False if the storage is still in memory: its store is given up, and the link
+  /// is free for others.
+  bool load(int storage, double now) {
+    double& stored = stored_[tape_index(storage)];
+    if (stored != unknown && stored <= now) {
+      loads_.push_back({storage, now});
+      return true;
+    }
+    if (stored == unknown) {
+      std::erase_if(stores_, [&](const Transfer& one) { return one.storage == storage; });
+    } else {
+      free_ = now;
+    }
+    loaded_[tape_index(storage)] = now;
+    return false;
+  }
   /// Begins what begins before `now`.
   void pass(double now) {
     while (begin_next(now)) {
@@ -234,14 +250,8 @@ class TransferLink {
   };
 
   bool begin_next(double before) {
-    // The load in front may wait for its own store; stores go on meanwhile.
-    double load = forever, store = forever;
-    if (!loads_.empty() && stored_[tape_index(loads_.front().storage)] != unknown) {
-      load = std::max({free_, loads_.front().asked, stored_[tape_index(loads_.front().storage)]});
-    }
-    if (!stores_.empty()) {
-      store = std::max(free_, stores_.front().asked);
-    }
+    const double load = loads_.empty() ? forever : std::max(free_, loads_.front().asked);
+    const double store = stores_.empty() ? forever : std::max(free_, stores_.front().asked);
     if (std::min(load, store) >= before) {
       return false;
     }
@@ -405,8 +415,9 @@ StallModel model_stall(const ActivationProgram& program, const ActivationPlan& p
   for (std::size_t step = 0; step < program.steps.size(); ++step) {
     link.pass(model.total);
     for (const int storage : plan.loads[step]) {
-      link.load(storage, model.total);
-      model.load_busy += times.loads[tape_index(storage)];
+      if (link.load(storage, model.total)) {
+        model.load_busy += times.loads[tape_index(storage)];
+      }
     }
     if (program.steps[step].pass == TapePass::backward && program.steps[step].tape != no_tape) {
       double ready = model.total;
@@ -428,18 +439,18 @@ StallModel model_stall(const ActivationProgram& program, const ActivationPlan& p
 
 HorizonChoice choose_horizon(const ActivationProgram& program, const OffloadOptions& options,
                              const ActivationTimes& times) {
-  // Uneven layers may want more than two; beyond this a link that is too slow is all there is.
-  constexpr std::size_t most = 64;
-  HorizonChoice choice;
+  require(options.horizon >= 1, "of horizons up to ", options.horizon,
+          " none can be chosen; give 1 or more");
+  HorizonChoice choice{.steps = std::reduce(times.steps.begin(), times.steps.end()), .stalls = {}};
   OffloadOptions tried = options;
-  for (std::size_t horizon = 1; horizon <= std::clamp<std::size_t>(program.tapes.size(), 1, most);
-       ++horizon) {
-    tried.horizon = static_cast<int>(horizon);
+  for (tried.horizon = 1; tried.horizon <= options.horizon; ++tried.horizon) {
     choice.stalls.push_back(model_stall(program, plan_activations(program, tried), times).stall);
   }
+  // Times of two passes differ by more than that, and what is saved by less is not worth memory.
+  const double slack = choice.steps / 100;
   const double least = *std::ranges::min_element(choice.stalls);
-  const auto first = std::ranges::find_if(
-      choice.stalls, [&](double stall) { return stall <= least + 1e-9 * std::max(1.0, least); });
+  const auto first =
+      std::ranges::find_if(choice.stalls, [&](double stall) { return stall <= least + slack; });
   choice.horizon = static_cast<int>(first - choice.stalls.begin()) + 1;
   return choice;
 }

@@ -68,17 +68,14 @@ struct StallModel {
   /// The share of loading that computing hides.
   double overlap() const { return load_busy > 0 ? 1 - stall / load_busy : 1; }
 };
-/// Plays a plan with one link that does a transfer at a time: a load that may begin goes before
-/// stores, else in order. Nothing that is still in memory is spared its trip, as the engine does.
+/// Plays a plan with one link that does a transfer at a time: loads go before stores, else in
+/// order. What is still in memory when it is wanted stays there, as in ActivationStore.
 StallModel model_stall(const ActivationProgram& program, const ActivationPlan& plan,
                        const ActivationTimes& times);
 
-struct HorizonChoice {
-  int horizon = 1;
-  std::vector<double> stalls;  ///< Of horizons 1, 2, ...
-};
-/// The smallest horizon beyond which the model's stall does not fall; options.max_loaded_bytes says
-/// what memory there is for loaded tapes.
+/// The smallest horizon, up to that of the options, whose stall is above the least by at most a
+/// hundredth of what all steps take. options.max_loaded_bytes says what memory there is for loaded
+/// tapes. Whatever a horizon needs of memory, a larger one needs too.
 HorizonChoice choose_horizon(const ActivationProgram& program, const OffloadOptions& options,
                              const ActivationTimes& times);
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -74,6 +75,13 @@ struct ActivationCounters {
   double store_wait_seconds = 0;      ///< and forwards until the tier took more.
 };
 
+/// What a model says that plays steps of known lengths, in the unit of the times.
+struct HorizonChoice {
+  int horizon = 1;
+  double steps = 0;            ///< What all steps take, without stalls.
+  std::vector<double> stalls;  ///< What they wait for loads, with horizons 1, 2, ...
+};
+
 struct ActivationOptions {
   /// Where tapes go between forward and backward: "memory", or "file:FOLDER". Empty: they stay.
   std::string tier = {};
@@ -105,6 +113,14 @@ class SPRAT_API ActivationMemory {
   void end_step();
   /// Lets go of everything; the next step is the first. What a pass that failed has left.
   void restart() noexcept;
+
+  /// Of the horizons up to that of the options, the smallest that stalls hardly longer than any, if
+  /// steps and transfers take as long as in the last whole pass. In seconds. Nothing if there was
+  /// none, or no transfer ended in it.
+  std::optional<HorizonChoice> choose_horizon() const;
+  /// Between two passes. From 1 to that of the options, whose memory is enough for less. Throws
+  /// Error{invalid_argument} otherwise.
+  void set_horizon(int horizon);
 
   /// What is planned to be in memory at most, and what has been: the same after a whole pass,
   /// unless a tier without room made activations stay.

@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "sprat/error.hpp"
 
@@ -260,6 +262,78 @@ TEST(ActivationStore, a_tier_that_is_too_slow_is_named_with_its_rates) {
       testing::AllOf(HasSubstr("after 20 ms there is no end of the store of \"tape of layer "
                                "0, micro-batch 0\" (12000 bytes) in tier throttled"),
                      HasSubstr("MB/s"), HasSubstr("use a faster place")));
+}
+
+TEST(ActivationStore, a_smaller_horizon_gives_the_same_bits_in_the_memory_of_the_larger) {
+  const ActivationProgram program = gpipe_program(6, 3);
+  const double expected = kept_sum(program);
+  for (const HorizonUnit unit : {HorizonUnit::tensors, HorizonUnit::tasks}) {
+    const auto tier = io::open_tier("memory", {.in_flight_bytes = 1});
+    ActivationStore store(program, {.unit = unit, .horizon = 4}, *tier, {.poison = true});
+    // One store may be under way beyond what is planned.
+    const std::size_t most = store.bytes_planned() + 12288;
+    for (const int horizon : {4, 1, 3, 2}) {
+      store.set_horizon(horizon);
+      EXPECT_EQ(run_store_pass(store, program), expected) << horizon;
+      EXPECT_LE(store.bytes_high_water(), most) << horizon;
+    }
+  }
+}
+
+TEST(ActivationStore, a_horizon_is_chosen_between_passes_from_those_that_were_planned_for) {
+  const ActivationProgram program = gpipe_program(3, 1);
+  const auto tier = io::open_tier("memory");
+  ActivationStore store(program, {.horizon = 3}, *tier);
+  const auto refusal = [&](int horizon) -> std::string {
+    try {
+      store.set_horizon(horizon);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "taken";
+  };
+  EXPECT_THAT(refusal(4), HasSubstr("a horizon of 4 was not planned for; memory is for 1 to 3"));
+  EXPECT_THAT(refusal(0), HasSubstr("a horizon of 0 was not planned for"));
+  store.begin_step();
+  store.end_step();
+  EXPECT_THAT(refusal(2), HasSubstr("between passes, and step 1 comes next"));
+  store.restart();
+  EXPECT_EQ(refusal(2), "taken");
+}
+
+TEST(ActivationStore, times_are_those_of_the_link_and_of_all_that_passes_between_steps) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds computing(1);
+  const ActivationProgram program = gpipe_program(4, 1);
+  const auto tier = io::open_any_tier("throttled:4000000");  // a tape takes 3 ms
+  ActivationStore store(program, {.keep_last = 0}, *tier);
+  EXPECT_FALSE(store.choose_horizon());
+  for (const TapeStep& step : program.steps) {
+    store.begin_step();
+    EXPECT_EQ(store.storage(step.tape).size(), tape_elements * sizeof(float));
+    store.end_step();
+    const bool leaves = step.pass == TapePass::forward && step.tape == 3;
+    const auto begin = Clock::now();
+    while (Clock::now() - begin < computing || (leaves && tier->traffic().stored_bytes == 0)) {
+      std::this_thread::yield();
+    }
+  }
+  ASSERT_TRUE(store.times());
+  for (std::size_t step = 0; step + 1 < program.steps.size(); ++step) {
+    EXPECT_GE(store.times()->steps[step], 1e-3) << step;
+  }
+  for (const double seconds : store.times()->stores) {
+    EXPECT_GE(seconds, 3e-3);
+  }
+  EXPECT_EQ(store.choose_horizon()->stalls.size(), 2u);
+}
+
+TEST(ActivationStore, a_tier_that_ends_no_transfer_leaves_the_horizon_open) {
+  const ActivationProgram program = gpipe_program(3, 1);
+  const auto tier = io::open_any_tier("throttled:20000");  // a store takes 0.6 s
+  ActivationStore store(program, {.keep_last = 0}, *tier);
+  run_store_pass(store, program);
+  EXPECT_FALSE(store.choose_horizon());
 }
 
 TEST(ActivationStore, memory_is_a_steps_own) {

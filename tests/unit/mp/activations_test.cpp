@@ -79,9 +79,9 @@ TEST(Activations, twelve_layers_stall_as_the_closed_form_says) {
   }
 }
 
-TEST(Activations, the_last_layer_stalls_unless_it_is_kept) {
+TEST(Activations, the_last_layer_stalls_neither_where_it_is_kept_nor_where_it_is_on_its_way) {
   const ActivationProgram program = layer_chain(12);
-  EXPECT_EQ(chain_stall(program, {.keep_last = 0}, 2), 3);
+  EXPECT_EQ(chain_stall(program, {.keep_last = 0}, 2), 0);
   EXPECT_EQ(chain_stall(program, {.keep_last = 1}, 2), 0);
   for (const int keep : {0, 1, 2, 5, 12}) {
     const ActivationPlan plan = plan_activations(program, {.keep_last = keep});
@@ -199,27 +199,32 @@ TEST(Activations, loads_ahead_keep_to_their_bytes_but_what_is_in_use_is_there) {
   }
 }
 
+/// A storage may be in several tapes, and tapes are used in any order.
+ActivationProgram random_program(std::mt19937& random) {
+  const int tapes = 1 + static_cast<int>(random() % 9);
+  ActivationProgram program;
+  program.storage_bytes.assign(std::size_t(tapes), 10);
+  std::vector<int> order(static_cast<std::size_t>(tapes));
+  std::iota(order.begin(), order.end(), 0);
+  for (const int tape : order) {
+    program.tapes.push_back({.layer = tape, .microbatch = 0, .storages = {tape}});
+    if (tape > 0 && random() % 3 == 0) {
+      program.tapes.back().storages.push_back(static_cast<int>(random()) & (tape - 1));
+    }
+    program.steps.push_back({.pass = TapePass::forward, .tape = tape, .task = tape});
+  }
+  std::ranges::shuffle(order, random);
+  for (const int tape : order) {
+    const int task = static_cast<int>(program.steps.size());
+    program.steps.push_back({.pass = TapePass::backward, .tape = tape, .task = task});
+  }
+  return program;
+}
+
 TEST(Activations, every_plan_has_in_memory_what_a_step_uses) {
   std::mt19937 random(11);
   for (int round = 0; round < 300; ++round) {
-    // A storage may be in several tapes, and tapes are used in any order.
-    const int tapes = 1 + static_cast<int>(random() % 9);
-    ActivationProgram program;
-    program.storage_bytes.assign(std::size_t(tapes), 10);
-    std::vector<int> order(static_cast<std::size_t>(tapes));
-    std::iota(order.begin(), order.end(), 0);
-    for (const int tape : order) {
-      program.tapes.push_back({.layer = tape, .microbatch = 0, .storages = {tape}});
-      if (tape > 0 && random() % 3 == 0) {
-        program.tapes.back().storages.push_back(static_cast<int>(random()) & (tape - 1));
-      }
-      program.steps.push_back({.pass = TapePass::forward, .tape = tape, .task = tape});
-    }
-    std::ranges::shuffle(order, random);
-    for (const int tape : order) {
-      const int task = static_cast<int>(program.steps.size());
-      program.steps.push_back({.pass = TapePass::backward, .tape = tape, .task = task});
-    }
+    const ActivationProgram program = random_program(random);
     OffloadOptions options{.horizon = 1 + static_cast<int>(random() % 4),
                            .keep_last = static_cast<int>(random() % 3)};
     options.unit = random() % 2 == 0 ? HorizonUnit::tensors : HorizonUnit::tasks;
@@ -240,6 +245,30 @@ TEST(Activations, every_plan_has_in_memory_what_a_step_uses) {
   }
 }
 
+// What is planned for a horizon has room for any smaller one, which may be chosen while a job runs.
+TEST(Activations, a_smaller_horizon_needs_no_memory_that_a_larger_one_does_not) {
+  std::mt19937 random(12);
+  for (int round = 0; round < 300; ++round) {
+    const ActivationProgram program = random_program(random);
+    OffloadOptions options{.keep_last = static_cast<int>(random() % 3)};
+    options.unit = random() % 2 == 0 ? HorizonUnit::tensors : HorizonUnit::tasks;
+    std::vector<memory::Buffer> larger;
+    for (options.horizon = 8; options.horizon >= 1; --options.horizon) {
+      const auto buffers = activation_buffers(program, plan_activations(program, options));
+      for (std::size_t one = 0; one < larger.size(); ++one) {
+        for (const memory::Life& life : buffers[one].lives) {
+          EXPECT_TRUE(std::ranges::any_of(larger[one].lives,
+                                          [&](const memory::Life& other) {
+                                            return other.from <= life.from && life.to <= other.to;
+                                          }))
+              << "round " << round << ", horizon " << options.horizon << ", storage " << one;
+        }
+      }
+      larger = buffers;
+    }
+  }
+}
+
 TEST(Activations, peak_of_a_chain_is_what_is_on_its_way_out_or_the_horizon) {
   const ActivationProgram program = layer_chain(12);
   for (const int horizon : {1, 2, 4}) {
@@ -254,7 +283,8 @@ TEST(Activations, peak_of_a_chain_is_what_is_on_its_way_out_or_the_horizon) {
 TEST(HorizonChoice, is_the_smallest_that_stalls_least) {
   const ActivationProgram program = layer_chain(12);
   for (const double load : {0.0, 0.5, 1.0, 2.0, 3.0, 4.0}) {
-    const HorizonChoice choice = choose_horizon(program, {}, even_times(program, load));
+    const HorizonChoice choice =
+        choose_horizon(program, {.horizon = 12}, even_times(program, load));
     EXPECT_EQ(choice.horizon, load == 0 ? 1 : 2) << "load " << load;
     ASSERT_EQ(choice.stalls.size(), 12u);
     EXPECT_EQ(choice.stalls[0], chain_stall(program, {.horizon = 1}, load));
@@ -265,11 +295,34 @@ TEST(HorizonChoice, one_slow_load_wants_more_and_memory_bounds_it) {
   const ActivationProgram program = layer_chain(12);
   ActivationTimes times = even_times(program, 1);
   times.loads[4] = 7;  // hidden only behind several backwards
-  const HorizonChoice choice = choose_horizon(program, {}, times);
+  const HorizonChoice choice = choose_horizon(program, {.horizon = 12}, times);
   EXPECT_GT(choice.horizon, 2);
   EXPECT_EQ(choice.stalls[std::size_t(choice.horizon) - 1], 0);
   EXPECT_GT(choice.stalls[std::size_t(choice.horizon) - 2], 0);
-  EXPECT_EQ(choose_horizon(program, {.max_loaded_bytes = 200}, times).horizon, 2);
+  EXPECT_EQ(choose_horizon(program, {.horizon = 12, .max_loaded_bytes = 200}, times).horizon, 2);
+  const HorizonChoice bounded = choose_horizon(program, {.horizon = 2}, times);
+  EXPECT_EQ(bounded.horizon, 2);
+  EXPECT_EQ(bounded.stalls.size(), 2u);
+}
+
+TEST(HorizonChoice, takes_no_memory_to_save_less_than_a_hundredth) {
+  const ActivationProgram program = layer_chain(12);
+  // Computing takes 36, and a horizon of 1 stalls for ten loads.
+  EXPECT_EQ(choose_horizon(program, {}, even_times(program, 0.035)).horizon, 1);
+  EXPECT_EQ(choose_horizon(program, {}, even_times(program, 0.04)).horizon, 2);
+}
+
+TEST(StallModel, spares_what_has_not_left_its_trip) {
+  const ActivationProgram program = layer_chain(4);
+  const ActivationPlan plan = plan_activations(program, {.keep_last = 0});
+  ActivationTimes times = even_times(program, 5);
+  // Layer 0 leaves until 2.5, layer 1 until 4, layer 2 not before 5.5; forwards end at 4.
+  times.stores = {1.5, 1.5, 1.5, 1.5};
+  const StallModel model = model_stall(program, plan, times);
+  EXPECT_EQ(model.load_busy, 10) << "of layers 0 and 1";
+  // 3 and 2 are there. Layer 1 is asked for at 6 and layer 0 at 8; loads end at 11 and 16.
+  EXPECT_EQ(model.stall, (11 - 8) + (16 - 13));
+  EXPECT_EQ(model.total, 18);
 }
 
 TEST(StallModel, counts_what_is_hidden) {
