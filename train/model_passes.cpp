@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "sprat/error.hpp"
+#include "train/loading_horizon.hpp"
 
 namespace sprat::train {
 namespace {
@@ -35,10 +36,10 @@ ActivationOptions activation_options(const ActivationConfig& config) {
   if (!config.offload) {
     return {};
   }
-  return {.tier = config.tier,
-          .offload = {.unit = config.unit,
-                      .horizon = config.horizon > 0 ? config.horizon : default_horizon(config.unit),
-                      .keep_last = config.keep_last}};
+  return {
+      .tier = config.tier,
+      .offload = {
+          .unit = config.unit, .horizon = largest_horizon(config), .keep_last = config.keep_last}};
 }
 
 GptStages make_stages(const TrainConfig& config, const RankPlan& mine, int samples,

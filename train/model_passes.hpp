@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -40,7 +41,11 @@ class ModelPasses {
 
   /// Of the last train().
   PassTimes times() const;
-  /// What this rank holds at most, by plan.
+  /// What the times of the last train() say; nothing where no activation has moved yet.
+  std::optional<HorizonChoice> choose_horizon() const { return stages_.choose_horizon(); }
+  /// Of the steps that follow; the same on every rank of the job.
+  void set_horizon(int horizon) { stages_.set_horizon(horizon); }
+  /// What this rank holds at most, by plan, with any horizon that may be set.
   RankMemory memory() const;
   ShardedParameters& parameters() { return parameters_; }
 

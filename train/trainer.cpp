@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "train/loading_horizon.hpp"
 #include "train/sample.hpp"
 #include "train/schedule.hpp"
 #include "train/whole_model.hpp"
@@ -175,6 +176,18 @@ StepRecord Trainer::train_step() {
   return record;
 }
 
+void Trainer::choose_horizon() {
+  const ActivationConfig& activations = config_.pipeline.activations;
+  if (!horizon_is_open(activations)) {
+    return;
+  }
+  const auto choice = agree_on_horizon(world_, passes_.choose_horizon(), activations.horizon_limit);
+  if (choice) {
+    passes_.set_horizon(choice->horizon);
+  }
+  say("{}\n", horizon_text(activations, choice, step_));
+}
+
 /// While a scale can fall there is hope: the next step tries a lower one.
 void Trainer::count_skipped(const StepResult& result) {
   const LossScaleOptions& scale = config_.sharding.loss_scale;
@@ -250,8 +263,12 @@ void Trainer::train(std::vector<StepRecord>& records) {
   const ActivationConfig& activations = config_.pipeline.activations;
   Progress progress(step_, last_step_, Clock::now(), activations.offload ? activations.tier : "");
   const OptimizationConfig& train = config_.train;
+  const int measured = step_ + 2;  // the first step makes its memory, which takes time, too
   while (step_ < last_step_ && !stopping_ && !diverged()) {
     StepRecord record = train_step();
+    if (step_ == measured) {
+      choose_horizon();
+    }
     if (diverged()) {
       // Neither saved nor validated: what is left is what was saved before.
     } else if (step_ == last_step_) {

@@ -72,6 +72,8 @@ class Trainer {
   /// All micro-steps, forward and backward.
   Totals pass();
   StepRecord train_step();
+  /// Where the configuration gives none: of the steps that follow, from the times of the last one.
+  void choose_horizon();
   double validate(int samples);
   void count_skipped(const StepResult& result);
   void tell(const StepResult& result);

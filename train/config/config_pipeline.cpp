@@ -161,6 +161,7 @@ void read_recomputation(JsonSection& section, ActivationConfig& activations) {
 }
 
 void read_offload(JsonSection& section, ActivationConfig& activations) {
+  const char* const horizon_limit = "activation_horizon_limit";
   section.read(smp::offload_activations.name, activations.offload);
   read_whole(section, smp::activation_loading_horizon, activations.horizon);
   // A horizon beside offload_activations is SMP v1's, which counts tasks. Where none is given, few
@@ -172,11 +173,18 @@ void read_offload(JsonSection& section, ActivationConfig& activations) {
         "(SMP v2's)",
         unit);
   activations.unit = unit == "tasks" ? HorizonUnit::tasks : HorizonUnit::tensors;
+  activations.horizon_limit = default_horizon(activations.unit);
+  section.read(horizon_limit, activations.horizon_limit);
+  check_at_least("parallel.activation_horizon_limit", activations.horizon_limit, 1);
+  check(activations.horizon == 0 || !section.has(horizon_limit),
+        "parallel.activation_loading_horizon is {} and parallel.activation_horizon_limit is {}, "
+        "which bounds a horizon that is chosen from measured times; leave out one of them",
+        activations.horizon, activations.horizon_limit);
   section.read("activation_keep_last", activations.keep_last);
   check_at_least("parallel.activation_keep_last", activations.keep_last, 0);
   section.read("activation_tier", activations.tier);
   // A horizon without offload is a mistake that would go unnoticed: memory would tell, much later.
-  for (const char* key : {"activation_loading_horizon", "activation_horizon_unit",
+  for (const char* key : {"activation_loading_horizon", "activation_horizon_unit", horizon_limit,
                           "activation_keep_last", "activation_tier"}) {
     check(activations.offload || !section.has(key),
           "parallel.{} is given and parallel.offload_activations is not true, so no activation "

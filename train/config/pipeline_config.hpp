@@ -28,8 +28,9 @@ struct ActivationConfig {
   int recomputed_together = 0;
   bool offload = false;  ///< They leave memory for the tier.
   HorizonUnit unit = HorizonUnit::tensors;
-  int horizon = 0;    ///< 0: SMP's default, 4 tasks or 2 tensors.
-  int keep_last = 1;  ///< Those of so many forwards before their backward stay.
+  int horizon = 0;        ///< 0: chosen from measured times.
+  int horizon_limit = 2;  ///< The largest that may be chosen.
+  int keep_last = 1;      ///< Those of so many forwards before their backward stay.
   /// "memory", or "file:FOLDER", relative to the configuration file.
   std::string tier = "memory";
 };

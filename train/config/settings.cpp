@@ -269,6 +269,7 @@ void add_pipeline(Settings& settings, const PipelineConfig& pipeline) {
   section.add("activation_loading_horizon", activations.horizon);
   section.add("activation_horizon_unit",
               activations.unit == HorizonUnit::tasks ? "tasks" : "tensors");
+  section.add("activation_horizon_limit", activations.horizon_limit);
   section.add("activation_keep_last", activations.keep_last);
   section.add("activation_tier", kind_of(activations.tier));
 }

@@ -444,7 +444,8 @@ void GptStages::backward_block(const LayerPass& pass) {
   });
 }
 
-/// The weights' half acquires the unit for its gradients' sake, and reads no values.
+/// The weights' half acquires the unit for its gradients' sake, and reads no values: none are
+/// there.
 void GptStages::backward_block_half(const LayerPass& pass) {
   const GptRows run = run_of(pass.microbatch);
   const LayerPlaces& places = memory_plan_.at(pass.layer, pass.microbatch);
@@ -501,6 +502,12 @@ void GptStages::backward_head(const LayerPass& pass) {
     add_gradients(head_unit(shape_), logits_weight);
     add_gradients(norm_unit(shape_), norm_weight);
   }
+}
+
+/// Ends a step that is under way: what it has loaded is of another horizon.
+void GptStages::set_horizon(int horizon) {
+  memory_.restart();
+  memory_.set_horizon(horizon);
 }
 
 std::size_t GptStages::bytes_planned() const {

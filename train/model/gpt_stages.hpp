@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -82,6 +83,9 @@ class GptStages final : public PipelineStages {
   std::size_t bytes_planned() const;
   std::size_t bytes_high_water() const;
   const ActivationCounters& counters() const { return memory_.counters(); }
+  /// As ActivationMemory's; set between steps.
+  std::optional<HorizonChoice> choose_horizon() const { return memory_.choose_horizon(); }
+  void set_horizon(int horizon);
 
  private:
   /// A micro-batch of the step or evaluation under way.

@@ -105,6 +105,8 @@ TEST_F(PipelineLattice, activations_that_are_made_anew_or_leave_change_no_bit) {
   for (const char* activations :
        {R"("activation_checkpointing": "each")", R"("activation_checkpointing": "contiguous")",
         R"("activation_checkpointing": "group_2")", R"("offload_activations": true)",
+        R"("offload_activations": true, "activation_horizon_limit": 3,
+           "activation_keep_last": 0, "activation_tier": "file:.")",
         R"("offload_activations": true, "activation_horizon_unit": "tensors",
            "activation_loading_horizon": 1, "activation_keep_last": 0, "activation_tier": "file:.",
            "activation_checkpointing": "each")"}) {
@@ -116,6 +118,17 @@ TEST_F(PipelineLattice, activations_that_are_made_anew_or_leave_change_no_bit) {
           << pipeline << activations;
     }
   }
+}
+
+TEST_F(PipelineLattice, a_horizon_that_nobody_gives_is_chosen_after_the_second_step) {
+  const std::string keys = std::string(of_four) + R"(, "pipeline_parallel_degree": 2,
+      "offload_activations": true, "activation_keep_last": 0, "activation_horizon_limit": )";
+  // Which one depends on how fast this machine was.
+  constexpr const char* told = "\nactivations come back with a horizon of ";
+  losses({2, keys + "3"});
+  EXPECT_THAT(output_, HasSubstr(told));
+  losses({2, keys + "1"});
+  EXPECT_THAT(output_, testing::Not(HasSubstr(told)));
 }
 
 TEST_F(PipelineLattice, every_row_gives_the_bits_of_a_model_that_is_not_cut) {

@@ -131,6 +131,12 @@ TEST(PipelineConfig, refuses_in_one_line_with_values_and_a_remedy) {
        "parallel.activation_loading_horizon is 0; it is an integer, at least 1"},
       {R"("offload_activations": true, "activation_horizon_unit": "layers")",
        "parallel.activation_horizon_unit is \"layers\"; it is \"tasks\" (SMP v1's) or"},
+      {R"("activation_horizon_limit": 3)", "parallel.activation_horizon_limit is given and"},
+      {R"("offload_activations": true, "activation_horizon_limit": 0)",
+       "parallel.activation_horizon_limit is 0; it is at least 1"},
+      {R"("offload_activations": true, "activation_loading_horizon": 2,
+          "activation_horizon_limit": 3)",
+       "parallel.activation_loading_horizon is 2 and parallel.activation_horizon_limit is 3"},
       {R"("offload_activations": true, "activation_keep_last": -1)",
        "parallel.activation_keep_last is -1; it is at least 0"},
   };
@@ -141,7 +147,7 @@ TEST(PipelineConfig, refuses_in_one_line_with_values_and_a_remedy) {
   }
 }
 
-TEST(PipelineConfig, a_horizon_alone_counts_tasks_and_none_is_two_tensors) {
+TEST(PipelineConfig, a_horizon_alone_counts_tasks_and_one_that_is_chosen_up_to_two_tensors) {
   const auto activations = [](const std::string& keys) {
     return parse_train_config(
                R"({"data": {"files": ["text"]}, "parallel": {"offload_activations": true)" + keys +
@@ -150,6 +156,10 @@ TEST(PipelineConfig, a_horizon_alone_counts_tasks_and_none_is_two_tensors) {
         .pipeline.activations;
   };
   EXPECT_EQ(activations("").unit, HorizonUnit::tensors);
+  EXPECT_EQ(activations("").horizon, 0);
+  EXPECT_EQ(activations("").horizon_limit, 2);
+  EXPECT_EQ(activations(R"(, "activation_horizon_unit": "tasks")").horizon_limit, 4);
+  EXPECT_EQ(activations(R"(, "activation_horizon_limit": 7)").horizon_limit, 7);
   EXPECT_EQ(activations(R"(, "activation_loading_horizon": 4)").unit, HorizonUnit::tasks);
   EXPECT_EQ(activations(R"(, "activation_horizon_unit": "tasks")").unit, HorizonUnit::tasks);
 }

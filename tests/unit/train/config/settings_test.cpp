@@ -101,6 +101,7 @@ const std::map<std::string, Json>& others() {
       {"/parallel/offload_activations", false},
       {"/parallel/activation_loading_horizon", 3},
       {"/parallel/activation_horizon_unit", "tasks"},
+      {"/parallel/activation_horizon_limit", 5},
       {"/parallel/activation_keep_last", 2},
       {"/parallel/activation_tier", "file:tapes"},
       {"/checkpoint/folder", ""},
