@@ -15,7 +15,7 @@
 namespace sprat {
 namespace {
 
-constexpr std::size_t piece_bytes = 1 << 18;
+constexpr int piece_bytes = 1 << 18;
 
 struct CloseFile {
   void operator()(gzFile file) const { gzclose_r(file); }
@@ -28,7 +28,7 @@ std::string reason(gzFile file) {
   return code == Z_ERRNO ? std::strerror(errno) : message;
 }
 
-void append(const std::string& path, std::vector<std::uint8_t>& bytes) {
+void read_file(const std::string& path, const TakeText& take) {
   errno = 0;
   // O_NONBLOCK and the check below: opening a pipe would wait for somebody who writes into it, and
   // a device may have no end.
@@ -44,14 +44,12 @@ void append(const std::string& path, std::vector<std::uint8_t>& bytes) {
   need(!S_ISDIR(status.st_mode), "cannot read text file ", path, ": Is a directory");
   need(regular, "cannot read text file ", path, ": it is a pipe or a device, no file");
   need(file != nullptr, "cannot read text file ", path, ": out of memory");
-  for (;;) {
-    const std::size_t before = bytes.size();
-    bytes.resize(before + piece_bytes);
-    const int got = gzread(file.get(), bytes.data() + before, piece_bytes);
+  std::vector<std::uint8_t> piece(piece_bytes);
+  for (int got = piece_bytes; got == piece_bytes;) {
+    got = gzread(file.get(), piece.data(), piece_bytes);
     need(got >= 0, "cannot read text file ", path, ": ", got < 0 ? reason(file.get()) : "");
-    bytes.resize(before + static_cast<std::size_t>(got));
-    if (static_cast<std::size_t>(got) < piece_bytes) {
-      break;
+    if (got > 0) {
+      take(std::span(piece).first(static_cast<std::size_t>(got)));
     }
   }
   // gzread() gives what there is of a file that was cut short; only gzerror() tells that it was.
@@ -63,11 +61,17 @@ void append(const std::string& path, std::vector<std::uint8_t>& bytes) {
 
 }  // namespace
 
+void read_text(const std::vector<std::string>& paths, const TakeText& take) {
+  for (const std::string& path : paths) {
+    read_file(path, take);
+  }
+}
+
 std::vector<std::uint8_t> read_text(const std::vector<std::string>& paths) {
   std::vector<std::uint8_t> bytes;
-  for (const std::string& path : paths) {
-    append(path, bytes);
-  }
+  read_text(paths, [&](std::span<const std::uint8_t> piece) {
+    bytes.insert(bytes.end(), piece.begin(), piece.end());
+  });
   return bytes;
 }
 

@@ -6,9 +6,12 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/base/hash.hpp"
 #include "io/checked_file.hpp"
+#include "io/tokenizer/cuts.hpp"
 #include "io/tokenizer/merges.hpp"
 #include "io/tokenizer/model.hpp"
+#include "io/tokenizer/word_cache.hpp"
 #include "io/tokenizer/words.hpp"
 #include "sprat/io.hpp"
 
@@ -77,8 +80,24 @@ struct Tokenizer::Impl {
   io::WordCutter words;
   ByFirstByte raw, normalized;
 
-  void append(std::string_view text, std::vector<std::int32_t>& tokens) const {
-    const auto add_word = [&](std::string_view word) { merges.append(word, tokens); };
+  /// Appends the tokens of a text that is UTF-8.
+  void encode(std::string_view text, io::WordCache& known,
+              std::vector<std::int32_t>& tokens) const {
+    const auto add_token = [&](std::int32_t token) { tokens.push_back(token); };
+    cut_at(
+        raw, text,
+        [&](std::string_view between) {
+          cut_at(
+              normalized, between,
+              [&](std::string_view rest) { encode_words(rest, known, tokens); }, add_token);
+        },
+        add_token);
+  }
+
+ private:
+  void encode_words(std::string_view text, io::WordCache& known,
+                    std::vector<std::int32_t>& tokens) const {
+    const auto add_word = [&](std::string_view word) { known.append(word, tokens); };
     if (model.prefix_space && !text.starts_with(' ')) {
       words.for_each_word(std::string(1, ' ').append(text), add_word);
     } else {
@@ -94,16 +113,9 @@ Tokenizer::~Tokenizer() = default;
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
   impl_->words.check(text);
+  io::WordCache known(impl_->merges);
   std::vector<std::int32_t> tokens;
-  const auto add_token = [&](std::int32_t token) { tokens.push_back(token); };
-  cut_at(
-      impl_->raw, text,
-      [&](std::string_view between) {
-        cut_at(
-            impl_->normalized, between, [&](std::string_view rest) { impl_->append(rest, tokens); },
-            add_token);
-      },
-      add_token);
+  impl_->encode(text, known, tokens);
   return tokens;
 }
 
@@ -120,6 +132,63 @@ std::string Tokenizer::decode(std::span<const std::int32_t> tokens) const {
 std::int32_t Tokenizer::vocabulary() const noexcept {
   return static_cast<std::int32_t>(impl_->model.tokens.size());
 }
+
+std::uint64_t Tokenizer::checksum() const {
+  std::uint64_t sum = fnv1a_begin;
+  const auto add_number = [&](std::int64_t number) {
+    sum = fnv1a(std::as_bytes(std::span(&number, 1)), sum);
+  };
+  const auto add_text = [&](std::string_view text) {
+    add_number(static_cast<std::int64_t>(text.size()));  // where it ends
+    sum = fnv1a(std::as_bytes(std::span(text)), sum);
+  };
+  std::ranges::for_each(impl_->model.tokens, add_text);
+  for (const io::TokenMerge& merge : impl_->model.merges) {
+    add_number(merge.left);
+    add_number(merge.right);
+  }
+  for (const io::AddedToken& added : impl_->model.added) {
+    add_text(added.content);
+    add_number(added.normalized ? 1 : 0);
+  }
+  add_number(impl_->model.prefix_space ? 1 : 0);
+  return sum;
+}
+
+struct TokenStream::Impl {
+  explicit Impl(const Tokenizer::Impl& with)
+      : tokenizer(with), cuts(with.model), known(with.merges) {}
+
+  const Tokenizer::Impl& tokenizer;
+  io::TextCuts cuts;
+  io::WordCache known;
+  std::string held;         // the text's end so far
+  std::uint64_t taken = 0;  // bytes of the text before that
+
+  std::vector<std::int32_t> encode_first(std::size_t bytes) {
+    const std::string_view text = std::string_view(held).substr(0, bytes);
+    tokenizer.words.check(text, taken);
+    std::vector<std::int32_t> tokens;
+    tokenizer.encode(text, known, tokens);
+    held.erase(0, bytes);
+    taken += bytes;
+    return tokens;
+  }
+};
+
+TokenStream::TokenStream(const Tokenizer& tokenizer)
+    : impl_(std::make_unique<Impl>(*tokenizer.impl_)) {}
+TokenStream::TokenStream(TokenStream&&) noexcept = default;
+TokenStream::~TokenStream() = default;
+
+std::vector<std::int32_t> TokenStream::append(std::string_view piece) {
+  // What was looked at before is not looked at again, so that a text without a space is no trap.
+  const std::size_t known = impl_->held.size() - std::min(impl_->held.size(), impl_->cuts.doubt());
+  impl_->held += piece;
+  return impl_->encode_first(impl_->cuts.last(impl_->held, known));
+}
+
+std::vector<std::int32_t> TokenStream::finish() { return impl_->encode_first(impl_->held.size()); }
 
 Tokenizer read_tokenizer(const std::string& path) {
   const std::filesystem::path folder(path);

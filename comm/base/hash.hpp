@@ -9,9 +9,11 @@
 
 namespace sprat {
 
-/// FNV-1a of 64 bits.
-inline std::uint64_t fnv1a(std::span<const std::byte> bytes) {
-  std::uint64_t sum = 0xcbf29ce484222325;
+/// FNV-1a of no bytes.
+inline constexpr std::uint64_t fnv1a_begin = 0xcbf29ce484222325;
+
+/// FNV-1a of 64 bits; of what comes in pieces, if `sum` is that of the pieces before.
+inline std::uint64_t fnv1a(std::span<const std::byte> bytes, std::uint64_t sum = fnv1a_begin) {
   for (const std::byte byte : bytes) {
     sum = (sum ^ static_cast<std::uint8_t>(byte)) * 0x100000001b3;
   }

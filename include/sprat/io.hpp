@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,6 +16,9 @@ namespace sprat {
 /// The bytes of text files, one after another. A file may be compressed by gzip.
 /// Throws Error{unavailable} naming the file that cannot be read.
 SPRAT_API std::vector<std::uint8_t> read_text(const std::vector<std::string>& paths);
+using TakeText = std::function<void(std::span<const std::uint8_t>)>;
+/// The same in pieces, cut anywhere, for texts that are not to be held whole.
+SPRAT_API void read_text(const std::vector<std::string>& paths, const TakeText& take);
 
 /// Text as numbers and back: byte-pair encoding of bytes, as GPT-2 does it. Gives the numbers that
 /// Hugging Face's `tokenizers` gives without adding special tokens. Any thread may use it, several
@@ -33,12 +37,36 @@ class SPRAT_API Tokenizer {
   std::string decode(std::span<const std::int32_t> tokens) const;
   /// How many tokens there are: their numbers are below.
   std::int32_t vocabulary() const noexcept;
+  /// Of all that decides on tokens: files that say the same have the same, however they are
+  /// written.
+  std::uint64_t checksum() const;
 
  private:
   friend SPRAT_API Tokenizer read_tokenizer(const std::string& path);
+  friend class TokenStream;
   struct Impl;
   explicit Tokenizer(std::unique_ptr<const Impl> impl);
   std::unique_ptr<const Impl> impl_;
+};
+
+/// Encodes a text that comes in pieces, cut anywhere, into the tokens of the whole. Holds what it
+/// cannot tell the tokens of yet: some words, or all of a text without a space. One thread at a
+/// time.
+class SPRAT_API TokenStream {
+ public:
+  /// `tokenizer` outlives this; it may be moved.
+  explicit TokenStream(const Tokenizer& tokenizer);
+  TokenStream(TokenStream&&) noexcept;
+  ~TokenStream();
+
+  /// The next tokens, as far as this piece makes them certain. Throws as Tokenizer::encode().
+  std::vector<std::int32_t> append(std::string_view piece);
+  /// The last tokens of the text.
+  std::vector<std::int32_t> finish();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 /// From Hugging Face's tokenizer.json, or from a folder with that file or with the older pair

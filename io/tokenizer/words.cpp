@@ -58,7 +58,7 @@ WordCutter::WordCutter() : impl_(std::make_unique<const Impl>()) {}
 WordCutter::~WordCutter() = default;
 WordCutter::WordCutter(WordCutter&&) noexcept = default;
 
-void WordCutter::check(std::string_view text) const {
+void WordCutter::check(std::string_view text, std::uint64_t before) const {
   if (text.empty()) {
     return;
   }
@@ -66,9 +66,9 @@ void WordCutter::check(std::string_view text) const {
   const int result =
       pcre2_match(impl_->code.get(), units(text), text.size(), 0, 0, match.get(), nullptr);
   if (result <= PCRE2_ERROR_UTF8_ERR1 && result >= PCRE2_ERROR_UTF8_ERR21) {
-    throw Error(ErrorCode::invalid_argument,
-                sprat::text("the text is no UTF-8 at byte ", pcre2_get_startchar(match.get()),
-                            " of ", text.size(), "; convert it, as by iconv -t UTF-8"));
+    throw Error(ErrorCode::invalid_argument, sprat::text("the text is no UTF-8 at byte ",
+                                                         before + pcre2_get_startchar(match.get()),
+                                                         "; convert it, as by iconv -t UTF-8"));
   }
 }
 

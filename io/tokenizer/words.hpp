@@ -1,6 +1,7 @@
 // Text cut into words as GPT-2 cuts it; merges stay inside one.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -15,8 +16,8 @@ class WordCutter {
   ~WordCutter();
   WordCutter(WordCutter&&) noexcept;
 
-  /// Throws Error{invalid_argument} naming the first byte that is no UTF-8.
-  void check(std::string_view text) const;
+  /// Throws Error{invalid_argument} naming the first byte that is no UTF-8, counted from `before`.
+  void check(std::string_view text, std::uint64_t before = 0) const;
   /// Visits the words of a checked text, which follow each other without a gap.
   void for_each_word(std::string_view text,
                      const std::function<void(std::string_view)>& visit) const;

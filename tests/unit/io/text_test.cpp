@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -49,6 +50,19 @@ TEST_F(Text, files_come_one_after_another_plain_or_compressed) {
   const auto bytes =
       read_text({plain("a", "first\n"), compressed("b.gz", content), plain("c", "")});
   EXPECT_EQ(as_string(bytes), "first\n" + content);
+}
+
+TEST_F(Text, pieces_are_the_whole) {
+  const std::string content = long_text();
+  const std::vector<std::string> paths = {compressed("b.gz", content), plain("c", "last")};
+  std::size_t most = 0;
+  std::string joined;
+  read_text(paths, [&](std::span<const std::uint8_t> piece) {
+    most = std::max(most, piece.size());
+    joined.append(piece.begin(), piece.end());
+  });
+  EXPECT_EQ(joined, content + "last");
+  EXPECT_LT(most, content.size());
 }
 
 TEST_F(Text, bytes_of_every_value_survive) {

@@ -102,6 +102,22 @@ TEST_F(TokenizerFiles, the_older_pair_gives_the_same_tokens) {
   EXPECT_EQ(pair.vocabulary(), whole.vocabulary());
 }
 
+TEST_F(TokenizerFiles, the_checksum_tells_what_makes_other_tokens) {
+  nlohmann::json root = io::small_tokenizer(hello);
+  const std::uint64_t sum = tokenizer(root).checksum();
+  write("tokenizer.json", root.dump(4));
+  EXPECT_EQ(read_tokenizer(folder_.path()).checksum(), sum) << "spaces between are nothing";
+  std::vector<nlohmann::json> others(5, root);
+  std::swap(others[0]["model"]["merges"][0], others[0]["model"]["merges"][1]);
+  others[1]["model"]["merges"].erase(5);
+  others[2]["pre_tokenizer"]["add_prefix_space"] = true;
+  others[3]["added_tokens"][0]["normalized"] = true;
+  std::swap(others[4]["model"]["vocab"]["a"], others[4]["model"]["vocab"]["b"]);
+  for (const nlohmann::json& other : others) {
+    EXPECT_NE(tokenizer(other).checksum(), sum) << other;
+  }
+}
+
 TEST_F(TokenizerFiles, what_cannot_be_is_refused) {
   const Tokenizer tokenizer = this->tokenizer(io::small_tokenizer(hello));
   EXPECT_EQ(message_of([&] { tokenizer.decode(Tokens{263}); }),
@@ -109,7 +125,7 @@ TEST_F(TokenizerFiles, what_cannot_be_is_refused) {
   EXPECT_EQ(message_of([&] { tokenizer.decode(Tokens{-1}); }),
             "there is no token -1; there are 0 to 262");
   EXPECT_EQ(message_of([&] { tokenizer.encode("hello \xff"); }),
-            "the text is no UTF-8 at byte 6 of 7; convert it, as by iconv -t UTF-8");
+            "the text is no UTF-8 at byte 6; convert it, as by iconv -t UTF-8");
 }
 
 TEST_F(TokenizerFiles, files_that_are_missing_are_named) {

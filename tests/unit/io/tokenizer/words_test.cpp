@@ -76,8 +76,11 @@ TEST(WordCutter, what_is_no_utf8_is_refused_at_its_first_byte) {
   const WordCutter cutter;
   for (const auto& [text, at] : cases) {
     EXPECT_EQ(message_of([&, &text = text] { cutter.check(text); }),
-              "the text is no UTF-8 at byte " + std::to_string(at) + " of " +
-                  std::to_string(text.size()) + "; convert it, as by iconv -t UTF-8");
+              "the text is no UTF-8 at byte " + std::to_string(at) +
+                  "; convert it, as by iconv -t UTF-8");
+    EXPECT_EQ(message_of([&, &text = text] { cutter.check(text, 1000); }),
+              "the text is no UTF-8 at byte " + std::to_string(1000 + at) +
+                  "; convert it, as by iconv -t UTF-8");
   }
 }
 
