@@ -66,6 +66,9 @@ parallel.microbatches: the losses stay the same to the bit. Before step 1 it pri
   "parallel": {"pipeline_parallel_degree": 2, "microbatches": 8, "activation_checkpointing": "each"}
 `sprat pipeline` compares schedules, `sprat partition` cuts; docs/training.md tells all keys.
 
+Tokens are bytes, or those of a tokenizer.json of Hugging Face's, of GPT-2's kind:
+  "data": {"files": ["text.txt"], "tokenizer": "tokenizer.json"}
+
 Ranks compare configuration, text and options first; if they differ, all end and say in what and where.
 
 With checkpoint.folder in the configuration the run is saved every checkpoint.every steps and at its end.

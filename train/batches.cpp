@@ -4,9 +4,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <limits>
+#include <utility>
 
-#include "comm/base/hash.hpp"
 #include "sprat/error.hpp"
 
 namespace sprat::train {
@@ -14,17 +13,18 @@ namespace {
 
 /// Tokens of the training part. A sample needs one token more than its context, for the last
 /// target, and the training part needs two samples for the order to have something to choose from.
-std::size_t split(std::size_t tokens, const TrainConfig& config) {
+std::size_t split(const TokenizedText& text, const TrainConfig& config) {
+  const std::size_t tokens = text.size();
   const double held_out = static_cast<double>(tokens) * config.data.validation_share;
   const auto validation = static_cast<std::size_t>(held_out);
   const auto context = static_cast<std::size_t>(config.model.context);
   if (validation < context + 1 || tokens - validation < 2 * context + 1) {
     throw Error(
         ErrorCode::invalid_argument,
-        fmt::format("data.files hold {} bytes: {} to learn and {} held out by "
+        fmt::format("data.files hold {} {}: {} to learn and {} held out by "
                     "data.validation_share {}; model.context {} needs {} and {}: give more text",
-                    tokens, tokens - validation, validation, config.data.validation_share, context,
-                    2 * context + 1, context + 1));
+                    tokens, text.is_bytes() ? "bytes" : "tokens", tokens - validation, validation,
+                    config.data.validation_share, context, 2 * context + 1, context + 1));
   }
   return tokens - validation;
 }
@@ -43,29 +43,19 @@ int global_microbatch(GradientOrder order, const MicrobatchPlace& place) {
                                       : microbatch * share.ranks + share.rank;
 }
 
-Batches::Batches(std::vector<std::uint8_t> text, const TrainConfig& config)
+Batches::Batches(TokenizedText text, const TrainConfig& config)
     : text_(std::move(text)),
-      text_checksum_(fnv1a(std::as_bytes(std::span(text_)))),
-      training_tokens_(split(text_.size(), config)),
+      training_tokens_(split(text_, config)),
       gradient_order_(config.sharding.gradient_order),
       micro_steps_(config.sharding.micro_steps),
       context_(config.model.context),
       batch_(config.train.batch),
       order_(config.sharding.seed, training_tokens_ - 1, static_cast<std::uint64_t>(context_)) {}
 
-std::span<const std::uint8_t> Batches::training_text() const {
-  return std::span(text_).first(training_tokens_);
-}
-
-std::span<const std::uint8_t> Batches::validation_text() const {
-  return std::span(text_).subspan(training_tokens_);
-}
-
-void Batches::append(std::span<const std::uint8_t> text, std::uint64_t begin, Batch& batch) const {
-  const auto inputs = text.subspan(begin, static_cast<std::size_t>(context_));
-  const auto targets = text.subspan(begin + 1, static_cast<std::size_t>(context_));
-  batch.inputs.insert(batch.inputs.end(), inputs.begin(), inputs.end());
-  batch.targets.insert(batch.targets.end(), targets.begin(), targets.end());
+void Batches::append(std::uint64_t begin, Batch& batch) const {
+  const auto context = static_cast<std::size_t>(context_);
+  text_.copy(begin, context, batch.inputs);
+  text_.copy(begin + 1, context, batch.targets);
 }
 
 Batch Batches::training(std::int64_t first_sample, int micro_step, BatchShare share) const {
@@ -75,7 +65,7 @@ Batch Batches::training(std::int64_t first_sample, int micro_step, BatchShare sh
   Batch batch;
   for (int i = 0; i < part.count; ++i) {
     const std::int64_t sample = first_sample + part.first + i;
-    append(training_text(), order_.begin(static_cast<std::uint64_t>(sample)), batch);
+    append(order_.begin(static_cast<std::uint64_t>(sample)), batch);
   }
   return batch;
 }
@@ -85,7 +75,7 @@ int Batches::largest_share(int ranks) const {
 }
 
 int Batches::validation_samples(int wanted) const {
-  const std::size_t all = (validation_text().size() - 1) / static_cast<std::size_t>(context_);
+  const std::size_t all = (validation_tokens() - 1) / static_cast<std::size_t>(context_);
   return static_cast<int>(std::min(all, static_cast<std::size_t>(wanted)));
 }
 
@@ -100,7 +90,7 @@ Batch Batches::validation(int index, int samples, BatchShare share) const {
   const int first = (index * share.ranks + share.rank) * mine;
   Batch batch;
   for (int sample = first; sample < std::min(first + mine, samples); ++sample) {
-    append(validation_text(), static_cast<std::uint64_t>(sample) * context_, batch);
+    append(training_tokens_ + static_cast<std::uint64_t>(sample) * context_, batch);
   }
   return batch;
 }

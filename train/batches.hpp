@@ -7,12 +7,13 @@
 
 #include "sprat/io.hpp"
 #include "train/config/config.hpp"
+#include "train/tokenized_text.hpp"
 
 namespace sprat::train {
 
 /// Sequences of `context` tokens each; targets[i] is the token after inputs[i].
 struct Batch {
-  std::vector<std::uint8_t> inputs, targets;
+  std::vector<std::int32_t> inputs, targets;
 };
 
 /// One rank's place among those that share a batch: ranks that compute parts of one model have the
@@ -43,7 +44,7 @@ int global_microbatch(GradientOrder order, const MicrobatchPlace& place);
 class Batches {
  public:
   /// Holds out the end of `text`. Throws Error{invalid_argument} if either part is too short.
-  Batches(std::vector<std::uint8_t> text, const TrainConfig& config);
+  Batches(TokenizedText text, const TrainConfig& config);
 
   /// This rank's share of a micro-step of the step that begins at a global sample.
   Batch training(std::int64_t first_sample, int micro_step, BatchShare share) const;
@@ -58,16 +59,15 @@ class Batches {
   /// At most all there are.
   int validation_samples(int wanted) const;
 
-  std::span<const std::uint8_t> training_text() const;
-  std::span<const std::uint8_t> validation_text() const;
-  /// Of the whole text: FNV-1a of 64 bits.
-  std::uint64_t text_checksum() const { return text_checksum_; }
+  const TokenizedText& text() const { return text_; }
+  /// The first so many are to learn, all others held out.
+  std::size_t training_tokens() const { return training_tokens_; }
+  std::size_t validation_tokens() const { return text_.size() - training_tokens_; }
 
  private:
-  void append(std::span<const std::uint8_t> text, std::uint64_t begin, Batch& batch) const;
+  void append(std::uint64_t begin, Batch& batch) const;
 
-  std::vector<std::uint8_t> text_;
-  std::uint64_t text_checksum_;
+  TokenizedText text_;
   std::size_t training_tokens_;
   GradientOrder gradient_order_;
   int micro_steps_, context_, batch_;

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "sprat/error.hpp"
@@ -35,6 +36,22 @@ constexpr const char* microbatches_note = "micro-steps of all ranks";
 constexpr const char* ranks_note = "data ranks";
 constexpr const char* micro_steps_note = "train.micro_steps";
 
+constexpr const char* text_note = "checksum of the text";
+
+/// What the tokens of a checkpoint are; empty if it does not say, or if it cannot be read, which
+/// loading tells better.
+std::string tokens_of(const std::string& path) {
+  try {
+    const std::map<std::string, std::string> notes = describe_checkpoint(path).state.notes;
+    if (const auto found = notes.find(tokenizer_note); found != notes.end()) {
+      return found->second;
+    }
+    return notes.contains(text_note) ? "bytes" : "";  // of a version that knew no tokenizers
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 const char* yes_or_no(bool value) { return value ? "true" : "false"; }
 
 }  // namespace
@@ -44,8 +61,10 @@ std::map<std::string, std::string> run_notes(const TrainConfig& config, const Ru
   std::map<std::string, std::string> notes = {
       {ranks_note, std::to_string(facts.data_ranks)},
       {"bytes of text", std::to_string(facts.text_bytes)},
-      {"bytes to learn", std::to_string(facts.training_bytes)},
-      {"checksum of the text", fmt::format("{:016x}", facts.text_checksum)},
+      {facts.tokenizer == "bytes" ? "bytes to learn" : "tokens to learn",
+       std::to_string(facts.training_tokens)},
+      {text_note, fmt::format("{:016x}", facts.text_checksum)},
+      {tokenizer_note, facts.tokenizer},
       {kernel_note, facts.gemm},
       {"model.context", std::to_string(config.model.context)},
       {"model.heads", std::to_string(config.model.heads)},
@@ -86,6 +105,26 @@ std::vector<std::string> resume_warnings(const std::map<std::string, std::string
     }
   }
   return warnings;
+}
+
+void require_same_tokens(Communicator& world, const std::string& path,
+                         const std::string& tokenizer) {
+  // As rank 0 reads it: where hosts see different files, loading says so.
+  constexpr std::size_t most_characters = 64;
+  std::vector<std::uint8_t> told(most_characters);
+  if (world.rank() == 0) {
+    const std::string saved = tokens_of(path);
+    std::copy_n(saved.begin(), std::min(saved.size(), most_characters), told.begin());
+  }
+  world.broadcast(elements(told), 0).wait();
+  const std::string saved(told.begin(), std::find(told.begin(), told.end(), 0));
+  if (!saved.empty() && saved != tokenizer) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("the model in {} was trained with data.tokenizer {}, and this run's is "
+                            "{}; give data.tokenizer the file that it was trained with, or begin a "
+                            "model of this run's own",
+                            path, saved, tokenizer));
+  }
 }
 
 std::optional<std::string> resume_path(Communicator& world, const TrainConfig& config,

@@ -18,13 +18,16 @@ namespace sprat::train {
 
 /// Whose products gave a run its bits, among the notes of its checkpoints.
 constexpr const char* kernel_note = "matrix products by";
+/// What its tokens are, as TokenizedText tells it.
+constexpr const char* tokenizer_note = "data.tokenizer";
 
 /// What a run's bits depend on and its configuration does not say.
 struct RunFacts {
   int data_ranks;   ///< That read different samples.
   std::string row;  ///< Of the table of strategies.
-  std::size_t text_bytes, training_bytes;
-  std::uint64_t text_checksum;
+  std::uint64_t text_bytes, text_checksum;
+  std::size_t training_tokens;
+  std::string tokenizer;
   std::string gemm;  ///< The kernel of matrix products.
 };
 
@@ -36,6 +39,11 @@ std::map<std::string, std::string> run_notes(const TrainConfig& config, const Ru
 /// that resumes with the same model, steps, rates and optimizer has the bits of one that went on.
 std::vector<std::string> resume_warnings(const std::map<std::string, std::string>& saved,
                                          const std::map<std::string, std::string>& mine);
+
+/// Collective. Throws Error{invalid_argument} on every rank if the model at `path` was trained with
+/// other tokens than `tokenizer` tells. What was not saved by a training run may know any.
+void require_same_tokens(Communicator& world, const std::string& path,
+                         const std::string& tokenizer);
 
 /// Where --resume goes on: at `path` or, if that is empty, at the latest checkpoint of the
 /// configuration's folder. nullopt if there is none yet. Throws Error{invalid_argument} if there is

@@ -15,22 +15,13 @@ namespace sprat::train {
 namespace {
 
 /// Batches as the model takes them.
-class Tokens {
- public:
-  Tokens(std::span<const Batch> batches, int length) {
-    for (const Batch& batch : batches) {
-      inputs_.emplace_back(batch.inputs.begin(), batch.inputs.end());
-      targets_.emplace_back(batch.targets.begin(), batch.targets.end());
-      microbatches_.push_back(
-          {.length = length, .tokens = inputs_.back(), .targets = targets_.back()});
-    }
+std::vector<MicroBatch> microbatches_of(std::span<const Batch> batches, int length) {
+  std::vector<MicroBatch> microbatches;
+  for (const Batch& batch : batches) {
+    microbatches.push_back({.length = length, .tokens = batch.inputs, .targets = batch.targets});
   }
-  std::span<const MicroBatch> microbatches() const { return microbatches_; }
-
- private:
-  std::vector<std::vector<std::int32_t>> inputs_, targets_;  // which keep their memory as they move
-  std::vector<MicroBatch> microbatches_;
-};
+  return microbatches;
+}
 
 ActivationOptions activation_options(const ActivationConfig& config) {
   if (!config.offload) {
@@ -77,14 +68,14 @@ ModelPasses::ModelPasses(ModelPart& part, const TrainConfig& config,
       evaluation_(part.pipeline(), part.plan().evaluation, stages_) {}
 
 std::span<const double> ModelPasses::train(std::span<const Batch> microbatches, float loss_scale) {
-  stages_.begin_step(Tokens(microbatches, context_).microbatches(), loss_scale);
+  stages_.begin_step(microbatches_of(microbatches, context_), loss_scale);
   training_.run();
   before_ = std::exchange(after_, stages_.counters());
   return losses();
 }
 
 std::span<const double> ModelPasses::evaluate(std::span<const Batch> microbatches) {
-  stages_.begin_evaluation(Tokens(microbatches, context_).microbatches());
+  stages_.begin_evaluation(microbatches_of(microbatches, context_));
   evaluation_.run();
   return losses();
 }

@@ -150,7 +150,8 @@ std::optional<std::string> Progress::step(const StepRecord& record, Clock::time_
   return line;
 }
 
-std::string plot_losses(const std::vector<StepRecord>& records, int columns, int rows) {
+std::string plot_losses(const std::vector<StepRecord>& records, int columns, int rows,
+                        const char* token) {
   if (records.empty()) {
     return "";
   }
@@ -189,7 +190,7 @@ std::string plot_losses(const std::vector<StepRecord>& records, int columns, int
       canvas[row_of(validation[column])][column] = 'o';
     }
   }
-  std::string text = "loss (nats per byte): * training, o validation\n";
+  std::string text = fmt::format("loss (nats per {}): * training, o validation\n", token);
   for (int row = 0; row < rows; ++row) {
     const double level = range.high - height * row / (rows - 1);
     text += fmt::format("{:7.3f} |{}\n", level, canvas[row]);

@@ -68,6 +68,8 @@ class Progress {
 };
 
 /// Training loss as a curve of `columns` x `rows` characters, with validation losses as circles.
-std::string plot_losses(const std::vector<StepRecord>& records, int columns, int rows);
+/// `token`: what a loss is of.
+std::string plot_losses(const std::vector<StepRecord>& records, int columns, int rows,
+                        const char* token = "byte");
 
 }  // namespace sprat::train

@@ -1,8 +1,9 @@
-// Drawing bytes from predictions, and counting words.
+// Drawing tokens from predictions, and counting words.
 #include "train/sample.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "train/model/random.hpp"
@@ -10,8 +11,8 @@
 namespace sprat::train {
 namespace {
 
-/// The byte at which the cumulative probability passes `point` of [0, 1).
-std::uint8_t draw(std::span<const float> logits, double temperature, double point) {
+/// The token at which the cumulative probability passes `point` of [0, 1).
+std::int32_t draw(std::span<const float> logits, double temperature, double point) {
   const double highest = double{*std::max_element(logits.begin(), logits.end())};
   std::vector<double> weights(logits.size());
   double total = 0;
@@ -23,15 +24,17 @@ std::uint8_t draw(std::span<const float> logits, double temperature, double poin
   for (std::size_t i = 0; i < weights.size(); ++i) {
     passed += weights[i];
     if (passed > point * total) {
-      return static_cast<std::uint8_t>(i);
+      return static_cast<std::int32_t>(i);
     }
   }
-  return static_cast<std::uint8_t>(weights.size() - 1);
+  return static_cast<std::int32_t>(weights.size() - 1);
 }
 
 bool is_letter(char letter) {
   return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
 }
+
+char lower(char letter) { return static_cast<char>(letter | 0x20); }
 
 /// Calls each(word, begin, end) for each run of letters.
 template <class Each>
@@ -39,7 +42,7 @@ void for_each_word(std::string_view text, const Each& each) {
   std::string word;
   for (std::size_t i = 0; i <= text.size(); ++i) {
     if (i < text.size() && is_letter(text[i])) {
-      word.push_back(static_cast<char>(text[i] | 0x20));
+      word.push_back(lower(text[i]));
     } else if (!word.empty()) {
       each(word, i - word.size(), i);
       word.clear();
@@ -49,24 +52,44 @@ void for_each_word(std::string_view text, const Each& each) {
 
 }  // namespace
 
-std::string write_sample(GptStages& gpt, const SampleOptions& options) {
+std::vector<std::int32_t> write_sample(GptStages& gpt, const SampleOptions& options) {
   const RandomStream random(options.seed, "sample");
   const auto context = static_cast<std::size_t>(options.context);
-  std::vector<std::uint8_t> text(options.prompt.begin(), options.prompt.end());
-  for (int i = 0; i < options.bytes; ++i) {
+  std::vector<std::int32_t> text(options.prompt.begin(), options.prompt.end());
+  for (int i = 0; i < options.tokens; ++i) {
     const auto recent = std::span(text).last(std::min(text.size(), context));
     const auto logits = gpt.predict(std::vector<std::int32_t>(recent.begin(), recent.end()));
-    text.push_back(
-        draw(logits, options.temperature, random.uniform(static_cast<std::uint64_t>(i))));
+    text.push_back(draw(logits.first(static_cast<std::size_t>(options.vocabulary)),
+                        options.temperature, random.uniform(static_cast<std::uint64_t>(i))));
   }
   return {text.begin() + static_cast<std::ptrdiff_t>(options.prompt.size()), text.end()};
 }
 
-Vocabulary words_of(std::span<const std::uint8_t> text) {
+int tokens_of_bytes(const TokenizedText& text, int bytes) {
+  const double each = static_cast<double>(text.text_bytes()) /
+                      static_cast<double>(std::max<std::size_t>(text.size(), 1));
+  return std::max(1, static_cast<int>(std::lround(bytes / std::max(each, 1.0))));
+}
+
+/// A piece may end inside of a word, which goes on in the next.
+Vocabulary words_of(const TokenizedText& text, std::size_t tokens) {
   Vocabulary vocabulary;
-  for_each_word(
-      std::string(text.begin(), text.end()),
-      [&](const std::string& word, std::size_t, std::size_t) { vocabulary.insert(word); });
+  std::string word;
+  const auto end_word = [&] {
+    if (!word.empty()) {
+      vocabulary.insert(std::exchange(word, {}));
+    }
+  };
+  text.for_each_piece(0, tokens, [&](std::string_view piece) {
+    for (const char letter : piece) {
+      if (is_letter(letter)) {
+        word.push_back(lower(letter));
+      } else {
+        end_word();
+      }
+    }
+  });
+  end_word();
   return vocabulary;
 }
 

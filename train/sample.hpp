@@ -6,25 +6,31 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "train/model/gpt_stages.hpp"
+#include "train/tokenized_text.hpp"
 
 namespace sprat::train {
 
 struct SampleOptions {
-  std::string_view prompt;  ///< At least one byte.
-  int bytes = 0;            ///< To write after it.
+  std::span<const std::int32_t> prompt;  ///< At least one token.
+  int tokens = 0;                        ///< To write after it.
+  int vocabulary = 256;  ///< Tokens that may be written; a model may have room for more.
   double temperature = 0.7;
   std::uint64_t seed = 0;
-  int context = 0;  ///< Bytes that a prediction looks back on, at most the model's.
+  int context = 0;  ///< Tokens that a prediction looks back on, at most the model's.
 };
-/// What follows the prompt, by a rank that has the whole model. A pure function of its parameters
-/// and the options.
-std::string write_sample(GptStages& gpt, const SampleOptions& options);
+/// The tokens that follow the prompt, by a rank that has the whole model. A pure function of its
+/// parameters and the options.
+std::vector<std::int32_t> write_sample(GptStages& gpt, const SampleOptions& options);
+/// How many tokens make so many bytes, as they do in a text; one at least.
+int tokens_of_bytes(const TokenizedText& text, int bytes);
 
 /// Words are runs of ASCII letters, in lower case.
 using Vocabulary = std::set<std::string, std::less<>>;
-Vocabulary words_of(std::span<const std::uint8_t> text);
+/// Those of the first so many tokens.
+Vocabulary words_of(const TokenizedText& text, std::size_t tokens);
 
 struct WordShare {
   int known = 0, words = 0;

@@ -55,8 +55,8 @@ void Trainer::introduce() const {
   const int microbatches = config_.sharding.micro_steps;
   say("GPT of {} parameters: {} layers of width {}, {} heads, context {}\n",
       part_.parameter_count(), shape.layers, shape.width, shape.heads, shape.context);
-  say("{} bytes to learn, {} held out; {} samples a step", batches_.training_text().size(),
-      batches_.validation_text().size(), train.batch);
+  say("{} {}s to learn, {} held out; {} samples a step", batches_.training_tokens(), token_word(),
+      batches_.validation_tokens(), train.batch);
   say("{}\n", microbatches == 1 ? "" : fmt::format(" in {} micro-batches", microbatches));
   const ShardedModel& model = part_.model();
   say("{} ranks, hybrid_shard_degree {} ({}), matrix products by {}\n", world_.size(),
@@ -77,7 +77,7 @@ void Trainer::introduce() const {
 /// that holds most, and that is rarely rank 0.
 void Trainer::tell_memory() {
   RankMemory mine = passes_.memory();
-  mine.text = batches_.training_text().size() + batches_.validation_text().size();
+  mine.text = batches_.text().held_bytes();
   const bool copies = leads() && config_.train.sample_bytes > 0 && !has_whole_model(part_);
   mine.sample = copies ? whole_model_bytes(config_.model) : 0;
   const std::vector<std::uint64_t> part = numbers_of(mine);
@@ -230,22 +230,25 @@ double Trainer::validate(int samples) {
 }
 
 TrainingState Trainer::state() const {
-  const std::size_t to_learn = batches_.training_text().size();
+  const TokenizedText& text = batches_.text();
   return {.step = step_,
           .samples = samples_,
           .notes =
               run_notes(config_, {.data_ranks = part_.share().ranks,
                                   .row = fmt::format("{}, degree {}", part_.model().strategy().name,
                                                      part_.model().hybrid_shard_degree()),
-                                  .text_bytes = to_learn + batches_.validation_text().size(),
-                                  .training_bytes = to_learn,
-                                  .text_checksum = batches_.text_checksum(),
+                                  .text_bytes = text.text_bytes(),
+                                  .text_checksum = text.checksum(),
+                                  .training_tokens = batches_.training_tokens(),
+                                  .tokenizer = text.tokenizer_text(),
                                   .gemm = gemm_->name()})};
 }
 
 TrainingState Trainer::resume() {
+  const std::string tokens = batches_.text().tokenizer_text();
   if (request_.resume) {
     if (const auto path = resume_path(world_, config_, *request_.resume)) {
+      require_same_tokens(world_, *path, tokens);
       const TrainingState saved = load_checkpoint(world_, part_.model(), *path);
       say("resuming after step {} from {}\n", saved.step, *path);
       return saved;
@@ -253,6 +256,7 @@ TrainingState Trainer::resume() {
     say("no checkpoint in {} yet: beginning anew\n", config_.checkpoint.folder);
   }
   if (request_.start) {
+    require_same_tokens(world_, *request_.start, tokens);
     load_parameters(world_, part_.model(), *request_.start);
     say("starting with the parameters in {}\n", *request_.start);
   }
@@ -357,15 +361,26 @@ int Trainer::end_diverged() {
 }
 
 void Trainer::finish(const std::vector<StepRecord>& records) {
-  say("\n{}\nvalidation loss {:.4f} nats per byte ({:.2f} bits)\n",
-      plot_losses(records, plot_columns, plot_rows), *records.back().validation_loss,
-      *records.back().validation_loss / 0.6931471805599453);
+  const double loss = *records.back().validation_loss, bits = loss / 0.6931471805599453;
+  say("\n{}\nvalidation loss {:.4f} nats per {} ({:.2f} bits",
+      plot_losses(records, plot_columns, plot_rows, token_word()), loss, token_word(), bits);
+  if (!batches_.text().is_bytes()) {  // what does not depend on how a text is cut
+    say(", {:.3f} a byte", bits / held_out_bytes_per_token());
+  }
+  say(")\n");
   if (config_.train.sample_bytes > 0) {
     write_text();
   }
   advise();
   // Nobody leaves while rank 0 still writes: a forward pass for each byte, on one thread.
   world_.barrier({.timeout = std::chrono::hours(24 * 365)});
+}
+
+double Trainer::held_out_bytes_per_token() const {
+  std::size_t bytes = 0;
+  batches_.text().for_each_piece(batches_.training_tokens(), batches_.text().size(),
+                                 [&](std::string_view piece) { bytes += piece.size(); });
+  return static_cast<double>(bytes) / static_cast<double>(batches_.validation_tokens());
 }
 
 void Trainer::write_text() {
@@ -378,12 +393,16 @@ void Trainer::write_text() {
   }
   Parameters& whole = copy ? static_cast<Parameters&>(*copy) : passes_.parameters();
   GptStages writer(config_.model, {.max_tokens = config_.model.context}, gemm_, whole);
-  const std::string sample = write_sample(writer, {.prompt = config_.train.prompt,
-                                                   .bytes = config_.train.sample_bytes,
-                                                   .temperature = config_.train.temperature,
-                                                   .seed = config_.sharding.seed,
-                                                   .context = config_.model.context});
-  const WordShare words = known_words(sample, words_of(batches_.training_text()));
+  const TokenizedText& text = batches_.text();
+  const std::vector<std::int32_t> prompt = text.encode(config_.train.prompt);
+  const std::string sample =
+      text.decode(write_sample(writer, {.prompt = prompt,
+                                        .tokens = tokens_of_bytes(text, config_.train.sample_bytes),
+                                        .vocabulary = text.vocabulary(),
+                                        .temperature = config_.train.temperature,
+                                        .seed = config_.sharding.seed,
+                                        .context = config_.model.context}));
+  const WordShare words = known_words(sample, words_of(text, batches_.training_tokens()));
   say("\nthe model writes (temperature {}):\n{:-<72}\n{}{}\n{:-<72}\n", config_.train.temperature,
       "", config_.train.prompt, sample, "");
   say("{} of its {} words ({:.0f} %) occur in the training text\n", words.known, words.words,

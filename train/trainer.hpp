@@ -52,6 +52,8 @@ class Trainer {
       std::fflush(stdout);
     }
   }
+  const char* token_word() const { return batches_.text().is_bytes() ? "byte" : "token"; }
+  double held_out_bytes_per_token() const;
   void introduce() const;
   /// What the rank holds that holds most.
   void tell_memory();

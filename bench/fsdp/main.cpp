@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "bench/fsdp/training.hpp"
+#include "comm/base/check.hpp"
 
 namespace {
 
@@ -41,6 +42,7 @@ nlohmann::json measure(bench::Training& training, int count) {
 
 void serve(const std::string& path, const std::vector<std::string>& ways) {
   const train::TrainConfig config = train::read_train_config(path);
+  require(config.data.tokenizer.empty(), path, " gives data.tokenizer; this measures bytes alone");
   Communicator joined = Communicator::join();
   Communicator world = order_by_host(joined);
   const auto gemm = agree_on_gemm_backend(world);

@@ -58,7 +58,7 @@ Training::Training(Communicator& world, const train::TrainConfig& config, const 
     : world_(world),
       config_(config),
       way_(way),
-      batches_(read_text(config.data.files), config),
+      batches_(train::TokenizedText(read_text(config.data.files)), config),
       engine_(world, gpt_units(config.model, config.sharding.seed), sharding(config, way),
               {.make = [this] { return std::make_unique<SilentQueue>(silent_); }}),
       parameters_(engine_),
@@ -95,10 +95,8 @@ double Training::step() {
     const std::int64_t before = std::int64_t{step_} * way_.micro_steps + micro;
     const auto batch =
         batches_.training(before * config_.train.batch, 0, {world_.rank(), world_.size()});
-    const std::vector<std::int32_t> tokens(batch.inputs.begin(), batch.inputs.end()),
-        targets(batch.targets.begin(), batch.targets.end());
     const train::MicroBatch microbatch{
-        .length = config_.model.context, .tokens = tokens, .targets = targets};
+        .length = config_.model.context, .tokens = batch.inputs, .targets = batch.targets};
     gpt_.begin_step(std::span(&microbatch, 1));
     gpt_.forward(0, 0, {}, {});
     gpt_.backward(0, 0, {}, {});

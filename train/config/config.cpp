@@ -24,7 +24,8 @@ namespace sprat::train {
 namespace {
 
 // More than any model has, and so few that sizes computed from them are numbers.
-constexpr int most_layers = 1 << 16, most_extent = 1 << 20;
+constexpr int most_layers = 1 << 16, most_extent = 1 << 20, most_tokens = 1 << 24;
+constexpr int byte_values = 256;
 
 void read_model(const nlohmann::json& root, GptShape& model) {
   JsonSection section(root, "model");
@@ -32,11 +33,15 @@ void read_model(const nlohmann::json& root, GptShape& model) {
   section.read("width", model.width);
   section.read("heads", model.heads);
   section.read("context", model.context);
+  model.vocabulary = 0;  // until it is known how many tokens there are
+  section.read("vocabulary", model.vocabulary);
   section.end();
   check_at_least("model.layers", model.layers, 1);
   check_at_least("model.width", model.width, 1);
   check_at_least("model.heads", model.heads, 1);
   check_at_least("model.context", model.context, 2);
+  check_at_least("model.vocabulary", model.vocabulary, 0);
+  check_at_most("model.vocabulary", model.vocabulary, most_tokens);
   check_at_most("model.layers", model.layers, most_layers);
   check_at_most("model.width", model.width, most_extent);
   check_at_most("model.context", model.context, most_extent);
@@ -48,6 +53,7 @@ void read_model(const nlohmann::json& root, GptShape& model) {
 void read_data(const nlohmann::json& root, DataConfig& data) {
   JsonSection section(root, "data");
   section.read("files", data.files);
+  section.read("tokenizer", data.tokenizer);
   section.read("validation_share", data.validation_share);
   section.end();
   check(!data.files.empty(), "data.files is missing or empty; it lists the text files to learn");
@@ -180,6 +186,9 @@ TrainConfig parse(std::string_view json) {
   TrainConfig config;
   read_model(root, config.model);
   read_data(root, config.data);
+  if (config.data.tokenizer.empty()) {
+    fit_vocabulary(config, byte_values);
+  }
   read_train(root, config.train, config.sharding);
   read_parallel(root, config);
   read_checkpoint(root, config.checkpoint);
@@ -230,6 +239,9 @@ TrainConfig read_train_config(const std::string& path) {
   for (std::string& name : config.data.files) {
     name = (folder / name).string();  // an absolute name replaces the folder
   }
+  if (!config.data.tokenizer.empty()) {
+    config.data.tokenizer = (folder / config.data.tokenizer).string();
+  }
   const std::string file_tier = "file:";
   for (std::string* tier : {&config.sharding.state_tier, &config.sharding.shard_tier,
                             &config.pipeline.activations.tier}) {
@@ -246,6 +258,15 @@ TrainConfig read_train_config(const std::string& path) {
     config.checkpoint.folder = (folder / config.checkpoint.folder).string();
   }
   return config;
+}
+
+void fit_vocabulary(TrainConfig& config, int tokens) {
+  int& vocabulary = config.model.vocabulary;
+  const std::string& tokenizer = config.data.tokenizer;
+  check(vocabulary == 0 || vocabulary >= tokens,
+        "model.vocabulary is {}, and {} {} tokens; leave it out, or give {} or more", vocabulary,
+        tokenizer.empty() ? "bytes are" : "data.tokenizer " + tokenizer + " has", tokens, tokens);
+  vocabulary = std::max(vocabulary, tokens);
 }
 
 bool same_bits_on_any_row(const TrainConfig& config, int data_ranks) {

@@ -13,6 +13,7 @@ namespace sprat::train {
 
 struct DataConfig {
   std::vector<std::string> files;  ///< Text, plain or gzip. Relative to the configuration file.
+  std::string tokenizer;           ///< Path of its file, as files are; empty: tokens are bytes.
   double validation_share = 0.05;  ///< The end of the text that is held out.
 };
 
@@ -45,7 +46,7 @@ struct CheckpointConfig {
 };
 
 struct TrainConfig {
-  GptShape model;
+  GptShape model;  ///< With a tokenizer its vocabulary is 0 until fit_vocabulary(), unless given.
   DataConfig data;
   OptimizationConfig train;
   /// The section parallel, and of train what the sharded model does: micro-steps, precision,
@@ -63,6 +64,9 @@ TrainConfig parse_train_config(std::string_view json, const std::string& origin)
 /// checkpoint.folder become paths that can be opened. Throws
 /// Error{unavailable} too.
 TrainConfig read_train_config(const std::string& path);
+/// Lets the model know so many tokens: model.vocabulary becomes that, unless the configuration
+/// gives more. Throws Error{invalid_argument} if it gives less.
+void fit_vocabulary(TrainConfig& config, int tokens);
 /// Whether losses are the same to the bit under any strategy and degree of so many data ranks:
 /// level D2 of docs/fsdp.md.
 bool same_bits_on_any_row(const TrainConfig& config, int data_ranks);

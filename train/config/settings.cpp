@@ -285,6 +285,7 @@ Settings settings_of(const TrainConfig& config) {
   model.add("width", config.model.width);
   model.add("heads", config.model.heads);
   model.add("context", config.model.context);
+  model.add("vocabulary", config.model.vocabulary);
   Section(settings, "data").add("validation_share", config.data.validation_share);
   add_train(settings, config.train, config.sharding);
   add_precision(settings, config.sharding);
@@ -299,9 +300,10 @@ Settings settings_of(const TrainConfig& config) {
 }
 
 Settings text_settings(const Batches& batches) {
-  const std::size_t bytes = batches.training_text().size() + batches.validation_text().size();
+  const TokenizedText& text = batches.text();
   return {{"data.files",
-           fmt::format("{} bytes with checksum {:016x}", bytes, batches.text_checksum())}};
+           fmt::format("{} bytes with checksum {:016x}", text.text_bytes(), text.checksum())},
+          {"data.tokenizer", text.is_bytes() ? "not given" : text.tokenizer_text()}};
 }
 
 Settings request_settings(const TrainRequest& request) {

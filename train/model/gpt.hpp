@@ -15,8 +15,8 @@ struct GptShape {
   int layers = 4;   ///< Blocks.
   int width = 128;  ///< A multiple of heads.
   int heads = 4;
-  int context = 128;  ///< Tokens that a prediction may look back on.
-  int vocabulary = 256;
+  int context = 128;     ///< Tokens that a prediction may look back on.
+  int vocabulary = 256;  ///< Tokens that there may be: bytes, or more.
 
   int hidden() const { return 4 * width; }
 };

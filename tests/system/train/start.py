@@ -33,7 +33,8 @@ def mpirun(*programs):
     line = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
     for ranks, *words in programs:
         line += ([":"] if "-n" in line else []) + ["-n", str(ranks), *map(str, words)]
-    return subprocess.Popen(line, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # What a model writes in the end may be no UTF-8.
+    return subprocess.Popen(line, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def refused(what, run, *expected):

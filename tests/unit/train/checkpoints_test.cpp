@@ -26,8 +26,9 @@ std::map<std::string, std::string> notes_of(const SplitRun& run) {
   return run_notes(config, {.data_ranks = run.ranks,
                             .row = "ddp, degree 1",
                             .text_bytes = 100,
-                            .training_bytes = 90,
                             .text_checksum = 7,
+                            .training_tokens = 90,
+                            .tokenizer = "bytes",
                             .gemm = "reference"});
 }
 

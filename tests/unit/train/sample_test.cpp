@@ -10,15 +10,24 @@
 namespace sprat::train {
 namespace {
 
-std::vector<std::uint8_t> bytes(std::string_view text) { return {text.begin(), text.end()}; }
+Vocabulary all_words(std::string_view text) {
+  return words_of(TokenizedText({text.begin(), text.end()}), text.size());
+}
 
 TEST(Words, are_runs_of_letters_in_lower_case) {
-  EXPECT_EQ(words_of(bytes("The hacker's  HACK, 42 times")),
+  EXPECT_EQ(all_words("The hacker's  HACK, 42 times"),
             (Vocabulary{"the", "hacker", "s", "hack", "times"}));
 }
 
+TEST(Words, are_those_of_the_first_tokens_alone) {
+  const std::string text(100'000, 'x');
+  EXPECT_EQ(all_words(text), Vocabulary{text}) << "longer than what is looked at in one piece";
+  const TokenizedText words(std::vector<std::uint8_t>{'a', ' ', 'b', 'c', ' ', 'd'});
+  EXPECT_EQ(words_of(words, 3), (Vocabulary{"a", "b"}));
+}
+
 TEST(Words, cut_by_the_samples_ends_do_not_count) {
-  const Vocabulary vocabulary = words_of(bytes("all known words here"));
+  const Vocabulary vocabulary = all_words("all known words here");
   const WordShare share = known_words("nown words, zzz All of her", vocabulary);
   EXPECT_EQ(share.words, 4);
   EXPECT_EQ(share.known, 2);
@@ -30,13 +39,26 @@ TEST(Sample, repeats_by_seed_and_is_longer_than_the_context) {
   const GptShape shape{.layers = 1, .width = 16, .heads = 2, .context = 8};
   WholeParameters parameters(gpt_units(shape, 1));
   GptStages gpt(shape, {.max_tokens = 8}, open_gemm_backend(choose_gemm_backend()), parameters);
+  const std::vector<std::int32_t> prompt = {'a', 'b'};
   const auto write = [&](std::uint64_t seed) {
     return write_sample(
-        gpt, {.prompt = "ab", .bytes = 40, .temperature = 1, .seed = seed, .context = 8});
+        gpt, {.prompt = prompt, .tokens = 40, .temperature = 1, .seed = seed, .context = 8});
   };
   EXPECT_EQ(write(1).size(), 40u);
   EXPECT_EQ(write(1), write(1));
   EXPECT_NE(write(1), write(2));
+}
+
+TEST(Sample, has_no_token_that_only_the_model_knows) {
+  const GptShape shape{.layers = 1, .width = 16, .heads = 2, .context = 8, .vocabulary = 64};
+  WholeParameters parameters(gpt_units(shape, 1));
+  GptStages gpt(shape, {.max_tokens = 8}, open_gemm_backend(choose_gemm_backend()), parameters);
+  const std::vector<std::int32_t> prompt = {1};
+  for (const std::int32_t token : write_sample(
+           gpt,
+           {.prompt = prompt, .tokens = 100, .vocabulary = 5, .temperature = 1, .context = 8})) {
+    EXPECT_LT(token, 5);
+  }
 }
 
 TEST(RandomStream, is_uniform_and_normal_as_far_as_moments_tell) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -18,6 +19,7 @@
 #include "sprat/communicator.hpp"
 #include "sprat/error.hpp"
 #include "tests/unit/io/temporary_folder.hpp"
+#include "tests/unit/io/tokenizer/small_tokenizer.hpp"
 #include "tests/unit/train/small_text.hpp"
 
 namespace sprat::train {
@@ -384,6 +386,122 @@ TEST_F(Run, saves_what_was_due_at_a_skipped_step_after_the_next_that_is_not) {
   ASSERT_GE(skipped, 2);
   ASSERT_LT(skipped, 9);
   EXPECT_EQ(saved_names().front(), "step-0000000" + std::to_string(skipped + 1));
+}
+
+/// A run of byte-pair tokens.
+class TokenizedRun : public Run {
+ protected:
+  TokenizedRun() { write_tokenizer("tokens.json", {{"l", "i"}, {"n", "e"}, {"li", "ne"}}); }
+
+  void write_tokenizer(const std::string& name, const io::SpeltMerges& merges) const {
+    std::ofstream(folder_ / name) << io::small_tokenizer(merges);
+  }
+  /// A configuration file with one of those, and more keys of the model.
+  std::string config(const std::string& sections, const std::string& tokenizer = "tokens.json",
+                     const std::string& model = "") const {
+    std::string path = Run::config("", sections), text;
+    std::getline(std::ifstream(path), text, '\0');
+    const std::string files = "\"files\": [\"text.txt\"]", context = "\"context\": 16";
+    text.replace(text.find(files), files.size(), files + ", \"tokenizer\": \"" + tokenizer + "\"");
+    text.replace(text.find(context), context.size(), context + model);
+    std::ofstream(path) << text;
+    return path;
+  }
+  std::string refusal(const TrainRequest& request) const {
+    try {
+      train(2, request);
+    } catch (const Error& error) {
+      testing::internal::GetCapturedStdout();
+      return error.what();
+    }
+    return "trained";
+  }
+};
+
+TEST_F(TokenizedRun, has_the_same_bits_however_it_is_cut) {
+  const auto losses = [&](int ranks, const std::string& parallel) {
+    return train(ranks, {.config = config("\"parallel\": {" + parallel + "}")}).loss_hex();
+  };
+  const auto reference = losses(4, R"("hybrid_shard_degree": 1)");
+  ASSERT_EQ(reference.size(), 12u);
+  EXPECT_EQ(losses(4, R"("hybrid_shard_degree": 4)"), reference);
+  const auto tree = [&](int ranks, int pipeline, int microbatches) {
+    return losses(ranks, R"("gradient_order": "tree", "pipeline_parallel_degree": )" +
+                             std::to_string(pipeline) + R"(, "microbatches": )" +
+                             std::to_string(microbatches));
+  };
+  EXPECT_EQ(tree(2, 1, 2), tree(1, 1, 4));
+  EXPECT_EQ(tree(2, 2, 4), tree(1, 1, 4));
+  EXPECT_EQ(tree(4, 2, 2), tree(1, 1, 4));
+}
+
+TEST_F(TokenizedRun, learns_and_tells_of_tokens) {
+  const auto outcome = train(2, {.config = config(degree(2))});
+  EXPECT_LT(outcome.lines.back().at("loss"), 0.8 * outcome.lines.front().at("loss").get<double>());
+  EXPECT_THAT(outcome.output, HasSubstr(" tokens of 260, "));
+  EXPECT_THAT(outcome.output, HasSubstr(" tokens to learn, "));
+  EXPECT_THAT(outcome.output, HasSubstr(" nats per token ("));
+  EXPECT_THAT(outcome.output, HasSubstr(" a byte)"));
+  EXPECT_THAT(outcome.output, HasSubstr("the model writes"));
+}
+
+TEST_F(TokenizedRun, begins_with_the_loss_of_chance_over_the_models_vocabulary) {
+  const auto first = [&](const std::string& model) {
+    return train(1, {.config = config(degree(1), "tokens.json", model), .steps = 1})
+        .lines[0]
+        .at("loss")
+        .get<double>();
+  };
+  // Logits have a deviation of 0.02 * sqrt(16), the mean loss of 128 tokens a 64th of the bound.
+  EXPECT_NEAR(first(""), std::log(260.0), 0.05);
+  EXPECT_NEAR(first(R"(, "vocabulary": 4096)"), std::log(4096.0), 0.05);
+}
+
+TEST_F(TokenizedRun, resumes_with_the_bits_of_a_run_that_went_on) {
+  const auto whole = train(4, {.config = config(degree(2))});
+  train(4, {.config = config(degree(2) + ", " + saved), .steps = 5});
+  const auto rest = train(4, {.config = config(degree(2) + ", " + saved), .resume = ""});
+  EXPECT_THAT(rest.output, Not(HasSubstr("in the checkpoint")));
+  EXPECT_EQ(rest.loss_hex(), whole.loss_hex());
+}
+
+TEST_F(TokenizedRun, goes_on_with_the_tokenizer_that_it_had_alone) {
+  write_tokenizer("other.json", {{"l", "i"}, {"n", "e"}, {"t", "e"}});  // as many tokens
+  train(2, {.config = config(saved), .steps = 2});
+  const std::string path = *latest_checkpoint((folder_ / "saved").string());
+  const std::string said = "the model in " + path + " was trained with data.tokenizer 260 tokens";
+  EXPECT_THAT(refusal({.config = config(saved, "other.json"), .resume = ""}), HasSubstr(said));
+  EXPECT_THAT(refusal({.config = config(degree(1), "other.json"), .start = path}), HasSubstr(said));
+  EXPECT_THAT(refusal({.config = Run::config("", saved), .resume = ""}),
+              HasSubstr("and this run's is bytes; give data.tokenizer the file that it"));
+}
+
+TEST_F(TokenizedRun, is_refused_in_one_line_that_names_the_key) {
+  std::ofstream(folder_ / "list.json") << "[1]";
+  std::ofstream(folder_ / "words.json") << R"({"model": {"type": "WordLevel", "vocab": {}}})";
+  struct Case {
+    std::string tokenizer, model, said;
+  };
+  const std::vector<Case> cases = {
+      {"none.json", "", "data.tokenizer: cannot open "},
+      {"list.json", "", "is JSON, but no object; give a tokenizer.json of GPT-2's kind, or leave"},
+      {"words.json", "", "which is not built"},
+      {"text.txt", "", "text.txt is no JSON"},
+      {"tokens.json", R"(, "vocabulary": 259)", "tokens.json has 260 tokens; leave it out, or"},
+  };
+  for (const auto& [tokenizer, model, said] : cases) {
+    const std::string message = refusal({.config = config(degree(1), tokenizer, model)});
+    EXPECT_THAT(message, HasSubstr(said));
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  }
+}
+
+TEST_F(TokenizedRun, of_a_text_that_is_none_is_refused) {
+  std::ofstream(folder_ / "text.txt") << "";
+  EXPECT_THAT(refusal({.config = config(degree(1))}), HasSubstr("data.files hold 0 tokens: 0 to "));
+  std::ofstream(folder_ / "text.txt") << "line \xff";
+  EXPECT_THAT(refusal({.config = config(degree(1))}),
+              HasSubstr("data.files: the text is no UTF-8 at byte 5; convert it"));
 }
 
 TEST_F(Run, without_a_folder_there_is_nothing_to_resume) {

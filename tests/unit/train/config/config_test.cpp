@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "sprat/error.hpp"
+#include "tests/unit/comm/base/refused.hpp"
 #include "train/config/json_section.hpp"
 
 namespace sprat::train {
@@ -40,8 +41,8 @@ TEST(TrainConfig, needs_only_files) {
 TEST(TrainConfig, reads_every_section) {
   const TrainConfig config = parse_train_config(R"({
     // comments are fine
-    "model": {"layers": 3, "width": 48, "heads": 3, "context": 32},
-    "data": {"files": ["a", "b"], "validation_share": 0.1},
+    "model": {"layers": 3, "width": 48, "heads": 3, "context": 32, "vocabulary": 700},
+    "data": {"files": ["a", "b"], "tokenizer": "t.json", "validation_share": 0.1},
     "train": {"steps": 70, "batch": 8, "learning_rate": 0.002, "final_learning_rate": 0.0001,
               "warmup_steps": 7, "base_batch": 4, "schedule": "linear", "micro_steps": 2, "accumulate": "local",
               "optimizer": {"name": "sgd", "momentum": 0.8, "nesterov": 1}, "clip_norm": 2,
@@ -61,7 +62,9 @@ TEST(TrainConfig, reads_every_section) {
   EXPECT_EQ(config.model.width, 48);
   EXPECT_EQ(config.model.heads, 3);
   EXPECT_EQ(config.model.context, 32);
+  EXPECT_EQ(config.model.vocabulary, 700);
   EXPECT_EQ(config.data.files.size(), 2u);
+  EXPECT_EQ(config.data.tokenizer, "t.json");
   EXPECT_EQ(config.data.validation_share, 0.1);
   EXPECT_EQ(config.train.steps, 70);
   EXPECT_EQ(config.train.batch, 8);
@@ -110,6 +113,23 @@ TEST(TrainConfig, reads_every_section) {
 
 TrainConfig parsed(const std::string& sections) {
   return parse_train_config(R"({"data": {"files": ["a"]}, )" + sections + "}", "test.json");
+}
+
+TEST(TrainConfig, lets_the_model_know_all_tokens_or_more) {
+  const auto fitted = [](const std::string& model, int tokens) {
+    TrainConfig config = parse_train_config(
+        R"({"data": {"files": ["a"], "tokenizer": "t"}, "model": {)" + model + "}}", "test.json");
+    fit_vocabulary(config, tokens);
+    return config.model.vocabulary;
+  };
+  EXPECT_EQ(parsed(R"("model": {})").model.vocabulary, 256);
+  EXPECT_EQ(parsed(R"("model": {"vocabulary": 300})").model.vocabulary, 300);
+  EXPECT_EQ(fitted("", 5000), 5000);
+  EXPECT_EQ(fitted(R"("vocabulary": 5000)", 5000), 5000);
+  EXPECT_EQ(fitted(R"("vocabulary": 5056)", 5000), 5056);
+  EXPECT_EQ(message_of([&] { fitted(R"("vocabulary": 4999)", 5000); }),
+            "model.vocabulary is 4999, and data.tokenizer t has 5000 tokens; leave it out, or give "
+            "5000 or more");
 }
 
 TEST(TrainConfig, says_what_a_number_may_be) {
@@ -198,6 +218,11 @@ TEST(TrainConfig, refuses_in_one_line_that_names_the_key) {
       {R"({"model": {"layers": "two"}})", "model.layers is \"two\"; it is a whole number"},
       {R"({"model": {"layers": 2.5}})", "model.layers is 2.5; it is a whole number"},
       {R"({"model": {"layers": 5000000000}})", "model.layers is 5000000000; it is a whole number"},
+      {R"({"model": {"vocabulary": -1}})", "model.vocabulary is -1; it is at least 0"},
+      {R"({"model": {"vocabulary": 20000000}})", "model.vocabulary is 20000000; it is at most"},
+      {R"({"data": {"files": ["a"]}, "model": {"vocabulary": 255}})",
+       "model.vocabulary is 255, and bytes are 256 tokens; leave it out, or give 256 or more"},
+      {R"({"data": {"files": ["a"], "tokenizer": ["a"]}})", "data.tokenizer is [\"a\"]; it is"},
       {R"({"model": {"layers": 0}})", "model.layers is 0; it is at least 1"},
       {R"({"model": {"width": 100, "heads": 3}})",
        "model.width 100 is not a multiple of model.heads 3"},
@@ -275,12 +300,13 @@ TEST(TrainConfig, files_are_relative_to_the_configuration) {
   const auto folder = std::filesystem::temp_directory_path();
   const auto path = folder / ("sprat-config-" + std::to_string(getpid()) + ".json");
   std::ofstream(path)
-      << R"({"data": {"files": ["a.txt", "/b.txt"]}, "checkpoint": {"folder": "saved"},
+      << R"({"data": {"files": ["a.txt", "/b.txt"], "tokenizer": "t.json"}, "checkpoint": {"folder": "saved"},
           "parallel": {"state_tier": "file:states", "shard_tier": "file:/shards",
                        "offload_activations": true, "activation_tier": "file:tapes"}})";
   const TrainConfig config = read_train_config(path.string());
   std::filesystem::remove(path);
   EXPECT_EQ(config.data.files, (std::vector<std::string>{(folder / "a.txt").string(), "/b.txt"}));
+  EXPECT_EQ(config.data.tokenizer, (folder / "t.json").string());
   EXPECT_EQ(config.checkpoint.folder, (folder / "saved").string());
   EXPECT_EQ(config.sharding.state_tier, "file:" + (folder / "states").string());
   EXPECT_EQ(config.sharding.shard_tier, "file:/shards");

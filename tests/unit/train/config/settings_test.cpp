@@ -14,6 +14,7 @@
 
 #include "sprat/error.hpp"
 #include "tests/unit/io/temporary_folder.hpp"
+#include "tests/unit/io/tokenizer/small_tokenizer.hpp"
 #include "tests/unit/train/small_text.hpp"
 
 namespace sprat::train {
@@ -40,7 +41,9 @@ const std::map<std::string, Json>& others() {
       {"/model/width", 32},
       {"/model/heads", 4},
       {"/model/context", 8},
+      {"/model/vocabulary", 300},
       {"/data/files", Json::array({"other.txt"})},
+      {"/data/tokenizer", "tokenizer.json"},
       {"/data/validation_share", 0.1},
       {"/train/steps", 21},
       {"/train/batch", 16},
@@ -156,7 +159,7 @@ TEST(Settings, hold_every_key_that_the_configuration_knows) {
   for (const std::string section : {"/model", "/data", "/train", "/train/precision",
                                     "/train/precision/loss_scale", "/parallel", "/checkpoint"}) {
     for (const std::string& key : known_keys(section)) {
-      if (key == "/data/files" || says_nothing(key)) {
+      if (key == "/data/files" || key == "/data/tokenizer" || says_nothing(key)) {
         continue;  // of files what they hold is compared
       }
       ++keys;
@@ -188,8 +191,12 @@ class Ranks : public testing::Test {
     write_small_text(folder_ / "text.txt");
     write_small_text(folder_ / "other.txt", "of a text that is an other one");
     std::ofstream(folder_ / "cut.json") << "{}";
+    write_tokenizer("tokenizer.json", {{"l", "i"}});
   }
 
+  void write_tokenizer(const std::string& name, const io::SpeltMerges& merges) const {
+    std::ofstream(folder_ / name) << io::small_tokenizer(merges);
+  }
   std::string write(const std::string& name, const Json& config) const {
     std::ofstream(folder_ / name) << config.dump();
     return folder_ / name;
@@ -246,6 +253,18 @@ TEST_F(Ranks, that_read_another_text_under_the_same_name_are_refused) {
                                           {.config = write("elsewhere/a.json", base())})) {
     EXPECT_THAT(said, HasSubstr("data.files is "));
     EXPECT_THAT(said, HasSubstr("with checksum"));
+  }
+}
+
+TEST_F(Ranks, that_read_another_tokenizer_under_the_same_name_are_refused) {
+  const Json config = changed("/data/tokenizer");
+  std::filesystem::create_directory(folder_ / "elsewhere");
+  write_small_text(folder_ / "elsewhere" / "text.txt");
+  write_tokenizer("elsewhere/tokenizer.json", {{"n", "e"}});  // as many tokens
+  for (const std::string& said : refusals({.config = write("a.json", config)},
+                                          {.config = write("elsewhere/a.json", config)})) {
+    EXPECT_THAT(said, HasSubstr("data.tokenizer is 258 tokens with checksum"));
+    EXPECT_THAT(said, Not(HasSubstr("data.files")));
   }
 }
 

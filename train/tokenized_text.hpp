@@ -1,0 +1,64 @@
+// What a run learns from, as tokens: bytes, or those of a byte-pair tokenizer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "sprat/io.hpp"
+
+namespace sprat::train {
+
+/// Tokens of a text, in as few bytes each as their vocabulary takes.
+class TokenizedText {
+ public:
+  /// Called as a text is read, with what there is of it.
+  using Tell = std::function<void(const TokenizedText&)>;
+
+  /// Each byte is a token.
+  explicit TokenizedText(std::vector<std::uint8_t> bytes);
+  /// Of files, which are read and encoded piece by piece: the text is never held whole. Throws
+  /// Error{unavailable} for a file that cannot be read, Error{invalid_argument} where the text is
+  /// no UTF-8.
+  TokenizedText(Tokenizer tokenizer, const std::vector<std::string>& files, const Tell& tell = {});
+
+  std::size_t size() const { return size_; }            ///< Tokens.
+  std::uint64_t text_bytes() const { return bytes_; }   ///< Of the text itself.
+  std::uint64_t checksum() const { return checksum_; }  ///< Of the text: FNV-1a of 64 bits.
+  std::size_t held_bytes() const;                       ///< What the tokens take.
+  int vocabulary() const;                               ///< Tokens that there may be.
+  bool is_bytes() const { return !tokenizer_; }
+  /// "bytes", or what tells this tokenizer from others.
+  const std::string& tokenizer_text() const { return tokenizer_text_; }
+
+  /// Appends `count` tokens from `begin` on.
+  void copy(std::size_t begin, std::size_t count, std::vector<std::int32_t>& to) const;
+  std::vector<std::int32_t> encode(std::string_view text) const;
+  std::string decode(std::span<const std::int32_t> tokens) const;
+  /// The text of the tokens in [begin, end), in pieces that may be cut inside of a character.
+  void for_each_piece(std::size_t begin, std::size_t end,
+                      const std::function<void(std::string_view)>& visit) const;
+
+ private:
+  // A deque never moves what it has, so that a long text is not held twice while it grows.
+  using Bytes = std::vector<std::uint8_t>;
+  using Narrow = std::deque<std::uint16_t>;
+  using Wide = std::deque<std::int32_t>;
+
+  void append(std::span<const std::int32_t> tokens);
+
+  std::optional<Tokenizer> tokenizer_;
+  std::string tokenizer_text_ = "bytes";
+  std::variant<Bytes, Narrow, Wide> tokens_;
+  std::size_t size_ = 0;
+  std::uint64_t bytes_ = 0, checksum_;
+};
+
+}  // namespace sprat::train
