@@ -421,39 +421,75 @@ void Pipeline::Impl::fail(std::exception_ptr cause) {
 
 namespace {
 
-/// What to add to this rank's clock for rank 0's: of several questions, the one that was answered
-/// fastest says it best. Hosts share a clock among their ranks.
-double clock_offset(Communicator& ranks, int tag) {
-  constexpr int questions = 8;
-  double offset = 0;
-  for (int rank = 1; rank < ranks.size(); ++rank) {
-    double fastest = std::numeric_limits<double>::infinity();
-    const bool other_host = ranks.hosts()[std::size_t(rank)] != ranks.hosts()[0];
-    for (int i = 0; other_host && i < questions; ++i) {
-      std::array<double, 1> told{};
-      if (ranks.rank() == 0) {
-        ranks.recv(elements(told), rank, tag).wait();
-        told[0] = seconds_now();
-        ranks.send(elements(std::as_const(told)), rank, tag).wait();
-      } else if (ranks.rank() == rank) {
-        const double asked = seconds_now();
-        ranks.send(elements(std::as_const(told)), 0, tag).wait();
-        ranks.recv(elements(told), 0, tag).wait();
-        const double answered = seconds_now();
-        if (answered - asked < fastest) {
-          fastest = answered - asked;
-          offset = told[0] - (asked + answered) / 2;
-        }
-      }
+/// What to add to a rank's clock for rank 0's.
+struct ClockOffset {
+  double seconds = 0;
+  double error = 0;  ///< How far from the truth that may be.
+};
+
+constexpr int clock_questions = 8;
+
+void answer_with_clock(Communicator& ranks, int who, int tag) {
+  std::array<double, 1> told{};
+  for (int i = 0; i < clock_questions; ++i) {
+    ranks.recv(elements(told), who, tag).wait();
+    told[0] = seconds_now();
+    ranks.send(elements(std::as_const(told)), who, tag).wait();
+  }
+}
+
+/// Rank 0 looked at its clock at some time between question and answer. Taking the middle is wrong
+/// by half of that time at most, whatever the wire did, so the fastest answer says it best.
+ClockOffset ask_rank_0(Communicator& ranks, int tag) {
+  ClockOffset best{.error = std::numeric_limits<double>::infinity()};
+  std::array<double, 1> told{};
+  for (int i = 0; i < clock_questions; ++i) {
+    const double asked = seconds_now();
+    ranks.send(elements(std::as_const(told)), 0, tag).wait();
+    ranks.recv(elements(told), 0, tag).wait();
+    const double answered = seconds_now();
+    if ((answered - asked) / 2 < best.error) {
+      best = {.seconds = told[0] - (asked + answered) / 2, .error = (answered - asked) / 2};
     }
   }
-  return offset;
+  return best;
+}
+
+/// By rank. The first rank of each host asks for all of them: they have one clock, and their times
+/// stay as exact among each other as they are.
+std::vector<ClockOffset> clock_offsets(Communicator& ranks, int tag) {
+  const auto& hosts = ranks.hosts();
+  const auto first_of_host = [&](int rank) {
+    return int(std::ranges::find(hosts, hosts[std::size_t(rank)]) - hosts.begin());
+  };
+  ClockOffset mine;
+  for (int rank = 1; rank < ranks.size(); ++rank) {
+    if (first_of_host(rank) != rank) {
+      continue;
+    }
+    if (ranks.rank() == 0) {
+      answer_with_clock(ranks, rank, tag);
+    } else if (ranks.rank() == rank) {
+      mine = ask_rank_0(ranks, tag);
+    }
+  }
+  const std::array<double, 2> told = {mine.seconds, mine.error};
+  std::vector<double> all(2 * std::size_t(ranks.size()));
+  ranks.all_gather(elements(told), elements(all)).wait();
+  std::vector<ClockOffset> offsets;
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    const auto at = 2 * std::size_t(first_of_host(rank));
+    offsets.push_back({.seconds = all[at], .error = all[at + 1]});
+  }
+  return offsets;
 }
 
 }  // namespace
 
 mp::Timeline Pipeline::Impl::timeline() {
-  const double offset = clock_offset(*ranks_, 4 * schedule_.stages() * schedule_.microbatches);
+  const std::vector<ClockOffset> offsets =
+      clock_offsets(*ranks_, 4 * schedule_.stages() * schedule_.microbatches);
+  const double offset = offsets[std::size_t(ranks_->rank())].seconds;
   // The schedule says how many each rank has, so that one collective brings them all.
   std::vector<double> mine;
   for (const ActionTime& time : times_) {
@@ -478,7 +514,9 @@ mp::Timeline Pipeline::Impl::timeline() {
     }
     measured.push_back(std::move(rank));
   }
-  return mp::timeline_of(schedule_, std::move(measured));
+  mp::Timeline timeline = mp::timeline_of(schedule_, std::move(measured));
+  timeline.clock_error = std::ranges::max_element(offsets, {}, &ClockOffset::error)->error;
+  return timeline;
 }
 
 Pipeline::Pipeline(Communicator& ranks, mp::Schedule schedule, PipelineStages& stages,

@@ -138,6 +138,9 @@ struct Timeline {
   /// As the schedule's actions. What goes on beside computation (messages, gathers, reductions,
   /// stores, loads) ends when it is complete, not when the rank's next action may start.
   std::vector<std::vector<TimeSpan>> spans;
+  /// Of what ran on several hosts: the times of another host's ranks may be so many seconds from
+  /// rank 0's at most, and from each other's twice as many. Those of a host's ranks are exact.
+  double clock_error = 0;
 };
 
 /// A line of text for each rank, from left to right in time: computation only, at most `columns`
@@ -231,8 +234,9 @@ class SPRAT_API Pipeline {
   std::size_t message_bytes() const noexcept;
   /// Of the last run, by this rank's action.
   std::span<const ActionTime> times() const noexcept;
-  /// Collective: the last run of all ranks, on one clock, for mp::draw and mp::to_trace. What
-  /// stages waited for themselves (gathers, loads) counts as computation.
+  /// Collective: the last run of all ranks, on rank 0's clock, for mp::draw and mp::to_trace. How
+  /// far apart clocks of hosts are is asked for now, so call it soon after run(). What stages
+  /// waited for themselves (gathers, loads) counts as computation.
   mp::Timeline timeline();
 
  private:
