@@ -52,13 +52,16 @@ def initial_value(name: str, shape: tuple[int, ...], layers: int, seed: int) -> 
 
 
 class Batches:
-    """Samples of the text in the trainer's order; ranks take consecutive shares of a step's."""
+    """Samples of the text in the trainer's order; ranks take consecutive shares of a step's.
 
-    def __init__(self, config: dict):
+    encode: of a text, its tokens; by default bytes.
+    """
+
+    def __init__(self, config: dict, encode=lambda text: np.frombuffer(text, dtype=np.uint8)):
         (path,) = config["data"]["files"]
         opened = gzip.open(path) if path.endswith(".gz") else open(path, "rb")
         with opened as file:
-            text = np.frombuffer(file.read(), dtype=np.uint8)
+            text = encode(file.read())
         held_out = int(len(text) * config["data"]["validation_share"])
         self.text = text[: len(text) - held_out]
         self.length = config["model"]["context"]

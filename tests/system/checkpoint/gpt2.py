@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A GPT-2 of Hugging Face's transformers, into a checkpoint of ours and back: gpt2.py SPRAT.
 
-Held: training that starts with it has transformers' loss at its first step, on the same samples; what is trained
+Once of bytes, and once of the tokens of a tokenizer of Hugging Face's, in a vocabulary that is larger. Held: training that starts with it has transformers' loss at its first step, on the same samples; what is trained
 and converted back has the loss there that we say; tensors that nothing changed come back bit by bit. Status 77
 where there is no torch or no transformers.
 """
@@ -15,6 +15,8 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "bench" / "fsdp"))
 
 try:
+    import numpy
+    import tokenizers
     import torch
     from gpt_numpy import Batches
     from safetensors.torch import load_file
@@ -24,7 +26,9 @@ except ImportError as missing:
     sys.exit(77)
 
 LAYERS, WIDTH, HEADS, CONTEXT, BATCH, STEPS = 2, 64, 4, 32, 4, 3
-# Sums of at most 4 * WIDTH products in another order, forward alone, in f32; losses are about log(256).
+VOCABULARY = 320  # of the second; the tokenizer has fewer tokens
+TEXT = b"the quick brown fox jumps over the lazy dog. " * 200
+# Sums of at most 4 * WIDTH products in another order, forward alone, in f32; losses are about log(256) and log(320).
 TOLERANCE = 4 * WIDTH * 2.0**-23
 
 
@@ -56,22 +60,36 @@ class Folder:
         return [json.loads(line)["loss"] for line in (self.path / "report").read_text().splitlines()]
 
 
-def main():
+def tokenizer():
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    made.train_from_iterator([TEXT.decode()], tokenizers.trainers.BpeTrainer(
+        vocab_size=VOCABULARY - 9, show_progress=False, initial_alphabet=alphabet))
+    return made
+
+
+def check(sprat, tokens):
+    """Of a model of bytes, or of the tokens of a tokenizer."""
     torch.manual_seed(1)
-    shape = GPT2Config(vocab_size=256, n_positions=CONTEXT, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS,
+    shape = GPT2Config(vocab_size=VOCABULARY if tokens else 256, n_positions=CONTEXT, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS,
                        bos_token_id=0, eos_token_id=0, attn_implementation="eager")
     theirs = GPT2LMHeadModel(shape).eval()
     with torch.no_grad():  # norms and biases that are not what everybody begins with
         for parameter in theirs.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
     with tempfile.TemporaryDirectory() as name:
-        folder = Folder(name, sys.argv[1])
+        folder = Folder(name, sprat)
         text = folder.path / "text.txt"
-        text.write_bytes(b"the quick brown fox jumps over the lazy dog. " * 200)
+        text.write_bytes(TEXT)
         config = {"model": {"layers": LAYERS, "width": WIDTH, "heads": HEADS, "context": CONTEXT},
                   "data": {"files": [str(text)], "validation_share": 0.1},
                   "train": {"steps": STEPS, "batch": BATCH, "seed": 1, "validate_every": 0, "sample_bytes": 0},
                   "checkpoint": {"folder": "saved"}}
+        if tokens:
+            tokens.save(str(folder.path / "tokenizer.json"))
+            config["data"]["tokenizer"] = "tokenizer.json"
+            config["model"]["vocabulary"] = VOCABULARY
         theirs.save_pretrained(folder.path / "gpt2")
         folder.run("checkpoint", "convert", "gpt2/model.safetensors", "start", "--form", "sprat")
         folder.run("checkpoint", "convert", "start", "back.safetensors", "--form", "hf-gpt2")
@@ -81,7 +99,8 @@ def main():
             assert torch.equal(values, back[tensor]), tensor
         print(f"{len(back)} tensors come back bit by bit")
 
-        batches = Batches(config)
+        encode = [lambda text: numpy.array(tokens.encode(text.decode()).ids)] if tokens else []
+        batches = Batches(config, *encode)
         losses = folder.train(config, STEPS)
         close(losses[0], loss_of(theirs, batches.of(0, 0, 1)), "loss of the first step")
         assert losses[-1] < losses[0], losses
@@ -95,6 +114,12 @@ def main():
         (folder.path / "trained").rename(folder.path / "start")
         config["checkpoint"]["folder"] = "saved again"
         close(folder.train(config, 1)[0], loss_of(trained, batches.of(0, 0, 1)), "loss of the trained model")
+
+
+def main():
+    for tokens in (None, tokenizer()):
+        print(f"{tokens.get_vocab_size()} tokens" if tokens else "bytes")
+        check(sys.argv[1], tokens)
 
 
 if __name__ == "__main__":
