@@ -7,7 +7,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "comm/base/check.hpp"
 #include "sprat/io.hpp"
@@ -59,6 +61,17 @@ void read_file(const std::string& path, const TakeText& take) {
        ": the compressed data ends early");
 }
 
+/// What plain files hold, and of compressed ones a part.
+std::size_t bytes_on_disk(const std::vector<std::string>& paths) {
+  std::size_t bytes = 0;
+  for (const std::string& path : paths) {
+    std::error_code none;  // what is wrong with a file is told when it is read
+    const std::uintmax_t size = std::filesystem::file_size(path, none);
+    bytes += none ? 0 : static_cast<std::size_t>(size);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 void read_text(const std::vector<std::string>& paths, const TakeText& take) {
@@ -69,6 +82,7 @@ void read_text(const std::vector<std::string>& paths, const TakeText& take) {
 
 std::vector<std::uint8_t> read_text(const std::vector<std::string>& paths) {
   std::vector<std::uint8_t> bytes;
+  bytes.reserve(bytes_on_disk(paths));  // a vector that grows has its content twice for a while
   read_text(paths, [&](std::span<const std::uint8_t> piece) {
     bytes.insert(bytes.end(), piece.begin(), piece.end());
   });
