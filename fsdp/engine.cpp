@@ -164,7 +164,7 @@ void Engine::acquire(int unit) {
   }
   gather(actions.gather);
   const std::optional<Visit> visit = order_.visit();
-  if (visit && visit->pass == VisitPass::backward) {
+  if (visit && adds_gradient(visit->pass)) {
     expect_gradient(*visit);
   }
   if (shard_tier_) {
@@ -173,7 +173,9 @@ void Engine::acquire(int unit) {
     }
   }
   advance_reductions();
-  at(values_of(unit)).parameters().finish();
+  if (order_.reads(unit)) {
+    at(values_of(unit)).parameters().finish();
+  }
 }
 
 void Engine::release(int unit) {
@@ -182,11 +184,19 @@ void Engine::release(int unit) {
   }
 }
 
+bool Engine::has_values(int unit) const {
+  check_unit(unit);
+  return order_.reads(unit);
+}
+
 ConstElements Engine::parameter(int unit, int index) const {
   check_unit(unit);
   require(order_.acquired(unit), "parameter(", unit, ", ", index, ") of unit \"",
           split_.units[static_cast<std::size_t>(unit)].name,
           "\", which is not acquired; acquire() it first");
+  require(order_.reads(unit), "parameter(", unit, ", ", index, ") of unit \"",
+          split_.units[static_cast<std::size_t>(unit)].name,
+          "\" in a visit that is declared to need a gradient alone; declare it as backward");
   const PersistentSplit::Place where = place(values_of(unit), index);
   return at(where.unit).parameters().full(where.index);
 }
@@ -200,12 +210,12 @@ GradientProgress Engine::no_progress() const {
 
 /// Buffers are chosen as the visits come, which is how the plan of memory chose them; they are
 /// lent when somebody writes. Any unit may have parameters that persist.
-void Engine::expect_gradient(const Visit& backward) {
-  progress_.visited[static_cast<std::size_t>(backward.unit)] = backward.microbatch;
+void Engine::expect_gradient(const Visit& visit) {
+  progress_.visited[static_cast<std::size_t>(visit.unit)] = visit.microbatch;
   if (adds_in_tree()) {
-    at(backward.unit).gradient().expect(backward.microbatch);
+    at(visit.unit).gradient().expect(visit.microbatch);
     for (std::size_t unit = split_.visited(); unit < units_.size(); ++unit) {
-      units_[unit]->gradient().expect(backward.microbatch);
+      units_[unit]->gradient().expect(visit.microbatch);
     }
   }
 }

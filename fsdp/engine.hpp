@@ -29,7 +29,7 @@ namespace sprat::fsdp {
 /// How far gradients are within a step.
 struct GradientProgress {
   std::vector<int> reduced;  ///< Micro-batches whose reduce() came, by unit.
-  std::vector<int> visited;  ///< The micro-batch of the latest backward visit, by unit.
+  std::vector<int> visited;  ///< The micro-batch of the latest visit that adds to it, by unit.
   std::vector<int> awaited;  ///< Units whose reduce() has not come, by micro-batch.
 };
 
@@ -41,6 +41,7 @@ class Engine {
 
   void acquire(int unit);
   void release(int unit);
+  bool has_values(int unit) const;
   ConstElements parameter(int unit, int index) const;
   GradientTarget gradient_target(int unit, int index, std::optional<int> microbatch = {});
   void reduce(int unit, std::optional<int> microbatch = {});
@@ -93,7 +94,7 @@ class Engine {
   void gather(const std::vector<int>& units);
   bool adds_in_tree() const { return options_.gradient_order == GradientOrder::tree; }
   GradientProgress no_progress() const;
-  void expect_gradient(const Visit& backward);
+  void expect_gradient(const Visit& visit);
   int microbatch_of(int unit, std::optional<int> named) const;
   void finish_microbatch(int unit, int microbatch);
   void start_first_sum(int unit);

@@ -17,6 +17,8 @@ ShardedModel::ShardedModel(ShardedModel&&) noexcept = default;
 void ShardedModel::acquire(int unit) { engine_->acquire(unit); }
 void ShardedModel::release(int unit) { engine_->release(unit); }
 
+bool ShardedModel::has_values(int unit) const { return engine_->has_values(unit); }
+
 ConstElements ShardedModel::parameter_elements(int unit, int index) const {
   return engine_->parameter(unit, index);
 }

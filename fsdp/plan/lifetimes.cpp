@@ -80,7 +80,7 @@ class Rehearsal {
     for (std::size_t at = 0; at < declared.step.size(); ++at) {
       const Visit& one = declared.step[at];
       visit(one.unit);
-      if (one.pass == VisitPass::backward) {
+      if (adds_gradient(one.pass)) {
         write(one);
       }
       if (last_backwards_[at]) {
@@ -108,8 +108,8 @@ class Rehearsal {
     trees_.assign(declared.units.size(), MicrobatchTree(contributions));
     awaited_.assign(static_cast<std::size_t>(declared.micro_steps), declared.visited());
   }
-  /// Any backward visit may be one that writes; whoever writes first awaits the unit's last sum.
-  /// This one may not, so that sum goes on here: more is met than is ever needed.
+  /// Any visit that adds a gradient may be one that writes; whoever writes first awaits the unit's
+  /// last sum. This one may not, so that sum goes on here: more is met than is ever needed.
   void write(const Visit& visit) {
     written_[static_cast<std::size_t>(visit.unit)] = rules_.sharded;
     hold(visit.unit, visit.microbatch);

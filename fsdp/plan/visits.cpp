@@ -65,7 +65,7 @@ std::vector<bool> last_backwards(const Visits& order) {
   // Micro-batches end in any order, and a backward may come in parts: the last one seen counts.
   std::map<std::pair<int, int>, std::size_t> last;  // by unit and micro-batch
   for (std::size_t at = 0; at < order.step.size(); ++at) {
-    if (order.step[at].pass == VisitPass::backward) {
+    if (adds_gradient(order.step[at].pass)) {
       last[{order.step[at].unit, order.step[at].microbatch}] = at;
     }
   }
@@ -94,14 +94,16 @@ GatherSchedule::GatherSchedule(Visits order) : order_(std::move(order)) {
             "the order of visits names micro-batch ", visit.microbatch, "; micro-batches are 0 to ",
             order_.micro_steps - 1);
     path_.push_back(visit.unit);
+    reads_.push_back(reads_values(visit.pass));
   }
   path_.insert(path_.end(), order_.evaluation.begin(), order_.evaluation.end());
+  reads_.resize(path_.size(), true);
   for (const int unit : path_) {
     require(unit >= 0 && unit < units, "the order of visits names unit ", unit, "; units are 0 to ",
             units - 1);
   }
   held_.assign(order_.units.size(), 0);
-  used_ = held_;
+  unread_ = used_ = held_;
   full_.assign(order_.units.size(), false);
   places_ = {none};
 }
@@ -109,6 +111,7 @@ GatherSchedule::GatherSchedule(Visits order) : order_(std::move(order)) {
 std::vector<int> GatherSchedule::restart() {
   std::fill(full_.begin(), full_.end(), false);
   std::fill(held_.begin(), held_.end(), 0);
+  std::fill(unread_.begin(), unread_.end(), 0);
   std::fill(used_.begin(), used_.end(), 0);
   places_ = {none};
   return gather_missing(wanted(none));
@@ -128,6 +131,11 @@ VisitActions GatherSchedule::acquire(int unit) {
   }
   places_ = std::move(reached);
   ++held_[unit];
+  // As long as it may be an evaluation's, its values are there.
+  if (std::ranges::none_of(places_, [&](int place) { return reads_[place]; })) {
+    ++unread_[unit];
+    return {};
+  }
   ++used_[values_of(unit)];
 
   const std::vector<int> wanted = this->wanted(values_of(unit));
@@ -150,6 +158,10 @@ bool GatherSchedule::release(int unit) {
   // A unit and those tied to it have one copy of the parameters, which goes with the last of them.
   const int values = values_of(unit);
   --held_[unit];
+  if (unread_[unit] > 0) {
+    --unread_[unit];  // if it was another visit's, that one's values go a little later
+    return false;
+  }
   if (--used_[values] > 0) {
     return false;
   }
@@ -210,8 +222,14 @@ int GatherSchedule::next(int place) const {
   return place + 1 == static_cast<int>(path_.size()) ? 0 : place + 1;
 }
 
+int GatherSchedule::next_reader(int place) const {
+  for (place = next(place); place != none && !reads_[place]; place = next(place)) {
+  }
+  return place;
+}
+
 int GatherSchedule::next_unit() const {
-  const int place = next(places_.front());
+  const int place = next_reader(places_.front());
   return place == none ? none : values_of(path_[place]);
 }
 
@@ -240,8 +258,8 @@ std::vector<int> GatherSchedule::wanted(int used) const {
   }
   const std::size_t most = std::min(units.size() + static_cast<std::size_t>(order_.ahead),
                                     static_cast<std::size_t>(order_.visited()));
-  for (int place = next(places_.front()); place != none && units.size() < most;
-       place = next(place)) {
+  for (int place = next_reader(places_.front()); place != none && units.size() < most;
+       place = next_reader(place)) {
     const int unit = values_of(path_[place]);
     if (contains(units, unit)) {
       continue;

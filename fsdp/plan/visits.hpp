@@ -35,14 +35,15 @@ struct Visits {
   int visited() const { return static_cast<int>(units.size()) - unvisited; }
 };
 
-/// By visit of `order`: a backward after which its micro-batch has no other of that unit. Throws
-/// Error{invalid_argument} naming a unit and a micro-batch without any backward.
+/// By visit of `order`: the last of its micro-batch that adds to that unit's gradient. Throws
+/// Error{invalid_argument} naming a unit and a micro-batch without any.
 std::vector<bool> last_backwards(const Visits& order);
 
 /// A state machine over visits: says which gathers to issue at each acquire, and what to keep at
-/// each release. Pure: it only counts. Any number of evaluations, then a step. Which of both it is
-/// may show late, where they begin alike; until then both are followed, and gathers are the step's.
-/// Nothing is gathered beyond the end of a step, since the parameters change there.
+/// each release. A visit that reads no values changes nothing of either. Pure: it only counts. Any
+/// number of evaluations, then a step. Which of both it is may show late, where they begin alike;
+/// until then both are followed, and gathers are the step's. Nothing is gathered beyond the end of
+/// a step, since the parameters change there.
 ///
 /// What is gathered and dropped are units with parameters of their own. A visit of a tied unit is
 /// one of the unit it is tied to.
@@ -69,6 +70,8 @@ class GatherSchedule {
   /// What the last acquire() was, most likely; nothing if none came or it was an evaluation's.
   std::optional<Visit> visit() const;
   bool acquired(int unit) const { return held_[unit] > 0; }
+  /// Some visit of the unit that is under way reads its values, or may.
+  bool reads(int unit) const { return held_[unit] > unread_[unit]; }
   bool full(int unit) const { return full_[values_of(unit)]; }
   /// True if a step may end here: no unit is held, and no step or evaluation is half done.
   bool between_passes() const;
@@ -82,6 +85,8 @@ class GatherSchedule {
   std::vector<int> choices() const;
   /// The likeliest place after that one; none after a step.
   int next(int place) const;
+  /// The likeliest place after that one whose visit reads values; none after a step.
+  int next_reader(int place) const;
   /// The unit whose parameters are likeliest used next, or none.
   int next_unit() const;
   /// Those that are to be full: `used` (none: nobody's), and of the next as many as fit.
@@ -90,9 +95,11 @@ class GatherSchedule {
 
   Visits order_;
   std::vector<int> path_;    // units of a step's visits, then of an evaluation's
+  std::vector<bool> reads_;  // by place in path_: its visit needs values
   std::vector<int> places_;  // where in path_ the last visit may have been: likeliest first
   std::vector<int> held_;    // acquires without release, by unit
-  std::vector<int> used_;    // the same, by the unit that has the parameters
+  std::vector<int> unread_;  // those of them that read no values
+  std::vector<int> used_;    // the others, by the unit that has the parameters
   std::vector<bool> full_;
 };
 

@@ -94,10 +94,15 @@ SPRAT_API const char* name(GradientOrder order) noexcept;
 /// to which rank i contributes values[i]. 0 of none.
 SPRAT_API double tree_sum(std::span<const double> values) noexcept;
 
-/// What a visit needs: values, and if it is backward a gradient to add to. A backward of inputs
-/// alone and a forward that is computed once more add to none: declared as forward, they cost no
-/// memory of gradients.
-enum class VisitPass : std::uint8_t { forward, backward };
+/// What a visit needs. A backward of inputs alone and a forward that is computed once more add to
+/// no gradient: declared as forward, they cost no memory of gradients.
+enum class VisitPass : std::uint8_t {
+  forward,   ///< Values.
+  backward,  ///< Values, and a gradient to add to.
+  gradient,  ///< A gradient alone, as a backward of weights does: nothing is gathered for it.
+};
+constexpr bool adds_gradient(VisitPass pass) { return pass != VisitPass::forward; }
+constexpr bool reads_values(VisitPass pass) { return pass != VisitPass::gradient; }
 
 /// A use of a unit's parameters: from acquire() to release().
 struct Visit {
@@ -119,8 +124,8 @@ struct FsdpOptions {
   /// the strategy takes, all of them if it leaves the choice.
   int hybrid_shard_degree = 0;
   /// A step's uses of units in their order: those of a pipeline's schedule, for one. Each unit has
-  /// a backward in each micro-batch; a unit may be visited more than once in either pass. Empty:
-  /// plain_visits() of every unit in turn and the reverse.
+  /// a visit that adds to its gradient in each micro-batch; a unit may be visited more than once in
+  /// either pass. Empty: plain_visits() of every unit in turn and the reverse.
   std::vector<Visit> visits = {};
   /// Units in the order of an evaluation, of which there may be any number before a step. Empty:
   /// the forward visits of micro-batch 0.
@@ -184,9 +189,9 @@ struct GradientTarget {
 };
 
 /// A model whose units live sharded and are full only while they are used. One thread at a time.
-/// A training step is, for each of options.visits: acquire, compute, release; in backward visits
-/// gradients are added into gradient(), and reduce() follows a unit's last one of a micro-batch;
-/// then step().
+/// A training step is, for each of options.visits: acquire, compute, release; in visits that add
+/// gradients they are added into gradient(), and reduce() follows a unit's last one of a
+/// micro-batch; then step().
 class SPRAT_API ShardedModel {
  public:
   /// Collective. `world` must outlive the model. Ranks of a host should be consecutive:
@@ -195,8 +200,12 @@ class SPRAT_API ShardedModel {
   ~ShardedModel();
   ShardedModel(ShardedModel&&) noexcept;
 
-  /// Makes a unit's parameters full, and starts the gathers of the visits that follow.
+  /// Makes a unit's parameters full unless the visit needs a gradient alone, and starts the gathers
+  /// of the visits that follow.
   void acquire(int unit);
+  /// Whether an acquired unit's values are there. Where a visit of a gradient alone may be one of
+  /// an evaluation as well, they are.
+  bool has_values(int unit) const;
   /// The unit's full parameters may go once every acquire() has its release().
   void release(int unit);
   /// Full values of parameter `index` of an acquired unit, of options.parameter_dtype.
@@ -205,7 +214,7 @@ class SPRAT_API ShardedModel {
   std::span<const float> parameter(int unit, int index) const;
   /// Full gradient of that parameter, times loss_scale(); zero when first asked for in a step or,
   /// where first sums are made in each or GradientOrder is tree, in a micro-batch. Add into it. It
-  /// is of that micro-batch; if none is named, of the unit's latest backward visit's.
+  /// is of that micro-batch; if none is named, of the unit's latest visit's that adds gradients.
   std::span<float> gradient(int unit, int index, std::optional<int> microbatch = {});
   /// The same without the zeros: for who can write the first time and add from then on.
   GradientTarget gradient_target(int unit, int index, std::optional<int> microbatch = {});

@@ -137,6 +137,22 @@ class Dissection {
   std::map<std::pair<int, int>, StageProgress> progress_;  // by stage and micro-batch
 };
 
+/// What adds no gradient is a forward to a sharded model: it then holds no memory for one. What
+/// reads no values gathers none: gradients of weights, and of an embedding, whose tokens have none.
+VisitPass visit_pass(const LayerPass& pass) {
+  switch (pass.pass) {
+    case PassKind::forward:
+    case PassKind::recompute:
+    case PassKind::backward_input:
+      return VisitPass::forward;
+    case PassKind::backward_weight:
+      return VisitPass::gradient;
+    case PassKind::backward:
+      break;
+  }
+  return pass.layer == embedding_layer ? VisitPass::gradient : VisitPass::backward;
+}
+
 }  // namespace
 
 bool is_block(const GptShape& shape, int layer) {
@@ -195,13 +211,9 @@ std::vector<Visit> layer_visits(const GptShape& shape, const LayerPass& pass) {
   if (is_backward) {
     std::ranges::reverse(units);
   }
-  // What adds no gradient is a forward to a sharded model: it then holds no memory for one.
-  const bool adds = is_backward && pass.pass != PassKind::backward_input;
   std::vector<Visit> visits;
   std::ranges::transform(units, std::back_inserter(visits), [&](int unit) {
-    return Visit{.unit = unit,
-                 .pass = adds ? VisitPass::backward : VisitPass::forward,
-                 .microbatch = pass.microbatch};
+    return Visit{.unit = unit, .pass = visit_pass(pass), .microbatch = pass.microbatch};
   });
   return visits;
 }

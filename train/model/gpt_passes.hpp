@@ -51,7 +51,7 @@ LayerRange checkpoint_of(const GptShape& shape, const GptPlan& plan, int layer);
 std::vector<Visit> layer_visits(const GptShape& shape, const LayerPass& pass);
 /// The uses of units in the order in which GptStages acquires them. `unit` counts the rank's own,
 /// as gpt_units() lists them. The gradients of a unit are whole for a micro-batch after its visit
-/// of pass backward; backward_input's visits need values alone, so they are of pass forward.
+/// that adds to them; backward_input's visits need values alone, so they are of pass forward.
 std::vector<Visit> gpt_visits(const GptShape& shape, const GptPlan& plan);
 
 }  // namespace sprat::train

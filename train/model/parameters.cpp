@@ -48,7 +48,11 @@ ShardedParameters::ShardedParameters(ShardedModel& model, const std::vector<Unit
 
 void ShardedParameters::acquire(int unit) {
   model_.acquire(unit);
-  if (narrow_ && wide_[unit].acquired++ == 0) {
+  if (!narrow_) {
+    return;
+  }
+  ++wide_[unit].acquired;
+  if (wide_[unit].values.empty() && model_.has_values(unit)) {
     widen_values(unit);
   }
 }

@@ -1,4 +1,5 @@
 // Visits in the order of every kind of pipeline schedule.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include "mp/actions.hpp"
 #include "mp/schedule.hpp"
+#include "tests/unit/comm/base/refused.hpp"
 #include "tests/unit/fsdp/small_model.hpp"
 
 namespace sprat::fsdp {
@@ -45,15 +47,18 @@ RankVisits visits_of(const mp::Schedule& schedule, int rank) {
   }
   // Gradients of inputs add to none of weights; half of the ranks do not say so.
   const VisitPass of_inputs = rank % 2 == 0 ? VisitPass::forward : VisitPass::backward;
+  // Those of weights read no values; some ranks say that as well.
+  const VisitPass of_weights = rank % 4 == 0 ? VisitPass::gradient : VisitPass::backward;
   for (const mp::Action& action : schedule.actions[static_cast<std::size_t>(rank)]) {
     for (const mp::Action& part : mp::parts_of(action)) {
       const bool forward = part.op == mp::Op::forward;
       for (int at = 0; at < units_a_stage; ++at) {
         result.visits.push_back({first_unit[static_cast<std::size_t>(part.stage)] +
                                      (forward ? at : units_a_stage - 1 - at),
-                                 forward                             ? VisitPass::forward
-                                 : part.op == mp::Op::backward_input ? of_inputs
-                                                                     : VisitPass::backward,
+                                 forward                              ? VisitPass::forward
+                                 : part.op == mp::Op::backward_input  ? of_inputs
+                                 : part.op == mp::Op::backward_weight ? of_weights
+                                                                      : VisitPass::backward,
                                  part.microbatch});
       }
     }
@@ -103,8 +108,9 @@ Outcome run_stage(Engine& model, int rank, const std::vector<Visit>& visits) {
   for (int step = 0; step < 2; ++step) {
     for (auto visit = visits.begin(); visit != visits.end(); ++visit) {
       model.acquire(visit->unit);
+      EXPECT_TRUE(model.has_values(visit->unit) || !reads_values(visit->pass));
       const bool last = std::find(visit + 1, visits.end(), *visit) == visits.end();
-      if (visit->pass == VisitPass::backward && last) {
+      if (adds_gradient(visit->pass) && last) {
         const GradientTarget into = model.gradient_target(visit->unit, 0);
         for (std::size_t i = 0; i < into.values.size(); ++i) {
           const float one = noisy({.rank = rank,
@@ -116,7 +122,7 @@ Outcome run_stage(Engine& model, int rank, const std::vector<Visit>& visits) {
         }
       }
       model.release(visit->unit);
-      if (visit->pass == VisitPass::backward && last) {
+      if (adds_gradient(visit->pass) && last) {
         model.reduce(visit->unit);
       }
     }
@@ -168,6 +174,30 @@ TEST(PipelineVisits, of_every_schedule_stay_within_the_plan_and_give_the_bits_of
       }
       expect_same_bits(run(one.visits), truth, one.name);
     }
+  });
+}
+
+TEST(PipelineVisits, of_a_gradient_alone_have_no_values) {
+  run_virtual_ranks(2, Config{}, [](Communicator& world) {
+    FsdpOptions options{.strategy = "zero3",
+                        .visits = {{0, VisitPass::forward, 0},
+                                   {1, VisitPass::forward, 0},
+                                   {1, VisitPass::backward, 0},
+                                   {0, VisitPass::gradient, 0}},
+                        .evaluation = {0, 1}};
+    Engine model(world, stage_units(1), options);
+    for (const int unit : {0, 1, 1}) {
+      model.acquire(unit);
+      model.release(unit);
+    }
+    const std::uint64_t gathered = model.traffic().parameters;
+    model.acquire(0);
+    EXPECT_FALSE(model.has_values(0));
+    EXPECT_EQ(model.traffic().parameters, gathered);
+    EXPECT_EQ(model.gradient_target(0, 0).values.size(), 40u);
+    EXPECT_THAT(message_of([&] { model.parameter(0, 0); }),
+                testing::HasSubstr("declared to need a gradient alone; declare it as backward"));
+    model.release(0);
   });
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "fsdp/plan/visits.hpp"
 #include "mp/partition/partition_file.hpp"
 #include "sprat/error.hpp"
 #include "sprat/partition.hpp"
@@ -160,6 +161,42 @@ TEST(PipelinePlan, gives_every_unit_and_sample_to_someone) {
     EXPECT_EQ(units, (std::multiset<std::string>{"wte", "wpe", "h.0", "h.1", "h.2", "h.3", "ln_f",
                                                  "head"}))
         << kind;
+  }
+}
+
+/// Units that a rank gathers in a step of these visits.
+int gathered_units(const RankPlan& rank, const std::vector<Visit>& visits) {
+  int units = 0;
+  for (const Visit& visit : visits) {
+    units = std::max(units, visit.unit + 1);
+  }
+  fsdp::GatherSchedule order({.units = std::vector<std::string>(std::size_t(units)),
+                              .step = visits,
+                              .evaluation = rank.sharding.evaluation,
+                              .micro_steps = rank.sharding.micro_steps});
+  std::size_t gathers = order.restart().size();
+  for (const Visit& visit : visits) {
+    gathers += order.acquire(visit.unit).gather.size();
+    order.release(visit.unit);
+  }
+  return static_cast<int>(gathers);
+}
+
+TEST(PipelinePlan, gathers_no_more_where_backwards_are_halved) {
+  const auto plan_of = [](const std::string& kind, int rank) {
+    const TrainConfig config = planned_config(
+        R"("pipeline_parallel_degree": 2, "microbatches": 8, "pipeline": ")" + kind + '"');
+    return plan_of_rank(config, plan_pipeline(config, 4), rank);
+  };
+  for (const int rank : {0, 2}) {
+    const RankPlan whole = plan_of("1f1b", rank), halved = plan_of("zero_bubble_h1", rank);
+    std::vector<Visit> reading = halved.sharding.visits;
+    for (Visit& visit : reading) {
+      visit.pass = reads_values(visit.pass) ? visit.pass : VisitPass::backward;
+    }
+    const int gathered = gathered_units(halved, halved.sharding.visits);
+    EXPECT_LE(gathered, gathered_units(whole, whole.sharding.visits)) << rank;
+    EXPECT_LT(3 * gathered, 2 * gathered_units(halved, reading)) << rank;
   }
 }
 

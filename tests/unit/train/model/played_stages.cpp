@@ -57,22 +57,26 @@ WatchedParameters::WatchedParameters(const std::vector<UnitSpec>& units)
 void WatchedParameters::acquire(int unit) {
   EXPECT_EQ(acquired_, -1) << "unit " << unit << " is acquired beside another";
   acquired_ = unit;
+  read_ = false;
   visits_.push_back({.unit = unit, .pass = VisitPass::forward, .microbatch = microbatch_});
 }
 
 void WatchedParameters::release(int unit) {
   EXPECT_EQ(acquired_, unit);
+  VisitPass& pass = visits_.back().pass;
+  pass = pass == VisitPass::gradient && read_ ? VisitPass::backward : pass;
   acquired_ = -1;
 }
 
 std::span<const float> WatchedParameters::values(int unit, int index) const {
   EXPECT_EQ(acquired_, unit) << "values of a unit that is not acquired";
+  read_ = true;
   return whole_.values(unit, index);
 }
 
 std::span<float> WatchedParameters::gradients(int unit, int index) {
   EXPECT_EQ(acquired_, unit) << "gradients of a unit that is not acquired";
-  visits_.back().pass = VisitPass::backward;
+  visits_.back().pass = VisitPass::gradient;
   return whole_.gradients(unit, index);
 }
 

@@ -47,7 +47,7 @@ class WatchedParameters final : public Parameters {
 
   /// The micro-batch of the action that is played.
   void play(int microbatch) { microbatch_ = microbatch; }
-  /// Uses so far; those with gradients are of pass backward.
+  /// Uses so far, each of the pass that says what was asked for.
   const std::vector<Visit>& visits() const { return visits_; }
   const PlayedGradients& taken() const { return taken_; }
 
@@ -56,6 +56,7 @@ class WatchedParameters final : public Parameters {
   WholeParameters whole_;
   int acquired_ = -1;
   int microbatch_ = 0;
+  mutable bool read_ = false;  // values, in the visit under way
   std::vector<Visit> visits_;
   PlayedGradients taken_;
 };
