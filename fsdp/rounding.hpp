@@ -20,7 +20,7 @@ struct RoundingKey {
   std::uint64_t seed = 0;
   std::int64_t step = 0;    ///< Below 2^32.
   std::uint32_t unit = 0;   ///< Its number in the model.
-  std::uint64_t first = 0;  ///< Index of from[0] in the unit's flat buffer; below 2^64 / 2.
+  std::uint64_t first = 0;  ///< Index of from[0] in the whole unit's flat buffer; below 2^64 / 2.
 };
 
 /// As narrow(), but to one of the two neighbours at random, so that the mean is the value itself:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "fsdp/plan/box_range.hpp"
 #include "fsdp/rounding.hpp"
 
 namespace sprat::fsdp {
@@ -48,10 +49,17 @@ void UnitParameters::fill() {
   // All that is kept is filled, not only the own part: nothing needs to be sent.
   const auto fill_part = [&](const ShardLayout& part, std::span<float> into) {
     for (const ShardPiece& piece : part.pieces) {
-      const auto& initial = cut_.spec.parameters[static_cast<std::size_t>(piece.parameter)].initial;
-      for (std::size_t i = 0; initial && i < piece.count; ++i) {
-        into[piece.shard_offset + i] = initial(piece.parameter_offset + i);
+      const ParameterSpec& spec = cut_.spec.parameters[static_cast<std::size_t>(piece.parameter)];
+      if (!spec.initial) {
+        continue;
       }
+      auto next = into.begin() + static_cast<std::ptrdiff_t>(piece.shard_offset);
+      for_each_run_of_range(spec.shape, held_box(spec), piece.parameter_offset, piece.count,
+                            [&](BoxRun run) {
+                              for (std::int64_t i = 0; i < run.count; ++i) {
+                                *next++ = spec.initial(static_cast<std::uint64_t>(run.offset + i));
+                              }
+                            });
     }
   };
   const int shards = cut_.gathers_parameters ? home_.spread.sharding.shards : 1;
@@ -121,16 +129,25 @@ void UnitParameters::round_masters(std::int64_t step) {
     narrow(dtype, masters_.as_floats(), own);
     return;
   }
-  // By their places in the caller's unit, so that it does not matter what persists, nor on which
-  // stage the unit is. What lies between parameters is zero, and stays.
+  // By their places in the caller's whole unit, so that it does not matter what persists, how
+  // tensors are cut, nor on which stage the unit is. What lies between parameters is zero, and
+  // stays.
   for (const ShardPiece& piece : cut_.own.pieces) {
-    const ParameterOrigin& origin = cut_.origins[static_cast<std::size_t>(piece.parameter)];
-    narrow_stochastically(dtype, masters_.as_floats().subspan(piece.shard_offset, piece.count),
-                          part_of(own, piece.shard_offset, piece.count, dtype).data,
-                          {.seed = home_.options.seed,
-                           .step = step,
-                           .unit = static_cast<std::uint32_t>(origin.owner_id),
-                           .first = origin.offset + piece.parameter_offset});
+    const auto parameter = static_cast<std::size_t>(piece.parameter);
+    const ParameterOrigin& origin = cut_.origins[parameter];
+    const ParameterSpec& spec = cut_.spec.parameters[parameter];
+    std::size_t at = piece.shard_offset;
+    for_each_run_of_range(
+        spec.shape, held_box(spec), piece.parameter_offset, piece.count, [&](BoxRun run) {
+          const auto count = static_cast<std::size_t>(run.count);
+          narrow_stochastically(dtype, masters_.as_floats().subspan(at, count),
+                                part_of(own, at, count, dtype).data,
+                                {.seed = home_.options.seed,
+                                 .step = step,
+                                 .unit = static_cast<std::uint32_t>(origin.owner_id),
+                                 .first = origin.offset + static_cast<std::uint64_t>(run.offset)});
+          at += count;
+        });
   }
 }
 

@@ -12,9 +12,10 @@ std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-std::size_t element_count(const UnitSpec& unit, const ParameterSpec& parameter) {
+std::size_t element_count(const UnitSpec& unit, const ParameterSpec& parameter,
+                          const std::vector<std::int64_t>& extents) {
   std::size_t count = 1;
-  for (const std::int64_t extent : parameter.shape) {
+  for (const std::int64_t extent : extents) {
     require(extent >= 0, "parameter \"", parameter.name, "\" of unit \"", unit.name,
             "\" has an extent of ", extent, "; extents are 0 or more");
     require(!__builtin_mul_overflow(count, static_cast<std::size_t>(extent), &count),
@@ -22,6 +23,19 @@ std::size_t element_count(const UnitSpec& unit, const ParameterSpec& parameter) 
             "\" has more elements than a size can tell");
   }
   return count;
+}
+
+/// Where each parameter would lie in the unit's flat buffer if nothing was cut.
+std::vector<FlatItem> whole_items(const UnitSpec& unit) {
+  std::vector<FlatItem> items;
+  std::size_t end = 0;
+  for (const ParameterSpec& parameter : unit.parameters) {
+    items.push_back({.offset = round_up(end, parameter_alignment),
+                     .count = element_count(unit, parameter, parameter.shape),
+                     .decay = parameter.decay});
+    end = items.back().offset + items.back().count;
+  }
+  return items;
 }
 
 }  // namespace
@@ -38,7 +52,8 @@ FlatLayout lay_out(const UnitSpec& unit, int shards, std::span<const ParameterOr
       layout.segments.push_back({.owner = owner, .offset = end, .count = 0});
     }
     const std::size_t offset = round_up(end, parameter_alignment);
-    const std::size_t count = element_count(unit, parameter);
+    const std::size_t count =
+        element_count(unit, parameter, parameter.box ? parameter.box->extent : parameter.shape);
     layout.items.push_back({.offset = offset, .count = count, .decay = parameter.decay});
     layout.count += count;
     end = offset + count;
@@ -64,20 +79,20 @@ PersistentSplit split_persistent(std::vector<UnitSpec> units, std::size_t thresh
     // Whatever persists of a tied unit persists of the one it is tied to: there are both or
     // neither.
     const std::size_t which = unit.tied_to < 0 ? 0 : 1;
-    // Places in the whole unit are the same whatever persists: random numbers go by them.
-    const FlatLayout whole = lay_out(unit, 1);
+    // Places in the whole unit are the same whatever persists and however it is cut: random
+    // numbers go by them.
+    const std::vector<FlatItem> whole = whole_items(unit);
     auto& places = split.places.emplace_back();
     auto& origins = split.origins.emplace_back();
     UnitSpec stay{.name = unit.name, .parameters = {}, .tied_to = unit.tied_to, .id = unit.id};
     for (std::size_t index = 0; index < unit.parameters.size(); ++index) {
-      const bool small = whole.items[index].count < threshold;
+      const bool small = whole[index].count < threshold;
       std::vector<ParameterSpec>& into = small ? last[which].parameters : stay.parameters;
       places.push_back({.unit = small ? persistent + static_cast<int>(which) : number,
                         .index = static_cast<int>(into.size())});
       (small ? last_origins[which] : origins)
-          .push_back({.owner = number,
-                      .owner_id = unit.id.value_or(0),
-                      .offset = whole.items[index].offset});
+          .push_back(
+              {.owner = number, .owner_id = unit.id.value_or(0), .offset = whole[index].offset});
       into.push_back(std::move(unit.parameters[index]));
     }
     split.units.push_back(std::move(stay));
@@ -126,3 +141,11 @@ ShardLayout shard_layout(const FlatLayout& layout, int shards, int shard) {
 }
 
 }  // namespace sprat::fsdp
+
+namespace sprat {
+
+Box held_box(const ParameterSpec& parameter) {
+  return parameter.box.value_or(whole_box(parameter.shape));
+}
+
+}  // namespace sprat

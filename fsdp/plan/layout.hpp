@@ -39,7 +39,7 @@ struct FlatLayout {
 struct ParameterOrigin {
   int owner = 0;               ///< One of the caller's units,
   std::uint64_t owner_id = 0;  ///< which has that UnitSpec::id.
-  std::size_t offset = 0;      ///< In the flat buffer of that unit, were it not split.
+  std::size_t offset = 0;      ///< In the flat buffer of that unit, were it neither split nor cut.
 };
 
 /// `origins` is by parameter; those of one owner are next to each other. Empty: all of unit 0.
@@ -61,14 +61,15 @@ struct PersistentSplit {
   /// Units that the caller visits: all but those last ones.
   std::size_t visited() const { return places.size(); }
 };
-/// Moves parameters of fewer than `threshold` elements into last units. Every unit has an id.
+/// Moves parameters whose whole tensors have fewer than `threshold` elements into last units, so
+/// that ranks which cut them differently move the same. Every unit has an id.
 PersistentSplit split_persistent(std::vector<UnitSpec> units, std::size_t threshold);
 
 /// A contiguous part of one parameter within a shard.
 struct ShardPiece {
   int parameter = 0;
   std::size_t shard_offset = 0;      ///< Where it starts in the shard.
-  std::size_t parameter_offset = 0;  ///< The same element's index in the parameter.
+  std::size_t parameter_offset = 0;  ///< The same element's index in the parameter's box.
   std::size_t count = 0;
 };
 

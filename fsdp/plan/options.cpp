@@ -15,7 +15,19 @@ bool is_narrow_or_f32(DType dtype) {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
-void check_names(const std::vector<UnitSpec>& units) {
+void check_box(const UnitSpec& unit, const ParameterSpec& parameter) {
+  const Box& box = *parameter.box;
+  const Box whole = whole_box(parameter.shape);
+  require(box.offset.size() == whole.extent.size() && box.extent.size() == whole.extent.size(),
+          "parameter \"", parameter.name, "\" of unit \"", unit.name, "\" has ",
+          whole.extent.size(), " dimensions, and its box ", box.offset.size(), " offsets and ",
+          box.extent.size(), " extents; it has one of each for each dimension");
+  require(contains(whole, box), "parameter \"", parameter.name, "\" of unit \"", unit.name,
+          "\" is the box ", describe(box), " of ", describe(whole),
+          ", which it lies outside of; a box is a part of its shape");
+}
+
+void check_parameters(const std::vector<UnitSpec>& units) {
   std::set<std::string> seen;
   for (const UnitSpec& unit : units) {
     require(seen.insert(unit.name).second, "two units are named \"", unit.name, "\"");
@@ -23,6 +35,9 @@ void check_names(const std::vector<UnitSpec>& units) {
     for (const ParameterSpec& parameter : unit.parameters) {
       require(parameters.insert(parameter.name).second, "unit \"", unit.name,
               "\" has two parameters named \"", parameter.name, "\"");
+      if (parameter.box) {
+        check_box(unit, parameter);
+      }
     }
   }
 }
@@ -36,10 +51,10 @@ void check_tie(const std::vector<UnitSpec>& units, std::size_t number) {
   const UnitSpec& other = units[static_cast<std::size_t>(unit.tied_to)];
   const bool same = std::ranges::equal(
       unit.parameters, other.parameters, [](const ParameterSpec& a, const ParameterSpec& b) {
-        return a.name == b.name && a.shape == b.shape && a.tied == b.tied;
+        return a.name == b.name && a.shape == b.shape && a.box == b.box && a.tied == b.tied;
       });
   require(same, "unit \"", unit.name, "\" is tied to \"", other.name,
-          "\", whose parameters have other names or shapes; give it the same ones");
+          "\", whose parameters have other names, shapes or boxes; give it the same ones");
 }
 
 }  // namespace
@@ -61,7 +76,7 @@ FsdpOptions checked(FsdpOptions options) {
 }
 
 std::vector<UnitSpec> checked(std::vector<UnitSpec> units) {
-  check_names(units);
+  check_parameters(units);
   std::map<std::uint64_t, std::string> with_id;
   for (std::size_t number = 0; number < units.size(); ++number) {
     UnitSpec& unit = units[number];

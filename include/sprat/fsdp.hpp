@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sprat/communicator.hpp"
+#include "sprat/parameters.hpp"
 
 namespace sprat {
 
@@ -30,16 +31,24 @@ SPRAT_API std::span<const Strategy> all_strategies() noexcept;
 
 struct ParameterSpec {
   std::string name;
-  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> shape;  ///< Of the whole tensor.
+  /// What this model has of it, where ranks cut the tensors themselves (tensor parallelism); it
+  /// lies row by row in parameter() and gradient(). Empty: all of it. Ranks that have other boxes
+  /// are another model of the job. None of its bits depends on the cut: initial values, random
+  /// numbers and checkpoints go by places in the whole tensor.
+  std::optional<Box> box = {};
   bool decay = true;  ///< Weight decay applies.
-  /// Initial value of the element at a row-major index; pure, so that any sharding gives the same,
-  /// and no rank ever holds more than its shard.
+  /// Initial value of the element at a row-major index of the whole tensor; pure, so that any
+  /// sharding gives the same, and no rank ever holds more than its shard.
   std::function<float(std::uint64_t index)> initial;
-  /// Its values are those of the parameter of this name on another stage of a pipeline, whose
-  /// gradient and this one's are added to each other: see summed_gradient(). Norms, counts and
-  /// checkpoints leave it to that stage.
+  /// Its values are those of the parameter of this name, and box, in another model of the job: on
+  /// another stage of a pipeline, whose gradient and this one's are added to each other (see
+  /// summed_gradient()), or on another tensor rank. Norms, counts and checkpoints leave it to that
+  /// one.
   bool tied = false;
 };
+/// What a model has of a parameter: its box, or all of it.
+SPRAT_API Box held_box(const ParameterSpec& parameter);
 
 /// Parameters that are gathered together, usually a layer.
 struct UnitSpec {
@@ -137,7 +146,7 @@ struct FsdpOptions {
   int reductions_in_flight = 1;
   /// and the elements that more than one of them may have together.
   std::size_t reduce_bucket_elements = 500'000'000;
-  /// Parameters of fewer elements are replicated on every rank.
+  /// Parameters whose whole tensors have fewer elements are replicated on every rank.
   std::size_t persistence_threshold = 0;
   int micro_steps = 1;                          ///< Micro-batches whose gradients a step sums.
   Accumulate accumulate = Accumulate::two_hop;  ///< With GradientOrder::tree always local.

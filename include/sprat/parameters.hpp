@@ -58,20 +58,4 @@ struct BoxCopy {
 SPRAT_API void for_each_copy(const Box& from, const Box& to,
                              const std::function<void(BoxCopy)>& visit);
 
-/// One rank's part of a parameter of the whole model. It names the same elements whatever the
-/// number of ranks and the way they cut it.
-struct ParameterPart {
-  /// Its number in the whole model, the same on every rank and at every layout: what keys its
-  /// random numbers and orders its part of a norm.
-  std::uint64_t id = 0;
-  std::string name;
-  std::vector<std::int64_t> shape;  ///< Of the whole tensor.
-  Box box;                          ///< Of it, what this rank holds.
-  /// The parameter whose values these are, on another stage; nothing if they are its own.
-  std::optional<std::uint64_t> tie = std::nullopt;
-};
-/// Throws Error{invalid_argument} naming the first part whose box is not in its shape, whose id
-/// came before, or whose tie is to itself.
-SPRAT_API void check_parts(const std::vector<ParameterPart>& parts);
-
 }  // namespace sprat

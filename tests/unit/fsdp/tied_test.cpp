@@ -117,10 +117,10 @@ TEST(TiedUnits, broken_contracts_are_refused_by_name) {
       "unit \"head\" is unit 3 and tied to unit 3; it may be tied to an earlier one that is not "
       "tied itself");
   units[3].tied_to = 1;
-  EXPECT_EQ(
-      refusal(units),
-      "unit \"head\" is tied to \"block0\", whose parameters have other names or shapes; give "
-      "it the same ones");
+  EXPECT_EQ(refusal(units),
+            "unit \"head\" is tied to \"block0\", whose parameters have other names, shapes or "
+            "boxes; give "
+            "it the same ones");
   units = small_tied_units();
   units[1].id = 2;
   EXPECT_EQ(refusal(units),

@@ -2,7 +2,6 @@
 #include "sprat/parameters.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "comm/base/check.hpp"
 
@@ -159,18 +158,6 @@ void for_each_copy(const Box& from, const Box& to, const std::function<void(BoxC
     if (outer_dimensions == 0) {
       return;
     }
-  }
-}
-
-void check_parts(const std::vector<ParameterPart>& parts) {
-  std::set<std::uint64_t> ids;
-  for (const ParameterPart& part : parts) {
-    require(contains(whole_box(part.shape), part.box), "the part ", describe(part.box),
-            " of parameter \"", part.name, "\" is not in its shape ",
-            describe(whole_box(part.shape)));
-    require(ids.insert(part.id).second, "the parameter \"", part.name, "\" has id ", part.id,
-            ", which another one has; ids count all parameters of the model");
-    require(part.tie != part.id, "the parameter \"", part.name, "\" is tied to itself");
   }
 }
 

@@ -202,21 +202,5 @@ TEST(Box, what_makes_no_sense_is_refused_with_its_values) {
   }
 }
 
-TEST(ParameterPart, parts_that_do_not_fit_are_refused_by_name) {
-  const ParameterPart good{.id = 3, .name = "w", .shape = {4, 2}, .box = {{2, 0}, {2, 2}}};
-  check_parts({good});
-  ParameterPart outside = good, itself = good;
-  outside.box.offset[0] = 3;
-  itself.tie = 3;
-  EXPECT_EQ(message_of([&] { check_parts({outside}); }),
-            "the part [3:5, 0:2] of parameter \"w\" is not in its shape [0:4, 0:2]");
-  EXPECT_EQ(message_of([&] {
-              check_parts({good, good});
-            }),
-            "the parameter \"w\" has id 3, which another one has; ids count all parameters of the "
-            "model");
-  EXPECT_EQ(message_of([&] { check_parts({itself}); }), "the parameter \"w\" is tied to itself");
-}
-
 }  // namespace
 }  // namespace sprat::parameters_test

@@ -1,0 +1,119 @@
+// Models that have parts of tensors: initial values, rounding by chance and updates are those of
+// the whole ones, bit by bit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "sprat/fsdp.hpp"
+#include "tests/unit/comm/base/refused.hpp"
+#include "tests/unit/fsdp/cut_model.hpp"
+
+namespace sprat::fsdp::boxes_test {
+namespace {
+
+CutPart::Tensors trained(const CutJob& job, int steps) {
+  CutPart::Tensors tensors;
+  std::mutex mutex;
+  run_virtual_ranks(job.ranks(), Config{}, [&](Communicator& world) {
+    CutPart part(world, job);
+    for (int step = 0; step < steps; ++step) {
+      part.train(step);
+    }
+    part.collect(tensors, mutex);
+  });
+  return tensors;
+}
+
+std::vector<CutJob> cuts_of(int data_ranks) {
+  return {{.data_ranks = data_ranks, .tensor_ranks = 2, .cut = Cut::rows},
+          {.data_ranks = data_ranks, .tensor_ranks = 3, .cut = Cut::columns},
+          {.data_ranks = data_ranks, .tensor_ranks = 4, .cut = Cut::grid}};
+}
+
+TEST(Boxes, have_the_initial_values_of_the_whole_tensors) {
+  const CutPart::Tensors whole = trained({}, 0);
+  for (const int data_ranks : {1, 2}) {
+    for (CutJob job : cuts_of(data_ranks)) {
+      EXPECT_EQ(trained(job, 0), whole) << job.text();
+      job.options.strategy = "ddp";
+      EXPECT_EQ(trained(job, 0), whole) << job.text() << ", whole on each";
+    }
+  }
+}
+
+TEST(Boxes, are_trained_to_the_bits_of_the_whole_tensors) {
+  struct Setting {
+    const char* name;
+    std::function<void(FsdpOptions&)> apply;
+  };
+  const Setting settings[] = {{"f32", [](FsdpOptions&) {}},
+                              {"bf16 rounded by chance",
+                               [](FsdpOptions& o) {
+                                 o.parameter_dtype = o.gradient_wire = DType::bf16;
+                                 o.stochastic_rounding = true;
+                                 o.seed = 11;
+                               }},
+                              {"small parameters persist", [](FsdpOptions& o) {
+                                 o.persistence_threshold = 1500;
+                                 o.parameter_dtype = DType::bf16;
+                                 o.stochastic_rounding = true;
+                               }}};
+  for (const Setting& setting : settings) {
+    CutJob whole{.data_ranks = 2};
+    setting.apply(whole.options);
+    const CutPart::Tensors expected = trained(whole, 2);
+    for (CutJob job : cuts_of(2)) {
+      for (const char* row : {"zero3", "zero1"}) {
+        setting.apply(job.options);
+        job.options.strategy = row;
+        EXPECT_EQ(trained(job, 2), expected) << job.text() << ", " << row << ", " << setting.name;
+      }
+    }
+  }
+}
+
+TEST(Boxes, count_each_element_once_over_all_tensor_ranks) {
+  std::int64_t expected = 0;
+  for (const UnitSpec& unit : cut_units()) {
+    for (const ParameterSpec& parameter : unit.parameters) {
+      expected += element_count(whole_box(parameter.shape));
+    }
+  }
+  for (const CutJob& job : cuts_of(1)) {
+    std::mutex mutex;
+    std::int64_t count = 0;
+    run_virtual_ranks(job.ranks(), Config{}, [&](Communicator& world) {
+      CutPart part(world, job);
+      const std::lock_guard lock(mutex);
+      count += part.model().parameter_count();
+    });
+    EXPECT_EQ(count, expected) << job.text();
+  }
+}
+
+TEST(Boxes, that_are_no_part_of_their_tensors_are_refused_by_name) {
+  const auto complaint = [](const Box& box) {
+    return message_of([&] {
+      run_virtual_ranks(1, Config{}, [&](Communicator& world) {
+        ShardedModel(world,
+                     {{.name = "u",
+                       .parameters = {{.name = "w", .shape = {4, 6}, .box = box, .initial = {}}}}},
+                     {});
+      });
+    });
+  };
+  EXPECT_THAT(
+      complaint({{2, 0}, {3, 6}}),
+      testing::HasSubstr("parameter \"w\" of unit \"u\" is the box [2:5, 0:6] of [0:4, 0:6], "
+                         "which it lies outside of"));
+  EXPECT_THAT(complaint({{2}, {2}}),
+              testing::HasSubstr("parameter \"w\" of unit \"u\" has 2 dimensions, and its box 1 "
+                                 "offsets and 1 extents"));
+}
+
+}  // namespace
+}  // namespace sprat::fsdp::boxes_test
