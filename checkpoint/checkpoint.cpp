@@ -22,7 +22,8 @@ namespace sprat {
 namespace {
 
 /// What people want to know of the run that saved; nothing is read back from it.
-std::map<std::string, std::string> config_of(fsdp::Engine& engine, int ranks, int groups) {
+std::map<std::string, std::string> config_of(fsdp::Engine& engine, int ranks,
+                                             const fsdp::WholeModel& model) {
   const FsdpOptions& options = engine.options();
   const fsdp::Sharding& sharding = engine.sharding();
   std::map<std::string, std::string> config = {
@@ -34,8 +35,11 @@ std::map<std::string, std::string> config_of(fsdp::Engine& engine, int ranks, in
       {"gradient_wire", name(options.gradient_wire)},
       {"micro_steps", text(options.micro_steps)},
       {"persistence_threshold", text(options.persistence_threshold)}};
-  if (groups > 1) {
-    config["pipeline_parallel_degree"] = text(groups);
+  if (model.stages() > 1) {
+    config["pipeline_parallel_degree"] = text(model.stages());
+  }
+  if (model.tensor_parts() > 1) {
+    config["tensor_parallel_degree"] = text(model.tensor_parts());
   }
   return config;
 }
@@ -98,7 +102,7 @@ struct CheckpointWriter::Impl {
             .samples = state.samples,
             .counters = engine.counters(),
             .notes = state.notes,
-            .config = config_of(engine, world.size(), model.groups()),
+            .config = config_of(engine, world.size(), model),
             .contents = {}};
   }
 };

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "checkpoint/cover.hpp"
 #include "comm/base/check.hpp"
 #include "io/checked_file.hpp"
 #include "io/formats/safetensors.hpp"
@@ -16,41 +17,62 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-/// Bytes of one row; nullopt where a dtype is unknown, a row ends within a byte or is too long.
-std::optional<std::uint64_t> row_bytes(const StoredTensor& tensor) {
-  const auto bits = io::safetensors_bits(tensor.dtype);
-  std::uint64_t total = bits.value_or(0);
-  for (std::size_t dimension = 1; dimension < tensor.shape.size(); ++dimension) {
-    if (__builtin_mul_overflow(total, static_cast<std::uint64_t>(tensor.shape[dimension]),
-                               &total)) {
-      return std::nullopt;
-    }
+/// All numbers come from a file: none is added or multiplied before it is known to be small enough,
+/// since what wraps would seem to fit.
+void check_shape(const std::string& who, const StoredTensor& tensor) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : tensor.shape) {
+    need(extent >= 0, who, " has an extent of ", extent);
+    // Without the zeros, which would hide what the others are.
+    need(!__builtin_mul_overflow(elements, std::max<std::int64_t>(extent, 1), &elements), who,
+         " has more elements than a file can hold");
   }
-  return bits && total % 8 == 0 ? std::optional(total / 8) : std::nullopt;
+}
+
+void check_box(const std::string& who, const StoredTensor& tensor, const Box& box) {
+  const std::size_t dimensions = tensor.shape.size();
+  need(box.offset.size() == dimensions && box.extent.size() == dimensions, who, " has ", dimensions,
+       " dimensions, and a box of ", box.offset.size(), " and ", box.extent.size());
+  for (std::size_t d = 0; d < dimensions; ++d) {
+    need(box.offset[d] >= 0 && box.extent[d] >= 0 && box.offset[d] <= tensor.shape[d] &&
+             box.extent[d] <= tensor.shape[d] - box.offset[d],
+         who, " has a box from ", box.offset[d], " on of ", box.extent[d], " along dimension ", d,
+         ", of which it has ", tensor.shape[d]);
+  }
+}
+
+void check_place(const std::string& who, const StoredTensor& tensor, const StoredBox& stored,
+                 const std::vector<StoredFile>& files) {
+  const auto bits = io::safetensors_bits(tensor.dtype);
+  std::uint64_t bits_of_box = 0;
+  need(bits &&
+           !__builtin_mul_overflow(static_cast<std::uint64_t>(element_count(stored.box)), *bits,
+                                   &bits_of_box) &&
+           bits_of_box % 8 == 0,
+       who, " has a box of no whole bytes of ", tensor.dtype);
+  need(stored.file < files.size(), who, " lies in file ", stored.file, " of ", files.size());
+  const StoredFile& file = files[stored.file];
+  need(stored.begin <= file.record.bytes && bits_of_box / 8 <= file.record.bytes - stored.begin,
+       who, " reaches beyond the end of ", file.name);
 }
 
 void check_tensor(const std::string& who, const StoredTensor& tensor,
                   const std::vector<StoredFile>& files) {
-  for (const std::int64_t extent : tensor.shape) {
-    need(extent >= 0, who, " has an extent of ", extent);
+  check_shape(who, tensor);
+  std::vector<Box> boxes;
+  for (const StoredBox& stored : tensor.boxes) {
+    check_box(who, tensor, stored.box);
+    check_place(who, tensor, stored, files);
+    boxes.push_back(stored.box);
   }
-  const auto bytes_a_row = row_bytes(tensor);
-  need(bytes_a_row.has_value(), who, " has no whole bytes of ", tensor.dtype, " a row");
-  std::uint64_t row = 0, bytes = 0;
-  for (const RowBox& box : tensor.boxes) {
-    need(box.first_row == row, who, " has its row ", std::min(row, box.first_row),
-         box.first_row < row ? " twice" : " nowhere");
-    need(box.file < files.size(), who, " lies in file ", box.file, " of ", files.size());
-    const StoredFile& file = files[box.file];
-    // The numbers come from a file. Each sum and product is checked, since one that wraps would
-    // seem to end within the file.
-    need(!__builtin_add_overflow(row, box.rows, &row) &&
-             !__builtin_mul_overflow(box.rows, *bytes_a_row, &bytes) &&
-             box.begin <= file.record.bytes && bytes <= file.record.bytes - box.begin,
-         who, " reaches beyond the end of ", file.name);
+  need(!boxes.empty(), who, " lies nowhere");
+  need(cut_dimensions(tensor.shape, boxes) <= most_cut_dimensions, who, " is cut along more than ",
+       most_cut_dimensions, " dimensions");
+  if (const auto fault = cover_fault(tensor.shape, boxes)) {
+    throw Error(ErrorCode::unavailable,
+                text(who, " has its element ", describe_element(fault->element),
+                     fault->is_twice ? " twice" : " nowhere"));
   }
-  need(row == tensor.rows() && !tensor.boxes.empty(), who, " has ", row, " of its ", tensor.rows(),
-       " rows");
 }
 
 /// What a file says about the place of its boxes; null if it says nothing.
@@ -64,46 +86,56 @@ Json sharding_of(const std::string& path, const io::SafetensorsHeader& header) {
   return sharding;
 }
 
-/// The first row of a tensor that a file holds.
-std::uint64_t first_row(const std::string& path, const Json& sharding, const std::string& name) {
+/// The part of a tensor that a file holds.
+Box box_in(const std::string& path, const Json& sharding, const io::SafeTensor& part) {
+  Box box{.offset = std::vector<std::int64_t>(part.shape.size(), 0),
+          .extent = {part.shape.begin(), part.shape.end()}};
   if (sharding.is_null()) {
-    return 0;
+    return box;
   }
   try {
-    const auto saved = sharding.at(name).at("saved_offsets").get<std::vector<std::uint64_t>>();
-    for (std::size_t dimension = 1; dimension < saved.size(); ++dimension) {
-      need(saved[dimension] == 0, path, ": tensor \"", name, "\" is cut along dimension ",
-           dimension, "; only whole rows can be read");
-    }
-    return saved.empty() ? 0 : saved[0];
+    const auto saved = sharding.at(part.name).at("saved_offsets").get<std::vector<std::uint64_t>>();
+    need(saved.size() == part.shape.size(), path, ": tensor \"", part.name, "\" has ",
+         part.shape.size(), " dimensions and ", saved.size(), " saved_offsets");
+    box.offset.assign(saved.begin(), saved.end());
   } catch (const Json::exception& error) {
     throw Error(ErrorCode::unavailable,
-                text(path, ": tensor \"", name, "\" has no saved_offsets: ", error.what()));
+                text(path, ": tensor \"", part.name, "\" has no saved_offsets: ", error.what()));
   }
+  return box;
 }
 
-/// Adds a box; the extent along rows grows with it.
+/// Adds a box; the shape grows with it.
 void add_box(const std::string& path, std::map<std::string, StoredTensor>& tensors,
-             const io::SafeTensor& part, const RowBox& box) {
-  std::vector<std::int64_t> shape(part.shape.begin(), part.shape.end());
-  if (!shape.empty()) {
-    need(!__builtin_add_overflow(part.shape[0], box.first_row, &shape[0]), path, ": tensor \"",
-         part.name, "\" begins at row ", box.first_row);
-  }
-  const auto [found, is_new] = tensors.try_emplace(
-      part.name, StoredTensor{.name = part.name, .dtype = part.dtype, .shape = shape, .boxes = {}});
+             const io::SafeTensor& part, StoredBox stored) {
+  const std::size_t dimensions = part.shape.size();
+  const auto [found, is_new] =
+      tensors.try_emplace(part.name, StoredTensor{.name = part.name,
+                                                  .dtype = part.dtype,
+                                                  .shape = std::vector<std::int64_t>(dimensions, 0),
+                                                  .boxes = {}});
   StoredTensor& tensor = found->second;
-  need(tensor.dtype == part.dtype && tensor.shape.size() == shape.size() &&
-           std::equal(shape.begin() + !shape.empty(), shape.end(),
-                      tensor.shape.begin() + !shape.empty()),
-       path, ": tensor \"", part.name, "\" has another dtype or shape than in the files before");
-  if (!shape.empty()) {
-    tensor.shape[0] = std::max(tensor.shape[0], shape[0]);
+  need(tensor.dtype == part.dtype && tensor.shape.size() == dimensions, path, ": tensor \"",
+       part.name, "\" has another dtype or other dimensions than in the files before");
+  for (std::size_t d = 0; d < dimensions; ++d) {
+    std::int64_t end = 0;
+    need(!__builtin_add_overflow(stored.box.offset[d], stored.box.extent[d], &end), path,
+         ": tensor \"", part.name, "\" begins at ", stored.box.offset[d]);
+    tensor.shape[d] = std::max(tensor.shape[d], end);
   }
-  tensor.boxes.push_back(box);
+  tensor.boxes.push_back(std::move(stored));
 }
 
 }  // namespace
+
+bool has_whole_rows(const Box& box, const std::vector<std::int64_t>& shape) {
+  for (std::size_t d = 1; d < shape.size(); ++d) {
+    if (box.extent[d] != shape[d]) {
+      return false;
+    }
+  }
+  return true;
+}
 
 std::uint64_t StoredTensor::rows() const {
   return shape.empty() ? 1 : static_cast<std::uint64_t>(shape[0]);
@@ -120,6 +152,11 @@ std::uint64_t StoredTensor::row_elements() const {
 const StoredTensor* Contents::find(const std::string& name) const {
   const auto found = std::ranges::lower_bound(tensors, name, {}, &StoredTensor::name);
   return found != tensors.end() && found->name == name ? &*found : nullptr;
+}
+
+void sort_boxes(StoredTensor& tensor) {
+  std::ranges::stable_sort(tensor.boxes, {},
+                           [](const StoredBox& stored) { return stored.box.offset; });
 }
 
 void check_contents(const std::string& where, const Contents& contents) {
@@ -147,15 +184,14 @@ Contents read_safetensors(const std::vector<std::string>& paths) {
       add_box(path, tensors, tensor,
               {.file = contents.files.size(),
                .begin = header.data_offset + tensor.begin,
-               .first_row = first_row(path, sharding, tensor.name),
-               .rows = tensor.shape.empty() ? 1 : tensor.shape[0]});
+               .box = box_in(path, sharding, tensor)});
     }
     contents.folder = fs::path(path).parent_path();
     contents.files.push_back(
         {.name = fs::path(path).filename(), .record = {.bytes = file.bytes(), .blocks = {}}});
   }
   for (auto& [name, tensor] : tensors) {
-    std::ranges::stable_sort(tensor.boxes, {}, &RowBox::first_row);
+    sort_boxes(tensor);
     contents.tensors.push_back(std::move(tensor));
   }
   check_contents(contents.folder.empty() ? "." : contents.folder, contents);

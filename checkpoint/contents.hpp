@@ -1,4 +1,4 @@
-// What a checkpoint holds: tensors, as whole rows in files.
+// What a checkpoint holds: tensors, as boxes in files.
 #pragma once
 
 #include <cstddef>
@@ -8,25 +8,26 @@
 #include <vector>
 
 #include "io/durable.hpp"
+#include "sprat/parameters.hpp"
 
 namespace sprat::fsdp {
 
-/// Whole rows (along the first dimension) of one tensor, in one file.
-struct RowBox {
+/// A part of one tensor, row by row in one file.
+struct StoredBox {
   std::size_t file = 0;     ///< Index in Contents::files.
   std::uint64_t begin = 0;  ///< Where its bytes begin in the file.
-  std::uint64_t first_row = 0, rows = 0;
-  bool operator==(const RowBox&) const = default;
+  Box box;
+  bool operator==(const StoredBox&) const = default;
 };
 
 struct StoredTensor {
   std::string name;
   std::string dtype = "F32";  ///< As safetensors names it.
   std::vector<std::int64_t> shape;
-  std::vector<RowBox> boxes;  ///< Ascending by row; together every row once.
+  std::vector<StoredBox> boxes;  ///< Ascending by offset; together every element once.
   bool operator==(const StoredTensor&) const = default;
 
-  std::uint64_t rows() const;          ///< 1 without dimensions.
+  std::uint64_t rows() const;          ///< Indices of the first dimension; 1 without dimensions.
   std::uint64_t row_elements() const;  ///< Of one row.
   std::uint64_t elements() const { return rows() * row_elements(); }
 };
@@ -45,8 +46,14 @@ struct Contents {
   const StoredTensor* find(const std::string& name) const;
 };
 
-/// Throws Error{unavailable} naming `where` and the tensor whose boxes overlap, leave rows out, lie
-/// in no file or reach beyond its end.
+/// Whether the box is whole along all dimensions but the first.
+bool has_whole_rows(const Box& box, const std::vector<std::int64_t>& shape);
+
+/// Puts a tensor's boxes in their order.
+void sort_boxes(StoredTensor& tensor);
+
+/// Throws Error{unavailable} naming `where` and the tensor whose boxes overlap, leave elements out,
+/// lie in no file or reach beyond its end.
 void check_contents(const std::string& where, const Contents& contents);
 
 /// Of safetensors files: their headers, without checksums. A file that names saved offsets (as

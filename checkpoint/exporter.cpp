@@ -53,27 +53,43 @@ FilePlan plan_file(const std::vector<SavedFile>& files, CheckpointForm form) {
 /// The views of one box, which follow each other.
 using Views = std::span<const std::span<const float>>;
 
-void write_rows(io::PlacedFile& file, const SavedBox& box, Views views, const FilePlace& place) {
-  std::uint64_t at = place.begin + box.first_row * box.row_elements * sizeof(float);
-  for (const auto& view : views) {
-    file.write(at, std::as_bytes(view));
-    at += view.size_bytes();
-  }
+/// Each run of the box to its place in the whole tensor.
+void write_box(io::PlacedFile& file, const SavedBox& box, Views views, const FilePlace& place) {
+  std::size_t view = 0, taken = 0;
+  for_each_run(whole_box(box.shape), box.box, [&](BoxRun run) {
+    std::uint64_t at = place.begin + static_cast<std::uint64_t>(run.offset) * sizeof(float);
+    auto left = static_cast<std::size_t>(run.count);
+    while (left > 0) {
+      const auto values = views[view].subspan(taken, std::min(left, views[view].size() - taken));
+      file.write(at, std::as_bytes(values));
+      at += values.size_bytes();
+      left -= values.size();
+      taken += values.size();
+      if (taken == views[view].size()) {
+        ++view;
+        taken = 0;
+      }
+    }
+  });
 }
 
-/// Rows become columns: of each row of the file a run.
-void write_columns(io::PlacedFile& file, const SavedBox& box, Views views, const FilePlace& place) {
-  std::vector<float> values, run(box.rows);
+/// Of a matrix whose rows become columns: of each row of the file a run.
+void write_turned(io::PlacedFile& file, const SavedBox& box, Views views, const FilePlace& place) {
+  const auto rows = static_cast<std::uint64_t>(box.box.extent[0]);
+  const auto columns = static_cast<std::uint64_t>(box.box.extent[1]);
+  const auto file_columns = static_cast<std::uint64_t>(box.shape[0]);
+  std::vector<float> values, run(rows);
   for (const auto& view : views) {
     values.insert(values.end(), view.begin(), view.end());
   }
-  const auto file_columns = static_cast<std::uint64_t>(box.shape[0]);
-  for (std::uint64_t column = 0; column < box.row_elements; ++column) {
-    for (std::uint64_t row = 0; row < box.rows; ++row) {
-      run[row] = values[row * box.row_elements + column];
+  for (std::uint64_t column = 0; column < columns; ++column) {
+    for (std::uint64_t row = 0; row < rows; ++row) {
+      run[row] = values[row * columns + column];
     }
-    file.write(place.begin + (column * file_columns + box.first_row) * sizeof(float),
-               std::as_bytes(std::span(run)));
+    const std::uint64_t file_row = static_cast<std::uint64_t>(box.box.offset[1]) + column;
+    const std::uint64_t at =
+        file_row * file_columns + static_cast<std::uint64_t>(box.box.offset[0]);
+    file.write(place.begin + at * sizeof(float), std::as_bytes(std::span(run)));
   }
 }
 
@@ -91,7 +107,7 @@ void write_own(const std::string& path, int rank, const std::vector<SavedFile>& 
       const FilePlace& place = plan.places.at(box.name);
       const Views of_box = views.subspan(next, box.ranges.size());
       next += box.ranges.size();
-      (place.transposed ? write_columns : write_rows)(out, box, of_box, place);
+      (place.transposed ? write_turned : write_box)(out, box, of_box, place);
     }
   }
   out.finish();

@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "checkpoint/reads.hpp"
 #include "comm/base/check.hpp"
 
 namespace sprat::fsdp {
@@ -47,26 +48,19 @@ void refuse_additional(const std::string& where, const Contents& contents,
 }
 
 /// Where one parameter's state comes from, for the piece of it that lies in a part.
-void add_reads(const StoredTensor& tensor, const ShardPiece& piece, PartRead read,
+void add_reads(const StoredTensor& tensor, const Box& box, const ShardPiece& piece, PartRead read,
                std::vector<PartRead>& reads) {
-  const std::uint64_t row_elements = tensor.row_elements();
-  const std::uint64_t begin = piece.parameter_offset, end = begin + piece.count;
-  std::uint64_t covered = begin;
-  for (const RowBox& box : tensor.boxes) {
-    const std::uint64_t box_begin = box.first_row * row_elements;
-    const std::uint64_t first = std::max(begin, box_begin);
-    const std::uint64_t last = std::min(end, box_begin + box.rows * row_elements);
-    if (first >= last) {
-      continue;
-    }
-    read.file = box.file;
-    read.begin = box.begin + (first - box_begin) * sizeof(float);
-    read.offset = piece.shard_offset + (first - begin);
-    read.count = last - first;
-    covered += read.count;
+  for (const BoxRead& of_box : plan_reads(tensor, box, piece.parameter_offset, piece.count)) {
+    const StoredBox& stored = tensor.boxes[of_box.box];
+    read.file = stored.file;
+    read.begin = stored.begin + of_box.from * sizeof(float);
+    read.offset = piece.shard_offset + of_box.to;
+    read.count = of_box.count;
+    read.times = of_box.times;
+    read.bytes_apart = of_box.from_stride * sizeof(float);
+    read.elements_apart = of_box.to_stride;
     reads.push_back(read);
   }
-  need(covered == end, "tensor \"", tensor.name, "\" is not whole in the checkpoint");
 }
 
 }  // namespace
@@ -88,7 +82,8 @@ std::vector<PartRead> plan_load(const std::string& where, const Contents& conten
         wanted.insert(tensors.back()->name);
       }
       for (const ShardPiece& piece : mine.pieces) {
-        add_reads(*tensors[static_cast<std::size_t>(piece.parameter)], piece,
+        const auto index = static_cast<std::size_t>(piece.parameter);
+        add_reads(*tensors[index], held_box(unit.spec->parameters[index]), piece,
                   {.unit = u, .state = state}, reads);
       }
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -26,8 +27,11 @@ void read_parts(const Contents& contents, const ModelState& held,
       file.emplace(contents.folder + "/" + stored.name, stored.record);
       open = read.file;
     }
-    const auto into = held.units[read.unit].values[read.state].subspan(read.offset, read.count);
-    file->read(read.begin, std::as_writable_bytes(into));
+    const std::span<float> part = held.units[read.unit].values[read.state];
+    for (std::uint64_t time = 0; time < read.times; ++time) {
+      const auto into = part.subspan(read.offset + time * read.elements_apart, read.count);
+      file->read(read.begin + time * read.bytes_apart, std::as_writable_bytes(into));
+    }
   }
 }
 

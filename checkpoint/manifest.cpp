@@ -15,7 +15,9 @@ namespace sprat::fsdp {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int format_version = 1;
+// 2: a tensor may have boxes that are no whole rows. Where there are none, 1 is written, which
+// older versions read.
+constexpr int rows_version = 1, boxes_version = 2;
 // The end of a manifest: these, sixteen digits between them. The checksum is of all before.
 constexpr std::string_view before_checksum = ",\n\"checksum\":\"";
 constexpr std::string_view after_checksum = "\"\n}\n";
@@ -38,8 +40,15 @@ std::string checksum_of(std::string_view text) {
 
 Json to_json(const StoredTensor& tensor) {
   Json boxes = Json::array();
-  for (const RowBox& box : tensor.boxes) {
-    boxes.push_back({box.file, box.begin, box.first_row, box.rows});
+  for (const StoredBox& stored : tensor.boxes) {
+    const Box& box = stored.box;
+    if (box.offset.empty()) {
+      boxes.push_back({stored.file, stored.begin, 0, 1});
+    } else if (has_whole_rows(box, tensor.shape)) {
+      boxes.push_back({stored.file, stored.begin, box.offset[0], box.extent[0]});
+    } else {
+      boxes.push_back({stored.file, stored.begin, box.offset, box.extent});
+    }
   }
   return {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"boxes", std::move(boxes)}};
 }
@@ -52,16 +61,34 @@ Json to_json(const StoredFile& file) {
   return {{"name", file.name}, {"bytes", file.record.bytes}, {"xxh3", std::move(blocks)}};
 }
 
+/// From its offsets and extents, or from its first row and how many there are.
+Box box_from(const StoredTensor& tensor, const Json& offset, const Json& extent) {
+  if (offset.is_array()) {
+    return {.offset = offset.get<std::vector<std::int64_t>>(),
+            .extent = extent.get<std::vector<std::int64_t>>()};
+  }
+  Box box{.offset = std::vector<std::int64_t>(tensor.shape.size(), 0), .extent = tensor.shape};
+  const auto first_row = offset.get<std::int64_t>(), rows = extent.get<std::int64_t>();
+  if (box.offset.empty()) {
+    need(first_row == 0 && rows == 1, "tensor \"", tensor.name, "\" is one element, and has rows");
+    return box;
+  }
+  box.offset[0] = first_row;
+  box.extent[0] = rows;
+  return box;
+}
+
 StoredTensor tensor_from(const std::string& name, const Json& json) {
   StoredTensor tensor{.name = name,
                       .dtype = json.at("dtype").get<std::string>(),
                       .shape = json.at("shape").get<std::vector<std::int64_t>>(),
                       .boxes = {}};
   for (const Json& box : json.at("boxes")) {
-    const auto numbers = box.get<std::vector<std::uint64_t>>();
-    need(numbers.size() == 4, "tensor \"", name, "\" has a box of ", numbers.size(), " numbers");
-    tensor.boxes.push_back(
-        {.file = numbers[0], .begin = numbers[1], .first_row = numbers[2], .rows = numbers[3]});
+    need(box.is_array() && box.size() == 4, "tensor \"", name, "\" has a box of ", box.size(),
+         " members, not 4");
+    tensor.boxes.push_back({.file = box.at(0).get<std::size_t>(),
+                            .begin = box.at(1).get<std::uint64_t>(),
+                            .box = box_from(tensor, box.at(2), box.at(3))});
   }
   return tensor;
 }
@@ -84,8 +111,9 @@ StoredFile file_from(const Json& json) {
 
 Manifest from_json(const Json& json) {
   const int format = json.at("format").get<int>();
-  need(format == format_version, "its format is ", format, ", and this version reads ",
-       format_version, "; use the version of sprat that wrote it");
+  need(format == rows_version || format == boxes_version, "its format is ", format,
+       ", and this version reads ", rows_version, " and ", boxes_version,
+       "; use the version of sprat that wrote it");
   Manifest manifest{.step = json.at("step").get<std::int64_t>(),
                     .samples = json.at("samples").get<std::int64_t>(),
                     .counters = json.at("counters").get<std::map<std::string, double>>(),
@@ -99,6 +127,17 @@ Manifest from_json(const Json& json) {
     manifest.contents.files.push_back(file_from(file));
   }
   return manifest;
+}
+
+int version_of(const Contents& contents) {
+  for (const StoredTensor& tensor : contents.tensors) {
+    for (const StoredBox& stored : tensor.boxes) {
+      if (!has_whole_rows(stored.box, tensor.shape)) {
+        return boxes_version;
+      }
+    }
+  }
+  return rows_version;
 }
 
 /// The text that the checksum is of; throws unless it is what was written.
@@ -135,8 +174,8 @@ std::string write_manifest(const Manifest& manifest) {
   std::string out = fmt::format(
       "{{\n\"format\":{},\n\"step\":{},\n\"samples\":{},\n\"counters\":{},\n\"notes\":{},\n"
       "\"config\":{}",
-      format_version, manifest.step, manifest.samples, Json(manifest.counters).dump(),
-      Json(manifest.notes).dump(), Json(manifest.config).dump());
+      version_of(manifest.contents), manifest.step, manifest.samples,
+      Json(manifest.counters).dump(), Json(manifest.notes).dump(), Json(manifest.config).dump());
   std::vector<std::string> lines;
   for (const StoredTensor& tensor : manifest.contents.tensors) {
     lines.push_back(Json(tensor.name).dump() + ":" + to_json(tensor).dump());

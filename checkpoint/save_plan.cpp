@@ -5,15 +5,18 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "checkpoint/checks/names.hpp"
+#include "checkpoint/held_parameters.hpp"
 #include "io/formats/safetensors.hpp"
 
 namespace sprat::fsdp {
 namespace {
 
-/// Where a tensor lies among the parts of its unit.
-struct TensorPlace {
+/// Where a parameter's box lies among the parts of its unit.
+struct BoxPlace {
   std::uint64_t offset = 0, rows = 1, row_elements = 1;  // in the flat buffer
   std::uint64_t part_elements = 1;
 
@@ -26,13 +29,12 @@ struct TensorPlace {
   }
 };
 
-TensorPlace place_of(const StoredUnit& unit, std::size_t parameter) {
-  TensorPlace place{.offset = unit.layout.items[parameter].offset,
-                    .part_elements = unit.layout.padded / static_cast<std::size_t>(unit.parts)};
-  const auto& shape = unit.spec->parameters[parameter].shape;
-  for (std::size_t dimension = 0; dimension < shape.size(); ++dimension) {
+BoxPlace place_of(const StoredUnit& unit, std::size_t parameter, const Box& box) {
+  BoxPlace place{.offset = unit.layout.items[parameter].offset,
+                 .part_elements = unit.layout.padded / static_cast<std::size_t>(unit.parts)};
+  for (std::size_t dimension = 0; dimension < box.extent.size(); ++dimension) {
     (dimension == 0 ? place.rows : place.row_elements) *=
-        static_cast<std::uint64_t>(shape[dimension]);
+        static_cast<std::uint64_t>(box.extent[dimension]);
   }
   return place;
 }
@@ -53,28 +55,65 @@ std::vector<PartRange> ranges_of(const StoredUnit& unit, int copy, std::uint64_t
   return ranges;
 }
 
-/// The rows of a parameter that begin in a part. Empty tensors belong to part 0.
-SavedBox box_of(const StoredUnit& unit, std::size_t parameter, int copy, int part) {
-  const TensorPlace place = place_of(unit, parameter);
+/// What a part's writer stores of a parameter: the rows of its box that begin in the part. Nothing
+/// if there are none.
+std::optional<SavedBox> box_of(const StoredUnit& unit, std::size_t parameter, int copy, int part) {
   const ParameterSpec& spec = unit.spec->parameters[parameter];
-  SavedBox box;
-  box.shape = spec.shape;
-  box.row_elements = place.row_elements;
-  if (place.rows * place.row_elements == 0) {
-    box.rows = part == 0 ? place.rows : 0;
-    return box;
+  SavedBox saved{.name = {}, .shape = spec.shape, .box = held_box(spec), .ranges = {}};
+  if (element_count(saved.box) == 0) {
+    return std::nullopt;
   }
+  const BoxPlace place = place_of(unit, parameter, saved.box);
   const auto begin = static_cast<std::uint64_t>(part) * place.part_elements;
-  box.first_row = place.row_from(begin);
-  box.rows = place.row_from(begin + place.part_elements) - box.first_row;
-  const std::uint64_t first = place.offset + box.first_row * place.row_elements;
-  box.ranges =
-      ranges_of(unit, copy, first, first + box.rows * place.row_elements, place.part_elements);
-  return box;
+  const std::uint64_t first_row = place.row_from(begin);
+  const std::uint64_t rows = place.row_from(begin + place.part_elements) - first_row;
+  if (rows == 0) {
+    return std::nullopt;
+  }
+  if (!spec.shape.empty()) {
+    saved.box.offset[0] += static_cast<std::int64_t>(first_row);
+    saved.box.extent[0] = static_cast<std::int64_t>(rows);
+  }
+  const std::uint64_t first = place.offset + first_row * place.row_elements;
+  saved.ranges =
+      ranges_of(unit, copy, first, first + rows * place.row_elements, place.part_elements);
+  return saved;
 }
 
-bool is_stored(const SavedBox& box, int part) {
-  return box.rows > 0 || (part == 0 && !box.shape.empty() && box.shape[0] == 0);
+/// A tensor of no elements is stored too, by part 0 of who has it first: whole, for readers take
+/// its shape from what is stored.
+std::optional<SavedBox> empty_box_of(const ParameterSpec& spec, bool is_first, int part) {
+  if (!is_first || part != 0) {
+    return std::nullopt;
+  }
+  return SavedBox{.name = {}, .shape = spec.shape, .box = whole_box(spec.shape), .ranges = {}};
+}
+
+/// What part `part` of unit `u` stores of its parameters, in their order.
+struct PartBoxes {
+  std::vector<std::size_t> parameters;
+  std::vector<SavedBox> boxes;
+};
+
+PartBoxes boxes_of(const ModelState& held, const std::map<std::string, HeldParameter>& parameters,
+                   std::size_t u, int part) {
+  const StoredUnit& unit = held.units[u];
+  PartBoxes result;
+  for (std::size_t index = 0; index < unit.spec->parameters.size(); ++index) {
+    const ParameterSpec& spec = unit.spec->parameters[index];
+    if (spec.tied) {
+      continue;  // who has the one that it is tied to writes it
+    }
+    const ParameterPlace here{.unit = u, .index = index};
+    auto box = element_count(whole_box(spec.shape)) == 0
+                   ? empty_box_of(spec, parameters.at(spec.name).parts.front() == here, part)
+                   : box_of(unit, index, unit.disk_copy(u), part);
+    if (box) {
+      result.parameters.push_back(index);
+      result.boxes.push_back(*std::move(box));
+    }
+  }
+  return result;
 }
 
 }  // namespace
@@ -83,21 +122,18 @@ std::vector<SavedFile> plan_save(const ModelState& held) {
   check_names(held);
   const int groups = held.states.size() > 1 ? 2 : 1;  // parameters, optimizer state
   std::map<int, SavedFile> files;                     // by writer * groups + group
+  const std::map<std::string, HeldParameter> parameters = held_parameters(held);
   for (std::size_t u = 0; u < held.units.size(); ++u) {
     const StoredUnit& unit = held.units[u];
-    const int copy = unit.disk_copy(u);
     for (int part = 0; part < unit.parts; ++part) {
-      const int writer = unit.holders[static_cast<std::size_t>(copy * unit.parts + part)];
+      const auto holder = static_cast<std::size_t>(unit.disk_copy(u) * unit.parts + part);
+      const int writer = unit.holders[holder];
+      const PartBoxes stored = boxes_of(held, parameters, u, part);
       for (std::size_t state = 0; state < held.states.size(); ++state) {
-        for (std::size_t index = 0; index < unit.spec->parameters.size(); ++index) {
-          if (unit.spec->parameters[index].tied) {
-            continue;  // who has the one that it is tied to writes it
-          }
-          SavedBox box = box_of(unit, index, copy, part);
-          if (!is_stored(box, part)) {
-            continue;
-          }
-          box.name = stored_name(held.states[state], unit.spec->parameters[index].name);
+        for (std::size_t at = 0; at < stored.boxes.size(); ++at) {
+          SavedBox box = stored.boxes[at];
+          box.name =
+              stored_name(held.states[state], unit.spec->parameters[stored.parameters[at]].name);
           for (PartRange& range : box.ranges) {
             range.unit = u;
             range.state = state;
@@ -126,16 +162,9 @@ std::string header_of(const SavedFile& file) {
   for (const SavedBox& box : file.boxes) {
     io::SafeTensor tensor{
         .name = box.name, .dtype = "F32", .shape = {}, .begin = end, .end = end + box.bytes()};
-    std::vector<std::uint64_t> saved(box.shape.size(), 0);
-    for (const std::int64_t extent : box.shape) {
-      tensor.shape.push_back(static_cast<std::uint64_t>(extent));
-    }
-    if (!saved.empty()) {
-      tensor.shape[0] = box.rows;
-      saved[0] = box.first_row;
-    }
+    tensor.shape.assign(box.box.extent.begin(), box.box.extent.end());
     end = tensor.end;
-    offsets[box.name] = {{"saved_offsets", saved}};
+    offsets[box.name] = {{"saved_offsets", box.box.offset}};
     tensors.push_back(std::move(tensor));
   }
   return io::write_safetensors_header(
@@ -151,14 +180,13 @@ Contents contents_of(const std::vector<SavedFile>& files) {
       StoredTensor& tensor = tensors[box.name];
       tensor.name = box.name;
       tensor.shape = box.shape;
-      tensor.boxes.push_back(
-          {.file = index, .begin = end, .first_row = box.first_row, .rows = box.rows});
+      tensor.boxes.push_back({.file = index, .begin = end, .box = box.box});
       end += box.bytes();
     }
     contents.files.push_back({.name = files[index].name, .record = {.bytes = end, .blocks = {}}});
   }
   for (auto& [name, tensor] : tensors) {
-    std::ranges::sort(tensor.boxes, {}, &RowBox::first_row);
+    sort_boxes(tensor);
     contents.tensors.push_back(std::move(tensor));
   }
   return contents;

@@ -1,9 +1,10 @@
-// Who writes which rows into which file. Pure: the same on every rank.
+// Who writes which box into which file. Pure: the same on every rank.
 //
-// A rank holds a part of a unit's flat buffer, which may begin and end inside a row. Files hold
-// whole rows, since a box of rows is all that other readers know: the rank that holds a row's first
-// element writes the row, and the ranks after it send it the rest. Unit u is written by copy
-// u % copies, so that copies share the work.
+// A rank holds a part of a unit's flat buffer, which may begin and end inside a row of a parameter,
+// or of the box that its model has of one. Files hold whole rows of these, since a box is all that
+// other readers know: the rank that holds a row's first element writes the row, and the ranks after
+// it send it the rest. Unit u is written by copy u % copies, so that copies share the work. What is
+// tied is written by who has what it is tied to.
 // Cost: at most one row for each tensor and part is sent, once.
 #pragma once
 
@@ -23,13 +24,15 @@ struct PartRange {
   std::size_t offset = 0, count = 0;  ///< Within the part.
 };
 
-/// Rows of one tensor. Its ranges follow each other; the first is the writer's own.
+/// A part of one tensor. Its ranges follow each other; the first is the writer's own.
 struct SavedBox {
   std::string name;                 ///< As stored_name() makes it.
   std::vector<std::int64_t> shape;  ///< Of the whole tensor.
-  std::uint64_t first_row = 0, rows = 0, row_elements = 1;
+  Box box;
   std::vector<PartRange> ranges;
-  std::uint64_t bytes() const { return rows * row_elements * sizeof(float); }
+  std::uint64_t bytes() const {
+    return static_cast<std::uint64_t>(element_count(box)) * sizeof(float);
+  }
 };
 
 struct SavedFile {
@@ -39,8 +42,7 @@ struct SavedFile {
 };
 
 /// Files in the order of their writers, parameters before optimizer state; none is empty. Only
-/// what is the same on every rank is read from `held`. Throws Error{invalid_argument} if two
-/// parameters have one name.
+/// what is the same on every rank is read from `held`. Throws as check_names() does.
 std::vector<SavedFile> plan_save(const ModelState& held);
 
 /// The bytes of a file before its data: as torch.distributed.checkpoint's

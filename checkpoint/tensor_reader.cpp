@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "checkpoint/folder.hpp"
+#include "checkpoint/reads.hpp"
 #include "comm/base/check.hpp"
 #include "sprat/buffer.hpp"
 
@@ -11,6 +12,9 @@ namespace sprat::fsdp {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Each keeps a block of 4 MiB in memory.
+constexpr std::size_t most_open_files = 8;
 
 std::vector<std::string> safetensors_in(const std::string& path) {
   if (fs::is_regular_file(path)) {
@@ -47,34 +51,39 @@ void TensorReader::read(const StoredTensor& tensor, std::uint64_t first, std::sp
   const bool narrow = tensor.dtype == "F16" || tensor.dtype == "BF16";
   require(narrow || tensor.dtype == "F32", "tensor \"", tensor.name, "\" is ", tensor.dtype,
           "; only F32, F16 and BF16 can be read");
-  const std::uint64_t row = tensor.row_elements();
   const std::uint64_t width = narrow ? sizeof(std::uint16_t) : sizeof(float);
-  for (const RowBox& box : tensor.boxes) {
-    const std::uint64_t box_begin = box.first_row * row, box_end = box_begin + box.rows * row;
-    const std::uint64_t begin = std::max(first, box_begin);
-    const std::uint64_t end = std::min<std::uint64_t>(first + into.size(), box_end);
-    if (begin < end) {
-      read_box(tensor, box.file, box.begin + (begin - box_begin) * width,
-               into.subspan(begin - first, end - begin));
+  for (const BoxRead& read : plan_reads(tensor, whole_box(tensor.shape), first, into.size())) {
+    const StoredBox& stored = tensor.boxes[read.box];
+    for (std::uint64_t time = 0; time < read.times; ++time) {
+      read_box(tensor, stored.file, stored.begin + (read.from + time * read.from_stride) * width,
+               into.subspan(read.to + time * read.to_stride, read.count));
     }
   }
 }
 
+io::CheckedFile& TensorReader::open(std::size_t file) {
+  // Where a tensor is cut by columns its boxes are in turns, so that files stay open: each keeps
+  // the block that it has checked last.
+  auto found = files_.find(file);
+  if (found == files_.end()) {
+    if (files_.size() == most_open_files) {
+      files_.clear();
+    }
+    const StoredFile& stored = contents_.files[file];
+    const std::string path = (fs::path(contents_.folder) / stored.name).string();
+    found = files_.try_emplace(file, path, stored.record).first;
+  }
+  return found->second;
+}
+
 void TensorReader::read_box(const StoredTensor& tensor, std::size_t file, std::uint64_t begin,
                             std::span<float> into) {
-  // Boxes come in the order of rows, and neighbours mostly lie in one file: it stays open until
-  // another is needed.
-  if (!file_ || open_ != file) {
-    const StoredFile& stored = contents_.files[file];
-    file_.emplace((fs::path(contents_.folder) / stored.name).string(), stored.record);
-    open_ = file;
-  }
   if (tensor.dtype == "F32") {
-    file_->read(begin, std::as_writable_bytes(into));
+    open(file).read(begin, std::as_writable_bytes(into));
     return;
   }
   narrow_.resize(into.size());
-  file_->read(begin, std::as_writable_bytes(std::span(narrow_)));
+  open(file).read(begin, std::as_writable_bytes(std::span(narrow_)));
   std::ranges::transform(narrow_, into.begin(), [&](std::uint16_t bits) {
     return tensor.dtype == "F16" ? to_float(float16{bits}) : to_float(bfloat16{bits});
   });

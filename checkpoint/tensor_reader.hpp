@@ -1,8 +1,9 @@
 // Reads tensors of a checkpoint or of safetensors files piece by piece, as f32.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,12 +34,12 @@ class TensorReader {
   void read(const StoredTensor& tensor, std::uint64_t first, std::span<float> into);
 
  private:
+  io::CheckedFile& open(std::size_t file);
   void read_box(const StoredTensor& tensor, std::size_t file, std::uint64_t begin,
                 std::span<float> into);
 
   const Contents& contents_;
-  std::optional<io::CheckedFile> file_;
-  std::size_t open_ = 0;  // index of file_
+  std::map<std::size_t, io::CheckedFile> files_;  // by their numbers
   std::vector<std::uint16_t> narrow_;
 };
 

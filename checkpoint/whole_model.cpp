@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -109,8 +110,12 @@ Json description_of(const StoredUnit& unit, std::vector<std::vector<int>>& lists
   for (std::size_t index = 0; index < unit.spec->parameters.size(); ++index) {
     const ParameterSpec& parameter = unit.spec->parameters[index];
     const FlatItem& item = unit.layout.items[index];
-    parameters.push_back(
-        {parameter.name, parameter.shape, parameter.tied, item.offset, item.count});
+    Json about = {parameter.name, parameter.shape, parameter.tied, item.offset, item.count};
+    if (parameter.box) {
+      about.push_back(parameter.box->offset);
+      about.push_back(parameter.box->extent);
+    }
+    parameters.push_back(std::move(about));
   }
   return {{"name", unit.spec->name},
           {"parts", unit.parts},
@@ -136,11 +141,35 @@ StoredUnit unit_from(const Json& json, std::deque<UnitSpec>& specs) {
                                .shape = parameter.at(1).get<std::vector<std::int64_t>>(),
                                .initial = {},
                                .tied = parameter.at(2).get<bool>()});
+    if (parameter.size() > 5) {
+      spec.parameters.back().box = Box{.offset = parameter.at(5).get<std::vector<std::int64_t>>(),
+                                       .extent = parameter.at(6).get<std::vector<std::int64_t>>()};
+    }
     unit.layout.items.push_back({.offset = parameter.at(3).get<std::size_t>(),
                                  .count = parameter.at(4).get<std::size_t>()});
     unit.layout.count += unit.layout.items.back().count;
   }
   return unit;
+}
+
+std::vector<std::string> unit_names(const ModelState& model) {
+  std::vector<std::string> names;
+  for (const StoredUnit& unit : model.units) {
+    names.push_back(unit.spec->name);
+  }
+  return names;
+}
+
+bool is_cut(const ModelState& model) {
+  return std::ranges::any_of(model.units, [](const StoredUnit& unit) {
+    return std::ranges::any_of(unit.spec->parameters,
+                               [](const ParameterSpec& spec) { return spec.box.has_value(); });
+  });
+}
+
+/// Ranks that cut the tensors of a stage among them have units of the same names.
+int distinct(const std::vector<std::vector<std::string>>& groups) {
+  return static_cast<int>(std::set(groups.begin(), groups.end()).size());
 }
 
 }  // namespace
@@ -168,7 +197,7 @@ ModelState described_model(const Bytes& description, std::deque<UnitSpec>& specs
   return model;
 }
 
-WholeModel::WholeModel(Communicator& world, Communicator& group, ModelState part) : groups_(0) {
+WholeModel::WholeModel(Communicator& world, Communicator& group, ModelState part) {
   const std::vector<int> members = members_of(world, group);
   for (StoredUnit& unit : part.units) {
     for (int& holder : unit.holders) {
@@ -183,15 +212,17 @@ WholeModel::WholeModel(Communicator& world, Communicator& group, ModelState part
                              .description_bytes = static_cast<std::int64_t>(mine.size())});
   check_seats(world, seats);
   const std::vector<Bytes> descriptions = exchange_descriptions(world, seats, mine);
+  std::vector<std::vector<std::string>> groups;  // the units of each
   for (std::size_t rank = 0; rank < descriptions.size(); ++rank) {
     if (descriptions[rank].empty()) {
       continue;
     }
     const bool own = static_cast<int>(rank) == members[0];
     ModelState next = own ? std::exchange(part, {}) : described_model(descriptions[rank], specs_);
-    if (groups_++ == 0) {
+    if (groups.empty()) {
       state_.states = next.states;
     }
+    groups.push_back(unit_names(next));
     require(next.states == state_.states, "rank ", rank_in_job(world, static_cast<int>(rank)),
             "'s optimizer keeps (", listed(next.states), ") of its part of the model, and rank ",
             rank_in_job(world, 0), "'s (", listed(state_.states),
@@ -199,6 +230,9 @@ WholeModel::WholeModel(Communicator& world, Communicator& group, ModelState part
     std::ranges::move(next.units, std::back_inserter(state_.units));
   }
   check_names(state_);
+  const auto all = static_cast<int>(groups.size());
+  stages_ = is_cut(state_) ? distinct(groups) : all;
+  tensor_parts_ = all / stages_;
 }
 
 }  // namespace sprat::fsdp

@@ -1,5 +1,5 @@
-// The state of a whole model whose stages are on different ranks: what plans of saves and loads
-// see.
+// The state of a whole model whose stages, or parts of whose tensors, are on different ranks: what
+// plans of saves and loads see.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,15 @@ class WholeModel {
   WholeModel& operator=(WholeModel&&) = delete;
 
   const ModelState& state() const noexcept { return state_; }
-  /// How many groups of ranks there are.
-  int groups() const noexcept { return groups_; }
+  /// How many stages the model has, and into how many parts the tensors of each are cut: as many
+  /// groups of ranks.
+  int stages() const noexcept { return stages_; }
+  int tensor_parts() const noexcept { return tensor_parts_; }
 
  private:
   ModelState state_;
   std::deque<UnitSpec> specs_;  // of other groups' units, which stay where they are
-  int groups_ = 1;
+  int stages_ = 1, tensor_parts_ = 1;
 };
 
 /// What other ranks need to know of a group's part of a model, as bytes: states, and by unit names,

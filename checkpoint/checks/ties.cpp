@@ -7,10 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "checkpoint/agreement.hpp"
+#include "checkpoint/held_parameters.hpp"
 #include "comm/base/check.hpp"
 #include "fsdp/plan/layout.hpp"
 
@@ -25,42 +25,29 @@ std::uint64_t mixed(std::uint64_t key) {
   return key ^ (key >> 31);
 }
 
-struct ParameterPlace {
-  std::size_t unit = 0, parameter = 0;
-};
-
 struct Tie {
   ParameterPlace copy, owner;
 };
 
-const ParameterSpec& spec_at(const ModelState& held, const ParameterPlace& place) {
-  return held.units[place.unit].spec->parameters[place.parameter];
-}
-
+/// A copy is tied to the part of the tensor that is the same box.
 std::vector<Tie> ties_of(const ModelState& held) {
-  std::vector<ParameterPlace> places;
-  for (std::size_t u = 0; u < held.units.size(); ++u) {
-    for (std::size_t index = 0; index < held.units[u].spec->parameters.size(); ++index) {
-      places.push_back({.unit = u, .parameter = index});
-    }
-  }
   std::vector<Tie> ties;
-  for (const ParameterPlace& copy : places) {
-    const ParameterSpec& tied = spec_at(held, copy);
-    const auto owner = std::ranges::find_if(places, [&](const ParameterPlace& place) {
-      const ParameterSpec& other = spec_at(held, place);
-      return tied.tied && !other.tied && other.name == tied.name;
-    });
-    if (owner != places.end()) {
-      ties.push_back({.copy = copy, .owner = *owner});
+  for (const auto& [name, parameter] : held_parameters(held)) {
+    for (const ParameterPlace& copy : parameter.copies) {
+      const auto owner = std::ranges::find_if(parameter.parts, [&](const ParameterPlace& part) {
+        return held_box(spec_at(held, part)) == held_box(spec_at(held, copy));
+      });
+      if (owner != parameter.parts.end()) {
+        ties.push_back({.copy = copy, .owner = *owner});
+      }
     }
   }
   return ties;
 }
 
-/// Of values that begin at element `first` of a tensor's state: of every run of parameter_alignment
-/// elements its hash, mixed with its place. Parts begin with such a run however a tensor is cut, so
-/// that all parts add up to the same sum.
+/// Of values that begin at element `first` of a box's state: of every run of parameter_alignment
+/// elements its hash, mixed with its place. Shards begin with such a run however a box is cut into
+/// them, so that all of them add up to the same sum.
 std::uint64_t sum_of_hashes(std::span<const float> values, std::size_t first, std::size_t state) {
   std::uint64_t sum = 0;
   for (std::size_t at = 0; at < values.size(); at += parameter_alignment) {
@@ -80,7 +67,7 @@ std::uint64_t own_sum(const ModelState& held, const ParameterPlace& place) {
   std::uint64_t sum = 0;
   for (const ShardPiece& piece : shard_layout(unit.layout, unit.parts, unit.part).pieces) {
     for (std::size_t state = 0; state < unit.values.size(); ++state) {
-      if (piece.parameter == static_cast<int>(place.parameter)) {
+      if (piece.parameter == static_cast<int>(place.index)) {
         sum += sum_of_hashes(unit.values[state].subspan(piece.shard_offset, piece.count),
                              piece.parameter_offset, state);
       }
@@ -96,18 +83,12 @@ void check_ties(Communicator& world, const ModelState& held) {
   if (ties.empty()) {
     return;
   }
-  std::vector<std::uint64_t> mine;
+  std::vector<std::uint64_t> sums;
   for (const Tie& tie : ties) {
-    mine.push_back(own_sum(held, tie.copy));
-    mine.push_back(own_sum(held, tie.owner));
+    sums.push_back(own_sum(held, tie.copy));
+    sums.push_back(own_sum(held, tie.owner));
   }
-  std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(world.size()));
-  world.all_gather(elements(std::as_const(mine)), elements(all), {.timeout = {}, .blocking = true})
-      .wait();
-  std::vector<std::uint64_t> sums(mine.size());
-  for (std::size_t at = 0; at < all.size(); ++at) {
-    sums[at % sums.size()] += all[at];
-  }
+  world.all_reduce(elements(sums), ReduceOp::sum, {.timeout = {}, .blocking = true}).wait();
   for (std::size_t number = 0; number < ties.size(); ++number) {
     const auto& [copy, owner] = ties[number];
     const StoredUnit &unit = held.units[copy.unit], &other = held.units[owner.unit];
@@ -118,7 +99,7 @@ void check_ties(Communicator& world, const ModelState& held) {
                        ") differs from the one of unit \"", other.spec->name, "\" (rank ",
                        rank_in_job(world, other.holders[0]),
                        ") that it is tied to, or its optimizer state does, and nothing was saved: "
-                       "both are to take the sum of both gradients at every step. Go on from the "
+                       "both are to take the same gradient at every step. Go on from the "
                        "last checkpoint"));
     }
   }

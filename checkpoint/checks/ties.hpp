@@ -9,7 +9,7 @@ namespace sprat::fsdp {
 /// Collective. Throws Error{mismatch} on every rank, naming two units, if a tied parameter or its
 /// optimizer state differs from the one that it is tied to: that one is saved, so a job that goes
 /// on from the checkpoint would have other bits than this one.
-/// Cost: each rank reads what it holds of these parameters; 16 bytes a rank and tie.
+/// Cost: each rank reads what it holds of these parameters; one sum of 16 bytes a tie.
 void check_ties(Communicator& world, const ModelState& held);
 
 }  // namespace sprat::fsdp

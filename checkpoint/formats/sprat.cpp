@@ -28,7 +28,8 @@ void write_checkpoint(Manifest manifest, const CopyPlan& plan, const std::string
   for (const io::SafeTensor& tensor : tensors) {
     StoredTensor stored{.name = tensor.name, .dtype = "F32", .shape = {}, .boxes = {}};
     stored.shape.assign(tensor.shape.begin(), tensor.shape.end());
-    stored.boxes = {{.file = 0, .begin = header.size() + tensor.begin, .rows = stored.rows()}};
+    stored.boxes = {
+        {.file = 0, .begin = header.size() + tensor.begin, .box = whole_box(stored.shape)}};
     manifest.contents.tensors.push_back(std::move(stored));
   }
   const std::string name = "shard-00001-model-00001-of-00001.safetensors";

@@ -32,9 +32,10 @@ struct CheckpointOptions {
 /// Saves a model. Its calls are collective, of one thread, between steps. An Error is the same on
 /// every rank; the last checkpoint then stays as it is, and the next save() may succeed.
 ///
-/// Where ranks have different stages of a model, each group of ranks that share some keeps these as
-/// a ShardedModel on a communicator of its own, and all ranks of `world` save one checkpoint: the
-/// same as a job without stages would save. Calls are then collective over `world`.
+/// Where ranks have different stages of a model, or parts of its tensors (ParameterSpec::box), each
+/// group of ranks that share some keeps these as a ShardedModel on a communicator of its own, and
+/// all ranks of `world` save one checkpoint: of the tensors that a job without stages or cuts would
+/// save. Calls are then collective over `world`.
 class SPRAT_API CheckpointWriter {
  public:
   /// `model` outlives it. Throws Error{invalid_argument} if two parameters have one name, or one
@@ -42,8 +43,9 @@ class SPRAT_API CheckpointWriter {
   CheckpointWriter(ShardedModel& model, CheckpointOptions options);
   /// Collective over `world`, which outlives it as `part` does: this rank's part of the model. Each
   /// rank of `world` is in the communicator of one part, and of no other. Throws as above, of the
-  /// whole model, and if parts have different optimizers. A parameter that is tied
-  /// (ParameterSpec::tied) is saved once, by the part where it is not.
+  /// whole model, if boxes of one name do not make up a tensor, and if parts have different
+  /// optimizers. A parameter that is tied (ParameterSpec::tied) is saved once, by the part where it
+  /// is not.
   CheckpointWriter(Communicator& world, ShardedModel& part, CheckpointOptions options);
   /// Drops a save that is under way: wait() first.
   ~CheckpointWriter();
@@ -86,8 +88,8 @@ SPRAT_API TrainingState load_checkpoint(ShardedModel& model, const std::string& 
 /// The same of the parameters alone; the optimizer stays as it is.
 SPRAT_API TrainingState load_parameters(ShardedModel& model, const std::string& path);
 /// The same of a job whose ranks have different parts of the model, as CheckpointWriter has them;
-/// collective over `world`. Whatever stages the job that saved had. What is tied becomes a copy of
-/// what it is tied to, and so does its optimizer state.
+/// collective over `world`. Whatever stages and cuts the job that saved had. What is tied becomes a
+/// copy of what it is tied to, and so does its optimizer state.
 SPRAT_API TrainingState load_checkpoint(Communicator& world, ShardedModel& part,
                                         const std::string& path);
 SPRAT_API TrainingState load_parameters(Communicator& world, ShardedModel& part,

@@ -51,7 +51,7 @@ def main():
     arguments = parser.parse_args()
     wanted = {stored_name(state, name): expected(state, name, shape)
               for state in STATES for name, shape in SHAPES.items()}
-    for ranks, shards, stages in [(1, 1, 1), (2, 2, 1), (4, 2, 1), (8, 8, 1), (4, 2, 2)]:
+    for ranks, shards, stages in [(1, 1, 1), (2, 2, 1), (4, 2, 1), (8, 8, 1), (4, 2, 2), (4, 2, "1x2"), (6, 1, "2x3")]:
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([arguments.worker, "save", folder, str(ranks), str(shards), str(stages), str(STEP),
                             str(STEP)], check=True, timeout=100)
@@ -72,8 +72,13 @@ def check_metadata(path, wanted):
     for name, tensor in wanted.items():
         stored = metadata.state_dict_metadata[name]
         assert tuple(stored.size) == tuple(tensor.shape), (name, stored.size)
-        rows = sum(chunk.sizes[0] if len(chunk.sizes) else 1 for chunk in stored.chunks)
-        assert rows == (tensor.shape[0] if tensor.dim() else 1), name
+        times = torch.zeros(tensor.shape, dtype=torch.int32)
+        for chunk in stored.chunks:
+            part = times
+            for dimension, (offset, size) in enumerate(zip(chunk.offsets, chunk.sizes)):
+                part = part.narrow(dimension, offset, size)
+            part += 1
+        assert bool((times == 1).all()), name
 
 
 if __name__ == "__main__":

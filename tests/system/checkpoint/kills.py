@@ -4,7 +4,7 @@
     kills.py WORKER [SPRAT] [--whole]
 
 Held: what loads is the checkpoint before or the new one, whole, every value checked; the next save succeeds and
-takes away what the dead one left; so does a third with keep_last. --whole: every step of five arrangements.
+takes away what the dead one left; so does a third with keep_last. --whole: every step of six arrangements.
 """
 import argparse
 import random
@@ -46,10 +46,10 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     draw = random.Random(arguments.seed)
-    # Ranks, of which so many share a copy of the parameters of each of so many stages.
+    # Ranks, of which so many share a copy of the parameters of each of so many stages; x2: of each half of a tensor.
     arrangements = [(2, 2, 1), (4, 2, 2)]
     if arguments.whole:
-        arrangements += [(1, 1, 1), (4, 2, 1), (4, 4, 1)]
+        arrangements += [(1, 1, 1), (4, 2, 1), (4, 4, 1), (4, 2, "1x2")]
     kills = 0
     for arrangement in arrangements:
         for again in [False, True]:
@@ -58,7 +58,7 @@ def main():
                 said = one_kill(arguments.worker, arrangement, at, again)
                 if said is None:
                     break
-                stages = f" in {arrangement[2]} stages" if arrangement[2] > 1 else ""
+                stages = f" in {arrangement[2]} stages" if arrangement[2] != 1 else ""
                 print(f"{arrangement[0]} ranks{stages}, {'same' if again else 'next'} step, change {at}: {said}", flush=True)
                 kills += 1
                 at += 1 if arguments.whole else draw.randint(1, 4)

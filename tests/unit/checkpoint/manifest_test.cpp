@@ -25,9 +25,9 @@ Manifest some_manifest() {
   manifest.contents.tensors = {
       {.name = "a",
        .shape = {5, 2},
-       .boxes = {{.file = 1, .begin = 64, .first_row = 0, .rows = 3},
-                 {.file = 0, .begin = 64, .first_row = 3, .rows = 2}}},
-      {.name = "b", .dtype = "BF16", .shape = {}, .boxes = {{.file = 0, .begin = 80, .rows = 1}}}};
+       .boxes = {{.file = 1, .begin = 64, .box = {{0, 0}, {3, 2}}},
+                 {.file = 0, .begin = 64, .box = {{3, 0}, {2, 2}}}}},
+      {.name = "b", .dtype = "BF16", .shape = {}, .boxes = {{.file = 0, .begin = 80, .box = {}}}}};
   manifest.contents.files = {
       {.name = "f0", .record = {.bytes = 82, .blocks = {0xffffffffffffffff}}},
       {.name = "f1", .record = {.bytes = 88, .blocks = {7}}}};
@@ -79,9 +79,28 @@ TEST(Manifest, what_makes_no_sense_is_refused) {
     const char* says;
   };
   const Change changes[] = {
-      {[](Manifest& m) { m.contents.tensors[0].boxes[1].first_row = 2; }, "its row 2 twice"},
-      {[](Manifest& m) { m.contents.tensors[0].boxes[1].first_row = 4; }, "its row 3 nowhere"},
-      {[](Manifest& m) { m.contents.tensors[0].boxes.pop_back(); }, "has 3 of its 5 rows"},
+      {[](Manifest& m) { m.contents.tensors[0].boxes[1].box.offset[0] = 2; },
+       "its element [2, 0] twice"},
+      {[](Manifest& m) {
+         m.contents.tensors[0].boxes[1].box = {{4, 0}, {1, 2}};
+       },
+       "its element [3, 0] nowhere"},
+      {[](Manifest& m) { m.contents.tensors[0].boxes[1].box.extent[1] = 1; },
+       "its element [3, 1] nowhere"},
+      {[](Manifest& m) { m.contents.tensors[0].boxes.pop_back(); }, "its element [3, 0] nowhere"},
+      {[](Manifest& m) { m.contents.tensors[0].boxes.clear(); }, "\"a\" lies nowhere"},
+      {[](Manifest& m) { m.contents.tensors[0].boxes[1].box.offset[0] = 4; },
+       "a box from 4 on of 2 along dimension 0, of which it has 5"},
+      {[](Manifest& m) {
+         m.contents.tensors[0].boxes[1].box.extent[0] = std::numeric_limits<std::int64_t>::max();
+       },
+       "along dimension 0, of which it has 5"},
+      {[](Manifest& m) {
+         m.contents.tensors[0].boxes[1].box = {{3, 0, 0}, {2, 1, 2}};
+       },
+       "2 dimensions, and a box of 3 and 3"},
+      {[](Manifest& m) { m.contents.tensors[0].shape[0] = std::int64_t{1} << 62; },
+       "more elements than a file can hold"},
       {[](Manifest& m) { m.contents.tensors[0].boxes[0].file = 2; }, "lies in file 2 of 2"},
       {[](Manifest& m) { m.contents.tensors[0].boxes[0].begin = 65; }, "beyond the end of f1"},
       {[](Manifest& m) { m.contents.tensors[0].boxes[0].begin = ~0ull; }, "beyond the end of f1"},
@@ -95,6 +114,25 @@ TEST(Manifest, what_makes_no_sense_is_refused) {
     change.change(manifest);
     EXPECT_THAT(complaint_of(write_manifest(manifest)), HasSubstr(change.says));
   }
+}
+
+TEST(Manifest, of_whole_rows_alone_is_what_older_versions_read) {
+  const std::string text = write_manifest(some_manifest());
+  EXPECT_THAT(text, testing::StartsWith("{\n\"format\":1,\n"));
+  EXPECT_THAT(text,
+              HasSubstr(R"("a":{"boxes":[[1,64,0,3],[0,64,3,2]],"dtype":"F32","shape":[5,2]})"));
+  EXPECT_THAT(text, HasSubstr(R"("b":{"boxes":[[0,80,0,1]],"dtype":"BF16","shape":[]})"));
+}
+
+TEST(Manifest, says_offsets_and_extents_of_boxes_that_are_no_whole_rows) {
+  Manifest manifest = some_manifest();
+  manifest.contents.tensors[0].boxes = {{.file = 1, .begin = 64, .box = {{0, 0}, {3, 2}}},
+                                        {.file = 0, .begin = 64, .box = {{3, 0}, {2, 1}}},
+                                        {.file = 0, .begin = 72, .box = {{3, 1}, {2, 1}}}};
+  const std::string text = write_manifest(manifest);
+  EXPECT_THAT(text, testing::StartsWith("{\n\"format\":2,\n"));
+  EXPECT_THAT(text, HasSubstr(R"("boxes":[[1,64,0,3],[0,64,[3,0],[2,1]],[0,72,[3,1],[2,1]]])"));
+  EXPECT_EQ(parse_manifest("p", text).contents.tensors, manifest.contents.tensors);
 }
 
 TEST(Manifest, counters_that_are_no_numbers_are_not_written) {

@@ -13,7 +13,9 @@
 
 #include "checkpoint/whole_model.hpp"
 #include "fsdp/model_state.hpp"
+#include "fsdp/plan/box_range.hpp"
 #include "sprat/communicator.hpp"
+#include "tests/unit/fsdp/cut.hpp"
 
 namespace sprat::fsdp {
 
@@ -23,16 +25,30 @@ struct Arrangement {
   bool over_all = false;  ///< Optimizer parts over shards and then replicas, as hfsdp has them.
   int stages = 1;
   bool stages_apart = false;  ///< A rank counts by data and then stage; else by stage, then data.
+  int tensor_ranks = 1;       ///< Among which tensors are cut. They count first.
+  Cut cut = Cut::rows;
 
-  int stage_ranks() const { return ranks / stages; }
+  int stage_ranks() const { return ranks / (stages * tensor_ranks); }
   int parts() const { return over_all ? stage_ranks() : shards; }
-  int stage(int rank) const { return stages_apart ? rank / stage_ranks() : rank % stages; }
-  int data_rank(int rank) const { return stages_apart ? rank % stage_ranks() : rank / stages; }
+  int tensor_rank(int rank) const { return rank % tensor_ranks; }
+  int stage(int rank) const {
+    const int of_tensor = rank / tensor_ranks;
+    return stages_apart ? of_tensor / stage_ranks() : of_tensor % stages;
+  }
+  int data_rank(int rank) const {
+    const int of_tensor = rank / tensor_ranks;
+    return stages_apart ? of_tensor % stage_ranks() : of_tensor / stages;
+  }
+  /// Ranks of one group have the same part of the model.
+  int group(int rank) const { return stage(rank) * tensor_ranks + tensor_rank(rank); }
   std::string text() const {
     return std::to_string(ranks) + " ranks, " + std::to_string(shards) + " shards" +
            (over_all ? ", parts over all" : "") +
            (stages > 1 ? ", " + std::to_string(stages) + " stages" : "") +
-           (stages_apart ? " apart" : "");
+           (stages_apart ? " apart" : "") +
+           (tensor_ranks > 1
+                ? ", tensors on " + std::to_string(tensor_ranks) + " by " + cut_name(cut)
+                : "");
   }
 };
 
@@ -87,7 +103,8 @@ class HandMade {
   HandMade(const Arrangement& arrangement, int rank,
            std::vector<std::string> states = {"", "exp_avg", "exp_avg_sq"},
            std::vector<UnitSpec> units = awkward_units())
-      : specs_(units_of_stage(units, arrangement.stages, arrangement.stage(rank))) {
+      : specs_(part_of(units_of_stage(units, arrangement.stages, arrangement.stage(rank)),
+                       arrangement.cut, arrangement.tensor_ranks, arrangement.tensor_rank(rank))) {
     held_.states = std::move(states);
     for (const UnitSpec& spec : specs_) {
       add(spec, arrangement, arrangement.data_rank(rank));
@@ -97,11 +114,11 @@ class HandMade {
   HandMade(const HandMade&) = delete;
   HandMade& operator=(const HandMade&) = delete;
 
-  /// What this rank's stage has. Holders count by data.
+  /// What this rank's group has. Holders count by data.
   ModelState& held() { return held_; }
-  /// The model of all stages, once they are joined.
+  /// The model of all groups, once they are joined.
   const ModelState& whole() const { return whole_->state(); }
-  /// Collective, where there are stages. `group` is of this rank's stage.
+  /// Collective, where there are groups. `group` is of the ranks of this one's.
   void join(Communicator& world, Communicator& group) { whole_.emplace(world, group, held_); }
 
   /// The values of value_of(), plus `shift`.
@@ -166,12 +183,15 @@ class HandMade {
       const ShardLayout mine = shard_layout(unit.layout, unit.parts, unit.part);
       for (std::size_t state = 0; state < held_.states.size(); ++state) {
         for (const ShardPiece& piece : mine.pieces) {
-          const std::string& name =
-              unit.spec->parameters[static_cast<std::size_t>(piece.parameter)].name;
-          for (std::size_t at = 0; at < piece.count; ++at) {
-            visit(unit.values[state][piece.shard_offset + at],
-                  value_of(held_.states[state], name, piece.parameter_offset + at));
-          }
+          const auto& spec = unit.spec->parameters[static_cast<std::size_t>(piece.parameter)];
+          std::size_t at = piece.shard_offset;
+          for_each_run_of_range(
+              spec.shape, held_box(spec), piece.parameter_offset, piece.count, [&](BoxRun run) {
+                for (std::int64_t index = run.offset; index < run.offset + run.count; ++index) {
+                  visit(unit.values[state][at++],
+                        value_of(held_.states[state], spec.name, static_cast<std::size_t>(index)));
+                }
+              });
         }
       }
     }
@@ -189,9 +209,9 @@ void on_ranks(const Arrangement& arrangement, Body body,
               const std::vector<UnitSpec>& units = awkward_units()) {
   run_virtual_ranks(arrangement.ranks, {}, [&](Communicator& world) {
     HandMade model(arrangement, world.rank(), {"", "exp_avg", "exp_avg_sq"}, units);
-    if (arrangement.stages > 1) {
+    if (arrangement.stages * arrangement.tensor_ranks > 1) {
       auto group =
-          world.split(arrangement.stage(world.rank()), arrangement.data_rank(world.rank()));
+          world.split(arrangement.group(world.rank()), arrangement.data_rank(world.rank()));
       model.join(world, *group);
     }
     body(world, model);

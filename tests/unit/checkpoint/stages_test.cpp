@@ -322,7 +322,7 @@ TEST(WholeModel, a_part_on_ranks_that_are_not_of_the_job_is_refused) {
 }
 
 TEST(WholeModel, a_description_has_all_that_plans_read) {
-  HandMade part({.ranks = 8, .shards = 2, .stages = 2}, 1);
+  HandMade part({.ranks = 16, .shards = 2, .stages = 2, .tensor_ranks = 2}, 3);
   std::deque<UnitSpec> specs;
   const ModelState described = described_model(description_of(part.held()), specs);
   EXPECT_EQ(described.states, part.held().states);
@@ -341,6 +341,7 @@ TEST(WholeModel, a_description_has_all_that_plans_read) {
     for (std::size_t index = 0; index < is.spec->parameters.size(); ++index) {
       EXPECT_EQ(is.spec->parameters[index].name, was.spec->parameters[index].name);
       EXPECT_EQ(is.spec->parameters[index].shape, was.spec->parameters[index].shape);
+      EXPECT_EQ(is.spec->parameters[index].box, was.spec->parameters[index].box);
       EXPECT_EQ(is.spec->parameters[index].tied, was.spec->parameters[index].tied);
       EXPECT_EQ(is.layout.items[index].offset, was.layout.items[index].offset);
       EXPECT_EQ(is.layout.items[index].count, was.layout.items[index].count);
