@@ -329,7 +329,7 @@ TEST(ActivationStore, times_are_those_of_the_link_and_of_all_that_passes_between
 }
 
 TEST(ActivationStore, a_tier_that_ends_no_transfer_leaves_the_horizon_open) {
-  const ActivationProgram program = gpipe_program(3, 1);
+  const ActivationProgram program = gpipe_program(1, 1);
   const auto tier = io::open_any_tier("throttled:20000");  // a store takes 0.6 s
   ActivationStore store(program, {.keep_last = 0}, *tier);
   run_store_pass(store, program);
