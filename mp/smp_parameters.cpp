@@ -49,17 +49,22 @@ std::string unknown(std::string_view key, const std::vector<std::string_view>& k
   return text('"', key, "\" is no ", what, ": did you mean \"", *near, "\"?");
 }
 
+void refuse_others(const Json& object, const std::vector<std::string_view>& known,
+                   std::string_view where) {
+  for (const auto& [key, value] : object.items()) {
+    if (std::ranges::find(known, key) == known.end()) {
+      refuse(unknown(key, known, text("key in ", where)));
+    }
+  }
+}
+
 /// The object under `name`, if it is there; refuses other keys beside it than `known`.
 std::optional<Json> opened(const Json& object, const char* name,
                            const std::vector<std::string_view>& known, std::string_view where) {
   if (!object.contains(name)) {
     return std::nullopt;
   }
-  for (const auto& [key, value] : object.items()) {
-    if (std::ranges::find(known, key) == known.end()) {
-      refuse(unknown(key, known, text("key in ", where)));
-    }
-  }
+  refuse_others(object, known, where);
   const Json& inside = object.at(name);
   if (!inside.is_object()) {
     refuse(name, " = ", shown(inside), ": it must be an object, {\"key\": value, ...}");
@@ -76,6 +81,7 @@ Json unwrapped(Json object) {
           opened(object, "smdistributed",
                  {"smdistributed", "mpi", "torch_distributed", "pytorchddp"}, "distribution")) {
     object = std::move(*inside);
+    refuse_others(object, {"modelparallel"}, "smdistributed");
     require(object.contains("modelparallel"), "smdistributed has no modelparallel");
   }
   if (auto inside = opened(object, "modelparallel", {"modelparallel"}, "smdistributed")) {

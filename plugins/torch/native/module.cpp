@@ -8,6 +8,7 @@
 #include "plugins/torch/native/backend.hpp"
 #include "plugins/torch/native/errors.hpp"
 #include "plugins/torch/native/memory.hpp"
+#include "plugins/torch/native/smp.hpp"
 #include "sprat/sprat.h"
 
 namespace py = pybind11;
@@ -67,6 +68,7 @@ PYBIND11_MODULE(_native, module) {
     return py::dict(py::arg("used") = use.used, py::arg("kept") = use.kept);
   });
   module.def("release_kept_memory", &release_kept_memory, Released());
+  module.def("smp_parameters", &smp_parameters);
   module.def("version", [] { return std::string(sprat_version()); });
 }
 

@@ -1,7 +1,7 @@
 """Tests of SMP's surface on four processes: groups, meshes, sharded training, random streams.
 
-Use: python tests/system/torch/smp_ranks_test.py. Needs torch; runs over gloo and, if sprat.torch is
-installed, over sprat. One launch for each backend runs all checks; each check is a test here.
+Use: python tests/system/torch/smp_ranks_test.py. Needs torch and sprat.torch; runs over gloo and over
+sprat. One launch for each backend runs all checks; each check is a test here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import datetime
-import importlib.util
+import importlib
 import json
 import logging
 import os
@@ -379,10 +379,8 @@ def run_checks(rank: int, backend: str, port: int, folder: str) -> None:
     torch.set_num_threads(1)
     # full_tensor of what is split both ways warns that it gathers twice, which is no matter here.
     logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
-    if backend == "sprat":
-        smp = importlib.import_module("sprat.torch.smp")
-    else:
-        smp = smp_test.load("smp")
+    smp = importlib.import_module("sprat.torch.smp")
+    if backend != "sprat":
         dist.init_process_group(backend, timeout=datetime.timedelta(seconds=SECONDS))
     outcomes = {}
     for check in CHECKS:
@@ -429,8 +427,6 @@ class OverGloo(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        if cls.backend == "sprat" and not importlib.util.find_spec("sprat"):
-            raise unittest.SkipTest("needs sprat.torch: pip install ./plugins/torch")
         cls.outcomes = launch(cls.backend)
 
 

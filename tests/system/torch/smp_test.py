@@ -1,6 +1,7 @@
-"""Tests of SMP's surface without processes: keys, placement of ranks, learning rate, documentation.
+"""Tests of SMP's surface without processes: reading, placement of ranks, learning rate, documentation.
 
-Use: python tests/system/torch/smp_test.py. Needs neither torch nor Sprat.
+Use: python tests/system/torch/smp_test.py. Needs sprat.torch; keys are the core's, which its own tests
+(tests/unit/mp/smp_test.cpp) iterate.
 """
 
 from __future__ import annotations
@@ -11,82 +12,16 @@ import itertools
 import json
 import pathlib
 import re
-import sys
 import tempfile
-import types
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-SOURCES = ROOT / "plugins/torch/sprat/torch"
 
-
-def load(name: str) -> types.ModuleType:
-    """A module of the package's sources, without running the package's __init__."""
-    if "smp_sources" not in sys.modules:
-        package = types.ModuleType("smp_sources")
-        package.__path__ = [str(SOURCES)]
-        sys.modules["smp_sources"] = package
-    return importlib.import_module(f"smp_sources.{name}")
-
-
-keys = load("smp_keys")
-config = load("smp_config")
-placement = load("smp_placement")
-learning_rate = load("learning_rate")
+config = importlib.import_module("sprat.torch.smp_config")
+placement = importlib.import_module("sprat.torch.smp_placement")
+learning_rate = importlib.import_module("sprat.torch.learning_rate")
 
 CommGroup = placement.CommGroup
-# What a key asks of others when it is not at its default.
-COMPANY = {
-    "auto_partition": {"default_partition": 0},
-    "ddp_port": {"ddp": True},
-    "ddp_dist_backend": {"ddp": True},
-    "tensor_parallel_degree": {"ddp": True, "prescaled_batch": True},
-    "bf16": {"sharded_data_parallel_degree": 2},
-    "context_parallel_degree": {"hybrid_shard_degree": 1024},
-}
-
-
-def company(key: keys.Key) -> dict:
-    """The other keys that make a value of this key of this generation acceptable."""
-    wanted = {
-        name: value
-        for name, value in COMPANY.get(key.name, {}).items()
-        if name in keys.keys_of(key.generation)
-    }
-    return wanted if key.generation == "v2" else {"ddp": False, **wanted}
-
-
-def others(key: keys.Key) -> list:
-    """Legal values of a key beside its default."""
-    if key.choices:
-        return [choice for choice in key.choices if choice != key.default]
-    if key.kind is bool:
-        return [value for value in (True, False) if value is not key.default]
-    if key.kind is str:
-        return ["some text"]
-    first = max(key.low, 0) if key.high < keys.UNLIMITED else max(key.low, 0) + 7
-    return [key.kind(first)]
-
-
-def core_row(key: keys.Key) -> list[str]:
-    """A key as mp/smp_keys.def writes it."""
-
-    def bound(value: float) -> str:
-        return "any" if abs(value) == keys.UNLIMITED else f"{value:g}"
-
-    def quoted(text: str) -> str:
-        return json.dumps(text, ensure_ascii=False)
-
-    kind = {int: "whole", float: "number", bool: "flag", str: "word"}[key.kind]
-    if isinstance(key.default, keys.Derived):
-        default = f"follows({quoted(key.default.text)})"
-    elif key.default is None:
-        default = "none"
-    else:
-        default = repr(key.default) if key.kind is float else quoted(key.default)
-    cells = (key.generation, key.source, key.name, kind, default, bound(key.low), bound(key.high),
-             quoted(" ".join(key.choices)), quoted(key.served))
-    return [f"SPRAT_SMP_KEY({', '.join(cells)},", f"              {quoted(key.how)})"]
 
 
 class Reading(unittest.TestCase):
@@ -102,9 +37,35 @@ class Reading(unittest.TestCase):
     def test_nothing_gives_the_defaults_of_v2(self):
         settings = config.resolve(None)
         self.assertEqual(settings.generation, "v2")
-        self.assertEqual(
-            settings.values, {name: key.default for name, key in keys.keys_of("v2").items()}
-        )
+        self.assertEqual(settings.values["activation_loading_horizon"], 2)
+        self.assertIsNone(settings.values["random_seed"])
+
+    def test_all_documented_keys_have_a_value(self):
+        documented = (ROOT / "docs/pytorch.md").read_text()
+        for generation, given in (("v2", {}), ("v1", {"ddp": True})):
+            with self.subTest(generation):
+                table = documented.partition(f"SMP {generation}:\n\n")[2].partition("\n\n")[0]
+                names = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+                self.assertEqual(list(config.resolve(given).values), names)
+
+    def test_values_have_the_types_of_python(self):
+        for name, value in (
+            ("placement_strategy", "cluster"),
+            ("sdp_gradient_clipping", 1.0),
+            ("microbatches", 1),
+            ("ddp", True),
+            ("ddp_port", None),
+        ):
+            read = self.values({"ddp": True})[name]
+            self.assertEqual((read, type(read)), (value, type(value)), name)
+        self.assertIs(type(self.values({"sdp_gradient_clipping": 2})["sdp_gradient_clipping"]), float)
+
+    def test_a_value_of_another_kind_is_refused_with_the_legal_ones(self):
+        for value in ("1", True, 1.5, [], {}, None, float("nan"), object(), pathlib.Path("x")):
+            self.refuses({"hybrid_shard_degree": value}, "hybrid_shard_degree = ", "integer, at least 0")
+
+    def test_a_value_that_is_not_served_is_refused_with_what_to_do_instead(self):
+        self.refuses({"microbatches": 2}, "microbatches = 2 of SMP v1 is not served yet, only 1 is: keep")
 
     def test_all_forms_of_one_configuration_agree(self):
         plain = {"ddp": True, "sharded_data_parallel_degree": 2, "placement_strategy": "spread"}
@@ -168,77 +129,17 @@ class Reading(unittest.TestCase):
         self.refuses('{"ddp": true, "ddp": false}', "ddp", "twice")
 
 
-class Keys(unittest.TestCase):
-    """Iterates the table."""
-
-    def test_each_default_may_be_given(self):
-        for key in keys.KEYS:
-            with self.subTest(f"{key.generation} {key.name}"):
-                around = company(key)
-                values = config.resolve(around).values
-                given = {**around, key.name: values[key.name]}
-                self.assertEqual(config.resolve(given).values, values)
-
-    def test_each_value_of_a_served_key_is_taken(self):
-        for key in (key for key in keys.KEYS if key.served):
-            for value in others(key):
-                with self.subTest(f"{key.generation} {key.name} = {value}"):
-                    settings = config.resolve({**company(key), key.name: value})
-                    self.assertEqual(settings.generation, key.generation)
-                    self.assertEqual(settings.values[key.name], value)
-
-    def test_each_key_not_served_is_refused_with_what_to_do_instead(self):
-        for key in (key for key in keys.KEYS if not key.served):
-            for value in others(key):
-                # A partition beyond the first needs more stages, which are not served either.
-                stages = {"pipeline_parallel_degree": 9} if key.name == "default_partition" else {}
-                with self.subTest(f"{key.generation} {key.name} = {value}"):
-                    with self.assertRaises(ValueError) as caught:
-                        config.resolve({key.name: value, **company(key), **stages})
-                    said = str(caught.exception)
-                    self.assertIn(f"{key.name} = {value!r} of SMP {key.generation}", said)
-                    self.assertIn("not served yet", said)
-                    self.assertIn(key.how, said)
-
-    def test_each_illegal_value_is_refused_with_the_legal_ones(self):
-        wrong = {bool: [1, "true"], int: [True, 1.5, "1"], float: ["1", False], str: [1]}
-        for key in keys.KEYS:
-            bad = [*wrong[key.kind], [], float("nan")]
-            bad += [key.kind(key.low - 1)] if key.low > -keys.UNLIMITED else []
-            bad += [key.kind(key.high + 1)] if key.high < keys.UNLIMITED else []
-            bad += ["sideways"] if key.choices else []
-            bad += [None] if key.default is not None else []
-            for value in bad:
-                with self.subTest(f"{key.generation} {key.name} = {value}"):
-                    with self.assertRaises(ValueError) as caught:
-                        config.resolve({**company(key), key.name: value})
-                    said = str(caught.exception)
-                    self.assertIn(f"{key.name} = {value!r}", said)
-                    self.assertIn(key.legal(), said)
-
-    def test_the_table_is_that_of_the_core(self):
-        rows = (ROOT / "mp/smp_keys.def").read_text().partition("SPRAT_SMP_KEY(v2")
-        theirs = (rows[1] + rows[2]).removesuffix("#undef SPRAT_SMP_KEY\n")
-        self.assertEqual(theirs.splitlines(), [line for key in keys.KEYS for line in core_row(key)])
-
-    def test_each_documented_table_is_this_table(self):
-        text = (ROOT / "docs/pytorch.md").read_text()
-        for generation in ("v2", "v1"):
-            with self.subTest(generation):
-                self.assertIn(keys.table(generation), text)
-
-
 class KeysTogether(unittest.TestCase):
     CONFLICTS = (
         ({"partitions": 1, "pipeline_parallel_degree": 1}, "two names of one key"),
         ({"auto_partition": False}, "needs default_partition"),
         ({"default_partition": 1}, "less than pipeline_parallel_degree = 1"),
-        ({"ddp": True, "horovod": True}, "both True"),
+        ({"ddp": True, "horovod": True}, "both true"),
         ({"ddp_port": 1234}, "ddp_port needs ddp"),
         ({"ddp_dist_backend": "auto"}, "ddp_dist_backend needs ddp"),
-        ({"tensor_parallel_degree": 2, "prescaled_batch": True}, "needs ddp = True"),
-        ({"tensor_parallel_degree": 2, "ddp": True}, "set prescaled_batch to True"),
-        ({"sharded_data_parallel_degree": 2, "partitions": 2}, "pipeline_parallel_degree = 2"),
+        ({"tensor_parallel_degree": 2, "prescaled_batch": True}, "needs ddp = true"),
+        ({"tensor_parallel_degree": 2, "ddp": True}, "set prescaled_batch to true"),
+        ({"sharded_data_parallel_degree": 2, "partitions": 2}, "partitions = 2 of SMP v1 is not served"),
         ({"sharded_data_parallel_degree": 2, "shard_optimizer_state": True}, "already"),
         ({"bf16": True}, "sharded_data_parallel_degree above 1"),
         ({"hybrid_shard_degree": 2, "context_parallel_degree": 4}, "at most hybrid_shard_degree"),

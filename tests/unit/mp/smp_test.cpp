@@ -4,12 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "comm/base/check.hpp"
 #include "tests/unit/comm/base/refused.hpp"
 
 namespace sprat::smp_test {
@@ -131,6 +135,32 @@ TEST(SmpKeys, each_default_may_be_given) {
   }
 }
 
+/// A row of the tables in docs/pytorch.md.
+std::string documented_row(const SmpKey& key) {
+  const std::string standard =
+      key.follows.empty() ? describe(key.standard) : std::string(key.follows);
+  const bool word = std::holds_alternative<std::string>(key.standard);
+  return text("| `", key.name, "` | ", legal_values(key), " | ",
+              word ? standard.substr(1, standard.size() - 2) : standard, " | ",
+              key.served ? "yes" : "default only", " | ", key.how, " | ", key.source, " |\n");
+}
+
+TEST(SmpKeys, are_documented_in_this_order) {
+  std::ifstream file(std::filesystem::path(SPRAT_SOURCE_DIR) / "docs/pytorch.md");
+  const std::string page(std::istreambuf_iterator<char>(file), {});
+  for (const SmpVersion version : {SmpVersion::v2, SmpVersion::v1}) {
+    std::string table = text("SMP ", name(version), R"(:
+
+| key | values | default | served | what it does here, or what to do instead | source |
+|---|---|---|---|---|---|
+)");
+    for (const SmpKey& key : smp_keys()) {
+      table += key.version == version ? documented_row(key) : "";
+    }
+    EXPECT_NE(page.find(table + "\n"), std::string::npos) << table;
+  }
+}
+
 TEST(SmpParameters, defaults_follow_from_other_keys) {
   const auto value = [](const char* json, const char* key) {
     return describe(parse_smp_parameters(json).values.at(key));
@@ -189,6 +219,8 @@ TEST(SmpParameters, what_does_not_go_together_is_refused_in_a_sentence) {
       {R"({"smdistributed": {"modelparallel": {}}, "mpirun": {}})",
        "\"mpirun\" is no key in distribution: did you mean \"mpi\"?"},
       {R"({"smdistributed": {}})", "smdistributed has no modelparallel"},
+      {R"({"smdistributed": {"dataparallel": {}}})",
+       "\"dataparallel\" is no key in smdistributed: did you mean \"modelparallel\"?"},
       {R"({"parameters": 3})", "parameters = 3: it must be an object, {\"key\": value, ...}"},
       {R"({"enabled": false, "parameters": {}})",
        "modelparallel has enabled = false: set it to true, or leave this configuration out"},
