@@ -4,14 +4,12 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <limits>
 #include <map>
 #include <mutex>
 #include <new>
@@ -19,7 +17,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
-#include "comm/memory/memory_room.hpp"
+#include "comm/base/memory_room.hpp"
 #include "sprat/buffer.hpp"
 
 namespace sprat::comm {
@@ -35,35 +33,10 @@ constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr int MADV_COLLAPSE = 25;  // Linux 6.1
 #endif
 
-struct MachineMemory {
-  std::size_t total = std::numeric_limits<std::ptrdiff_t>::max();  ///< With swap.
-  bool swaps = false;
-};
-MachineMemory machine_memory() {
-  struct sysinfo machine {};
-  if (sysinfo(&machine) != 0) {
-    return {};
-  }
-  return {.total = (machine.totalram + machine.totalswap) * machine.mem_unit,
-          .swaps = machine.totalswap > 0};
-}
-
-/// Huge pages are touched as they are made. If there is less memory than that, the kernel ends
-/// this process or others before anything fails here, so the size is compared with the machine's
-/// first, and with what control groups leave. Where there is swap, these may take more than their
-/// limits.
+/// Huge pages are touched as they are made, so that memory which is not there must be noticed now.
 std::size_t checked(std::size_t bytes, Segment::Pages pages) {
-  if (pages == Segment::Pages::as_touched) {
-    return bytes;
-  }
-  const MachineMemory machine = machine_memory();
-  need(bytes <= machine.total, "cannot have ", bytes, " bytes of shared memory: this machine has ",
-       machine.total);
-  if (bytes >= huge_page && !machine.swaps) {
-    const MemoryRoom room = memory_room().value_or(MemoryRoom{.bytes = bytes});
-    need(bytes <= room.bytes, "cannot have ", bytes, " bytes of shared memory: ", room.limit_file,
-         " allows ", room.limit, ", of which ", room.bytes,
-         " are left; raise that limit, or let this rank hold less");
+  if (pages == Segment::Pages::huge) {
+    need_memory(bytes, "shared memory");
   }
   return bytes;
 }

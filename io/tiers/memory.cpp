@@ -8,12 +8,14 @@
 
 #include "comm/base/aligned.hpp"
 #include "comm/base/check.hpp"
+#include "comm/base/memory_room.hpp"
 #include "io/tier_kind.hpp"
 
 namespace sprat::io {
 namespace {
 
 PageAlignedVector<std::byte> zeros(std::size_t bytes) {
+  comm::need_memory(bytes, "memory for a tier");
   try {
     return PageAlignedVector<std::byte>(bytes);
   } catch (const std::exception&) {

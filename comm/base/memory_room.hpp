@@ -1,4 +1,5 @@
-// How much memory the control groups of this process leave it.
+// How much memory the machine and the control groups of this process leave it. Who touches more is
+// ended by the kernel without a word.
 #pragma once
 
 #include <cstddef>
@@ -17,5 +18,10 @@ struct MemoryRoom {
 /// none has a limit that can be read. Other processes of the group may take it meanwhile.
 std::optional<MemoryRoom> memory_room(const std::string& root = "/sys/fs/cgroup",
                                       const std::string& membership = "/proc/self/cgroup");
+
+/// Throws Error{unavailable} with the reason if there is no room for so many bytes more, which are
+/// all touched soon; `what` says of what. Control groups are asked where there is no swap, which
+/// they may take beyond their limits.
+void need_memory(std::size_t bytes, const char* what);
 
 }  // namespace sprat::comm

@@ -1,5 +1,5 @@
 // What control groups leave, from files as the kernel has them.
-#include "comm/memory/memory_room.hpp"
+#include "comm/base/memory_room.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

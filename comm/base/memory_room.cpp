@@ -3,12 +3,16 @@
 // The folder of a process's group is told as seen from the host, and in a container the file system
 // of groups may begin at the container's own. So every folder on the way up is tried, the first one
 // included.
-#include "comm/memory/memory_room.hpp"
+#include "comm/base/memory_room.hpp"
+
+#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <string_view>
+
+#include "comm/base/check.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -86,6 +90,23 @@ std::optional<MemoryRoom> memory_room(const std::string& root, const std::string
     }
   }
   return least;
+}
+
+void need_memory(std::size_t bytes, const char* what) {
+  // A little nearly always fits, and reading files for it would take longer than making it.
+  constexpr std::size_t least = std::size_t{2} << 20;
+  struct sysinfo machine {};
+  if (bytes < least || sysinfo(&machine) != 0) {
+    return;
+  }
+  const std::size_t most = (machine.totalram + machine.totalswap) * machine.mem_unit;
+  need(bytes <= most, "cannot have ", bytes, " bytes of ", what, ": this machine has ", most);
+  const std::optional<MemoryRoom> room = machine.totalswap > 0 ? std::nullopt : memory_room();
+  if (room) {
+    need(bytes <= room->bytes, "cannot have ", bytes, " bytes of ", what, ": ", room->limit_file,
+         " allows ", room->limit, ", of which ", room->bytes,
+         " are left; raise that limit, or let this rank hold less");
+  }
 }
 
 }  // namespace sprat::comm
