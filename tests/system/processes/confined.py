@@ -38,12 +38,24 @@ def case_undumpable(sprat):
         run.fail("doctor, not dumpable", f"exit code {doctor.returncode}: {doctor.stdout}", {})
 
 
+def has_user_namespaces(case):
+    """Containers often forbid them, and a changed root does."""
+    allowed = subprocess.run(["unshare", "--user", "--map-root-user", "true"], capture_output=True).returncode == 0
+    if not allowed:
+        print(f"{case}: skipped, since `unshare --user` is not allowed here")
+    return allowed
+
+
 def case_user_namespaces(sprat):
     """Each rank in one of its own: they are separate hosts by their identity, with nothing to warn of."""
+    if not has_user_namespaces("each in a user namespace"):
+        return
     job("each in a user namespace", ["unshare", "--user", "--map-root-user", sprat] + BENCH, warned=False)
 
 
 def case_one_user_namespace(sprat):
+    if not has_user_namespaces("all in one user namespace"):
+        return
     inside = [sys.executable, os.path.abspath(__file__), sprat, "", "inner"]
     sys.stdout.flush()
     if subprocess.run(["unshare", "--user", "--map-root-user"] + inside).returncode != 0:
