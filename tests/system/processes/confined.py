@@ -95,6 +95,7 @@ def main():
         print("needs root, which can be other users")
         sys.exit(77)
     sprat, undumpable = run.for_everybody(sprat), run.for_everybody(undumpable)
+    run.let_everybody_suppress_leaks()
     for name, case in list(globals().items()):
         if name.startswith("case_") and (not chosen or name[5:] in chosen):
             print(name[5:].replace("_", " "), flush=True)
