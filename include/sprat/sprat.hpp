@@ -19,4 +19,5 @@
 #include "sprat/pipeline.hpp"
 #include "sprat/reduction.hpp"
 #include "sprat/smp.hpp"
+#include "sprat/square_sum.hpp"
 #include "sprat/store.hpp"
