@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <numeric>
 #include <utility>
 
 #include "comm/base/check.hpp"
@@ -13,9 +11,6 @@
 
 namespace sprat::fsdp {
 namespace {
-
-/// Block sums of all ranks that one rank holds at a time, if no unit alone has more: 1 MiB.
-constexpr std::size_t norm_window_blocks = std::size_t{1} << 17;
 
 /// Null for memory: shards lie where peers can map them, which no tier offers.
 std::unique_ptr<io::Tier> open_shard_tier(const std::string& name) {
@@ -321,70 +316,35 @@ void Engine::add_tied_gradient(int unit) {
   }
 }
 
-/// Window by window, so that no rank ever holds the block sums of the whole model.
-std::vector<double> Engine::square_sums() {
+std::vector<SquareSum> Engine::square_sums() {
   require(finished_, "square_sums() before finish_gradients()");
-  std::vector<std::size_t> blocks;
-  for (std::size_t unit = 0; unit < split_.visited(); ++unit) {
-    blocks.push_back(units_[unit]->blocks());
-  }
+  std::vector<SquareSum> sums(split_.visited());
+  const auto add = [&](std::size_t first, std::size_t end) {
+    for (std::size_t unit = first; unit < end; ++unit) {
+      if (unit + 1 < units_.size()) {
+        units_[unit + 1]->gradient().fetch();
+      }
+      units_[unit]->add_squares(sums);
+    }
+  };
+  add(0, split_.visited());
+  add_over_parts(sums);
+  add(split_.visited(), units_.size());  // what persists, which every rank has whole
+  return sums;
+}
+
+/// Over the axes along which ranks update different parts; along the others they hold the same,
+/// which would be counted again.
+void Engine::add_over_parts(std::span<SquareSum> sums) {
   const Spread& spread = units_.front()->spread();  // of all that are visited
-  const int parts = optimizer_part(spread.sharding, 0).parts;
-  const std::size_t most = norm_window_blocks / static_cast<std::size_t>(parts);
-  std::vector<double> squares;
-  for (const std::size_t end : norm_windows(blocks, most)) {
-    const auto window = std::span(blocks).subspan(squares.size(), end - squares.size());
-    const std::vector<double> sums = gather_parts(block_sums(squares.size(), window), spread);
-    std::ranges::copy(sums_in_block_order(sums, window, parts), std::back_inserter(squares));
-  }
-  // What persists is whole on every rank, and counts with the unit that it is of.
-  for (std::size_t unit = split_.visited(); unit < units_.size(); ++unit) {
-    if (!units_[unit]->has_parameters()) {
-      continue;
-    }
-    blocks.clear();
-    for (const FlatSegment& segment : units_[unit]->layout().segments) {
-      blocks.push_back(segment.count / block_elements);
-    }
-    const std::size_t all = units_[unit]->blocks();
-    const std::vector<double> sums =
-        sums_in_block_order(block_sums(unit, std::span(&all, 1)), blocks, 1);
-    for (std::size_t at = 0; at < sums.size(); ++at) {
-      squares[static_cast<std::size_t>(units_[unit]->layout().segments[at].owner)] += sums[at];
-    }
-  }
-  return squares;
-}
-
-/// Of this rank's parts of units from `first` on, unit after unit.
-std::vector<double> Engine::block_sums(std::size_t first, std::span<const std::size_t> blocks) {
-  std::vector<double> sums(std::accumulate(blocks.begin(), blocks.end(), std::size_t{0}));
-  std::size_t offset = 0;
-  for (std::size_t at = 0; at < blocks.size(); ++at) {
-    if (first + at + 1 < units_.size()) {
-      units_[first + at + 1]->gradient().fetch();
-    }
-    units_[first + at]->sum_squares(std::span(sums).subspan(offset, blocks[at]));
-    offset += blocks[at];
-  }
-  return sums;
-}
-
-/// Over the axes along which ranks update different parts, innermost cut first. The others hold
-/// the same and would be counted again.
-std::vector<double> Engine::gather_parts(std::vector<double> sums, const Spread& spread) {
-  const Sharding& sharding = spread.sharding;
   for (const Axis axis : {replica_axis, shard_axis}) {
-    if (sharding.size(axis) > 1 && !sums.empty() &&
-        sharding.strategy->optimizer[axis] == Placement::flat) {
-      std::vector<double> all(sums.size() * static_cast<std::size_t>(sharding.size(axis)));
+    if (spread.sharding.size(axis) > 1 &&
+        spread.sharding.strategy->optimizer[axis] == Placement::flat) {
       spread.axis_communicators[axis]
-          ->all_gather(elements(std::as_const(sums)), elements(all), traffic_.norm)
+          ->all_reduce(words_of(sums), words_of(sums), traffic_.norm)
           .wait();
-      sums = std::move(all);
     }
   }
-  return sums;
 }
 
 void Engine::update(float learning_rate, double scale) {
@@ -415,17 +375,11 @@ void Engine::update(float learning_rate, double scale) {
 
 StepResult Engine::step(float learning_rate, double divisor) {
   finish_gradients();
-  // Whoever has only some of the units can do the same: see UnitSpec::id. Tied units add nothing.
-  std::map<std::uint64_t, double> by_id;
-  const std::vector<double> by_unit = square_sums();
-  for (std::size_t unit = 0; unit < by_unit.size(); ++unit) {
-    by_id[*split_.units[unit].id] += by_unit[unit];
-  }
-  double squares = 0;
-  for (const auto& [id, of_unit] : by_id) {
+  SquareSum squares;
+  for (const SquareSum& of_unit : square_sums()) {
     squares += of_unit;
   }
-  return apply(learning_rate, std::sqrt(squares), divisor);
+  return apply(learning_rate, std::sqrt(squares.value()), divisor);
 }
 
 void Engine::check_between_passes() const {

@@ -48,7 +48,7 @@ class Engine {
   StepResult step(float learning_rate, double divisor);
   void finish_gradients();
   std::span<float> summed_gradient(int unit);
-  std::vector<double> square_sums();
+  std::vector<SquareSum> square_sums();
   StepResult apply(float learning_rate, double grad_norm, double divisor);
   void sum_over_ranks(std::span<double> values);
 
@@ -102,8 +102,7 @@ class Engine {
   void advance_reductions();
   void finish_reductions();
   void add_tied_gradient(int unit);
-  std::vector<double> block_sums(std::size_t first, std::span<const std::size_t> blocks);
-  std::vector<double> gather_parts(std::vector<double> sums, const Spread& spread);
+  void add_over_parts(std::span<SquareSum> sums);
   void update(float learning_rate, double scale);
 
   FsdpOptions options_;

@@ -51,7 +51,7 @@ StepResult ShardedModel::step(float learning_rate, double divisor) {
 }
 void ShardedModel::finish_gradients() { engine_->finish_gradients(); }
 std::span<float> ShardedModel::summed_gradient(int unit) { return engine_->summed_gradient(unit); }
-std::vector<double> ShardedModel::square_sums() { return engine_->square_sums(); }
+std::vector<SquareSum> ShardedModel::square_sums() { return engine_->square_sums(); }
 StepResult ShardedModel::apply(float learning_rate, double grad_norm, double divisor) {
   return engine_->apply(learning_rate, grad_norm, divisor);
 }

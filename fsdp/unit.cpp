@@ -1,10 +1,7 @@
 // A unit's update, and what its checkpoint sees.
 #include "fsdp/unit.hpp"
 
-#include <algorithm>
-#include <array>
-
-#include "fsdp/clip.hpp"
+#include <cstddef>
 
 namespace sprat::fsdp {
 
@@ -57,34 +54,15 @@ StoredUnit Unit::held() {
   return held;
 }
 
-void Unit::sum_squares(std::span<double> sums) {
-  block_sums_of_squares(gradient_.own(), sums);
+void Unit::add_squares(std::span<SquareSum> sums) {
   for (const ShardPiece& piece : cut_.own.pieces) {
-    if (cut_.spec.parameters[static_cast<std::size_t>(piece.parameter)].tied && has_parameters()) {
-      const std::size_t last = (piece.shard_offset + piece.count - 1) / block_elements;
-      for (std::size_t block = piece.shard_offset / block_elements; block <= last; ++block) {
-        sums[block] = sum_squares_of_stage(block);
-      }
+    const auto index = static_cast<std::size_t>(piece.parameter);
+    if (has_parameters() && !cut_.spec.parameters[index].tied) {
+      sums[static_cast<std::size_t>(cut_.origins[index].owner)].add(
+          gradient_.own().subspan(piece.shard_offset, piece.count));
     }
   }
   gradient_.release();
-}
-
-/// Of a block without what is another stage's.
-double Unit::sum_squares_of_stage(std::size_t block) const {
-  const std::size_t begin = block * block_elements, end = begin + block_elements;
-  std::array<float, block_elements> values;
-  std::ranges::copy(gradient_.own().subspan(begin, block_elements), values.begin());
-  for (const ShardPiece& piece : cut_.own.pieces) {
-    const std::size_t from = std::max(piece.shard_offset, begin);
-    const std::size_t to = std::min(piece.shard_offset + piece.count, end);
-    if (from < to && cut_.spec.parameters[static_cast<std::size_t>(piece.parameter)].tied) {
-      std::fill(values.begin() + (from - begin), values.begin() + (to - begin), 0.0f);
-    }
-  }
-  double sum = 0;
-  block_sums_of_squares(values, std::span(&sum, 1));
-  return sum;
 }
 
 void Unit::fetch_state() {

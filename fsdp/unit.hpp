@@ -31,16 +31,15 @@ class Unit {
   UnitParameters& parameters() { return *parameters_; }
   const UnitParameters& parameters() const { return *parameters_; }
   UnitGradient& gradient() { return gradient_; }
-  /// Blocks of what this rank updates.
-  std::size_t blocks() const { return has_parameters() ? cut_.own.count / block_elements : 0; }
   /// Elements of parameters, each weight of the job counted once.
   std::size_t parameter_count() const;
   /// Bytes this rank keeps of the unit between steps.
   std::size_t kept_bytes() const;
   StoredUnit held();
 
-  /// sums.size() is blocks(). Parameters that are another stage's count as zero.
-  void sum_squares(std::span<double> sums);
+  /// Adds this rank's part of the summed gradient, less what is tied, to the sums of the caller's
+  /// units that it is of.
+  void add_squares(std::span<SquareSum> sums);
   /// The update comes next, or the one after: state that is far is brought near.
   void fetch_state();
   /// Updates this rank's part, and starts to make what ranks keep of parameters whole again.
@@ -48,7 +47,6 @@ class Unit {
 
  private:
   void release_state();
-  double sum_squares_of_stage(std::size_t block) const;
 
   UnitHome home_;
   UnitCut cut_;

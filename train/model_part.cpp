@@ -25,8 +25,7 @@ ModelPart::ModelPart(Communicator& world, const TrainConfig& config)
       data_(split_along(world, plan_.layout, Axes::data)),
       pipeline_(split_along(world, plan_.layout, Axes::pipeline)),
       model_(data_, units_, mine_.sharding),
-      ends_(join_ends(pipeline_, mine_)),
-      all_units_(static_cast<std::size_t>(head_unit(config.model)) + 1) {
+      ends_(join_ends(pipeline_, mine_)) {
   // Doubles hold all whole numbers up to 2^53, and every rank has counted its own part alone.
   double count = static_cast<double>(model_.parameter_count());
   pipeline_.all_reduce(elements(std::span(&count, 1))).wait();
@@ -57,21 +56,16 @@ void ModelPart::add_tied_gradients() {
   ends_->all_reduce(elements(model_.summed_gradient(own))).wait();
 }
 
-/// Sums of units are added in the order of the model, whichever rank has them.
+/// Exact sums may be added in any order, so each stage adds its units' first.
 double ModelPart::grad_norm() {
-  const std::vector<double> mine = model_.square_sums();
-  std::vector<double> sums(all_units_, 0.0);
-  for (std::size_t unit = 0; unit < mine.size(); ++unit) {
-    sums[*units_[unit].id] += mine[unit];
+  SquareSum squares;
+  for (const SquareSum& of_unit : model_.square_sums()) {
+    squares += of_unit;
   }
   if (pipeline_.size() > 1) {
-    pipeline_.all_reduce(elements(sums)).wait();
+    pipeline_.all_reduce(words_of(std::span(&squares, 1))).wait();
   }
-  double total = 0;
-  for (const double sum : sums) {
-    total += sum;
-  }
-  return std::sqrt(total);
+  return std::sqrt(squares.value());
 }
 
 }  // namespace sprat::train

@@ -47,7 +47,6 @@ class ModelPart {
   ShardedModel model_;
   /// Of the first and the last stage, where two ranks have them: both have the table of tokens.
   std::optional<Communicator> ends_;
-  std::size_t all_units_;  // of the whole model
   std::int64_t parameter_count_ = 0;
 };
 

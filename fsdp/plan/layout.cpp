@@ -47,7 +47,8 @@ FlatLayout lay_out(const UnitSpec& unit, int shards, std::span<const ParameterOr
     const ParameterSpec& parameter = unit.parameters[index];
     const int owner = origins.empty() ? 0 : origins[index].owner;
     if (layout.segments.empty() || layout.segments.back().owner != owner) {
-      // Norms are of the caller's units: no block has parameters of two.
+      // So a unit's segment is as long first, in the middle or last, and stages that both have a
+      // weight can add its gradients.
       end = round_up(end, block_elements);
       layout.segments.push_back({.owner = owner, .offset = end, .count = 0});
     }

@@ -12,7 +12,7 @@ namespace sprat::fsdp {
 
 /// Every parameter starts at a multiple of this many elements.
 inline constexpr std::size_t parameter_alignment = 64;
-/// Every shard is a whole number of blocks; norms are summed block by block.
+/// Every shard is a whole number of blocks, which as f32 are pages: tiers keep and move those.
 inline constexpr std::size_t block_elements = 1024;
 
 /// One parameter in the flat buffer.

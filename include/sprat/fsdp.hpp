@@ -12,6 +12,7 @@
 
 #include "sprat/communicator.hpp"
 #include "sprat/parameters.hpp"
+#include "sprat/square_sum.hpp"
 
 namespace sprat {
 
@@ -59,8 +60,8 @@ struct UnitSpec {
   /// none.
   int tied_to = -1;
   /// Its number in the whole model, of which this may be a part: numbers of no two units are the
-  /// same, and all are below 2^32. By it norms are added and random numbers drawn, so that neither
-  /// depends on where a model is cut. Empty: its place among the units here.
+  /// same, and all are below 2^32. By it random numbers are drawn, so that they do not depend on
+  /// where a model is cut. Empty: its place among the units here.
   std::optional<std::uint64_t> id = {};
 };
 
@@ -245,11 +246,10 @@ class SPRAT_API ShardedModel {
   /// of the same number if both have the same row. Of a unit whose parameters all
   /// persist it is all of them, on every rank; throws Error{invalid_argument} if only some do.
   std::span<float> summed_gradient(int unit);
-  /// By unit, the sum of squares of its summed gradient over all of this model's ranks: the same
-  /// bits on each, and whatever the row of the table, the other units and their number. What is
-  /// tied has none. step() adds them in the order of UnitSpec::id, and so should a job of several
-  /// models.
-  std::vector<double> square_sums();
+  /// By unit, the exact sum of squares of its summed gradient over all of this model's ranks, the
+  /// same on each. What is tied has none, so models of a job that add theirs, in any order, have
+  /// each element of every tensor once, and the same sum wherever units and tensors are cut.
+  std::vector<SquareSum> square_sums();
   /// Clips and updates. `grad_norm` is the root of the sum of square_sums() of the whole job: its
   /// loss scale and `divisor`, which is as in step(), are taken out here. The same on every rank of
   /// the job; if it is not finite, all of them skip the step.

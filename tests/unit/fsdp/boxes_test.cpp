@@ -76,6 +76,35 @@ TEST(Boxes, are_trained_to_the_bits_of_the_whole_tensors) {
   }
 }
 
+TEST(Boxes, have_together_the_square_sums_of_the_whole_tensors) {
+  const auto sums_of = [](const CutJob& job) {
+    std::vector<SquareSum> sums(cut_units().size());
+    std::mutex mutex;
+    run_virtual_ranks(job.ranks(), Config{}, [&](Communicator& world) {
+      CutPart part(world, job);
+      const std::vector<SquareSum> mine = part.square_sums();
+      const std::lock_guard lock(mutex);
+      for (std::size_t unit = 0; unit < mine.size() && part.leads_data_ranks(); ++unit) {
+        sums[unit] += mine[unit];
+      }
+    });
+    return sums;
+  };
+  for (const int data_ranks : {1, 2}) {
+    const std::vector<SquareSum> expected = sums_of({.data_ranks = data_ranks});
+    for (CutJob job : cuts_of(data_ranks)) {
+      for (const std::size_t threshold : {0, 1500}) {
+        for (const char* row : {"zero3", "zero1", "ddp"}) {
+          job.options.strategy = row;
+          job.options.persistence_threshold = threshold;
+          EXPECT_EQ(sums_of(job), expected)
+              << job.text() << ", " << row << ", threshold " << threshold;
+        }
+      }
+    }
+  }
+}
+
 TEST(Boxes, count_each_element_once_over_all_tensor_ranks) {
   std::int64_t expected = 0;
   for (const UnitSpec& unit : cut_units()) {

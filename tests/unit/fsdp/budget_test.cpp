@@ -201,6 +201,25 @@ TEST(Budget, payload_is_the_formula_of_the_table_for_every_row) {
   }
 }
 
+TEST(Budget, the_norm_costs_its_words_for_each_unit_along_axes_that_cut_the_optimizer) {
+  for (const FsdpOptions& options : all_rows(8)) {
+    run_virtual_ranks(8, Config{}, [&](Communicator& world) {
+      Engine model(world, small_units(), with_small_order(options));
+      run_passes(model, world.rank(), 0, noisy);
+      model.step(small_rate, 0);
+      const Sharding& sharding = model.sharding();
+      std::uint64_t expected = 0;
+      for (const Axis axis : {replica_axis, shard_axis}) {
+        const auto ranks = static_cast<std::uint64_t>(sharding.size(axis));
+        if (sharding.strategy->optimizer[axis] == Placement::flat) {
+          expected += 2 * (small_units().size() * sizeof(SquareSum) / ranks * (ranks - 1));
+        }
+      }
+      EXPECT_EQ(model.traffic().norm, expected) << row_name(options);
+    });
+  }
+}
+
 TEST(Budget, sums_of_a_few_numbers_are_control) {
   run_virtual_ranks(4, Config{}, [&](Communicator& world) {
     Engine model(world, small_units(), with_small_order({}));

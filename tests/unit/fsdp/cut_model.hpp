@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <string>
@@ -63,22 +64,18 @@ class CutPart {
   ShardedModel& model() { return model_; }
 
   void train(int step) {
-    const int count = static_cast<int>(units_.size());
-    for (int unit = 0; unit < count; ++unit) {
-      model_.acquire(unit);
-      model_.release(unit);
-    }
-    for (int unit = count - 1; unit >= 0; --unit) {
-      model_.acquire(unit);
-      const auto& parameters = units_[static_cast<std::size_t>(unit)].parameters;
-      for (std::size_t index = 0; index < parameters.size(); ++index) {
-        add_gradient(unit, static_cast<int>(index), parameters[index], step);
-      }
-      model_.release(unit);
-      model_.reduce(unit);
-    }
+    compute(step);
     model_.step(small_rate);
   }
+  /// Of each unit, in a step that is thrown away.
+  std::vector<SquareSum> square_sums() {
+    compute(0);
+    model_.finish_gradients();
+    const std::vector<SquareSum> sums = model_.square_sums();
+    model_.apply(0, std::numeric_limits<double>::infinity());
+    return sums;
+  }
+  bool leads_data_ranks() const { return data_.rank() == 0; }
 
   using Tensors = std::map<std::string, std::vector<float>>;
   /// Puts what this rank has of every parameter into the whole tensors, from an evaluation.
@@ -101,6 +98,22 @@ class CutPart {
   static FsdpOptions without_clipping(FsdpOptions options) {
     options.clip_norm = 0;  // a norm is of all tensor ranks, and each of them steps alone here
     return options;
+  }
+  void compute(int step) {
+    const int count = static_cast<int>(units_.size());
+    for (int unit = 0; unit < count; ++unit) {
+      model_.acquire(unit);
+      model_.release(unit);
+    }
+    for (int unit = count - 1; unit >= 0; --unit) {
+      model_.acquire(unit);
+      const auto& parameters = units_[static_cast<std::size_t>(unit)].parameters;
+      for (std::size_t index = 0; index < parameters.size(); ++index) {
+        add_gradient(unit, static_cast<int>(index), parameters[index], step);
+      }
+      model_.release(unit);
+      model_.reduce(unit);
+    }
   }
   void add_gradient(int unit, int index, const ParameterSpec& parameter, int step) {
     const std::span<float> gradient = model_.gradient(unit, index);

@@ -27,8 +27,11 @@ TEST(StepInHalves, is_the_step) {
       for (int step = 0; step < 3; ++step) {
         run_passes(model, world.rank(), step, noisy);
         model.finish_gradients();
-        const std::vector<double> squares = model.square_sums();
-        const double norm = std::sqrt(squares[0] + squares[1] + squares[2]);
+        SquareSum squares;
+        for (const SquareSum& of_unit : model.square_sums()) {
+          squares += of_unit;
+        }
+        const double norm = std::sqrt(squares.value());
         EXPECT_EQ(model.apply(small_rate, norm, 0).grad_norm, whole.norms[step]);
       }
       EXPECT_TRUE(read_parameters(model) == whole.values) << row_name(options);
@@ -38,7 +41,7 @@ TEST(StepInHalves, is_the_step) {
 
 TEST(StepInHalves, squares_of_a_unit_depend_on_that_unit_alone) {
   for (const std::size_t threshold : {0, 100, 100000}) {
-    std::map<std::string, double> truth;  // by unit
+    std::map<std::string, SquareSum> truth;  // by unit
     for (const int ranks : {2, 4}) {
       for (FsdpOptions options : all_rows(ranks)) {
         for (const std::vector<int>& chosen : {std::vector{0, 1, 2}, {1}, {2, 0}}) {
@@ -70,10 +73,10 @@ TEST(StepInHalves, squares_of_a_unit_depend_on_that_unit_alone) {
               model.reduce(visit.unit);
             }
             model.finish_gradients();
-            const std::vector<double> squares = model.square_sums();
+            const std::vector<SquareSum> squares = model.square_sums();
             if (world.rank() == 0) {
               for (std::size_t unit = 0; unit < units.size(); ++unit) {
-                const double expected =
+                const SquareSum expected =
                     truth.emplace(units[unit].name, squares[unit]).first->second;
                 EXPECT_EQ(squares[unit], expected)
                     << units[unit].name << ", " << row_name(options) << ", threshold " << threshold;
@@ -106,7 +109,7 @@ TEST(StepInHalves, a_parameter_of_another_stage_counts_as_zero_beside_others) {
           }
           model.reduce(0);
           model.finish_gradients();
-          const std::vector<double> squares = model.square_sums();
+          const std::vector<SquareSum> squares = model.square_sums();
           model.apply(small_rate, 1);
           return squares;
         };
@@ -224,11 +227,16 @@ double join_stages(Communicator& world, ShardedModel& model, int stage) {
   for (std::size_t i = 0; i < its.size(); ++i) {
     mine[i] += its[i];
   }
-  const std::vector<double> squares = model.square_sums();
-  std::array<double, 8> all{};
-  world.all_gather(elements(squares), elements(all)).wait();
-  EXPECT_EQ(all[5], 0) << "a tied weight counts where it is from";
-  return std::sqrt(all[0] + all[1] + all[4]);  // in the order of ids; ranks 0 and 2 lead the stages
+  const std::vector<SquareSum> squares = model.square_sums();
+  EXPECT_EQ(squares[1] == SquareSum(), stage == 1) << "a tied weight counts where it is from";
+  std::array<SquareSum, 1> sum;
+  for (const SquareSum& of_unit : squares) {
+    if (world.rank() % 2 == 0) {  // both ranks of a stage have the same
+      sum[0] += of_unit;
+    }
+  }
+  world.all_reduce(words_of(sum)).wait();
+  return std::sqrt(sum[0].value());
 }
 
 const std::vector<FsdpOptions> cut_options = {
