@@ -6,8 +6,9 @@
 //   sprat_bench_pipeline shared        four ranks on two cores, the simulator told so
 //   sprat_bench_pipeline zero_bubble   zero_bubble_h1 against 1f1b, two ranks, in turns
 //
-// Computation is measured beforehand, by as many ranks at once as there are cores for them, and put
-// into the simulator. Each line has the medians of what ran and what was simulated.
+// Computation is measured right before each step, by as many ranks at once as there are cores for
+// them, and put into the simulator. Each line has the medians of what ran and what was simulated,
+// and of their ratio, step by step.
 #include <fmt/core.h>
 #include <pthread.h>
 #include <sched.h>
@@ -115,7 +116,7 @@ struct Thirds {
 };
 
 /// Of ranks 0 to `busy` - 1 that compute at the same time; medians.
-Thirds measured_thirds(Communicator& world, ThirdsStages& stages, int busy) {
+Thirds measured_thirds(Communicator& world, ThirdsStages& stages, int busy, int repeats) {
   std::vector<float> from(ThirdsStages::elements), to(ThirdsStages::elements);
   const std::vector<std::function<void()>> parts = {
       [&] { stages.forward(0, 0, from, to); },
@@ -124,7 +125,7 @@ Thirds measured_thirds(Communicator& world, ThirdsStages& stages, int busy) {
   };
   std::vector<std::vector<double>> seconds(parts.size());
   world.barrier();
-  for (int i = 0; i < 30; ++i) {
+  for (int i = 0; i < repeats; ++i) {
     for (std::size_t part = 0; part < parts.size(); ++part) {
       const auto begin = Clock::now();
       if (world.rank() < busy) {
@@ -165,13 +166,15 @@ double one_step(Communicator& world, Pipeline& pipeline) {
   return pipeline.timeline().makespan;
 }
 
-void print_line(Communicator& world, const std::string& what, double ran, double planned) {
+void print_line(Communicator& world, const std::string& what, double ran, double planned,
+                double ratio) {
   if (world.rank() == 0) {
     fmt::print("{:<32} ran {:8.1f} ms   simulated {:8.1f} ms   {:+5.1f} %\n", what, ran * 1e3,
-               planned * 1e3, (ran / planned - 1) * 100);
+               planned * 1e3, (ratio - 1) * 100);
   }
 }
 
+/// The median step of a schedule, beside what was planned for it.
 void compare(Communicator& world, const mp::Schedule& schedule, ThirdsStages& stages,
              const std::string& what, double planned, int steps) {
   Pipeline pipeline(world, schedule, stages);
@@ -180,7 +183,7 @@ void compare(Communicator& world, const mp::Schedule& schedule, ThirdsStages& st
   for (int i = 0; i < steps; ++i) {
     seconds.push_back(one_step(world, pipeline));
   }
-  print_line(world, what, median(seconds), planned);
+  print_line(world, what, median(seconds), planned, median(seconds) / planned);
 }
 
 void wait_by_clock(Communicator& world) {
@@ -193,12 +196,38 @@ void wait_by_clock(Communicator& world) {
   }
 }
 
+/// Steps that ran, and what the simulator made of the rates that were measured right before each:
+/// those of a virtual machine's cores change from second to second.
+struct Turns {
+  std::vector<double> ran, planned;
+  double ratio() const {
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < ran.size(); ++i) {
+      ratios.push_back(ran[i] / planned[i]);
+    }
+    return median(ratios);
+  }
+};
+
+void print_line(Communicator& world, const std::string& what, const Turns& turns) {
+  print_line(world, what, median(turns.ran), median(turns.planned), turns.ratio());
+}
+
+constexpr int measures = 5;  // in a turn
+
 void compute(Communicator& world, MultiplyingStages& stages, int cores) {
-  const Thirds thirds = measured_thirds(world, stages, std::min(world.size(), cores));
+  constexpr int turns = 31;
   for (const char* kind : {"gpipe", "1f1b", "interleaved", "zero_bubble_h1"}) {
     const mp::Schedule schedule = made(kind, world.size(), 8);
-    compare(world, schedule, stages, fmt::format("{}, {} ranks", kind, world.size()),
-            simulated(schedule, thirds, cores), 11);
+    Pipeline pipeline(world, schedule, stages);
+    one_step(world, pipeline);  // makes its memory
+    Turns both;
+    for (int i = 0; i < turns; ++i) {
+      const Thirds thirds = measured_thirds(world, stages, std::min(world.size(), cores), measures);
+      both.planned.push_back(simulated(schedule, thirds, cores));
+      both.ran.push_back(one_step(world, pipeline));
+    }
+    print_line(world, fmt::format("{}, {} ranks", kind, world.size()), both);
   }
 }
 
@@ -206,28 +235,26 @@ void compute(Communicator& world, MultiplyingStages& stages, int cores) {
 void zero_bubble(Communicator& world, MultiplyingStages& stages) {
   constexpr int turns = 30;
   for (const int microbatches : {4, 8}) {
-    const Thirds thirds = measured_thirds(world, stages, world.size());
     const mp::Schedule plain = made("1f1b", world.size(), microbatches),
                        split = made("zero_bubble_h1", world.size(), microbatches);
     Pipeline first(world, plain, stages), second(world, split, stages);
     one_step(world, first), one_step(world, second);
-    std::vector<double> plain_seconds, split_seconds, ratios;
+    Turns plains, splits, ratios;
     for (int i = 0; i < turns; ++i) {
-      plain_seconds.push_back(one_step(world, first));
-      split_seconds.push_back(one_step(world, second));
-      ratios.push_back(split_seconds.back() / plain_seconds.back());
+      const Thirds thirds = measured_thirds(world, stages, world.size(), measures);
+      plains.planned.push_back(simulated(plain, thirds, 0));
+      splits.planned.push_back(simulated(split, thirds, 0));
+      plains.ran.push_back(one_step(world, first));
+      splits.ran.push_back(one_step(world, second));
+      ratios.planned.push_back(splits.planned.back() / plains.planned.back());
+      ratios.ran.push_back(splits.ran.back() / plains.ran.back());
     }
-    const double plain_planned = simulated(plain, thirds, 0),
-                 split_planned = simulated(split, thirds, 0);
-    print_line(world, fmt::format("1f1b, m = {}", microbatches), median(plain_seconds),
-               plain_planned);
-    print_line(world, fmt::format("zero_bubble_h1, m = {}", microbatches), median(split_seconds),
-               split_planned);
-    const double planned = split_planned / plain_planned;
+    print_line(world, fmt::format("1f1b, m = {}", microbatches), plains);
+    print_line(world, fmt::format("zero_bubble_h1, m = {}", microbatches), splits);
     if (world.rank() == 0) {
       fmt::print("{:<32} ran {:8.4f}      simulated {:8.4f}      {:+5.1f} %\n",
-                 fmt::format("zero_bubble_h1 / 1f1b, m = {}", microbatches), median(ratios),
-                 planned, (median(ratios) / planned - 1) * 100);
+                 fmt::format("zero_bubble_h1 / 1f1b, m = {}", microbatches), median(ratios.ran),
+                 median(ratios.planned), (ratios.ratio() - 1) * 100);
     }
   }
 }
