@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <compare>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -116,12 +117,35 @@ PartBoxes boxes_of(const ModelState& held, const std::map<std::string, HeldParam
   return result;
 }
 
+/// Which of a writer's files. One holds one box of a name, so a writer that has several parts of a
+/// tensor has as many sets of files.
+struct FileKey {
+  int writer = 0, set = 0, group = 0;  // of parameters, or of optimizer state
+
+  friend auto operator<=>(const FileKey&, const FileKey&) = default;
+};
+
+std::vector<SavedFile> named(std::map<FileKey, SavedFile> files, int groups) {
+  int sets = 1;
+  for (const auto& [key, file] : files) {
+    sets = std::max(sets, key.set + 1);
+  }
+  std::vector<SavedFile> result;
+  for (auto& [key, file] : files) {
+    file.writer = key.writer;
+    file.name = fmt::format("shard-{:05}-model-{:05}-of-{:05}.safetensors", key.writer + 1,
+                            key.set * groups + key.group + 1, sets * groups);
+    result.push_back(std::move(file));
+  }
+  return result;
+}
+
 }  // namespace
 
 std::vector<SavedFile> plan_save(const ModelState& held) {
   check_names(held);
-  const int groups = held.states.size() > 1 ? 2 : 1;  // parameters, optimizer state
-  std::map<int, SavedFile> files;                     // by writer * groups + group
+  std::map<FileKey, SavedFile> files;
+  std::map<std::pair<int, std::string>, int> stored_parts;  // by writer and tensor, of cut ones
   const std::map<std::string, HeldParameter> parameters = held_parameters(held);
   for (std::size_t u = 0; u < held.units.size(); ++u) {
     const StoredUnit& unit = held.units[u];
@@ -132,27 +156,21 @@ std::vector<SavedFile> plan_save(const ModelState& held) {
       for (std::size_t state = 0; state < held.states.size(); ++state) {
         for (std::size_t at = 0; at < stored.boxes.size(); ++at) {
           SavedBox box = stored.boxes[at];
-          box.name =
-              stored_name(held.states[state], unit.spec->parameters[stored.parameters[at]].name);
+          const std::string& name = unit.spec->parameters[stored.parameters[at]].name;
+          box.name = stored_name(held.states[state], name);
           for (PartRange& range : box.ranges) {
             range.unit = u;
             range.state = state;
           }
-          const int group = state == 0 ? 0 : 1;
-          SavedFile& file = files[writer * groups + group];
-          file.writer = writer;
-          file.name = fmt::format("shard-{:05}-model-{:05}-of-{:05}.safetensors", writer + 1,
-                                  group + 1, groups);
-          file.boxes.push_back(std::move(box));
+          const bool is_cut = parameters.at(name).parts.size() > 1;
+          const int set = is_cut ? stored_parts[{writer, box.name}]++ : 0;
+          files[{.writer = writer, .set = set, .group = state == 0 ? 0 : 1}].boxes.push_back(
+              std::move(box));
         }
       }
     }
   }
-  std::vector<SavedFile> result;
-  for (auto& [key, file] : files) {
-    result.push_back(std::move(file));
-  }
-  return result;
+  return named(std::move(files), held.states.size() > 1 ? 2 : 1);
 }
 
 std::string header_of(const SavedFile& file) {

@@ -41,7 +41,8 @@ struct SavedFile {
   std::vector<SavedBox> boxes;
 };
 
-/// Files in the order of their writers, parameters before optimizer state; none is empty. Only
+/// Files in the order of their writers, parameters before optimizer state; none is empty, and none
+/// has two boxes of a name: a writer that has several parts of a tensor has more files. Only
 /// what is the same on every rank is read from `held`. Throws as check_names() does.
 std::vector<SavedFile> plan_save(const ModelState& held);
 

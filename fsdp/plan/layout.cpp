@@ -2,6 +2,8 @@
 #include "fsdp/plan/layout.hpp"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 
 #include "comm/base/check.hpp"
 
@@ -25,15 +27,19 @@ std::size_t element_count(const UnitSpec& unit, const ParameterSpec& parameter,
   return count;
 }
 
-/// Where each parameter would lie in the unit's flat buffer if nothing was cut.
+/// Where each parameter would lie in the unit's flat buffer if nothing was cut: parts of one tensor
+/// where that tensor does.
 std::vector<FlatItem> whole_items(const UnitSpec& unit) {
   std::vector<FlatItem> items;
+  std::map<std::string_view, std::size_t> offsets;  // by name
   std::size_t end = 0;
   for (const ParameterSpec& parameter : unit.parameters) {
-    items.push_back({.offset = round_up(end, parameter_alignment),
+    const std::size_t next = round_up(end, parameter_alignment);
+    const std::size_t offset = offsets.try_emplace(parameter.name, next).first->second;
+    items.push_back({.offset = offset,
                      .count = element_count(unit, parameter, parameter.shape),
                      .decay = parameter.decay});
-    end = items.back().offset + items.back().count;
+    end = std::max(end, offset + items.back().count);
   }
   return items;
 }

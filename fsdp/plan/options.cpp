@@ -27,17 +27,28 @@ void check_box(const UnitSpec& unit, const ParameterSpec& parameter) {
           ", which it lies outside of; a box is a part of its shape");
 }
 
+/// Parameters of one name are parts of one tensor, as rows of queries, keys and values that are
+/// stored as one.
+void check_namesakes(const UnitSpec& unit, const ParameterSpec& a, const ParameterSpec& b) {
+  const bool are_parts = a.box && b.box && a.shape == b.shape && !intersection(*a.box, *b.box);
+  require(are_parts, "unit \"", unit.name, "\" has two parameters named \"", a.name,
+          "\" that are not different parts of one tensor");
+}
+
 void check_parameters(const std::vector<UnitSpec>& units) {
   std::set<std::string> seen;
   for (const UnitSpec& unit : units) {
     require(seen.insert(unit.name).second, "two units are named \"", unit.name, "\"");
-    std::set<std::string> parameters;
+    std::map<std::string, std::vector<const ParameterSpec*>> with_name;
     for (const ParameterSpec& parameter : unit.parameters) {
-      require(parameters.insert(parameter.name).second, "unit \"", unit.name,
-              "\" has two parameters named \"", parameter.name, "\"");
       if (parameter.box) {
         check_box(unit, parameter);
       }
+      auto& others = with_name[parameter.name];
+      for (const ParameterSpec* other : others) {
+        check_namesakes(unit, *other, parameter);
+      }
+      others.push_back(&parameter);
     }
   }
 }

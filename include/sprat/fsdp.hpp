@@ -34,9 +34,10 @@ struct ParameterSpec {
   std::string name;
   std::vector<std::int64_t> shape;  ///< Of the whole tensor.
   /// What this model has of it, where ranks cut the tensors themselves (tensor parallelism); it
-  /// lies row by row in parameter() and gradient(). Empty: all of it. Ranks that have other boxes
-  /// are another model of the job. None of its bits depends on the cut: initial values, random
-  /// numbers and checkpoints go by places in the whole tensor.
+  /// lies row by row in parameter() and gradient(). Empty: all of it. Several parameters of a name
+  /// are different parts of one tensor, such as rows of queries, of keys and of values. Ranks that
+  /// have other boxes are another model of the job. None of its bits depends on the cut: initial
+  /// values, random numbers and checkpoints go by places in the whole tensor.
   std::optional<Box> box = {};
   bool decay = true;  ///< Weight decay applies.
   /// Initial value of the element at a row-major index of the whole tensor; pure, so that any

@@ -51,7 +51,7 @@ def main():
     arguments = parser.parse_args()
     wanted = {stored_name(state, name): expected(state, name, shape)
               for state in STATES for name, shape in SHAPES.items()}
-    for ranks, shards, stages in [(1, 1, 1), (2, 2, 1), (4, 2, 1), (8, 8, 1), (4, 2, 2), (4, 2, "1x2"), (6, 1, "2x3")]:
+    for ranks, shards, stages in [(1, 1, 1), (2, 2, 1), (4, 2, 1), (8, 8, 1), (4, 2, 2), (4, 2, "1x2"), (6, 1, "2x3"), (4, 2, "1t2")]:
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([arguments.worker, "save", folder, str(ranks), str(shards), str(stages), str(STEP),
                             str(STEP)], check=True, timeout=100)

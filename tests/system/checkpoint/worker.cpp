@@ -27,7 +27,7 @@ constexpr const char* usage = R"(worker save FOLDER RANKS SHARDS STAGES FIRST LA
     saves these steps; SIGKILL before change KILL of the disk (from 1 on)
 worker load PATH RANKS SHARDS STAGES
     prints the step after a look at every value
-STAGES may be followed by xN: tensors are cut by columns among N ranks each
+STAGES may be followed by xN: tensors are cut by columns among N ranks each; by tN: by rows of thirds
 )";
 
 /// Ends this process before its `last` change of the disk.
@@ -80,13 +80,14 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   const auto number = [&](std::size_t at) { return at < words.size() ? std::stoi(words[at]) : 0; };
   try {
-    const std::size_t cut = words.size() > 4 ? words[4].find('x') : std::string::npos;
+    const std::size_t cut = words.size() > 4 ? words[4].find_first_of("xt") : std::string::npos;
+    const bool is_cut = cut != std::string::npos;
     const Arrangement arrangement{
         .ranks = number(2),
         .shards = number(3),
         .stages = number(4),
-        .tensor_ranks = cut == std::string::npos ? 1 : std::stoi(words[4].substr(cut + 1)),
-        .cut = fsdp::Cut::columns};
+        .tensor_ranks = is_cut ? std::stoi(words[4].substr(cut + 1)) : 1,
+        .cut = is_cut && words[4][cut] == 't' ? fsdp::Cut::thirds : fsdp::Cut::columns};
     if (words.size() >= 7 && words[0] == "save") {
       return save(arrangement, words[1], number(5), number(6), number(7));
     }

@@ -43,6 +43,7 @@ std::vector<Arrangement> cut_arrangements() {
           {.ranks = 6, .shards = 2, .tensor_ranks = 3, .cut = Cut::columns},
           {.ranks = 8, .shards = 2, .over_all = true, .tensor_ranks = 2},
           {.ranks = 8, .shards = 2, .tensor_ranks = 4, .cut = Cut::grid},
+          {.ranks = 4, .shards = 2, .tensor_ranks = 2, .cut = Cut::thirds},
           {.ranks = 8, .shards = 2, .stages = 2, .tensor_ranks = 2, .cut = Cut::columns},
           {.ranks = 16, .shards = 1, .stages = 4, .stages_apart = true, .tensor_ranks = 4}};
 }
@@ -91,11 +92,12 @@ TEST(CutTensors, of_shapes_and_degrees_drawn_by_chance_load_bit_by_bit) {
   const auto one_of = [&](std::vector<int> choices) { return choices[draw() % choices.size()]; };
   const auto arrangement = [&] {
     const int shards = one_of({1, 2, 3}), replicas = one_of({1, 2}), tensor = one_of({1, 2, 4});
-    return Arrangement{.ranks = shards * replicas * tensor,
-                       .shards = shards,
-                       .over_all = draw() % 2 == 0,
-                       .tensor_ranks = tensor,
-                       .cut = std::vector{Cut::rows, Cut::columns, Cut::grid}[draw() % 3]};
+    return Arrangement{
+        .ranks = shards * replicas * tensor,
+        .shards = shards,
+        .over_all = draw() % 2 == 0,
+        .tensor_ranks = tensor,
+        .cut = std::vector{Cut::rows, Cut::columns, Cut::grid, Cut::thirds}[draw() % 4]};
   };
   const TemporaryFolder folder;
   for (std::int64_t step = 1; step <= (sanitized ? 4 : 12); ++step) {
@@ -174,6 +176,28 @@ TEST(CutTensors, can_be_read_by_the_headers_of_their_files_alone) {
   }
 }
 
+TEST(CutTensors, of_which_a_rank_has_several_parts_are_in_as_many_of_its_files) {
+  const Arrangement arrangement{.ranks = 2, .shards = 1, .tensor_ranks = 2, .cut = Cut::thirds};
+  on_ranks(arrangement,
+           [&](Communicator& world, HandMade& model) {
+             std::vector<std::string> names;
+             for (const SavedFile& file : plan_save(model.whole())) {
+               names.push_back(file.name.substr(0, 32) + " " + std::to_string(file.boxes.size()));
+             }
+             EXPECT_EQ(
+                 names,
+                 (std::vector<std::string>{
+                     "shard-00001-model-00001-of-00006 2", "shard-00001-model-00002-of-00006 4",
+                     "shard-00001-model-00003-of-00006 1", "shard-00001-model-00004-of-00006 2",
+                     "shard-00001-model-00005-of-00006 1", "shard-00001-model-00006-of-00006 2",
+                     "shard-00002-model-00001-of-00006 2", "shard-00002-model-00002-of-00006 4",
+                     "shard-00002-model-00003-of-00006 1", "shard-00002-model-00004-of-00006 2",
+                     "shard-00002-model-00005-of-00006 1", "shard-00002-model-00006-of-00006 2"}))
+                 << world.rank();
+           },
+           {{.name = "u", .parameters = {named("qkv", {12, 4}), named("out", {4, 4})}}});
+}
+
 TEST(CutTensors, are_exported_as_whole_ones_are) {
   const std::vector<UnitSpec> units = {
       {.name = "wte", .parameters = {named("wte.weight", {11, 24})}},
@@ -193,7 +217,7 @@ TEST(CutTensors, are_exported_as_whole_ones_are) {
       return io::read_whole(folder / "f", 1 << 30);
     };
     const std::string expected = exported({.ranks = 1, .shards = 1});
-    for (const Cut cut : {Cut::rows, Cut::columns, Cut::grid}) {
+    for (const Cut cut : {Cut::rows, Cut::columns, Cut::grid, Cut::thirds}) {
       EXPECT_EQ(exported({.ranks = 8, .shards = 2, .tensor_ranks = 4, .cut = cut}), expected)
           << cut_name(cut);
     }

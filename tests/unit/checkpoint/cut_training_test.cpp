@@ -57,6 +57,7 @@ std::vector<CutJob> chain_of(const FsdpOptions& options) {
                               {.tensor_ranks = 1},
                               {.tensor_ranks = 4, .cut = Cut::rows},
                               {.tensor_ranks = 4, .cut = Cut::grid},
+                              {.tensor_ranks = 2, .cut = Cut::thirds},
                               {.tensor_ranks = 3, .cut = Cut::columns}};
   for (std::size_t at = 0; at < jobs.size(); ++at) {
     jobs[at].data_ranks = 2;

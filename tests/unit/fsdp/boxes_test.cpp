@@ -31,7 +31,8 @@ CutPart::Tensors trained(const CutJob& job, int steps) {
 std::vector<CutJob> cuts_of(int data_ranks) {
   return {{.data_ranks = data_ranks, .tensor_ranks = 2, .cut = Cut::rows},
           {.data_ranks = data_ranks, .tensor_ranks = 3, .cut = Cut::columns},
-          {.data_ranks = data_ranks, .tensor_ranks = 4, .cut = Cut::grid}};
+          {.data_ranks = data_ranks, .tensor_ranks = 4, .cut = Cut::grid},
+          {.data_ranks = data_ranks, .tensor_ranks = 2, .cut = Cut::thirds}};
 }
 
 TEST(Boxes, have_the_initial_values_of_the_whole_tensors) {
@@ -125,23 +126,25 @@ TEST(Boxes, count_each_element_once_over_all_tensor_ranks) {
 }
 
 TEST(Boxes, that_are_no_part_of_their_tensors_are_refused_by_name) {
-  const auto complaint = [](const Box& box) {
+  const auto complaint = [](const std::vector<Box>& boxes) {
+    UnitSpec unit{.name = "u", .parameters = {}};
+    for (const Box& box : boxes) {
+      unit.parameters.push_back({.name = "w", .shape = {4, 6}, .box = box, .initial = {}});
+    }
     return message_of([&] {
-      run_virtual_ranks(1, Config{}, [&](Communicator& world) {
-        ShardedModel(world,
-                     {{.name = "u",
-                       .parameters = {{.name = "w", .shape = {4, 6}, .box = box, .initial = {}}}}},
-                     {});
-      });
+      run_virtual_ranks(1, Config{}, [&](Communicator& world) { ShardedModel(world, {unit}, {}); });
     });
   };
   EXPECT_THAT(
-      complaint({{2, 0}, {3, 6}}),
+      complaint({{{2, 0}, {3, 6}}}),
       testing::HasSubstr("parameter \"w\" of unit \"u\" is the box [2:5, 0:6] of [0:4, 0:6], "
                          "which it lies outside of"));
-  EXPECT_THAT(complaint({{2}, {2}}),
+  EXPECT_THAT(complaint({{{2}, {2}}}),
               testing::HasSubstr("parameter \"w\" of unit \"u\" has 2 dimensions, and its box 1 "
                                  "offsets and 1 extents"));
+  EXPECT_THAT(complaint({{{0, 0}, {2, 6}}, {{1, 0}, {2, 6}}}),
+              testing::HasSubstr("unit \"u\" has two parameters named \"w\" that are not different "
+                                 "parts of one tensor"));
 }
 
 }  // namespace
