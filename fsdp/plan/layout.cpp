@@ -1,4 +1,4 @@
-// Flat layouts: parameters one after another at aligned offsets, the end padded to whole shards.
+// Flat layouts: tensors one after another at aligned offsets, the end padded to whole shards.
 #include "fsdp/plan/layout.hpp"
 
 #include <algorithm>
@@ -52,13 +52,16 @@ FlatLayout lay_out(const UnitSpec& unit, int shards, std::span<const ParameterOr
   for (std::size_t index = 0; index < unit.parameters.size(); ++index) {
     const ParameterSpec& parameter = unit.parameters[index];
     const int owner = origins.empty() ? 0 : origins[index].owner;
-    if (layout.segments.empty() || layout.segments.back().owner != owner) {
+    const bool is_owners_first = layout.segments.empty() || layout.segments.back().owner != owner;
+    if (is_owners_first) {
       // So a unit's segment is as long first, in the middle or last, and stages that both have a
       // weight can add its gradients.
       end = round_up(end, block_elements);
       layout.segments.push_back({.owner = owner, .offset = end, .count = 0});
     }
-    const std::size_t offset = round_up(end, parameter_alignment);
+    // The next part of the same tensor makes one matrix with those before it.
+    const bool goes_on = !is_owners_first && unit.parameters[index - 1].name == parameter.name;
+    const std::size_t offset = goes_on ? end : round_up(end, parameter_alignment);
     const std::size_t count =
         element_count(unit, parameter, parameter.box ? parameter.box->extent : parameter.shape);
     layout.items.push_back({.offset = offset, .count = count, .decay = parameter.decay});
@@ -130,7 +133,8 @@ ShardLayout shard_layout(const FlatLayout& layout, int shards, int shard) {
                              .shard_offset = first - result.offset,
                              .parameter_offset = first - item.offset,
                              .count = last - first});
-    // The gap after a parameter goes with it: it is zero, and decay leaves zero as it is.
+    // The gap after a parameter goes with it: it is zero, and decay leaves zero as it is. Where the
+    // next part of a tensor follows instead, both decay or neither does.
     const std::size_t end = std::min(round_up(last, parameter_alignment), shard_end);
     if (!result.ranges.empty() && result.ranges.back().decay == item.decay) {
       result.ranges.back().count += end - covered;

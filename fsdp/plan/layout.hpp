@@ -10,7 +10,8 @@
 
 namespace sprat::fsdp {
 
-/// Every parameter starts at a multiple of this many elements.
+/// Every parameter starts at a multiple of this many elements, but one of the same name and owner
+/// as the one before it, which starts where that ends.
 inline constexpr std::size_t parameter_alignment = 64;
 /// Every shard is a whole number of blocks, which as f32 are pages: tiers keep and move those.
 inline constexpr std::size_t block_elements = 1024;

@@ -33,6 +33,8 @@ void check_namesakes(const UnitSpec& unit, const ParameterSpec& a, const Paramet
   const bool are_parts = a.box && b.box && a.shape == b.shape && !intersection(*a.box, *b.box);
   require(are_parts, "unit \"", unit.name, "\" has two parameters named \"", a.name,
           "\" that are not different parts of one tensor");
+  require(a.decay == b.decay, "unit \"", unit.name, "\" has parts of \"", a.name,
+          "\" of which one decays and another does not; let both or neither");
 }
 
 void check_parameters(const std::vector<UnitSpec>& units) {

@@ -35,7 +35,8 @@ struct ParameterSpec {
   std::vector<std::int64_t> shape;  ///< Of the whole tensor.
   /// What this model has of it, where ranks cut the tensors themselves (tensor parallelism); it
   /// lies row by row in parameter() and gradient(). Empty: all of it. Several parameters of a name
-  /// are different parts of one tensor, such as rows of queries, of keys and of values. Ranks that
+  /// are different parts of one tensor, such as rows of queries, of keys and of values; those that
+  /// follow each other in a unit lie there without a gap, so these rows are one matrix. Ranks that
   /// have other boxes are another model of the job. None of its bits depends on the cut: initial
   /// values, random numbers and checkpoints go by places in the whole tensor.
   std::optional<Box> box = {};

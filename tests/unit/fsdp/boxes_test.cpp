@@ -106,6 +106,46 @@ TEST(Boxes, have_together_the_square_sums_of_the_whole_tensors) {
   }
 }
 
+/// Rows 1, 4 and 7 of nine, as those of queries, keys and values, behind another parameter.
+UnitSpec rows_of_thirds() {
+  UnitSpec unit{.name = "u", .parameters = {{.name = "a", .shape = {5}, .initial = {}}}};
+  for (const std::int64_t row : {1, 4, 7}) {
+    unit.parameters.push_back({.name = "w",
+                               .shape = {9, 7},
+                               .box = Box{{row, 0}, {1, 7}},
+                               .initial = [](std::uint64_t at) { return static_cast<float>(at); }});
+  }
+  return unit;
+}
+
+TEST(Boxes, of_one_tensor_that_follow_each_other_are_one_matrix) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    run_virtual_ranks(2, Config{}, [&](Communicator& world) {
+      ShardedModel model(world, {rows_of_thirds()},
+                         {.strategy = "zero3", .parameter_dtype = dtype});
+      model.acquire(0);
+      std::vector<float> matrix(3 * 7), expected;
+      const void* const first = model.parameter_elements(0, 1).data;
+      widen(ConstElements(first, matrix.size(), dtype), matrix);
+      for (const int row : {1, 4, 7}) {
+        for (int column = 0; column < 7; ++column) {
+          expected.push_back(static_cast<float>(row * 7 + column));
+        }
+      }
+      EXPECT_EQ(matrix, expected) << world.rank();
+      model.release(0);
+      model.acquire(0);
+      for (const int part : {2, 3}) {
+        EXPECT_EQ(model.gradient(0, part).data(), model.gradient(0, 1).data() + (part - 1) * 7)
+            << world.rank();
+      }
+      model.release(0);
+      model.reduce(0);
+      model.step(small_rate);
+    });
+  }
+}
+
 TEST(Boxes, count_each_element_once_over_all_tensor_ranks) {
   std::int64_t expected = 0;
   for (const UnitSpec& unit : cut_units()) {
@@ -145,6 +185,16 @@ TEST(Boxes, that_are_no_part_of_their_tensors_are_refused_by_name) {
   EXPECT_THAT(complaint({{{0, 0}, {2, 6}}, {{1, 0}, {2, 6}}}),
               testing::HasSubstr("unit \"u\" has two parameters named \"w\" that are not different "
                                  "parts of one tensor"));
+}
+
+TEST(Boxes, of_one_tensor_decay_together_or_not_at_all) {
+  UnitSpec unit = rows_of_thirds();
+  unit.parameters.back().decay = false;
+  const std::string complaint = message_of([&] {
+    run_virtual_ranks(1, Config{}, [&](Communicator& world) { ShardedModel(world, {unit}, {}); });
+  });
+  EXPECT_THAT(complaint, testing::HasSubstr("unit \"u\" has parts of \"w\" of which one decays and "
+                                            "another does not; let both or neither"));
 }
 
 }  // namespace

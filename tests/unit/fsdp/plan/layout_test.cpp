@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sprat::fsdp {
@@ -31,6 +34,26 @@ const std::vector<std::vector<std::vector<std::int64_t>>> unit_shapes = {
 };
 const std::vector<int> shard_counts = {1, 2, 3, 4, 5, 8, 16};
 
+/// Parts of tensors, by names: those of q next to each other, those of w not all.
+UnitSpec parts_of_tensors() {
+  UnitSpec unit{.name = "parts", .parameters = {}};
+  for (const auto& [name, count] : std::vector<std::pair<std::string, std::int64_t>>{
+           {"a", 7}, {"q", 700}, {"q", 3}, {"q", 700}, {"w", 0}, {"w", 65}, {"b", 1}, {"w", 9}}) {
+    unit.parameters.push_back(
+        {.name = name, .shape = {count}, .decay = name != "q" && name != "b", .initial = {}});
+  }
+  return unit;
+}
+
+std::vector<UnitSpec> all_units() {
+  std::vector<UnitSpec> units;
+  for (const auto& shapes : unit_shapes) {
+    units.push_back(unit_of(shapes));
+  }
+  units.push_back(parts_of_tensors());
+  return units;
+}
+
 TEST(FlatLayout, parameters_are_aligned_and_disjoint_and_shards_are_whole_blocks) {
   for (const auto& shapes : unit_shapes) {
     for (const int shards : shard_counts) {
@@ -50,6 +73,24 @@ TEST(FlatLayout, parameters_are_aligned_and_disjoint_and_shards_are_whole_blocks
       EXPECT_EQ(layout.padded % (shards * block_elements), 0u);
     }
   }
+}
+
+TEST(FlatLayout, parts_of_a_tensor_that_follow_each_other_have_no_gap_between) {
+  const UnitSpec unit = parts_of_tensors();
+  const auto offsets = [&](const std::vector<ParameterOrigin>& origins) {
+    std::vector<std::size_t> result;
+    for (const FlatItem& item : lay_out(unit, 1, origins).items) {
+      result.push_back(item.offset);
+    }
+    return result;
+  };
+  const std::vector<std::size_t> expected = {0, 64, 764, 767, 1472, 1472, 1600, 1664};
+  EXPECT_EQ(offsets({}), expected);
+  std::vector<ParameterOrigin> owners(unit.parameters.size());
+  for (std::size_t i = 3; i < owners.size(); ++i) {
+    owners[i].owner = 1;
+  }
+  EXPECT_EQ(offsets(owners), (std::vector<std::size_t>{0, 64, 764, 1024, 1728, 1728, 1856, 1920}));
 }
 
 TEST(FlatLayout, offsets_do_not_depend_on_the_number_of_shards) {
@@ -102,9 +143,9 @@ TEST(FlatLayout, no_block_has_parameters_of_two_owners) {
 }
 
 TEST(ShardLayout, pieces_cover_every_element_once) {
-  for (const auto& shapes : unit_shapes) {
+  for (const UnitSpec& unit : all_units()) {
     for (const int shards : shard_counts) {
-      const FlatLayout layout = lay_out(unit_of(shapes), shards);
+      const FlatLayout layout = lay_out(unit, shards);
       std::vector<std::size_t> next(layout.items.size(), 0);  // element expected of each parameter
       for (int shard = 0; shard < shards; ++shard) {
         const ShardLayout part = shard_layout(layout, shards, shard);
@@ -127,9 +168,9 @@ TEST(ShardLayout, pieces_cover_every_element_once) {
 }
 
 TEST(ShardLayout, ranges_cover_the_shard_and_agree_with_the_parameters) {
-  for (const auto& shapes : unit_shapes) {
+  for (const UnitSpec& unit : all_units()) {
     for (const int shards : shard_counts) {
-      const FlatLayout layout = lay_out(unit_of(shapes), shards);
+      const FlatLayout layout = lay_out(unit, shards);
       for (int shard = 0; shard < shards; ++shard) {
         const ShardLayout part = shard_layout(layout, shards, shard);
         std::vector<bool> decay;
@@ -148,6 +189,32 @@ TEST(ShardLayout, ranges_cover_the_shard_and_agree_with_the_parameters) {
         }
       }
     }
+  }
+}
+
+TEST(PersistentSplit, parts_of_a_tensor_are_placed_where_the_tensor_is) {
+  UnitSpec cut{.name = "unit", .parameters = {}}, whole = cut;
+  const auto add = [](UnitSpec& unit, const char* name, std::optional<Box> box) {
+    unit.parameters.push_back(
+        {.name = name, .shape = {6, 50}, .box = std::move(box), .initial = {}});
+  };
+  for (const char* name : {"a", "q", "b"}) {
+    add(whole, name, {});
+    if (name[0] != 'q') {
+      add(cut, name, {});
+      continue;
+    }
+    for (const std::int64_t row : {0, 2, 4}) {
+      add(cut, name, Box{{row, 0}, {1, 50}});
+    }
+  }
+  std::map<std::string, std::size_t> offsets;
+  const PersistentSplit expected = split_persistent({whole}, 0), got = split_persistent({cut}, 0);
+  for (std::size_t i = 0; i < whole.parameters.size(); ++i) {
+    offsets[whole.parameters[i].name] = expected.origins[0][i].offset;
+  }
+  for (std::size_t i = 0; i < cut.parameters.size(); ++i) {
+    EXPECT_EQ(got.origins[0][i].offset, offsets[cut.parameters[i].name]) << "parameter " << i;
   }
 }
 
