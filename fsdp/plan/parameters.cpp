@@ -103,11 +103,12 @@ Box piece_of(const Box& box, int dimension, int pieces, int index) {
           dimension);
   require(index >= 0 && index < pieces, "piece ", index, " of ", pieces,
           " does not exist; pieces are counted from 0");
-  const std::int64_t least = box.extent[d] / pieces, longer = box.extent[d] % pieces;
-  // The longer pieces before this one have moved it by one each.
+  // extent * at / pieces would be too large a number before the division.
+  const std::int64_t least = box.extent[d] / pieces, rest = box.extent[d] % pieces;
+  const auto begin = [&](std::int64_t at) { return least * at + rest * at / pieces; };
   Box piece = box;
-  piece.offset[d] += index * least + std::min<std::int64_t>(index, longer);
-  piece.extent[d] = least + (index < longer ? 1 : 0);
+  piece.offset[d] += begin(index);
+  piece.extent[d] = begin(index + 1) - begin(index);
   return piece;
 }
 

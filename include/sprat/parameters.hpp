@@ -32,8 +32,8 @@ SPRAT_API std::string describe(const Box& box);
 SPRAT_API bool contains(const Box& outer, const Box& inner);
 /// What both hold; nothing if they share no element.
 SPRAT_API std::optional<Box> intersection(const Box& a, const Box& b);
-/// The part of `box` along one dimension that is number `index` of `pieces`, in order. The first
-/// pieces are longer by one where the extent does not divide.
+/// The part of `box` along one dimension that is number `index` of `pieces`, in order. Piece i
+/// begins at floor(extent * i / pieces): where halving, and halving again, cuts 2 and 4 pieces.
 SPRAT_API Box piece_of(const Box& box, int dimension, int pieces, int index);
 
 /// Elements that follow each other in memory, counted from the first of what they lie in.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -159,13 +160,25 @@ TEST(Box, intersections_hold_what_both_hold) {
   }
 }
 
-TEST(Box, pieces_differ_by_one_and_the_first_are_longer) {
+TEST(Box, pieces_differ_by_one_and_begin_at_their_share_rounded_down) {
   std::vector<Box> pieces;
   for (int i = 0; i < 4; ++i) {
     pieces.push_back(piece_of({{2, 1}, {3, 10}}, 1, 4, i));
   }
   EXPECT_EQ(pieces,
-            (Boxes{{{2, 1}, {3, 3}}, {{2, 4}, {3, 3}}, {{2, 7}, {3, 2}}, {{2, 9}, {3, 2}}}));
+            (Boxes{{{2, 1}, {3, 2}}, {{2, 3}, {3, 3}}, {{2, 6}, {3, 2}}, {{2, 8}, {3, 3}}}));
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(piece_of(whole_box({most}), 0, 2, 1), (Box{{most / 2}, {most / 2 + 1}}));
+}
+
+TEST(Box, pieces_of_pieces_are_those_of_the_whole_where_each_time_it_is_halved) {
+  for (std::int64_t extent = 0; extent <= 40; ++extent) {
+    for (int index = 0; index < 4; ++index) {
+      const Box half = piece_of(whole_box({extent}), 0, 2, index / 2);
+      EXPECT_EQ(piece_of(half, 0, 2, index % 2), piece_of(whole_box({extent}), 0, 4, index))
+          << extent;
+    }
+  }
 }
 
 TEST(Box, an_empty_box_is_in_every_other_and_has_no_runs) {
