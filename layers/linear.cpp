@@ -65,7 +65,8 @@ void linear_backward_input(const Linear& layer, const float* dy, float* dx) {
                        .a = {dy, s.outputs},
                        .b = {layer.weight.data(), s.inputs},
                        .out = {dx, s.inputs},
-                       .inner_parts = s.output_parts});
+                       .inner_parts = s.output_parts,
+                       .inner_groups = s.output_groups});
 }
 
 void linear_backward_weight(const GemmBackend& gemm, const LinearShape& shape,

@@ -38,6 +38,7 @@ class OpenBlasBackend final : public GemmBackend {
   explicit OpenBlasBackend(const OpenBlas& library)
       : library_(library), name_(text(prefix, library.kernel())) {}
   const std::string& name() const noexcept override { return name_; }
+  int sum_pieces() const noexcept override { return 1; }
   void multiply(const MatrixProduct& product) const override { library_.multiply(product); }
 
  private:

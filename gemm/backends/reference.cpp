@@ -2,9 +2,10 @@
 //
 // The inner dimension is cut into virtual_tp pieces by halving. A piece is added up term by term,
 // first index first; the pieces' sums are joined as a tree of ranks joins contributions. A rank of
-// a tensor parallel group that holds one of `inner_parts` equal parts has a subtree of it, so the
-// canonical sum over ranks has the bits of the whole product. An element of the result depends on
-// its row of a and its column of b alone, whatever else is multiplied with them.
+// a tensor parallel group that holds one of `inner_parts` parts has a subtree of it, so the
+// canonical sum over ranks has the bits of the whole product. Groups of the inner dimension are cut
+// each by itself, and a piece has a part of every one. An element of the result depends on its row
+// of a and its column of b alone, whatever else is multiplied with them.
 //
 // Cost: 2 rows columns inner operations, without fused ones, which not every processor has.
 // Operands are packed into panels for a tile of accumulators that stays in registers.
@@ -129,26 +130,34 @@ class Block {
     columns_ = columns;
     stride_ = round_up(columns.size(), tile_columns);
     size_ = std::size_t{1} * round_up(rows.size(), tile_rows) * stride_;
-    sum_pieces({0, p_.inner}, virtual_tp / p_.inner_parts, 0);
+    sum_pieces({0, p_.inner / p_.inner_groups}, virtual_tp / p_.inner_parts, 0);
     store();
   }
 
  private:
-  /// Halves of halves: an equal part of the inner dimension is then a subtree's, cut where the
+  /// Halves of halves of a group: a part of the inner dimension is then a subtree's, cut where the
   /// whole is cut.
-  void sum_pieces(Range inner, int pieces, int slot) {
+  void sum_pieces(Range of_group, int pieces, int slot) {
     if (pieces == 1) {
-      sum_piece(inner, slot);
+      sum_piece(of_group, slot);
       return;
     }
-    const int middle = inner.first + inner.size() / 2;
-    sum_pieces({inner.first, middle}, pieces / 2, slot);
-    sum_pieces({middle, inner.last}, pieces / 2, slot + 1);
+    const int middle = of_group.first + of_group.size() / 2;
+    sum_pieces({of_group.first, middle}, pieces / 2, slot);
+    sum_pieces({middle, of_group.last}, pieces / 2, slot + 1);
     add(size_, sums(slot + 1), sums(slot));
   }
 
-  void sum_piece(Range inner, int slot) {
+  void sum_piece(Range of_group, int slot) {
     std::fill_n(sums(slot), size_, 0.0f);
+    const int group_length = p_.inner / p_.inner_groups;
+    for (int group = 0; group < p_.inner_groups; ++group) {
+      const int begin = group * group_length;
+      add_terms({begin + of_group.first, begin + of_group.last}, slot);
+    }
+  }
+
+  void add_terms(Range inner, int slot) {
     for (int first = inner.first; first < inner.last; first += block_depth) {
       const Range depth{first, std::min(first + block_depth, inner.last)};
       pack<tile_rows>(a_, rows_, depth, packed_a_);
@@ -186,10 +195,14 @@ class Block {
 class ReferenceBackend final : public GemmBackend {
  public:
   const std::string& name() const noexcept override { return name_; }
+  int sum_pieces() const noexcept override { return virtual_tp; }
   void multiply(const MatrixProduct& p) const override {
     require(p.inner_parts > 0 && virtual_tp % p.inner_parts == 0, "a product is one of ",
             p.inner_parts, " parts; the reference backend adds up ", virtual_tp,
             " pieces, so take a tensor parallel degree that divides this");
+    require(p.inner_groups > 0 && p.inner % p.inner_groups == 0, "the ", p.inner,
+            " terms of a product are said to be ", p.inner_groups,
+            " groups of equal length; that takes a divisor");
     const int rows = round_up(std::min(p.rows, block_rows), tile_rows);
     const int columns = round_up(std::min(p.columns, block_columns), tile_columns);
     const int depth = round_up(std::min(p.inner, block_depth), tile_columns);

@@ -28,9 +28,11 @@ struct Cost {
 
 struct LinearShape {
   int rows = 0, inputs = 0, outputs = 0;
-  /// Under tensor parallelism: of how many equal parts the inputs here are one (row-parallel), or
-  /// the outputs (column-parallel). A sum over parts is the caller's, and no bias comes before it.
+  /// Under tensor parallelism: of how many parts the inputs here are one (row-parallel), or the
+  /// outputs (column-parallel), as in MatrixProduct::inner_parts. A sum over parts is the caller's,
+  /// and no bias comes before it.
   int input_parts = 1, output_parts = 1;
+  int output_groups = 1;  ///< 3 where queries, keys and values are one layer, each cut by itself.
 };
 struct Linear {
   const GemmBackend& gemm;

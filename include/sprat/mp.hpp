@@ -34,10 +34,15 @@ struct MatrixProduct {
   ConstMatrix a, b;
   float beta = 0.0f;
   Matrix out;
-  /// Of how many equal parts of a longer inner dimension this is one, under tensor parallelism.
-  /// With "reference", alpha 1 and beta 0 the canonical sum of the parts has the bits of the whole
-  /// product; it takes divisors of virtual_tp. Other backends make nothing of it.
+  /// Of how many parts of a longer inner dimension this is one, under tensor parallelism: part i of
+  /// T begins at floor(inner * i / T). With "reference", alpha 1 and beta 0 the canonical sum of
+  /// the parts has the bits of the whole product; it takes divisors of virtual_tp. Other backends
+  /// make nothing of it, nor of the groups.
   int inner_parts = 1;
+  /// The inner dimension is so many groups of equal length, one after another, and a part has a
+  /// part of each, as of queries, keys and values. A piece of the sum is all groups' pieces of that
+  /// number, in their order.
+  int inner_groups = 1;
 };
 
 /// A library and kernel for matrix products. Any thread may multiply, on that thread alone.
@@ -49,6 +54,10 @@ class SPRAT_API GemmBackend {
   virtual ~GemmBackend() = default;
   /// "openblas/SkylakeX" and so on, or "reference".
   virtual const std::string& name() const noexcept = 0;
+  /// Into how many pieces it cuts an inner dimension so that its bits are those of one rank: of
+  /// "reference" virtual_tp, of others 1. Whoever adds up anything else that tensor parallelism
+  /// cuts does so by as many.
+  virtual int sum_pieces() const noexcept = 0;
   virtual void multiply(const MatrixProduct& product) const = 0;
 };
 

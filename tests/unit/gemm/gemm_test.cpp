@@ -129,6 +129,26 @@ TEST(Gemm, every_kernel_multiplies_as_the_definition_says) {
   }
 }
 
+TEST(Gemm, what_cuts_sums_in_one_piece_makes_nothing_of_parts_and_groups) {
+  for (const GemmRate& rate : probe_gemm_backends()) {
+    const auto backend = open_gemm_backend(rate.backend);
+    const bool is_reference = rate.backend == "reference";
+    ASSERT_EQ(backend->sum_pieces(), is_reference ? virtual_tp : 1) << rate.backend;
+    if (is_reference) {
+      continue;
+    }
+    for (const Case& shape : cases()) {
+      Operands whole(shape, 0, 0), part(shape, 0, 0);
+      backend->multiply(whole.product());
+      MatrixProduct product = part.product();
+      product.inner_parts = 2;
+      product.inner_groups = 3;
+      backend->multiply(product);
+      ASSERT_EQ(part.result(), whole.result()) << rate.backend << " " << print(shape);
+    }
+  }
+}
+
 TEST(Gemm, bits_depend_on_neither_alignment_nor_stride) {
   for (const GemmRate& rate : probe_gemm_backends()) {
     const auto backend = open_gemm_backend(rate.backend);

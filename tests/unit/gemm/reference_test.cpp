@@ -187,6 +187,82 @@ TEST(ReferenceGemm, parts_of_the_inner_dimension_add_up_to_the_bits_of_the_whole
   }
 }
 
+/// The inner indices that part `part` of `parts` has: of each group its part.
+std::vector<int> inner_of(int length, int groups, int parts, int part) {
+  std::vector<int> indices;
+  for (int group = 0; group < groups; ++group) {
+    for (int k = length * part / parts; k < length * (part + 1) / parts; ++k) {
+      indices.push_back(group * length + k);
+    }
+  }
+  return indices;
+}
+
+/// The product of these inner indices of a and b alone.
+std::vector<float> product_over(const MatrixProduct& whole, const std::vector<int>& inner) {
+  std::vector<float> a, b, out(static_cast<std::size_t>(whole.rows * whole.columns));
+  for (int row = 0; row < whole.rows; ++row) {
+    for (const int k : inner) {
+      a.push_back(*at(whole.a, row, k));
+    }
+  }
+  for (const int k : inner) {
+    for (int column = 0; column < whole.columns; ++column) {
+      b.push_back(*at(whole.b, k, column));
+    }
+  }
+  MatrixProduct product = whole;
+  product.inner = static_cast<int>(inner.size());
+  product.a = {a.data(), product.inner};
+  product.b = {b.data(), whole.columns};
+  product.out = {out.data(), whole.columns};
+  open_gemm_backend("reference")->multiply(product);
+  return out;
+}
+
+TEST(ReferenceGemm, parts_of_groups_add_up_to_the_bits_of_the_whole_whether_or_not_they_are_equal) {
+  for (const int length : {1, 2, 3, 5, 8, 127, 257}) {
+    for (const int groups : {1, 2, 3}) {
+      const Shape shape{.rows = 7, .columns = 17, .inner = groups * length};
+      const Values values(shape);
+      std::vector<float> unused = values.out;
+      MatrixProduct product = product_of(shape, values, unused);
+      product.inner_groups = groups;
+      const std::vector<float> whole = product_over(product, inner_of(length, groups, 1, 0));
+      for (const int parts : {2, 4}) {
+        product.inner_parts = parts;
+        std::vector<std::vector<float>> sums;
+        for (int part = 0; part < parts; ++part) {
+          sums.push_back(product_over(product, inner_of(length, groups, parts, part)));
+        }
+        for (std::size_t i = 0; i < whole.size(); ++i) {
+          const float left = sums[0][i] + sums[1][i];
+          ASSERT_EQ(parts == 2 ? left : left + (sums[2][i] + sums[3][i]), whole[i])
+              << groups << " groups of " << length << " in " << parts << " parts at " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(ReferenceGemm, a_piece_of_groups_is_each_groups_piece_in_their_order) {
+  constexpr int length = 11, groups = 3;
+  const Shape shape{.rows = 1, .columns = 1, .inner = groups * length};
+  const Values values(shape);
+  std::vector<float> got(1);
+  MatrixProduct product = product_of(shape, values, got);
+  product.inner_groups = groups;
+  open_gemm_backend("reference")->multiply(product);
+  std::vector<Sum> pieces;
+  for (int part = 0; part < virtual_tp; ++part) {
+    Sum& sum = pieces.emplace_back();
+    for (const int k : inner_of(length, groups, virtual_tp, part)) {
+      sum = plus(sum, times(values.a[k], {values.b[k]}));
+    }
+  }
+  EXPECT_EQ(got[0], plus(plus(pieces[0], pieces[1]), plus(pieces[2], pieces[3])).value);
+}
+
 TEST(ReferenceGemm, parts_of_rows_and_columns_have_the_bits_of_the_whole) {
   const auto backend = open_gemm_backend("reference");
   for (const Shape& shape : shapes()) {
@@ -262,6 +338,13 @@ TEST(ReferenceGemm, refuses_parts_that_are_no_subtree) {
   const auto backend = open_gemm_backend("reference");
   for (const int parts : {0, -1, 3, 8}) {
     EXPECT_THROW(backend->multiply({.inner_parts = parts}), Error) << parts;
+  }
+}
+
+TEST(ReferenceGemm, refuses_groups_of_different_lengths) {
+  const auto backend = open_gemm_backend("reference");
+  for (const int groups : {0, -1, 2, 4}) {
+    EXPECT_THROW(backend->multiply({.inner = 3, .inner_groups = groups}), Error) << groups;
   }
 }
 

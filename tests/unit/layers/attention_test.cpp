@@ -422,6 +422,7 @@ TEST(Attention, of_nothing_is_nothing) {
 class Counting final : public GemmBackend {
  public:
   const std::string& name() const noexcept override { return inner_->name(); }
+  int sum_pieces() const noexcept override { return inner_->sum_pieces(); }
   void multiply(const MatrixProduct& p) const override {
     flops += 2 * std::uint64_t(p.rows) * std::uint64_t(p.columns) * std::uint64_t(p.inner);
     inner_->multiply(p);

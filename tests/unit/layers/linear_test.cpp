@@ -174,6 +174,45 @@ TEST(LayerKernels, linear_by_parts_of_inputs_or_outputs_sums_to_the_bits_of_one)
   }
 }
 
+TEST(LayerKernels, linear_of_groups_of_outputs_sums_input_gradients_to_the_bits_of_one) {
+  constexpr int inputs = 5, group = 10, groups = 3, outputs = groups * group;
+  const auto gemm = open_gemm_backend("reference");
+  const auto weight = random(inputs * outputs, 1), dy = random(rows * outputs, 2);
+  const auto gradient = [&](const std::vector<float>& some_weight,
+                            const std::vector<float>& some_dy, int parts) {
+    std::vector<float> dx(rows * inputs);
+    const layers::Linear layer{.gemm = *gemm,
+                               .shape = {.rows = rows,
+                                         .inputs = inputs,
+                                         .outputs = static_cast<int>(some_weight.size()) / inputs,
+                                         .output_parts = parts,
+                                         .output_groups = groups},
+                               .weight = some_weight};
+    layers::linear_backward_input(layer, some_dy.data(), dx.data());
+    return dx;
+  };
+  const std::vector<float> whole = gradient(weight, dy, 1);
+  for (const int parts : {2, 4}) {
+    std::vector<std::vector<float>> sums;
+    for (int part = 0; part < parts; ++part) {
+      const int begin = group * part / parts, end = group * (part + 1) / parts;
+      std::vector<float> some_weight, some_dy;
+      for (int g = 0; g < groups; ++g) {
+        const auto first = weight.begin() + std::ptrdiff_t{g * group + begin} * inputs;
+        some_weight.insert(some_weight.end(), first, first + std::ptrdiff_t{end - begin} * inputs);
+      }
+      for (int row = 0; row < rows; ++row) {
+        for (int g = 0; g < groups; ++g) {
+          const auto first = dy.begin() + std::ptrdiff_t{row * outputs + g * group + begin};
+          some_dy.insert(some_dy.end(), first, first + end - begin);
+        }
+      }
+      sums.push_back(gradient(some_weight, some_dy, parts));
+    }
+    EXPECT_EQ(add_by_tree(sums), whole) << parts;
+  }
+}
+
 TEST(LayerKernels, linear_adds_a_calls_product_to_the_weights_gradient_as_a_whole) {
   const LinearCase one;
   const auto gemm = open_gemm_backend("reference");
