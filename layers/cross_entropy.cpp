@@ -1,44 +1,110 @@
 // Softmax cross entropy, by rows; the backward pass takes the exponentials again.
+//
+// A row's forward is three steps, between which ranks that have parts of the vocabulary join what
+// they have: its highest logit, the sum of exponentials and the target's logit, the loss. Each rank
+// adds up exponentials in pieces, which are joined as a tree, so that the sums of ranks have the
+// bits of one rank's.
+#include <array>
 #include <cmath>
+#include <limits>
 
 #include "comm/base/check.hpp"
 #include "comm/base/vector.hpp"
+#include "layers/pieces.hpp"
+#include "layers/vocabulary.hpp"
 #include "sprat/layers.hpp"
 
 namespace sprat::layers {
 namespace {
 
-void check_targets(const CrossEntropy& layer) {
-  for (std::size_t row = 0; row < layer.targets.size(); ++row) {
-    require(layer.targets[row] >= 0 && layer.targets[row] < layer.vocabulary, "target ",
-            layer.targets[row], " of row ", row, " is not in the vocabulary, which ends below ",
-            layer.vocabulary, "; encode the text with the model's own vocabulary");
+constexpr int most_sums = 32;
+
+/// What the layer's logits are of.
+TokenRange checked_tokens(const CrossEntropy& layer) {
+  const TokenRange part = held_tokens(layer.vocabulary, layer.part);
+  check_tokens("target", layer.vocabulary, layer.targets);
+  require(layer.pieces >= 1, "a vocabulary is to be added up in ", layer.pieces,
+          " pieces; there is at least one");
+  return part;
+}
+
+SPRAT_INLINE float highest_of(int count, const float* logits) {
+  return count == 0 ? -std::numeric_limits<float>::infinity() : maximum(count, logits);
+}
+
+/// Less the highest no exponential overflows, and the shares stay the same.
+struct Exponentials {
+  const float* logits;
+  float highest;
+  SPRAT_INLINE float operator()(int i) const { return fast_exp(logits[i] - highest); }
+};
+
+SPRAT_INLINE float sum_of_exponentials(int count, int pieces, const float* logits, float highest) {
+  float sums[most_sums] = {};
+  int made = 0;
+  for (int piece = 0; piece < pieces; ++piece) {
+    const int begin = piece_begin(count, pieces, piece);
+    const int end = piece_begin(count, pieces, piece + 1);
+    sums[made++] = sum(end - begin, Exponentials{logits + begin, highest});
+    const bool is_last = piece + 1 == pieces;
+    for (int joins = is_last ? made - 1 : joins_after(piece); joins > 0; --joins) {
+      --made;
+      sums[made - 1] += sums[made];
+    }
+  }
+  return sums[0];
+}
+
+/// By row, as cross_entropy_sums() gives them.
+using RowSums = std::array<float, 2>;
+
+SPRAT_INLINE RowSums row_sums(const TokenRange& part, int pieces, std::int32_t target,
+                              const float* logits, float highest) {
+  return {sum_of_exponentials(part.count, pieces, logits, highest),
+          contains(part, target) ? logits[target - part.first] : 0.0f};
+}
+
+void finish_row(const CrossEntropyRows& rows, std::size_t row, const RowSums& sums) {
+  rows.share[row] = 1.0f / sums[0];
+  rows.loss[row] = std::log(double{sums[0]}) + double{rows.highest[row]} - double{sums[1]};
+}
+
+SPRAT_CLONES void highest_logits(int count, std::size_t rows, const float* logits, float* highest) {
+  for (std::size_t row = 0; row < rows; ++row, logits += count) {
+    highest[row] = highest_of(count, logits);
   }
 }
 
-SPRAT_CLONES void losses(const CrossEntropy& layer, const float* logits,
+SPRAT_CLONES void sums_of_rows(const CrossEntropy& layer, const TokenRange& part,
+                               const float* logits, const float* highest, float* sums) {
+  for (std::size_t row = 0; row < layer.targets.size(); ++row, logits += part.count) {
+    const RowSums own = row_sums(part, layer.pieces, layer.targets[row], logits, highest[row]);
+    sums[2 * row] = own[0];
+    sums[2 * row + 1] = own[1];
+  }
+}
+
+/// All steps of a row at once: its logits are still in the cache when they are read again.
+SPRAT_CLONES void losses(const CrossEntropy& layer, const TokenRange& all, const float* logits,
                          const CrossEntropyRows& rows) {
-  const int width = layer.vocabulary;
-  for (std::size_t row = 0; row < layer.targets.size(); ++row, logits += width) {
-    // Less the highest no exponential overflows, and the shares stay the same.
-    const float highest = maximum(width, logits);
-    const float total = sum(width, [=](int i) { return fast_exp(logits[i] - highest); });
-    rows.highest[row] = highest;
-    rows.share[row] = 1.0f / total;
-    rows.loss[row] = std::log(double{total}) + double{highest} - double{logits[layer.targets[row]]};
+  for (std::size_t row = 0; row < layer.targets.size(); ++row, logits += all.count) {
+    rows.highest[row] = highest_of(all.count, logits);
+    finish_row(rows, row,
+               row_sums(all, layer.pieces, layer.targets[row], logits, rows.highest[row]));
   }
 }
 
-SPRAT_CLONES void gradients(const CrossEntropy& layer, const CrossEntropyRows& rows, float scale,
-                            float* logits) {
-  const int width = layer.vocabulary;
-  for (std::size_t row = 0; row < layer.targets.size(); ++row, logits += width) {
+SPRAT_CLONES void gradients(const CrossEntropy& layer, const TokenRange& part,
+                            const CrossEntropyRows& rows, float scale, float* logits) {
+  for (std::size_t row = 0; row < layer.targets.size(); ++row, logits += part.count) {
     const float highest = rows.highest[row], share = rows.share[row];
-    for (int i = 0; i < width; ++i) {
+    for (int i = 0; i < part.count; ++i) {
       logits[i] = fast_exp(logits[i] - highest) * share;
     }
-    logits[layer.targets[row]] -= 1.0f;
-    for (int i = 0; i < width; ++i) {
+    if (contains(part, layer.targets[row])) {
+      logits[layer.targets[row] - part.first] -= 1.0f;
+    }
+    for (int i = 0; i < part.count; ++i) {
       logits[i] *= scale;
     }
   }
@@ -48,14 +114,35 @@ SPRAT_CLONES void gradients(const CrossEntropy& layer, const CrossEntropyRows& r
 
 void cross_entropy_forward(const CrossEntropy& layer, const float* logits,
                            const CrossEntropyRows& rows) {
-  check_targets(layer);
-  losses(layer, logits, rows);
+  const TokenRange part = checked_tokens(layer);
+  require(part.count == layer.vocabulary, "cross_entropy_forward() is of whole vocabularies, and ",
+          "this layer has ", part.count, " tokens of ", layer.vocabulary,
+          "; call cross_entropy_highest(), cross_entropy_sums() and cross_entropy_finish(), and ",
+          "join what ranks have in between");
+  losses(layer, part, logits, rows);
+}
+
+void cross_entropy_highest(const CrossEntropy& layer, const float* logits, float* highest) {
+  const TokenRange part = checked_tokens(layer);
+  highest_logits(part.count, layer.targets.size(), logits, highest);
+}
+
+void cross_entropy_sums(const CrossEntropy& layer, const float* logits, const float* highest,
+                        float* sums) {
+  const TokenRange part = checked_tokens(layer);
+  sums_of_rows(layer, part, logits, highest, sums);
+}
+
+void cross_entropy_finish(std::span<const float> sums, const CrossEntropyRows& rows) {
+  for (std::size_t row = 0; row < sums.size() / 2; ++row) {
+    finish_row(rows, row, {sums[2 * row], sums[2 * row + 1]});
+  }
 }
 
 void cross_entropy_backward_input(const CrossEntropy& layer, const CrossEntropyRows& rows,
                                   float scale, float* logits) {
-  check_targets(layer);
-  gradients(layer, rows, scale, logits);
+  const TokenRange part = checked_tokens(layer);
+  gradients(layer, part, rows, scale, logits);
 }
 
 // A maximum, a difference, an exponential and a sum of each logit; then two products for the sum.

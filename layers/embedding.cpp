@@ -3,17 +3,21 @@
 #include <cstddef>
 
 #include "comm/base/check.hpp"
+#include "layers/vocabulary.hpp"
 #include "sprat/layers.hpp"
 
 namespace sprat::layers {
 namespace {
 
-void check_tokens(const EmbeddingShape& shape, std::span<const std::int32_t> tokens) {
-  for (std::size_t row = 0; row < tokens.size(); ++row) {
-    require(tokens[row] >= 0 && tokens[row] < shape.vocabulary, "token ", tokens[row], " of row ",
-            row, " is not in the vocabulary, which ends below ", shape.vocabulary,
-            "; encode the text with the model's own vocabulary");
-  }
+/// The tokens that a table of so many elements has.
+TokenRange checked_tokens(const EmbeddingShape& shape, std::span<const std::int32_t> tokens,
+                          std::size_t table) {
+  const TokenRange held = held_tokens(shape.vocabulary, shape.part);
+  check_tokens("token", shape.vocabulary, tokens);
+  require(std::size_t(held.count) * std::size_t(shape.width) <= table, held.count,
+          " tokens of width ", shape.width, " are not in a table of ", table,
+          " elements; give all of their rows");
+  return held;
 }
 
 void add_row(int width, const float* from, float* to) {
@@ -39,18 +43,25 @@ void check_positions(const PositionShape& shape, std::size_t table) {
 
 void embedding_forward(const EmbeddingShape& shape, std::span<const std::int32_t> tokens,
                        std::span<const float> table, float* x) {
-  check_tokens(shape, tokens);
+  const TokenRange held = checked_tokens(shape, tokens, table.size());
   for (const std::int32_t token : tokens) {
-    x = std::copy_n(table.data() + std::ptrdiff_t{token} * shape.width, shape.width, x);
+    if (contains(held, token)) {
+      const auto row = std::ptrdiff_t{token - held.first};
+      x = std::copy_n(table.data() + row * shape.width, shape.width, x);
+    } else {
+      x = std::fill_n(x, shape.width, 0.0f);
+    }
   }
 }
 
 void embedding_backward_weight(const EmbeddingShape& shape, std::span<const std::int32_t> tokens,
                                const float* dx, std::span<float> table) {
-  check_tokens(shape, tokens);
+  const TokenRange held = checked_tokens(shape, tokens, table.size());
   // In the order of rows, so that a token that stands in several has one sum.
   for (const std::int32_t token : tokens) {
-    add_row(shape.width, dx, table.data() + std::ptrdiff_t{token} * shape.width);
+    if (contains(held, token)) {
+      add_row(shape.width, dx, table.data() + std::ptrdiff_t{token - held.first} * shape.width);
+    }
     dx += shape.width;
   }
 }

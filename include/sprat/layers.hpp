@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "sprat/export.hpp"
@@ -101,11 +102,19 @@ SPRAT_API void residual_forward(std::span<const float> x, const float* branch, f
 SPRAT_API void residual_backward_input(std::span<const float> dy, float* dx);
 SPRAT_API Cost residual_cost(std::size_t count) noexcept;
 
+/// Tokens [first, first + count) of a vocabulary, those of a rank where ranks cut it.
+struct TokenRange {
+  int first = 0, count = 0;
+};
+
 // Embedding: x[row] = table[tokens[row]]. Throws Error{invalid_argument} for a token that is not in
-// [0, vocabulary), before anything is written.
+// [0, vocabulary), before anything is written. A token that the table here does not have gives a
+// row of zeros, and no gradient: the sum over ranks, which is the caller's, is the row of who has
+// it.
 
 struct EmbeddingShape {
   int vocabulary = 0, width = 0;
+  std::optional<TokenRange> part = {};  ///< What the table has. Empty: the whole vocabulary.
 };
 SPRAT_API void embedding_forward(const EmbeddingShape& shape, std::span<const std::int32_t> tokens,
                                  std::span<const float> table, float* x);
@@ -133,6 +142,11 @@ SPRAT_API Cost position_cost(const PositionShape& shape) noexcept;
 struct CrossEntropy {
   int vocabulary = 0;
   std::span<const std::int32_t> targets;  ///< One for each row.
+  std::optional<TokenRange> part = {};    ///< What a row has logits of. Empty: of all.
+  /// Into how many pieces the sum over the logits here is cut: piece i begins at floor(count * i /
+  /// pieces), and they are joined as the canonical tree joins ranks (docs/numerics.md). Where one
+  /// rank has 4 pieces, each of T = 2 or 4 that cut the vocabulary has 4 / T of them.
+  int pieces = 1;
 };
 /// By row. The logarithm of a row's sum of exponentials is highest - log(share); it is kept in two
 /// numbers, since the last bits of a logarithm differ between machines.
@@ -143,9 +157,21 @@ struct CrossEntropyRows {
 };
 SPRAT_API void cross_entropy_forward(const CrossEntropy& layer, const float* logits,
                                      const CrossEntropyRows& rows);
+// The same in three calls, where ranks have parts of the vocabulary. In between the caller joins
+// what they have: then the canonical sums have the bits of one rank that has all.
+/// Each row's highest logit, to be joined by maximum; -infinity of none.
+SPRAT_API void cross_entropy_highest(const CrossEntropy& layer, const float* logits,
+                                     float* highest);
+/// Two numbers for each row, to be added up: the sum of exp(logit - highest), and the target's
+/// logit, which is 0 where another part has it. `highest` is that of all parts.
+SPRAT_API void cross_entropy_sums(const CrossEntropy& layer, const float* logits,
+                                  const float* highest, float* sums);
+/// rows.share and rows.loss, from rows.highest and the sums of all parts.
+SPRAT_API void cross_entropy_finish(std::span<const float> sums, const CrossEntropyRows& rows);
 /// The logits become scale times their gradient, in place.
 SPRAT_API void cross_entropy_backward_input(const CrossEntropy& layer, const CrossEntropyRows& rows,
                                             float scale, float* logits);
+/// `vocabulary`: the tokens of a part. The three calls cost what the one does.
 SPRAT_API Cost cross_entropy_forward_cost(int vocabulary, std::size_t rows) noexcept;
 SPRAT_API Cost cross_entropy_backward_input_cost(int vocabulary, std::size_t rows) noexcept;
 

@@ -7,6 +7,7 @@
 
 #include "sprat/error.hpp"
 #include "sprat/layers.hpp"
+#include "tests/unit/comm/base/refused.hpp"
 #include "tests/unit/layers/roundings.hpp"
 
 namespace sprat::layers_test::embedding {
@@ -57,17 +58,6 @@ TEST(LayerKernels, positions_begin_where_they_are_told_and_again_for_each_sequen
   }
   EXPECT_EQ(x, expected_x);
   EXPECT_EQ(gradient, expected_gradient);
-}
-
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(LayerKernels, a_token_that_is_not_in_the_table_is_refused_before_anything_is_written) {

@@ -8,6 +8,7 @@
 
 #include "sprat/layers.hpp"
 #include "tests/unit/layers/roundings.hpp"
+#include "tests/unit/layers/tree.hpp"
 
 namespace sprat::layers_test::linear {
 namespace {
@@ -126,18 +127,6 @@ std::vector<float> columns(const std::vector<float>& matrix, int width, int firs
   return part;
 }
 
-/// The canonical sum of a power of two of ranks.
-std::vector<float> add_by_tree(std::vector<std::vector<float>> parts) {
-  for (std::size_t distance = 1; distance < parts.size(); distance *= 2) {
-    for (std::size_t part = 0; part < parts.size(); part += 2 * distance) {
-      for (std::size_t i = 0; i < parts[part].size(); ++i) {
-        parts[part][i] += parts[part + distance][i];
-      }
-    }
-  }
-  return parts[0];
-}
-
 TEST(LayerKernels, linear_by_parts_of_inputs_or_outputs_sums_to_the_bits_of_one) {
   constexpr int inputs = 24, outputs = 12;
   const auto gemm = open_gemm_backend("reference");
@@ -169,8 +158,8 @@ TEST(LayerKernels, linear_by_parts_of_inputs_or_outputs_sums_to_the_bits_of_one)
            .weight = std::span(weight).subspan(static_cast<std::size_t>(part * few * inputs))},
           dy_part.data(), dxs.back().data());
     }
-    EXPECT_EQ(add_by_tree(ys), y) << parts;
-    EXPECT_EQ(add_by_tree(dxs), dx) << parts;
+    EXPECT_EQ(added_by_tree(ys), y) << parts;
+    EXPECT_EQ(added_by_tree(dxs), dx) << parts;
   }
 }
 
@@ -209,7 +198,7 @@ TEST(LayerKernels, linear_of_groups_of_outputs_sums_input_gradients_to_the_bits_
       }
       sums.push_back(gradient(some_weight, some_dy, parts));
     }
-    EXPECT_EQ(add_by_tree(sums), whole) << parts;
+    EXPECT_EQ(added_by_tree(sums), whole) << parts;
   }
 }
 
