@@ -46,8 +46,7 @@ SPRAT_INLINE float sum_of_exponentials(int count, int pieces, const float* logit
     const int begin = piece_begin(count, pieces, piece);
     const int end = piece_begin(count, pieces, piece + 1);
     sums[made++] = sum(end - begin, Exponentials{logits + begin, highest});
-    const bool is_last = piece + 1 == pieces;
-    for (int joins = is_last ? made - 1 : joins_after(piece); joins > 0; --joins) {
+    for (int joins = joins_after(piece, pieces); joins > 0; --joins) {
       --made;
       sums[made - 1] += sums[made];
     }

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "comm/base/check.hpp"
+#include "layers/row_sums.hpp"
 #include "layers/vocabulary.hpp"
 #include "sprat/layers.hpp"
 
@@ -26,17 +27,42 @@ void add_row(int width, const float* from, float* to) {
   }
 }
 
+/// Of a row, where its position is behind that of a sequence's first.
 std::ptrdiff_t place_of(const PositionShape& shape, int row) {
-  return std::ptrdiff_t{shape.first + row % shape.length} * shape.width;
+  const std::int64_t of_batch = std::int64_t{shape.first_row} + row;
+  return static_cast<std::ptrdiff_t>(of_batch % shape.length) * shape.width;
+}
+
+/// How many positions there are up to the last one that a row has.
+int position_count(const PositionShape& shape) {
+  if (shape.rows == 0 || shape.length == 0) {
+    return 0;
+  }
+  const int begin = shape.first_row % shape.length;
+  return begin + std::min(shape.rows, shape.length - begin);
 }
 
 void check_positions(const PositionShape& shape, std::size_t table) {
   require(shape.length > 0 || shape.rows == 0, shape.rows, " rows are in sequences of ",
           shape.length, " rows; say how long a sequence is");
-  const int end = shape.first + std::min(shape.rows, shape.length);
+  require(shape.first_row >= 0, "the first row of a part is ", shape.first_row,
+          "; rows are counted from 0");
+  const int end = shape.first + position_count(shape);
   require(shape.first >= 0 && std::size_t(end) * std::size_t(shape.width) <= table, "positions ",
           shape.first, " to below ", end, " of width ", shape.width, " are not in a table of ",
           table, " elements; take shorter sequences or a larger table");
+}
+
+void add_positions(const PositionShape& shape, const float* dx, float* positions) {
+  for (int row = 0; row < shape.rows; ++row, dx += shape.width) {
+    add_row(shape.width, dx, positions + place_of(shape, row));
+  }
+}
+
+RowSums sums_of(const PositionShape& shape) {
+  return {.rows = shape.rows,
+          .pieces = shape.row_pieces,
+          .count = std::size_t(position_count(shape)) * std::size_t(shape.width)};
 }
 
 }  // namespace
@@ -68,16 +94,33 @@ void embedding_backward_weight(const EmbeddingShape& shape, std::span<const std:
 
 void position_forward(const PositionShape& shape, std::span<const float> table, float* x) {
   check_positions(shape, table.size());
+  const float* const positions = table.data() + std::ptrdiff_t{shape.first} * shape.width;
   for (int row = 0; row < shape.rows; ++row, x += shape.width) {
-    add_row(shape.width, table.data() + place_of(shape, row), x);
+    add_row(shape.width, positions + place_of(shape, row), x);
   }
 }
 
-void position_backward_weight(const PositionShape& shape, const float* dx, std::span<float> table) {
+void position_backward_weight(const PositionShape& shape, const float* dx, std::span<float> table,
+                              std::span<float> workspace) {
   check_positions(shape, table.size());
-  for (int row = 0; row < shape.rows; ++row, dx += shape.width) {
-    add_row(shape.width, dx, table.data() + place_of(shape, row));
+  const RowSums sums = sums_of(shape);
+  check_row_sums(sums, workspace);
+  const auto positions = table.subspan(std::size_t(shape.first) * std::size_t(shape.width));
+  if (shape.row_pieces == 1) {
+    add_positions(shape, dx, positions.data());
+    return;
   }
+  const auto add = [&](int first, int count, std::span<float> into) {
+    PositionShape piece = shape;
+    piece.rows = count;
+    piece.first_row += first;
+    add_positions(piece, dx + std::ptrdiff_t{first} * shape.width, into.data());
+  };
+  add_onto(sum_in_pieces(sums, workspace, add), positions);
+}
+
+std::size_t position_backward_workspace(const PositionShape& shape) noexcept {
+  return row_sums_workspace(sums_of(shape));
 }
 
 Cost embedding_forward_cost(const EmbeddingShape& shape, std::size_t rows) noexcept {

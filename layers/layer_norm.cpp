@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "comm/base/vector.hpp"
+#include "layers/row_sums.hpp"
 #include "sprat/layers.hpp"
 
 namespace sprat::layers {
@@ -64,6 +65,21 @@ SPRAT_CLONES void add_weight_gradients(const LayerNormShape& shape, const LayerN
   }
 }
 
+/// Of gain and bias, one behind the other.
+RowSums weight_sums(const LayerNormShape& shape) {
+  return {.rows = shape.rows,
+          .pieces = shape.row_pieces,
+          .count = 2 * static_cast<std::size_t>(shape.width)};
+}
+
+LayerNormPass rows_from(const LayerNormPass& pass, int first, int width) {
+  const std::ptrdiff_t begin = std::ptrdiff_t{first} * width;
+  return {.x = pass.x + begin,
+          .mean = pass.mean + first,
+          .reciprocal = pass.reciprocal + first,
+          .dy = pass.dy + begin};
+}
+
 /// `operations` for each element; `matrices` are read or written, `vectors` by row or by column.
 Cost cost_of(const LayerNormShape& s, int operations, int matrices, int row_vectors,
              int column_vectors) {
@@ -87,8 +103,26 @@ void layer_norm_backward_input(const LayerNormShape& shape, std::span<const floa
 }
 
 void layer_norm_backward_weight(const LayerNormShape& shape, const LayerNormPass& pass,
-                                std::span<float> gain, std::span<float> bias) {
-  add_weight_gradients(shape, pass, gain.data(), bias.data());
+                                std::span<float> gain, std::span<float> bias,
+                                std::span<float> workspace) {
+  const RowSums sums = weight_sums(shape);
+  check_row_sums(sums, workspace);
+  if (shape.row_pieces == 1) {
+    add_weight_gradients(shape, pass, gain.data(), bias.data());
+    return;
+  }
+  const auto add = [&](int first, int count, std::span<float> into) {
+    add_weight_gradients({.rows = count, .width = shape.width}, rows_from(pass, first, shape.width),
+                         into.data(), into.data() + shape.width);
+  };
+  const std::span<const float> both = sum_in_pieces(sums, workspace, add);
+  const auto width = static_cast<std::size_t>(shape.width);
+  add_onto(both.first(width), gain);
+  add_onto(both.subspan(width), bias);
+}
+
+std::size_t layer_norm_backward_workspace(const LayerNormShape& shape) noexcept {
+  return row_sums_workspace(weight_sums(shape));
 }
 
 // Operations as the loops above have them. The backward passes read what they add into.

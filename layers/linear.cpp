@@ -2,19 +2,10 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "comm/base/vector.hpp"
 #include "sprat/layers.hpp"
 
 namespace sprat::layers {
 namespace {
-
-SPRAT_CLONES void add_columns(int rows, int width, const float* x, float* sums) {
-  for (int row = 0; row < rows; ++row, x += width) {
-    for (int i = 0; i < width; ++i) {
-      sums[i] += x[i];
-    }
-  }
-}
 
 void multiply(const Linear& layer, const float* x, float* y, float beta) {
   const LinearShape& s = layer.shape;
@@ -79,7 +70,8 @@ void linear_backward_weight(const GemmBackend& gemm, const LinearShape& shape,
                  .beta = 1.0f,
                  .out = {gradients.weight.data(), shape.inputs}});
   if (!gradients.bias.empty()) {
-    add_columns(shape.rows, shape.outputs, gradients.dy, gradients.bias.data());
+    bias_backward_weight({.rows = shape.rows, .width = shape.outputs}, gradients.dy,
+                         gradients.bias);
   }
 }
 

@@ -5,8 +5,6 @@
 #include <bit>
 #include <cstdint>
 
-#include "comm/base/vector.hpp"
-
 namespace sprat::layers {
 
 /// Where piece `piece` of `pieces` begins: for powers of two, where halving again and again cuts.
@@ -17,8 +15,12 @@ constexpr int piece_begin(int extent, int pieces, int piece) {
 /// How many sums are there at a time at most while pieces are joined.
 constexpr int sums_at_a_time(int pieces) { return std::bit_width(static_cast<unsigned>(pieces)); }
 
-/// After piece `piece` is made, how many times the last sum is added to the one before it: two of
-/// a size become one, as a counter carries its ones.
-constexpr int joins_after(int piece) { return std::countr_one(static_cast<unsigned>(piece)); }
+/// After piece `piece` is made, how many times the last sum is added to the one before it. Two of a
+/// size become one, as a counter carries its ones; after the last piece all do.
+constexpr int joins_after(int piece, int pieces) {
+  const auto number = static_cast<unsigned>(piece);
+  const bool is_last = piece + 1 == pieces;
+  return is_last ? std::popcount(number) : std::countr_one(number);
+}
 
 }  // namespace sprat::layers

@@ -16,6 +16,14 @@
 /// holds with the backend "reference". backward_input overwrites, where it does not say that it
 /// adds. backward_weight adds into the gradient, so that micro-batches and uses add up, and does
 /// not read the weights.
+///
+/// `row_pieces` of a shape: where ranks have rows of a micro-batch (sequence parallelism),
+/// gradients that are sums over rows are added up in pieces, of which piece i begins at row
+/// floor(rows * i / row_pieces). They are joined as the canonical tree joins ranks
+/// (docs/numerics.md), and the whole is added to the gradient. If one rank with all rows has 4
+/// pieces, each of T = 2 or 4 ranks with rows from floor(rows * i / T) on has 4 / T, and the
+/// canonical sum of what they add to zeros has the bits of the one. With 1, each row is added to
+/// the gradient.
 namespace sprat::layers {
 
 /// Operations on f32 (an exponential, a division and a root count as one each), and bytes if every
@@ -59,10 +67,27 @@ SPRAT_API Cost linear_forward_cost(const LinearShape& shape) noexcept;
 SPRAT_API Cost linear_backward_input_cost(const LinearShape& shape) noexcept;
 SPRAT_API Cost linear_backward_weight_cost(const LinearShape& shape) noexcept;
 
+// Bias: y += residual + bias, by row, behind a product that is summed over ranks. With "reference"
+// these are the bits of linear_forward_onto().
+
+struct BiasShape {
+  int rows = 0, width = 0;
+  int row_pieces = 1;
+};
+SPRAT_API void bias_forward_onto(const BiasShape& shape, std::span<const float> bias,
+                                 const float* residual, float* y);
+/// `workspace`: bias_backward_workspace() elements, of any value.
+SPRAT_API void bias_backward_weight(const BiasShape& shape, const float* dy, std::span<float> bias,
+                                    std::span<float> workspace = {});
+SPRAT_API std::size_t bias_backward_workspace(const BiasShape& shape) noexcept;
+SPRAT_API Cost bias_forward_onto_cost(const BiasShape& shape) noexcept;
+SPRAT_API Cost bias_backward_weight_cost(const BiasShape& shape) noexcept;
+
 // Layer norm: y = (x - mean) / sqrt(variance + 1e-5) * gain + bias, by row.
 
 struct LayerNormShape {
   int rows = 0, width = 0;
+  int row_pieces = 1;
 };
 struct LayerNorm {
   LayerNormShape shape;
@@ -81,8 +106,11 @@ struct LayerNormPass {
 /// Adds into dx: a norm stands on a branch of the residual stream.
 SPRAT_API void layer_norm_backward_input(const LayerNormShape& shape, std::span<const float> gain,
                                          const LayerNormPass& pass, float* dx);
+/// `workspace`: layer_norm_backward_workspace() elements, of any value.
 SPRAT_API void layer_norm_backward_weight(const LayerNormShape& shape, const LayerNormPass& pass,
-                                          std::span<float> gain, std::span<float> bias);
+                                          std::span<float> gain, std::span<float> bias,
+                                          std::span<float> workspace = {});
+SPRAT_API std::size_t layer_norm_backward_workspace(const LayerNormShape& shape) noexcept;
 SPRAT_API Cost layer_norm_forward_cost(const LayerNormShape& shape) noexcept;
 SPRAT_API Cost layer_norm_backward_input_cost(const LayerNormShape& shape) noexcept;
 SPRAT_API Cost layer_norm_backward_weight_cost(const LayerNormShape& shape) noexcept;
@@ -125,15 +153,20 @@ SPRAT_API Cost embedding_forward_cost(const EmbeddingShape& shape, std::size_t r
 SPRAT_API Cost embedding_backward_weight_cost(const EmbeddingShape& shape,
                                               std::size_t rows) noexcept;
 
-// Position embedding: x[row] += table[first + row % length], for sequences of `length` rows.
+// Position embedding: x[row] += table[first + (first_row + row) % length], for sequences of
+// `length` rows.
 
 struct PositionShape {
   int rows = 0, length = 0, width = 0;
-  int first = 0;  ///< Position of a sequence's first row.
+  int first = 0;      ///< Position of a sequence's first row.
+  int first_row = 0;  ///< Which row of the sequences the first one here is.
+  int row_pieces = 1;
 };
 SPRAT_API void position_forward(const PositionShape& shape, std::span<const float> table, float* x);
+/// `workspace`: position_backward_workspace() elements, of any value.
 SPRAT_API void position_backward_weight(const PositionShape& shape, const float* dx,
-                                        std::span<float> table);
+                                        std::span<float> table, std::span<float> workspace = {});
+SPRAT_API std::size_t position_backward_workspace(const PositionShape& shape) noexcept;
 SPRAT_API Cost position_cost(const PositionShape& shape) noexcept;
 
 // Softmax cross entropy: loss[row] = -log softmax(logits[row])[targets[row]], in nats. Throws

@@ -60,6 +60,26 @@ TEST(LayerKernels, positions_begin_where_they_are_told_and_again_for_each_sequen
   EXPECT_EQ(gradient, expected_gradient);
 }
 
+TEST(LayerKernels, positions_of_rows_from_within_a_sequence_on_are_those_of_all_rows) {
+  constexpr int rows = 23, length = 5, width = 3;
+  const auto table = random(8 * width, 1), dx = random(rows * width, 2);
+  const layers::PositionShape all{.rows = rows, .length = length, .width = width, .first = 2};
+  std::vector<float> x = dx, gradient = table;
+  layers::position_forward(all, table, x.data());
+  layers::position_backward_weight(all, dx.data(), gradient);
+  std::vector<float> by_calls = dx, gradient_by_calls = table;
+  for (int first = 0; first < rows;) {
+    layers::PositionShape some = all;
+    some.first_row = first;
+    some.rows = std::min(1 + first % 7, rows - first);
+    layers::position_forward(some, table, by_calls.data() + first * width);
+    layers::position_backward_weight(some, dx.data() + first * width, gradient_by_calls);
+    first += some.rows;
+  }
+  EXPECT_EQ(by_calls, x);
+  EXPECT_EQ(gradient_by_calls, gradient);
+}
+
 TEST(LayerKernels, a_token_that_is_not_in_the_table_is_refused_before_anything_is_written) {
   const std::vector<float> before(8, 3.0f), table(8, 1.0f);
   const layers::EmbeddingShape shape{.vocabulary = 4, .width = 2};
@@ -83,6 +103,8 @@ TEST(LayerKernels, positions_that_are_not_in_the_table_are_refused_before_anythi
        {layers::PositionShape{.rows = 2, .length = 2, .width = 2, .first = 3},
         layers::PositionShape{.rows = 2, .length = 2, .width = 2, .first = -1},
         layers::PositionShape{.rows = 4, .length = 5, .width = 3},
+        layers::PositionShape{.rows = 2, .length = 5, .width = 2, .first_row = 13},
+        layers::PositionShape{.rows = 2, .length = 2, .width = 2, .first_row = -1},
         layers::PositionShape{.rows = 2, .length = 0, .width = 2}}) {
     EXPECT_THROW(layers::position_forward(shape, table, x.data()), Error) << shape.first;
     EXPECT_THROW(layers::position_backward_weight(shape, table.data(), x), Error) << shape.first;
