@@ -4,10 +4,9 @@
     damage.py WORKER [SPRAT] [--whole]
 
 Held: loading ends with one line that names the file, whatever was flipped, cut off, added or missing; `sprat
-checkpoint verify` says so too. --whole: 500 flips a file.
+checkpoint verify` says so too. --whole: 500 flips a file, and a checkpoint of cut tensors.
 """
 import argparse
-import os
 import pathlib
 import random
 import tempfile
@@ -33,16 +32,11 @@ def flips(size, whole, draw):
     return chosen + [(draw.randrange(size), draw.randrange(8)) for _ in range(500 if whole else 4)]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("worker")
-    parser.add_argument("sprat", nargs="?")
-    parser.add_argument("--whole", action="store_true")
-    arguments = parser.parse_args()
-    draw = random.Random(1)
+def damages(arguments, arrangement, draw):
+    """How many damages of a checkpoint that this arrangement saved were refused."""
     count = 0
     with tempfile.TemporaryDirectory() as folder:
-        assert run(arguments.worker, "save", folder, 2, 2, 1, 1, 1).returncode == 0
+        assert run(arguments.worker, "save", folder, *arrangement, 1, 1).returncode == 0
         path = f"{folder}/step-00000001"
         for name in entries(path):
             file = pathlib.Path(path, name)
@@ -70,7 +64,19 @@ def main():
             held(whole + b"\0", "one byte more")
             print(held(None, "missing").replace(folder, "FOLDER"))
         assert loaded_step(arguments.worker, path) == 1
-        os.rename(f"{path}/manifest.json", f"{path}/manifest")
+    return count
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("worker")
+    parser.add_argument("sprat", nargs="?")
+    parser.add_argument("--whole", action="store_true")
+    arguments = parser.parse_args()
+    draw = random.Random(1)
+    # t2: of each third of a tensor's rows each of two ranks has a half, in a file each.
+    arrangements = [(2, 2, 1)] + ([(4, 2, "1t2")] if arguments.whole else [])
+    count = sum(damages(arguments, arrangement, draw) for arrangement in arrangements)
     print(f"{count} damages, each refused by the name of the file")
 
 
