@@ -55,15 +55,15 @@ SPRAT_INLINE float sum_of_exponentials(int count, int pieces, const float* logit
 }
 
 /// By row, as cross_entropy_sums() gives them.
-using RowSums = std::array<float, 2>;
+using TokenSums = std::array<float, 2>;
 
-SPRAT_INLINE RowSums row_sums(const TokenRange& part, int pieces, std::int32_t target,
-                              const float* logits, float highest) {
+SPRAT_INLINE TokenSums token_sums(const TokenRange& part, int pieces, std::int32_t target,
+                                  const float* logits, float highest) {
   return {sum_of_exponentials(part.count, pieces, logits, highest),
           contains(part, target) ? logits[target - part.first] : 0.0f};
 }
 
-void finish_row(const CrossEntropyRows& rows, std::size_t row, const RowSums& sums) {
+void finish_row(const CrossEntropyRows& rows, std::size_t row, const TokenSums& sums) {
   rows.share[row] = 1.0f / sums[0];
   rows.loss[row] = std::log(double{sums[0]}) + double{rows.highest[row]} - double{sums[1]};
 }
@@ -77,7 +77,7 @@ SPRAT_CLONES void highest_logits(int count, std::size_t rows, const float* logit
 SPRAT_CLONES void sums_of_rows(const CrossEntropy& layer, const TokenRange& part,
                                const float* logits, const float* highest, float* sums) {
   for (std::size_t row = 0; row < layer.targets.size(); ++row, logits += part.count) {
-    const RowSums own = row_sums(part, layer.pieces, layer.targets[row], logits, highest[row]);
+    const TokenSums own = token_sums(part, layer.pieces, layer.targets[row], logits, highest[row]);
     sums[2 * row] = own[0];
     sums[2 * row + 1] = own[1];
   }
@@ -89,7 +89,7 @@ SPRAT_CLONES void losses(const CrossEntropy& layer, const TokenRange& all, const
   for (std::size_t row = 0; row < layer.targets.size(); ++row, logits += all.count) {
     rows.highest[row] = highest_of(all.count, logits);
     finish_row(rows, row,
-               row_sums(all, layer.pieces, layer.targets[row], logits, rows.highest[row]));
+               token_sums(all, layer.pieces, layer.targets[row], logits, rows.highest[row]));
   }
 }
 
