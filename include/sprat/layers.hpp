@@ -259,4 +259,69 @@ SPRAT_API std::size_t attention_backward_workspace(const AttentionShape& shape) 
 SPRAT_API Cost attention_forward_cost(const AttentionShape& shape) noexcept;
 SPRAT_API Cost attention_backward_input_cost(const AttentionShape& shape) noexcept;
 
+// A piece of it: some queries of each sequence against some keys, each a run of positions. The
+// whole above is the piece of all.
+
+struct AttentionPiece {
+  int sequences = 0, heads = 0, head_width = 0;
+  int first_query = 0, queries = 0;  ///< Positions in their sequence.
+  int first_key = 0, keys = 0;
+};
+/// Rows of the queries. In memory a sequence's first is `sequence_rows` rows behind the one before,
+/// and so are the rows of outputs; kept numbers are as many behind those of the head before.
+struct AttentionQueries {
+  const float* query = nullptr;
+  int stride = 0;
+  int sequence_rows = 0;
+};
+/// Rows of the keys and of their values, likewise.
+struct AttentionKeys {
+  const float* key = nullptr;
+  const float* value = nullptr;
+  int stride = 0;
+  int sequence_rows = 0;
+};
+struct AttentionPieceForward {
+  AttentionQueries queries = {};
+  AttentionKeys keys = {};
+  float* out = nullptr;
+  int out_stride = 0;
+  AttentionRows rows = {};
+  std::span<float> workspace;  ///< attention_forward_workspace() elements, of any value.
+};
+/// Takes the queries on over these keys. Calls for the same queries have keys in ascending order
+/// without a gap: those of the first begin at position 0, each others' where the last ended. A
+/// query's output is done when its own position was among the keys; until then `out` and `rows` are
+/// on the way there. What lies behind the diagonal is not computed. Keys end at a multiple of
+/// attention_keys, or at or behind the last query: so a block of keys is never cut, and where the
+/// queries, too, begin at a multiple of attention_block and end at one or with the sequence, every
+/// bit is that of the whole.
+SPRAT_API void attention_forward_piece(const GemmBackend& gemm, const AttentionPiece& piece,
+                                       const AttentionPieceForward& pass);
+/// Rows of gradients of keys and values, apart from each other as they like.
+struct AttentionKeyGradients {
+  float* key = nullptr;
+  float* value = nullptr;
+  int stride = 0;
+  int sequence_rows = 0;
+};
+struct AttentionPieceBackward {
+  AttentionQueries queries = {};
+  AttentionKeys keys = {};
+  const float* out = nullptr;
+  const float* dout = nullptr;
+  int out_stride = 0;  ///< Of dout too.
+  AttentionRows rows = {};
+  float* dquery = nullptr;  ///< With its rows as far apart as the query's.
+  AttentionKeyGradients dkeys = {};
+  std::span<float> workspace;  ///< attention_backward_workspace() elements, of any value.
+};
+/// Adds into all three gradients. Pieces may come in any order; keys may begin and end anywhere.
+SPRAT_API void attention_backward_piece(const GemmBackend& gemm, const AttentionPiece& piece,
+                                        const AttentionPieceBackward& pass);
+SPRAT_API std::size_t attention_forward_workspace(const AttentionPiece& piece) noexcept;
+SPRAT_API std::size_t attention_backward_workspace(const AttentionPiece& piece) noexcept;
+SPRAT_API Cost attention_forward_cost(const AttentionPiece& piece) noexcept;
+SPRAT_API Cost attention_backward_input_cost(const AttentionPiece& piece) noexcept;
+
 }  // namespace sprat::layers
