@@ -6,6 +6,7 @@
 #include "sprat/checkpoint.hpp"
 #include "sprat/communicator.hpp"
 #include "sprat/config.hpp"
+#include "sprat/context.hpp"
 #include "sprat/error.hpp"
 #include "sprat/fsdp.hpp"
 #include "sprat/fusion.hpp"
