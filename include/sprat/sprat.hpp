@@ -22,3 +22,4 @@
 #include "sprat/smp.hpp"
 #include "sprat/square_sum.hpp"
 #include "sprat/store.hpp"
+#include "sprat/tensor.hpp"
