@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sprat/fsdp.hpp"
+#include "sprat/tensor.hpp"
 
 namespace sprat::train {
 
@@ -24,16 +25,20 @@ struct GptShape {
 /// The embedding and the head count, too.
 inline int gpt_layer_count(const GptShape& shape) { return shape.layers + 2; }
 
-/// Which layers a rank has.
+/// Which layers a rank has, and which part of them.
 struct GptPlacement {
   std::vector<int> first_layer = {0};  ///< Of each stage of the pipeline, rising from 0.
   std::vector<int> stages = {0};       ///< The rank's own, rising.
+  /// How layers are cut; the degree divides the heads.
+  tensor::Parallelism tensor = {};
+  int tensor_rank = 0;
 };
 
 /// The units of a rank's stages in the order of the model: tokens' table, positions, a unit for
 /// each block, final norm, head. Their ids are the positions in the whole model. The head is tied
 /// to the table, or to that of another rank. Initial values are GPT-2's, and depend on `seed`, a
-/// parameter's name and an element's index alone.
+/// parameter's name and an element's index alone. Of what tensor ranks share each has its box,
+/// three of query, key and value; what they have alike is tied on all but the first.
 std::vector<UnitSpec> gpt_units(const GptShape& shape, std::uint64_t seed,
                                 const GptPlacement& placement = {});
 /// The rank's own units in the order in which an evaluation of a micro-batch uses them.

@@ -6,22 +6,31 @@
 #include <span>
 
 #include "sprat/mp.hpp"
-#include "train/model/gpt.hpp"
+#include "train/model/gpt_extents.hpp"
 #include "train/model/unit_access.hpp"
 
 namespace sprat::train {
 
-/// What one call computes: `rows` tokens, sequences of `length`.
+/// Memory that a call needs no longer than it takes: as many elements as functions of these names
+/// say.
+struct GptWorkspaces {
+  std::span<float> attention, exchange, row_sums, partial_gradients;
+};
+/// What one call computes: rows of a micro-batch, sequences of `length`, with the other ranks of a
+/// tensor parallel group.
 struct GptRows {
   const GptShape& shape;
   const GemmBackend& gemm;
-  int rows = 0, length = 1;
-  std::span<float> attention_workspace;  ///< attention_workspace() elements.
+  tensor::Group& group;
+  GptExtents extents;
+  int length = 1;
+  GptWorkspaces workspaces;
 };
 /// For sequences of any length.
 std::size_t attention_workspace(const GptShape& shape);
 
-/// What a block's forward makes on its way. Rows of tokens.
+/// What a block's forward makes on its way. Own rows of the stream and of norms, all rows inside of
+/// attention and MLP.
 struct BlockTape {
   float *mean = nullptr, *reciprocal = nullptr;  ///< Of the first norm, by row.
   float *normed = nullptr, *qkv = nullptr;       ///< Into attention,
@@ -32,24 +41,25 @@ struct BlockTape {
   float *middle_normed = nullptr, *up = nullptr, *gated = nullptr;  ///< Through the MLP.
 };
 /// What a backward needs of it all; and how many elements that is.
-BlockTape block_tape(const GptShape& shape, int rows, float* memory);
-std::size_t block_tape_count(const GptShape& shape, int rows);
+BlockTape block_tape(const GptExtents& extents, float* memory);
+std::size_t block_tape_count(const GptExtents& extents);
 /// For a forward without a backward: memory is used again as soon as it may be.
-BlockTape passing_block_tape(const GptShape& shape, int rows, float* memory);
-std::size_t passing_block_tape_count(const GptShape& shape, int rows);
+BlockTape passing_block_tape(const GptExtents& extents, float* memory);
+std::size_t passing_block_tape_count(const GptExtents& extents);
 
 /// Gradients on the way through a block that its weights' gradients are made of.
 struct BlockGradients {
   const float* output = nullptr;  ///< The caller's.
   float* middle = nullptr;        ///< Of the residual stream after attention.
-  float *up = nullptr, *middle_normed = nullptr, *qkv = nullptr, *normed = nullptr;
+  float *up = nullptr, *middle_normed = nullptr, *qkv = nullptr, *attended = nullptr,
+        *normed = nullptr;
 };
 /// For halves: all of it is there until the second one. The output's stands behind block_gradients.
-BlockGradients block_gradients(const GptShape& shape, int rows, float* memory);
-std::size_t block_gradients_count(const GptShape& shape, int rows);
+BlockGradients block_gradients(const GptExtents& extents, float* memory);
+std::size_t block_gradients_count(const GptExtents& extents);
 /// For a backward at once, where output, middle and dx are one stream: without those.
-BlockGradients passing_block_gradients(const GptShape& shape, int rows, float* memory);
-std::size_t passing_block_gradients_count(const GptShape& shape, int rows);
+BlockGradients passing_block_gradients(const GptExtents& extents, float* memory);
+std::size_t passing_block_gradients_count(const GptExtents& extents);
 
 /// Everything but the output; x is the residual stream before the block.
 void block_forward_tape(const GptRows& run, const UnitValues& unit, const float* x,

@@ -27,7 +27,7 @@ bool has_tape(const LayerPass& pass, const LayerRange& checkpoint) {
 class Rehearsal {
  public:
   Rehearsal(const GptShape& shape, const GptPlan& plan, int rows, int microbatches)
-      : shape_(shape), plan_(plan), rows_(rows) {
+      : shape_(shape), plan_(plan), most_(most_extents(shape, plan.placement, rows)) {
     result_.microbatches = microbatches;
     const std::size_t count = static_cast<std::size_t>(gpt_layer_count(shape) * microbatches);
     result_.places.resize(count);
@@ -42,7 +42,7 @@ class Rehearsal {
     if (is_block(shape_, pass.layer)) {
       play_block(pass);
     } else if (pass.layer == head_layer(shape_)) {
-      touch(places(pass).tape, head_tape_count(shape_, rows_), "head", pass);
+      touch(places(pass).tape, head_tape_count(most_), "head", pass);
     }
     if (pass.pass == PassKind::backward_input || pass.pass == PassKind::backward_weight) {
       touch(places(pass).gradients, gradients_count(pass.layer), "gradients", pass);
@@ -59,7 +59,7 @@ class Rehearsal {
     if (checkpoint.end == 0 || pass.pass == PassKind::forward) {
       return;  // the tape is all, or what the forward makes goes by
     }
-    touch(places(pass).tape, block_tape_count(shape_, rows_), "recomputed", pass);
+    touch(places(pass).tape, block_tape_count(most_), "recomputed", pass);
     LayerPass input = pass;
     // What is made again is written where the next block finds it.
     input.layer += pass.pass == PassKind::recompute ? 1 : 0;
@@ -85,7 +85,7 @@ class Rehearsal {
     // Two storages: what a checkpoint keeps is the first of what a block keeps.
     add(places(pass).input, stream_count());
     if (whole) {
-      add(places(pass).tape, block_tape_count(shape_, rows_));
+      add(places(pass).tape, block_tape_count(most_));
     }
     return tape;
   }
@@ -106,10 +106,10 @@ class Rehearsal {
   }
 
   std::size_t stream_count() const {
-    return static_cast<std::size_t>(rows_) * static_cast<std::size_t>(shape_.width);
+    return static_cast<std::size_t>(most_.own_rows) * static_cast<std::size_t>(shape_.width);
   }
   std::size_t gradients_count(int layer) const {
-    return is_block(shape_, layer) ? split_block_gradients_count(shape_, rows_) : stream_count();
+    return is_block(shape_, layer) ? split_block_gradients_count(most_) : stream_count();
   }
   std::size_t index(const LayerPass& of) const {
     return static_cast<std::size_t>(of.layer * result_.microbatches + of.microbatch);
@@ -118,7 +118,7 @@ class Rehearsal {
 
   const GptShape& shape_;
   const GptPlan& plan_;
-  int rows_;
+  GptExtents most_;
   int step_ = 0;
   std::vector<int> tapes_;  // as places
   GptMemoryPlan result_;
@@ -126,9 +126,9 @@ class Rehearsal {
 
 }  // namespace
 
-std::size_t split_block_gradients_count(const GptShape& shape, int rows) {
-  return block_gradients_count(shape, rows) +
-         static_cast<std::size_t>(rows) * static_cast<std::size_t>(shape.width);
+std::size_t split_block_gradients_count(const GptExtents& extents) {
+  return block_gradients_count(extents) +
+         static_cast<std::size_t>(extents.own_rows) * static_cast<std::size_t>(extents.width);
 }
 
 GptMemoryPlan plan_gpt_memory(const GptShape& shape, const GptPlan& plan,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sprat/activations.hpp"
+#include "train/model/gpt_extents.hpp"
 #include "train/model/gpt_passes.hpp"
 
 namespace sprat::train {
@@ -40,6 +41,6 @@ GptMemoryPlan plan_gpt_memory(const GptShape& shape, const GptPlan& plan,
                               const std::vector<std::vector<LayerPass>>& passes, int rows);
 
 /// Elements of a block's gradients that backward_weight needs, that of its output among them.
-std::size_t split_block_gradients_count(const GptShape& shape, int rows);
+std::size_t split_block_gradients_count(const GptExtents& extents);
 
 }  // namespace sprat::train

@@ -35,20 +35,38 @@ bool is_last_stage(const GptPlacement& placement, int stage) {
   return stage + 1 == static_cast<int>(placement.first_layer.size());
 }
 
+bool rows_are_dealt(const GptPlacement& placement) {
+  return placement.tensor.sequence_parallel && placement.tensor.degree > 1;
+}
+
+/// Of any layer's pass. The last is what an evaluation's head needs for one row's logits.
+std::size_t layer_workspace(const GptShape& shape, const GptPlacement& placement, int rows) {
+  const GptExtents most = most_extents(shape, placement, rows);
+  const std::size_t gathered = rows_are_dealt(placement) ? stage_elements(rows, shape.width) : 0;
+  return std::max({passing_block_gradients_count(most), passing_block_tape_count(most),
+                   stage_elements(most.own_rows, shape.width) + gathered +
+                       static_cast<std::size_t>(most.vocabulary)});
+}
+
 }  // namespace
 
-GptStages::Workspace::Workspace(const GptShape& shape, int rows)
-    : stream(stage_elements(rows, shape.width)),
-      // The last is what an evaluation's head needs for one row's logits.
-      layer(std::max(
-          {passing_block_gradients_count(shape, rows), passing_block_tape_count(shape, rows),
-           stage_elements(rows, shape.width) + static_cast<std::size_t>(shape.vocabulary)})),
+StageWorkspace::StageWorkspace(const GptShape& shape, const GptPlacement& placement, int rows,
+                               int sum_pieces)
+    : stream(stage_elements(most_extents(shape, placement, rows).own_rows, shape.width)),
+      layer(layer_workspace(shape, placement, rows)),
       row_numbers(4 * (static_cast<std::size_t>(rows) + line_floats)),
       attention(attention_workspace(shape)),
+      exchange(exchange_workspace(shape, placement, rows)),
+      row_sums(row_sums_workspace(shape, placement, rows, sum_pieces)),
+      partial_gradients(partial_gradients_workspace(shape, placement)),
       losses(static_cast<std::size_t>(rows)) {}
 
-std::size_t GptStages::Workspace::bytes() const {
-  const std::size_t floats = stream.size() + layer.size() + row_numbers.size() + attention.size();
+std::size_t StageWorkspace::bytes() const {
+  std::size_t floats = 0;
+  for (const Floats* part :
+       {&stream, &layer, &row_numbers, &attention, &exchange, &row_sums, &partial_gradients}) {
+    floats += part->size();
+  }
   return floats * sizeof(float) + losses.size() * sizeof(double);
 }
 
@@ -63,7 +81,11 @@ GptStages::GptStages(const GptShape& shape, GptStagesOptions options,
       passes_(layer_passes(shape, plan_)),
       memory_plan_(plan_gpt_memory(shape, plan_, passes_, options_.max_tokens)),
       memory_(memory_plan_.program, options_.activations),
-      workspace_(shape, options_.max_tokens) {
+      workspace_(shape, plan_.placement, options_.max_tokens, gemm_->sum_pieces()) {
+  const GptPlacement& placement = plan_.placement;
+  check(group().how().degree == placement.tensor.degree && group().rank() == placement.tensor_rank,
+        "stages of tensor rank {} of {} are given a group in which it is {} of {}",
+        placement.tensor_rank, placement.tensor.degree, group().rank(), group().how().degree);
   check(memory_plan_.microbatches <= options_.microbatches,
         "actions name micro-batch {}, and a step has {}", memory_plan_.microbatches - 1,
         options_.microbatches);
@@ -116,8 +138,8 @@ void GptStages::check_microbatch(const MicroBatch& microbatch, std::size_t numbe
 }
 
 std::size_t GptStages::most_elements(int stage) const {
-  return is_last_stage(plan_.placement, stage) ? 0
-                                               : stage_elements(options_.max_tokens, shape_.width);
+  const GptExtents most = most_extents(shape_, plan_.placement, options_.max_tokens);
+  return is_last_stage(plan_.placement, stage) ? 0 : stage_elements(most.own_rows, shape_.width);
 }
 
 const std::vector<LayerPass>& GptStages::begin_action(const mp::Action& action) {
@@ -128,15 +150,18 @@ const std::vector<LayerPass>& GptStages::begin_action(const mp::Action& action) 
   return passes_[next_action_++];
 }
 
-/// What a micro-batch has of rows, on a stage that is told by its input alone.
+/// What a micro-batch has of rows, on a stage that is told by its input alone, if that is whole.
 void GptStages::set_rows(int stage, int microbatch, std::span<const float> input) {
   check(microbatch >= 0 && std::cmp_less(microbatch, losses_.size()),
         "there is no micro-batch {}; the step or evaluation has {}", microbatch, losses_.size());
   TakenBatch& taken = at(microbatch);
   const auto width = static_cast<std::size_t>(shape_.width);
-  const std::size_t rows = stage == 0 ? taken.tokens.size() : input.size() / width;
+  const bool dealt = rows_are_dealt(plan_.placement);
+  const std::size_t told = std::max(taken.tokens.size(), taken.targets.size());
+  const std::size_t rows = stage == 0 ? taken.tokens.size() : dealt ? told : input.size() / width;
+  const GptExtents here = extents_of(shape_, plan_.placement, static_cast<int>(rows));
   check(std::cmp_less_equal(rows, options_.max_tokens) &&
-            (stage == 0 || (input.size() % width == 0)) &&
+            (stage == 0 || input.size() == stage_elements(here.own_rows, shape_.width)) &&
             rows % static_cast<std::size_t>(taken.length) == 0,
         "micro-batch {} comes to stage {} with {} elements, which are no sequences of {} tokens "
         "of width {}, {} tokens at most",
@@ -147,13 +172,20 @@ void GptStages::set_rows(int stage, int microbatch, std::span<const float> input
   taken.rows = static_cast<int>(rows);
 }
 
+GptExtents GptStages::extents(int microbatch) {
+  return extents_of(shape_, plan_.placement, at(microbatch).rows);
+}
+
 GptRows GptStages::run_of(int microbatch) {
-  const TakenBatch& taken = at(microbatch);
   return {.shape = shape_,
           .gemm = *gemm_,
-          .rows = taken.rows,
-          .length = taken.length,
-          .attention_workspace = workspace_.attention};
+          .group = group(),
+          .extents = extents(microbatch),
+          .length = at(microbatch).length,
+          .workspaces = {.attention = workspace_.attention,
+                         .exchange = workspace_.exchange,
+                         .row_sums = workspace_.row_sums,
+                         .partial_gradients = workspace_.partial_gradients}};
 }
 
 float* GptStages::floats(const ActivationPlace& place) {
@@ -188,7 +220,7 @@ std::size_t GptStages::forward(int stage, int microbatch, std::span<const float>
   }
   set_rows(stage, microbatch, input);
   const bool last = is_last_stage(plan_.placement, stage);
-  const std::size_t count = last ? 0 : stage_elements(at(microbatch).rows, shape_.width);
+  const std::size_t count = last ? 0 : stage_elements(extents(microbatch).own_rows, shape_.width);
   check(output.size() >= count, "stage {} writes {} elements, and there is room for {}", stage,
         count, output.size());
   const LayerRange range = layers_of_stage(shape_, plan_.placement, stage);
@@ -240,7 +272,7 @@ void GptStages::recompute(int stage, int microbatch) {
 void GptStages::backward_layers(const mp::Action& action, std::span<const float> output_gradient,
                                 std::span<float> input_gradient) {
   const std::vector<LayerPass>& passes = begin_action(action);
-  const std::size_t count = stage_elements(at(action.microbatch).rows, shape_.width);
+  const std::size_t count = stage_elements(extents(action.microbatch).own_rows, shape_.width);
   const bool last = is_last_stage(plan_.placement, action.stage);
   check((last || output_gradient.size() == count) &&
             (action.stage == 0 || input_gradient.size() == count),
@@ -283,7 +315,7 @@ void GptStages::forward_block(const LayerPass& pass, const float* x, float* y) {
   const LayerPlaces& places = memory_plan_.at(pass.layer, pass.microbatch);
   if (places.input.where == Where::tape) {
     float* const input = floats(places.input);
-    std::copy_n(x, stage_elements(run.rows, shape_.width), input);
+    std::copy_n(x, stage_elements(run.extents.own_rows, shape_.width), input);
     x = input;
   }
   // A checkpoint makes the rest again. Its inner blocks' inputs are in no tape, either.
@@ -291,7 +323,7 @@ void GptStages::forward_block(const LayerPass& pass, const float* x, float* y) {
     pass_block(run, pass.layer, x, y);
     return;
   }
-  const BlockTape tape = block_tape(shape_, run.rows, floats(places.tape));
+  const BlockTape tape = block_tape(run.extents, floats(places.tape));
   use_unit(block_unit(block_of(pass.layer)), [&](int own) {
     block_forward_tape(run, {parameters_, own}, x, tape);
     block_forward_output(run, {parameters_, own}, tape, y);
@@ -299,7 +331,7 @@ void GptStages::forward_block(const LayerPass& pass, const float* x, float* y) {
 }
 
 void GptStages::pass_block(const GptRows& run, int layer, const float* x, float* y) {
-  const BlockTape tape = passing_block_tape(shape_, run.rows, workspace_.layer.data());
+  const BlockTape tape = passing_block_tape(run.extents, workspace_.layer.data());
   use_unit(block_unit(block_of(layer)), [&](int own) {
     block_forward_tape(run, {parameters_, own}, x, tape);
     block_forward_output(run, {parameters_, own}, tape, y);
@@ -309,8 +341,8 @@ void GptStages::pass_block(const GptRows& run, int layer, const float* x, float*
 void GptStages::forward_head(const LayerPass& pass, const float* x) {
   const GptRows run = run_of(pass.microbatch);
   float* const memory = floats(memory_plan_.at(pass.layer, pass.microbatch).tape);
-  const HeadTape tape = head_tape(shape_, run.rows, memory);
-  std::copy_n(x, stage_elements(run.rows, shape_.width), memory);
+  const HeadTape tape = head_tape(run.extents, memory);
+  std::copy_n(x, stage_elements(run.extents.own_rows, shape_.width), memory);
   use_unit(norm_unit(shape_), [&](int own) { head_forward_norm(run, {parameters_, own}, tape); });
   use_unit(head_unit(shape_), [&](int own) { head_forward_logits(run, {parameters_, own}, tape); });
   losses_[static_cast<std::size_t>(pass.microbatch)] =
@@ -328,6 +360,20 @@ void GptStages::evaluate_layer(int layer, int microbatch, const float* x, float*
   }
 }
 
+/// All rows of what this rank has its own of.
+const float* GptStages::all_rows(const GptRows& run, const float* own, float* whole) {
+  if (!rows_are_dealt(plan_.placement)) {
+    return own;
+  }
+  std::vector<std::size_t> counts;
+  for (int rank = 0; rank < run.group.how().degree; ++rank) {
+    const int rows = tensor::part_of(run.extents.rows, run.group.how().degree, rank).count;
+    counts.push_back(stage_elements(rows, shape_.width));
+  }
+  run.group.gather(own, {whole, stage_elements(run.extents.rows, shape_.width)}, counts).wait();
+  return whole;
+}
+
 /// In pieces of as many rows as have room for their logits.
 void GptStages::evaluate_head(int microbatch, const float* x) {
   const GptRows run = run_of(microbatch);
@@ -335,25 +381,29 @@ void GptStages::evaluate_head(int microbatch, const float* x) {
   Carver carver(workspace_.row_numbers.data());
   HeadTape tape{.x = x, .normed = workspace_.layer.data()};
   for (float** const numbers : {&tape.mean, &tape.reciprocal, &tape.highest, &tape.share}) {
-    *numbers = carver.take(static_cast<std::size_t>(run.rows));
+    *numbers = carver.take(static_cast<std::size_t>(run.extents.rows));
   }
   use_unit(norm_unit(shape_), [&](int own) { head_forward_norm(run, {parameters_, own}, tape); });
   use_unit(head_unit(shape_), [&](int own) {
-    const auto logits = std::span(workspace_.layer).subspan(stage_elements(run.rows, shape_.width));
-    const int most = static_cast<int>(logits.size() / static_cast<std::size_t>(shape_.vocabulary));
+    // As many rows at a time on every tensor rank, for they add up their parts of the vocabulary.
+    const GptExtents here = most_extents(shape_, plan_.placement, run.extents.rows);
+    auto room = std::span(workspace_.layer).subspan(stage_elements(here.own_rows, shape_.width));
+    const float* const normed = all_rows(run, tape.normed, room.data());
+    if (normed == room.data()) {
+      room = room.subspan(stage_elements(run.extents.rows, shape_.width));
+    }
+    const int most = static_cast<int>(room.size() / static_cast<std::size_t>(here.vocabulary));
     double loss = 0;
-    for (int first = 0; first < run.rows; first += most) {
+    for (int first = 0; first < run.extents.rows; first += most) {
       GptRows piece = run;
-      piece.rows = std::min(most, run.rows - first);
-      const HeadTape part{.normed = tape.normed + stage_elements(first, shape_.width),
-                          .logits = logits.data(),
-                          .highest = tape.highest,
-                          .share = tape.share};
-      head_forward_logits(piece, {parameters_, own}, part);
-      loss += head_forward_loss(
-          piece,
-          targets.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(piece.rows)),
-          part, workspace_.losses);
+      piece.extents.rows = std::min(most, run.extents.rows - first);
+      const HeadTape part{.logits = room.data(), .highest = tape.highest, .share = tape.share};
+      head_forward_logits_of(piece, {parameters_, own},
+                             normed + stage_elements(first, shape_.width), part.logits);
+      loss = head_forward_loss(piece,
+                               targets.subspan(static_cast<std::size_t>(first),
+                                               static_cast<std::size_t>(piece.extents.rows)),
+                               part, workspace_.losses, loss);
     }
     losses_[static_cast<std::size_t>(microbatch)] = loss;
   });
@@ -361,7 +411,8 @@ void GptStages::evaluate_head(int microbatch, const float* x) {
 
 /// Of the last row alone: the others' logits are nobody's.
 std::span<const float> GptStages::predict(std::span<const std::int32_t> tokens) {
-  check(std::ranges::count(own_, -1) == 0, "a prediction needs all layers on one rank");
+  check(std::ranges::count(own_, -1) == 0 && plan_.placement.tensor.degree == 1,
+        "a prediction needs all layers on one rank, and all of each");
   check(!tokens.empty(), "a prediction needs a token to follow");
   begin_evaluation(std::vector<MicroBatch>{
       {.length = static_cast<int>(tokens.size()), .tokens = tokens, .targets = {}}});
@@ -371,7 +422,7 @@ std::span<const float> GptStages::predict(std::span<const std::int32_t> tokens) 
     evaluate_layer(layer, 0, stream, stream);
   }
   GptRows last = run_of(0);
-  last.rows = 1;
+  last.extents.rows = last.extents.own_rows = 1;
   const HeadTape tape{
       .x = stream + stage_elements(static_cast<int>(tokens.size()) - 1, shape_.width),
       .mean = workspace_.row_numbers.data(),
@@ -388,7 +439,7 @@ std::span<const float> GptStages::predict(std::span<const std::int32_t> tokens) 
 void GptStages::recompute_block(const LayerPass& pass) {
   const GptRows run = run_of(pass.microbatch);
   const LayerPlaces& places = memory_plan_.at(pass.layer, pass.microbatch);
-  const BlockTape tape = block_tape(shape_, run.rows, floats(places.tape));
+  const BlockTape tape = block_tape(run.extents, floats(places.tape));
   // The checkpoint's own output is the next one's input, which was kept.
   const bool last = pass.layer + 1 == checkpoint_of(shape_, plan_, pass.layer).end;
   use_unit(block_unit(block_of(pass.layer)), [&](int own) {
@@ -418,7 +469,7 @@ void GptStages::backward_embedding(const LayerPass& pass) {
   const float* dy = workspace_.stream.data();
   if (pass.pass == PassKind::backward_input) {
     // Tokens have no gradient: this half only keeps what the other one adds up.
-    std::copy_n(dy, stage_elements(run.rows, shape_.width), floats(places.gradients));
+    std::copy_n(dy, stage_elements(run.extents.own_rows, shape_.width), floats(places.gradients));
     return;
   }
   if (pass.pass == PassKind::backward_weight) {
@@ -435,9 +486,8 @@ void GptStages::backward_embedding(const LayerPass& pass) {
 void GptStages::backward_block(const LayerPass& pass) {
   const GptRows run = run_of(pass.microbatch);
   const LayerPlaces& places = memory_plan_.at(pass.layer, pass.microbatch);
-  const BlockTape tape = block_tape(shape_, run.rows, floats(places.tape));
-  const BlockGradients gradients =
-      passing_block_gradients(shape_, run.rows, workspace_.layer.data());
+  const BlockTape tape = block_tape(run.extents, floats(places.tape));
+  const BlockGradients gradients = passing_block_gradients(run.extents, workspace_.layer.data());
   add_gradients(block_unit(block_of(pass.layer)), [&](int own) {
     block_backward({.run = run, .x = floats(places.input), .tape = tape, .gradients = gradients},
                    {parameters_, own}, {parameters_, own}, workspace_.stream.data());
@@ -451,10 +501,10 @@ void GptStages::backward_block_half(const LayerPass& pass) {
   const LayerPlaces& places = memory_plan_.at(pass.layer, pass.microbatch);
   float* const stream = workspace_.stream.data();
   float* const memory = floats(places.gradients);
-  float* const output = memory + block_gradients_count(shape_, run.rows);
-  BlockGradients gradients = block_gradients(shape_, run.rows, memory);
+  float* const output = memory + block_gradients_count(run.extents);
+  BlockGradients gradients = block_gradients(run.extents, memory);
   gradients.output = output;
-  const BlockTape tape = block_tape(shape_, run.rows, floats(places.tape));
+  const BlockTape tape = block_tape(run.extents, floats(places.tape));
   const BlockBackward block{
       .run = run, .x = floats(places.input), .tape = tape, .gradients = gradients};
   const int unit = block_unit(block_of(pass.layer));
@@ -462,16 +512,20 @@ void GptStages::backward_block_half(const LayerPass& pass) {
     add_gradients(unit, [&](int own) { block_backward_weight(block, {parameters_, own}); });
     return;
   }
-  std::copy_n(stream, stage_elements(run.rows, shape_.width), output);
+  std::copy_n(stream, stage_elements(run.extents.own_rows, shape_.width), output);
   use_unit(unit, [&](int own) { block_backward_input(block, {parameters_, own}, stream); });
 }
 
 void GptStages::backward_head(const LayerPass& pass) {
   const GptRows run = run_of(pass.microbatch);
   const LayerPlaces& places = memory_plan_.at(pass.layer, pass.microbatch);
-  const HeadTape tape = head_tape(shape_, run.rows, floats(places.tape));
+  const HeadTape tape = head_tape(run.extents, floats(places.tape));
   const bool whole = pass.pass == PassKind::backward;
   float* const dnormed = whole ? workspace_.layer.data() : floats(places.gradients);
+  const auto logits_and_weight = [&](int own) {
+    head_backward_logits_and_weight(run, {parameters_, own}, {parameters_, own},
+                                    at(pass.microbatch).targets, loss_scale_, tape, dnormed);
+  };
   const auto logits = [&](int own) {
     head_backward_logits(run, {parameters_, own}, at(pass.microbatch).targets, loss_scale_, tape,
                          dnormed);
@@ -485,16 +539,13 @@ void GptStages::backward_head(const LayerPass& pass) {
   const auto norm_weight = [&](int own) {
     head_backward_norm_weight(run, {parameters_, own}, tape, dnormed);
   };
-  // At once, each unit is used once: its input's gradient and its weights' before the next unit.
-  const auto both = [](const auto& first, const auto& second) {
-    return [&](int own) {
-      first(own);
-      second(own);
-    };
-  };
   if (whole) {
-    add_gradients(head_unit(shape_), both(logits, logits_weight));
-    add_gradients(norm_unit(shape_), both(norm, norm_weight));
+    // Each unit is used once: its input's gradient and its weights' before the next unit.
+    add_gradients(head_unit(shape_), logits_and_weight);
+    add_gradients(norm_unit(shape_), [&](int own) {
+      norm(own);
+      norm_weight(own);
+    });
   } else if (pass.pass == PassKind::backward_input) {
     use_unit(head_unit(shape_), logits);
     use_unit(norm_unit(shape_), norm);

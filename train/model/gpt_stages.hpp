@@ -22,7 +22,7 @@
 namespace sprat::train {
 
 /// Whole sequences of `length` tokens each. Stages between the first and the last need neither
-/// tokens nor targets.
+/// tokens nor targets; with sequence parallelism either, for their input is some rows alone.
 struct MicroBatch {
   int length = 0;
   std::span<const std::int32_t> tokens = {};   ///< What the first stage reads.
@@ -31,6 +31,8 @@ struct MicroBatch {
 
 struct GptStagesOptions {
   GptPlacement placement = {};
+  /// The ranks that share its layers, and outlives the stages. Null: none, all of each is here.
+  tensor::Group* group = nullptr;
   int max_tokens = 0;  ///< The most of a micro-batch.
   /// The most of a step or of an evaluation.
   int microbatches = 1;
@@ -42,6 +44,18 @@ struct GptStagesOptions {
   int checkpoint_blocks = 0;
   /// Where tapes, or the inputs of checkpoints, are between forward and backward.
   ActivationOptions activations = {};
+};
+
+/// Memory that no layer needs beyond its pass.
+struct StageWorkspace {
+  StageWorkspace(const GptShape& shape, const GptPlacement& placement, int rows, int sum_pieces);
+  std::size_t bytes() const;
+
+  Floats stream;       ///< The residual stream, or its gradient.
+  Floats layer;        ///< Of one layer at a time.
+  Floats row_numbers;  ///< Four a row, for a head that keeps nothing.
+  Floats attention, exchange, row_sums, partial_gradients;  ///< GptWorkspaces.
+  std::vector<double> losses;                               ///< By row.
 };
 
 /// Calls come in the order of options.actions between begin_step() and the next, or are forwards
@@ -93,24 +107,16 @@ class GptStages final : public PipelineStages {
     int rows = -1, length = 1;  // rows: -1 until a forward tells
     std::vector<std::int32_t> tokens, targets;
   };
-  /// Memory that no layer needs beyond its pass.
-  struct Workspace {
-    Workspace(const GptShape& shape, int rows);
-    std::size_t bytes() const;
-
-    Floats stream;       ///< The residual stream, or its gradient.
-    Floats layer;        ///< Of one layer at a time.
-    Floats row_numbers;  ///< Four a row, for a head that keeps nothing.
-    Floats attention;
-    std::vector<double> losses;  ///< By row.
-  };
 
   void take(std::span<const MicroBatch> microbatches);
   void check_microbatch(const MicroBatch& microbatch, std::size_t number) const;
   TakenBatch& at(int microbatch) { return taken_[static_cast<std::size_t>(microbatch)]; }
   const std::vector<LayerPass>& begin_action(const mp::Action& action);
   void set_rows(int stage, int microbatch, std::span<const float> input);
+  tensor::Group& group() { return options_.group == nullptr ? alone_ : *options_.group; }
+  GptExtents extents(int microbatch);
   GptRows run_of(int microbatch);
+  const float* all_rows(const GptRows& run, const float* own, float* whole);
   float* floats(const ActivationPlace& place);
   template <class Compute>
   void use_unit(int unit, const Compute& compute);
@@ -138,12 +144,13 @@ class GptStages final : public PipelineStages {
   GptStagesOptions options_;
   std::shared_ptr<const GemmBackend> gemm_;
   Parameters& parameters_;
+  tensor::Group alone_;
   GptPlan plan_;
   std::vector<int> own_;                        // by unit of the whole model
   std::vector<std::vector<LayerPass>> passes_;  // by action
   GptMemoryPlan memory_plan_;
   ActivationMemory memory_;
-  Workspace workspace_;
+  StageWorkspace workspace_;
 
   std::vector<TakenBatch> taken_;  // by micro-batch
   std::vector<double> losses_;

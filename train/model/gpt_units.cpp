@@ -34,50 +34,98 @@ ParameterSpec constant(const std::string& name, int size, float value) {
           }};
 }
 
-UnitSpec block(const GptShape& shape, int index, std::uint64_t seed) {
+/// How tensor ranks share a parameter.
+enum class Share {
+  alike,    ///< Each has all of it.
+  rows,     ///< Each has some; of a bias elements.
+  columns,  ///< Each has some.
+  heads,    ///< Each has some rows of query, of key and of value, which are one tensor.
+};
+
+/// The unit that takes a rank's parts of whole parameters.
+class PartUnit {
+ public:
+  PartUnit(std::string name, const GptPlacement& placement)
+      : placement_(placement), unit_{.name = std::move(name), .parameters = {}} {}
+
+  PartUnit& add(ParameterSpec parameter, Share share) {
+    const Box whole = whole_box(parameter.shape);
+    if (placement_.tensor.degree == 1) {
+      unit_.parameters.push_back(std::move(parameter));
+    } else if (share == Share::alike) {
+      parameter.tied = placement_.tensor_rank > 0;
+      unit_.parameters.push_back(std::move(parameter));
+    } else if (share == Share::heads) {
+      constexpr int groups = 3;
+      for (int group = 0; group < groups; ++group) {
+        add_box(parameter, piece_of(whole, 0, groups, group), 0);
+      }
+    } else {
+      add_box(std::move(parameter), whole, share == Share::columns ? 1 : 0);
+    }
+    return *this;
+  }
+  UnitSpec take() { return std::move(unit_); }
+
+ private:
+  /// The rank's piece of a box.
+  void add_box(ParameterSpec parameter, const Box& box, int dimension) {
+    parameter.box = piece_of(box, dimension, placement_.tensor.degree, placement_.tensor_rank);
+    unit_.parameters.push_back(std::move(parameter));
+  }
+
+  const GptPlacement& placement_;
+  UnitSpec unit_;
+};
+
+UnitSpec block(const GptShape& shape, int index, std::uint64_t seed,
+               const GptPlacement& placement) {
   const std::string name = "h." + std::to_string(index);
   // GPT-2 scales what is added to the residual stream by its 2 * layers additions.
   const double onto_stream = weight_deviation / std::sqrt(2.0 * shape.layers);
   const int width = shape.width, hidden = shape.hidden();
-  return {.name = name,
-          .parameters = {
-              constant(name + ".ln_1.weight", width, 1.0f),
-              constant(name + ".ln_1.bias", width, 0.0f),
-              weight(name + ".attn.c_attn.weight", 3 * width, width, weight_deviation, seed),
-              constant(name + ".attn.c_attn.bias", 3 * width, 0.0f),
-              weight(name + ".attn.c_proj.weight", width, width, onto_stream, seed),
-              constant(name + ".attn.c_proj.bias", width, 0.0f),
-              constant(name + ".ln_2.weight", width, 1.0f),
-              constant(name + ".ln_2.bias", width, 0.0f),
-              weight(name + ".mlp.c_fc.weight", hidden, width, weight_deviation, seed),
-              constant(name + ".mlp.c_fc.bias", hidden, 0.0f),
-              weight(name + ".mlp.c_proj.weight", width, hidden, onto_stream, seed),
-              constant(name + ".mlp.c_proj.bias", width, 0.0f),
-          }};
+  return PartUnit(name, placement)
+      .add(constant(name + ".ln_1.weight", width, 1.0f), Share::alike)
+      .add(constant(name + ".ln_1.bias", width, 0.0f), Share::alike)
+      .add(weight(name + ".attn.c_attn.weight", 3 * width, width, weight_deviation, seed),
+           Share::heads)
+      .add(constant(name + ".attn.c_attn.bias", 3 * width, 0.0f), Share::heads)
+      .add(weight(name + ".attn.c_proj.weight", width, width, onto_stream, seed), Share::columns)
+      .add(constant(name + ".attn.c_proj.bias", width, 0.0f), Share::alike)
+      .add(constant(name + ".ln_2.weight", width, 1.0f), Share::alike)
+      .add(constant(name + ".ln_2.bias", width, 0.0f), Share::alike)
+      .add(weight(name + ".mlp.c_fc.weight", hidden, width, weight_deviation, seed), Share::rows)
+      .add(constant(name + ".mlp.c_fc.bias", hidden, 0.0f), Share::rows)
+      .add(weight(name + ".mlp.c_proj.weight", width, hidden, onto_stream, seed), Share::columns)
+      .add(constant(name + ".mlp.c_proj.bias", width, 0.0f), Share::alike)
+      .take();
 }
 
-/// A unit of the whole model.
-UnitSpec unit_of(const GptShape& shape, int unit, std::uint64_t seed) {
-  const auto table = [&] {
-    return weight("wte.weight", shape.vocabulary, shape.width, weight_deviation, seed);
+/// A unit of the whole model, as the placement's tensor rank has it.
+UnitSpec unit_of(const GptShape& shape, int unit, std::uint64_t seed,
+                 const GptPlacement& placement) {
+  const auto table = [&](const char* name) {
+    return PartUnit(name, placement)
+        .add(weight("wte.weight", shape.vocabulary, shape.width, weight_deviation, seed),
+             Share::rows)
+        .take();
   };
   if (unit == table_unit) {
-    return {.name = "wte", .parameters = {table()}};
+    return table("wte");
   }
   if (unit == position_unit) {
-    return {
-        .name = "wpe",
-        .parameters = {weight("wpe.weight", shape.context, shape.width, weight_deviation, seed)}};
+    return PartUnit("wpe", placement)
+        .add(weight("wpe.weight", shape.context, shape.width, weight_deviation, seed), Share::alike)
+        .take();
   }
   if (unit == norm_unit(shape)) {
-    return {.name = "ln_f",
-            .parameters = {constant("ln_f.weight", shape.width, 1.0f),
-                           constant("ln_f.bias", shape.width, 0.0f)}};
+    return PartUnit("ln_f", placement)
+        .add(constant("ln_f.weight", shape.width, 1.0f), Share::alike)
+        .add(constant("ln_f.bias", shape.width, 0.0f), Share::alike)
+        .take();
   }
-  if (unit == head_unit(shape)) {
-    return {.name = "head", .parameters = {table()}};
-  }
-  return block(shape, unit - block_unit(0), seed);
+  return unit == head_unit(shape) ? table("head")
+                                  : block(shape, unit - block_unit(0), seed, placement);
 }
 
 }  // namespace
@@ -106,6 +154,11 @@ void check_placement(const GptShape& shape, const GptPlacement& placement) {
              (stages.front() >= 0 && stages.back() < static_cast<int>(first.size()))),
         "a rank has stages {}; there are 0 to {}, named in rising order", fmt::join(stages, ", "),
         first.size() - 1);
+  const int degree = placement.tensor.degree, rank = placement.tensor_rank;
+  check(degree >= 1 && shape.heads % degree == 0 && rank >= 0 && rank < degree,
+        "tensor rank {} of {} has a part of {} heads; the degree divides them, and ranks are "
+        "counted from 0",
+        rank, degree, shape.heads);
 }
 
 LayerRange layers_of_stage(const GptShape& shape, const GptPlacement& placement, int stage) {
@@ -138,7 +191,7 @@ std::vector<UnitSpec> gpt_units(const GptShape& shape, std::uint64_t seed,
     if (own[static_cast<std::size_t>(unit)] < 0) {
       continue;
     }
-    UnitSpec spec = unit_of(shape, unit, seed);
+    UnitSpec spec = unit_of(shape, unit, seed, placement);
     spec.id = static_cast<std::uint64_t>(unit);
     if (unit == head_unit(shape)) {
       // Where the table is on another rank the head has a copy, with the same initial values.

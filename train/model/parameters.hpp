@@ -10,7 +10,8 @@
 
 namespace sprat::train {
 
-/// Parameters by unit and index. The calls mean what those of ShardedModel mean.
+/// Parameters by unit and index. The calls mean what those of ShardedModel mean, but that parts of
+/// one tensor that follow each other in a unit are one, with one index: see held_tensors().
 class Parameters {
  public:
   virtual ~Parameters() = default;
@@ -21,7 +22,15 @@ class Parameters {
   virtual void reduce(int unit) = 0;
 };
 
+/// Of what this rank has of it.
 std::size_t element_count(const ParameterSpec& parameter);
+
+/// What a rank has of one tensor: some parameters of its unit, and their elements together.
+struct HeldTensor {
+  int first = 0, parts = 0;
+  std::size_t count = 0;
+};
+std::vector<HeldTensor> held_tensors(const UnitSpec& unit);
 
 /// Those of a sharded model, which must outlive this. Values that are gathered narrow are widened
 /// while their unit is acquired.
@@ -32,11 +41,8 @@ class ShardedParameters final : public Parameters {
                     DType type = DType::f32);
   void acquire(int unit) override;
   void release(int unit) override;
-  std::span<const float> values(int unit, int index) const override {
-    return narrow_ ? std::span<const float>(wide_[unit].values[index])
-                   : model_.parameter(unit, index);
-  }
-  std::span<float> gradients(int unit, int index) override { return model_.gradient(unit, index); }
+  std::span<const float> values(int unit, int index) const override;
+  std::span<float> gradients(int unit, int index) override;
   void reduce(int unit) override { model_.reduce(unit); }
   /// Of widened values, at most, if one unit is acquired at a time.
   std::size_t bytes_planned() const { return narrow_ ? bytes_planned_ : 0; }
@@ -45,13 +51,13 @@ class ShardedParameters final : public Parameters {
   /// A unit's values as f32, in memory that units lend each other.
   struct Wide {
     int acquired = 0;
-    int parameters = 0;
-    std::vector<Floats> values;
+    std::vector<Floats> values;  // by tensor
   };
   void widen_values(int unit);
 
   ShardedModel& model_;
   bool narrow_;
+  std::vector<std::vector<HeldTensor>> tensors_;  // by unit
   std::size_t bytes_planned_ = 0;
   std::vector<Wide> wide_;     // by unit
   std::vector<Floats> spare_;  // of units that are not acquired

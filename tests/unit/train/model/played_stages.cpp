@@ -15,12 +15,22 @@ std::shared_ptr<const GemmBackend> stages_gemm() {
 
 void enlarge(WholeParameters& parameters, const std::vector<UnitSpec>& units) {
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
-    const std::size_t own = units[unit].tied_to < 0 ? units[unit].parameters.size() : 0;
+    const std::vector<HeldTensor> tensors = held_tensors(units[unit]);
+    const std::size_t own = units[unit].tied_to < 0 ? tensors.size() : 0;
     for (std::size_t index = 0; index < own; ++index) {
-      const RandomStream stream(3, units[unit].parameters[index].name);
       auto values = parameters.writable_values(static_cast<int>(unit), static_cast<int>(index));
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        values[i] += static_cast<float>(0.2 * stream.normal(i));
+      std::size_t at = 0;
+      for (int part = 0; part < tensors[index].parts; ++part) {
+        // By its place in the whole tensor, of which this may be a box.
+        const auto number = static_cast<std::size_t>(tensors[index].first + part);
+        const ParameterSpec& parameter = units[unit].parameters[number];
+        const RandomStream stream(3, parameter.name);
+        for_each_run(whole_box(parameter.shape), held_box(parameter), [&](BoxRun run) {
+          for (std::int64_t i = 0; i < run.count; ++i) {
+            values[at++] +=
+                static_cast<float>(0.2 * stream.normal(static_cast<std::uint64_t>(run.offset + i)));
+          }
+        });
       }
     }
   }
@@ -82,7 +92,7 @@ std::span<float> WatchedParameters::gradients(int unit, int index) {
 
 void WatchedParameters::reduce(int unit) {
   const UnitSpec& spec = units_[static_cast<std::size_t>(unit)];
-  for (int index = 0; std::cmp_less(index, spec.parameters.size()); ++index) {
+  for (int index = 0; std::cmp_less(index, held_tensors(spec).size()); ++index) {
     const auto sums = whole_.gradients(unit, index);
     const auto [at, fresh] =
         taken_.try_emplace({spec.name, index, microbatch_}, sums.begin(), sums.end());
@@ -92,7 +102,8 @@ void WatchedParameters::reduce(int unit) {
 }
 
 std::vector<PlayedRank> played_ranks(const GptShape& shape, const PlayedPlan& plan,
-                                     const std::vector<PlayedBatch>& batches) {
+                                     const std::vector<PlayedBatch>& batches,
+                                     tensor::Group* group) {
   const int stages = static_cast<int>(plan.first_layer.size());
   const int microbatches = static_cast<int>(batches.size());
   const mp::Schedule schedule = mp::make_schedule(
@@ -108,6 +119,7 @@ std::vector<PlayedRank> played_ranks(const GptShape& shape, const PlayedPlan& pl
   std::vector<PlayedRank> ranks;
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     GptStagesOptions options{.placement = {.first_layer = plan.first_layer, .stages = {}},
+                             .group = group,
                              .max_tokens = most,
                              .microbatches = microbatches,
                              .actions = mp::computations_of(schedule, rank),
@@ -118,9 +130,15 @@ std::vector<PlayedRank> played_ranks(const GptShape& shape, const PlayedPlan& pl
         options.placement.stages.push_back(stage);
       }
     }
-    auto parameters = std::make_unique<WatchedParameters>(gpt_units(shape, 5, options.placement));
-    auto own = std::make_unique<GptStages>(shape, options, stages_gemm(), *parameters);
-    ranks.push_back({options, std::move(parameters), std::move(own)});
+    if (group != nullptr) {
+      options.placement.tensor = group->how();
+      options.placement.tensor_rank = group->rank();
+    }
+    const std::vector<UnitSpec> units = gpt_units(shape, 5, options.placement);
+    auto parameters = std::make_unique<WatchedParameters>(units);
+    auto own = std::make_unique<GptStages>(shape, options, plan.gemm ? plan.gemm : stages_gemm(),
+                                           *parameters);
+    ranks.push_back({options, units, std::move(parameters), std::move(own)});
   }
   return ranks;
 }
@@ -176,7 +194,9 @@ class Player {
         return false;
       }
       const PlayedBatch& batch = batches_[static_cast<std::size_t>(microbatch)];
-      const auto rows = static_cast<std::size_t>(batch.length * batch.sequences);
+      const tensor::Group* const group = ranks_[rank].options.group;
+      const int all = batch.length * batch.sequences;
+      const auto rows = static_cast<std::size_t>(group ? group->own_rows(all).count : all);
       std::vector<float> input(stage == 0 ? 0 : rows * static_cast<std::size_t>(shape_.width));
       const std::vector<float>& output = gradients_[{stage, microbatch}];
       halves ? stages.backward_input(stage, microbatch, output, input)
@@ -203,7 +223,8 @@ PlayedResult play(const GptShape& shape, std::vector<PlayedRank>& ranks,
     std::vector<MicroBatch> microbatches;
     for (const PlayedBatch& batch : batches) {
       MicroBatch one{.length = batch.length};
-      if (stages.front() == 0) {
+      // Own rows alone do not say how many there are.
+      if (stages.front() == 0 || rank.options.placement.tensor.sequence_parallel) {
         one.tokens = batch.tokens;
       }
       if (stages.back() == last) {

@@ -68,6 +68,7 @@ struct PlayedPlan {
   bool recomputed = false;  ///< By actions of their own.
   int checkpoint_blocks = 0;
   ActivationOptions activations = {.poison = true};
+  std::shared_ptr<const GemmBackend> gemm = {};  ///< None: stages_gemm().
 };
 struct PlayedResult {
   std::vector<double> losses;
@@ -77,11 +78,14 @@ struct PlayedResult {
 /// A rank, its stages and what they use.
 struct PlayedRank {
   GptStagesOptions options;
+  std::vector<UnitSpec> units;
   std::unique_ptr<WatchedParameters> parameters;
   std::unique_ptr<GptStages> stages;
 };
+/// With a tensor group they are those of one tensor rank, which plays its pipeline alone.
 std::vector<PlayedRank> played_ranks(const GptShape& shape, const PlayedPlan& plan,
-                                     const std::vector<PlayedBatch>& batches);
+                                     const std::vector<PlayedBatch>& batches,
+                                     tensor::Group* group = nullptr);
 /// One step.
 PlayedResult play(const GptShape& shape, std::vector<PlayedRank>& ranks,
                   const std::vector<PlayedBatch>& batches, float loss_scale = 1);
