@@ -66,6 +66,9 @@ parallel.microbatches: the losses stay the same to the bit. Before step 1 it pri
   "parallel": {"pipeline_parallel_degree": 2, "microbatches": 8, "activation_checkpointing": "each"}
 `sprat pipeline` compares schedules, `sprat partition` cuts; docs/training.md tells all keys.
 
+A layer that is too large is cut among parallel.tensor_parallel_degree ranks, best of one host, with the same losses to the bit
+where train.gemm is "reference". "optimize": "memory" deals rows to these ranks too, "speed" sends less.
+
 Tokens are bytes, or those of a tokenizer.json of Hugging Face's, of GPT-2's kind:
   "data": {"files": ["text.txt"], "tokenizer": "tokenizer.json"}
 

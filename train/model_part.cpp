@@ -24,19 +24,22 @@ ModelPart::ModelPart(Communicator& world, const TrainConfig& config)
       units_(gpt_units(config.model, config.sharding.seed, mine_.placement)),
       data_(split_along(world, plan_.layout, Axes::data)),
       pipeline_(split_along(world, plan_.layout, Axes::pipeline)),
+      tensor_(split_along(world, plan_.layout, Axes::tensor)),
+      copy_(split_along(world, plan_.layout, Axes::model)),
+      group_(tensor_, mine_.placement.tensor),
       model_(data_, units_, mine_.sharding),
       ends_(join_ends(pipeline_, mine_)) {
   // Doubles hold all whole numbers up to 2^53, and every rank has counted its own part alone.
   double count = static_cast<double>(model_.parameter_count());
-  pipeline_.all_reduce(elements(std::span(&count, 1))).wait();
+  copy_.all_reduce(elements(std::span(&count, 1))).wait();
   parameter_count_ = static_cast<std::int64_t>(count);
 }
 
 void ModelPart::sum_over_job(std::span<double> values) {
-  // Adding zeros changes no bit, so along the pipeline values only spread; along data they are
-  // added as without a pipeline.
-  if (pipeline_.size() > 1) {
-    pipeline_.all_reduce(elements(values)).wait();
+  // Adding zeros changes no bit, so within a copy of the model values only spread; along data they
+  // are added as if each copy were on one rank.
+  if (copy_.size() > 1) {
+    copy_.all_reduce(elements(values)).wait();
   }
   model_.sum_over_ranks(values);
 }
@@ -56,14 +59,14 @@ void ModelPart::add_tied_gradients() {
   ends_->all_reduce(elements(model_.summed_gradient(own))).wait();
 }
 
-/// Exact sums may be added in any order, so each stage adds its units' first.
+/// Exact sums may be added in any order, so each rank adds its units' first.
 double ModelPart::grad_norm() {
   SquareSum squares;
   for (const SquareSum& of_unit : model_.square_sums()) {
     squares += of_unit;
   }
-  if (pipeline_.size() > 1) {
-    pipeline_.all_reduce(words_of(std::span(&squares, 1))).wait();
+  if (copy_.size() > 1) {
+    copy_.all_reduce(words_of(std::span(&squares, 1))).wait();
   }
   return std::sqrt(squares.value());
 }

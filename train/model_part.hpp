@@ -26,12 +26,17 @@ class ModelPart {
   BatchShare share() const { return {mine_.data_share, plan_.layout.data_shares()}; }
   /// Of one pipeline, first stage first; one rank if the model is not cut.
   Communicator& pipeline() { return pipeline_; }
+  /// Of this rank's layers: who has the other parts of them.
+  tensor::Group& tensor_group() { return group_; }
+  /// All that have one copy of the model: its stages and their tensor ranks. Ranks as in
+  /// ParallelLayout::group().
+  Communicator& copy() { return copy_; }
   ShardedModel& model() { return model_; }
   const ShardedModel& model() const { return model_; }
   std::int64_t parameter_count() const { return parameter_count_; }  ///< Of the whole model.
 
-  /// values <- their sums, the same bits on every rank and for every degree of the pipeline, if of
-  /// each pipeline one rank has the value and all others have 0.
+  /// values <- their sums, the same bits on every rank and for every degree of pipeline and tensor
+  /// parallelism, if of each copy() one rank has the value and all others have 0.
   void sum_over_job(std::span<double> values);
   /// As ShardedModel::step(), of the whole model.
   StepResult step(float learning_rate, double divisor);
@@ -43,7 +48,8 @@ class ModelPart {
   PipelinePlan plan_;
   RankPlan mine_;
   std::vector<UnitSpec> units_;
-  Communicator data_, pipeline_;
+  Communicator data_, pipeline_, tensor_, copy_;
+  tensor::Group group_;
   ShardedModel model_;
   /// Of the first and the last stage, where two ranks have them: both have the table of tokens.
   std::optional<Communicator> ends_;

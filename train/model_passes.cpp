@@ -33,11 +33,13 @@ ActivationOptions activation_options(const ActivationConfig& config) {
           .unit = config.unit, .horizon = largest_horizon(config), .keep_last = config.keep_last}};
 }
 
-GptStages make_stages(const TrainConfig& config, const RankPlan& mine, int samples,
+GptStages make_stages(const TrainConfig& config, ModelPart& part, int samples,
                       std::shared_ptr<const GemmBackend> gemm, Parameters& parameters) {
+  const RankPlan& mine = part.mine();
   try {
     return {config.model,
             {.placement = mine.placement,
+             .group = &part.tensor_group(),
              .max_tokens = samples * config.model.context,
              .microbatches = config.sharding.micro_steps,
              .actions = mine.actions,
@@ -63,7 +65,7 @@ ModelPasses::ModelPasses(ModelPart& part, const TrainConfig& config,
     : part_(part),
       context_(config.model.context),
       parameters_(part.model(), part.units(), config.sharding.parameter_dtype),
-      stages_(make_stages(config, part.mine(), samples_at_once, std::move(gemm), parameters_)),
+      stages_(make_stages(config, part, samples_at_once, std::move(gemm), parameters_)),
       training_(part.pipeline(), part.plan().schedule, stages_),
       evaluation_(part.pipeline(), part.plan().evaluation, stages_) {}
 
@@ -81,7 +83,7 @@ std::span<const double> ModelPasses::evaluate(std::span<const Batch> microbatche
 }
 
 std::span<const double> ModelPasses::losses() const {
-  return part_.mine().has_last_stage ? stages_.losses() : std::span<const double>();
+  return part_.mine().tells_loss ? stages_.losses() : std::span<const double>();
 }
 
 /// Of this rank's own clock: no message is spent on what is told every step.

@@ -34,7 +34,7 @@ class ModelPasses {
               int samples_at_once);
 
   /// Forward and backward of all micro-batches of a step. Returns by micro-batch the sum over
-  /// tokens of their losses; nothing where the last stage is another rank's.
+  /// tokens of their losses; nothing where another rank of this copy of the model tells them.
   std::span<const double> train(std::span<const Batch> microbatches, float loss_scale);
   /// The same by forwards alone, of as many micro-batches as a step has; some may be empty.
   std::span<const double> evaluate(std::span<const Batch> microbatches);

@@ -17,18 +17,41 @@
 namespace sprat::train {
 namespace {
 
+/// What the trainer's GPT, and a product whose bits do not depend on the degree, can be cut into.
+void check_tensor_degree(const TrainConfig& config) {
+  const int degree = config.pipeline.tensor_degree;
+  check(
+      config.model.heads % degree == 0,
+      "parallel.tensor_parallel_degree {} does not divide model.heads {}; take a divisor of {}, or "
+      "{} heads",
+      degree, config.model.heads, config.model.heads,
+      (config.model.heads + degree - 1) / degree * degree);
+  check(config.train.gemm != "reference" || virtual_tp % degree == 0,
+        "parallel.tensor_parallel_degree {} and train.gemm \"reference\", which adds up {} pieces; "
+        "take a divisor of {}, or \"openblas\"",
+        degree, virtual_tp, virtual_tp);
+}
+
+/// The ranks of a copy of the model, in the words of the configuration.
+std::string copy_degrees(const TrainConfig& config) {
+  const int pipeline = config.pipeline.degree, tensor = config.pipeline.tensor_degree;
+  const std::string pipelines = fmt::format("parallel.pipeline_parallel_degree {}", pipeline);
+  return tensor == 1 ? pipelines
+                     : fmt::format("{} x parallel.tensor_parallel_degree {}", pipelines, tensor);
+}
+
 void check_degrees(const TrainConfig& config, int ranks) {
   const int pipeline = config.pipeline.degree, shard = config.sharding.hybrid_shard_degree;
-  check(ranks % pipeline == 0,
-        "parallel.pipeline_parallel_degree {} does not divide the {} ranks; take a divisor of {}, "
-        "or {} ranks",
-        pipeline, ranks, ranks, (ranks + pipeline - 1) / pipeline * pipeline);
-  const int data = ranks / pipeline;
-  const std::string among = pipeline == 1 ? fmt::format("{} ranks", ranks)
-                                          : fmt::format(
-                                                "{} data ranks, which {} ranks leave in "
-                                                "pipelines of {}",
-                                                data, ranks, pipeline);
+  check_tensor_degree(config);
+  const int copy = pipeline * config.pipeline.tensor_degree;
+  check(ranks % copy == 0, "{} {} not divide the {} ranks; take a divisor of {}, or {} ranks",
+        copy_degrees(config), config.pipeline.tensor_degree == 1 ? "does" : "do", ranks, ranks,
+        (ranks + copy - 1) / copy * copy);
+  const int data = ranks / copy;
+  const std::string among =
+      copy == 1 ? fmt::format("{} ranks", ranks)
+                : fmt::format("{} data ranks, which {} ranks leave in {} of {}", data, ranks,
+                              config.pipeline.tensor_degree == 1 ? "pipelines" : "models", copy);
   check(shard == 0 || data % shard == 0,
         "parallel.hybrid_shard_degree {} does not divide the {}; take a divisor of {}, or 0 for "
         "all",
@@ -206,6 +229,7 @@ PipelinePlan plan_pipeline(const TrainConfig& config, int ranks) {
   const ParallelLayout layout({.world = ranks,
                                .shard = config.sharding.hybrid_shard_degree,
                                .pipeline = config.pipeline.degree,
+                               .tensor = config.pipeline.tensor_degree,
                                .placement = config.pipeline.placement});
   check_batch(config, layout.data_shares());
   mp::Schedule schedule = schedule_of(config);
@@ -218,8 +242,13 @@ PipelinePlan plan_pipeline(const TrainConfig& config, int ranks) {
 }
 
 std::string pipeline_text(const TrainConfig& config, const PipelinePlan& plan) {
+  std::string told;
+  if (config.pipeline.tensor_degree > 1) {
+    told = fmt::format("layers are cut among {} ranks, optimize \"{}\"\n",
+                       config.pipeline.tensor_degree, optimize_text(config.pipeline.optimize));
+  }
   if (plan.schedule.ranks() == 1 && plan.schedule.stages() == 1) {
-    return {};
+    return told;
   }
   const std::vector<mp::ModelPiece> layers = layers_of(config.model);
   std::vector<std::string> stages;
@@ -232,14 +261,20 @@ std::string pipeline_text(const TrainConfig& config, const PipelinePlan& plan) {
                          ? layers[first].name
                          : fmt::format("{} to {}", layers[first].name, layers[end - 1].name));
   }
-  return fmt::format("pipelines of {} ranks, schedule {}; stages: {}\n", plan.schedule.ranks(),
-                     plan.schedule.name, fmt::join(stages, " | "));
+  return told + fmt::format("pipelines of {} ranks, schedule {}; stages: {}\n",
+                            plan.schedule.ranks(), plan.schedule.name, fmt::join(stages, " | "));
 }
 
-GptPlacement placement_of(const PipelinePlan& plan, int pipeline_rank) {
-  GptPlacement placement = {.first_layer = plan.first_layer, .stages = {}};
+GptPlacement placement_of(const TrainConfig& config, const PipelinePlan& plan,
+                          const ParallelCoordinate& place) {
+  GptPlacement placement = {
+      .first_layer = plan.first_layer,
+      .stages = {},
+      .tensor = {.degree = config.pipeline.tensor_degree,
+                 .sequence_parallel = config.pipeline.optimize == Optimize::memory},
+      .tensor_rank = place.tensor};
   for (int stage = 0; stage < plan.schedule.stages(); ++stage) {
-    if (plan.schedule.rank_of_stage[static_cast<std::size_t>(stage)] == pipeline_rank) {
+    if (plan.schedule.rank_of_stage[static_cast<std::size_t>(stage)] == place.pipeline) {
       placement.stages.push_back(stage);
     }
   }
@@ -251,9 +286,10 @@ RankPlan plan_of_rank(const TrainConfig& config, const PipelinePlan& plan, int r
   mine.coordinate = plan.layout.coordinate(rank);
   mine.data_share = plan.layout.data_share(rank);
   const int place = mine.coordinate.pipeline;
-  mine.placement = placement_of(plan, place);
+  mine.placement = placement_of(config, plan, mine.coordinate);
   mine.has_first_stage = mine.placement.stages.front() == 0;
   mine.has_last_stage = mine.placement.stages.back() == plan.schedule.stages() - 1;
+  mine.tells_loss = mine.has_last_stage && mine.coordinate.tensor == 0;
   mine.actions = computations_of(plan.schedule, place);
   mine.sharding = config.sharding;
   mine.sharding.visits = gpt_visits(

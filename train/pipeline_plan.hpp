@@ -30,8 +30,9 @@ std::vector<int> cut_model(const TrainConfig& config, int stages);
 /// Lines for people: schedule, and the layers of each stage; none without a pipeline.
 std::string pipeline_text(const TrainConfig& config, const PipelinePlan& plan);
 
-/// The stages of one rank of each pipeline.
-GptPlacement placement_of(const PipelinePlan& plan, int pipeline_rank);
+/// What the ranks have of the model that stand at one place in a pipeline and a tensor group.
+GptPlacement placement_of(const TrainConfig& config, const PipelinePlan& plan,
+                          const ParallelCoordinate& place);
 
 /// One rank's part of a plan.
 struct RankPlan {
@@ -41,6 +42,7 @@ struct RankPlan {
   std::vector<mp::Action> actions;  ///< What it computes in a step.
   FsdpOptions sharding;             ///< With its visits.
   bool has_first_stage = false, has_last_stage = false;
+  bool tells_loss = false;  ///< For its copy of the model, where several ranks have the same one.
 };
 RankPlan plan_of_rank(const TrainConfig& config, const PipelinePlan& plan, int rank);
 

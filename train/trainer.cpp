@@ -13,6 +13,7 @@
 #include "train/loading_horizon.hpp"
 #include "train/sample.hpp"
 #include "train/schedule.hpp"
+#include "train/tensor_cost.hpp"
 #include "train/whole_model.hpp"
 
 namespace sprat::train {
@@ -68,6 +69,9 @@ void Trainer::introduce() const {
                                .parameters = part_.parameter_count()})) {
     say("warning: {}\n", warning);
   }
+  if (const auto warning = tensor_warning(config_, part_.plan(), world_.hosts())) {
+    say("warning: {}\n", *warning);
+  }
   for (const std::string& warning : resume_warnings(resumed_.notes, state().notes)) {
     say("warning: {}\n", warning);
   }
@@ -120,7 +124,7 @@ Trainer::Totals Trainer::pass() {
   const double rate =
       leads() ? learning_rate(config_.train, static_cast<int>(part_.model().updates())) : 0.0;
   std::array<double, 8> totals = {loss,
-                                  part_.mine().has_last_stage ? tokens : 0.0,
+                                  part_.mine().tells_loss ? tokens : 0.0,
                                   asked ? 1.0 : 0.0,
                                   rate,
                                   times.idle,

@@ -28,6 +28,8 @@ constexpr SmpName partition_file = {SmpVersion::v1, "partition_file"};
 constexpr SmpName offload_activations = {SmpVersion::v1, "offload_activations"};
 constexpr SmpName activation_loading_horizon = {SmpVersion::v1, "activation_loading_horizon"};
 constexpr SmpName tensor_parallel_degree = {SmpVersion::v1, "tensor_parallel_degree"};
+constexpr SmpName optimize = {SmpVersion::v1, "optimize"};
+constexpr SmpName prescaled_batch = {SmpVersion::v1, "prescaled_batch"};
 constexpr SmpName context_parallel_degree = {SmpVersion::v2, "context_parallel_degree"};
 constexpr SmpName expert_parallel_degree = {SmpVersion::v2, "expert_parallel_degree"};
 }  // namespace smp
@@ -38,7 +40,6 @@ void refuse_other_axes(JsonSection& section) {
     SmpName key;
     const char* instead;
   } axes[] = {
-      {smp::tensor_parallel_degree, "layers are not cut yet"},
       {smp::context_parallel_degree, "sequences are not cut yet"},
       {smp::expert_parallel_degree, "the GPT has no experts"},
   };
@@ -50,6 +51,23 @@ void refuse_other_axes(JsonSection& section) {
           "parallel.pipeline_parallel_degree {} or parallel.hybrid_shard_degree {}",
           key.name, degree, why, degree, degree);
   }
+}
+
+void read_tensor(JsonSection& section, PipelineConfig& pipeline) {
+  read_whole(section, smp::tensor_parallel_degree, pipeline.tensor_degree);
+  std::string word = optimize_text(pipeline.optimize);
+  section.read(smp::optimize.name, word);
+  check(word == "memory" || word == "speed",
+        "parallel.optimize is \"{}\"; it is \"memory\" (tensor ranks have their own rows between "
+        "layers that are cut) or \"speed\" (all rows, so less travels)",
+        word);
+  pipeline.optimize = word == "speed" ? Optimize::speed : Optimize::memory;
+  bool prescaled = true;
+  section.read(smp::prescaled_batch.name, prescaled);
+  check(prescaled || pipeline.tensor_degree == 1,
+        "parallel.prescaled_batch is false and parallel.tensor_parallel_degree is {}; tensor ranks "
+        "get the same samples of train.batch, so leave prescaled_batch out or give true",
+        pipeline.tensor_degree);
 }
 
 void read_degree(JsonSection& section, PipelineConfig& pipeline) {
@@ -218,12 +236,23 @@ void read_microbatches(const nlohmann::json& root, JsonSection& parallel, int& m
 
 void read_pipeline(JsonSection& parallel, int micro_steps, PipelineConfig& pipeline) {
   refuse_other_axes(parallel);
+  read_tensor(parallel, pipeline);
   read_degree(parallel, pipeline);
   read_schedule(parallel, micro_steps, pipeline);
   read_placement(parallel, pipeline.placement);
   read_partition(parallel, pipeline.partition);
   read_recomputation(parallel, pipeline.activations);
   read_offload(parallel, pipeline.activations);
+}
+
+std::string optimize_text(Optimize optimize) {
+  switch (optimize) {
+    case Optimize::memory:
+      return "memory";
+    case Optimize::speed:
+      return "speed";
+  }
+  return {};
 }
 
 std::string recomputation_text(const ActivationConfig& activations) {

@@ -1,5 +1,5 @@
-// How a run's model is spread over ranks as a pipeline: the keys of the section parallel that are
-// not the sharded model's.
+// How a run's model is cut over ranks, into stages of a pipeline and parts of layers: the keys of
+// the section parallel that are not the sharded model's.
 #pragma once
 
 #include <map>
@@ -35,7 +35,17 @@ struct ActivationConfig {
   std::string tier = "memory";
 };
 
+/// SMP's word: what tensor parallelism saves.
+enum class Optimize {
+  memory,  ///< Ranks have their own rows outside of attention and MLP (sequence parallelism).
+  speed,   ///< Each has all rows there, so less travels.
+};
+/// "memory", "speed".
+std::string optimize_text(Optimize optimize);
+
 struct PipelineConfig {
+  int tensor_degree = 1;  ///< Ranks that layers are cut among.
+  Optimize optimize = Optimize::memory;
   int degree = 1;                        ///< Ranks of a pipeline.
   std::string schedule = "interleaved";  ///< By name; the default is SMP's.
   int stages_per_rank = 0;               ///< 0: as few as the schedule takes.

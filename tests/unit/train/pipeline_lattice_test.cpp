@@ -4,76 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <mutex>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "sprat/communicator.hpp"
-#include "sprat/error.hpp"
 #include "sprat/pipeline.hpp"
-#include "tests/unit/io/temporary_folder.hpp"
-#include "tests/unit/train/small_text.hpp"
-#include "train/train.hpp"
+#include "tests/unit/train/cut_jobs.hpp"
 
 namespace sprat::train {
 namespace {
 
 using testing::HasSubstr;
 
-/// So many data ranks, and what the model is cut into.
-struct PipelineJob {
-  int ranks = 1;
-  std::string parallel = {};  ///< Keys of the section parallel.
-  std::string train = {};     ///< Further keys of the section train.
-  int steps = 3;
-  bool resume = false;
-};
-
-class PipelineLattice : public testing::Test {
- protected:
-  PipelineLattice() { write_small_text(folder_ / "text.txt"); }
-
-  /// Each step's loss and gradient norm, every bit; at last the validation loss and the text.
-  std::vector<std::string> losses(const PipelineJob& job, StopRequest* stop = nullptr) {
-    const auto path = folder_ / "config.json", report = folder_ / "report.jsonl";
-    std::ofstream(path) << R"({"model": {"layers": 3, "width": 16, "heads": 2, "context": 8},
-        "data": {"files": ["text.txt"]}, "checkpoint": {"folder": "saved"}, "parallel": {)"
-                        << job.parallel << R"(},
-        "train": {"learning_rate": 0.01, "validate_every": 2, "validation_samples": 7,
-                  "sample_bytes": 8, "steps": 3)"
-                        << job.train << "}}";
-    if (!job.resume) {
-      std::filesystem::remove_all(folder_ / "saved");
-    }
-    testing::internal::CaptureStdout();
-    run_virtual_ranks(job.ranks, Config{}, [&](Communicator& world) {
-      TrainRequest request{
-          .config = path, .steps = job.steps, .report = report.string(), .stop = stop};
-      request.resume = job.resume ? std::optional<std::string>("") : std::nullopt;
-      run(world, request);
-    });
-    output_ = testing::internal::GetCapturedStdout();
-    std::vector<std::string> lines;
-    std::ifstream file(report);
-    for (std::string line; std::getline(file, line);) {
-      record_ = nlohmann::json::parse(line);
-      lines.push_back(record_.at("loss_hex").get<std::string>() + " " +
-                      record_.at("grad_norm").dump());
-    }
-    const auto written = output_.find("the model writes");
-    lines.push_back(record_.value("validation_loss", nlohmann::json()).dump() +
-                    (written == output_.npos ? "" : output_.substr(written, 200)));
-    return lines;
-  }
-
-  const TemporaryFolder temporary_;
-  const std::filesystem::path folder_ = temporary_.path();
-  std::string output_;
-  nlohmann::json record_;  // the last
-};
+class PipelineLattice : public CutJobs {};
 
 constexpr const char* of_four = R"("microbatches": 4)";
 

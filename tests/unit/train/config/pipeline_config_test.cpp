@@ -71,6 +71,14 @@ TEST(PipelineConfig, takes_either_name_of_one_thing) {
   EXPECT_EQ(config_of(R"("partitions": 2)").pipeline.degree, 2);
 }
 
+TEST(PipelineConfig, cuts_layers_for_memory_where_nothing_is_said) {
+  const PipelineConfig cut = config_of(R"("tensor_parallel_degree": 2)").pipeline;
+  EXPECT_EQ(cut.tensor_degree, 2);
+  EXPECT_EQ(cut.optimize, Optimize::memory);
+  const std::string speed = R"("tensor_parallel_degree": 2, "optimize": "speed")";
+  EXPECT_EQ(config_of(speed).pipeline.optimize, Optimize::speed);
+}
+
 TEST(PipelineConfig, takes_ways_of_other_libraries_where_they_are_off) {
   EXPECT_EQ(pipeline_refusal(R"("tensor_parallel_degree": 1, "context_parallel_degree": 1,
                                 "expert_parallel_degree": 1)"),
@@ -104,10 +112,14 @@ TEST(PipelineConfig, refuses_in_one_line_with_values_and_a_remedy) {
       {R"("stages_per_rank": -1)", "parallel.stages_per_rank is -1; it is at least 0"},
       {R"("placement_strategy": "DTT")",
        "parallel.placement_strategy is \"DTT\"; it is one of \"cluster\", \"spread\", \"DPT\""},
-      {R"("tensor_parallel_degree": 2)",
-       "parallel.tensor_parallel_degree is 2; layers are not cut yet: keep 1, and for less memory "
-       "a rank take parallel.pipeline_parallel_degree 2 or parallel.hybrid_shard_degree 2"},
-      {R"("context_parallel_degree": 4)", "parallel.context_parallel_degree is 4; sequences are"},
+      {R"("tensor_parallel_degree": 0)",
+       "parallel.tensor_parallel_degree is 0; it is an integer, at least 1"},
+      {R"("optimize": "time")", "parallel.optimize is \"time\"; it is \"memory\" (tensor ranks"},
+      {R"("tensor_parallel_degree": 2, "prescaled_batch": false)",
+       "parallel.prescaled_batch is false and parallel.tensor_parallel_degree is 2; tensor ranks"},
+      {R"("context_parallel_degree": 4)",
+       "parallel.context_parallel_degree is 4; sequences are not cut yet: keep 1, and for less "
+       "memory a rank take parallel.pipeline_parallel_degree 4 or parallel.hybrid_shard_degree 4"},
       {R"("expert_parallel_degree": 4)", "parallel.expert_parallel_degree is 4; the GPT has no"},
       {R"("partition": [])", "parallel.partition is []; it is the names of the stages' first"},
       {R"("partition": {"h.1": -1})", "parallel.partition is {\"h.1\":-1}; it is the names"},

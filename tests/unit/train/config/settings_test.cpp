@@ -97,6 +97,8 @@ const std::map<std::string, Json>& others() {
       {"/parallel/stages_per_rank", 2},
       {"/parallel/placement_strategy", "spread"},
       {"/parallel/auto_partition", false},
+      {"/parallel/tensor_parallel_degree", 2},
+      {"/parallel/optimize", "speed"},
       {"/parallel/partition", {{"h.0", 0}}},
       {"/parallel/default_partition", 1},
       {"/parallel/partition_file", "cut.json"},
@@ -117,7 +119,7 @@ const std::map<std::string, Json>& others() {
 /// Those that have no effect, say what another key says, or take one value alone.
 bool says_nothing(const std::string& key) {
   return key == "/parallel/sdp_hierarchical_allgather" || key == "/parallel/load_partition" ||
-         key == "/parallel/tensor_parallel_degree" || key == "/parallel/context_parallel_degree" ||
+         key == "/parallel/prescaled_batch" || key == "/parallel/context_parallel_degree" ||
          key == "/parallel/expert_parallel_degree";
 }
 

@@ -1,0 +1,48 @@
+// What cutting layers costs in messages, and who is warned of it.
+#include "train/tensor_cost.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace sprat::train {
+namespace {
+
+using testing::HasSubstr;
+
+TrainConfig tensor_config(const std::string& parallel) {
+  return parse_train_config(R"({"model": {"layers": 4, "width": 16, "heads": 4, "context": 16},
+      "data": {"files": ["a"]}, "train": {"batch": 32}, "parallel": {)" +
+                                parallel + "}}",
+                            "test.json");
+}
+
+TEST(TensorCost, is_four_all_reduces_a_block_or_five_where_rows_are_dealt) {
+  constexpr int rows = 64;
+  constexpr double all_reduce = 4.0 * rows * 16;  // of two ranks each sends as much as it has
+  constexpr double loss = 4.0 * rows * 3;
+  const auto sent = [&](const std::string& optimize) {
+    const TrainConfig config = tensor_config(R"("tensor_parallel_degree": 2, "microbatches": 2,
+                                                "optimize": ")" +
+                                             optimize + '"');
+    return tensor_traffic(config, plan_pipeline(config, 2), 0, rows).sent(2);
+  };
+  EXPECT_EQ(sent("speed"), 2 * ((4 * 4 + 2) * all_reduce + loss));
+  // Embedding and head together are a pair of layers that are cut, as a block has two.
+  EXPECT_EQ(sent("memory"), 2 * ((4 * 5 + 2.5) * all_reduce + loss));
+}
+
+TEST(TensorCost, is_told_where_a_group_reaches_over_hosts_alone) {
+  const TrainConfig config = tensor_config(R"("tensor_parallel_degree": 2)");
+  const PipelinePlan plan = plan_pipeline(config, 4);
+  EXPECT_EQ(tensor_warning(config, plan, std::vector{0, 0, 1, 1}), std::nullopt);
+  const auto warning = tensor_warning(config, plan, std::vector{0, 1, 1, 1});
+  ASSERT_TRUE(warning.has_value());
+  EXPECT_THAT(*warning, HasSubstr("parallel.tensor_parallel_degree 2 makes groups of ranks of "
+                                  "several hosts, each of which sends "));
+}
+
+}  // namespace
+}  // namespace sprat::train

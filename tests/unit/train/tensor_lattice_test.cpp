@@ -1,0 +1,92 @@
+// A model whose layers are cut among tensor ranks trains with the bits of one that is not, alone
+// and with stages, shards and whatever else spreads a model.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/unit/train/cut_jobs.hpp"
+
+namespace sprat::train {
+namespace {
+
+using testing::HasSubstr;
+
+class TensorLattice : public CutJobs {
+ protected:
+  /// With the product whose bits do not depend on the degree, and nothing clipped by a norm, whose
+  /// sum is made in another order.
+  std::vector<std::string> bits(int ranks, const std::string& parallel, int steps = 3,
+                                bool resume = false) {
+    auto lines =
+        losses({.ranks = ranks,
+                .parallel = R"("microbatches": 4)" + (parallel.empty() ? "" : ", " + parallel),
+                .train = R"(, "gemm": "reference", "clip_norm": 0)",
+                .steps = steps,
+                .resume = resume,
+                .heads = 4});
+    for (std::size_t line = 0; line + 1 < lines.size(); ++line) {
+      lines[line].resize(lines[line].find(' '));
+    }
+    return lines;
+  }
+};
+
+std::string tensor_keys(int degree, const char* optimize) {
+  return R"("tensor_parallel_degree": )" + std::to_string(degree) + R"(, "optimize": ")" +
+         optimize + '"';
+}
+
+TEST_F(TensorLattice, every_degree_gives_the_bits_of_a_model_that_is_not_cut) {
+  const auto whole = bits(1, "");
+  ASSERT_EQ(whole.size(), 4u);
+  for (const char* optimize : {"memory", "speed"}) {
+    for (const int degree : {2, 4}) {
+      EXPECT_EQ(bits(degree, tensor_keys(degree, optimize)), whole) << degree << ' ' << optimize;
+    }
+  }
+}
+
+TEST_F(TensorLattice, stages_and_shards_change_no_bit) {
+  const auto whole = bits(1, ""), two = bits(2, "");
+  const std::string stages = R"(, "pipeline_parallel_degree": 2)";
+  for (const char* optimize : {"memory", "speed"}) {
+    const std::string keys = tensor_keys(2, optimize);
+    EXPECT_EQ(bits(4, keys + stages), whole) << optimize;
+    EXPECT_EQ(bits(4, keys + stages + R"(, "pipeline": "zero_bubble_h1")"), whole) << optimize;
+    EXPECT_EQ(bits(4, keys + R"(, "hybrid_shard_degree": 2)"), two) << optimize;
+    EXPECT_EQ(bits(8, keys + stages +
+                          R"(, "hybrid_shard_degree": 2, "activation_checkpointing": "each",
+                             "offload_activations": true)"),
+              two)
+        << optimize;
+  }
+}
+
+TEST_F(TensorLattice, ranks_may_be_placed_in_any_order) {
+  const auto two = bits(2, "");
+  for (const char* placement : {"spread", "PTD", "TDP"}) {
+    EXPECT_EQ(bits(8, tensor_keys(2, "memory") +
+                          R"(, "pipeline_parallel_degree": 2, "placement_strategy": ")" +
+                          placement + '"'),
+              two)
+        << placement;
+  }
+}
+
+TEST_F(TensorLattice, what_one_cut_has_saved_another_goes_on_with) {
+  const auto whole = bits(2, "");
+  bits(4, tensor_keys(2, "memory"), 2);
+  EXPECT_EQ(bits(2, "", 3, true), whole);
+  bits(2, "", 2);
+  EXPECT_EQ(bits(8, tensor_keys(4, "speed"), 3, true), whole);
+}
+
+TEST_F(TensorLattice, says_how_layers_are_cut) {
+  bits(2, tensor_keys(2, "speed"), 1);
+  EXPECT_THAT(output_, HasSubstr("layers are cut among 2 ranks, optimize \"speed\"\n"));
+}
+
+}  // namespace
+}  // namespace sprat::train
