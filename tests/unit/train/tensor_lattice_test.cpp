@@ -15,21 +15,15 @@ using testing::HasSubstr;
 
 class TensorLattice : public CutJobs {
  protected:
-  /// With the product whose bits do not depend on the degree, and nothing clipped by a norm, whose
-  /// sum is made in another order.
+  /// Losses and norms, with the product whose bits do not depend on the degree.
   std::vector<std::string> bits(int ranks, const std::string& parallel, int steps = 3,
                                 bool resume = false) {
-    auto lines =
-        losses({.ranks = ranks,
-                .parallel = R"("microbatches": 4)" + (parallel.empty() ? "" : ", " + parallel),
-                .train = R"(, "gemm": "reference", "clip_norm": 0)",
-                .steps = steps,
-                .resume = resume,
-                .heads = 4});
-    for (std::size_t line = 0; line + 1 < lines.size(); ++line) {
-      lines[line].resize(lines[line].find(' '));
-    }
-    return lines;
+    return losses({.ranks = ranks,
+                   .parallel = R"("microbatches": 4)" + (parallel.empty() ? "" : ", " + parallel),
+                   .train = R"(, "gemm": "reference")",
+                   .steps = steps,
+                   .resume = resume,
+                   .heads = 4});
   }
 };
 
