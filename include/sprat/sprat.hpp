@@ -23,3 +23,4 @@
 #include "sprat/square_sum.hpp"
 #include "sprat/store.hpp"
 #include "sprat/tensor.hpp"
+#include "sprat/wire.hpp"

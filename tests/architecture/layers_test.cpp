@@ -40,6 +40,7 @@ const std::vector<Layer> layers = {
     {"io/", {"sprat/", "comm/base/"}},
     // What ranks do together: kernels < plan < patterns < algorithms < engine.
     {"collectives/kernels/", {"sprat/", "comm/base/"}},
+    {"collectives/block_formats/", {"sprat/", "comm/base/", "collectives/kernels/"}},
     {"collectives/plan/", {"sprat/", "comm/base/", "collectives/kernels/"}},
     {"collectives/patterns/", {"sprat/", "comm/base/", "collectives/plan/"}},
     {"collectives/algorithms/",

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/format.hpp"
+#include "collectives/kernels/block_format.hpp"
 #include "collectives/plan/algorithm.hpp"
 #include "collectives/plan/tuning.hpp"
 #include "comm/transports/transport_kind.hpp"
@@ -38,6 +39,14 @@ TEST(Tables, every_algorithm_is_chosen_by_a_default_rule) {
         rules, [&](const collectives::Rule& rule) { return rule.algorithm == algorithm; }))
         << name(algorithm->collective) << ' ' << algorithm->name;
   }
+}
+
+TEST(Tables, every_block_format_is_a_file_named_for_it) {
+  std::vector<std::string> names;
+  for (const collectives::BlockFormat* format : collectives::all_block_formats()) {
+    names.emplace_back(format->name);
+  }
+  EXPECT_EQ(names, stems("collectives/block_formats", ".cpp"));
 }
 
 TEST(Tables, every_optimizer_is_a_file_named_for_it) {
