@@ -82,4 +82,25 @@ Pending AxisCommunicator::all_reduce(ConstElements in, Elements out, std::uint64
   return queue_->submit([ranks = ranks_, in, out] { return ranks->all_reduce(in, out); });
 }
 
+Pending AxisCommunicator::all_gatherv(ConstElements part, Elements whole,
+                                      std::vector<std::size_t> counts, std::uint64_t& sent) {
+  if (size() == 1) {
+    return {};
+  }
+  sent += part.bytes() * static_cast<std::uint64_t>(size() - 1);
+  return queue_->submit([ranks = ranks_, part, whole, counts = std::move(counts)] {
+    return ranks->all_gatherv(part, whole, counts);
+  });
+}
+
+Pending AxisCommunicator::all_to_allv(ConstElements in, Elements out,
+                                      std::vector<std::size_t> in_counts,
+                                      std::vector<std::size_t> out_counts, std::uint64_t& sent) {
+  sent += in.bytes() - in_counts[static_cast<std::size_t>(rank())] * size_of(in.dtype);
+  return queue_->submit([ranks = ranks_, in, out, in_counts = std::move(in_counts),
+                         out_counts = std::move(out_counts)] {
+    return ranks->all_to_allv(in, out, in_counts, out_counts);
+  });
+}
+
 }  // namespace sprat::fsdp

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "sprat/communicator.hpp"
 
@@ -66,6 +67,12 @@ class AxisCommunicator {
   Pending reduce_scatter(ConstElements whole, Elements part, std::uint64_t& sent);
   /// out <- the sum of in.
   Pending all_reduce(ConstElements in, Elements out, std::uint64_t& sent);
+  /// whole <- parts in rank order, of counts[r] elements of rank r; in place likewise.
+  Pending all_gatherv(ConstElements part, Elements whole, std::vector<std::size_t> counts,
+                      std::uint64_t& sent);
+  /// Block q of out, of out_counts[q] elements, <- this rank's block of rank q's in.
+  Pending all_to_allv(ConstElements in, Elements out, std::vector<std::size_t> in_counts,
+                      std::vector<std::size_t> out_counts, std::uint64_t& sent);
 
  private:
   /// (size - 1) / size of so many bytes.

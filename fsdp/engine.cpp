@@ -8,6 +8,7 @@
 #include "comm/base/check.hpp"
 #include "fsdp/clip.hpp"
 #include "fsdp/plan/options.hpp"
+#include "sprat/wire.hpp"
 
 namespace sprat::fsdp {
 namespace {
@@ -41,6 +42,11 @@ Visits visits(const PersistentSplit& split, const Sharding& sharding, const Fsdp
     order.values_of.push_back(spec.tied_to < 0 ? static_cast<int>(unit) : spec.tied_to);
   }
   return order;
+}
+
+SumsUnderWay sums_under_way(const GradientRules& rules, const Visits& order) {
+  const ReductionOrder none(rules, order.elements);
+  return {.first = none, .second = none};
 }
 
 /// Elements of a parameter in a unit that every rank has whole.
@@ -83,13 +89,14 @@ Engine::Engine(Communicator& world, std::vector<UnitSpec> units, FsdpOptions opt
       optimizer_(make_optimizer(options_.optimizer)),
       scaler_(options_.loss_scale),
       order_(visits(split_, sharding_, options_)),
-      reductions_(gradient_rules(sharding_, options_), order_.declared().elements),
+      reductions_(sums_under_way(gradient_rules(sharding_, options_), order_.declared())),
       replicas_(mesh_["replica"], queues.make()),
       shards_(mesh_["shard"], queues.make()),
       everyone_(world, queues.make()),
       state_tier_(io::open_tier(options_.state_tier)),
       shard_tier_(open_shard_tier(options_.shard_tier)),
       progress_(no_progress()) {
+  open_encoded_sums(queues);
   const SlotPlans plans =
       plan_memory(order_.declared(), shardings(split_, sharding_), options_, optimizer_states());
   memory_plan_ = plans.memory;
@@ -128,9 +135,32 @@ std::vector<Unit*> Engine::with_parameters() const {
 
 Spread Engine::spread_of(std::size_t unit) {
   const Sharding sharding = sharding_of(unit, split_, sharding_);
-  return unit < split_.visited()
-             ? Spread{.sharding = sharding, .axis_communicators = {&replicas_, &shards_}}
-             : Spread{.sharding = sharding, .axis_communicators = {&everyone_, nullptr}};
+  const DType wire = options_.gradient_wire;
+  if (unit < split_.visited()) {
+    return {.sharding = sharding,
+            .axis_communicators = {&replicas_, &shards_},
+            .gradient_wire = wire,
+            .encoded_sums = encoded_.sums ? &*encoded_.sums : nullptr};
+  }
+  // Few numbers, of norms and biases: blocks would save little and lose much.
+  return {.sharding = sharding,
+          .axis_communicators = {&everyone_, nullptr},
+          .gradient_wire = has_block_scales(wire) ? DType::f32 : wire};
+}
+
+void Engine::open_encoded_sums(const QueueKind& queues) {
+  const std::vector<Hop> hops = reduction_hops(sharding_, options_.gradient_wire);
+  if (hops.empty() || !has_block_scales(hops.back().wire)) {
+    return;
+  }
+  const bool of_replicas = hops.back().axis == replica_axis;
+  AxisCommunicator& exchanges = of_replicas ? replicas_ : shards_;
+  if (!hops.back().scatters) {
+    encoded_.ranks.emplace(mesh_[of_replicas ? "replica" : "shard"].duplicate("replies"));
+    encoded_.replies.emplace(*encoded_.ranks, queues.make());
+  }
+  encoded_.sums.emplace(exchanges, encoded_.replies ? *encoded_.replies : exchanges,
+                        hops.back().wire);
 }
 
 void Engine::check_unit(int unit) const {
@@ -231,7 +261,7 @@ GradientTarget Engine::gradient_target(int unit, int index, std::optional<int> m
   require(!adds_in_tree() || !at(unit).gradient().is_finished(number), "gradient() of unit \"",
           split_.units[static_cast<std::size_t>(unit)].name, "\" in micro-batch ", number,
           ", after the reduce() of that; acquire() the unit for the next first, or name it");
-  finish_first_sums(reductions_.end_through(unit));
+  finish_first_sums(reductions_.first.end_through(unit));
   return at(where.unit).gradient().target(where.index, number);
 }
 
@@ -245,7 +275,7 @@ void Engine::reduce(int unit, std::optional<int> microbatch) {
   require(!adds_in_tree() || !at(unit).gradient().is_finished(number), "reduce() of unit \"",
           split_.units[static_cast<std::size_t>(unit)].name, "\" came twice in micro-batch ",
           number, "; acquire() the unit for the next first, or name it");
-  finish_first_sums(reductions_.end_through(unit));  // of the micro-step before
+  finish_first_sums(reductions_.first.end_through(unit));  // of the micro-step before
   ++reduced;
   if (adds_in_tree()) {
     finish_microbatch(unit, number);
@@ -265,23 +295,41 @@ void Engine::finish_microbatch(int unit, int microbatch) {
 }
 
 void Engine::start_first_sum(int unit) {
-  finish_first_sums(reductions_.begin(unit));
+  finish_first_sums(reductions_.first.begin(unit));
   at(unit).gradient().start_first_sum();
 }
 
 void Engine::finish_first_sums(const std::vector<int>& units) {
   for (const int unit : units) {
     const bool last = progress_.reduced[static_cast<std::size_t>(unit)] == options_.micro_steps;
+    if (last) {
+      limit_second_sums(unit);
+    }
     at(unit).gradient().finish_first_sum(last);
+  }
+}
+
+/// Second sums of encoded blocks have memory beside the gradient, so no more of them are under way
+/// than first sums may be. Others need none, and end with the step.
+void Engine::limit_second_sums(int unit) {
+  if (!gradient_rules(sharding_, options_).encoded_second ||
+      unit >= static_cast<int>(split_.visited())) {
+    return;
+  }
+  for (const int older : reductions_.second.begin(unit)) {
+    at(older).gradient().finish_sums();
   }
 }
 
 /// Sums over replicas need not wait for the next reduce(). They begin in the same order on every
 /// rank, if not at the same place among gathers, which are on the other axis.
 void Engine::advance_reductions() {
-  for (int unit = reductions_.oldest(); unit >= 0 && at(unit).gradient().first_sum_done();
-       unit = reductions_.oldest()) {
-    finish_first_sums(reductions_.end_through(unit));
+  if (encoded_.sums) {
+    encoded_.sums->advance();
+  }
+  for (int unit = reductions_.first.oldest(); unit >= 0 && at(unit).gradient().first_sum_done();
+       unit = reductions_.first.oldest()) {
+    finish_first_sums(reductions_.first.end_through(unit));
   }
 }
 
@@ -291,7 +339,8 @@ void Engine::finish_reductions() {
     progress_.reduced[unit] = options_.micro_steps;
     start_first_sum(static_cast<int>(unit));
   }
-  finish_first_sums(reductions_.end_all());
+  finish_first_sums(reductions_.first.end_all());
+  reductions_.second.end_all();
   for (const auto& unit : units_) {
     unit->gradient().finish_sums();
   }
@@ -437,8 +486,12 @@ StepResult Engine::apply(float learning_rate, double grad_norm, double divisor) 
   StepResult result{.grad_norm = grad_norm * inverse, .loss_scale = scaler_.scale()};
   result.skipped = !std::isfinite(result.grad_norm);  // the same on every rank: so is the norm
   scaler_.update(result.skipped);
+  const auto rescaled = static_cast<float>(scaler_.scale() / result.loss_scale);
   for (const auto& unit : units_) {
     unit->gradient().end_step();
+    if (result.skipped || rescaled != 1) {
+      unit->gradient().scale_residuals(result.skipped ? 0.0f : rescaled);
+    }
   }
   progress_ = no_progress();
   if (result.skipped) {
@@ -474,6 +527,9 @@ void Engine::restore(const std::map<std::string, double>& counters) {
   require(steps != counters.end(), "the counter \"optimizer_steps\" is missing");
   scaler_.restore(counters);
   steps_ = static_cast<std::int64_t>(steps->second);
+  for (const auto& unit : units_) {
+    unit->gradient().scale_residuals(0);
+  }
   for (Unit* const unit : with_parameters()) {
     unit->parameters().drop();
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fsdp/axis_communicator.hpp"
+#include "fsdp/encoded_sum.hpp"
 #include "fsdp/model_state.hpp"
 #include "fsdp/optimizer.hpp"
 #include "fsdp/plan/layout.hpp"
@@ -31,6 +32,19 @@ struct GradientProgress {
   std::vector<int> reduced;  ///< Micro-batches whose reduce() came, by unit.
   std::vector<int> visited;  ///< The micro-batch of the latest visit that adds to it, by unit.
   std::vector<int> awaited;  ///< Units whose reduce() has not come, by micro-batch.
+};
+
+/// Which sums are under way, of the first hop and of the second if that is limited.
+struct SumsUnderWay {
+  ReductionOrder first, second;
+};
+
+/// What sums of encoded blocks need, if the wire of gradients is such. Replies have a communicator
+/// of their own.
+struct EncodedAxis {
+  std::optional<Communicator> ranks;
+  std::optional<AxisCommunicator> replies;
+  std::optional<EncodedSums> sums;
 };
 
 /// What ShardedModel does; its calls mean what that one's mean.
@@ -87,6 +101,7 @@ class Engine {
     return order_.declared().values_of[static_cast<std::size_t>(unit)];
   }
   Spread spread_of(std::size_t unit);
+  void open_encoded_sums(const QueueKind& queues);
   /// Those that are not tied.
   std::vector<Unit*> with_parameters() const;
   const OptimizerKind& optimizer_kind() const { return optimizer_named(options_.optimizer.name); }
@@ -99,6 +114,7 @@ class Engine {
   void finish_microbatch(int unit, int microbatch);
   void start_first_sum(int unit);
   void finish_first_sums(const std::vector<int>& units);
+  void limit_second_sums(int unit);
   void advance_reductions();
   void finish_reductions();
   void add_tied_gradient(int unit);
@@ -112,10 +128,11 @@ class Engine {
   std::unique_ptr<Optimizer> optimizer_;
   LossScaler scaler_;
   GatherSchedule order_;
-  ReductionOrder reductions_;
+  SumsUnderWay reductions_;
   Traffic traffic_;
   MemoryPlan memory_plan_;
   AxisCommunicator replicas_, shards_, everyone_;
+  EncodedAxis encoded_;
   Arenas arenas_;
   std::unique_ptr<io::Tier> state_tier_;
   std::unique_ptr<io::Tier> shard_tier_;      // null: memory that peers can map

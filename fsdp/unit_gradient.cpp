@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "fsdp/rounding.hpp"
+#include "sprat/wire.hpp"
 
 namespace sprat::fsdp {
 namespace {
@@ -19,10 +20,17 @@ void add(std::span<const float> values, std::span<float> onto) {
 UnitGradient::UnitGradient(const UnitCut& cut, const UnitHome& home)
     : cut_(cut),
       home_(home),
-      hops_(cut.layout.padded == 0 ? std::vector<Hop>{} : reduction_hops(home.spread.sharding)),
+      hops_(cut.layout.padded == 0
+                ? std::vector<Hop>{}
+                : reduction_hops(home.spread.sharding, home.spread.gradient_wire)),
       kept_((cut.shards_gradients ? cut.shard.count : cut.layout.padded) * sizeof(float),
             cut.shards_gradients ? home.shard_tier : nullptr),
-      full_(cut, home, cut.shards_gradients ? std::span<float>() : kept_.as_floats()) {}
+      full_(cut, home, cut.shards_gradients ? std::span<float>() : kept_.as_floats()),
+      hop_(encoded_hop(home.spread.sharding, home.spread.gradient_wire, cut.layout.padded)),
+      residuals_(home.options.error_feedback ? (hop_.sent + hop_.returned) * sizeof(float) : 0,
+                 home.options.error_feedback ? home.state_tier : nullptr) {
+  residuals_.release();
+}
 
 std::span<float> UnitGradient::own() const {
   return kept_.as_floats().subspan(
@@ -47,7 +55,7 @@ void UnitGradient::finish_microbatch(int microbatch) {
 
 /// A gradient that stays full, as it is or in a narrowed copy.
 ConstElements UnitGradient::whole() {
-  const DType wire = home_.options.gradient_wire;
+  const DType wire = hops_.front().wire;
   if (wire == DType::f32) {
     return floats(full_.sum());
   }
@@ -59,20 +67,43 @@ ConstElements UnitGradient::whole() {
 /// The full gradient is in a slot and goes after this sum, so it is narrowed where it lies. A sum
 /// that is to be added to those of earlier micro-steps needs a place of its own.
 void UnitGradient::start_scatter_to_shard(AxisCommunicator& axis_communicator) {
-  const DType wire = home_.options.gradient_wire;
-  if (wire != DType::f32) {
-    narrow(wire, full_.sum(), full_.sum().data());
-  }
+  const DType wire = hops_.front().wire;
   fetch();
   float* sum = kept_.as_floats().data();
   if (sums_ended_ > 0) {
     addend_ = home_.sum_slots->take(cut_.id);
     sum = static_cast<float*>(addend_.data());
   }
-  first_sum_ = axis_communicator.reduce_scatter(
-      part_of(full_.sum().data(), 0, cut_.layout.padded, wire),
-      floats({sum, divided(cut_.layout.padded, axis_communicator.size())}),
-      home_.traffic.gradients);
+  const std::span<float> part(sum, divided(cut_.layout.padded, axis_communicator.size()));
+  if (has_block_scales(wire)) {
+    first_sum_ = start_encoded(hops_.front(), full_.sum(), part);
+    return;
+  }
+  if (wire != DType::f32) {
+    narrow(wire, full_.sum(), full_.sum().data());
+  }
+  first_sum_ =
+      axis_communicator.reduce_scatter(part_of(full_.sum().data(), 0, cut_.layout.padded, wire),
+                                       floats(part), home_.traffic.gradients);
+}
+
+/// `sum` is a part of `whole`, or all of it, or in memory of its own.
+Pending UnitGradient::start_encoded(const Hop& hop, std::span<float> whole, std::span<float> sum) {
+  narrowed_ = home_.narrowed_slots->take(cut_.id);
+  const std::span staging(static_cast<std::byte*>(narrowed_.data()), hop_.staging_bytes);
+  residuals_.fetch();
+  EncodedSums& sums = *home_.spread.encoded_sums;
+  return hop.scatters
+             ? sums.reduce_scatter(whole, sum, residuals(), staging, home_.traffic.gradients)
+             : sums.all_reduce(whole, residuals(), staging, home_.traffic.gradients);
+}
+
+Residuals UnitGradient::residuals() const {
+  const std::span<float> all = residuals_.as_floats();
+  if (all.empty()) {
+    return {};
+  }
+  return {.sent = all.first(hop_.sent), .returned = all.subspan(hop_.sent)};
 }
 
 void UnitGradient::start_first_sum() {
@@ -86,14 +117,19 @@ void UnitGradient::start_first_sum() {
   AxisCommunicator& axis_communicator = *home_.spread.axis_communicators[hop.axis];
   if (cut_.shards_gradients) {
     start_scatter_to_shard(axis_communicator);
+    return;
+  }
+  const std::size_t count =
+      hop.scatters ? divided(cut_.layout.padded, axis_communicator.size()) : cut_.layout.padded;
+  const std::size_t offset =
+      hop.scatters ? count * static_cast<std::size_t>(axis_communicator.rank()) : 0;
+  const std::span<float> sum = full_.sum().subspan(offset, count);
+  if (has_block_scales(hop.wire)) {
+    first_sum_ = start_encoded(hop, full_.sum(), sum);
   } else if (hop.scatters) {
-    const std::size_t part = divided(cut_.layout.padded, axis_communicator.size());
-    const std::size_t offset = part * static_cast<std::size_t>(axis_communicator.rank());
-    first_sum_ = axis_communicator.reduce_scatter(
-        whole(), floats(full_.sum().subspan(offset, part)), home_.traffic.gradients);
+    first_sum_ = axis_communicator.reduce_scatter(whole(), floats(sum), home_.traffic.gradients);
   } else {
-    first_sum_ =
-        axis_communicator.all_reduce(whole(), floats(full_.sum()), home_.traffic.gradients);
+    first_sum_ = axis_communicator.all_reduce(whole(), floats(sum), home_.traffic.gradients);
   }
 }
 
@@ -101,6 +137,7 @@ void UnitGradient::finish_first_sum(bool last) {
   first_sum_.wait();
   full_.clear();
   narrowed_ = {};
+  residuals_.release();
   if (addend_) {
     add({static_cast<const float*>(addend_.data()), kept_.as_floats().size()}, kept_.as_floats());
     addend_ = {};
@@ -121,7 +158,9 @@ void UnitGradient::start_second_sum() {
   AxisCommunicator& axis_communicator = *home_.spread.axis_communicators[hop.axis];
   const std::span<float> shard =
       kept_.as_floats().subspan(cut_.shards_gradients ? 0 : cut_.shard.offset, cut_.shard.count);
-  if (hop.scatters) {
+  if (has_block_scales(hop.wire)) {
+    second_sum_ = start_encoded(hop, shard, hop.scatters ? own() : shard);
+  } else if (hop.scatters) {
     second_sum_ =
         axis_communicator.reduce_scatter(floats(shard), floats(own()), home_.traffic.gradients);
   } else {
@@ -133,6 +172,8 @@ void UnitGradient::start_second_sum() {
 void UnitGradient::finish_sums() {
   if (state_.is(GradientState::sum_of_replicas)) {
     second_sum_.wait();
+    narrowed_ = {};
+    residuals_.release();
     state_.move_to(GradientState::summed);
     release();
   }
@@ -141,6 +182,14 @@ void UnitGradient::finish_sums() {
 void UnitGradient::end_step() {
   state_.move_to(GradientState::none);
   sums_ended_ = 0;
+}
+
+void UnitGradient::scale_residuals(float factor) {
+  residuals_.fetch();
+  for (float& value : residuals_.as_floats()) {
+    value = factor == 0 ? 0 : value * factor;  // even what a larger scale made infinite
+  }
+  residuals_.release();
 }
 
 }  // namespace sprat::fsdp

@@ -18,7 +18,7 @@ class UnitGradient {
  public:
   UnitGradient(const UnitCut& cut, const UnitHome& home);
 
-  std::size_t kept_bytes() const { return kept_.bytes().size(); }
+  std::size_t kept_bytes() const { return kept_.bytes().size() + residuals_.bytes().size(); }
   /// A backward of that micro-batch begins.
   void expect(int microbatch) { full_.expect(microbatch); }
   GradientTarget target(int index, int microbatch);
@@ -39,18 +39,24 @@ class UnitGradient {
   void release() const { kept_.release(); }
   /// The next step's gradient starts from nothing.
   void end_step();
+  /// Multiplies what error feedback keeps, as when the loss scale changes; 0 forgets it.
+  void scale_residuals(float factor);
 
  private:
   void write();
   void start_scatter_to_shard(AxisCommunicator& axis_communicator);
   void start_second_sum();
   ConstElements whole();
+  Pending start_encoded(const Hop& hop, std::span<float> whole, std::span<float> sum);
+  Residuals residuals() const;
 
   const UnitCut& cut_;
   const UnitHome& home_;
   std::vector<Hop> hops_;
   KeptArray kept_;  // f32: a shard, or all
   FullGradient full_;
+  EncodedHop hop_;       // of the hop whose wire has block scales, if one has
+  KeptArray residuals_;  // f32: of what is sent, then of what is given back
   memory::Lease narrowed_, addend_;
   State<GradientState> state_;
   int sums_ended_ = 0;  // first sums of this step, which lie in kept_

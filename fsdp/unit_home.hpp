@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fsdp/axis_communicator.hpp"
+#include "fsdp/encoded_sum.hpp"
 #include "fsdp/plan/layout.hpp"
 #include "fsdp/plan/placement.hpp"
 #include "io/tier.hpp"
@@ -20,6 +21,8 @@ struct Spread {
   Sharding sharding;
   AxisCommunicator*
       axis_communicators[2];  ///< By Axis; null for an axis of one rank that nothing is sent along.
+  DType gradient_wire = DType::f32;
+  EncodedSums* encoded_sums = nullptr;  ///< If that wire has block scales: those of the last hop.
 };
 
 /// What units of one spread share; everything outlives them.

@@ -2,6 +2,7 @@
 #include "fsdp/unit_parameters.hpp"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "fsdp/plan/box_range.hpp"
@@ -14,7 +15,10 @@ std::size_t kept_elements(const UnitCut& cut) {
   return cut.gathers_parameters ? cut.shard.count : cut.layout.padded;
 }
 
-bool has_masters(const FsdpOptions& options) { return options.parameter_dtype != DType::f32; }
+bool has_masters(const UnitHome& home) {
+  return keeps_masters(home.spread.sharding, home.options.parameter_dtype,
+                       home.options.parameter_wire);
+}
 
 }  // namespace
 
@@ -23,8 +27,8 @@ UnitParameters::UnitParameters(const UnitCut& cut, const UnitHome& home)
       home_(home),
       kept_(kept_elements(cut) * size_of(home.options.parameter_dtype),
             cut.gathers_parameters ? home.shard_tier : nullptr),
-      masters_(has_masters(home.options) ? cut.own.count * sizeof(float) : 0,
-               has_masters(home.options) ? home.state_tier : nullptr) {
+      masters_(has_masters(home) ? cut.own.count * sizeof(float) : 0,
+               has_masters(home) ? home.state_tier : nullptr) {
   fill();
 }
 
@@ -39,10 +43,34 @@ Elements UnitParameters::kept(std::size_t offset, std::size_t count) const {
 }
 
 std::span<float> UnitParameters::own() {
-  if (has_masters(home_.options) || cut_.own.count == 0) {
+  if (has_masters(home_) || cut_.own.count == 0) {
     return masters_.as_floats();
   }
   return {static_cast<float*>(kept(cut_.own.offset, cut_.own.count).data), cut_.own.count};
+}
+
+bool UnitParameters::encodes_gather() const {
+  return home_.options.parameter_wire && cut_.gathers_parameters && !encodes_refresh();
+}
+
+bool UnitParameters::encodes_refresh() const {
+  return home_.options.parameter_wire && !refresh_axes(home_.spread.sharding).empty();
+}
+
+/// The owner's own values come back to it decoded, as the others get them.
+Pending UnitParameters::start_encoded(const EncodedArray& whole, const ConstElements& own,
+                                      std::size_t first, AxisCommunicator& axis_communicator) {
+  whole.encode(own, first);
+  arriving_ = whole;
+  return axis_communicator.all_gather(whole.blocks(first, own.count), whole.blocks(),
+                                      home_.traffic.parameters);
+}
+
+void UnitParameters::end_transfer() {
+  under_way_.wait();
+  if (const auto arrived = std::exchange(arriving_, std::nullopt)) {
+    arrived->decode();
+  }
 }
 
 void UnitParameters::fill() {
@@ -64,7 +92,7 @@ void UnitParameters::fill() {
   };
   const int shards = cut_.gathers_parameters ? home_.spread.sharding.shards : 1;
   const int shard = cut_.gathers_parameters ? home_.rank % shards : 0;
-  if (!has_masters(home_.options)) {
+  if (!has_masters(home_)) {
     fill_part(shard_layout(cut_.layout, shards, shard), kept_.as_floats());
     return;
   }
@@ -78,6 +106,10 @@ void UnitParameters::fill() {
     fill_part(one, piece);
     narrow(home_.options.parameter_dtype, piece, kept(one.offset, one.count).data);
   }
+  if (encodes_refresh()) {  // as if they had been gathered
+    pass_through(*home_.options.parameter_wire,
+                 {kept_.bytes().data(), kept_elements(cut_), home_.options.parameter_dtype});
+  }
 }
 
 void UnitParameters::start_gather() {
@@ -87,14 +119,18 @@ void UnitParameters::start_gather() {
   finish();  // a refresh, which may still write what is gathered from
   slot_ = home_.parameter_slots->take(cut_.id);
   state_.move_to(ParameterState::gathering);
-  under_way_ = home_.spread.axis_communicators[shard_axis]->all_gather(
-      kept(cut_.shard.offset, cut_.shard.count),
-      part_of(slot_.data(), 0, cut_.layout.padded, home_.options.parameter_dtype),
-      home_.traffic.parameters);
+  AxisCommunicator& axis_communicator = *home_.spread.axis_communicators[shard_axis];
+  const Elements part = kept(cut_.shard.offset, cut_.shard.count);
+  const Elements whole =
+      part_of(slot_.data(), 0, cut_.layout.padded, home_.options.parameter_dtype);
+  under_way_ = encodes_gather()
+                   ? start_encoded({whole, *home_.options.parameter_wire}, part, cut_.shard.offset,
+                                   axis_communicator)
+                   : axis_communicator.all_gather(part, whole, home_.traffic.parameters);
 }
 
 void UnitParameters::finish() {
-  under_way_.wait();
+  end_transfer();
   if (state_.is(ParameterState::gathering)) {
     state_.move_to(ParameterState::full);
     kept_.release();  // what is read until the next refresh is the slot
@@ -157,17 +193,22 @@ void UnitParameters::refresh(std::int64_t step) {
   }
   finish();
   state_.move_to(ParameterState::refreshing);
-  if (has_masters(home_.options)) {
+  if (has_masters(home_)) {
     round_masters(step);
   }
   std::size_t offset = cut_.own.offset, count = cut_.own.count;
   for (const Axis axis : refresh_axes(home_.spread.sharding)) {
-    under_way_.wait();  // each axis gathers what the one before has made
+    end_transfer();  // each axis gathers what the one before has made
     AxisCommunicator& axis_communicator = *home_.spread.axis_communicators[axis];
     const Elements part = kept(offset, count);
-    offset -= count * static_cast<std::size_t>(axis_communicator.rank());
+    const std::size_t first = count * static_cast<std::size_t>(axis_communicator.rank());
+    offset -= first;
     count *= static_cast<std::size_t>(axis_communicator.size());
-    under_way_ = axis_communicator.all_gather(part, kept(offset, count), home_.traffic.parameters);
+    const Elements whole = kept(offset, count);
+    under_way_ =
+        encodes_refresh()
+            ? start_encoded({whole, *home_.options.parameter_wire}, part, first, axis_communicator)
+            : axis_communicator.all_gather(part, whole, home_.traffic.parameters);
   }
 }
 

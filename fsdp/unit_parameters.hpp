@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "fsdp/axis_communicator.hpp"
+#include "fsdp/encoded_array.hpp"
 #include "fsdp/unit_home.hpp"
 #include "fsdp/unit_states.hpp"
 #include "memory/arena.hpp"
@@ -37,6 +39,12 @@ class UnitParameters {
   void refresh(std::int64_t step);
 
  private:
+  /// The parameters travel as blocks when they are gathered for use, or after an update.
+  bool encodes_gather() const;
+  bool encodes_refresh() const;
+  Pending start_encoded(const EncodedArray& whole, const ConstElements& own, std::size_t first,
+                        AxisCommunicator& axis_communicator);
+  void end_transfer();
   void fill();
   void round_masters(std::int64_t step);
   Elements kept(std::size_t offset, std::size_t count) const;
@@ -44,9 +52,10 @@ class UnitParameters {
   const UnitCut& cut_;
   const UnitHome& home_;
   KeptArray kept_;     // of options.parameter_dtype: a shard, or all
-  KeptArray masters_;  // of the own part, if parameters are narrower than f32
+  KeptArray masters_;  // of the own part, if what is updated is not what is used
   memory::Lease slot_;
   State<ParameterState> state_;
+  std::optional<EncodedArray> arriving_;  // holds blocks until what is under way has ended
   Pending under_way_;
 };
 

@@ -17,6 +17,7 @@ class Rehearsal {
         rules_(rules),
         last_backwards_(last_backwards(order_.declared())),
         reductions_(rules, order_.declared().elements),
+        second_sums_(reductions_),
         parameters_met_(order.units.size()),
         gradients_met_(order.units.size()),
         narrowed_met_(order.units.size()),
@@ -97,6 +98,8 @@ class Rehearsal {
       reduce(unit, false);
     }
     end(reductions_.end_all());
+    second_sums_.end_all();
+    std::fill(narrowed_.begin(), narrowed_.end(), false);
     begin_step();
   }
   void begin_step() {
@@ -149,7 +152,8 @@ class Rehearsal {
     end(reductions_.begin(unit));
     written_[static_cast<std::size_t>(unit)] = false;
     const bool borrowed = rules_.sharded && unit < order_.declared().visited();
-    narrowed_[static_cast<std::size_t>(unit)] = rules_.narrowed && !borrowed;
+    const bool encoded = rules_.encoded_first && unit < order_.declared().visited();
+    narrowed_[static_cast<std::size_t>(unit)] = encoded || (rules_.narrowed && !borrowed);
     sums_[static_cast<std::size_t>(unit)] = adds;
     narrowed_met_.meet(narrowed_);
     sums_met_.meet(sums_);
@@ -159,13 +163,24 @@ class Rehearsal {
       const auto at = static_cast<std::size_t>(unit);
       gradients_[at] = written_[at];
       narrowed_[at] = sums_[at] = false;
+      if (rules_.encoded_second && unit < order_.declared().visited() &&
+          reduced_[at] == order_.declared().micro_steps) {
+        begin_second_sum(unit);
+      }
     }
+  }
+  void begin_second_sum(int unit) {
+    for (const int older : second_sums_.begin(unit)) {
+      narrowed_[static_cast<std::size_t>(older)] = false;
+    }
+    narrowed_[static_cast<std::size_t>(unit)] = true;
+    narrowed_met_.meet(narrowed_);
   }
 
   GatherSchedule order_;
   GradientRules rules_;
   std::vector<bool> last_backwards_;  // by visit of a step
-  ReductionOrder reductions_;
+  ReductionOrder reductions_, second_sums_;
   memory::LifeRecord parameters_met_, gradients_met_, narrowed_met_, sums_met_;
   std::vector<bool> full_, written_, narrowed_, sums_;  // now, by unit
   std::vector<bool> gradients_;                         // now, by gradient_buffer()

@@ -16,6 +16,8 @@ struct GradientRules {
   bool every_micro_step = false;         ///< Sums begin in each micro-step, else in the last.
   bool tree = false;                     ///< Micro-batches have buffers of their own.
   bool narrowed = false;                 ///< Gradients that stay full are narrowed into a copy.
+  bool encoded_first = false;            ///< First sums have blocks that are staged,
+  bool encoded_second = false;           ///< or second ones have, of which as many are under way.
   int in_flight = 1;                     ///< First sums under way at a time,
   std::size_t bucket = ~std::size_t{0};  ///< and the elements that more than one may have.
 };
@@ -46,7 +48,8 @@ inline int gradient_buffer(int unit, int buffer, int units) { return buffer * un
 struct Lifetimes {
   std::vector<memory::Lives> parameters;  ///< Full parameters.
   std::vector<memory::Lives> gradients;   ///< Full ones that are borrowed, by gradient_buffer().
-  std::vector<memory::Lives> narrowed;    ///< Narrowed copies of those that are not.
+  /// Narrowed copies of those that are not, and blocks of either sum.
+  std::vector<memory::Lives> narrowed;
   /// Shards' sums that are then added to those of earlier micro-steps.
   std::vector<memory::Lives> sums;
 };

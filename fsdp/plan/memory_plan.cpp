@@ -2,15 +2,20 @@
 #include "fsdp/plan/memory_plan.hpp"
 
 #include "comm/base/check.hpp"
+#include "sprat/wire.hpp"
 
 namespace sprat::fsdp {
 
 GradientRules gradient_rules(const Sharding& sharding, const FsdpOptions& options) {
   const bool sharded = shards_gradients(sharding);
+  const std::vector<Hop> hops = reduction_hops(sharding, options.gradient_wire);
+  const bool encoded = has_block_scales(options.gradient_wire);
   return {.sharded = sharded,
           .every_micro_step = sharded && options.accumulate == Accumulate::two_hop,
           .tree = options.gradient_order == GradientOrder::tree,
-          .narrowed = options.gradient_wire != DType::f32 && sharding.ranks() > 1,
+          .narrowed = options.gradient_wire != DType::f32 && sharding.ranks() > 1 && !encoded,
+          .encoded_first = encoded && hops.size() == 1,
+          .encoded_second = encoded && hops.size() == 2,
           .in_flight = options.reductions_in_flight,
           .bucket = options.reduce_bucket_elements};
 }
@@ -19,6 +24,7 @@ SlotPlans plan_memory(const Visits& order, std::span<const Sharding> shardings,
                       const FsdpOptions& options, int states) {
   const Lifetimes lives = lifetimes(order, gradient_rules(shardings.front(), options));
   const std::size_t dtype = size_of(options.parameter_dtype);
+  const DType wire = options.gradient_wire;
   const auto slots = [&](const char* kind, const std::vector<memory::Lives>& alive,
                          auto&& bytes_per_element) {
     std::vector<memory::Buffer> buffers;
@@ -39,8 +45,12 @@ SlotPlans plan_memory(const Visits& order, std::span<const Sharding> shardings,
                             return gathers_parameters(sharding) ? elements * dtype : 0;
                           }),
       .gradients = slots("gradients", lives.gradients, whole(sizeof(float))),
-      .narrowed =
-          slots("narrowed gradients", lives.narrowed, whole(size_of(options.gradient_wire))),
+      .narrowed = slots("narrowed gradients", lives.narrowed,
+                        [&](std::size_t elements, const Sharding& sharding) {
+                          return has_block_scales(wire)
+                                     ? encoded_hop(sharding, wire, elements).staging_bytes
+                                     : elements * size_of(wire);
+                        }),
       .sums = slots("sums", lives.sums,
                     [](std::size_t elements, const Sharding& sharding) {
                       return elements / static_cast<std::size_t>(sharding.shards) * sizeof(float);
@@ -50,10 +60,15 @@ SlotPlans plan_memory(const Visits& order, std::span<const Sharding> shardings,
   plans.memory.gradient_slots =
       plans.gradients.total() + plans.narrowed.total() + plans.sums.total();
   for (std::size_t unit = 0; unit < shardings.size(); ++unit) {
-    const KeptBytes kept = kept_bytes(shardings[unit], order.elements[unit], dtype, states);
+    const KeptBytes kept = kept_bytes(shardings[unit], order.elements[unit],
+                                      options.parameter_dtype, states, options.parameter_wire);
     // A tied unit has a gradient and nothing else.
     const bool tied = order.values_of[unit] != static_cast<int>(unit);
     plans.memory.kept += tied ? kept.gradients : kept.total();
+    if (options.error_feedback && static_cast<int>(unit) < order.visited()) {
+      const EncodedHop hop = encoded_hop(shardings[unit], wire, order.elements[unit]);
+      plans.memory.kept += (hop.sent + hop.returned) * sizeof(float);
+    }
   }
   return plans;
 }

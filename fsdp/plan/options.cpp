@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "sprat/wire.hpp"
 
 namespace sprat::fsdp {
 namespace {
@@ -80,8 +81,17 @@ FsdpOptions checked(FsdpOptions options) {
           name(options.parameter_dtype), "; it is f32, bf16 or f16");
   require(!options.stochastic_rounding || options.parameter_dtype != DType::f32,
           "stochastic_rounding rounds to bf16 or f16, and parameter_dtype is f32");
-  require(is_narrow_or_f32(options.gradient_wire), "gradient_wire is ", name(options.gradient_wire),
-          "; it is f32, bf16 or f16");
+  require(is_narrow_or_f32(options.gradient_wire) || has_block_scales(options.gradient_wire),
+          "gradient_wire is ", name(options.gradient_wire),
+          "; it is f32, bf16, f16 or, with a scale a block, i8, f8e4m3 or f8e5m2");
+  require(!options.parameter_wire || has_block_scales(*options.parameter_wire),
+          "parameter_wire is ", name(options.parameter_wire.value_or(DType::f32)),
+          "; it is i8, f8e4m3 or f8e5m2, or left out, so that parameters travel as "
+          "parameter_dtype");
+  require(!options.error_feedback || has_block_scales(options.gradient_wire),
+          "error_feedback adds what a gradient_wire of i8, f8e4m3 or f8e5m2 loses, and "
+          "gradient_wire is ",
+          name(options.gradient_wire), "; leave it out, or choose one of these wires");
   if (options.gradient_order == GradientOrder::tree) {
     options.accumulate = Accumulate::local;  // two hops would add ranks before micro-batches
   }

@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "comm/base/check.hpp"
+#include "fsdp/plan/encoded_parts.hpp"
+#include "sprat/wire.hpp"
 
 namespace sprat {
 namespace {
@@ -109,14 +111,31 @@ bool shards_gradients(const Sharding& sharding) {
   return sharding.shards > 1 && is_flat(sharding.strategy->gradients, shard_axis);
 }
 
-std::vector<Hop> reduction_hops(const Sharding& sharding) {
+std::vector<Hop> reduction_hops(const Sharding& sharding, DType wire) {
   std::vector<Hop> hops;
   for (const Axis axis : {shard_axis, replica_axis}) {
     if (sharding.size(axis) > 1) {
       hops.push_back({axis, is_flat(sharding.strategy->optimizer, axis)});
     }
   }
+  if (!hops.empty()) {
+    (has_block_scales(wire) ? hops.back() : hops.front()).wire = wire;
+  }
   return hops;
+}
+
+EncodedHop encoded_hop(const Sharding& sharding, DType wire, std::size_t padded) {
+  const std::vector<Hop> hops = reduction_hops(sharding, wire);
+  if (hops.empty() || !has_block_scales(wire)) {
+    return {};
+  }
+  // A sum over replicas is of what the sum over shards has left.
+  const std::size_t count =
+      hops.size() > 1 ? padded / static_cast<std::size_t>(sharding.shards) : padded;
+  const EncodedParts parts(count, sharding.size(hops.back().axis));
+  return {.staging_bytes = parts.exchange_bytes(),
+          .sent = count,
+          .returned = hops.back().scatters ? 0 : parts.most()};
 }
 
 std::vector<Axis> refresh_axes(const Sharding& sharding) {
@@ -128,6 +147,19 @@ std::vector<Axis> refresh_axes(const Sharding& sharding) {
     }
   }
   return axes;
+}
+
+std::optional<Axis> encoded_parameter_axis(const Sharding& sharding) {
+  const std::vector<Axis> refreshed = refresh_axes(sharding);
+  if (!refreshed.empty()) {
+    return refreshed.front();
+  }
+  return gathers_parameters(sharding) ? std::optional(shard_axis) : std::nullopt;
+}
+
+bool keeps_masters(const Sharding& sharding, DType parameters, std::optional<DType> wire) {
+  // What is gathered for use alone lies in a slot, and what is updated stays as it is.
+  return parameters != DType::f32 || (wire && !refresh_axes(sharding).empty());
 }
 
 OptimizerPart optimizer_part(const Sharding& sharding, int rank) {
@@ -147,12 +179,12 @@ OptimizerPart optimizer_part(const Sharding& sharding, int rank) {
   return part;
 }
 
-KeptBytes kept_bytes(const Sharding& sharding, std::size_t padded, std::size_t parameter_bytes,
-                     int states) {
+KeptBytes kept_bytes(const Sharding& sharding, std::size_t padded, DType parameters, int states,
+                     std::optional<DType> parameter_wire) {
   const auto shards = static_cast<std::size_t>(sharding.shards);
   const std::size_t own = padded / static_cast<std::size_t>(optimizer_part(sharding, 0).parts);
-  const std::size_t masters = parameter_bytes < sizeof(float) ? 1 : 0;
-  return {.parameters = padded / (gathers_parameters(sharding) ? shards : 1) * parameter_bytes,
+  const std::size_t masters = keeps_masters(sharding, parameters, parameter_wire) ? 1 : 0;
+  return {.parameters = padded / (gathers_parameters(sharding) ? shards : 1) * size_of(parameters),
           .gradients = padded / (shards_gradients(sharding) ? shards : 1) * sizeof(float),
           .optimizer = own * sizeof(float) * (masters + static_cast<std::size_t>(states))};
 }

@@ -156,8 +156,17 @@ struct FsdpOptions {
   GradientOrder gradient_order = GradientOrder::sequence;
   /// f32, bf16 or f16: how parameters are gathered and seen. What is updated is always f32.
   DType parameter_dtype = DType::f32;
-  /// f32, bf16 or f16: how gradients travel in their first sum; they are summed in f32.
+  /// i8, f8e4m3 or f8e5m2: how parameters travel along the outer axis that they are gathered along
+  /// (that of hfsdp is replicas, of others shards), in blocks with a scale (wire.hpp); their owner
+  /// uses what the others get. Empty: as parameter_dtype. Parameters that persist always do.
+  std::optional<DType> parameter_wire = {};
+  /// f32, bf16 or f16: how gradients travel in their first sum. i8, f8e4m3 or f8e5m2: how they
+  /// travel in their last one, over replicas if there are any, in blocks with a scale (wire.hpp);
+  /// parameters that persist have f32 then. Always they are summed in f32.
   DType gradient_wire = DType::f32;
+  /// What blocks lose is kept and added to the next gradient. It begins as nothing, also when
+  /// training is resumed or a step was skipped.
+  bool error_feedback = false;
   /// Rounds updated parameters up or down by chance, so that the mean is right; else to nearest.
   bool stochastic_rounding = false;
   std::uint64_t seed = 0;  ///< Of stochastic rounding.
@@ -180,7 +189,7 @@ struct StepResult {
 
 /// Bytes a rank has sent in collectives, as their definitions count them: all-gather and
 /// reduce-scatter of a buffer over p ranks (p-1)/p of it, all-reduce twice that. Since
-/// construction.
+/// construction. What travels in blocks counts as their bytes.
 struct Traffic {
   std::uint64_t parameters = 0, gradients = 0, norm = 0, control = 0;
 };

@@ -45,7 +45,7 @@ MemoryPlan formula(const FsdpOptions& options, int ranks) {
   const std::size_t wire = size_of(options.gradient_wire);
   MemoryPlan plan;
   for (const std::size_t unit : padded) {
-    plan.kept += kept_bytes(sharding, unit, parameter, 2).total();
+    plan.kept += kept_bytes(sharding, unit, options.parameter_dtype, 2).total();
   }
   const std::size_t all = padded[0] + padded[1] + padded[2];
   if (gathers_parameters(sharding)) {

@@ -64,6 +64,20 @@ std::vector<FsdpOptions> chaotic_options() {
        .visits = plain_visits(small_tied_forward, small_tied_backward, 2),
        .persistence_threshold = 100,
        .micro_steps = 2},
+      {.strategy = "ddp", .gradient_wire = DType::i8, .error_feedback = true},
+      {.strategy = "zero3", .micro_steps = 2, .gradient_wire = DType::f8e5m2},
+      {.strategy = "zero1", .parameter_wire = DType::f8e4m3, .gradient_wire = DType::i8},
+      {.strategy = "hsdp",
+       .hybrid_shard_degree = 2,
+       .reductions_in_flight = 2,
+       .parameter_dtype = DType::bf16,
+       .parameter_wire = DType::i8,
+       .gradient_wire = DType::f8e4m3},
+      {.strategy = "hfsdp",
+       .hybrid_shard_degree = 2,
+       .micro_steps = 2,
+       .parameter_wire = DType::i8,
+       .gradient_wire = DType::i8},
   };
 }
 

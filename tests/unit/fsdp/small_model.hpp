@@ -47,6 +47,7 @@ struct Job {
   bool evaluate = false;  ///< A forward pass after each step.
   Used used = {};
   std::vector<UnitSpec> units = small_units();
+  std::string hosts = {};  ///< By rank, as "a,a,b,b"; empty: one.
 };
 constexpr float small_rate = 0.02f;
 

@@ -88,7 +88,7 @@ TEST(TiedUnits, keep_a_gradient_and_nothing_else) {
           }
           const Sharding sharding = persists ? replicated_sharding(4) : model.sharding();
           const FlatLayout layout = lay_out(part, optimizer_part(sharding, 0).parts);
-          gradients += kept_bytes(sharding, layout.padded, 4, 2).gradients;
+          gradients += kept_bytes(sharding, layout.padded, DType::f32, 2).gradients;
         }
         EXPECT_EQ(model.memory_plan().kept, plain.memory_plan().kept + gradients)
             << row_name(options) << ", threshold " << threshold;
