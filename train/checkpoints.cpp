@@ -72,7 +72,10 @@ std::map<std::string, std::string> run_notes(const TrainConfig& config, const Ru
       {"train.batch", std::to_string(config.train.batch)},
       {micro_steps_note, std::to_string(sharding.micro_steps)},
       {"train.precision.parameters", name(sharding.parameter_dtype)},
+      {"train.precision.parameter_wire",
+       name(sharding.parameter_wire.value_or(sharding.parameter_dtype))},
       {"train.precision.gradient_wire", name(sharding.gradient_wire)},
+      {"train.precision.error_feedback", yes_or_no(sharding.error_feedback)},
       {"train.precision.stochastic_rounding", yes_or_no(sharding.stochastic_rounding)},
       {"parallel.persistence_threshold", std::to_string(sharding.persistence_threshold)}};
   if (sharding.micro_steps > 1) {

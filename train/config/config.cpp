@@ -16,6 +16,7 @@
 
 #include "comm/base/json_keys.hpp"
 #include "sprat/mp.hpp"
+#include "sprat/wire.hpp"
 #include "train/config/config_check.hpp"
 #include "train/config/json_section.hpp"
 #include "train/schedule.hpp"
@@ -271,6 +272,7 @@ void fit_vocabulary(TrainConfig& config, int tokens) {
 
 bool same_bits_on_any_row(const TrainConfig& config, int data_ranks) {
   return std::has_single_bit(static_cast<unsigned>(data_ranks)) &&
+         !has_block_scales(config.sharding.gradient_wire) && !config.sharding.parameter_wire &&
          (config.sharding.micro_steps == 1 || config.sharding.accumulate == Accumulate::local);
 }
 

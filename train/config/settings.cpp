@@ -196,7 +196,9 @@ class Section {
 void add_precision(Settings& settings, const FsdpOptions& sharding) {
   Section section(settings, "train.precision");
   section.add("parameters", name(sharding.parameter_dtype));
+  section.add("parameter_wire", name(sharding.parameter_wire.value_or(sharding.parameter_dtype)));
   section.add("gradient_wire", name(sharding.gradient_wire));
+  section.add("error_feedback", sharding.error_feedback);
   section.add("stochastic_rounding", sharding.stochastic_rounding);
   section.add("loss_scale", sharding.loss_scale.dynamic ? "dynamic" : "static");
   section.add("loss_scale.initial", sharding.loss_scale.initial);

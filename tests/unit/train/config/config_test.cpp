@@ -197,10 +197,25 @@ TEST(TrainConfig, scales_losses_of_f16_unless_told) {
   };
   EXPECT_FALSE(dynamic("{}"));
   EXPECT_FALSE(dynamic(R"({"gradient_wire": "bf16"})"));
+  EXPECT_FALSE(dynamic(R"({"gradient_wire": "i8"})"));
   EXPECT_TRUE(dynamic(R"({"gradient_wire": "f16"})"));
   EXPECT_TRUE(dynamic(R"({"parameters": "f16"})"));
   EXPECT_TRUE(dynamic(R"({"loss_scale": "dynamic"})"));
   EXPECT_FALSE(dynamic(R"({"parameters": "f16", "loss_scale": 128})"));
+}
+
+TEST(TrainConfig, wires_may_have_blocks_with_a_scale) {
+  const auto precision = [](const char* section) {
+    return parsed(std::string(R"("train": {"precision": )") + section + "}").sharding;
+  };
+  const FsdpOptions plain = precision(R"({"parameters": "bf16", "parameter_wire": "bf16"})");
+  EXPECT_FALSE(plain.parameter_wire.has_value());
+  EXPECT_FALSE(plain.error_feedback);
+  const FsdpOptions narrow =
+      precision(R"({"parameter_wire": "f8e4m3", "gradient_wire": "i8", "error_feedback": true})");
+  EXPECT_EQ(narrow.parameter_wire, DType::f8e4m3);
+  EXPECT_EQ(narrow.gradient_wire, DType::i8);
+  EXPECT_TRUE(narrow.error_feedback);
 }
 
 TEST(TrainConfig, refuses_in_one_line_that_names_the_key) {
@@ -232,6 +247,13 @@ TEST(TrainConfig, refuses_in_one_line_that_names_the_key) {
       {R"({"data": {"files": ["a"], "validation_share": 1}})", "data.validation_share is 1"},
       {R"({"data": {"files": ["a"]}, "train": {"steps": 10, "warmup_steps": 10}})",
        "train.warmup_steps is 10, train.steps is 10"},
+      {R"({"data": {"files": ["a"]}, "train": {"precision": {"gradient_wire": "i4"}}})",
+       "train.precision.gradient_wire is \"i4\"; it is \"f32\", \"bf16\", \"f16\", \"i8\", "
+       "\"f8e4m3\" or \"f8e5m2\""},
+      {R"({"data": {"files": ["a"]}, "train": {"precision": {"parameter_wire": "bf16"}}})",
+       "train.precision.parameter_wire is \"bf16\"; it is \"f32\", \"i8\""},
+      {R"({"data": {"files": ["a"]}, "train": {"precision": {"error_feedback": true}}})",
+       "train.precision.error_feedback is true and gradient_wire is \"f32\""},
       {R"({"data": {"files": ["a"]}, "train": {"schedule": "step"}})",
        "train.schedule is \"step\"; it is \"cosine\" or \"linear\""},
       {R"({"data": {"files": ["a"]}, "train": {"learning_rate": 0.1, "final_learning_rate": 0.2}})",

@@ -29,7 +29,7 @@ Json base() {
     "model": {"layers": 1, "width": 16, "heads": 2, "context": 16},
     "data": {"files": ["text.txt"]},
     "train": {"steps": 20, "batch": 8, "warmup_steps": 0, "sample_bytes": 0,
-              "precision": {"parameters": "bf16", "gradient_wire": "f16"}},
+              "precision": {"parameters": "f16", "gradient_wire": "i8"}},
     "parallel": {"hybrid_shard_degree": 2, "offload_activations": true},
     "checkpoint": {"folder": "saved"}})");
 }
@@ -57,9 +57,11 @@ const std::map<std::string, Json>& others() {
       {"/train/optimizer", {{"name", "lion"}}},
       {"/train/clip_norm", 2},
       {"/train/gemm", "reference"},
-      {"/train/precision", {{"parameters", "f16"}}},
+      {"/train/precision", {{"parameters", "bf16"}}},
       {"/train/precision/parameters", "f32"},
+      {"/train/precision/parameter_wire", "f8e4m3"},
       {"/train/precision/gradient_wire", "bf16"},
+      {"/train/precision/error_feedback", true},
       {"/train/precision/stochastic_rounding", true},
       {"/train/precision/loss_scale", 8},
       {"/train/precision/loss_scale/initial", 1024},
