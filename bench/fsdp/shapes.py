@@ -55,6 +55,8 @@ EXPOSED_BAR = 0.1
 # ZeRO-3's wires at 1 Gbit/s need at least HYBRID_WIRE times as long as its computation.
 HYBRID = Shape(8, 512, 16, 1)
 HYBRID_WIRE = 3.0
+# Few tokens a rank, and small enough that all ways' copies fit beside each other.
+NARROW = Shape(4, 256, 16, 1)
 # By micro-steps: how many times faster HSDP is.
 HYBRID_BARS = {1: 1.25, 4: 3.0}
 

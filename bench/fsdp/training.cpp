@@ -23,6 +23,15 @@ class SilentQueue final : public fsdp::Queue {
   std::unique_ptr<fsdp::Queue> started_;
 };
 
+DType dtype_named(const std::string& word) {
+  for (const DType dtype : all_dtypes()) {
+    if (word == name(dtype)) {
+      return dtype;
+    }
+  }
+  throw Error(ErrorCode::invalid_argument, "there is no dtype \"" + word + "\"");
+}
+
 FsdpOptions sharding(const train::TrainConfig& config, const Way& way) {
   FsdpOptions options = config.sharding;
   options.strategy = way.strategy;
@@ -32,6 +41,11 @@ FsdpOptions sharding(const train::TrainConfig& config, const Way& way) {
   options.micro_steps = way.micro_steps;
   options.visits = gpt_visits(config.model, {.actions = train::plain_actions({}, way.micro_steps)});
   options.gradient_order = way.tree ? GradientOrder::tree : GradientOrder::sequence;
+  options.gradient_wire = dtype_named(way.gradient_wire);
+  if (way.parameter_wire != "f32") {
+    options.parameter_wire = dtype_named(way.parameter_wire);
+  }
+  options.error_feedback = way.error_feedback;
   options.state_tier = way.state_tier;
   options.shard_tier = way.shard_tier;
   options.accumulate = way.local ? Accumulate::local : Accumulate::two_hop;

@@ -27,6 +27,8 @@ struct Way {
   int micro_steps = 1;
   bool local = false;  ///< Accumulates locally, not in two hops.
   bool tree = false;   ///< GradientOrder::tree.
+  std::string gradient_wire = "f32", parameter_wire = "f32";  ///< Dtypes by name; f32: plain.
+  bool error_feedback = false;
   /// Once the first step has filled the buffers, collectives return at once.
   bool nothing = false;
   std::string state_tier = "memory", shard_tier = "memory";  ///< As FsdpOptions has them.
@@ -35,8 +37,9 @@ struct Way {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Way, name, strategy, hybrid_shard_degree,
                                                 prefetch_units, reductions_in_flight, micro_steps,
-                                                local, tree, nothing, state_tier, shard_tier, save,
-                                                asynchronous)
+                                                local, tree, gradient_wire, parameter_wire,
+                                                error_feedback, nothing, state_tier, shard_tier,
+                                                save, asynchronous)
 
 /// Parameters of an engine, which must outlive this.
 class EngineParameters final : public train::Parameters {
