@@ -9,6 +9,7 @@
 #include "plugins/torch/native/errors.hpp"
 #include "plugins/torch/native/memory.hpp"
 #include "plugins/torch/native/smp.hpp"
+#include "plugins/torch/native/wire.hpp"
 #include "sprat/sprat.h"
 
 namespace py = pybind11;
@@ -68,6 +69,10 @@ PYBIND11_MODULE(_native, module) {
     return py::dict(py::arg("used") = use.used, py::arg("kept") = use.kept);
   });
   module.def("release_kept_memory", &release_kept_memory, Released());
+  module.def("encoded_bytes", &encoded_bytes);
+  module.def("encode", &encode, Released());
+  module.def("decode", &decode, Released());
+  module.def("sum_encoded", &sum_encoded, Released());
   module.def("smp_parameters", &smp_parameters);
   module.def("version", [] { return std::string(sprat_version()); });
 }

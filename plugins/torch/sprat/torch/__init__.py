@@ -16,6 +16,7 @@ os.environ.setdefault("IPATH_NO_BACKTRACE", "1")
 from sprat.torch import _native  # noqa: E402  (after the check, which says more than the loader)
 from sprat.torch.allocation import empty, is_shared, memory_use, release_kept_memory  # noqa: E402
 from sprat.torch.backend import flight_record, independent_group, register  # noqa: E402
+from sprat.torch.block_compress import BlockCompressState, block_compress_hook  # noqa: E402
 from sprat.torch.launch import launch_environment  # noqa: E402
 from sprat.torch.overlap import overlap  # noqa: E402
 from sprat.torch.smp import (  # noqa: E402
@@ -27,6 +28,8 @@ from sprat.torch.smp import (  # noqa: E402
 )
 
 __all__ = [
+    "BlockCompressState",
+    "block_compress_hook",
     "empty",
     "flight_record",
     "independent_group",

@@ -140,6 +140,68 @@ def power_sgd(rank: int, size: int) -> None:
     assert state.compression_stats()[0] > 0, "nothing was compressed"
 
 
+def _compressed_gradients(rank: int, size: int, wire: str, steps: int, error_feedback: bool) -> list[torch.Tensor]:
+    """The sums over steps of gradients that went through blocks, and the same on every rank."""
+    import sprat.torch  # gloo's cells run without
+
+    model = DistributedDataParallel(network(torch.float32), bucket_cap_mb=0.0005)
+    state = sprat.torch.BlockCompressState(wire=wire, error_feedback=error_feedback)
+    model.register_comm_hook(state, sprat.torch.block_compress_hook)
+    sums = [torch.zeros_like(parameter) for parameter in model.parameters()]
+    for _ in range(steps):
+        model.zero_grad()
+        _one_gradient(model, rank, size, torch.float32)
+        for total, parameter in zip(sums, model.parameters(), strict=True):
+            total += parameter.grad
+    for total in sums:
+        copies = [torch.empty_like(total) for _ in range(size)]
+        dist.all_gather(copies, total)
+        for copied in copies:
+            same(copied, copies[0], "gradient of another rank")
+    return sums
+
+
+@CELLS.cell("DDP hook: blocks of i8, f8e4m3, f8e5m2 (sprat.torch.block_compress_hook)")
+def block_compress(rank: int, size: int) -> None:
+    """Each gradient within what two encodings of the largest lose, and of 20 steps within the same by feedback."""
+    exact = gradients(network(torch.float32), [batch(0, size, torch.float32)])
+    largest = max(float(share_of.abs().max()) for share_of in _largest_contributions(size))
+    for wire, error in (("i8", 0.5 / 127), ("f8e4m3", 2.0**-4), ("f8e5m2", 2.0**-3)):
+        bound = 2.5 * error * largest  # twice, and what the second adds to the first
+        for steps, error_feedback in ((1, False), (20, True)):
+            sums = _compressed_gradients(rank, size, wire, steps, error_feedback)
+            for total, gradient in zip(sums, exact, strict=True):
+                off = float((total - steps * gradient).abs().max())
+                assert off <= bound * (2 if error_feedback else 1), f"{wire}, {steps} steps: off by {off}, not {bound}"
+
+
+def _largest_contributions(size: int) -> list[torch.Tensor]:
+    """Of each rank alone, all gradients in one tensor."""
+    contributions = []
+    for rank in range(size):
+        inputs, weights = (share(tensor, rank, size) for tensor in batch(0, size, torch.float32))
+        model = network(torch.float32)
+        loss(model(inputs), weights).backward()
+        contributions.append(torch.cat([parameter.grad.flatten() for parameter in model.parameters()]))
+    return contributions
+
+
+@CELLS.cell("DDP hook: a NaN in a block (sprat.torch.block_compress_hook)")
+def block_compress_nan(rank: int, size: int) -> None:
+    import sprat.torch
+
+    model = DistributedDataParallel(network(torch.float32))
+    model.register_comm_hook(sprat.torch.BlockCompressState(), sprat.torch.block_compress_hook)
+    inputs, weights = (share(tensor, rank, size) for tensor in batch(0, size, torch.float32))
+    (loss(model(inputs), weights) * (float("nan") if rank == 1 else 1)).backward()
+    for parameter in model.parameters():
+        assert parameter.grad.isnan().any(), "a gradient that lost its NaN"
+    model.zero_grad()
+    _one_gradient(model, rank, size, torch.float32)
+    for parameter in model.parameters():
+        assert parameter.grad.isfinite().all(), "a residual kept the NaN"
+
+
 @CELLS.cell("DDP, join with uneven inputs")
 def join(rank: int, size: int) -> None:
     """Rank r has r + 1 batches; a step's gradient is the sum over who still has one, divided by all."""
