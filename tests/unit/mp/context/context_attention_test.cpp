@@ -289,6 +289,7 @@ TEST(ContextAttention, names_what_ranks_differ_in) {
 class Failing final : public GemmBackend {
  public:
   const std::string& name() const noexcept override { return name_; }
+  int sum_pieces() const noexcept override { return 1; }
   void multiply(const MatrixProduct&) const override {
     throw Error(ErrorCode::unavailable, "no product today");
   }
