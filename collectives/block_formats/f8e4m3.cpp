@@ -15,17 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace sprat::collectives {
 namespace HWY_NAMESPACE {
 
-struct E4M3Codes {
-  static HWY_INLINE float scale(std::uint32_t largest) { return power_of_two_scale<8>(largest); }
-  template <class D, class V>
-  static HWY_INLINE void store(D d, V lanes, std::uint8_t* to) {
-    Float8E4M3::store(d, lanes, to, false);
-  }
-  template <class D>
-  static HWY_INLINE hn::Vec<D> load(D d, const std::uint8_t* from) {
-    return Float8E4M3::load(d, from);
-  }
-};
+using E4M3Codes = FloatCodes<Float8E4M3, 8>;
 
 void encode_f8e4m3(const float* from, std::size_t count, std::byte* to) {
   encode_blocks<E4M3Codes>(from, count, to);

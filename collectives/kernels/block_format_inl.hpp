@@ -46,6 +46,22 @@ HWY_INLINE float power_of_two_scale(std::uint32_t largest) {
   return std::bit_cast<float>((std::max<std::uint32_t>(rounded_up, exponent + 1) - exponent) << 23);
 }
 
+/// Codes that are floats of 8 bits, with 1.75 * 2^exponent the largest one that is used.
+template <class Float8, int exponent>
+struct FloatCodes {
+  static HWY_INLINE float scale(std::uint32_t largest) {
+    return power_of_two_scale<exponent>(largest);
+  }
+  template <class D, class V>
+  static HWY_INLINE void store(D d, V lanes, std::uint8_t* to) {
+    Float8::store(d, lanes, to, false);
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const std::uint8_t* from) {
+    return Float8::load(d, from);
+  }
+};
+
 template <class Codes>
 HWY_INLINE void encode_block(const float* block, std::byte* to) {
   const std::uint32_t largest = largest_magnitude(block);
