@@ -20,6 +20,7 @@
 #include "comm/base/check.hpp"
 #include "memory/arena.hpp"
 #include "mp/actions.hpp"
+#include "mp/failure.hpp"
 #include "mp/handovers.hpp"
 #include "mp/passes/passes.hpp"
 #include "mp/pipeline_agreement.hpp"
@@ -393,16 +394,7 @@ void Pipeline::Impl::fail(std::exception_ptr cause) {
   const std::string where =
       text("rank ", ranks_->rank(), " of ", ranks_->name(), ", ",
            place_ < actions().size() ? described(actions()[place_]) : "behind its last action");
-  Error error(ErrorCode::internal, "");
-  try {
-    std::rethrow_exception(std::move(cause));
-  } catch (const Error& one) {
-    error = Error(one.code(), text(where, ": ", one.what()), one.rank());
-  } catch (const std::exception& other) {
-    error = Error(ErrorCode::aborted, text(where, ": ", other.what()));
-  } catch (...) {
-    error = Error(ErrorCode::aborted, text(where, ": an exception that says nothing"));
-  }
+  const Error error = failure_at(where, cause);
   // The others wait for what this rank will never send. Of a job that has failed it changes
   // nothing.
   // Before waiting for what is under way, which ends by it.

@@ -17,6 +17,7 @@
 #include "mp/context/key_border.hpp"
 #include "mp/context/key_spans.hpp"
 #include "mp/context/plan.hpp"
+#include "mp/failure.hpp"
 #include "sprat/buffer.hpp"
 #include "sprat/context.hpp"
 
@@ -333,17 +334,8 @@ void ContextAttention::Impl::change_gradients(const Action& action) {
 }
 
 void ContextAttention::Impl::fail(std::exception_ptr cause) {
-  const std::string where = text("attention of rank ", ranks_->rank(), " of ", ranks_->name());
-  Error error(ErrorCode::internal, "");
-  try {
-    std::rethrow_exception(std::move(cause));
-  } catch (const Error& one) {
-    error = Error(one.code(), text(where, ": ", one.what()), one.rank());
-  } catch (const std::exception& other) {
-    error = Error(ErrorCode::aborted, text(where, ": ", other.what()));
-  } catch (...) {
-    error = Error(ErrorCode::aborted, text(where, ": an exception that says nothing"));
-  }
+  const Error error =
+      failure_at(text("attention of rank ", ranks_->rank(), " of ", ranks_->name()), cause);
   // The others wait for what this rank will never send; what is under way ends by it, too.
   ranks_->abort(error.what());
   for (Work& work : works_) {

@@ -65,7 +65,7 @@ const std::vector<Layer> layers = {
     {"mp/schedules/", {"sprat/", "comm/base/", "mp/schedule.hpp", "mp/schedule_builder.hpp"}},
     {"mp/passes/",
      {"sprat/", "comm/base/", "mp/schedule.hpp", "mp/actions.hpp", "mp/text.hpp", "mp/passes/"}},
-    {"mp/context/", {"sprat/", "comm/base/"}},
+    {"mp/context/", {"sprat/", "comm/base/", "mp/failure.hpp"}},
     {"mp/partition/", {"sprat/", "comm/base/"}},
     {"mp/", {"sprat/", "comm/base/", "io/", "memory/", "mp/"}},
     {"checkpoint/", {"sprat/", "comm/base/", "io/", "collectives/", "fsdp/"}},
