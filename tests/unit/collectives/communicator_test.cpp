@@ -72,8 +72,8 @@ float sum_at(int ranks, std::size_t index) {
   return sum;
 }
 
-std::size_t count_wrong(std::span<const float> got,
-                        const std::function<float(std::size_t)>& expected) {
+template <class Expected>
+std::size_t count_wrong(std::span<const float> got, const Expected& expected) {
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     wrong += got[i] != expected(i) ? 1 : 0;
