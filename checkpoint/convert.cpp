@@ -9,6 +9,7 @@
 
 #include "checkpoint/folder.hpp"
 #include "checkpoint/format.hpp"
+#include "checkpoint/headers.hpp"
 #include "checkpoint/tensor_writer.hpp"
 #include "comm/base/check.hpp"
 

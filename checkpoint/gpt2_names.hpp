@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/contents.hpp"
+#include "checkpoint/plan/contents.hpp"
 #include "sprat/checkpoint.hpp"
 
 namespace sprat::fsdp {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "checkpoint/load_plan.hpp"
+#include "checkpoint/plan/load_plan.hpp"
 #include "checkpoint/manifest.hpp"
 #include "fsdp/model_state.hpp"
 #include "sprat/communicator.hpp"

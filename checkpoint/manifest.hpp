@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "checkpoint/contents.hpp"
+#include "checkpoint/plan/contents.hpp"
 
 namespace sprat::fsdp {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "checkpoint/save_plan.hpp"
+#include "checkpoint/plan/save_plan.hpp"
 #include "fsdp/model_state.hpp"
 #include "sprat/communicator.hpp"
 

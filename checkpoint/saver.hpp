@@ -15,7 +15,7 @@
 #include "checkpoint/folder.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/rows.hpp"
-#include "checkpoint/save_plan.hpp"
+#include "checkpoint/plan/save_plan.hpp"
 #include "fsdp/model_state.hpp"
 #include "sprat/communicator.hpp"
 

@@ -4,7 +4,8 @@
 #include <filesystem>
 
 #include "checkpoint/folder.hpp"
-#include "checkpoint/reads.hpp"
+#include "checkpoint/headers.hpp"
+#include "checkpoint/plan/reads.hpp"
 #include "comm/base/check.hpp"
 #include "sprat/buffer.hpp"
 

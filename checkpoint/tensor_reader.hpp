@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/contents.hpp"
+#include "checkpoint/plan/contents.hpp"
 #include "checkpoint/manifest.hpp"
 #include "io/checked_file.hpp"
 

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "checkpoint/agreement.hpp"
-#include "checkpoint/checks/names.hpp"
+#include "checkpoint/plan/names.hpp"
 #include "comm/base/check.hpp"
 #include "fsdp/plan/layout.hpp"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "checkpoint/agreement.hpp"
-#include "checkpoint/held_parameters.hpp"
+#include "checkpoint/plan/held_parameters.hpp"
 #include "comm/base/check.hpp"
 #include "fsdp/plan/layout.hpp"
 

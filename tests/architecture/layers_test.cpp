@@ -68,7 +68,10 @@ const std::vector<Layer> layers = {
     {"mp/context/", {"sprat/", "comm/base/", "mp/failure.hpp"}},
     {"mp/partition/", {"sprat/", "comm/base/"}},
     {"mp/", {"sprat/", "comm/base/", "io/", "memory/", "mp/"}},
-    {"checkpoint/", {"sprat/", "comm/base/", "io/", "collectives/", "fsdp/"}},
+    {"checkpoint/plan/",
+     {"sprat/", "comm/base/", "io/durable.hpp", "io/formats/", "fsdp/model_state.hpp",
+      "fsdp/plan/"}},
+    {"checkpoint/", {"sprat/", "comm/base/", "io/", "collectives/", "fsdp/", "checkpoint/plan/"}},
     // Doors into the library.
     {"plugins/", {"sprat/"}},
     {"examples/", {"sprat/"}},

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/headers.hpp"
 #include "checkpoint/loader.hpp"
 #include "checkpoint/saver.hpp"
 #include "comm/base/check.hpp"

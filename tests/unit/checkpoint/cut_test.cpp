@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "checkpoint/exporter.hpp"
+#include "checkpoint/headers.hpp"
 #include "checkpoint/loader.hpp"
 #include "checkpoint/saver.hpp"
 #include "checkpoint/tensor_reader.hpp"

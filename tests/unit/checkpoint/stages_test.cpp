@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "checkpoint/loader.hpp"
-#include "checkpoint/save_plan.hpp"
+#include "checkpoint/plan/save_plan.hpp"
 #include "checkpoint/saver.hpp"
 #include "checkpoint/tensor_reader.hpp"
 #include "checkpoint/whole_model.hpp"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "checkpoint/contents.hpp"
+#include "checkpoint/plan/contents.hpp"
 #include "fsdp/model_state.hpp"
 
 namespace sprat::fsdp {

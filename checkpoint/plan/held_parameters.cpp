@@ -1,4 +1,4 @@
-#include "checkpoint/held_parameters.hpp"
+#include "checkpoint/plan/held_parameters.hpp"
 
 namespace sprat::fsdp {
 

@@ -2,7 +2,7 @@
 // every dimension, of 1 or -1: a corner at the ends of an even number of dimensions adds 1. So two
 // sets of boxes cover every point alike if and only if these numbers add up to the same at every
 // corner. No box is held against another, and so the cost is not quadratic.
-#include "checkpoint/cover.hpp"
+#include "checkpoint/plan/cover.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

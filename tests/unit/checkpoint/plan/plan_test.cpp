@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/load_plan.hpp"
-#include "checkpoint/save_plan.hpp"
+#include "checkpoint/plan/load_plan.hpp"
+#include "checkpoint/plan/save_plan.hpp"
 #include "io/formats/safetensors.hpp"
 #include "sprat/error.hpp"
 #include "tests/unit/checkpoint/model.hpp"

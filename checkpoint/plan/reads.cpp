@@ -1,4 +1,4 @@
-#include "checkpoint/reads.hpp"
+#include "checkpoint/plan/reads.hpp"
 
 #include "comm/base/check.hpp"
 #include "fsdp/plan/box_range.hpp"

@@ -1,12 +1,12 @@
-#include "checkpoint/checks/names.hpp"
+#include "checkpoint/plan/names.hpp"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "checkpoint/cover.hpp"
-#include "checkpoint/held_parameters.hpp"
+#include "checkpoint/plan/cover.hpp"
+#include "checkpoint/plan/held_parameters.hpp"
 #include "comm/base/check.hpp"
 
 namespace sprat::fsdp {

@@ -1,4 +1,4 @@
-#include "checkpoint/load_plan.hpp"
+#include "checkpoint/plan/load_plan.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "checkpoint/reads.hpp"
+#include "checkpoint/plan/reads.hpp"
 #include "comm/base/check.hpp"
 
 namespace sprat::fsdp {

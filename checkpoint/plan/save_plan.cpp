@@ -1,4 +1,4 @@
-#include "checkpoint/save_plan.hpp"
+#include "checkpoint/plan/save_plan.hpp"
 
 #include <fmt/core.h>
 
@@ -9,8 +9,8 @@
 #include <optional>
 #include <utility>
 
-#include "checkpoint/checks/names.hpp"
-#include "checkpoint/held_parameters.hpp"
+#include "checkpoint/plan/names.hpp"
+#include "checkpoint/plan/held_parameters.hpp"
 #include "io/formats/safetensors.hpp"
 
 namespace sprat::fsdp {

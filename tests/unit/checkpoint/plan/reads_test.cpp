@@ -1,5 +1,5 @@
 // Reading boxes out of other boxes, held against the elements one by one.
-#include "checkpoint/reads.hpp"
+#include "checkpoint/plan/reads.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "checkpoint/contents.hpp"
+#include "checkpoint/plan/contents.hpp"
 #include "sprat/parameters.hpp"
 
 namespace sprat::fsdp {

@@ -1,9 +1,8 @@
-// What a checkpoint holds: tensors, as boxes in files.
+// What a checkpoint holds: tensors, as boxes in files. Pure.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -55,10 +54,6 @@ void sort_boxes(StoredTensor& tensor);
 /// Throws Error{unavailable} naming `where` and the tensor whose boxes overlap, leave elements out,
 /// lie in no file or reach beyond its end.
 void check_contents(const std::string& where, const Contents& contents);
-
-/// Of safetensors files: their headers, without checksums. A file that names saved offsets (as
-/// torch.distributed.checkpoint writes them) holds a box of each tensor, any other whole tensors.
-Contents read_safetensors(const std::vector<std::string>& paths);
 
 /// The names of optimizer state and of parameters (state "") in a checkpoint.
 std::string stored_name(const std::string& state, const std::string& parameter);

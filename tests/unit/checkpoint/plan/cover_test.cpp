@@ -1,5 +1,5 @@
 // Boxes that make up a tensor, and those that do not: held against counting every element.
-#include "checkpoint/cover.hpp"
+#include "checkpoint/plan/cover.hpp"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/contents.hpp"
+#include "checkpoint/plan/contents.hpp"
 #include "fsdp/model_state.hpp"
 
 namespace sprat::fsdp {
