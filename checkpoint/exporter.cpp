@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "checkpoint/agreement.hpp"
-#include "checkpoint/rows.hpp"
 #include "checkpoint/plan/save_plan.hpp"
+#include "checkpoint/rows.hpp"
 #include "checkpoint/tensor_writer.hpp"
 #include "comm/base/check.hpp"
 #include "io/durable.hpp"

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "checkpoint/plan/load_plan.hpp"
 #include "checkpoint/manifest.hpp"
+#include "checkpoint/plan/load_plan.hpp"
 #include "fsdp/model_state.hpp"
 #include "sprat/communicator.hpp"
 

@@ -14,8 +14,8 @@
 
 #include "checkpoint/folder.hpp"
 #include "checkpoint/manifest.hpp"
-#include "checkpoint/rows.hpp"
 #include "checkpoint/plan/save_plan.hpp"
+#include "checkpoint/rows.hpp"
 #include "fsdp/model_state.hpp"
 #include "sprat/communicator.hpp"
 

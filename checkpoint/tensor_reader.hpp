@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/plan/contents.hpp"
 #include "checkpoint/manifest.hpp"
+#include "checkpoint/plan/contents.hpp"
 #include "io/checked_file.hpp"
 
 namespace sprat::fsdp {

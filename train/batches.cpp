@@ -85,11 +85,16 @@ int Batches::validation_batches(int samples, int ranks) const {
 }
 
 // Ranks take whole shares in turn, so the last ranks of the last batch may have none.
-Batch Batches::validation(int index, int samples, BatchShare share) const {
+SampleRange Batches::validation_range(int index, int samples, BatchShare share) const {
   const int mine = largest_share(share.ranks);
-  const int first = (index * share.ranks + share.rank) * mine;
+  const int first = std::min((index * share.ranks + share.rank) * mine, samples);
+  return {.first = first, .count = std::min(mine, samples - first)};
+}
+
+Batch Batches::validation(int index, int samples, BatchShare share) const {
+  const SampleRange range = validation_range(index, samples, share);
   Batch batch;
-  for (int sample = first; sample < std::min(first + mine, samples); ++sample) {
+  for (int sample = range.first; sample < range.first + range.count; ++sample) {
     append(training_tokens_ + static_cast<std::uint64_t>(sample) * context_, batch);
   }
   return batch;

@@ -55,6 +55,7 @@ class Batches {
   /// them; the last may be short.
   int validation_batches(int samples, int ranks) const;
   /// This rank's share of one of them; may be empty.
+  SampleRange validation_range(int index, int samples, BatchShare share) const;
   Batch validation(int index, int samples, BatchShare share) const;
   /// At most all there are.
   int validation_samples(int wanted) const;

@@ -73,17 +73,19 @@ std::span<const double> ModelPasses::train(std::span<const Batch> microbatches, 
   stages_.begin_step(microbatches_of(microbatches, context_), loss_scale);
   training_.run();
   before_ = std::exchange(after_, stages_.counters());
-  return losses();
+  return part_.mine().tells_loss ? stages_.losses() : std::span<const double>();
 }
 
-std::span<const double> ModelPasses::evaluate(std::span<const Batch> microbatches) {
+std::vector<double> ModelPasses::evaluate(std::span<const Batch> microbatches) {
   stages_.begin_evaluation(microbatches_of(microbatches, context_));
   evaluation_.run();
-  return losses();
-}
-
-std::span<const double> ModelPasses::losses() const {
-  return part_.mine().tells_loss ? stages_.losses() : std::span<const double>();
+  std::vector<double> losses;
+  for (int microbatch = 0;
+       part_.mine().tells_loss && std::cmp_less(microbatch, microbatches.size()); ++microbatch) {
+    const std::span<const double> of_one = stages_.sequence_losses(microbatch);
+    losses.insert(losses.end(), of_one.begin(), of_one.end());
+  }
+  return losses;
 }
 
 /// Of this rank's own clock: no message is spent on what is told every step.

@@ -36,8 +36,9 @@ class ModelPasses {
   /// Forward and backward of all micro-batches of a step. Returns by micro-batch the sum over
   /// tokens of their losses; nothing where another rank of this copy of the model tells them.
   std::span<const double> train(std::span<const Batch> microbatches, float loss_scale);
-  /// The same by forwards alone, of as many micro-batches as a step has; some may be empty.
-  std::span<const double> evaluate(std::span<const Batch> microbatches);
+  /// The same by forwards alone, and by sample, of as many micro-batches as a step has; some may be
+  /// empty.
+  std::vector<double> evaluate(std::span<const Batch> microbatches);
 
   /// Of the last train().
   PassTimes times() const;
@@ -50,8 +51,6 @@ class ModelPasses {
   ShardedParameters& parameters() { return parameters_; }
 
  private:
-  std::span<const double> losses() const;
-
   ModelPart& part_;
   int context_;
   ShardedParameters parameters_;

@@ -218,19 +218,27 @@ void Trainer::tell(const StepResult& result) {
 double Trainer::validate(int samples) {
   samples = batches_.validation_samples(samples);
   const int together = config_.sharding.micro_steps;
-  double loss = 0;
+  // A place for each sample, 0 on all ranks but one: whoever has which, they are added in one
+  // order.
+  std::vector<double> losses(static_cast<std::size_t>(samples));
   for (int index = 0; index < batches_.validation_batches(samples, part_.share().ranks);
        index += together) {
     std::vector<Batch> batches;  // behind the last batch they are empty
+    std::vector<int> numbers;
     for (int next = index; next < index + together; ++next) {
       batches.push_back(batches_.validation(next, samples, part_.share()));
+      const SampleRange range = batches_.validation_range(next, samples, part_.share());
+      for (int sample = range.first; sample < range.first + range.count; ++sample) {
+        numbers.push_back(sample);
+      }
     }
-    for (const double one : passes_.evaluate(batches)) {
-      loss += one;
+    const std::vector<double> told = passes_.evaluate(batches);
+    for (std::size_t at = 0; at < told.size(); ++at) {
+      losses[static_cast<std::size_t>(numbers[at])] = told[at];
     }
   }
-  part_.sum_over_job(std::span(&loss, 1));
-  return loss / (double{1} * samples * config_.model.context);
+  part_.sum_over_job(losses);
+  return tree_sum(losses) / (double{1} * samples * config_.model.context);
 }
 
 TrainingState Trainer::state() const {

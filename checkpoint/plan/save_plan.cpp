@@ -9,8 +9,8 @@
 #include <optional>
 #include <utility>
 
-#include "checkpoint/plan/names.hpp"
 #include "checkpoint/plan/held_parameters.hpp"
+#include "checkpoint/plan/names.hpp"
 #include "io/formats/safetensors.hpp"
 
 namespace sprat::fsdp {

@@ -122,14 +122,14 @@ void head_forward_logits_of(const GptRows& run, const UnitValues& head, const fl
 }
 
 double head_forward_loss(const GptRows& run, std::span<const std::int32_t> targets,
-                         const HeadTape& tape, std::span<double> losses, double before) {
+                         const HeadTape& tape, std::span<double> losses) {
   tensor::cross_entropy_forward(
       run.group, {.layer = loss_layer(run, targets),
                   .logits = tape.logits,
                   .rows = {.highest = tape.highest, .share = tape.share, .loss = losses.data()},
                   .workspace = run.workspaces.exchange});
   // Row after row, so that a micro-batch's loss depends on nothing but its rows.
-  return std::accumulate(losses.begin(), losses.begin() + std::ssize(targets), before);
+  return std::accumulate(losses.begin(), losses.begin() + std::ssize(targets), 0.0);
 }
 
 namespace {

@@ -34,9 +34,9 @@ void head_forward_logits(const GptRows& run, const UnitValues& head, const HeadT
 /// The same where `normed` has all rows.
 void head_forward_logits_of(const GptRows& run, const UnitValues& head, const float* normed,
                             float* logits);
-/// `before` and the sum over rows of -log p(target). `losses` has a place for each.
+/// The sum over rows of -log p(target), each of which `losses` has a place for.
 double head_forward_loss(const GptRows& run, std::span<const std::int32_t> targets,
-                         const HeadTape& tape, std::span<double> losses, double before = 0);
+                         const HeadTape& tape, std::span<double> losses);
 
 /// Logits become their gradient times scale; dnormed (rows of width) is what the norm wrote.
 void head_backward_logits(const GptRows& run, const UnitValues& head,

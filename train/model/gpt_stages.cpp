@@ -7,6 +7,7 @@
 #include "train/model/gpt_stages.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "sprat/layers.hpp"
@@ -122,6 +123,7 @@ void GptStages::take(std::span<const MicroBatch> microbatches) {
     taken.length = std::max(one.length, 1);
     taken.tokens.assign(one.tokens.begin(), one.tokens.end());
     taken.targets.assign(one.targets.begin(), one.targets.end());
+    taken.sequence_losses.clear();
   }
 }
 
@@ -393,20 +395,31 @@ void GptStages::evaluate_head(int microbatch, const float* x) {
       room = room.subspan(stage_elements(run.extents.rows, shape_.width));
     }
     const int most = static_cast<int>(room.size() / static_cast<std::size_t>(here.vocabulary));
-    double loss = 0;
+    const std::span<double> losses = workspace_.losses;
     for (int first = 0; first < run.extents.rows; first += most) {
       GptRows piece = run;
       piece.extents.rows = std::min(most, run.extents.rows - first);
       const HeadTape part{.logits = room.data(), .highest = tape.highest, .share = tape.share};
       head_forward_logits_of(piece, {parameters_, own},
                              normed + stage_elements(first, shape_.width), part.logits);
-      loss = head_forward_loss(piece,
-                               targets.subspan(static_cast<std::size_t>(first),
-                                               static_cast<std::size_t>(piece.extents.rows)),
-                               part, workspace_.losses, loss);
+      head_forward_loss(piece,
+                        targets.subspan(static_cast<std::size_t>(first),
+                                        static_cast<std::size_t>(piece.extents.rows)),
+                        part, losses.subspan(static_cast<std::size_t>(first)));
     }
-    losses_[static_cast<std::size_t>(microbatch)] = loss;
+    tell_losses(microbatch, losses.first(targets.size()));
   });
+}
+
+/// Of an evaluation, from those of all rows.
+void GptStages::tell_losses(int microbatch, std::span<const double> rows) {
+  losses_[static_cast<std::size_t>(microbatch)] = std::accumulate(rows.begin(), rows.end(), 0.0);
+  TakenBatch& taken = at(microbatch);
+  const auto length = static_cast<std::size_t>(taken.length);
+  for (; !rows.empty(); rows = rows.subspan(length)) {
+    const auto sequence = rows.first(length);
+    taken.sequence_losses.push_back(std::accumulate(sequence.begin(), sequence.end(), 0.0));
+  }
 }
 
 /// Of the last row alone: the others' logits are nobody's.

@@ -76,6 +76,11 @@ class GptStages final : public PipelineStages {
   /// By micro-batch, of the last stage's forwards so far: the sum over tokens of -log p(target),
   /// in nats, without the loss scale.
   std::span<const double> losses() const { return losses_; }
+  /// The same by sequence, of a micro-batch of an evaluation. A sequence's has the same bits
+  /// whichever others are beside it, where products have.
+  std::span<const double> sequence_losses(int microbatch) const {
+    return taken_[static_cast<std::size_t>(microbatch)].sequence_losses;
+  }
 
   /// The logits of the token that follows `tokens`, one sequence of at most the context's length,
   /// by a rank that has all stages. Valid until the next call; ends a step that is under way.
@@ -106,6 +111,7 @@ class GptStages final : public PipelineStages {
   struct TakenBatch {
     int rows = -1, length = 1;  // rows: -1 until a forward tells
     std::vector<std::int32_t> tokens, targets;
+    std::vector<double> sequence_losses;
   };
 
   void take(std::span<const MicroBatch> microbatches);
@@ -134,6 +140,7 @@ class GptStages final : public PipelineStages {
   void evaluate_layer(int layer, int microbatch, const float* x, float* y);
   void pass_block(const GptRows& run, int layer, const float* x, float* y);
   void evaluate_head(int microbatch, const float* x);
+  void tell_losses(int microbatch, std::span<const double> rows);
   void recompute_block(const LayerPass& pass);
   void backward_embedding(const LayerPass& pass);
   void backward_block(const LayerPass& pass);

@@ -23,6 +23,8 @@ struct CutJob {
   int ranks = 1;
   std::string parallel = {};  ///< Keys of the section parallel.
   std::string train = {};     ///< Further keys of the section train.
+  std::string rate = "0.01";
+  double held_out = 0.05;
   int steps = 3;
   bool resume = false;
   int heads = 2;
@@ -37,11 +39,12 @@ class CutJobs : public testing::Test {
     const auto path = folder_ / "config.json", report = folder_ / "report.jsonl";
     std::ofstream(path) << R"({"model": {"layers": 3, "width": 16, "context": 8, "heads": )"
                         << job.heads << R"(},
-        "data": {"files": ["text.txt"]}, "checkpoint": {"folder": "saved"}, "parallel": {)"
+        "data": {"files": ["text.txt"], "validation_share": )"
+                        << job.held_out << R"(}, "checkpoint": {"folder": "saved"}, "parallel": {)"
                         << job.parallel << R"(},
-        "train": {"learning_rate": 0.01, "validate_every": 2, "validation_samples": 7,
-                  "sample_bytes": 8, "steps": 3)"
-                        << job.train << "}}";
+        "train": {"validate_every": 2, "validation_samples": 7, "sample_bytes": 8, "steps": 3,
+                  "learning_rate": )"
+                        << job.rate << job.train << "}}";
     if (!job.resume) {
       std::filesystem::remove_all(folder_ / "saved");
     }

@@ -77,6 +77,29 @@ TEST_F(TensorLattice, what_one_cut_has_saved_another_goes_on_with) {
   EXPECT_EQ(bits(8, tensor_keys(4, "speed"), 3, true), whole);
 }
 
+/// A rate that changes no parameter whose value matters, so that all jobs validate one model,
+/// though gradients of other numbers of data ranks have other bits.
+TEST_F(TensorLattice, validation_has_the_bits_of_one_rank_whoever_has_which_samples) {
+  const auto validation = [&](int ranks, const std::string& parallel = "") {
+    losses({.ranks = ranks,
+            .parallel = R"("microbatches": 2)" + parallel,
+            .train = R"(, "batch": 24, "gemm": "reference")",
+            .rate = "1e-30",
+            .held_out = 0.5,  // so many samples that other orders have other bits
+            .steps = 1,
+            .heads = 4});
+    return record_.at("validation_loss").get<double>();
+  };
+  const double whole = validation(1);
+  EXPECT_GT(whole, 0);
+  // Of 12 samples at once on one rank they have 6, 4 and 3, and the last ranks of the last none.
+  for (const int ranks : {2, 3, 4}) {
+    EXPECT_EQ(validation(ranks), whole) << ranks << " data ranks";
+  }
+  const std::string cut = ", " + tensor_keys(2, "memory") + R"(, "pipeline_parallel_degree": 2)";
+  EXPECT_EQ(validation(8, cut + R"(, "hybrid_shard_degree": 2)"), whole);
+}
+
 TEST_F(TensorLattice, says_how_layers_are_cut) {
   bits(2, tensor_keys(2, "speed"), 1);
   EXPECT_THAT(output_, HasSubstr("layers are cut among 2 ranks, optimize \"speed\"\n"));

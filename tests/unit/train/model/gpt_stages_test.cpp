@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 
 #include "tests/unit/train/model/played_stages.hpp"
 
@@ -209,6 +211,11 @@ TEST(GptStages, evaluate_as_a_step_does) {
     // Logits are computed in pieces, whose products may round otherwise.
     const double bound = 100 * double{std::numeric_limits<float>::epsilon()} * loss;
     EXPECT_NEAR(loss, step.losses[static_cast<std::size_t>(microbatch)], bound);
+    const std::span<const double> sequences = stages.sequence_losses(microbatch);
+    const MicroBatch& one = microbatches[static_cast<std::size_t>(microbatch)];
+    EXPECT_EQ(sequences.size(), one.tokens.size() / static_cast<std::size_t>(one.length));
+    EXPECT_NEAR(std::accumulate(sequences.begin(), sequences.end(), 0.0), loss,
+                100 * std::numeric_limits<double>::epsilon() * loss);
   }
 }
 
