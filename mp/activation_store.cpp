@@ -72,6 +72,7 @@ void ActivationStore::begin_step() {
   for (const int number : kept_from_[next_]) {
     kept_[static_cast<std::size_t>(number)] = lease(static_cast<int>(held_.size()) + number);
   }
+  store_wait_before_ = counters_.store_wait_seconds;
   step_begin_ = std::chrono::steady_clock::now();
 }
 
@@ -122,8 +123,10 @@ void ActivationStore::restart() noexcept {
   next_ = 0;
 }
 
+/// Waits for stores are the model's to tell: with another horizon they are others.
 void ActivationStore::end_times_of(std::size_t step) {
-  step_seconds_[step] = seconds_since(step_begin_);
+  const double waited = counters_.store_wait_seconds - store_wait_before_;
+  step_seconds_[step] = seconds_since(step_begin_) - waited;
 }
 
 std::optional<ActivationTimes> ActivationStore::times_of_pass() const {

@@ -56,8 +56,9 @@ class ActivationStore {
   void restart() noexcept;
 
   /// Of the last whole pass. A step ends where the next one begins: what passes in between hides
-  /// loads as computing does. Transfers take by their bytes what the tier took for all of them.
-  /// Nothing if there was none, or no transfer ended in it though some were to.
+  /// loads as computing does, but for waits for stores, which are no step's. Transfers take by
+  /// their bytes what the tier took for all of them. Nothing if there was none, or no transfer
+  /// ended in it though some were to.
   const std::optional<ActivationTimes>& times() const noexcept { return times_; }
   /// As ActivationMemory has them.
   std::optional<HorizonChoice> choose_horizon() const;
@@ -106,6 +107,7 @@ class ActivationStore {
   ActivationCounters counters_;
   std::vector<double> step_seconds_;  // of the pass under way
   std::chrono::steady_clock::time_point step_begin_;
+  double store_wait_before_ = 0;    // the step
   io::TierTraffic traffic_before_;  // the pass
   std::optional<ActivationTimes> times_;
 };

@@ -236,10 +236,11 @@ class TransferLink {
     }
   }
   /// When a load that was asked for has ended.
-  double end_of(int storage) {
-    while (loaded_[tape_index(storage)] == unknown && begin_next(forever)) {
-    }
-    return loaded_[tape_index(storage)];
+  double end_of_load(int storage) { return end_of(storage, loaded_); }
+  /// When a store that was asked for has ended, or was given up.
+  double end_of_store(int storage) {
+    const double given_up = loaded_[tape_index(storage)];
+    return given_up == unknown ? end_of(storage, stored_) : given_up;
   }
 
  private:
@@ -249,6 +250,11 @@ class TransferLink {
     double asked = 0;
   };
 
+  double end_of(int storage, const std::vector<double>& ends) {
+    while (ends[tape_index(storage)] == unknown && begin_next(forever)) {
+    }
+    return ends[tape_index(storage)];
+  }
   bool begin_next(double before) {
     const double load = loads_.empty() ? forever : std::max(free_, loads_.front().asked);
     const double store = stores_.empty() ? forever : std::max(free_, stores_.front().asked);
@@ -423,13 +429,22 @@ StallModel model_stall(const ActivationProgram& program, const ActivationPlan& p
       double ready = model.total;
       for (const int storage : program.tapes[tape_index(program.steps[step].tape)].storages) {
         if (plan.storages[tape_index(storage)].placement == StoragePlacement::offloaded) {
-          ready = std::max(ready, link.end_of(storage));
+          ready = std::max(ready, link.end_of_load(storage));
         }
       }
       model.stall += ready - model.total;
       model.total = ready;
     }
     model.total += times.steps[step];
+    // Those that must have left by now, as their memory goes to others.
+    if (step >= store_steps) {
+      double left = model.total;
+      for (const int storage : plan.stores[step - store_steps]) {
+        left = std::max(left, link.end_of_store(storage));
+      }
+      model.store_wait += left - model.total;
+      model.total = left;
+    }
     for (const int storage : plan.stores[step]) {
       link.store(storage, model.total);
     }
@@ -444,11 +459,13 @@ HorizonChoice choose_horizon(const ActivationProgram& program, const OffloadOpti
   HorizonChoice choice{.steps = std::reduce(times.steps.begin(), times.steps.end()), .stalls = {}};
   OffloadOptions tried = options;
   for (tried.horizon = 1; tried.horizon <= options.horizon; ++tried.horizon) {
-    choice.stalls.push_back(model_stall(program, plan_activations(program, tried), times).stall);
+    const StallModel model = model_stall(program, plan_activations(program, tried), times);
+    // A load that goes ahead delays a store, so that a stall that is shorter may be a longer wait.
+    choice.stalls.push_back(model.stall + model.store_wait);
   }
-  // Times of two passes differ by more than that, and what is saved by less is not worth memory.
-  const double slack = choice.steps / 100;
   const double least = *std::ranges::min_element(choice.stalls);
+  // Times of two passes differ by more than that, and what is saved by less is not worth memory.
+  const double slack = (choice.steps + least) / 100;
   const auto first =
       std::ranges::find_if(choice.stalls, [&](double stall) { return stall <= least + slack; });
   choice.horizon = static_cast<int>(first - choice.stalls.begin()) + 1;

@@ -62,20 +62,23 @@ struct ActivationTimes {
   std::vector<double> stores, loads;  ///< By storage.
 };
 struct StallModel {
-  double stall = 0;      ///< What steps wait for loads, in all.
-  double total = 0;      ///< Of the whole program, with the stall.
-  double load_busy = 0;  ///< Time that loads take.
+  double stall = 0;       ///< What steps wait for loads, in all,
+  double store_wait = 0;  ///< and for stores whose time is up: see store_steps.
+  double total = 0;       ///< Of the whole program, with both.
+  double load_busy = 0;   ///< Time that loads take.
   /// The share of loading that computing hides.
   double overlap() const { return load_busy > 0 ? 1 - stall / load_busy : 1; }
 };
 /// Plays a plan with one link that does a transfer at a time: loads go before stores, else in
-/// order. What is still in memory when it is wanted stays there, as in ActivationStore.
+/// order. What is still in memory when it is wanted stays there, as in ActivationStore. Stores are
+/// refused by no tier for want of room.
 StallModel model_stall(const ActivationProgram& program, const ActivationPlan& plan,
                        const ActivationTimes& times);
 
-/// The smallest horizon, up to that of the options, whose stall is above the least by at most a
-/// hundredth of what all steps take. options.max_loaded_bytes says what memory there is for loaded
-/// tapes. Whatever a horizon needs of memory, a larger one needs too.
+/// The smallest horizon, up to that of the options, whose stall and wait for stores are together
+/// above the least by at most a hundredth of what the program then takes. options.max_loaded_bytes
+/// says what memory there is for loaded tapes. Whatever a horizon needs of memory, a larger one
+/// needs too.
 HorizonChoice choose_horizon(const ActivationProgram& program, const OffloadOptions& options,
                              const ActivationTimes& times);
 

@@ -6,8 +6,9 @@
 //
 // One rank computes the MLPs of a transformer, forward and backward. Horizons take turns, so that
 // whatever else the machine does meets all of them. A row has the medians of a step's time and of
-// its stall, the stall that the model has from the times of the largest horizon, as `sprat train`
-// measures them, and the most that tapes took of memory. Gradients are compared bit by bit with
+// its stall (for loads, and for stores that must have left), the stall that the model has from the
+// times of the largest horizon, as `sprat train` measures them, and the most that tapes took of
+// memory. Gradients are compared bit by bit with
 // those of a run in which nothing leaves.
 #include <fmt/core.h>
 
@@ -151,7 +152,7 @@ class Holder {
         store_(program_, offload, *tier_) {}
 
   void step() {
-    const double stalled = store_.counters().stall_seconds;
+    const double stalled = waited();
     const auto begin = Clock::now();
     mlps_.begin_step();
     for (const TapeStep& step : program_.steps) {
@@ -162,7 +163,7 @@ class Holder {
       store_.end_step();
     }
     seconds_.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-    stalls_.push_back(store_.counters().stall_seconds - stalled);
+    stalls_.push_back(waited() - stalled);
     if (store_.times()) {
       times_.push_back(*store_.times());
     }
@@ -195,6 +196,10 @@ class Holder {
   }
 
  private:
+  double waited() const {
+    return store_.counters().stall_seconds + store_.counters().store_wait_seconds;
+  }
+
   Mlps& mlps_;
   ActivationProgram program_;
   std::unique_ptr<io::Tier> tier_;

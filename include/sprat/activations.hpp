@@ -78,8 +78,9 @@ struct ActivationCounters {
 /// What a model says that plays steps of known lengths, in the unit of the times.
 struct HorizonChoice {
   int horizon = 1;
-  double steps = 0;            ///< What all steps take, without stalls.
-  std::vector<double> stalls;  ///< What they wait for loads, with horizons 1, 2, ...
+  double steps = 0;  ///< What all steps take, without stalls.
+  /// What they wait for loads, and for stores to have left, with horizons 1, 2, ...
+  std::vector<double> stalls;
 };
 
 struct ActivationOptions {

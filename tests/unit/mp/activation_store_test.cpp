@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -326,6 +327,24 @@ TEST(ActivationStore, times_are_those_of_the_link_and_of_all_that_passes_between
     EXPECT_GE(seconds, 3e-3);
   }
   EXPECT_EQ(store.choose_horizon()->stalls.size(), 2u);
+}
+
+TEST(ActivationStore, times_of_steps_leave_out_what_is_waited_for) {
+  using Clock = std::chrono::steady_clock;
+  const ActivationProgram program = gpipe_program(6, 1);
+  const auto tier = io::open_any_tier("throttled:400000");  // a tape takes 30 ms
+  ActivationStore store(program, {.keep_last = 0}, *tier);
+  const auto begin = Clock::now();
+  run_store_pass(store, program);
+  const double all = std::chrono::duration<double>(Clock::now() - begin).count();
+  ASSERT_TRUE(store.times());
+  const std::vector<double>& steps = store.times()->steps;
+  const ActivationCounters& waited = store.counters();
+  EXPECT_GT(waited.store_wait_seconds, 0);
+  EXPECT_LE(std::accumulate(steps.begin(), steps.end(), 0.0) + waited.store_wait_seconds +
+                waited.stall_seconds,
+            all)
+      << "nothing counts twice";
 }
 
 TEST(ActivationStore, a_tier_that_ends_no_transfer_leaves_the_horizon_open) {

@@ -305,6 +305,20 @@ TEST(HorizonChoice, one_slow_load_wants_more_and_memory_bounds_it) {
   EXPECT_EQ(bounded.stalls.size(), 2u);
 }
 
+/// What would still be in memory if forwards had not waited for its store saves no load.
+TEST(HorizonChoice, is_small_where_the_link_takes_all_the_time) {
+  const ActivationProgram program = layer_chain(12);
+  for (const double transfer : {4.0, 5.0, 8.0, 16.0}) {
+    ActivationTimes times = even_times(program, transfer);
+    std::ranges::fill(times.stores, transfer);
+    const HorizonChoice choice = choose_horizon(program, {.horizon = 12}, times);
+    EXPECT_EQ(choice.horizon, 2) << transfer;
+    const StallModel model = model_stall(program, plan_activations(program, {.horizon = 2}), times);
+    EXPECT_EQ(choice.stalls[1], model.stall + model.store_wait);
+    EXPECT_GT(model.store_wait, 0) << transfer;
+  }
+}
+
 TEST(HorizonChoice, takes_no_memory_to_save_less_than_a_hundredth) {
   const ActivationProgram program = layer_chain(12);
   // Computing takes 36, and a horizon of 1 stalls for ten loads.
@@ -323,6 +337,34 @@ TEST(StallModel, spares_what_has_not_left_its_trip) {
   // 3 and 2 are there. Layer 1 is asked for at 6 and layer 0 at 8; loads end at 11 and 16.
   EXPECT_EQ(model.stall, (11 - 8) + (16 - 13));
   EXPECT_EQ(model.total, 18);
+}
+
+TEST(StallModel, waits_for_stores_whose_time_is_up) {
+  const ActivationProgram program = layer_chain(6);  // whose last layer stays
+  struct Row {
+    double transfer;  // a store or a load
+    double store_wait;
+    double stalls[4];  // horizons 1, 2, 3, 4
+  };
+  // Stores follow each other from 1 on, and the second step behind each waits for its end. With 2
+  // they end at 3, 5, 7 and 9; the forwards that wait for them would end at 3, 4, 6 and 8.
+  const Row rows[] = {{1, 0, {4, 0, 0, 0}},
+                      {1.5, 1, {6, 0, 0, 0}},
+                      {2, 3, {8, 0, 0, 0}},
+                      {3, 7, {12, 3, 2, 2}},
+                      {4, 11, {16, 6, 6, 6}}};
+  for (const Row& row : rows) {
+    ActivationTimes times = even_times(program, row.transfer);
+    std::ranges::fill(times.stores, row.transfer);
+    for (int horizon = 1; horizon <= 4; ++horizon) {
+      const StallModel model =
+          model_stall(program, plan_activations(program, {.horizon = horizon}), times);
+      const double stall = row.stalls[horizon - 1];
+      EXPECT_EQ(model.store_wait, row.store_wait) << row.transfer << ", horizon " << horizon;
+      EXPECT_EQ(model.stall, stall) << row.transfer << ", horizon " << horizon;
+      EXPECT_EQ(model.total, 18 + row.store_wait + stall);
+    }
+  }
 }
 
 TEST(StallModel, counts_what_is_hidden) {
