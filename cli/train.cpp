@@ -69,6 +69,14 @@ parallel.microbatches: the losses stay the same to the bit. Before step 1 it pri
 A layer that is too large is cut among parallel.tensor_parallel_degree ranks, best of one host, with the same losses to the bit
 where train.gemm is "reference". "optimize": "memory" deals rows to these ranks too, "speed" sends less.
 
+Ranks = T x P x D, and D = S x R; C ranks of S may share sequences. Bytes on a rank and bytes that it sends in a step, of f32 with
+AdamW: M parameters on a rank's stages and parts of layers, m micro-batches of n tokens, width w; k is m, or 1 with
+train.accumulate "local".
+)"
+#define SPRAT_DEGREE(letter, key, rule, memory, sent) \
+  "  " letter "  " key ": " rule "\n     holds " memory "\n     sends " sent "\n"
+#include "train/degrees.def"
+    R"(
 Tokens are bytes, or those of a tokenizer.json of Hugging Face's, of GPT-2's kind:
   "data": {"files": ["text.txt"], "tokenizer": "tokenizer.json"}
 
