@@ -103,6 +103,7 @@ Json collect() {
   all["algorithms"] = algorithms_json();
   all["rules"] = attempt([&] { return rules_json(config); });
   all["gemm"] = attempt(gemm_json);
+  all["gemm_warnings"] = gemm_warnings();
   all["configuration"] = configuration_json(config);
   return all;
 }
@@ -190,6 +191,9 @@ void print(const Json& all) {
     return fmt::format("{:<24} {:.0f} GFLOP/s on one thread", word(entry, "backend"),
                        entry["gflops"].get<double>());
   });
+  for (const Json& warning : all["gemm_warnings"]) {
+    fmt::print("  warning: {}\n", warning.get<std::string>());
+  }
   print("Configuration: name, value, who set it, variable", all["configuration"],
         configuration_line);
 }

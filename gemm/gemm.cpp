@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <utility>
 
 #include "comm/base/check.hpp"
 #include "gemm/gemm_kind.hpp"
@@ -81,6 +82,16 @@ std::vector<GemmRate> probe_gemm_backends() {
   for (const mp::GemmKind* kind : mp::all_gemm_kinds()) {
     const std::vector<GemmRate> rates = kind->rates();
     all.insert(all.end(), rates.begin(), rates.end());
+  }
+  return all;
+}
+
+std::vector<std::string> gemm_warnings() {
+  std::vector<std::string> all;
+  for (const mp::GemmKind* kind : mp::all_gemm_kinds()) {
+    if (std::string warning = kind->warning(); !warning.empty()) {
+      all.push_back(std::move(warning));
+    }
   }
   return all;
 }

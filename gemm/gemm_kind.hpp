@@ -28,6 +28,9 @@ struct GemmKind {
   std::shared_ptr<const GemmBackend> (*open)(std::string_view backend);
   /// The library's own words about its build; empty if there are none.
   std::string (*build)();
+  /// For people: what of the environment makes it clearly slower, by the last rates(); empty if
+  /// nothing does.
+  std::string (*warning)();
 };
 
 /// The table; the first row is the default.

@@ -17,6 +17,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <optional>
 
 #include "comm/base/check.hpp"
 #include "comm/base/config.hpp"
@@ -32,25 +33,22 @@ constexpr std::array library_names = {"libopenblas.so.0", "libopenblas.so"};
 
 bool is_set(const char* name) { return environment(name) != nullptr; }
 
-/// Sets a variable for OpenBLAS to read, for as long as this lives; leaves the user's alone.
+/// Sets a variable for OpenBLAS to read; the user's comes back when this goes.
 class ScopedVariable {
  public:
-  ScopedVariable(const char* name, const char* value) : name_(name), ours_(!is_set(name)) {
-    if (ours_) {
-      setenv(name, value, 1);
+  ScopedVariable(const char* name, const char* value) : name_(name) {
+    if (is_set(name)) {
+      users_ = environment(name);
     }
+    setenv(name, value, 1);
   }
   ScopedVariable(const ScopedVariable&) = delete;
   ScopedVariable& operator=(const ScopedVariable&) = delete;
-  ~ScopedVariable() {
-    if (ours_) {
-      unsetenv(name_);
-    }
-  }
+  ~ScopedVariable() { users_ ? setenv(name_, users_->c_str(), 1) : unsetenv(name_); }
 
  private:
   const char* name_;
-  bool ours_;
+  std::optional<std::string> users_;
 };
 
 /// RTLD_DEEPBIND makes the library use its own functions before those of a BLAS that the program
@@ -148,7 +146,7 @@ OpenBlas::OpenBlas() : library_(load()) {
            bind(library_, "openblas_get_corename", corename_) &&
            bind(library_, "openblas_set_num_threads", set_threads),
        "the installed libopenblas.so.0 lacks CBLAS: install libopenblas0-pthread");
-  set_threads(1);  // the user may have set another number in the environment
+  set_threads(1);
   if (!bind(library_, "gotoblas_dynamic_quit", stop_) ||
       !bind(library_, "gotoblas_dynamic_init", start_)) {
     stop_ = start_ = nullptr;
@@ -159,14 +157,17 @@ OpenBlas::OpenBlas() : library_(load()) {
 void OpenBlas::find_kernels() {
   const std::string own = kernel();
   kernels_ = {own};
-  // A kernel that the user has fixed is not changed.
-  if (start_ == nullptr || is_set(kernel_variable)) {
+  if (start_ == nullptr) {
     return;
+  }
+  // A kernel that the user has fixed is not changed.
+  if (is_set(kernel_variable)) {
+    fixed_by_ = text(kernel_variable, "=", environment(kernel_variable));
   }
   for (const char* candidate : candidates()) {
     // A build may lack a kernel and start another one instead, so the name is asked for afterwards.
     if (candidate != own && restart(candidate) && kernel() == candidate) {
-      kernels_.emplace_back(candidate);
+      (fixed_by_.empty() ? kernels_ : ruled_out_).emplace_back(candidate);
     }
   }
   select(own);
@@ -180,12 +181,14 @@ bool OpenBlas::restart(const char* kernel) {
 }
 
 bool OpenBlas::select(std::string_view kernel) {
-  for (const std::string& known : kernels_) {
-    if (known == kernel) {
-      if (this->kernel() != known) {
-        restart(known.c_str());
+  for (const auto* list : {&kernels_, &ruled_out_}) {
+    for (const std::string& known : *list) {
+      if (known == kernel) {
+        if (this->kernel() != known) {
+          restart(known.c_str());
+        }
+        return this->kernel() == known;
       }
-      return this->kernel() == known;
     }
   }
   return false;

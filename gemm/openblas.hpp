@@ -23,7 +23,10 @@ class OpenBlas {
   /// Kernels that this processor runs, the library's own choice first. Only that one if the user
   /// fixed it (OPENBLAS_CORETYPE) or the library cannot switch.
   const std::vector<std::string>& kernels() const noexcept { return kernels_; }
-  /// Switches to a kernel. False if it is not among kernels().
+  /// What the user fixed the kernel by, "NAME=VALUE", and which that leaves out; else nothing.
+  const std::string& fixed_by() const noexcept { return fixed_by_; }
+  const std::vector<std::string>& ruled_out() const noexcept { return ruled_out_; }
+  /// Switches to a kernel. False if it is neither among kernels() nor ruled_out().
   bool select(std::string_view kernel);
   /// The kernel in use, by OpenBLAS' name for it.
   std::string kernel() const;
@@ -41,7 +44,8 @@ class OpenBlas {
   decltype(&openblas_get_config) config_ = nullptr;
   void (*stop_)() = nullptr;   // forgets the kernel; null if the library cannot switch
   void (*start_)() = nullptr;  // picks one: OPENBLAS_CORETYPE's, else by the processor's name
-  std::vector<std::string> kernels_;
+  std::vector<std::string> kernels_, ruled_out_;
+  std::string fixed_by_;
 };
 
 }  // namespace sprat::mp

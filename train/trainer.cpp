@@ -72,6 +72,9 @@ void Trainer::introduce() const {
   if (const auto warning = tensor_warning(config_, part_.plan(), world_.hosts())) {
     say("warning: {}\n", *warning);
   }
+  for (const std::string& warning : gemm_warnings()) {
+    say("warning: {}\n", warning);
+  }
   for (const std::string& warning : resume_warnings(resumed_.notes, state().notes)) {
     say("warning: {}\n", warning);
   }

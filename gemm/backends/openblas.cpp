@@ -1,6 +1,8 @@
 // OpenBLAS, with the kernel that a probe at the first use finds best.
 #include "gemm/openblas.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <mutex>
 
@@ -27,6 +29,7 @@ struct Process {
   std::unique_ptr<OpenBlas> library;
   std::weak_ptr<const GemmBackend> open;
   std::vector<GemmRate> rates;
+  std::string warning;
 };
 Process& process() {
   static Process instance;
@@ -57,6 +60,36 @@ double measure(const OpenBlas& library) {
   return measure_gemm([&](const MatrixProduct& product) { library.multiply(product); });
 }
 
+GemmRate fastest_of(OpenBlas& library, const std::vector<std::string>& kernels) {
+  GemmRate fastest;
+  for (const std::string& kernel : kernels) {
+    if (library.select(kernel)) {
+      const double rate = measure(library);
+      fastest = rate > fastest.gflops ? GemmRate{text(prefix, kernel), rate} : fastest;
+    }
+  }
+  return fastest;
+}
+
+/// The kernel that the user has fixed stays, but whoever did so long ago is told what it costs.
+std::string warning_of(OpenBlas& library, double gflops) {
+  const GemmRate other = fastest_of(library, library.ruled_out());
+  const std::string own = library.kernels().front();
+  for (int chance = 0; chance < second_chances && other.gflops > clear_gain * gflops; ++chance) {
+    library.select(own);
+    gflops = std::max(gflops, measure(library));
+  }
+  library.select(own);
+  if (other.gflops <= clear_gain * gflops) {
+    return {};
+  }
+  const std::string& fixed = library.fixed_by();
+  return fmt::format(
+      "{} makes matrix products slow: {}{} reaches {:.0f} GFLOP/s, {} would {:.0f}; type env -u {} "
+      "before the command",
+      fixed, prefix, own, gflops, other.backend, other.gflops, fixed.substr(0, fixed.find('=')));
+}
+
 /// Rates with the chosen one first. They are measured once and before a backend is opened, since
 /// measuring switches the kernel that an open one would be using.
 const std::vector<GemmRate>& rates(Process& process) {
@@ -85,6 +118,9 @@ const std::vector<GemmRate>& rates(Process& process) {
   std::sort(found.begin() + 1, found.end(),
             [](const GemmRate& left, const GemmRate& right) { return left.gflops > right.gflops; });
   library.select(std::string_view(found.front().backend).substr(prefix.size()));
+  if (!library.ruled_out().empty()) {
+    process.warning = warning_of(library, found.front().gflops);
+  }
   process.rates = std::move(found);
   return process.rates;
 }
@@ -132,6 +168,11 @@ std::string openblas_build() {
   return loaded(process()).build();
 }
 
+std::string openblas_warning() {
+  const std::lock_guard lock(process().mutex);
+  return process().warning;
+}
+
 }  // namespace
 
 extern const GemmKind openblas_gemm = {
@@ -142,6 +183,7 @@ extern const GemmKind openblas_gemm = {
     .choose = choose_openblas,
     .open = open_openblas,
     .build = openblas_build,
+    .warning = openblas_warning,
 };
 
 }  // namespace sprat::mp

@@ -238,6 +238,7 @@ std::shared_ptr<const GemmBackend> open_reference(std::string_view) {
 }
 
 std::string reference_build() { return {}; }
+std::string reference_warning() { return {}; }
 
 }  // namespace
 
@@ -249,6 +250,7 @@ extern const GemmKind reference_gemm = {
     .choose = choose_reference,
     .open = open_reference,
     .build = reference_build,
+    .warning = reference_warning,
 };
 
 }  // namespace sprat::mp

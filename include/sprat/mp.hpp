@@ -79,6 +79,10 @@ struct GemmRate {
 SPRAT_API std::string choose_gemm_backend();
 /// The probe's figures, those of the chosen backend first, those of "reference" last.
 SPRAT_API std::vector<GemmRate> probe_gemm_backends();
+/// For people, a line each: what of the environment makes matrix products clearly slower than this
+/// machine's processor has them, such as OPENBLAS_CORETYPE, and what to type. By the probe of this
+/// process; none if there was none yet.
+SPRAT_API std::vector<std::string> gemm_warnings();
 /// Opens a backend by name. A process has one kernel of OpenBLAS at a time, and "reference" beside
 /// it: throws Error{unavailable} if this machine lacks the kernel or another one is still open.
 /// Environment as above.

@@ -4,9 +4,12 @@
 differ        one rank has another learning rate, text, batch, precision or option: every rank ends, naming key and rank
 folder        a checkpoint folder that is a file, that one rank does not share, or that another job saves into
 diverge       a rate that no step survives: the run ends with status 1, and keeps the checkpoint from before
+slow_kernel   not refused, but named: an environment that holds OpenBLAS to a kernel of old instructions
 """
 import json
+import os
 import pathlib
+import platform
 import subprocess
 import sys
 import tempfile
@@ -99,6 +102,17 @@ def case_diverge(sprat, folder):
         fail(f"diverge: the run went on, status {run.returncode}", output, errors)
     if not (folder / "saved" / "step-00000003" / "manifest.json").exists():
         fail("diverge: the checkpoint of the good part is gone", output, errors)
+
+
+def case_slow_kernel(sprat, folder):
+    if platform.machine() != "x86_64":
+        return  # where all processors of an architecture run one kernel, there is no slow one to name
+    run = subprocess.run([sprat, "train", configuration(folder), "--virtual-ranks", "1", "--steps", "1"],
+                         env={**os.environ, "OPENBLAS_CORETYPE": "Prescott"}, capture_output=True, text=True,
+                         errors="replace")
+    told = ["matrix products by openblas/Prescott", "warning: OPENBLAS_CORETYPE=Prescott makes"]
+    if run.returncode != 0 or not all(one in run.stdout for one in told):
+        fail(f"slow_kernel: nobody names it, status {run.returncode}", run.stdout, run.stderr)
 
 
 def main():
