@@ -17,21 +17,6 @@
 namespace sprat::train {
 namespace {
 
-/// What the trainer's GPT, and a product whose bits do not depend on the degree, can be cut into.
-void check_tensor_degree(const TrainConfig& config) {
-  const int degree = config.pipeline.tensor_degree;
-  check(
-      config.model.heads % degree == 0,
-      "parallel.tensor_parallel_degree {} does not divide model.heads {}; take a divisor of {}, or "
-      "{} heads",
-      degree, config.model.heads, config.model.heads,
-      (config.model.heads + degree - 1) / degree * degree);
-  check(config.train.gemm != "reference" || virtual_tp % degree == 0,
-        "parallel.tensor_parallel_degree {} and train.gemm \"reference\", which adds up {} pieces; "
-        "take a divisor of {}, or \"openblas\"",
-        degree, virtual_tp, virtual_tp);
-}
-
 /// The ranks of a copy of the model, in the words of the configuration.
 std::string copy_degrees(const TrainConfig& config) {
   const int pipeline = config.pipeline.degree, tensor = config.pipeline.tensor_degree;
@@ -42,7 +27,6 @@ std::string copy_degrees(const TrainConfig& config) {
 
 void check_degrees(const TrainConfig& config, int ranks) {
   const int pipeline = config.pipeline.degree, shard = config.sharding.hybrid_shard_degree;
-  check_tensor_degree(config);
   const int copy = pipeline * config.pipeline.tensor_degree;
   check(ranks % copy == 0, "{} {} not divide the {} ranks; take a divisor of {}, or {} ranks",
         copy_degrees(config), config.pipeline.tensor_degree == 1 ? "does" : "do", ranks, ranks,

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "train/batches.hpp"
 #include "train/model/gpt_index.hpp"
@@ -38,6 +39,29 @@ bool reaches_over_hosts(const ParallelLayout& layout, std::span<const int> hosts
   });
 }
 
+/// What divides the number of ranks of every host: groups of so many next to each other are on one.
+int common_divisor(std::span<const int> hosts) {
+  int common = 0;
+  for (const int host : hosts) {
+    common = std::gcd(common, static_cast<int>(std::ranges::count(hosts, host)));
+  }
+  return common;
+}
+
+/// A degree and a placement that stay within hosts.
+std::string stays_within_hosts(int degree, int common) {
+  if (common % degree == 0) {
+    return "take parallel.placement_strategy \"cluster\", which places the ranks of a group "
+           "next to each other";
+  }
+  const std::string cluster = "and parallel.placement_strategy \"cluster\"";
+  return common == 1 ? fmt::format("give every host a multiple of {} ranks {}", degree, cluster)
+                     : fmt::format(
+                           "take a degree that divides {}, of which every host's ranks "
+                           "are a multiple, {}",
+                           common, cluster);
+}
+
 }  // namespace
 
 tensor::Traffic tensor_traffic(const TrainConfig& config, const PipelinePlan& plan,
@@ -67,12 +91,10 @@ std::optional<std::string> tensor_warning(const TrainConfig& config, const Pipel
   for (int place = 0; place < config.pipeline.degree; ++place) {
     most = std::max(most, tensor_traffic(config, plan, place, rows).sent(degree));
   }
-  const auto own_host = std::ranges::count(hosts, hosts[0]);
   return fmt::format(
       "parallel.tensor_parallel_degree {} makes groups of ranks of several hosts, each of which "
-      "sends {:.1f} MiB a step between its products; take a degree that "
-      "divides the {} ranks of a host, and parallel.placement_strategy \"cluster\"",
-      degree, most / (1 << 20), own_host);
+      "sends {:.1f} MiB a step between its products; {}",
+      degree, most / (1 << 20), stays_within_hosts(degree, common_divisor(hosts)));
 }
 
 }  // namespace sprat::train

@@ -192,6 +192,7 @@ TrainConfig parse(std::string_view json) {
   }
   read_train(root, config.train, config.sharding);
   read_parallel(root, config);
+  check_tensor_degree(config);
   read_checkpoint(root, config.checkpoint);
   return config;
 }

@@ -27,4 +27,7 @@ void read_microbatches(const nlohmann::json& root, JsonSection& parallel, int& m
 /// Of the section parallel: the pipeline, where the model is cut, what its activations do.
 void read_pipeline(JsonSection& parallel, int micro_steps, PipelineConfig& pipeline);
 
+/// What the model, and a product whose bits do not depend on the degree, can be cut into.
+void check_tensor_degree(const TrainConfig& config);
+
 }  // namespace sprat::train

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "sprat/layout.hpp"
+#include "sprat/mp.hpp"
 #include "train/config/config_check.hpp"
 #include "train/config/smp_name.hpp"
 #include "train/model/gpt_passes.hpp"
@@ -243,6 +244,20 @@ void read_pipeline(JsonSection& parallel, int micro_steps, PipelineConfig& pipel
   read_partition(parallel, pipeline.partition);
   read_recomputation(parallel, pipeline.activations);
   read_offload(parallel, pipeline.activations);
+}
+
+// Of SMP's rules a power of two is not asked for: any divisor of the heads works. They divide the
+// width, and so the MLP's inner width, which a degree that divides them divides too.
+void check_tensor_degree(const TrainConfig& config) {
+  const int degree = config.pipeline.tensor_degree, heads = config.model.heads;
+  check(heads % degree == 0,
+        "parallel.tensor_parallel_degree {} does not divide model.heads {}; take a divisor of {}, "
+        "or {} heads",
+        degree, heads, heads, (heads + degree - 1) / degree * degree);
+  check(config.train.gemm != "reference" || virtual_tp % degree == 0,
+        "parallel.tensor_parallel_degree {} and train.gemm \"reference\", which adds up {} pieces "
+        "so that bits do not depend on the degree; take a divisor of {}, or \"openblas\"",
+        degree, virtual_tp, virtual_tp);
 }
 
 std::string optimize_text(Optimize optimize) {

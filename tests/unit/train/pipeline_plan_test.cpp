@@ -39,15 +39,6 @@ std::string plan_refusal(const TrainConfig& config, int ranks) {
   return "accepted";
 }
 
-TEST(PipelinePlan, refuses_a_tensor_degree_whose_bits_would_be_others) {
-  TrainConfig config = planned_config(R"("tensor_parallel_degree": 3)", R"(, "gemm": "reference")");
-  config.model.heads = 3;
-  EXPECT_THAT(
-      plan_refusal(config, 3),
-      HasSubstr("parallel.tensor_parallel_degree 3 and train.gemm \"reference\", which adds "
-                "up 4 pieces; take a divisor of 4, or \"openblas\""));
-}
-
 TEST(PipelinePlan, gives_tensor_ranks_the_same_samples_and_one_of_them_the_loss) {
   const TrainConfig config =
       planned_config(R"("tensor_parallel_degree": 2, "pipeline_parallel_degree": 2)");
@@ -78,9 +69,6 @@ TEST(PipelinePlan, refuses_in_one_sentence_with_values_and_what_works) {
       {8, R"("pipeline_parallel_degree": 2, "hybrid_shard_degree": 8)",
        "parallel.hybrid_shard_degree 8 does not divide the 4 data ranks, which 8 ranks leave in "
        "pipelines of 2; take a divisor of 4"},
-      {4, R"("tensor_parallel_degree": 4)",
-       "parallel.tensor_parallel_degree 4 does not divide model.heads 2; take a divisor of 2, or 4 "
-       "heads"},
       {3, R"("tensor_parallel_degree": 2)",
        "parallel.pipeline_parallel_degree 1 x parallel.tensor_parallel_degree 2 do not divide the "
        "3 "

@@ -10,6 +10,7 @@
 namespace sprat::train {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 
 TrainConfig tensor_config(const std::string& parallel) {
@@ -42,6 +43,26 @@ TEST(TensorCost, is_told_where_a_group_reaches_over_hosts_alone) {
   ASSERT_TRUE(warning.has_value());
   EXPECT_THAT(*warning, HasSubstr("parallel.tensor_parallel_degree 2 makes groups of ranks of "
                                   "several hosts, each of which sends "));
+}
+
+TEST(TensorCost, comes_with_what_stays_within_hosts) {
+  const auto warning = [](const std::string& keys, const std::vector<int>& hosts) {
+    const TrainConfig config = tensor_config(keys);
+    const auto ranks = static_cast<int>(hosts.size());
+    return tensor_warning(config, plan_pipeline(config, ranks), hosts).value_or("none");
+  };
+  const std::string four = R"("tensor_parallel_degree": 4)";
+  const std::string two_spread = R"("tensor_parallel_degree": 2, "placement_strategy": "spread")";
+  EXPECT_THAT(warning(four, {0, 0, 1, 1}),
+              EndsWith("take a degree that divides 2, of which every host's ranks are a multiple, "
+                       "and parallel.placement_strategy \"cluster\""));
+  EXPECT_THAT(warning(four, {0, 0, 0, 0, 0, 0, 1, 1}), HasSubstr("a degree that divides 2, of"));
+  EXPECT_THAT(warning(four, {0, 1, 1, 1}),
+              EndsWith("give every host a multiple of 4 ranks and parallel.placement_strategy "
+                       "\"cluster\""));
+  EXPECT_THAT(warning(two_spread, {0, 0, 1, 1}),
+              EndsWith("take parallel.placement_strategy \"cluster\", which places the ranks of a "
+                       "group next to each other"));
 }
 
 }  // namespace

@@ -79,6 +79,35 @@ TEST(PipelineConfig, cuts_layers_for_memory_where_nothing_is_said) {
   EXPECT_EQ(config_of(speed).pipeline.optimize, Optimize::speed);
 }
 
+TEST(PipelineConfig, takes_degrees_that_divide_the_heads_and_the_pieces_of_the_product) {
+  const auto answer = [](int degree, const std::string& gemm) {
+    try {
+      parse_train_config(R"({"model": {"width": 24, "heads": 12}, "data": {"files": ["a"]},
+          "train": {"gemm": ")" +
+                             gemm + R"("}, "parallel": {"tensor_parallel_degree": )" +
+                             std::to_string(degree) + "}}",
+                         "test.json");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      return std::string(error.what());
+    }
+    return std::string("taken");
+  };
+  for (const int degree : {1, 2, 3, 4, 6, 12}) {
+    EXPECT_EQ(answer(degree, "openblas"), "taken") << degree;
+  }
+  for (const int degree : {1, 2, 4}) {
+    EXPECT_EQ(answer(degree, "reference"), "taken") << degree;
+  }
+  for (const int degree : {3, 6, 12}) {
+    EXPECT_EQ(answer(degree, "reference"),
+              "test.json: parallel.tensor_parallel_degree " + std::to_string(degree) +
+                  " and train.gemm \"reference\", which adds up 4 pieces so that bits do not "
+                  "depend on the degree; take a divisor of 4, or \"openblas\"");
+  }
+  EXPECT_THAT(answer(5, "openblas"), testing::HasSubstr("5 does not divide model.heads 12"));
+}
+
 TEST(PipelineConfig, takes_ways_of_other_libraries_where_they_are_off) {
   EXPECT_EQ(pipeline_refusal(R"("tensor_parallel_degree": 1, "context_parallel_degree": 1,
                                 "expert_parallel_degree": 1)"),
@@ -115,6 +144,9 @@ TEST(PipelineConfig, refuses_in_one_line_with_values_and_a_remedy) {
       {R"("tensor_parallel_degree": 0)",
        "parallel.tensor_parallel_degree is 0; it is an integer, at least 1"},
       {R"("optimize": "time")", "parallel.optimize is \"time\"; it is \"memory\" (tensor ranks"},
+      {R"("tensor_parallel_degree": 3)",
+       "parallel.tensor_parallel_degree 3 does not divide model.heads 4; take a divisor of 4, or 6 "
+       "heads"},
       {R"("tensor_parallel_degree": 2, "prescaled_batch": false)",
        "parallel.prescaled_batch is false and parallel.tensor_parallel_degree is 2; tensor ranks"},
       {R"("context_parallel_degree": 4)",
