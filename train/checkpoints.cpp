@@ -37,6 +37,7 @@ constexpr const char* ranks_note = "data ranks";
 constexpr const char* micro_steps_note = "train.micro_steps";
 
 constexpr const char* text_note = "checksum of the text";
+constexpr const char* feedback_note = "train.precision.error_feedback";
 
 /// What the tokens of a checkpoint are; empty if it does not say, or if it cannot be read, which
 /// loading tells better.
@@ -75,7 +76,7 @@ std::map<std::string, std::string> run_notes(const TrainConfig& config, const Ru
       {"train.precision.parameter_wire",
        name(sharding.parameter_wire.value_or(sharding.parameter_dtype))},
       {"train.precision.gradient_wire", name(sharding.gradient_wire)},
-      {"train.precision.error_feedback", yes_or_no(sharding.error_feedback)},
+      {feedback_note, yes_or_no(sharding.error_feedback)},
       {"train.precision.stochastic_rounding", yes_or_no(sharding.stochastic_rounding)},
       {"parallel.persistence_threshold", std::to_string(sharding.persistence_threshold)}};
   if (sharding.micro_steps > 1) {
@@ -106,6 +107,17 @@ std::vector<std::string> resume_warnings(const std::map<std::string, std::string
                       "would have had",
                       name, value, found->second));
     }
+  }
+  const auto fed_back = [](const std::map<std::string, std::string>& notes) {
+    const auto found = notes.find(feedback_note);
+    return found != notes.end() && found->second == yes_or_no(true);
+  };
+  // Each rank's is of its own cut, and lies in no file.
+  if (fed_back(saved) && fed_back(mine)) {
+    warnings.push_back(
+        fmt::format("{} is true, and what it kept is in no checkpoint: it begins anew, so the run "
+                    "goes on, but not with the bits it would have had",
+                    feedback_note));
   }
   return warnings;
 }

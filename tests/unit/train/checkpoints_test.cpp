@@ -62,6 +62,33 @@ TEST(RunNotes, ranks_and_micro_steps_matter_each_where_bits_depend_on_them) {
             Names{"train.micro_steps"});
 }
 
+/// A run whose blocks of 8 bits lose something, which is kept or not.
+std::map<std::string, std::string> notes_of_blocks(bool error_feedback) {
+  TrainConfig config;
+  config.sharding.gradient_wire = DType::i8;
+  config.sharding.error_feedback = error_feedback;
+  return run_notes(config, {.data_ranks = 2,
+                            .row = "ddp, degree 1",
+                            .text_bytes = 100,
+                            .text_checksum = 7,
+                            .training_tokens = 90,
+                            .tokenizer = "bytes",
+                            .gemm = "reference"});
+}
+
+TEST(RunNotes, what_error_feedback_kept_is_missed) {
+  EXPECT_TRUE(resume_warnings({}, notes_of_blocks(true)).empty()) << "nothing was resumed";
+  EXPECT_TRUE(resume_warnings(notes_of_blocks(false), notes_of_blocks(false)).empty());
+  const auto warnings = resume_warnings(notes_of_blocks(true), notes_of_blocks(true));
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_TRUE(
+      warnings[0].starts_with("train.precision.error_feedback is true, and what it kept is "
+                              "in no checkpoint"))
+      << warnings[0];
+  EXPECT_EQ(resume_warnings(notes_of_blocks(true), notes_of_blocks(false)).size(), 1u)
+      << "another value is one difference";
+}
+
 TEST(RunNotes, the_order_matters_where_there_are_several_micro_steps) {
   const SplitRun one{.ranks = 4, .micro_steps = 1, .order = GradientOrder::sequence};
   EXPECT_TRUE(warned_of(one, {.ranks = 4, .micro_steps = 1}).empty());
