@@ -61,10 +61,11 @@ void Batches::append(std::uint64_t begin, Batch& batch) const {
 Batch Batches::training(std::int64_t first_sample, int micro_step, BatchShare share) const {
   const int number = global_microbatch(
       gradient_order_, {.share = share, .microbatches = micro_steps_, .microbatch = micro_step});
-  const SampleRange part = part_of_batch(batch_, micro_steps_ * share.ranks, number);
-  Batch batch;
-  for (int i = 0; i < part.count; ++i) {
-    const std::int64_t sample = first_sample + part.first + i;
+  const SampleRange all = part_of_batch(batch_, micro_steps_ * share.ranks, number);
+  const SampleRange own = part_of_batch(all.count, share.parts, share.part);
+  Batch batch{.inputs = {}, .targets = {}, .samples = all.count};
+  for (int i = 0; i < own.count; ++i) {
+    const std::int64_t sample = first_sample + all.first + own.first + i;
     append(order_.begin(static_cast<std::uint64_t>(sample)), batch);
   }
   return batch;
@@ -93,8 +94,10 @@ SampleRange Batches::validation_range(int index, int samples, BatchShare share) 
 
 Batch Batches::validation(int index, int samples, BatchShare share) const {
   const SampleRange range = validation_range(index, samples, share);
-  Batch batch;
-  for (int sample = range.first; sample < range.first + range.count; ++sample) {
+  const SampleRange own = part_of_batch(range.count, share.parts, share.part);
+  const int first = range.first + own.first;
+  Batch batch{.inputs = {}, .targets = {}, .samples = range.count};
+  for (int sample = first; sample < first + own.count; ++sample) {
     append(training_tokens_ + static_cast<std::uint64_t>(sample) * context_, batch);
   }
   return batch;

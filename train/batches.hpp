@@ -14,12 +14,18 @@ namespace sprat::train {
 /// Sequences of `context` tokens each; targets[i] is the token after inputs[i].
 struct Batch {
   std::vector<std::int32_t> inputs, targets;
+  /// Sequences of the whole micro-batch, of which these are a part where tensor ranks read their
+  /// own.
+  int samples = 0;
 };
 
 /// One rank's place among those that share a batch: ranks that compute parts of one model have the
 /// same.
 struct BatchShare {
   int rank = 0, ranks = 1;
+  /// What the rank reads of each micro-batch: all, or one of as many parts as there are tensor
+  /// ranks.
+  int part = 0, parts = 1;
 };
 
 /// Consecutive samples of a batch.
@@ -46,7 +52,7 @@ class Batches {
   /// Holds out the end of `text`. Throws Error{invalid_argument} if either part is too short.
   Batches(TokenizedText text, const TrainConfig& config);
 
-  /// This rank's share of a micro-step of the step that begins at a global sample.
+  /// What this rank reads of its share of a micro-step of the step that begins at a global sample.
   Batch training(std::int64_t first_sample, int micro_step, BatchShare share) const;
   std::uint64_t samples_per_epoch() const { return order_.per_epoch(); }
   /// The most samples that a rank of so many gets at once.
@@ -54,8 +60,9 @@ class Batches {
   /// How many batches hold the first `samples` samples of the held-out text, if so many ranks share
   /// them; the last may be short.
   int validation_batches(int samples, int ranks) const;
-  /// This rank's share of one of them; may be empty.
+  /// A share of one of them; may be empty.
   SampleRange validation_range(int index, int samples, BatchShare share) const;
+  /// What this rank reads of that.
   Batch validation(int index, int samples, BatchShare share) const;
   /// At most all there are.
   int validation_samples(int wanted) const;

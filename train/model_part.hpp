@@ -23,7 +23,7 @@ class ModelPart {
   const PipelinePlan& plan() const { return plan_; }
   const RankPlan& mine() const { return mine_; }
   const std::vector<UnitSpec>& units() const { return units_; }
-  BatchShare share() const { return {mine_.data_share, plan_.layout.data_shares()}; }
+  BatchShare share() const { return mine_.share; }
   /// Of one pipeline, first stage first; one rank if the model is not cut.
   Communicator& pipeline() { return pipeline_; }
   /// Of this rank's layers: who has the other parts of them.

@@ -56,6 +56,22 @@ void check_batch(const TrainConfig& config, int shares) {
         batch, tokens, config.model.context, std::numeric_limits<int>::max());
 }
 
+/// Ranks that read their own samples have as many each, so that a micro-batch's rows, which are
+/// dealt in equal parts, are cut where their samples are.
+void check_own_samples(const TrainConfig& config, int shares) {
+  const int batch = config.train.batch, microbatches = config.sharding.micro_steps;
+  const int degree = config.pipeline.tensor_degree;
+  const std::int64_t parts = std::int64_t{shares} * microbatches * degree;
+  const std::int64_t below = batch / parts * parts;
+  const std::string fits =
+      below == 0 ? fmt::format("{}", parts) : fmt::format("{} or {}", below, below + parts);
+  check(config.pipeline.prescaled_batch || degree == 1 || batch % parts == 0,
+        "parallel.prescaled_batch is false, so each tensor rank reads as many samples of its own, "
+        "and train.batch {} is no multiple of {}, {} data ranks x {} micro-batches x "
+        "parallel.tensor_parallel_degree {}; take {}, or prescaled_batch true",
+        batch, parts, shares, microbatches, degree, fits);
+}
+
 mp::ScheduleRequest request_of(const TrainConfig& config, int stages_per_rank) {
   return {.kind = config.pipeline.schedule,
           .shape = {.ranks = config.pipeline.degree,
@@ -216,6 +232,7 @@ PipelinePlan plan_pipeline(const TrainConfig& config, int ranks) {
                                .tensor = config.pipeline.tensor_degree,
                                .placement = config.pipeline.placement});
   check_batch(config, layout.data_shares());
+  check_own_samples(config, layout.data_shares());
   mp::Schedule schedule = schedule_of(config);
   std::vector<int> first_layer = cut_model(config, schedule.stages());
   mp::Schedule evaluation = evaluation_of(schedule);
@@ -228,8 +245,9 @@ PipelinePlan plan_pipeline(const TrainConfig& config, int ranks) {
 std::string pipeline_text(const TrainConfig& config, const PipelinePlan& plan) {
   std::string told;
   if (config.pipeline.tensor_degree > 1) {
-    told = fmt::format("layers are cut among {} ranks, optimize \"{}\"\n",
-                       config.pipeline.tensor_degree, optimize_text(config.pipeline.optimize));
+    told = fmt::format("layers are cut among {} ranks, optimize \"{}\"{}\n",
+                       config.pipeline.tensor_degree, optimize_text(config.pipeline.optimize),
+                       config.pipeline.prescaled_batch ? "" : ", each reads its own samples");
   }
   if (plan.schedule.ranks() == 1 && plan.schedule.stages() == 1) {
     return told;
@@ -268,7 +286,11 @@ GptPlacement placement_of(const TrainConfig& config, const PipelinePlan& plan,
 RankPlan plan_of_rank(const TrainConfig& config, const PipelinePlan& plan, int rank) {
   RankPlan mine;
   mine.coordinate = plan.layout.coordinate(rank);
-  mine.data_share = plan.layout.data_share(rank);
+  mine.share = {.rank = plan.layout.data_share(rank), .ranks = plan.layout.data_shares()};
+  if (!config.pipeline.prescaled_batch) {
+    mine.share.part = mine.coordinate.tensor;
+    mine.share.parts = config.pipeline.tensor_degree;
+  }
   const int place = mine.coordinate.pipeline;
   mine.placement = placement_of(config, plan, mine.coordinate);
   mine.has_first_stage = mine.placement.stages.front() == 0;

@@ -8,6 +8,7 @@
 #include "sprat/fsdp.hpp"
 #include "sprat/layout.hpp"
 #include "sprat/pipeline.hpp"
+#include "train/batches.hpp"
 #include "train/config/config.hpp"
 #include "train/model/gpt.hpp"
 #include "train/model/gpt_passes.hpp"
@@ -37,7 +38,7 @@ GptPlacement placement_of(const TrainConfig& config, const PipelinePlan& plan,
 /// One rank's part of a plan.
 struct RankPlan {
   ParallelCoordinate coordinate;
-  int data_share = 0;
+  BatchShare share;
   GptPlacement placement;
   std::vector<mp::Action> actions;  ///< What it computes in a step.
   FsdpOptions sharding;             ///< With its visits.

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 
 #include "train/batches.hpp"
@@ -28,6 +29,12 @@ tensor::Traffic layer_traffic(const TrainConfig& config, const tensor::Paralleli
     sum += tensor::row_backward_traffic(how, rows, width);
   }
   return sum;
+}
+
+/// Token ids of a micro-batch, before and after, where each rank has read its own.
+tensor::Traffic sample_traffic(const TrainConfig& config, int rows) {
+  const bool alike = config.pipeline.prescaled_batch || config.pipeline.tensor_degree == 1;
+  return {.gathered = alike ? 0 : 2 * sizeof(std::int32_t) * static_cast<std::uint64_t>(rows)};
 }
 
 bool reaches_over_hosts(const ParallelLayout& layout, std::span<const int> hosts) {
@@ -68,6 +75,9 @@ tensor::Traffic tensor_traffic(const TrainConfig& config, const PipelinePlan& pl
                                int pipeline_rank, int rows) {
   const GptPlacement placement = placement_of(config, plan, {.pipeline = pipeline_rank});
   tensor::Traffic sum;
+  for (int microbatch = 0; microbatch < config.sharding.micro_steps; ++microbatch) {
+    sum += sample_traffic(config, rows);
+  }
   for (const int stage : placement.stages) {
     const LayerRange range = layers_of_stage(config.model, placement, stage);
     for (int layer = range.first; layer < range.end; ++layer) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "train/gathered_batches.hpp"
 #include "train/loading_horizon.hpp"
 #include "train/sample.hpp"
 #include "train/schedule.hpp"
@@ -114,10 +115,14 @@ double Trainer::loss_divisor() const {
 Trainer::Totals Trainer::pass() {
   const auto loss_scale = static_cast<float>(part_.model().loss_scale() / loss_divisor());
   std::vector<Batch> batches;
-  double tokens = 0;
   for (int microbatch = 0; microbatch < config_.sharding.micro_steps; ++microbatch) {
     batches.push_back(batches_.training(samples_, microbatch, part_.share()));
-    tokens += static_cast<double>(batches.back().targets.size());
+  }
+  batches = gather_batches(part_.tensor_group(), part_.share(), config_.model.context,
+                           std::move(batches));
+  double tokens = 0;
+  for (const Batch& batch : batches) {
+    tokens += static_cast<double>(batch.targets.size());
   }
   const double loss = tree_sum(passes_.train(batches, loss_scale));
   const PassTimes times = passes_.times();
@@ -235,6 +240,8 @@ double Trainer::validate(int samples) {
         numbers.push_back(sample);
       }
     }
+    batches = gather_batches(part_.tensor_group(), part_.share(), config_.model.context,
+                             std::move(batches));
     const std::vector<double> told = passes_.evaluate(batches);
     for (std::size_t at = 0; at < told.size(); ++at) {
       losses[static_cast<std::size_t>(numbers[at])] = told[at];

@@ -16,7 +16,7 @@
 /// has those outputs as its inputs. Between the two nothing travels. A region is such a pair:
 /// query, key, value and projection of attention, or the MLP. Outside of regions every rank has
 /// every row of a micro-batch, or, with sequence parallelism, its own rows alone; inside it has
-/// every row.
+/// every row. Where each rank reads as many samples, its own rows are those of its own samples.
 ///
 /// All ranks of a group make the same calls in the same order, on one thread each. With the backend
 /// "reference" bits are the same at every degree that divides virtual_tp, with and without sequence
@@ -87,6 +87,10 @@ class SPRAT_API Group {
   /// whole <- parts of `counts` elements, in order of ranks. In place if the part lies at its
   /// block.
   Work gather(const float* part, std::span<float> whole, std::span<const std::size_t> counts);
+  /// The same of token ids, part apart from whole, on one rank too: where each has read samples of
+  /// its own, embedding and loss take those of all.
+  Work gather(std::span<const std::int32_t> part, std::span<std::int32_t> whole,
+              std::span<const std::size_t> counts);
   /// part <- the sum of this rank's block of whole. In place likewise.
   Work scatter_sum(std::span<float> whole, float* part, std::span<const std::size_t> counts);
 

@@ -51,6 +51,16 @@ Work Group::gather(const float* part, std::span<float> whole, std::span<const st
   return ranks_->all_gatherv(floats_at(part, counts[std::size_t(rank())]), elements(whole), counts);
 }
 
+Work Group::gather(std::span<const std::int32_t> part, std::span<std::int32_t> whole,
+                   std::span<const std::size_t> counts) {
+  if (how_.degree == 1) {
+    std::ranges::copy(part, whole.begin());
+    return {};
+  }
+  traffic_.gathered += whole.size_bytes();
+  return ranks_->all_gatherv(elements(part), elements(whole), counts);
+}
+
 Work Group::scatter_sum(std::span<float> whole, float* part, std::span<const std::size_t> counts) {
   if (how_.degree == 1) {
     return {};

@@ -63,12 +63,7 @@ void read_tensor(JsonSection& section, PipelineConfig& pipeline) {
         "layers that are cut) or \"speed\" (all rows, so less travels)",
         word);
   pipeline.optimize = word == "speed" ? Optimize::speed : Optimize::memory;
-  bool prescaled = true;
-  section.read(smp::prescaled_batch.name, prescaled);
-  check(prescaled || pipeline.tensor_degree == 1,
-        "parallel.prescaled_batch is false and parallel.tensor_parallel_degree is {}; tensor ranks "
-        "get the same samples of train.batch, so leave prescaled_batch out or give true",
-        pipeline.tensor_degree);
+  section.read(smp::prescaled_batch.name, pipeline.prescaled_batch);
 }
 
 void read_degree(JsonSection& section, PipelineConfig& pipeline) {

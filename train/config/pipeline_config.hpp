@@ -46,6 +46,8 @@ std::string optimize_text(Optimize optimize);
 struct PipelineConfig {
   int tensor_degree = 1;  ///< Ranks that layers are cut among.
   Optimize optimize = Optimize::memory;
+  /// SMP's word: tensor ranks read the same samples; else each reads as many of its own.
+  bool prescaled_batch = true;
   int degree = 1;                        ///< Ranks of a pipeline.
   std::string schedule = "interleaved";  ///< By name; the default is SMP's.
   int stages_per_rank = 0;               ///< 0: as few as the schedule takes.

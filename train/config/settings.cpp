@@ -252,6 +252,7 @@ void add_pipeline(Settings& settings, const PipelineConfig& pipeline) {
   Section section(settings, "parallel");
   section.add("tensor_parallel_degree", pipeline.tensor_degree);
   section.add("optimize", optimize_text(pipeline.optimize));
+  section.add("prescaled_batch", pipeline.prescaled_batch);
   section.add("pipeline_parallel_degree", pipeline.degree);
   section.add("pipeline", pipeline.schedule);
   section.add("stages_per_rank", pipeline.stages_per_rank);

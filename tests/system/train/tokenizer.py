@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Training on the tokens of a tokenizer.json under mpirun. tokenizer.py SPRAT [CASE ...]
 
-ranks     1, 2 and 4 ranks, and a pipeline of 2, have the same losses to the bit; a text is written at the end
+ranks     1, 2 and 4 ranks, a pipeline of 2, and layers that are cut among ranks which read their own samples, have the same losses to
+          the bit; a text is written at the end
 resume    a run goes on with its tokenizer, written in another way, and with no other
 """
 import json
@@ -55,12 +56,14 @@ def train(sprat, folder, ranks, *more, **sections):
 def case_ranks(sprat, folder):
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer(MERGES)))
     expected = None
-    for ranks, stages, microbatches in [(1, 1, 4), (2, 1, 2), (4, 1, 1), (2, 2, 4), (4, 2, 2)]:
+    own_samples = {"tensor_parallel_degree": 2, "prescaled_batch": False}
+    for ranks, stages, microbatches, keys in [(1, 1, 4, {}), (2, 1, 2, {}), (4, 1, 1, {}), (2, 2, 4, {}), (4, 2, 2, {}),
+                                              (4, 1, 2, own_samples), (4, 2, 4, own_samples)]:
         output, losses = train(sprat, folder, ranks, parallel={
-            "gradient_order": "tree", "pipeline_parallel_degree": stages, "microbatches": microbatches})
+            "gradient_order": "tree", "pipeline_parallel_degree": stages, "microbatches": microbatches, **keys})
         expected = expected or losses
         if len(losses) != STEPS or losses != expected:
-            fail(f"{ranks} ranks in {stages} stages have the losses {losses}, not {expected}", output, "")
+            fail(f"{ranks} ranks in {stages} stages, {keys}, have the losses {losses}, not {expected}", output, "")
         for told in ["tokens of 265,", "nats per token (", "the model writes"]:
             if told not in output:
                 fail(f"{ranks} ranks: nothing says {told!r}", output, "")

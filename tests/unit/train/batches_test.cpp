@@ -151,6 +151,32 @@ TEST(Batches, validation_covers_each_sample_once_over_all_ranks) {
   }
 }
 
+TEST(Batches, parts_of_a_share_have_its_samples_in_order) {
+  TrainConfig shared = config();
+  shared.sharding.micro_steps = 2;
+  const Batches batches(counting(2000), shared);
+  const auto expect_parts = [](const auto& read) {
+    const Batch whole = read(BatchShare{.rank = 1, .ranks = 2});
+    for (const int parts : {2, 3, 4}) {
+      Batch joined;
+      for (int part = 0; part < parts; ++part) {
+        const Batch own = read(BatchShare{.rank = 1, .ranks = 2, .part = part, .parts = parts});
+        EXPECT_EQ(own.samples, whole.samples) << part << '/' << parts;
+        joined.inputs.insert(joined.inputs.end(), own.inputs.begin(), own.inputs.end());
+        joined.targets.insert(joined.targets.end(), own.targets.begin(), own.targets.end());
+      }
+      EXPECT_EQ(joined.inputs, whole.inputs) << parts;
+      EXPECT_EQ(joined.targets, whole.targets) << parts;
+    }
+    return whole.samples;
+  };
+  EXPECT_EQ(expect_parts([&](BatchShare share) { return batches.training(12, 1, share); }), 3);
+  // Of eleven samples the first batch takes six, so this rank has two in the second, and then none.
+  EXPECT_EQ(expect_parts([&](BatchShare share) { return batches.validation(0, 11, share); }), 3);
+  EXPECT_EQ(expect_parts([&](BatchShare share) { return batches.validation(1, 11, share); }), 2);
+  EXPECT_EQ(expect_parts([&](BatchShare share) { return batches.validation(2, 11, share); }), 0);
+}
+
 TEST(Batches, a_text_too_short_is_refused_with_the_numbers) {
   try {
     Batches(counting(30), config());

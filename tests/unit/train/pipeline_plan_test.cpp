@@ -46,12 +46,33 @@ TEST(PipelinePlan, gives_tensor_ranks_the_same_samples_and_one_of_them_the_loss)
   int tellers = 0;
   for (int rank = 0; rank < 8; ++rank) {
     const RankPlan mine = plan_of_rank(config, plan, rank);
-    EXPECT_EQ(mine.data_share, rank / 4);
+    EXPECT_EQ(mine.share.rank, rank / 4);
+    EXPECT_EQ(mine.share.ranks, 2);
+    EXPECT_EQ(mine.share.parts, 1);
     EXPECT_EQ(mine.placement.tensor.degree, 2);
     EXPECT_EQ(mine.placement.tensor_rank, mine.coordinate.tensor);
     tellers += mine.tells_loss ? 1 : 0;
   }
   EXPECT_EQ(tellers, 2);
+}
+
+TEST(PipelinePlan, gives_tensor_ranks_parts_of_the_samples_where_they_read_their_own) {
+  const TrainConfig config = planned_config(
+      R"("tensor_parallel_degree": 2, "pipeline_parallel_degree": 2, "prescaled_batch": false)");
+  const PipelinePlan plan = plan_pipeline(config, 8);
+  for (int rank = 0; rank < 8; ++rank) {
+    const RankPlan mine = plan_of_rank(config, plan, rank);
+    EXPECT_EQ(mine.share.rank, rank / 4);
+    EXPECT_EQ(mine.share.part, mine.coordinate.tensor);
+    EXPECT_EQ(mine.share.parts, 2);
+  }
+  EXPECT_THAT(pipeline_text(config, plan),
+              HasSubstr("cut among 2 ranks, optimize \"memory\", each reads its own samples\n"));
+}
+
+TEST(PipelinePlan, asks_nothing_of_the_batch_where_layers_are_not_cut) {
+  EXPECT_EQ(plan_refusal(planned_config(R"("prescaled_batch": false, "microbatches": 3)"), 2),
+            "accepted");
 }
 
 TEST(PipelinePlan, refuses_in_one_sentence_with_values_and_what_works) {
@@ -82,6 +103,13 @@ TEST(PipelinePlan, refuses_in_one_sentence_with_values_and_what_works) {
       {4, R"("microbatches": 16)",
        "train.batch 32 has fewer samples than there are parts, 4 data ranks x 16 micro-batches; "
        "take 64 or more, or fewer parallel.microbatches"},
+      {4, R"("tensor_parallel_degree": 2, "prescaled_batch": false, "microbatches": 3)",
+       "parallel.prescaled_batch is false, so each tensor rank reads as many samples of its own, "
+       "and train.batch 32 is no multiple of 12, 2 data ranks x 3 micro-batches x "
+       "parallel.tensor_parallel_degree 2; take 24 or 36, or prescaled_batch true"},
+      {4, R"("tensor_parallel_degree": 2, "prescaled_batch": false, "microbatches": 16)",
+       "train.batch 32 is no multiple of 64, 2 data ranks x 16 micro-batches x "
+       "parallel.tensor_parallel_degree 2; take 64, or prescaled_batch true"},
       {2, "",
        "train.batch 1000000000 gives each rank 8000000000 tokens of model.context 16 at once",
        R"(, "micro_steps": 1)"},
@@ -167,8 +195,8 @@ TEST(PipelinePlan, gives_every_unit_and_sample_to_someone) {
     std::multiset<std::string> units;
     for (int rank = 0; rank < 8; ++rank) {
       const RankPlan mine = plan_of_rank(config, plan, rank);
-      shares.insert(mine.data_share);
-      if (mine.data_share == 0) {
+      shares.insert(mine.share.rank);
+      if (mine.share.rank == 0) {
         for (const UnitSpec& unit : gpt_units(config.model, 1, mine.placement)) {
           units.insert(unit.name);
         }

@@ -24,15 +24,17 @@ TEST(TensorCost, is_four_all_reduces_a_block_or_five_where_rows_are_dealt) {
   constexpr int rows = 64;
   constexpr double all_reduce = 4.0 * rows * 16;  // of two ranks each sends as much as it has
   constexpr double loss = 4.0 * rows * 3;
-  const auto sent = [&](const std::string& optimize) {
+  const auto sent = [&](const std::string& optimize, const char* more = "") {
     const TrainConfig config = tensor_config(R"("tensor_parallel_degree": 2, "microbatches": 2,
                                                 "optimize": ")" +
-                                             optimize + '"');
+                                             optimize + '"' + more);
     return tensor_traffic(config, plan_pipeline(config, 2), 0, rows).sent(2);
   };
   EXPECT_EQ(sent("speed"), 2 * ((4 * 4 + 2) * all_reduce + loss));
   // Embedding and head together are a pair of layers that are cut, as a block has two.
   EXPECT_EQ(sent("memory"), 2 * ((4 * 5 + 2.5) * all_reduce + loss));
+  // Of tokens and targets each rank sends its half.
+  EXPECT_EQ(sent("memory", R"(, "prescaled_batch": false)"), sent("memory") + 2 * rows * 4.0);
 }
 
 TEST(TensorCost, is_told_where_a_group_reaches_over_hosts_alone) {

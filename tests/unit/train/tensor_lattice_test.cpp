@@ -12,6 +12,7 @@ namespace sprat::train {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class TensorLattice : public CutJobs {
  protected:
@@ -31,6 +32,8 @@ std::string tensor_keys(int degree, const char* optimize) {
   return R"("tensor_parallel_degree": )" + std::to_string(degree) + R"(, "optimize": ")" +
          optimize + '"';
 }
+
+const std::string own_samples = R"(, "prescaled_batch": false)";
 
 TEST_F(TensorLattice, every_degree_gives_the_bits_of_a_model_that_is_not_cut) {
   const auto whole = bits(1, "");
@@ -56,6 +59,42 @@ TEST_F(TensorLattice, stages_and_shards_change_no_bit) {
               two)
         << optimize;
   }
+}
+
+// Each micro-batch of a group has the samples that it has where all of its ranks read all of them.
+TEST_F(TensorLattice, ranks_that_read_their_own_samples_change_no_bit) {
+  const auto whole = bits(1, "");
+  for (const char* optimize : {"memory", "speed"}) {
+    for (const int degree : {2, 4}) {
+      EXPECT_EQ(bits(degree, tensor_keys(degree, optimize) + own_samples), whole)
+          << degree << ' ' << optimize;
+    }
+    const std::string two = tensor_keys(2, optimize) + own_samples;
+    EXPECT_EQ(bits(4, two + R"(, "pipeline_parallel_degree": 2, "pipeline": "zero_bubble_h1")"),
+              whole)
+        << optimize;
+  }
+}
+
+TEST_F(TensorLattice, own_samples_go_with_shards_stages_recomputation_and_offload) {
+  const auto two = bits(2, "");
+  for (const char* optimize : {"memory", "speed"}) {
+    const std::string keys =
+        tensor_keys(2, optimize) + own_samples + R"(, "hybrid_shard_degree": 2)";
+    EXPECT_EQ(bits(4, keys), two) << optimize;
+    EXPECT_EQ(bits(8, keys + R"(, "pipeline_parallel_degree": 2, "placement_strategy": "TPD",
+                                  "activation_checkpointing": "each",
+                                  "offload_activations": true)"),
+              two)
+        << optimize;
+  }
+}
+
+TEST_F(TensorLattice, who_reads_what_may_change_between_a_save_and_its_resumption) {
+  const auto whole = bits(2, "");
+  bits(4, tensor_keys(2, "memory") + own_samples, 2);
+  EXPECT_EQ(bits(4, tensor_keys(2, "speed"), 3, true), whole);
+  EXPECT_THAT(output_, Not(HasSubstr("in the checkpoint"))) << "a difference that was noted";
 }
 
 TEST_F(TensorLattice, ranks_may_be_placed_in_any_order) {

@@ -79,6 +79,13 @@ TEST(PipelineConfig, cuts_layers_for_memory_where_nothing_is_said) {
   EXPECT_EQ(config_of(speed).pipeline.optimize, Optimize::speed);
 }
 
+TEST(PipelineConfig, lets_tensor_ranks_read_the_same_samples_or_their_own) {
+  const std::string degree = R"("tensor_parallel_degree": 2)";
+  EXPECT_TRUE(config_of(degree).pipeline.prescaled_batch);
+  EXPECT_TRUE(config_of(degree + R"(, "prescaled_batch": true)").pipeline.prescaled_batch);
+  EXPECT_FALSE(config_of(degree + R"(, "prescaled_batch": false)").pipeline.prescaled_batch);
+}
+
 TEST(PipelineConfig, takes_degrees_that_divide_the_heads_and_the_pieces_of_the_product) {
   const auto answer = [](int degree, const std::string& gemm) {
     try {
@@ -147,8 +154,7 @@ TEST(PipelineConfig, refuses_in_one_line_with_values_and_a_remedy) {
       {R"("tensor_parallel_degree": 3)",
        "parallel.tensor_parallel_degree 3 does not divide model.heads 4; take a divisor of 4, or 6 "
        "heads"},
-      {R"("tensor_parallel_degree": 2, "prescaled_batch": false)",
-       "parallel.prescaled_batch is false and parallel.tensor_parallel_degree is 2; tensor ranks"},
+      {R"("prescaled_batch": 1)", "parallel.prescaled_batch is 1; it is"},
       {R"("context_parallel_degree": 4)",
        "parallel.context_parallel_degree is 4; sequences are not cut yet: keep 1, and for less "
        "memory a rank take parallel.pipeline_parallel_degree 4 or parallel.hybrid_shard_degree 4"},
