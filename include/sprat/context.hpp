@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "sprat/communicator.hpp"
@@ -49,8 +50,9 @@ SPRAT_API ContextCost context_cost(const layers::AttentionShape& shape, int rank
 /// job, since the others wait for this rank.
 class SPRAT_API ContextAttention {
  public:
-  /// Collective. `shape` is that of the whole: `length` is that of sequences before they are cut.
-  /// Throws Error{mismatch} on every rank if ranks differ in it or in the options.
+  /// Collective. `shape` is that of the whole: `length` is that of sequences before they are cut,
+  /// and `sequences` the most of a call. Throws Error{mismatch} on every rank if ranks differ in it
+  /// or in the options.
   ContextAttention(Communicator& ranks, const layers::AttentionShape& shape,
                    const ContextOptions& options = {});
   ContextAttention(ContextAttention&&) noexcept;
@@ -61,9 +63,12 @@ class SPRAT_API ContextAttention {
   /// layers::attention_forward has them for this shape.
   const layers::AttentionShape& rank_shape() const noexcept;
   /// Collective, as layers::attention_forward. Workspaces are those of the whole shape.
-  void forward(const GemmBackend& gemm, const layers::AttentionForward& pass);
+  /// `sequences`: how many there are this time, the same on every rank. Empty: those of the shape.
+  void forward(const GemmBackend& gemm, const layers::AttentionForward& pass,
+               std::optional<int> sequences = {});
   /// Collective, as layers::attention_backward_input.
-  void backward_input(const GemmBackend& gemm, const layers::AttentionBackward& pass);
+  void backward_input(const GemmBackend& gemm, const layers::AttentionBackward& pass,
+                      std::optional<int> sequences = {});
   /// What this object holds as long as it lives: that of context_cost(), up to a whole page.
   std::size_t memory_bytes() const noexcept;
 

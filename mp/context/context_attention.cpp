@@ -82,9 +82,12 @@ class ContextAttention::Impl {
     return memory_.bytes() + mp::context::KeyBorder::bytes(shape_, chunk_);
   }
 
-  void forward(const GemmBackend& gemm, const AttentionForward& pass) {
+  void forward(const GemmBackend& gemm, const AttentionForward& pass, int sequences) {
+    if (begin_call(sequences) == 0) {
+      return;
+    }
     copy_own_keys(forward_, pass.input);
-    border_.restart();
+    border_.restart(sequences);
     int chunk = -1;
     run(forward_, [&](const Action& action) {
       if (action.chunk != chunk) {
@@ -95,7 +98,10 @@ class ContextAttention::Impl {
     });
   }
 
-  void backward_input(const GemmBackend& gemm, const AttentionBackward& pass) {
+  void backward_input(const GemmBackend& gemm, const AttentionBackward& pass, int sequences) {
+    if (begin_call(sequences) == 0) {
+      return;
+    }
     copy_own_keys(backward_, pass.input);
     for_each_own_row([&](int, std::ptrdiff_t row, std::ptrdiff_t) {
       std::fill_n(pass.dquery + row * pass.input.stride, width_, 0.0f);
@@ -111,6 +117,8 @@ class ContextAttention::Impl {
  private:
   Impl(Communicator& ranks, const AttentionShape& shape, mp::context::Way way);
 
+  /// Returns the sequences.
+  int begin_call(int sequences);
   /// Calls visit(half, row of the rank's input, row of the half's chunk).
   template <class Visit>
   void for_each_own_row(const Visit& visit) const;
@@ -141,6 +149,8 @@ class ContextAttention::Impl {
   AttentionShape shape_, rank_shape_;
   std::optional<Communicator> ranks_;  ///< Of its own: tags of its users' messages are theirs.
   int chunk_ = 0, width_ = 0;
+  // Of the call under way:
+  int sequences_ = 0;
   std::size_t chunk_elements_ = 0;  ///< Of K and V, or of their gradients.
   Plan forward_, backward_;
   int key_places_ = 0;
@@ -156,6 +166,7 @@ ContextAttention::Impl::Impl(Communicator& ranks, const AttentionShape& shape, m
               ranks.duplicate(text(ranks.name(), ".attention")))),
       chunk_(mp::context::chunk_length(shape.length, ranks.size())),
       width_(shape.heads * shape.head_width),
+      sequences_(shape.sequences),
       chunk_elements_(chunk_elements(shape, chunk_)),
       forward_(mp::context::plan_forward(way, ranks.size(), ranks.rank())),
       backward_(mp::context::plan_backward(way, ranks.size(), ranks.rank())),
@@ -166,9 +177,19 @@ ContextAttention::Impl::Impl(Communicator& ranks, const AttentionShape& shape, m
   rank_shape_.length = 2 * chunk_;
 }
 
+/// Places of fewer sequences are shorter, so that they are messages without a gap.
+int ContextAttention::Impl::begin_call(int sequences) {
+  require(sequences >= 0 && sequences <= shape_.sequences, "a call of ", sequences,
+          " sequences; this attention has memory for ", shape_.sequences);
+  AttentionShape shape = shape_;
+  shape.sequences = sequences_ = sequences;
+  chunk_elements_ = chunk_elements(shape, chunk_);
+  return sequences;
+}
+
 template <class Visit>
 void ContextAttention::Impl::for_each_own_row(const Visit& visit) const {
-  for (int sequence = 0; sequence < shape_.sequences; ++sequence) {
+  for (int sequence = 0; sequence < sequences_; ++sequence) {
     for (int row = 0; row < 2 * chunk_; ++row) {
       visit(row / chunk_, std::ptrdiff_t{sequence} * 2 * chunk_ + row,
             std::ptrdiff_t{sequence} * chunk_ + row % chunk_);
@@ -207,7 +228,7 @@ layers::AttentionQueries ContextAttention::Impl::queries_of(const Action& action
 
 layers::AttentionPiece ContextAttention::Impl::piece_of(const Action& action,
                                                         const mp::context::Span& keys) const {
-  return {.sequences = shape_.sequences,
+  return {.sequences = sequences_,
           .heads = shape_.heads,
           .head_width = shape_.head_width,
           .first_query = action.query_chunk * chunk_,
@@ -358,12 +379,14 @@ ContextAttention::~ContextAttention() = default;
 const layers::AttentionShape& ContextAttention::rank_shape() const noexcept {
   return impl_->rank_shape();
 }
-void ContextAttention::forward(const GemmBackend& gemm, const layers::AttentionForward& pass) {
-  impl_->forward(gemm, pass);
+void ContextAttention::forward(const GemmBackend& gemm, const layers::AttentionForward& pass,
+                               std::optional<int> sequences) {
+  impl_->forward(gemm, pass, sequences.value_or(rank_shape().sequences));
 }
 void ContextAttention::backward_input(const GemmBackend& gemm,
-                                      const layers::AttentionBackward& pass) {
-  impl_->backward_input(gemm, pass);
+                                      const layers::AttentionBackward& pass,
+                                      std::optional<int> sequences) {
+  impl_->backward_input(gemm, pass, sequences.value_or(rank_shape().sequences));
 }
 std::size_t ContextAttention::memory_bytes() const noexcept { return impl_->memory_bytes(); }
 

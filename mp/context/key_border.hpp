@@ -16,8 +16,11 @@ class KeyBorder {
   /// Without memory for chunks that blocks divide.
   KeyBorder(const layers::AttentionShape& shape, int chunk_length);
 
-  /// The next forward begins at position 0.
-  void restart() noexcept { next_is_begun_ = false; }
+  /// The next forward begins at position 0, of so many sequences: at most those of the shape.
+  void restart(int sequences) noexcept {
+    sequences_ = sequences;
+    next_is_begun_ = false;
+  }
   /// Copies what the border needs of the next chunk, which lies at `keys`. What was complete before
   /// is gone.
   void take(const KeySpans& spans, const Span& chunk, const layers::AttentionKeys& keys);

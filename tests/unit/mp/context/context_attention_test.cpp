@@ -179,6 +179,34 @@ TEST_P(ContextAttentionOfRanks, has_the_same_gradients_every_time) {
   }
 }
 
+TEST_P(ContextAttentionOfRanks, computes_fewer_sequences_than_it_has_memory_for) {
+  const auto gemm = open_gemm_backend("reference");
+  for (const std::string& way : ways) {
+    const AttentionShape few = shape_of(200);
+    const Pass expected = run_cut(few, GetParam(), way);
+    Pass whole(few);
+    std::mutex joining;
+    run_virtual_ranks(GetParam(), Config{}, [&](Communicator& world) {
+      AttentionShape most = few;
+      most.sequences = few.sequences + 3;
+      ContextAttention attention(world, most, {.cp_comm_type = way});
+      AttentionShape own = attention.rank_shape();
+      own.sequences = few.sequences;
+      Pass part = part_of(whole, own, world.size(), world.rank());
+      std::vector<float> forward(layers::attention_forward_workspace(most));
+      std::vector<float> backward(layers::attention_backward_workspace(most));
+      attention.forward(*gemm, {}, 0);
+      attention.forward(*gemm, part.forward(forward), few.sequences);
+      attention.backward_input(*gemm, part.backward(backward), few.sequences);
+      EXPECT_THROW(attention.forward(*gemm, part.forward(forward), most.sequences + 1), Error);
+      const std::lock_guard lock(joining);
+      join(part, world.size(), world.rank(), whole);
+    });
+    EXPECT_EQ(whole.out, expected.out) << way;
+    EXPECT_EQ(whole.dqkv, expected.dqkv) << way;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Cut, ContextAttentionOfRanks, ::testing::Values(1, 2, 4));
 
 TEST(ContextAttention, has_two_runs_of_positions_on_each_rank) {
