@@ -27,14 +27,23 @@ void add_row(int width, const float* from, float* to) {
   }
 }
 
-/// Of a row, where its position is behind that of a sequence's first.
-std::ptrdiff_t place_of(const PositionShape& shape, int row) {
-  const std::int64_t of_batch = std::int64_t{shape.first_row} + row;
-  return static_cast<std::ptrdiff_t>(of_batch % shape.length) * shape.width;
+/// Which row of its sequence a row is.
+int row_in_sequence(const PositionShape& shape, int row) {
+  return static_cast<int>((std::int64_t{shape.first_row} + row) % shape.length);
 }
 
-/// How many positions there are up to the last one that a row has.
-int position_count(const PositionShape& shape) {
+/// Of a row of a sequence.
+int position_of(const PositionShape& shape, int row) {
+  return shape.first + row + (row < shape.length / 2 ? 0 : shape.left_out);
+}
+
+/// Where in the table that is.
+std::ptrdiff_t place_of(const PositionShape& shape, int row) {
+  return std::ptrdiff_t{position_of(shape, row)} * shape.width;
+}
+
+/// How many rows a sequence has up to the last one that is here.
+int sequence_rows(const PositionShape& shape) {
   if (shape.rows == 0 || shape.length == 0) {
     return 0;
   }
@@ -47,22 +56,25 @@ void check_positions(const PositionShape& shape, std::size_t table) {
           shape.length, " rows; say how long a sequence is");
   require(shape.first_row >= 0, "the first row of a part is ", shape.first_row,
           "; rows are counted from 0");
-  const int end = shape.first + position_count(shape);
+  const int rows = sequence_rows(shape);
+  const int end = rows == 0 ? shape.first : position_of(shape, rows - 1) + 1;
   require(shape.first >= 0 && std::size_t(end) * std::size_t(shape.width) <= table, "positions ",
           shape.first, " to below ", end, " of width ", shape.width, " are not in a table of ",
           table, " elements; take shorter sequences or a larger table");
 }
 
-void add_positions(const PositionShape& shape, const float* dx, float* positions) {
-  for (int row = 0; row < shape.rows; ++row, dx += shape.width) {
-    add_row(shape.width, dx, positions + place_of(shape, row));
+/// Adds sums by row of a sequence to their positions.
+void add_rows(const PositionShape& shape, std::span<const float> sums, float* table) {
+  for (int row = 0; row < sequence_rows(shape); ++row) {
+    add_row(shape.width, sums.data() + std::ptrdiff_t{row} * shape.width,
+            table + place_of(shape, row));
   }
 }
 
 RowSums sums_of(const PositionShape& shape) {
   return {.rows = shape.rows,
           .pieces = shape.row_pieces,
-          .count = std::size_t(position_count(shape)) * std::size_t(shape.width)};
+          .count = std::size_t(sequence_rows(shape)) * std::size_t(shape.width)};
 }
 
 }  // namespace
@@ -94,9 +106,8 @@ void embedding_backward_weight(const EmbeddingShape& shape, std::span<const std:
 
 void position_forward(const PositionShape& shape, std::span<const float> table, float* x) {
   check_positions(shape, table.size());
-  const float* const positions = table.data() + std::ptrdiff_t{shape.first} * shape.width;
   for (int row = 0; row < shape.rows; ++row, x += shape.width) {
-    add_row(shape.width, positions + place_of(shape, row), x);
+    add_row(shape.width, table.data() + place_of(shape, row_in_sequence(shape, row)), x);
   }
 }
 
@@ -105,18 +116,20 @@ void position_backward_weight(const PositionShape& shape, const float* dx, std::
   check_positions(shape, table.size());
   const RowSums sums = sums_of(shape);
   check_row_sums(sums, workspace);
-  const auto positions = table.subspan(std::size_t(shape.first) * std::size_t(shape.width));
   if (shape.row_pieces == 1) {
-    add_positions(shape, dx, positions.data());
+    for (int row = 0; row < shape.rows; ++row, dx += shape.width) {
+      add_row(shape.width, dx, table.data() + place_of(shape, row_in_sequence(shape, row)));
+    }
     return;
   }
+  // By row of a sequence, so that a piece takes no memory for positions that others have.
   const auto add = [&](int first, int count, std::span<float> into) {
-    PositionShape piece = shape;
-    piece.rows = count;
-    piece.first_row += first;
-    add_positions(piece, dx + std::ptrdiff_t{first} * shape.width, into.data());
+    for (int row = first; row < first + count; ++row) {
+      add_row(shape.width, dx + std::ptrdiff_t{row} * shape.width,
+              into.data() + std::ptrdiff_t{row_in_sequence(shape, row)} * shape.width);
+    }
   };
-  add_onto(sum_in_pieces(sums, workspace, add), positions);
+  add_rows(shape, sum_in_pieces(sums, workspace, add), table.data());
 }
 
 std::size_t position_backward_workspace(const PositionShape& shape) noexcept {

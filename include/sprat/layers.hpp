@@ -153,13 +153,14 @@ SPRAT_API Cost embedding_forward_cost(const EmbeddingShape& shape, std::size_t r
 SPRAT_API Cost embedding_backward_weight_cost(const EmbeddingShape& shape,
                                               std::size_t rows) noexcept;
 
-// Position embedding: x[row] += table[first + (first_row + row) % length], for sequences of
-// `length` rows.
+// Position embedding: x[row] += table[first + r], r = (first_row + row) % length, for sequences of
+// `length` rows; behind the middle of a sequence table[first + r + left_out].
 
 struct PositionShape {
   int rows = 0, length = 0, width = 0;
   int first = 0;      ///< Position of a sequence's first row.
   int first_row = 0;  ///< Which row of the sequences the first one here is.
+  int left_out = 0;   ///< Positions that other ranks have: context_pieces() are two runs of them.
   int row_pieces = 1;
 };
 SPRAT_API void position_forward(const PositionShape& shape, std::span<const float> table, float* x);

@@ -80,6 +80,39 @@ TEST(LayerKernels, positions_of_rows_from_within_a_sequence_on_are_those_of_all_
   EXPECT_EQ(gradient_by_calls, gradient);
 }
 
+TEST(LayerKernels, positions_of_ranks_with_two_runs_each_are_those_of_all_rows) {
+  constexpr int ranks = 3, chunk = 2, sequences = 2, width = 3, length = 2 * ranks * chunk;
+  const auto table = random(length * width, 1), dx = random(sequences * length * width, 2);
+  const layers::PositionShape all{.rows = sequences * length, .length = length, .width = width};
+  std::vector<float> x = dx, gradient(table.size()), gradient_by_ranks(table.size());
+  layers::position_forward(all, table, x.data());
+  layers::position_backward_weight(all, dx.data(), gradient);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int second = (2 * ranks - 1 - rank) * chunk;
+    // A position has one rank, and there a row for each sequence: any pieces add up the same.
+    const layers::PositionShape own{.rows = sequences * 2 * chunk,
+                                    .length = 2 * chunk,
+                                    .width = width,
+                                    .first = rank * chunk,
+                                    .left_out = second - (rank + 1) * chunk,
+                                    .row_pieces = rank == 0 ? 1 : 4};
+    std::vector<float> rows, expected;
+    for (int row = 0; row < own.rows; ++row) {
+      const int in_chunk = row % chunk, of = row / (2 * chunk) * length;
+      const int position = (row / chunk % 2 == 0 ? own.first : second) + in_chunk;
+      const auto from = std::ptrdiff_t{of + position} * width;
+      rows.insert(rows.end(), dx.begin() + from, dx.begin() + from + width);
+      expected.insert(expected.end(), x.begin() + from, x.begin() + from + width);
+    }
+    std::vector<float> workspace(layers::position_backward_workspace(own));
+    EXPECT_LE(workspace.size(), 3u * 2 * chunk * width);
+    layers::position_backward_weight(own, rows.data(), gradient_by_ranks, workspace);
+    layers::position_forward(own, table, rows.data());
+    EXPECT_EQ(rows, expected) << "rank " << rank;
+  }
+  EXPECT_EQ(gradient_by_ranks, gradient);
+}
+
 TEST(LayerKernels, a_token_that_is_not_in_the_table_is_refused_before_anything_is_written) {
   const std::vector<float> before(8, 3.0f), table(8, 1.0f);
   const layers::EmbeddingShape shape{.vocabulary = 4, .width = 2};
@@ -103,6 +136,7 @@ TEST(LayerKernels, positions_that_are_not_in_the_table_are_refused_before_anythi
        {layers::PositionShape{.rows = 2, .length = 2, .width = 2, .first = 3},
         layers::PositionShape{.rows = 2, .length = 2, .width = 2, .first = -1},
         layers::PositionShape{.rows = 4, .length = 5, .width = 3},
+        layers::PositionShape{.rows = 2, .length = 2, .width = 2, .left_out = 3},
         layers::PositionShape{.rows = 2, .length = 5, .width = 2, .first_row = 13},
         layers::PositionShape{.rows = 2, .length = 2, .width = 2, .first_row = -1},
         layers::PositionShape{.rows = 2, .length = 0, .width = 2}}) {
