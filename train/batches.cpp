@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sprat/context.hpp"
 #include "sprat/error.hpp"
 
 namespace sprat::train {
@@ -52,10 +53,18 @@ Batches::Batches(TokenizedText text, const TrainConfig& config)
       batch_(config.train.batch),
       order_(config.sharding.seed, training_tokens_ - 1, static_cast<std::uint64_t>(context_)) {}
 
-void Batches::append(std::uint64_t begin, Batch& batch) const {
-  const auto context = static_cast<std::size_t>(context_);
-  text_.copy(begin, context, batch.inputs);
-  text_.copy(begin + 1, context, batch.targets);
+void Batches::append(std::uint64_t begin, BatchShare share, Batch& batch) const {
+  const auto copy = [&](const ContextPiece& piece) {
+    const auto first = begin + static_cast<std::uint64_t>(piece.first);
+    const auto count = static_cast<std::size_t>(piece.count);
+    text_.copy(first, count, batch.inputs);
+    text_.copy(first + 1, count, batch.targets);
+  };
+  if (share.context_ranks == 1) {
+    copy({.first = 0, .count = context_});
+    return;
+  }
+  std::ranges::for_each(context_pieces(context_, share.context_ranks, share.context_rank), copy);
 }
 
 Batch Batches::training(std::int64_t first_sample, int micro_step, BatchShare share) const {
@@ -66,7 +75,7 @@ Batch Batches::training(std::int64_t first_sample, int micro_step, BatchShare sh
   Batch batch{.inputs = {}, .targets = {}, .samples = all.count};
   for (int i = 0; i < own.count; ++i) {
     const std::int64_t sample = first_sample + all.first + own.first + i;
-    append(order_.begin(static_cast<std::uint64_t>(sample)), batch);
+    append(order_.begin(static_cast<std::uint64_t>(sample)), share, batch);
   }
   return batch;
 }
@@ -98,7 +107,7 @@ Batch Batches::validation(int index, int samples, BatchShare share) const {
   const int first = range.first + own.first;
   Batch batch{.inputs = {}, .targets = {}, .samples = range.count};
   for (int sample = first; sample < first + own.count; ++sample) {
-    append(training_tokens_ + static_cast<std::uint64_t>(sample) * context_, batch);
+    append(training_tokens_ + static_cast<std::uint64_t>(sample) * context_, share, batch);
   }
   return batch;
 }

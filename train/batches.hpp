@@ -11,7 +11,8 @@
 
 namespace sprat::train {
 
-/// Sequences of `context` tokens each; targets[i] is the token after inputs[i].
+/// Sequences of `context` tokens each, or what a rank has of them; targets[i] is the token after
+/// inputs[i].
 struct Batch {
   std::vector<std::int32_t> inputs, targets;
   /// Sequences of the whole micro-batch, of which these are a part where tensor ranks read their
@@ -26,6 +27,8 @@ struct BatchShare {
   /// What the rank reads of each micro-batch: all, or one of as many parts as there are tensor
   /// ranks.
   int part = 0, parts = 1;
+  /// Of its samples, which positions: all, or context_pieces() where ranks cut sequences.
+  int context_rank = 0, context_ranks = 1;
 };
 
 /// Consecutive samples of a batch.
@@ -73,7 +76,7 @@ class Batches {
   std::size_t validation_tokens() const { return text_.size() - training_tokens_; }
 
  private:
-  void append(std::uint64_t begin, Batch& batch) const;
+  void append(std::uint64_t begin, BatchShare share, Batch& batch) const;
 
   TokenizedText text_;
   std::size_t training_tokens_;

@@ -78,7 +78,11 @@ std::map<std::string, std::string> run_notes(const TrainConfig& config, const Ru
       {"train.precision.gradient_wire", name(sharding.gradient_wire)},
       {feedback_note, yes_or_no(sharding.error_feedback)},
       {"train.precision.stochastic_rounding", yes_or_no(sharding.stochastic_rounding)},
+      {"parallel.context_parallel_degree", std::to_string(config.pipeline.context_degree)},
       {"parallel.persistence_threshold", std::to_string(sharding.persistence_threshold)}};
+  if (config.pipeline.context_degree > 1) {
+    notes["parallel.cp_comm_type"] = config.pipeline.cp_comm_type;
+  }
   if (sharding.micro_steps > 1) {
     notes["train.accumulate"] = sharding.accumulate == Accumulate::two_hop ? "two_hop" : "local";
     notes["parallel.gradient_order"] = name(sharding.gradient_order);

@@ -16,6 +16,11 @@ std::optional<Communicator> join_ends(Communicator& pipeline, const RankPlan& mi
   return pipeline.split(at_one_end ? 0 : -1, pipeline.rank(), "ends");
 }
 
+std::optional<Communicator> join_context(Communicator& world, const ParallelLayout& layout) {
+  return layout.degrees().context == 1 ? std::nullopt
+                                       : std::optional(split_along(world, layout, Axes::context));
+}
+
 }  // namespace
 
 ModelPart::ModelPart(Communicator& world, const TrainConfig& config)
@@ -27,6 +32,7 @@ ModelPart::ModelPart(Communicator& world, const TrainConfig& config)
       tensor_(split_along(world, plan_.layout, Axes::tensor)),
       copy_(split_along(world, plan_.layout, Axes::model)),
       group_(tensor_, mine_.placement.tensor),
+      context_(join_context(world, plan_.layout)),
       model_(data_, units_, mine_.sharding),
       ends_(join_ends(pipeline_, mine_)) {
   // Doubles hold all whole numbers up to 2^53, and every rank has counted its own part alone.

@@ -28,6 +28,8 @@ class ModelPart {
   Communicator& pipeline() { return pipeline_; }
   /// Of this rank's layers: who has the other parts of them.
   tensor::Group& tensor_group() { return group_; }
+  /// Who has the other positions of its sequences; null where they are whole.
+  Communicator* context_ranks() { return context_ ? &*context_ : nullptr; }
   /// All that have one copy of the model: its stages and their tensor ranks. Ranks as in
   /// ParallelLayout::group().
   Communicator& copy() { return copy_; }
@@ -50,6 +52,7 @@ class ModelPart {
   std::vector<UnitSpec> units_;
   Communicator data_, pipeline_, tensor_, copy_;
   tensor::Group group_;
+  std::optional<Communicator> context_;
   ShardedModel model_;
   /// Of the first and the last stage, where two ranks have them: both have the table of tokens.
   std::optional<Communicator> ends_;

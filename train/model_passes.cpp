@@ -40,7 +40,9 @@ GptStages make_stages(const TrainConfig& config, ModelPart& part, int samples,
     return {config.model,
             {.placement = mine.placement,
              .group = &part.tensor_group(),
-             .max_tokens = samples * config.model.context,
+             .context_ranks = part.context_ranks(),
+             .context = {.cp_comm_type = config.pipeline.cp_comm_type},
+             .max_tokens = samples * own_context(config),
              .microbatches = config.sharding.micro_steps,
              .actions = mine.actions,
              .checkpoint_blocks = config.pipeline.activations.recomputed_together,
@@ -54,7 +56,7 @@ GptStages make_stages(const TrainConfig& config, ModelPart& part, int samples,
                 fmt::format("no memory for the activations of {} samples of {} tokens, which each "
                             "rank computes at once; take more parallel.microbatches, a smaller "
                             "train.batch or model.context, or parallel.activation_checkpointing",
-                            samples, config.model.context));
+                            samples, own_context(config)));
   }
 }
 
@@ -63,21 +65,21 @@ GptStages make_stages(const TrainConfig& config, ModelPart& part, int samples,
 ModelPasses::ModelPasses(ModelPart& part, const TrainConfig& config,
                          std::shared_ptr<const GemmBackend> gemm, int samples_at_once)
     : part_(part),
-      context_(config.model.context),
+      length_(own_context(config)),
       parameters_(part.model(), part.units(), config.sharding.parameter_dtype),
       stages_(make_stages(config, part, samples_at_once, std::move(gemm), parameters_)),
       training_(part.pipeline(), part.plan().schedule, stages_),
       evaluation_(part.pipeline(), part.plan().evaluation, stages_) {}
 
 std::span<const double> ModelPasses::train(std::span<const Batch> microbatches, float loss_scale) {
-  stages_.begin_step(microbatches_of(microbatches, context_), loss_scale);
+  stages_.begin_step(microbatches_of(microbatches, length_), loss_scale);
   training_.run();
   before_ = std::exchange(after_, stages_.counters());
   return part_.mine().tells_loss ? stages_.losses() : std::span<const double>();
 }
 
 std::vector<double> ModelPasses::evaluate(std::span<const Batch> microbatches) {
-  stages_.begin_evaluation(microbatches_of(microbatches, context_));
+  stages_.begin_evaluation(microbatches_of(microbatches, length_));
   evaluation_.run();
   std::vector<double> losses;
   for (int microbatch = 0;

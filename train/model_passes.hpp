@@ -52,7 +52,7 @@ class ModelPasses {
 
  private:
   ModelPart& part_;
-  int context_;
+  int length_;  // of what this rank has of a sequence
   ShardedParameters parameters_;
   GptStages stages_;
   Pipeline training_, evaluation_;

@@ -10,12 +10,38 @@
 #include <string>
 #include <utility>
 
+#include "sprat/context.hpp"
 #include "sprat/partition.hpp"
 #include "train/config/config_check.hpp"
 #include "train/model/gpt_index.hpp"
 
 namespace sprat::train {
 namespace {
+
+/// Sequences that can be cut, among ranks that share parameters.
+void check_context_degree(const TrainConfig& config, int data) {
+  const std::int64_t degree = config.pipeline.context_degree;
+  const int given = config.sharding.hybrid_shard_degree;
+  if (degree == 1) {
+    return;
+  }
+  const int shard = given == 0 ? data : given;
+  check(shard % degree == 0,
+        "parallel.context_parallel_degree {} does not divide {}, whose ranks share sequences; take "
+        "a divisor of {}, or {} {}",
+        degree,
+        given == 0 ? fmt::format("the {} data ranks", data)
+                   : fmt::format("parallel.hybrid_shard_degree {}", given),
+        shard, (shard + degree - 1) / degree * degree,
+        given == 0 ? "data ranks" : "as parallel.hybrid_shard_degree");
+  try {
+    context_pieces(config.model.context, config.pipeline.context_degree, 0);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("model.context {} and parallel.context_parallel_degree "
+                                          "{}: {}",
+                                          config.model.context, degree, error.what()));
+  }
+}
 
 /// The ranks of a copy of the model, in the words of the configuration.
 std::string copy_degrees(const TrainConfig& config) {
@@ -40,6 +66,7 @@ void check_degrees(const TrainConfig& config, int ranks) {
         "parallel.hybrid_shard_degree {} does not divide the {}; take a divisor of {}, or 0 for "
         "all",
         shard, among, data);
+  check_context_degree(config, data);
 }
 
 void check_batch(const TrainConfig& config, int shares) {
@@ -49,7 +76,7 @@ void check_batch(const TrainConfig& config, int shares) {
         "train.batch {} has fewer samples than there are parts, {} data ranks x {} micro-batches; "
         "take {} or more, or fewer parallel.microbatches",
         batch, shares, microbatches, parts);
-  const std::int64_t tokens = (batch + parts - 1) / parts * config.model.context;
+  const std::int64_t tokens = (batch + parts - 1) / parts * own_context(config);
   check(tokens <= std::numeric_limits<int>::max(),
         "train.batch {} gives each rank {} tokens of model.context {} at once, more than {}; take "
         "more parallel.microbatches",
@@ -228,6 +255,7 @@ PipelinePlan plan_pipeline(const TrainConfig& config, int ranks) {
   check_degrees(config, ranks);
   const ParallelLayout layout({.world = ranks,
                                .shard = config.sharding.hybrid_shard_degree,
+                               .context = config.pipeline.context_degree,
                                .pipeline = config.pipeline.degree,
                                .tensor = config.pipeline.tensor_degree,
                                .placement = config.pipeline.placement});
@@ -248,6 +276,10 @@ std::string pipeline_text(const TrainConfig& config, const PipelinePlan& plan) {
     told = fmt::format("layers are cut among {} ranks, optimize \"{}\"{}\n",
                        config.pipeline.tensor_degree, optimize_text(config.pipeline.optimize),
                        config.pipeline.prescaled_batch ? "" : ", each reads its own samples");
+  }
+  if (config.pipeline.context_degree > 1) {
+    told += fmt::format("sequences are cut among {} ranks, cp_comm_type \"{}\"\n",
+                        config.pipeline.context_degree, config.pipeline.cp_comm_type);
   }
   if (plan.schedule.ranks() == 1 && plan.schedule.stages() == 1) {
     return told;
@@ -274,7 +306,9 @@ GptPlacement placement_of(const TrainConfig& config, const PipelinePlan& plan,
       .stages = {},
       .tensor = {.degree = config.pipeline.tensor_degree,
                  .sequence_parallel = config.pipeline.optimize == Optimize::memory},
-      .tensor_rank = place.tensor};
+      .tensor_rank = place.tensor,
+      .context_degree = config.pipeline.context_degree,
+      .context_rank = place.context};
   for (int stage = 0; stage < plan.schedule.stages(); ++stage) {
     if (plan.schedule.rank_of_stage[static_cast<std::size_t>(stage)] == place.pipeline) {
       placement.stages.push_back(stage);
@@ -286,7 +320,10 @@ GptPlacement placement_of(const TrainConfig& config, const PipelinePlan& plan,
 RankPlan plan_of_rank(const TrainConfig& config, const PipelinePlan& plan, int rank) {
   RankPlan mine;
   mine.coordinate = plan.layout.coordinate(rank);
-  mine.share = {.rank = plan.layout.data_share(rank), .ranks = plan.layout.data_shares()};
+  mine.share = {.rank = plan.layout.data_share(rank),
+                .ranks = plan.layout.data_shares(),
+                .context_rank = mine.coordinate.context,
+                .context_ranks = config.pipeline.context_degree};
   if (!config.pipeline.prescaled_batch) {
     mine.share.part = mine.coordinate.tensor;
     mine.share.parts = config.pipeline.tensor_degree;

@@ -96,7 +96,7 @@ std::optional<std::string> tensor_warning(const TrainConfig& config, const Pipel
     return std::nullopt;
   }
   const int parts = plan.layout.data_shares() * config.sharding.micro_steps;
-  const int rows = part_of_batch(config.train.batch, parts, 0).count * config.model.context;
+  const int rows = part_of_batch(config.train.batch, parts, 0).count * own_context(config);
   double most = 0;
   for (int place = 0; place < config.pipeline.degree; ++place) {
     most = std::max(most, tensor_traffic(config, plan, place, rows).sent(degree));

@@ -118,8 +118,8 @@ Trainer::Totals Trainer::pass() {
   for (int microbatch = 0; microbatch < config_.sharding.micro_steps; ++microbatch) {
     batches.push_back(batches_.training(samples_, microbatch, part_.share()));
   }
-  batches = gather_batches(part_.tensor_group(), part_.share(), config_.model.context,
-                           std::move(batches));
+  batches =
+      gather_batches(part_.tensor_group(), part_.share(), own_context(config_), std::move(batches));
   double tokens = 0;
   for (const Batch& batch : batches) {
     tokens += static_cast<double>(batch.targets.size());
@@ -226,8 +226,8 @@ void Trainer::tell(const StepResult& result) {
 double Trainer::validate(int samples) {
   samples = batches_.validation_samples(samples);
   const int together = config_.sharding.micro_steps;
-  // A place for each sample, 0 on all ranks but one: whoever has which, they are added in one
-  // order.
+  // A place for each sample, 0 on ranks that have nothing of it: whoever has which, they are added
+  // in one order.
   std::vector<double> losses(static_cast<std::size_t>(samples));
   for (int index = 0; index < batches_.validation_batches(samples, part_.share().ranks);
        index += together) {
@@ -240,7 +240,7 @@ double Trainer::validate(int samples) {
         numbers.push_back(sample);
       }
     }
-    batches = gather_batches(part_.tensor_group(), part_.share(), config_.model.context,
+    batches = gather_batches(part_.tensor_group(), part_.share(), own_context(config_),
                              std::move(batches));
     const std::vector<double> told = passes_.evaluate(batches);
     for (std::size_t at = 0; at < told.size(); ++at) {
@@ -414,12 +414,16 @@ void Trainer::write_text() {
     return;
   }
   Parameters& whole = copy ? static_cast<Parameters&>(*copy) : passes_.parameters();
-  GptStages writer(config_.model, {.max_tokens = config_.model.context}, gemm_, whole);
   const TokenizedText& text = batches_.text();
   const std::vector<std::int32_t> prompt = text.encode(config_.train.prompt);
+  const int tokens = tokens_of_bytes(text, config_.train.sample_bytes);
+  // A context that no rank holds is rarely as long as what is written.
+  const std::int64_t written = static_cast<std::int64_t>(prompt.size()) + tokens;
+  const auto most = std::min<std::int64_t>(config_.model.context, written);
+  GptStages writer(config_.model, {.max_tokens = static_cast<int>(most)}, gemm_, whole);
   const std::string sample =
       text.decode(write_sample(writer, {.prompt = prompt,
-                                        .tokens = tokens_of_bytes(text, config_.train.sample_bytes),
+                                        .tokens = tokens,
                                         .vocabulary = text.vocabulary(),
                                         .temperature = config_.train.temperature,
                                         .seed = config_.sharding.seed,
@@ -432,12 +436,13 @@ void Trainer::write_text() {
 }
 
 void Trainer::advise() const {
-  const int ranks = part_.share().ranks, degree = part_.model().hybrid_shard_degree();
+  const int context = config_.pipeline.context_degree, degree = part_.model().hybrid_shard_degree();
+  const int shares = part_.share().ranks, ranks = shares * context;
   say("\nwhat to try next:\n");
-  if (config_.sharding.strategy.empty() && ranks > 1) {
+  if (config_.sharding.strategy.empty() && shares > 1) {
     say("  parallel.hybrid_shard_degree {}: the same losses{}, another share of memory each\n",
-        degree == ranks ? 1 : ranks,
-        same_bits_on_any_row(config_, ranks) ? " to the bit" : " but for rounding");
+        degree == ranks ? context : ranks,
+        same_bits_on_any_row(config_, shares) ? " to the bit" : " but for rounding");
   }
   say("  --virtual-ranks {}: the same ranks as threads of one process, the same losses again\n",
       world_.size());

@@ -272,14 +272,17 @@ void fit_vocabulary(TrainConfig& config, int tokens) {
 }
 
 bool same_bits_on_any_row(const TrainConfig& config, int data_ranks) {
-  return std::has_single_bit(static_cast<unsigned>(data_ranks)) &&
+  // Ranks that share sequences are summed over as those that have others.
+  return std::has_single_bit(static_cast<unsigned>(data_ranks * config.pipeline.context_degree)) &&
          !has_block_scales(config.sharding.gradient_wire) && !config.sharding.parameter_wire &&
          (config.sharding.micro_steps == 1 || config.sharding.accumulate == Accumulate::local);
 }
 
 bool same_bits_however_shared(const TrainConfig& config, int data_ranks) {
+  // A tree over ranks that share sequences adds a rank's micro-batches before those ranks.
   return config.sharding.gradient_order == GradientOrder::tree &&
-         config.sharding.gradient_wire == DType::f32 && same_bits_on_any_row(config, data_ranks) &&
+         config.pipeline.context_degree == 1 && config.sharding.gradient_wire == DType::f32 &&
+         same_bits_on_any_row(config, data_ranks) &&
          std::has_single_bit(static_cast<unsigned>(config.sharding.micro_steps));
 }
 

@@ -64,11 +64,15 @@ TrainConfig parse_train_config(std::string_view json, const std::string& origin)
 /// checkpoint.folder become paths that can be opened. Throws
 /// Error{unavailable} too.
 TrainConfig read_train_config(const std::string& path);
+/// Tokens that a rank has of each sequence.
+inline int own_context(const TrainConfig& config) {
+  return config.model.context / config.pipeline.context_degree;
+}
 /// Lets the model know so many tokens: model.vocabulary becomes that, unless the configuration
 /// gives more. Throws Error{invalid_argument} if it gives less.
 void fit_vocabulary(TrainConfig& config, int tokens);
-/// Whether losses are the same to the bit under any strategy and degree of so many data ranks:
-/// level D2 of docs/fsdp.md.
+/// Whether losses are the same to the bit under any strategy and degree of so many data ranks, each
+/// of them context_degree ranks that share sequences: level D2 of docs/fsdp.md.
 bool same_bits_on_any_row(const TrainConfig& config, int data_ranks);
 /// Whether they also are those of any other such run of as many micro-batches over all ranks: D3.
 bool same_bits_however_shared(const TrainConfig& config, int data_ranks);

@@ -32,26 +32,32 @@ constexpr SmpName tensor_parallel_degree = {SmpVersion::v1, "tensor_parallel_deg
 constexpr SmpName optimize = {SmpVersion::v1, "optimize"};
 constexpr SmpName prescaled_batch = {SmpVersion::v1, "prescaled_batch"};
 constexpr SmpName context_parallel_degree = {SmpVersion::v2, "context_parallel_degree"};
+constexpr SmpName cp_comm_type = {SmpVersion::v2, "cp_comm_type"};
 constexpr SmpName expert_parallel_degree = {SmpVersion::v2, "expert_parallel_degree"};
 }  // namespace smp
 
-/// Ways of SMP to spread a model that the trainer does not have.
-void refuse_other_axes(JsonSection& section) {
-  const struct {
-    SmpName key;
-    const char* instead;
-  } axes[] = {
-      {smp::context_parallel_degree, "sequences are not cut yet"},
-      {smp::expert_parallel_degree, "the GPT has no experts"},
-  };
-  for (const auto& [key, why] : axes) {
-    int degree = 1;
-    read_whole(section, key, degree);
-    check(degree == 1,
-          "parallel.{} is {}; {}: keep 1, and for less memory a rank take "
-          "parallel.pipeline_parallel_degree {} or parallel.hybrid_shard_degree {}",
-          key.name, degree, why, degree, degree);
-  }
+/// A way of SMP to spread a model that the trainer does not have.
+void refuse_experts(JsonSection& section) {
+  int degree = 1;
+  read_whole(section, smp::expert_parallel_degree, degree);
+  check(degree == 1,
+        "parallel.{} is {}; the GPT has no experts: keep 1, and for less memory a rank take "
+        "parallel.pipeline_parallel_degree {} or parallel.hybrid_shard_degree {}",
+        smp::expert_parallel_degree.name, degree, degree, degree);
+}
+
+/// One of the words that SMP has for a key.
+void read_word(JsonSection& section, SmpName name, std::string& word) {
+  section.read(name.name, word);
+  const SmpKey& key = smp_key(name.version, name.name);
+  const std::string words = fmt::format(" {} ", key.choices);
+  check(words.find(fmt::format(" {} ", word)) != std::string::npos,
+        "parallel.{} is \"{}\"; it is one of {}", name.name, word, legal_values(key));
+}
+
+void read_context(JsonSection& section, PipelineConfig& pipeline) {
+  read_whole(section, smp::context_parallel_degree, pipeline.context_degree);
+  read_word(section, smp::cp_comm_type, pipeline.cp_comm_type);
 }
 
 void read_tensor(JsonSection& section, PipelineConfig& pipeline) {
@@ -77,14 +83,6 @@ void read_degree(JsonSection& section, PipelineConfig& pipeline) {
           pipeline.degree, older);
     pipeline.degree = older;
   }
-}
-
-void read_placement(JsonSection& section, std::string& placement) {
-  section.read(smp::placement_strategy.name, placement);
-  const SmpKey& key = smp_key(smp::placement_strategy.version, smp::placement_strategy.name);
-  const std::string words = fmt::format(" {} ", key.choices);
-  check(words.find(fmt::format(" {} ", placement)) != std::string::npos,
-        "parallel.placement_strategy is \"{}\"; it is one of {}", placement, legal_values(key));
 }
 
 void read_schedule(JsonSection& section, int micro_steps, PipelineConfig& pipeline) {
@@ -231,11 +229,12 @@ void read_microbatches(const nlohmann::json& root, JsonSection& parallel, int& m
 }
 
 void read_pipeline(JsonSection& parallel, int micro_steps, PipelineConfig& pipeline) {
-  refuse_other_axes(parallel);
+  refuse_experts(parallel);
+  read_context(parallel, pipeline);
   read_tensor(parallel, pipeline);
   read_degree(parallel, pipeline);
   read_schedule(parallel, micro_steps, pipeline);
-  read_placement(parallel, pipeline.placement);
+  read_word(parallel, smp::placement_strategy, pipeline.placement);
   read_partition(parallel, pipeline.partition);
   read_recomputation(parallel, pipeline.activations);
   read_offload(parallel, pipeline.activations);

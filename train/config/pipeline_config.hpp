@@ -48,6 +48,9 @@ struct PipelineConfig {
   Optimize optimize = Optimize::memory;
   /// SMP's word: tensor ranks read the same samples; else each reads as many of its own.
   bool prescaled_batch = true;
+  int context_degree = 1;                ///< Ranks that sequences are cut among; divides those that
+                                         ///< share parameters.
+  std::string cp_comm_type = "p2p";      ///< How keys and values move: ContextOptions.
   int degree = 1;                        ///< Ranks of a pipeline.
   std::string schedule = "interleaved";  ///< By name; the default is SMP's.
   int stages_per_rank = 0;               ///< 0: as few as the schedule takes.

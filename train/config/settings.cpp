@@ -253,6 +253,8 @@ void add_pipeline(Settings& settings, const PipelineConfig& pipeline) {
   section.add("tensor_parallel_degree", pipeline.tensor_degree);
   section.add("optimize", optimize_text(pipeline.optimize));
   section.add("prescaled_batch", pipeline.prescaled_batch);
+  section.add("context_parallel_degree", pipeline.context_degree);
+  section.add("cp_comm_type", pipeline.cp_comm_type);
   section.add("pipeline_parallel_degree", pipeline.degree);
   section.add("pipeline", pipeline.schedule);
   section.add("stages_per_rank", pipeline.stages_per_rank);

@@ -25,13 +25,18 @@ struct GptShape {
 /// The embedding and the head count, too.
 inline int gpt_layer_count(const GptShape& shape) { return shape.layers + 2; }
 
-/// Which layers a rank has, and which part of them.
+/// Which layers a rank has, which part of them, and of which positions.
 struct GptPlacement {
   std::vector<int> first_layer = {0};  ///< Of each stage of the pipeline, rising from 0.
   std::vector<int> stages = {0};       ///< The rank's own, rising.
   /// How layers are cut; the degree divides the heads.
   tensor::Parallelism tensor = {};
   int tensor_rank = 0;
+  /// How many ranks share the positions of each sequence, as context_pieces() deals them.
+  int context_degree = 1, context_rank = 0;
+
+  /// Positions that this rank has of a sequence of the model's context.
+  int own_positions(const GptShape& shape) const { return shape.context / context_degree; }
 };
 
 /// The units of a rank's stages in the order of the model: tokens' table, positions, a unit for

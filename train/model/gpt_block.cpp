@@ -30,6 +30,18 @@ AttentionShape attention_shape(const GptRows& run) {
           .head_width = run.shape.width / run.shape.heads};
 }
 
+void attention_forward(const GptRows& run, const layers::AttentionForward& pass) {
+  const AttentionShape shape = attention_shape(run);
+  run.context == nullptr ? layers::attention_forward(run.gemm, shape, pass)
+                         : run.context->forward(run.gemm, pass, shape.sequences);
+}
+
+void attention_backward_input(const GptRows& run, const layers::AttentionBackward& pass) {
+  const AttentionShape shape = attention_shape(run);
+  run.context == nullptr ? layers::attention_backward_input(run.gemm, shape, pass)
+                         : run.context->backward_input(run.gemm, pass, shape.sequences);
+}
+
 layers::AttentionInput attention_input_of(const GptExtents& extents, const BlockTape& tape) {
   const std::ptrdiff_t width = extents.attention_width;
   return {.query = tape.qkv,
@@ -193,17 +205,15 @@ void gelu_input(const BlockBackward& block) {
 void heads_input(const BlockBackward& block) {
   const GptRows& run = block.run;
   const std::ptrdiff_t width = run.extents.attention_width;
-  layers::attention_backward_input(
-      run.gemm, attention_shape(run),
-      {.input = attention_input_of(run.extents, block.tape),
-       .out = block.tape.attended,
-       .dout = block.gradients.attended,
-       .out_stride = run.extents.attention_width,
-       .rows = {.highest = block.tape.highest, .share = block.tape.share},
-       .dquery = block.gradients.qkv,
-       .dkey = block.gradients.qkv + width,
-       .dvalue = block.gradients.qkv + 2 * width,
-       .workspace = run.workspaces.attention});
+  attention_backward_input(run, {.input = attention_input_of(run.extents, block.tape),
+                                 .out = block.tape.attended,
+                                 .dout = block.gradients.attended,
+                                 .out_stride = run.extents.attention_width,
+                                 .rows = {.highest = block.tape.highest, .share = block.tape.share},
+                                 .dquery = block.gradients.qkv,
+                                 .dkey = block.gradients.qkv + width,
+                                 .dvalue = block.gradients.qkv + 2 * width,
+                                 .workspace = run.workspaces.attention});
 }
 
 /// Gradients of the MLP's inner values, from that of the output to that of what the norm wrote.
@@ -316,12 +326,11 @@ void block_forward_tape(const GptRows& run, const UnitValues& unit, const float*
                                      .x = tape.normed,
                                      .y = tape.qkv,
                                      .workspace = workspace});
-  layers::attention_forward(run.gemm, attention_shape(run),
-                            {.input = attention_input_of(extents, tape),
-                             .out = tape.attended,
-                             .out_stride = extents.attention_width,
-                             .rows = {.highest = tape.highest, .share = tape.share},
-                             .workspace = run.workspaces.attention});
+  attention_forward(run, {.input = attention_input_of(extents, tape),
+                          .out = tape.attended,
+                          .out_stride = extents.attention_width,
+                          .rows = {.highest = tape.highest, .share = tape.share},
+                          .workspace = run.workspaces.attention});
   tensor::row_forward(run.group, {.layer = linear(run, unit, projection_weight),
                                   .residual = x,
                                   .x = tape.attended,

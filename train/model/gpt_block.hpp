@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include "sprat/context.hpp"
 #include "sprat/mp.hpp"
 #include "train/model/gpt_extents.hpp"
 #include "train/model/unit_access.hpp"
@@ -17,13 +18,15 @@ struct GptWorkspaces {
   std::span<float> attention, exchange, row_sums, partial_gradients;
 };
 /// What one call computes: rows of a micro-batch, sequences of `length`, with the other ranks of a
-/// tensor parallel group.
+/// tensor parallel group. Where sequences are cut, `length` is what this rank has of each.
 struct GptRows {
   const GptShape& shape;
   const GemmBackend& gemm;
   tensor::Group& group;
+  ContextAttention* context = nullptr;  ///< Null: sequences are whole.
   GptExtents extents;
   int length = 1;
+  int first_position = 0, left_out = 0;  ///< As layers::PositionShape.
   GptWorkspaces workspaces;
 };
 /// For sequences of any length.

@@ -43,9 +43,10 @@ std::size_t row_sums_workspace(const GptShape& shape, const GptPlacement& placem
   const GptExtents most = most_extents(shape, placement, rows);
   const std::size_t norm = layers::layer_norm_backward_workspace(
       {.rows = most.own_rows, .width = shape.width, .row_pieces = pieces});
-  // Rows that begin anywhere in a sequence may reach all positions.
+  // Rows that begin anywhere in a sequence may reach all positions that are here.
+  const int length = placement.own_positions(shape);
   const std::size_t positions = layers::position_backward_workspace(
-      {.rows = shape.context, .length = shape.context, .width = shape.width, .row_pieces = pieces});
+      {.rows = length, .length = length, .width = shape.width, .row_pieces = pieces});
   return std::max(norm, positions);
 }
 

@@ -26,7 +26,9 @@ layers::PositionShape position_shape(const GptRows& run) {
   return {.rows = run.extents.own_rows,
           .length = run.length,
           .width = run.shape.width,
+          .first = run.first_position,
           .first_row = run.extents.first_row,
+          .left_out = run.left_out,
           .row_pieces = row_pieces(run)};
 }
 

@@ -49,6 +49,40 @@ std::size_t layer_workspace(const GptShape& shape, const GptPlacement& placement
                        static_cast<std::size_t>(most.vocabulary)});
 }
 
+bool has_block(const GptShape& shape, const GptPlacement& placement) {
+  return std::ranges::any_of(placement.stages, [&](int stage) {
+    const LayerRange range = layers_of_stage(shape, placement, stage);
+    return std::max(range.first, block_layer(0)) < std::min(range.end, head_layer(shape));
+  });
+}
+
+/// Where a rank's positions are in a sequence, in two runs: those of the second are so much later.
+struct PositionRuns {
+  int first = 0, left_out = 0;
+};
+PositionRuns positions_of(const GptShape& shape, const GptPlacement& placement) {
+  if (placement.context_degree == 1) {
+    return {};
+  }
+  const auto [first, second] =
+      context_pieces(shape.context, placement.context_degree, placement.context_rank);
+  return {.first = first.first, .left_out = second.first - (first.first + first.count)};
+}
+
+/// One for all blocks, since they compute one after another.
+std::optional<ContextAttention> context_of(const GptShape& shape, const GptStagesOptions& options) {
+  const GptPlacement& placement = options.placement;
+  if (options.context_ranks == nullptr || !has_block(shape, placement)) {
+    return std::nullopt;
+  }
+  return ContextAttention(*options.context_ranks,
+                          {.sequences = options.max_tokens / placement.own_positions(shape),
+                           .length = shape.context,
+                           .heads = extents_of(shape, placement, 0).heads,
+                           .head_width = shape.width / shape.heads},
+                          options.context);
+}
+
 }  // namespace
 
 StageWorkspace::StageWorkspace(const GptShape& shape, const GptPlacement& placement, int rows,
@@ -81,12 +115,19 @@ GptStages::GptStages(const GptShape& shape, GptStagesOptions options,
       own_(own_units(shape, plan_.placement)),
       passes_(layer_passes(shape, plan_)),
       memory_plan_(plan_gpt_memory(shape, plan_, passes_, options_.max_tokens)),
+      context_(context_of(shape, options_)),
       memory_(memory_plan_.program, options_.activations),
       workspace_(shape, plan_.placement, options_.max_tokens, gemm_->sum_pieces()) {
   const GptPlacement& placement = plan_.placement;
   check(group().how().degree == placement.tensor.degree && group().rank() == placement.tensor_rank,
         "stages of tensor rank {} of {} are given a group in which it is {} of {}",
         placement.tensor_rank, placement.tensor.degree, group().rank(), group().how().degree);
+  const Communicator* const context = options_.context_ranks;
+  const int degree = context == nullptr ? 1 : context->size();
+  const int rank = context == nullptr ? 0 : context->rank();
+  check(degree == placement.context_degree && rank == placement.context_rank,
+        "stages of context rank {} of {} are given ranks among which it is {} of {}",
+        placement.context_rank, placement.context_degree, rank, degree);
   check(memory_plan_.microbatches <= options_.microbatches,
         "actions name micro-batch {}, and a step has {}", memory_plan_.microbatches - 1,
         options_.microbatches);
@@ -133,6 +174,10 @@ void GptStages::check_microbatch(const MicroBatch& microbatch, std::size_t numbe
   check(microbatch.length <= shape_.context,
         "micro-batch {} has sequences of {} tokens; the model's context is {}", number,
         microbatch.length, shape_.context);
+  const int degree = plan_.placement.context_degree;
+  check(degree == 1 || microbatch.length == plan_.placement.own_positions(shape_),
+        "micro-batch {} has {} tokens of each sequence; of {} that {} ranks share it is {}", number,
+        microbatch.length, shape_.context, degree, plan_.placement.own_positions(shape_));
   check(std::cmp_less_equal(count, options_.max_tokens),
         "micro-batch {} has {} tokens; memory is for {}", number, count, options_.max_tokens);
   check(count % length == 0, "micro-batch {} has {} tokens, which are no sequences of {}", number,
@@ -179,11 +224,15 @@ GptExtents GptStages::extents(int microbatch) {
 }
 
 GptRows GptStages::run_of(int microbatch) {
+  const PositionRuns positions = positions_of(shape_, plan_.placement);
   return {.shape = shape_,
           .gemm = *gemm_,
           .group = group(),
+          .context = context_ ? &*context_ : nullptr,
           .extents = extents(microbatch),
           .length = at(microbatch).length,
+          .first_position = positions.first,
+          .left_out = positions.left_out,
           .workspaces = {.attention = workspace_.attention,
                          .exchange = workspace_.exchange,
                          .row_sums = workspace_.row_sums,
@@ -424,8 +473,9 @@ void GptStages::tell_losses(int microbatch, std::span<const double> rows) {
 
 /// Of the last row alone: the others' logits are nobody's.
 std::span<const float> GptStages::predict(std::span<const std::int32_t> tokens) {
-  check(std::ranges::count(own_, -1) == 0 && plan_.placement.tensor.degree == 1,
-        "a prediction needs all layers on one rank, and all of each");
+  check(std::ranges::count(own_, -1) == 0 && plan_.placement.tensor.degree == 1 &&
+            plan_.placement.context_degree == 1,
+        "a prediction needs all layers on one rank, all of each, and whole sequences");
   check(!tokens.empty(), "a prediction needs a token to follow");
   begin_evaluation(std::vector<MicroBatch>{
       {.length = static_cast<int>(tokens.size()), .tokens = tokens, .targets = {}}});
@@ -574,11 +624,9 @@ void GptStages::set_horizon(int horizon) {
   memory_.set_horizon(horizon);
 }
 
-std::size_t GptStages::bytes_planned() const {
-  return memory_.bytes_planned() + workspace_.bytes();
-}
+std::size_t GptStages::bytes_planned() const { return memory_.bytes_planned() + fixed_bytes(); }
 std::size_t GptStages::bytes_high_water() const {
-  return memory_.bytes_high_water() + workspace_.bytes();
+  return memory_.bytes_high_water() + fixed_bytes();
 }
 
 }  // namespace sprat::train

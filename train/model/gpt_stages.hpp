@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sprat/activations.hpp"
+#include "sprat/context.hpp"
 #include "sprat/mp.hpp"
 #include "sprat/pipeline.hpp"
 #include "train/model/floats.hpp"
@@ -21,8 +22,9 @@
 
 namespace sprat::train {
 
-/// Whole sequences of `length` tokens each. Stages between the first and the last need neither
-/// tokens nor targets; with sequence parallelism either, for their input is some rows alone.
+/// Sequences of `length` tokens each: whole ones, or where ranks cut them what this one has of
+/// each, which is all its positions. Stages between the first and the last need neither tokens nor
+/// targets; with sequence parallelism either, for their input is some rows alone.
 struct MicroBatch {
   int length = 0;
   std::span<const std::int32_t> tokens = {};   ///< What the first stage reads.
@@ -33,6 +35,10 @@ struct GptStagesOptions {
   GptPlacement placement = {};
   /// The ranks that share its layers, and outlives the stages. Null: none, all of each is here.
   tensor::Group* group = nullptr;
+  /// The ranks that have the other positions of the placement's sequences, which outlive the
+  /// stages. Null: none, sequences are whole.
+  Communicator* context_ranks = nullptr;
+  ContextOptions context = {};
   int max_tokens = 0;  ///< The most of a micro-batch.
   /// The most of a step or of an evaluation.
   int microbatches = 1;
@@ -63,7 +69,8 @@ struct StageWorkspace {
 /// error only begin_step() or begin_evaluation() helps.
 class GptStages final : public PipelineStages {
  public:
-  /// `parameters`: of gpt_units(shape, seed, options.placement), and outlives this.
+  /// Collective over the ranks that share sequences. `parameters`: of gpt_units(shape, seed,
+  /// options.placement), and outlives this.
   GptStages(const GptShape& shape, GptStagesOptions options,
             std::shared_ptr<const GemmBackend> gemm, Parameters& parameters);
 
@@ -119,6 +126,10 @@ class GptStages final : public PipelineStages {
   TakenBatch& at(int microbatch) { return taken_[static_cast<std::size_t>(microbatch)]; }
   const std::vector<LayerPass>& begin_action(const mp::Action& action);
   void set_rows(int stage, int microbatch, std::span<const float> input);
+  /// Of what is there always.
+  std::size_t fixed_bytes() const {
+    return workspace_.bytes() + (context_ ? context_->memory_bytes() : 0);
+  }
   tensor::Group& group() { return options_.group == nullptr ? alone_ : *options_.group; }
   GptExtents extents(int microbatch);
   GptRows run_of(int microbatch);
@@ -156,6 +167,7 @@ class GptStages final : public PipelineStages {
   std::vector<int> own_;                        // by unit of the whole model
   std::vector<std::vector<LayerPass>> passes_;  // by action
   GptMemoryPlan memory_plan_;
+  std::optional<ContextAttention> context_;  // where sequences are cut, and a block is here
   ActivationMemory memory_;
   StageWorkspace workspace_;
 

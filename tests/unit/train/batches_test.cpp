@@ -61,6 +61,34 @@ TEST(Batches, a_step_is_the_same_however_many_ranks_and_micro_steps_share_it) {
   }
 }
 
+TEST(Batches, of_ranks_that_share_sequences_are_their_pieces_of_the_same_samples) {
+  const Batches batches(counting(2000), config());
+  const Batch whole = batches.training(12, 0, {.rank = 1, .ranks = 3});
+  const Batch held_out = batches.validation(1, 8, {.rank = 1, .ranks = 3});
+  ASSERT_EQ(whole.inputs.size(), 4u * 8u);
+  const std::vector<std::vector<int>> positions[] = {{{0, 1, 6, 7}, {2, 3, 4, 5}},
+                                                     {{0, 7}, {1, 6}, {2, 5}, {3, 4}}};
+  for (const auto& of_ranks : positions) {
+    const int ranks = static_cast<int>(of_ranks.size());
+    for (int rank = 0; rank < ranks; ++rank) {
+      const BatchShare share{.rank = 1, .ranks = 3, .context_rank = rank, .context_ranks = ranks};
+      const auto part_of = [&](const std::vector<std::int32_t>& tokens) {
+        std::vector<std::int32_t> part;
+        for (std::size_t sample = 0; sample < tokens.size(); sample += 8) {
+          for (const int position : of_ranks[static_cast<std::size_t>(rank)]) {
+            part.push_back(tokens[sample + static_cast<std::size_t>(position)]);
+          }
+        }
+        return part;
+      };
+      const Batch part = batches.training(12, 0, share);
+      EXPECT_EQ(part.inputs, part_of(whole.inputs)) << rank << " of " << ranks;
+      EXPECT_EQ(part.targets, part_of(whole.targets)) << rank << " of " << ranks;
+      EXPECT_EQ(batches.validation(1, 8, share).targets, part_of(held_out.targets));
+    }
+  }
+}
+
 TEST(Batches, parts_differ_by_one_sample_only_where_a_batch_does_not_divide) {
   for (const int parts : {1, 2, 3, 4, 5, 7, 12}) {
     int next = 0;

@@ -15,6 +15,8 @@ struct SplitRun {
   int ranks, micro_steps;
   GradientOrder order = GradientOrder::tree;
   DType wire = DType::f32;
+  int context = 1;
+  std::string way = "p2p";
 };
 
 std::map<std::string, std::string> notes_of(const SplitRun& run) {
@@ -23,6 +25,8 @@ std::map<std::string, std::string> notes_of(const SplitRun& run) {
   config.sharding.gradient_order = run.order;
   config.sharding.gradient_wire = run.wire;
   config.sharding.accumulate = Accumulate::local;
+  config.pipeline.context_degree = run.context;
+  config.pipeline.cp_comm_type = run.way;
   return run_notes(config, {.data_ranks = run.ranks,
                             .row = "ddp, degree 1",
                             .text_bytes = 100,
@@ -87,6 +91,20 @@ TEST(RunNotes, what_error_feedback_kept_is_missed) {
       << warnings[0];
   EXPECT_EQ(resume_warnings(notes_of_blocks(true), notes_of_blocks(false)).size(), 1u)
       << "another value is one difference";
+}
+
+TEST(RunNotes, how_sequences_are_cut_matters) {
+  using Names = std::vector<std::string>;
+  const SplitRun whole{.ranks = 2, .micro_steps = 1};
+  const SplitRun cut{.ranks = 2, .micro_steps = 1, .context = 2};
+  const SplitRun gathered{.ranks = 2, .micro_steps = 1, .context = 2, .way = "all_gather"};
+  EXPECT_EQ(warned_of(cut, cut), Names{});
+  EXPECT_EQ(warned_of(whole, cut), Names{"parallel.context_parallel_degree"});
+  EXPECT_EQ(warned_of(cut, gathered), Names{"parallel.cp_comm_type"});
+  // A tree over ranks that share sequences is another at any other number of ranks.
+  EXPECT_EQ(warned_of({.ranks = 4, .micro_steps = 2, .context = 2},
+                      {.ranks = 2, .micro_steps = 4, .context = 2}),
+            (Names{"data ranks", "train.micro_steps"}));
 }
 
 TEST(RunNotes, the_order_matters_where_there_are_several_micro_steps) {

@@ -28,6 +28,7 @@ struct CutJob {
   int steps = 3;
   bool resume = false;
   int heads = 2;
+  int context = 8;
 };
 
 class CutJobs : public testing::Test {
@@ -36,9 +37,10 @@ class CutJobs : public testing::Test {
 
   /// Each step's loss and gradient norm, every bit; at last the validation loss and the text.
   std::vector<std::string> losses(const CutJob& job, StopRequest* stop = nullptr) {
+    records_.clear();
     const auto path = folder_ / "config.json", report = folder_ / "report.jsonl";
-    std::ofstream(path) << R"({"model": {"layers": 3, "width": 16, "context": 8, "heads": )"
-                        << job.heads << R"(},
+    std::ofstream(path) << R"({"model": {"layers": 3, "width": 16, "context": )" << job.context
+                        << R"(, "heads": )" << job.heads << R"(},
         "data": {"files": ["text.txt"], "validation_share": )"
                         << job.held_out << R"(}, "checkpoint": {"folder": "saved"}, "parallel": {)"
                         << job.parallel << R"(},
@@ -60,6 +62,7 @@ class CutJobs : public testing::Test {
     std::ifstream file(report);
     for (std::string line; std::getline(file, line);) {
       record_ = nlohmann::json::parse(line);
+      records_.push_back(record_);
       lines.push_back(record_.at("loss_hex").get<std::string>() + " " +
                       record_.at("grad_norm").dump());
     }
@@ -73,6 +76,7 @@ class CutJobs : public testing::Test {
   const std::filesystem::path folder_ = temporary_.path();
   std::string output_;
   nlohmann::json record_;  // the last
+  std::vector<nlohmann::json> records_;
 };
 
 }  // namespace sprat::train

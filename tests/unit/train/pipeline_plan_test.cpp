@@ -75,6 +75,24 @@ TEST(PipelinePlan, asks_nothing_of_the_batch_where_layers_are_not_cut) {
             "accepted");
 }
 
+TEST(PipelinePlan, gives_ranks_that_share_sequences_the_same_samples_and_each_its_loss) {
+  const TrainConfig config = planned_config(
+      R"("context_parallel_degree": 2, "hybrid_shard_degree": 4, "pipeline_parallel_degree": 2)");
+  const PipelinePlan plan = plan_pipeline(config, 16);
+  EXPECT_EQ(plan.layout.data_shares(), 4);
+  int tellers = 0;
+  for (int rank = 0; rank < 16; ++rank) {
+    const RankPlan mine = plan_of_rank(config, plan, rank);
+    EXPECT_EQ(mine.share.rank, rank / 4);
+    EXPECT_EQ(mine.placement.context_degree, 2);
+    EXPECT_EQ(mine.placement.context_rank, mine.coordinate.context);
+    tellers += mine.tells_loss ? 1 : 0;
+  }
+  EXPECT_EQ(tellers, 8);  // the last stage of each
+  EXPECT_THAT(pipeline_text(config, plan),
+              HasSubstr("sequences are cut among 2 ranks, cp_comm_type \"p2p\"\n"));
+}
+
 TEST(PipelinePlan, refuses_in_one_sentence_with_values_and_what_works) {
   const struct {
     int ranks;
@@ -97,6 +115,18 @@ TEST(PipelinePlan, refuses_in_one_sentence_with_values_and_what_works) {
       {8, R"("tensor_parallel_degree": 2, "hybrid_shard_degree": 8)",
        "parallel.hybrid_shard_degree 8 does not divide the 4 data ranks, which 8 ranks leave in "
        "models of 2; take a divisor of 4"},
+      {4, R"("context_parallel_degree": 3)",
+       "parallel.context_parallel_degree 3 does not divide the 4 data ranks, whose ranks share "
+       "sequences; take a divisor of 4, or 6 data ranks"},
+      {8, R"("context_parallel_degree": 4, "hybrid_shard_degree": 2, "tensor_parallel_degree": 2)",
+       "parallel.context_parallel_degree 4 does not divide parallel.hybrid_shard_degree 2, whose "
+       "ranks share sequences; take a divisor of 2, or 4 as parallel.hybrid_shard_degree"},
+      {5, R"("context_parallel_degree": 5)",
+       "model.context 16 and parallel.context_parallel_degree 5: sequences of 16 tokens are not "
+       "cut into 10 equal chunks, two for each of 5 context parallel ranks; the nearest length "
+       "that is, is 20"},
+      {8, R"("context_parallel_degree": 2, "microbatches": 16)",
+       "train.batch 32 has fewer samples than there are parts, 4 data ranks x 16 micro-batches"},
       {8, R"("pipeline_parallel_degree": 8)",
        "parallel.pipeline_parallel_degree 8 makes 8 stages, and the model has 6 layers (the "
        "embedding, 4 blocks, the head); take at most 6 stages, or model.layers 6"},

@@ -115,6 +115,15 @@ TEST(PipelineConfig, takes_degrees_that_divide_the_heads_and_the_pieces_of_the_p
   EXPECT_THAT(answer(5, "openblas"), testing::HasSubstr("5 does not divide model.heads 12"));
 }
 
+TEST(PipelineConfig, cuts_sequences_in_smps_words) {
+  const PipelineConfig cut = config_of(R"("context_parallel_degree": 4)").pipeline;
+  EXPECT_EQ(cut.context_degree, 4);
+  EXPECT_EQ(cut.cp_comm_type, "p2p");
+  const std::string gathered = R"("cp_comm_type": "all_gather")";
+  EXPECT_EQ(config_of(gathered).pipeline.cp_comm_type, "all_gather");
+  EXPECT_EQ(config_of(gathered).pipeline.context_degree, 1);
+}
+
 TEST(PipelineConfig, takes_ways_of_other_libraries_where_they_are_off) {
   EXPECT_EQ(pipeline_refusal(R"("tensor_parallel_degree": 1, "context_parallel_degree": 1,
                                 "expert_parallel_degree": 1)"),
@@ -155,10 +164,13 @@ TEST(PipelineConfig, refuses_in_one_line_with_values_and_a_remedy) {
        "parallel.tensor_parallel_degree 3 does not divide model.heads 4; take a divisor of 4, or 6 "
        "heads"},
       {R"("prescaled_batch": 1)", "parallel.prescaled_batch is 1; it is"},
-      {R"("context_parallel_degree": 4)",
-       "parallel.context_parallel_degree is 4; sequences are not cut yet: keep 1, and for less "
-       "memory a rank take parallel.pipeline_parallel_degree 4 or parallel.hybrid_shard_degree 4"},
-      {R"("expert_parallel_degree": 4)", "parallel.expert_parallel_degree is 4; the GPT has no"},
+      {R"("context_parallel_degree": 0)",
+       "parallel.context_parallel_degree is 0; it is an integer, at least 1"},
+      {R"("cp_comm_type": "ring")",
+       "parallel.cp_comm_type is \"ring\"; it is one of \"p2p\", \"all_gather\""},
+      {R"("expert_parallel_degree": 4)",
+       "parallel.expert_parallel_degree is 4; the GPT has no experts: keep 1, and for less memory "
+       "a rank take parallel.pipeline_parallel_degree 4 or parallel.hybrid_shard_degree 4"},
       {R"("partition": [])", "parallel.partition is []; it is the names of the stages' first"},
       {R"("partition": {"h.1": -1})", "parallel.partition is {\"h.1\":-1}; it is the names"},
       {R"("partition": ["embedding"], "default_partition": 0)",

@@ -102,6 +102,8 @@ const std::map<std::string, Json>& others() {
       {"/parallel/tensor_parallel_degree", 2},
       {"/parallel/optimize", "speed"},
       {"/parallel/prescaled_batch", false},
+      {"/parallel/context_parallel_degree", 2},
+      {"/parallel/cp_comm_type", "all_gather"},
       {"/parallel/partition", {{"h.0", 0}}},
       {"/parallel/default_partition", 1},
       {"/parallel/partition_file", "cut.json"},
@@ -122,7 +124,7 @@ const std::map<std::string, Json>& others() {
 /// Those that have no effect, say what another key says, or take one value alone.
 bool says_nothing(const std::string& key) {
   return key == "/parallel/sdp_hierarchical_allgather" || key == "/parallel/load_partition" ||
-         key == "/parallel/context_parallel_degree" || key == "/parallel/expert_parallel_degree";
+         key == "/parallel/expert_parallel_degree";
 }
 
 /// Keys of the section at `path` that a refusal of an unknown one lists.

@@ -120,6 +120,8 @@ std::vector<PlayedRank> played_ranks(const GptShape& shape, const PlayedPlan& pl
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     GptStagesOptions options{.placement = {.first_layer = plan.first_layer, .stages = {}},
                              .group = group,
+                             .context_ranks = plan.context_ranks,
+                             .context = plan.context,
                              .max_tokens = most,
                              .microbatches = microbatches,
                              .actions = mp::computations_of(schedule, rank),
@@ -133,6 +135,10 @@ std::vector<PlayedRank> played_ranks(const GptShape& shape, const PlayedPlan& pl
     if (group != nullptr) {
       options.placement.tensor = group->how();
       options.placement.tensor_rank = group->rank();
+    }
+    if (plan.context_ranks != nullptr) {
+      options.placement.context_degree = plan.context_ranks->size();
+      options.placement.context_rank = plan.context_ranks->rank();
     }
     const std::vector<UnitSpec> units = gpt_units(shape, 5, options.placement);
     auto parameters = std::make_unique<WatchedParameters>(units);

@@ -69,6 +69,9 @@ struct PlayedPlan {
   int checkpoint_blocks = 0;
   ActivationOptions activations = {.poison = true};
   std::shared_ptr<const GemmBackend> gemm = {};  ///< None: stages_gemm().
+  /// Who has the other positions of sequences, of which the batches then hold this rank's alone.
+  Communicator* context_ranks = nullptr;
+  ContextOptions context = {};
 };
 struct PlayedResult {
   std::vector<double> losses;
