@@ -1,14 +1,21 @@
 #!/usr/bin/env python3
-"""Loads a checkpoint of ours with torch.distributed.checkpoint, and compares every bit.
+"""Loads checkpoints of ours with torch.distributed.checkpoint, and compares every bit.
 
-    dcp.py WORKER
+    dcp.py WORKER [SPRAT]
 
-WORKER is bin/checkpoint_worker. Status 77 where there is no torch or no safetensors.
+WORKER is bin/checkpoint_worker, which saves values that are known. With SPRAT also what `sprat train` saves under tensor, pipeline
+and sharding degrees together, against what one rank saves. Status 77 where there is no torch or no safetensors.
 """
 import argparse
+import os
+import pathlib
 import subprocess
 import sys
 import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "train"))
+from job import Trainer, stored_tensors  # noqa: E402
 
 try:
     import safetensors  # noqa: F401  what torch reads such files with
@@ -48,6 +55,7 @@ def stored_name(state, name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("worker")
+    parser.add_argument("sprat", nargs="?")
     arguments = parser.parse_args()
     wanted = {stored_name(state, name): expected(state, name, shape)
               for state in STATES for name, shape in SHAPES.items()}
@@ -55,14 +63,45 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([arguments.worker, "save", folder, str(ranks), str(shards), str(stages), str(STEP),
                             str(STEP)], check=True, timeout=100)
-            path = f"{folder}/latest"
-            state = {name: torch.full_like(tensor, float("nan")) for name, tensor in wanted.items()}
-            dcp.load(state, storage_reader=HuggingFaceStorageReader(path))
-            for name, tensor in wanted.items():
-                assert state[name].shape == tensor.shape, name
-                assert torch.equal(state[name].view(-1).view(torch.int32), tensor.view(-1).view(torch.int32)), name
-            check_metadata(path, wanted)
+            check(f"{folder}/latest", wanted)
             print(f"{ranks} ranks, {shards} shards, {stages} stages: {len(wanted)} tensors, every bit")
+    if arguments.sprat:
+        check_trained(arguments.sprat)
+
+
+def check(path, wanted):
+    state = {name: torch.full_like(tensor, float("nan")) for name, tensor in wanted.items()}
+    dcp.load(state, storage_reader=HuggingFaceStorageReader(path))
+    for name, tensor in wanted.items():
+        assert state[name].shape == tensor.shape, name
+        assert torch.equal(state[name].view(-1).view(torch.int32), tensor.view(-1).view(torch.int32)), name
+    check_metadata(path, wanted)
+
+
+def check_trained(sprat):
+    """What one rank saves is in whole tensors, which cuts.py holds every cut to."""
+    train = {"steps": 2, "batch": 8, "validate_every": 0, "sample_bytes": 0, "gemm": "reference"}
+    cuts = {"one rank": (1, {"microbatches": 4}),
+            "T 2 x P 2 x S 2": (8, {"microbatches": 2, "tensor_parallel_degree": 2, "pipeline_parallel_degree": 2,
+                                    "hybrid_shard_degree": 2})}
+    with tempfile.TemporaryDirectory() as name:
+        folder, wanted = pathlib.Path(name), None
+        (folder / "text.txt").write_text("a text that repeats itself.\n" * 400)
+        for cut, (ranks, parallel) in cuts.items():
+            Trainer(sprat, folder, dict(os.environ)).trained(
+                {"model": {"layers": 2, "width": 32, "heads": 4, "context": 16}, "data": {"files": ["text.txt"]},
+                 "parallel": {"gradient_order": "tree", **parallel}, "train": train, "checkpoint": {"folder": cut}}, ranks)
+            path = str(folder / cut / "latest")
+            wanted = wanted or whole_tensors(path)
+            check(path, wanted)
+            print(f"sprat train on {cut}: {len(wanted)} tensors, every bit")
+
+
+def whole_tensors(path):
+    stored = stored_tensors(path)
+    metadata = HuggingFaceStorageReader(path).read_metadata().state_dict_metadata
+    return {name: torch.frombuffer(bytearray(stored[name]), dtype=torch.float32).reshape(tuple(metadata[name].size))
+            for name in metadata}
 
 
 def check_metadata(path, wanted):

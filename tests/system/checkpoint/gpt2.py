@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A GPT-2 of Hugging Face's transformers, into a checkpoint of ours and back: gpt2.py SPRAT.
 
-Once of bytes, and once of the tokens of a tokenizer of Hugging Face's, in a vocabulary that is larger. Held: training that starts with it has transformers' loss at its first step, on the same samples; what is trained
+Once of bytes, and once of the tokens of a tokenizer of Hugging Face's, in a vocabulary that is larger; each on two data ranks and on two
+tensor ranks. Held: training that starts with it has transformers' loss at its first step, on the same samples; what is trained
 and converted back has the loss there that we say; tensors that nothing changed come back bit by bit. Status 77
 where there is no torch or no transformers.
 """
@@ -69,7 +70,7 @@ def tokenizer():
     return made
 
 
-def check(sprat, tokens):
+def check(sprat, tokens, parallel):
     """Of a model of bytes, or of the tokens of a tokenizer."""
     torch.manual_seed(1)
     shape = GPT2Config(vocab_size=VOCABULARY if tokens else 256, n_positions=CONTEXT, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS,
@@ -85,7 +86,7 @@ def check(sprat, tokens):
         config = {"model": {"layers": LAYERS, "width": WIDTH, "heads": HEADS, "context": CONTEXT},
                   "data": {"files": [str(text)], "validation_share": 0.1},
                   "train": {"steps": STEPS, "batch": BATCH, "seed": 1, "validate_every": 0, "sample_bytes": 0},
-                  "checkpoint": {"folder": "saved"}}
+                  "checkpoint": {"folder": "saved"}, "parallel": parallel}
         if tokens:
             tokens.save(str(folder.path / "tokenizer.json"))
             config["data"]["tokenizer"] = "tokenizer.json"
@@ -118,8 +119,9 @@ def check(sprat, tokens):
 
 def main():
     for tokens in (None, tokenizer()):
-        print(f"{tokens.get_vocab_size()} tokens" if tokens else "bytes")
-        check(sys.argv[1], tokens)
+        for parallel in ({}, {"tensor_parallel_degree": 2}):
+            print(f"{tokens.get_vocab_size()} tokens" if tokens else "bytes", parallel or "")
+            check(sys.argv[1], tokens, parallel)
 
 
 if __name__ == "__main__":
