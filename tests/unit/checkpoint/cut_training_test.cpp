@@ -3,12 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
 #include <vector>
 
-#include "checkpoint/tensor_reader.hpp"
 #include "sprat/checkpoint.hpp"
+#include "tests/unit/checkpoint/saved_values.hpp"
 #include "tests/unit/fsdp/cut_model.hpp"
 #include "tests/unit/io/temporary_folder.hpp"
 
@@ -31,23 +30,6 @@ void train_on(const CutJob& job, const std::string& folder, int first, int last)
     }
     writer.wait();
   });
-}
-
-struct Saved {
-  std::map<std::string, std::vector<float>> tensors;
-  std::map<std::string, double> counters;
-  friend bool operator==(const Saved&, const Saved&) = default;
-};
-
-Saved saved_at(const std::string& folder) {
-  const Opened opened = open_any(folder);
-  TensorReader reader(opened.manifest.contents);
-  Saved result{.tensors = {}, .counters = opened.manifest.counters};
-  for (const StoredTensor& tensor : opened.manifest.contents.tensors) {
-    result.tensors[tensor.name].resize(tensor.elements());
-    reader.read(tensor, 0, result.tensors[tensor.name]);
-  }
-  return result;
 }
 
 /// Each step under another cut. Two data ranks throughout, for bits depend on their number.
@@ -82,9 +64,9 @@ TEST(CutTraining, goes_on_from_rows_to_columns_to_whole_ones_with_the_bits_of_ne
       const CutJob& job = jobs[static_cast<std::size_t>(step)];
       train_on(job, cut.path(), step, step + 1);
       const std::string name = "step-0000000" + std::to_string(step + 1);
-      const Saved expected = saved_at(whole / name);
+      const SavedValues expected = saved_values(whole / name);
       ASSERT_EQ(expected.tensors.size(), 3 * 7u);
-      EXPECT_EQ(saved_at(cut / name), expected) << "step " << step << ": " << job.text();
+      EXPECT_EQ(saved_values(cut / name), expected) << "step " << step << ": " << job.text();
     }
   }
 }

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/tensor_reader.hpp"
 #include "io/checked_file.hpp"
 #include "sprat/checkpoint.hpp"
 #include "sprat/fsdp.hpp"
 #include "sprat/layout.hpp"
+#include "tests/unit/checkpoint/saved_values.hpp"
 #include "tests/unit/fsdp/small_model.hpp"
 #include "tests/unit/io/temporary_folder.hpp"
 
@@ -136,24 +136,6 @@ void train_stages(const StagedJob& job, const std::string& folder, const std::st
   });
 }
 
-/// Every element of every tensor, and what is counted.
-struct Trained {
-  std::map<std::string, std::vector<float>> tensors;
-  std::map<std::string, double> counters;
-  friend bool operator==(const Trained&, const Trained&) = default;
-};
-
-Trained trained_at(const std::string& folder) {
-  const Opened opened = open_any(folder);
-  TensorReader reader(opened.manifest.contents);
-  Trained result{.tensors = {}, .counters = opened.manifest.counters};
-  for (const StoredTensor& tensor : opened.manifest.contents.tensors) {
-    result.tensors[tensor.name].resize(tensor.elements());
-    reader.read(tensor, 0, result.tensors[tensor.name]);
-  }
-  return result;
-}
-
 /// Two ranks of data each, since bits depend on their number alone.
 std::vector<StagedJob> jobs_of_two_data_ranks() {
   return {{.degrees = {.world = 2, .shard = 2}, .strategy = "zero3"},
@@ -170,7 +152,7 @@ TEST(StagedTraining, goes_on_from_any_stages_with_the_bits_of_training_that_neve
   const std::vector<StagedJob> jobs = jobs_of_two_data_ranks();
   const TemporaryFolder never_stopped;
   train_stages(jobs[0], "", never_stopped.path(), 0, staged_steps);
-  const Trained truth = trained_at(never_stopped.path());
+  const SavedValues truth = saved_values(never_stopped.path());
   ASSERT_EQ(truth.tensors.size(), 3 * 10u);
   for (const StagedJob& saved : jobs) {
     const TemporaryFolder folder;
@@ -178,7 +160,7 @@ TEST(StagedTraining, goes_on_from_any_stages_with_the_bits_of_training_that_neve
     for (const StagedJob& next : jobs) {
       const TemporaryFolder into;
       train_stages(next, folder.path(), into.path(), staged_saved, staged_steps);
-      EXPECT_EQ(trained_at(into.path()), truth) << saved.text() << " -> " << next.text();
+      EXPECT_EQ(saved_values(into.path()), truth) << saved.text() << " -> " << next.text();
     }
   }
 }
@@ -214,7 +196,7 @@ TEST(StagedTraining, a_stage_may_have_no_parameters) {
     writer.save({.step = 1});
     EXPECT_EQ(load_checkpoint(world, part, folder.path()).step, 1);
   });
-  EXPECT_EQ(trained_at(folder.path()).tensors.size(), 3 * 3u);
+  EXPECT_EQ(saved_values(folder.path()).tensors.size(), 3 * 3u);
 }
 
 TEST(StagedTraining, parameters_alone_are_loaded_and_exported) {
@@ -227,8 +209,8 @@ TEST(StagedTraining, parameters_alone_are_loaded_and_exported) {
     EXPECT_EQ(part.model.updates(), 0);
     export_parameters(world, part.model, folder / "model.safetensors");
   });
-  const Trained saved = trained_at(folder / "saved"),
-                exported = trained_at(folder / "model.safetensors");
+  const SavedValues saved = saved_values(folder / "saved"),
+                    exported = saved_values(folder / "model.safetensors");
   EXPECT_EQ(exported.tensors.size(), 10u);
   for (const auto& [name, values] : exported.tensors) {
     EXPECT_EQ(values, saved.tensors.at(name)) << name;
