@@ -11,16 +11,9 @@ import jobs
 import table
 import turns
 
+HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = ["case", "layers x width, tokens x micro-batches", "schedule", "PyTorch, tokens/s", "sprat train, tokens/s",
            "sprat / PyTorch", "wanted", "sprat's bubble", "differ by"]
-
-
-def differences(ours: list[dict], theirs: list[dict]) -> dict[str, float]:
-    """Relative: the forward is held by the first loss, the backward by the norm, the update by the next loss."""
-    def between(name: str, step: int) -> float:
-        return abs(ours[step][name] / theirs[step][name] - 1)
-
-    return {"first loss": between("loss", 0), "first norm": between("grad_norm", 0), "second loss": between("loss", 1)}
 
 
 def measured(name: str, schedule: str, place: jobs.Place, options: argparse.Namespace) -> dict:
@@ -29,24 +22,14 @@ def measured(name: str, schedule: str, place: jobs.Place, options: argparse.Name
         config = pathlib.Path(folder) / "config.json"
         config.write_text(json.dumps(case.config(schedule)))
         ours = turns.Ours(place, config, pathlib.Path(options.bin) / "sprat", case.tokens())
-        theirs = turns.Theirs(place, config)
-        differ = differences(ours.turn(1).first, theirs.first(turns.WARM_UP))
-        reports: list[turns.Report] = []
-        seconds: list[float] = []
-        for number in range(options.rounds):
-            for is_ours in [True, False] if number % 2 else [False, True]:
-                if is_ours:
-                    reports.append(ours.turn(options.steps))
-                else:
-                    seconds.append(theirs.turn(options.steps))
-        theirs.end()
-    own_seconds = [report.seconds for report in reports]
+        theirs = turns.Theirs(place, HERE / "torch_stage.py", config)
+        both = turns.in_turns(ours, theirs, options.rounds, options.steps)
     return {"case": name, "text": case.text(), "schedule": schedule, "place": place.text(),
-            "seconds": {"sprat": own_seconds, "torch": seconds},
-            "tokens_per_s": {"sprat": case.tokens() / statistics.median(own_seconds),
-                             "torch": case.tokens() / statistics.median(seconds)},
-            "ratio": table.ratios(seconds, own_seconds), "least": options.least,
-            "bubble": statistics.median(report.bubble for report in reports), "differ": differ}
+            "seconds": {"sprat": both.seconds, "torch": both.theirs},
+            "tokens_per_s": {"sprat": case.tokens() / statistics.median(both.seconds),
+                             "torch": case.tokens() / statistics.median(both.theirs)},
+            "ratio": table.ratios(both.theirs, both.seconds), "least": options.least,
+            "bubble": statistics.median(report.mean("bubble") for report in both.ours), "differ": both.differ}
 
 
 def row(cell: dict) -> list[str]:
