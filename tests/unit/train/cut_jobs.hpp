@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "sprat/communicator.hpp"
+#include "sprat/error.hpp"
 #include "tests/unit/io/temporary_folder.hpp"
 #include "tests/unit/train/small_text.hpp"
 #include "train/train.hpp"
@@ -29,6 +30,7 @@ struct CutJob {
   bool resume = false;
   int heads = 2;
   int context = 8;
+  std::string start = {};  ///< The checkpoint whose parameters it begins with, if any.
 };
 
 class CutJobs : public testing::Test {
@@ -37,7 +39,6 @@ class CutJobs : public testing::Test {
 
   /// Each step's loss and gradient norm, every bit; at last the validation loss and the text.
   std::vector<std::string> losses(const CutJob& job, StopRequest* stop = nullptr) {
-    records_.clear();
     const auto path = folder_ / "config.json", report = folder_ / "report.jsonl";
     std::ofstream(path) << R"({"model": {"layers": 3, "width": 16, "context": )" << job.context
                         << R"(, "heads": )" << job.heads << R"(},
@@ -51,18 +52,27 @@ class CutJobs : public testing::Test {
       std::filesystem::remove_all(folder_ / "saved");
     }
     testing::internal::CaptureStdout();
-    run_virtual_ranks(job.ranks, Config{}, [&](Communicator& world) {
-      TrainRequest request{
-          .config = path, .steps = job.steps, .report = report.string(), .stop = stop};
-      request.resume = job.resume ? std::optional<std::string>("") : std::nullopt;
-      run(world, request);
-    });
+    TrainRequest request{
+        .config = path, .steps = job.steps, .report = report.string(), .stop = stop};
+    request.resume = job.resume ? std::optional<std::string>("") : std::nullopt;
+    request.start = job.start.empty() ? std::nullopt : std::optional(job.start);
+    try {
+      run_virtual_ranks(job.ranks, Config{}, [&](Communicator& world) {
+        const int code = run(world, request);
+        if (world.rank() == 0) {
+          code_ = code;
+        }
+      });
+    } catch (const Error&) {
+      testing::internal::GetCapturedStdout();  // else the next test could not capture its own
+      throw;
+    }
     output_ = testing::internal::GetCapturedStdout();
     std::vector<std::string> lines;
+    records_.clear();
     std::ifstream file(report);
     for (std::string line; std::getline(file, line);) {
-      record_ = nlohmann::json::parse(line);
-      records_.push_back(record_);
+      record_ = records_.emplace_back(nlohmann::json::parse(line));
       lines.push_back(record_.at("loss_hex").get<std::string>() + " " +
                       record_.at("grad_norm").dump());
     }
@@ -75,6 +85,7 @@ class CutJobs : public testing::Test {
   const TemporaryFolder temporary_;
   const std::filesystem::path folder_ = temporary_.path();
   std::string output_;
+  int code_ = 0;
   nlohmann::json record_;  // the last
   std::vector<nlohmann::json> records_;
 };
