@@ -40,6 +40,9 @@ struct Parallelism {
   bool sequence_parallel = false;
   /// A product is cut so that sums of about so many bytes travel while the rest is computed.
   std::size_t chunk_bytes = std::size_t{512} * 1024;
+  /// No product is cut to fewer rows: each reads all of the weights, as if it had some 40 rows
+  /// more.
+  int chunk_rows = 256;
 };
 
 /// Bytes of the buffers that were given to collectives, whole ones. Sums of them are of f32.

@@ -8,8 +8,8 @@
 namespace sprat::tensor {
 namespace {
 
-// More chunks hide no more than a small rest of what travels, and fewer rows make products slow.
-constexpr int most_chunks = 8, least_rows = 32;
+// More chunks hide no more than a small rest of what travels.
+constexpr int most_chunks = 8;
 
 int chunk_count(const Parallelism& how, int rows, int width) {
   if (how.degree == 1) {
@@ -18,7 +18,8 @@ int chunk_count(const Parallelism& how, int rows, int width) {
   const std::uint64_t bytes = sizeof(float) * std::uint64_t(rows) * std::uint64_t(width);
   const std::uint64_t by_bytes = bytes / std::max<std::size_t>(how.chunk_bytes, 1);
   const int pieces = how.sequence_parallel ? how.degree : 1;
-  const int by_rows = std::max(rows / (pieces * least_rows), 1);
+  // A chunk has rows of each rank, which do not follow each other: a product for each.
+  const int by_rows = std::max(rows / (pieces * std::max(how.chunk_rows, 1)), 1);
   return std::max(1, static_cast<int>(
                          std::min({by_bytes, std::uint64_t(by_rows), std::uint64_t{most_chunks}})));
 }

@@ -347,7 +347,7 @@ std::vector<RunCase> cut_cases(const std::vector<int>& degrees) {
       // One chunk, and as many as the rows allow.
       for (const std::size_t chunk_bytes : {std::size_t{1} << 20, std::size_t{1}}) {
         for (const Halves halves : {Halves::together, Halves::apart}) {
-          cases.push_back({{degree, dealt, chunk_bytes}, halves});
+          cases.push_back({{degree, dealt, chunk_bytes, /*chunk_rows=*/32}, halves});
         }
       }
     }
@@ -371,7 +371,8 @@ TEST(TensorHosts, have_the_bits_of_one) {
   const auto gemm = open_gemm_backend("reference");
   const Values one = run({}, *gemm).values;
   for (const bool dealt : {false, true}) {
-    const RunCase cut{.how = {.degree = 4, .sequence_parallel = dealt, .chunk_bytes = 1}};
+    const RunCase cut{
+        .how = {.degree = 4, .sequence_parallel = dealt, .chunk_bytes = 1, .chunk_rows = 32}};
     const Values apart = run(cut, *gemm, "a,a,b,b").values;
     for (const auto& [name, values] : one) {
       EXPECT_EQ(apart.at(name), values) << name;

@@ -82,8 +82,10 @@ std::vector<Traffic> before_products(const Parallelism& how, const Pass& pass) {
 
 constexpr std::uint64_t in_bytes = 4 * line_rows * inputs, out_bytes = 4 * line_rows * outputs;
 // 256 rows of two ranks make four chunks, of all rows eight.
-constexpr Parallelism dealt{.degree = 2, .sequence_parallel = true, .chunk_bytes = 1};
-constexpr Parallelism whole{.degree = 2, .sequence_parallel = false, .chunk_bytes = 1};
+constexpr Parallelism dealt{
+    .degree = 2, .sequence_parallel = true, .chunk_bytes = 1, .chunk_rows = 32};
+constexpr Parallelism whole{
+    .degree = 2, .sequence_parallel = false, .chunk_bytes = 1, .chunk_rows = 32};
 
 TEST(TensorOverlap, others_rows_come_while_own_ones_are_multiplied) {
   const auto seen = before_products(dealt, [](Group& group, HalfLayer& half) {

@@ -67,7 +67,8 @@ RowPlan plan_of(const PlanCase& one) {
   constexpr int width = 24;
   return plan_rows({.degree = one.degree,
                     .sequence_parallel = one.sequence_parallel,
-                    .chunk_bytes = one.chunk_bytes},
+                    .chunk_bytes = one.chunk_bytes,
+                    .chunk_rows = 32},
                    one.rows, width);
 }
 
@@ -130,20 +131,35 @@ TEST(TensorRows, of_a_single_chunk_are_one_run) {
 
 TEST(TensorRows, travel_in_more_chunks_the_longer_they_are_up_to_eight) {
   const auto chunks = [](int rows, int degree) {
-    return plan_rows({.degree = degree, .sequence_parallel = true, .chunk_bytes = 1 << 20}, rows,
-                     1024)
-        .chunks.size();
+    const tensor::Parallelism how{
+        .degree = degree, .sequence_parallel = true, .chunk_bytes = 1 << 20, .chunk_rows = 32};
+    return plan_rows(how, rows, 1024).chunks.size();
   };
   EXPECT_EQ(chunks(255, 2), 1u);
   EXPECT_EQ(chunks(512, 2), 2u);
   EXPECT_EQ(chunks(1 << 16, 2), 8u);
   EXPECT_EQ(chunks(1 << 16, 1), 1u);
-  EXPECT_EQ(chunks(512, 16), 1u);  // no fewer than 32 rows a piece
+}
+
+TEST(TensorRows, are_cut_to_no_products_of_fewer_than_the_chunk_rows) {
+  const auto chunks = [](int degree, bool dealt, int chunk_rows) {
+    const tensor::Parallelism how{
+        .degree = degree, .sequence_parallel = dealt, .chunk_bytes = 1, .chunk_rows = chunk_rows};
+    return plan_rows(how, 1024, 1024).chunks.size();
+  };
+  EXPECT_EQ(chunks(2, false, 256), 4u);
+  EXPECT_EQ(chunks(2, true, 256), 2u);  // a product for each rank's rows
+  EXPECT_EQ(chunks(4, true, 256), 1u);
+  EXPECT_EQ(chunks(4, true, 257), 1u);
+  EXPECT_EQ(chunks(16, true, 32), 2u);
+  EXPECT_EQ(chunks(16, true, 33), 1u);
 }
 
 TEST(TensorRows, need_room_for_two_chunks) {
-  EXPECT_EQ(slots_count({.degree = 2, .sequence_parallel = true, .chunk_bytes = 1}, 1024, 8),
-            std::size_t{2} * 1024 / 8 * 8);
+  EXPECT_EQ(
+      slots_count({.degree = 2, .sequence_parallel = true, .chunk_bytes = 1, .chunk_rows = 32},
+                  1024, 8),
+      std::size_t{2} * 1024 / 8 * 8);
   EXPECT_EQ(slots_count({.degree = 1}, 1024, 8), 0u);
   EXPECT_EQ(slots_count({.degree = 2}, 8, 8), 64u);
 }
@@ -152,7 +168,7 @@ TEST(TensorRows, need_no_more_room_than_that_of_the_most_if_there_are_fewer) {
   for (const bool dealt : {false, true}) {
     for (const int degree : {1, 2, 3, 4}) {
       const tensor::Parallelism how{
-          .degree = degree, .sequence_parallel = dealt, .chunk_bytes = 4000};
+          .degree = degree, .sequence_parallel = dealt, .chunk_bytes = 4000, .chunk_rows = 32};
       std::size_t most = 0;
       for (int rows = 0; rows < 1200; ++rows) {
         most = std::max(most, slots_count(how, rows, 8));
