@@ -311,9 +311,13 @@ void Engine::finish_first_sums(const std::vector<int>& units) {
 
 /// Second sums of encoded blocks have memory beside the gradient, so no more of them are under way
 /// than first sums may be. Others need none, and end with the step.
+bool Engine::limits_second_sum(int unit) const {
+  return gradient_rules(sharding_, options_).encoded_second &&
+         unit < static_cast<int>(split_.visited());
+}
+
 void Engine::limit_second_sums(int unit) {
-  if (!gradient_rules(sharding_, options_).encoded_second ||
-      unit >= static_cast<int>(split_.visited())) {
+  if (!limits_second_sum(unit)) {
     return;
   }
   for (const int older : reductions_.second.begin(unit)) {
@@ -321,13 +325,25 @@ void Engine::limit_second_sums(int unit) {
   }
 }
 
+/// Whether that, and the start of the second sum behind it, waits for nobody.
+bool Engine::may_finish_first_sum(int unit) {
+  return at(unit).gradient().first_sum_done() &&
+         (!limits_second_sum(unit) ||
+          std::ranges::all_of(reductions_.second.in_the_way_of(unit), [this](int older) {
+            return at(older).gradient().second_sum_done();
+          }));
+}
+
 /// Sums over replicas need not wait for the next reduce(). They begin in the same order on every
-/// rank, if not at the same place among gathers, which are on the other axis.
+/// rank, if not at the same place among gathers, which are on the other axis. Nothing is waited for
+/// here: whether a sum has ended is another answer on each rank, so one would wait where others do
+/// not, and if those wait for it between two visits, as its stages and tensor ranks do, all would
+/// for ever.
 void Engine::advance_reductions() {
   if (encoded_.sums) {
     encoded_.sums->advance();
   }
-  for (int unit = reductions_.first.oldest(); unit >= 0 && at(unit).gradient().first_sum_done();
+  for (int unit = reductions_.first.oldest(); unit >= 0 && may_finish_first_sum(unit);
        unit = reductions_.first.oldest()) {
     finish_first_sums(reductions_.first.end_through(unit));
   }

@@ -114,7 +114,9 @@ class Engine {
   void finish_microbatch(int unit, int microbatch);
   void start_first_sum(int unit);
   void finish_first_sums(const std::vector<int>& units);
+  bool limits_second_sum(int unit) const;
   void limit_second_sums(int unit);
+  bool may_finish_first_sum(int unit);
   void advance_reductions();
   void finish_reductions();
   void add_tied_gradient(int unit);

@@ -31,6 +31,7 @@ class UnitGradient {
   void start_first_sum();
   bool first_sum_done() const { return first_sum_.done(); }
   void finish_first_sum(bool last);
+  bool second_sum_done() const { return second_sum_.done(); }
   void finish_sums();
 
   /// Summed, of the part that this rank updates.

@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "sprat/fsdp.hpp"
+#include "sprat/wire.hpp"
 
 namespace sprat::fsdp {
 
 /// Every parameter starts at a multiple of this many elements, but one of the same name and owner
-/// as the one before it, which starts where that ends.
-inline constexpr std::size_t parameter_alignment = 64;
+/// as the one before it, which starts where that ends. So no block of a narrow wire has numbers of
+/// two tensors: what stages or tensor ranks have alike would lose other bits on each, beside what
+/// else they have, and be alike no longer.
+inline constexpr std::size_t parameter_alignment = wire_block_elements;
 /// Every shard is a whole number of blocks, which as f32 are pages: tiers keep and move those.
 inline constexpr std::size_t block_elements = 1024;
 

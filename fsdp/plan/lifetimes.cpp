@@ -194,20 +194,24 @@ class Rehearsal {
 ReductionOrder::ReductionOrder(const GradientRules& rules, std::vector<std::size_t> elements)
     : rules_(rules), elements_(std::move(elements)) {}
 
-std::vector<int> ReductionOrder::begin(int unit) {
-  const auto total = [&] {
-    std::size_t sum = elements_[static_cast<std::size_t>(unit)];
-    for (const int one : under_way_) {
-      sum += elements_[static_cast<std::size_t>(one)];
-    }
-    return sum;
-  };
-  std::vector<int> ended;
-  while (!under_way_.empty() &&
-         (static_cast<int>(under_way_.size()) >= rules_.in_flight || total() > rules_.bucket)) {
-    ended.push_back(under_way_.front());
-    under_way_.erase(under_way_.begin());
+std::vector<int> ReductionOrder::in_the_way_of(int unit) const {
+  std::size_t total = elements_[static_cast<std::size_t>(unit)];
+  for (const int one : under_way_) {
+    total += elements_[static_cast<std::size_t>(one)];
   }
+  std::size_t ended = 0;
+  while (
+      ended < under_way_.size() &&
+      (static_cast<int>(under_way_.size() - ended) >= rules_.in_flight || total > rules_.bucket)) {
+    total -= elements_[static_cast<std::size_t>(under_way_[ended++])];
+  }
+  return {under_way_.begin(), under_way_.begin() + static_cast<std::ptrdiff_t>(ended)};
+}
+
+std::vector<int> ReductionOrder::begin(int unit) {
+  std::vector<int> ended = in_the_way_of(unit);
+  under_way_.erase(under_way_.begin(),
+                   under_way_.begin() + static_cast<std::ptrdiff_t>(ended.size()));
   under_way_.push_back(unit);
   return ended;
 }

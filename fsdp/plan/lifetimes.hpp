@@ -26,7 +26,9 @@ struct GradientRules {
 class ReductionOrder {
  public:
   ReductionOrder(const GradientRules& rules, std::vector<std::size_t> elements);
-  /// Adds a unit. Returns those whose sums are to end before this one begins, oldest first.
+  /// Those whose sums are to end before this unit's begins, oldest first.
+  std::vector<int> in_the_way_of(int unit) const;
+  /// Adds a unit. Returns those that were in its way, which have ended now.
   std::vector<int> begin(int unit);
   /// Those that end if this unit's sum is to have ended: it and all before it; none if it has.
   std::vector<int> end_through(int unit);

@@ -5,9 +5,14 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "collectives/kernels/block_format.hpp"
@@ -68,6 +73,67 @@ TEST(BlockWires, sums_under_way_and_tiers_change_no_bit) {
     options.state_tier = options.shard_tier = "file:" + testing::TempDir();
     expect_same_bits(train({.ranks = 4, .options = options}, noisy), truth, row_name(options));
   }
+}
+
+/// What a rank sees of operations that have ended: nothing before it waits for them, or all that
+/// end within a while.
+class SeenQueue final : public Queue {
+ public:
+  explicit SeenQueue(std::chrono::milliseconds patience) : patience_(patience) {}
+  Pending submit(std::function<Work()> start) override {
+    return Pending(std::make_unique<Seen>(start(), patience_));
+  }
+
+ private:
+  class Seen final : public Pending::Operation {
+   public:
+    Seen(Work work, std::chrono::milliseconds patience)
+        : work_(std::move(work)), patience_(patience) {}
+    void wait() override { work_.wait(); }
+    bool done() const override {
+      const auto end = std::chrono::steady_clock::now() + patience_;
+      while (std::chrono::steady_clock::now() < end) {
+        if (work_.done()) {
+          return true;
+        }
+        std::this_thread::yield();
+      }
+      return false;
+    }
+
+   private:
+    Work work_;
+    std::chrono::milliseconds patience_;
+  };
+
+  std::chrono::milliseconds patience_;
+};
+
+TEST(BlockWires, nobody_waits_for_sums_between_visits) {
+  // Pairs of ranks have other parts of a model, as stages and tensor ranks do: what one computes
+  // waits for the other. Of each pair, and of each two replicas, one sees that sums have ended and
+  // the other does not.
+  const FsdpOptions options =
+      with_small_order({.strategy = "hsdp", .hybrid_shard_degree = 2, .gradient_wire = DType::i8});
+  Config config;
+  config.timeout = std::chrono::seconds(20);
+  run_virtual_ranks(8, config, [&](Communicator& world) {
+    Communicator pair = *world.split(world.rank() / 2), data = *world.split(world.rank() % 2);
+    const bool outer = data.rank() == 0 || data.rank() == 3;
+    const std::chrono::milliseconds patience((world.rank() % 2 == 0) == outer ? 0 : 300);
+    const QueueKind queues{.make = [=] { return std::make_unique<SeenQueue>(patience); },
+                           .poisons_slots = true};
+    Engine model(data, small_units(), options, queues);
+    for (int step = 0; step < 2; ++step) {
+      run_passes(model, data.rank(), step, [&](const GradientKey& at) {
+        if (at.index == 0 && at.element == 0) {
+          pair.barrier();
+        }
+        return noisy(at);
+      });
+      EXPECT_FALSE(model.step(small_rate, 0).skipped);
+    }
+  });
 }
 
 TEST(BlockWires, parameters_have_the_same_bits_on_every_row_that_gathers_them) {
@@ -263,8 +329,9 @@ TEST(BlockWires, residuals_follow_the_loss_scale) {
 
 TEST(BlockWires, payload_is_the_formula_of_the_table_for_every_row) {
   constexpr int ranks = 8;
+  std::size_t next = 0;
   for (FsdpOptions options : part_if_sanitized(all_rows(ranks), 3)) {
-    options.gradient_wire = DType::i8;
+    options.gradient_wire = block_wires[next++ % block_wires.size()];
     const Sharding sharding = choose_sharding(ranks, options.strategy, options.hybrid_shard_degree);
     std::atomic<std::uint64_t> sent = 0;
     run_virtual_ranks(ranks, Config{}, [&](Communicator& world) {

@@ -98,6 +98,7 @@ TEST(ReductionOrder, keeps_to_its_count_and_its_bucket) {
   ReductionOrder order({.in_flight = 3, .bucket = 10}, {6, 4, 1, 20});
   EXPECT_EQ(order.begin(0), std::vector<int>{});
   EXPECT_EQ(order.begin(1), std::vector<int>{});
+  EXPECT_EQ(order.in_the_way_of(2), std::vector<int>{0}) << "asking changes nothing";
   EXPECT_EQ(order.begin(2), std::vector<int>{0}) << "11 would be too many";
   EXPECT_EQ(order.begin(3), (std::vector<int>{1, 2})) << "alone it may be larger";
   EXPECT_EQ(order.oldest(), 3);
