@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <utility>
+#include <string_view>
 
 #include "collectives/record/flight_record.hpp"
 

@@ -1,7 +1,9 @@
 // When a rank multiplied and when something of its own travelled, on one axis.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sprat/communicator.hpp"
