@@ -84,13 +84,13 @@ TEST(FlatLayout, parts_of_a_tensor_that_follow_each_other_have_no_gap_between) {
     }
     return result;
   };
-  const std::vector<std::size_t> expected = {0, 64, 764, 767, 1472, 1472, 1600, 1664};
+  const std::vector<std::size_t> expected = {0, 256, 956, 959, 1792, 1792, 2048, 2304};
   EXPECT_EQ(offsets({}), expected);
   std::vector<ParameterOrigin> owners(unit.parameters.size());
   for (std::size_t i = 3; i < owners.size(); ++i) {
     owners[i].owner = 1;
   }
-  EXPECT_EQ(offsets(owners), (std::vector<std::size_t>{0, 64, 764, 1024, 1728, 1728, 1856, 1920}));
+  EXPECT_EQ(offsets(owners), (std::vector<std::size_t>{0, 256, 956, 1024, 1792, 1792, 2048, 2304}));
 }
 
 TEST(FlatLayout, offsets_do_not_depend_on_the_number_of_shards) {
