@@ -27,11 +27,11 @@ void check_context_degree(const TrainConfig& config, int data) {
   }
   const int shard = given == 0 ? data : given;
   check(shard % degree == 0,
-        "parallel.context_parallel_degree {} does not divide {}, whose ranks share sequences; take "
+        "parallel.context_parallel_degree {} does not divide {}, which share parameters; take "
         "a divisor of {}, or {} {}",
         degree,
         given == 0 ? fmt::format("the {} data ranks", data)
-                   : fmt::format("parallel.hybrid_shard_degree {}", given),
+                   : fmt::format("the {} ranks of parallel.hybrid_shard_degree", given),
         shard, (shard + degree - 1) / degree * degree,
         given == 0 ? "data ranks" : "as parallel.hybrid_shard_degree");
   try {

@@ -12,11 +12,11 @@
 namespace sprat::train {
 namespace {
 
-constexpr int context = 8, samples_held_out = 7;
+constexpr int length = 8, samples_held_out = 7;
 
 Batches small_batches() {
   TrainConfig config;
-  config.model.context = context;
+  config.model.context = length;
   config.train.batch = 8;
   config.sharding.micro_steps = 2;
   config.data.validation_share = 0.25;
@@ -50,14 +50,14 @@ TEST(GatheredBatches, are_those_that_each_rank_would_have_read) {
         tensor::Group group(ranks, {.degree = degree});
         const BatchShare share{.part = ranks.rank(), .parts = degree};
         const std::vector<Batch> gathered =
-            gather_batches(group, share, context, read(batches, learns, share));
+            gather_batches(group, share, length, read(batches, learns, share));
         ASSERT_EQ(gathered.size(), expected.size());
         for (std::size_t i = 0; i < expected.size(); ++i) {
           EXPECT_EQ(gathered[i].inputs, expected[i].inputs) << i;
           EXPECT_EQ(gathered[i].targets, expected[i].targets) << i;
         }
         // Inputs and targets, once each; no rank sends anything to itself.
-        const std::uint64_t bytes = (learns ? 8u : 3u) * context * 2 * sizeof(std::int32_t);
+        const std::uint64_t bytes = (learns ? 8u : 3u) * length * 2 * sizeof(std::int32_t);
         EXPECT_EQ(group.traffic(), (tensor::Traffic{.gathered = degree == 1 ? 0 : bytes}));
       });
     }
@@ -70,7 +70,7 @@ TEST(GatheredBatches, of_nobody_need_no_message) {
     tensor::Group group(ranks, {.degree = 2});
     const BatchShare share{.part = ranks.rank(), .parts = 2};
     const auto gathered =
-        gather_batches(group, share, context, {batches.validation(2, samples_held_out, share)});
+        gather_batches(group, share, length, {batches.validation(2, samples_held_out, share)});
     ASSERT_EQ(gathered.size(), 1u);
     EXPECT_TRUE(gathered[0].inputs.empty());
     EXPECT_EQ(group.traffic(), tensor::Traffic{});
@@ -83,8 +83,8 @@ TEST(GatheredBatches, are_dealt_by_rows_as_they_were_read) {
   for (const int degree : {2, 4, 8}) {
     for (int rank = 0; rank < degree; ++rank) {
       const SampleRange read = part_of_batch(samples, degree, rank);
-      EXPECT_EQ(tensor::part_of(samples * context, degree, rank),
-                (tensor::Part{.first = read.first * context, .count = read.count * context}))
+      EXPECT_EQ(tensor::part_of(samples * length, degree, rank),
+                (tensor::Part{.first = read.first * length, .count = read.count * length}))
           << rank << '/' << degree;
     }
   }

@@ -1,5 +1,6 @@
 // A model that is cut trains with the bits of one that is not: every schedule, with activations
 // computed anew or moved away, under every row of the placement table.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -56,7 +57,7 @@ TEST_F(PipelineLattice, activations_that_are_made_anew_or_leave_change_no_bit) {
          {"", R"("pipeline_parallel_degree": 2, "pipeline": "gpipe", )",
           R"("pipeline_parallel_degree": 2, "pipeline": "zero_bubble_h1", )"}) {
       const int ranks = std::string(pipeline).empty() ? 1 : 2;
-      EXPECT_EQ(losses({ranks, std::string(of_four) + ", " + pipeline + activations}), whole)
+      EXPECT_EQ(losses({ranks, fmt::format("{}, {}{}", of_four, pipeline, activations)}), whole)
           << pipeline << activations;
     }
   }
@@ -89,7 +90,7 @@ TEST_F(PipelineLattice, every_row_gives_the_bits_of_a_model_that_is_not_cut) {
       {"\"reductions_in_flight\": 2", R"(, "accumulate": "local", "batch": 19)"},
   };
   for (const auto& [parallel, train] : forms) {
-    const std::string keys = std::string(of_four) + ", " + parallel;
+    const std::string keys = fmt::format("{}, {}", of_four, parallel);
     EXPECT_EQ(losses({4, keys + R"(, "pipeline_parallel_degree": 2)", train}),
               losses({2, keys, train}))
         << keys << train;

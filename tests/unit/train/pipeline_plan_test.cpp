@@ -116,11 +116,12 @@ TEST(PipelinePlan, refuses_in_one_sentence_with_values_and_what_works) {
        "parallel.hybrid_shard_degree 8 does not divide the 4 data ranks, which 8 ranks leave in "
        "models of 2; take a divisor of 4"},
       {4, R"("context_parallel_degree": 3)",
-       "parallel.context_parallel_degree 3 does not divide the 4 data ranks, whose ranks share "
-       "sequences; take a divisor of 4, or 6 data ranks"},
+       "parallel.context_parallel_degree 3 does not divide the 4 data ranks, which share "
+       "parameters; take a divisor of 4, or 6 data ranks"},
       {8, R"("context_parallel_degree": 4, "hybrid_shard_degree": 2, "tensor_parallel_degree": 2)",
-       "parallel.context_parallel_degree 4 does not divide parallel.hybrid_shard_degree 2, whose "
-       "ranks share sequences; take a divisor of 2, or 4 as parallel.hybrid_shard_degree"},
+       "parallel.context_parallel_degree 4 does not divide the 2 ranks of "
+       "parallel.hybrid_shard_degree, which share parameters; take a divisor of 2, or 4 as "
+       "parallel.hybrid_shard_degree"},
       {5, R"("context_parallel_degree": 5)",
        "model.context 16 and parallel.context_parallel_degree 5: sequences of 16 tokens are not "
        "cut into 10 equal chunks, two for each of 5 context parallel ranks; the nearest length "
