@@ -56,6 +56,7 @@ void check_positions(const PositionShape& shape, std::size_t table) {
           shape.length, " rows; say how long a sequence is");
   require(shape.first_row >= 0, "the first row of a part is ", shape.first_row,
           "; rows are counted from 0");
+  require(shape.left_out >= 0, "positions left out are ", shape.left_out, "; none is 0");
   const int rows = sequence_rows(shape);
   const int end = rows == 0 ? shape.first : position_of(shape, rows - 1) + 1;
   require(shape.first >= 0 && std::size_t(end) * std::size_t(shape.width) <= table, "positions ",

@@ -456,20 +456,29 @@ HorizonChoice choose_horizon(const ActivationProgram& program, const OffloadOpti
                              const ActivationTimes& times) {
   require(options.horizon >= 1, "of horizons up to ", options.horizon,
           " none can be chosen; give 1 or more");
-  HorizonChoice choice{.steps = std::reduce(times.steps.begin(), times.steps.end()), .stalls = {}};
+  std::vector<double> stalls;
   OffloadOptions tried = options;
   for (tried.horizon = 1; tried.horizon <= options.horizon; ++tried.horizon) {
     const StallModel model = model_stall(program, plan_activations(program, tried), times);
     // A load that goes ahead delays a store, so that a stall that is shorter may be a longer wait.
-    choice.stalls.push_back(model.stall + model.store_wait);
+    stalls.push_back(model.stall + model.store_wait);
   }
-  const double least = *std::ranges::min_element(choice.stalls);
-  // Times of two passes differ by more than that, and what is saved by less is not worth memory.
-  const double slack = (choice.steps + least) / 100;
-  const auto first =
-      std::ranges::find_if(choice.stalls, [&](double stall) { return stall <= least + slack; });
-  choice.horizon = static_cast<int>(first - choice.stalls.begin()) + 1;
-  return choice;
+  return chosen_of(std::move(stalls), std::reduce(times.steps.begin(), times.steps.end()));
 }
 
 }  // namespace sprat::mp
+
+namespace sprat {
+
+HorizonChoice chosen_of(std::vector<double> stalls, double steps) {
+  require(!stalls.empty(), "of no horizon none can be chosen; give the stalls of one or more");
+  const double least = *std::ranges::min_element(stalls);
+  // Times of two passes differ by more than that, and what is saved by less is not worth memory.
+  const double slack = (steps + least) / 100;
+  const auto first =
+      std::ranges::find_if(stalls, [&](double stall) { return stall <= least + slack; });
+  const auto horizon = static_cast<int>(first - stalls.begin()) + 1;
+  return {.horizon = horizon, .steps = steps, .stalls = std::move(stalls)};
+}
+
+}  // namespace sprat

@@ -37,6 +37,7 @@ constexpr const char* ranks_note = "data ranks";
 constexpr const char* micro_steps_note = "train.micro_steps";
 
 constexpr const char* text_note = "checksum of the text";
+constexpr const char* context_note = "parallel.context_parallel_degree";
 constexpr const char* feedback_note = "train.precision.error_feedback";
 
 /// What the tokens of a checkpoint are; empty if it does not say, or if it cannot be read, which
@@ -78,7 +79,7 @@ std::map<std::string, std::string> run_notes(const TrainConfig& config, const Ru
       {"train.precision.gradient_wire", name(sharding.gradient_wire)},
       {feedback_note, yes_or_no(sharding.error_feedback)},
       {"train.precision.stochastic_rounding", yes_or_no(sharding.stochastic_rounding)},
-      {"parallel.context_parallel_degree", std::to_string(config.pipeline.context_degree)},
+      {context_note, std::to_string(config.pipeline.context_degree)},
       {"parallel.persistence_threshold", std::to_string(sharding.persistence_threshold)}};
   if (config.pipeline.context_degree > 1) {
     notes["parallel.cp_comm_type"] = config.pipeline.cp_comm_type;
@@ -104,12 +105,14 @@ std::vector<std::string> resume_warnings(const std::map<std::string, std::string
   for (const auto& [name, value] : mine) {
     const auto found = saved.find(name);
     const bool factor = name == ranks_note || name == micro_steps_note;
-    // What an older version did not note is not compared.
-    if (found != saved.end() && found->second != value && !(product && factor)) {
+    // What an older version did not note is not compared, but that it cut no sequences.
+    const bool whole = found == saved.end() && !saved.empty() && name == context_note;
+    const std::string before = found != saved.end() ? found->second : whole ? "1" : value;
+    if (before != value && !(product && factor)) {
       warnings.push_back(
           fmt::format("{} is {}, in the checkpoint {}: the run goes on, but not with the bits it "
                       "would have had",
-                      name, value, found->second));
+                      name, value, before));
     }
   }
   const auto fed_back = [](const std::map<std::string, std::string>& notes) {

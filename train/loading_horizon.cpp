@@ -1,5 +1,5 @@
 // Each rank plays its own program with its own times. A horizon changes no bit, but ranks that wait
-// for each other are as slow as the slowest, so all have that one's.
+// for each other are as slow as the slowest, so what counts of a horizon is its longest stall.
 #include "train/loading_horizon.hpp"
 
 #include <fmt/ranges.h>
@@ -24,9 +24,8 @@ int largest_horizon(const ActivationConfig& config) {
 
 std::optional<HorizonChoice> agree_on_horizon(Communicator& world,
                                               const std::optional<HorizonChoice>& mine, int limit) {
-  constexpr std::size_t first_stall = 3;
-  std::vector<double> values = {mine ? 0.0 : 1.0, mine ? mine->horizon : 0.0,
-                                mine ? mine->steps : 0.0};
+  constexpr std::size_t first_stall = 2;
+  std::vector<double> values = {mine ? 0.0 : 1.0, mine ? mine->steps : 0.0};
   values.resize(first_stall + static_cast<std::size_t>(limit), 0.0);
   if (mine) {
     std::ranges::copy(mine->stalls, values.begin() + first_stall);
@@ -35,9 +34,7 @@ std::optional<HorizonChoice> agree_on_horizon(Communicator& world,
   if (values[0] > 0) {
     return std::nullopt;
   }
-  return HorizonChoice{.horizon = static_cast<int>(values[1]),
-                       .steps = values[2],
-                       .stalls = {values.begin() + first_stall, values.end()}};
+  return chosen_of({values.begin() + first_stall, values.end()}, values[1]);
 }
 
 std::string horizon_text(const ActivationConfig& config, const std::optional<HorizonChoice>& choice,

@@ -15,8 +15,8 @@ bool horizon_is_open(const ActivationConfig& config);
 /// The configuration's horizon, or the largest that may be chosen: memory is planned for it.
 int largest_horizon(const ActivationConfig& config);
 
-/// Collective over the job. The largest of all ranks' choices, so that none stalls more than it
-/// would with its own; steps and stalls are the longest of any rank. `mine` has the stalls of
+/// Collective over the job. The smallest horizon that keeps the rank that stalls longest hardly
+/// longer than any; steps and stalls are the longest of any rank. `mine` has the stalls of
 /// horizons 1 to `limit`. Nothing if a rank has none: the limit, with which it did not stall,
 /// stays.
 std::optional<HorizonChoice> agree_on_horizon(Communicator& world,

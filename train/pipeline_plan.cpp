@@ -52,12 +52,12 @@ std::string copy_degrees(const TrainConfig& config) {
 }
 
 void check_degrees(const TrainConfig& config, int ranks) {
-  const int pipeline = config.pipeline.degree, shard = config.sharding.hybrid_shard_degree;
-  const int copy = pipeline * config.pipeline.tensor_degree;
+  const int shard = config.sharding.hybrid_shard_degree;
+  const std::int64_t copy = std::int64_t{config.pipeline.degree} * config.pipeline.tensor_degree;
   check(ranks % copy == 0, "{} {} not divide the {} ranks; take a divisor of {}, or {} ranks",
         copy_degrees(config), config.pipeline.tensor_degree == 1 ? "does" : "do", ranks, ranks,
         (ranks + copy - 1) / copy * copy);
-  const int data = ranks / copy;
+  const auto data = static_cast<int>(ranks / copy);
   const std::string among =
       copy == 1 ? fmt::format("{} ranks", ranks)
                 : fmt::format("{} data ranks, which {} ranks leave in {} of {}", data, ranks,
@@ -69,13 +69,20 @@ void check_degrees(const TrainConfig& config, int ranks) {
   check_context_degree(config, data);
 }
 
+/// Who has samples of their own, in words.
+std::string readers(const TrainConfig& config, int shares) {
+  return config.pipeline.context_degree == 1
+             ? fmt::format("{} data ranks", shares)
+             : fmt::format("{} groups that share sequences", shares);
+}
+
 void check_batch(const TrainConfig& config, int shares) {
   const int batch = config.train.batch, microbatches = config.sharding.micro_steps;
   const std::int64_t parts = std::int64_t{shares} * microbatches;
   check(batch >= parts,
-        "train.batch {} has fewer samples than there are parts, {} data ranks x {} micro-batches; "
-        "take {} or more, or fewer parallel.microbatches",
-        batch, shares, microbatches, parts);
+        "train.batch {} has fewer samples than there are parts, {} x {} micro-batches; take {} or "
+        "more, or fewer parallel.microbatches",
+        batch, readers(config, shares), microbatches, parts);
   const std::int64_t tokens = (batch + parts - 1) / parts * own_context(config);
   check(tokens <= std::numeric_limits<int>::max(),
         "train.batch {} gives each rank {} tokens of model.context {} at once, more than {}; take "
@@ -94,9 +101,9 @@ void check_own_samples(const TrainConfig& config, int shares) {
       below == 0 ? fmt::format("{}", parts) : fmt::format("{} or {}", below, below + parts);
   check(config.pipeline.prescaled_batch || degree == 1 || batch % parts == 0,
         "parallel.prescaled_batch is false, so each tensor rank reads as many samples of its own, "
-        "and train.batch {} is no multiple of {}, {} data ranks x {} micro-batches x "
+        "and train.batch {} is no multiple of {}, {} x {} micro-batches x "
         "parallel.tensor_parallel_degree {}; take {}, or prescaled_batch true",
-        batch, parts, shares, microbatches, degree, fits);
+        batch, parts, readers(config, shares), microbatches, degree, fits);
 }
 
 mp::ScheduleRequest request_of(const TrainConfig& config, int stages_per_rank) {

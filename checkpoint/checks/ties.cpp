@@ -45,14 +45,12 @@ std::vector<Tie> ties_of(const ModelState& held) {
   return ties;
 }
 
-/// Of values that begin at element `first` of a box's state: of every run of parameter_alignment
-/// elements its hash, mixed with its place. Shards begin with such a run however a box is cut into
-/// them, so that all of them add up to the same sum.
+/// Of values that begin at element `first` of a box's state: of each its hash, mixed with its
+/// place. However a box is cut into shards, all of them add up to the same sum.
 std::uint64_t sum_of_hashes(std::span<const float> values, std::size_t first, std::size_t state) {
   std::uint64_t sum = 0;
-  for (std::size_t at = 0; at < values.size(); at += parameter_alignment) {
-    const auto run = values.subspan(at, std::min(parameter_alignment, values.size() - at));
-    sum += mixed(XXH3_64bits(run.data(), run.size_bytes()) ^ mixed((first + at) << 8 | state));
+  for (const float& value : values) {
+    sum += mixed(XXH3_64bits(&value, sizeof(value)) ^ mixed(first++ << 8 | state));
   }
   return sum;
 }

@@ -18,6 +18,7 @@ namespace sprat::fsdp {
 inline constexpr std::size_t parameter_alignment = wire_block_elements;
 /// Every shard is a whole number of blocks, which as f32 are pages: tiers keep and move those.
 inline constexpr std::size_t block_elements = 1024;
+static_assert(block_elements % parameter_alignment == 0, "shards begin with a wire's block");
 
 /// One parameter in the flat buffer.
 struct FlatItem {

@@ -72,7 +72,7 @@ struct ActivationCounters {
   std::size_t forwarded = 0;          ///< Wanted while still in memory, so not loaded.
   std::size_t kept_for_room = 0;      ///< Stayed since the tier had no room.
   double stall_seconds = 0;           ///< Backwards waited for loads,
-  double store_wait_seconds = 0;      ///< and forwards until the tier took more.
+  double store_wait_seconds = 0;  ///< and steps for room in the tier, or for stores that were due.
 };
 
 /// What a model says that plays steps of known lengths, in the unit of the times.
@@ -82,6 +82,9 @@ struct HorizonChoice {
   /// What they wait for loads, and for stores to have left, with horizons 1, 2, ...
   std::vector<double> stalls;
 };
+/// The smallest horizon that stalls hardly longer than any: more would take memory for nothing.
+/// `stalls` are those of horizons 1, 2, ..., at least one.
+SPRAT_API HorizonChoice chosen_of(std::vector<double> stalls, double steps);
 
 struct ActivationOptions {
   /// Where tapes go between forward and backward: "memory", or "file:FOLDER". Empty: they stay.

@@ -19,7 +19,7 @@ int chunk_count(const Parallelism& how, int rows, int width) {
   const std::uint64_t by_bytes = bytes / std::max<std::size_t>(how.chunk_bytes, 1);
   const int pieces = how.sequence_parallel ? how.degree : 1;
   // A chunk has rows of each rank, which do not follow each other: a product for each.
-  const int by_rows = std::max(rows / (pieces * std::max(how.chunk_rows, 1)), 1);
+  const int by_rows = std::max(rows / pieces / std::max(how.chunk_rows, 1), 1);
   return std::max(1, static_cast<int>(
                          std::min({by_bytes, std::uint64_t(by_rows), std::uint64_t{most_chunks}})));
 }
@@ -110,8 +110,9 @@ std::size_t most_slots_count(const Parallelism& how, int rows, int width) {
       (chunk_count(how, middle, width) <= chunks ? fit : too_many) = middle;
     }
     // A chunk has a piece of each rank, each of them rounded up at most.
-    const int chunk = std::min(fit, fit / chunk_count(how, fit, width) + how.degree + 1);
-    most = std::max(most, std::min(chunks, chunks_under_way) * chunk);
+    const int fitting = chunk_count(how, fit, width);
+    const int chunk = std::min(fit, fit / fitting + how.degree + 1);
+    most = std::max(most, std::min(fitting, chunks_under_way) * chunk);
   }
   return row_elements(most, width);
 }

@@ -51,7 +51,8 @@ void read_word(JsonSection& section, SmpName name, std::string& word) {
   section.read(name.name, word);
   const SmpKey& key = smp_key(name.version, name.name);
   const std::string words = fmt::format(" {} ", key.choices);
-  check(words.find(fmt::format(" {} ", word)) != std::string::npos,
+  const bool one = word.find(' ') == std::string::npos;
+  check(one && words.find(fmt::format(" {} ", word)) != std::string::npos,
         "parallel.{} is \"{}\"; it is one of {}", name.name, word, legal_values(key));
 }
 
@@ -243,7 +244,7 @@ void read_pipeline(JsonSection& parallel, int micro_steps, PipelineConfig& pipel
 // Of SMP's rules a power of two is not asked for: any divisor of the heads works. They divide the
 // width, and so the MLP's inner width, which a degree that divides them divides too.
 void check_tensor_degree(const TrainConfig& config) {
-  const int degree = config.pipeline.tensor_degree, heads = config.model.heads;
+  const std::int64_t degree = config.pipeline.tensor_degree, heads = config.model.heads;
   check(heads % degree == 0,
         "parallel.tensor_parallel_degree {} does not divide model.heads {}; take a divisor of {}, "
         "or {} heads",

@@ -110,6 +110,8 @@ TEST_F(ContextLattice, stages_tensor_ranks_and_activations_change_no_bit) {
       const std::string tensor =
           std::string(R"(, "tensor_parallel_degree": 2, "optimize": ")") + optimize + '"';
       EXPECT_EQ(bits(4, keys + tensor, 2), plain) << way << ' ' << optimize;
+      EXPECT_EQ(bits(4, keys + tensor + R"(, "prescaled_batch": false)", 2), plain)
+          << way << ' ' << optimize;
     }
     EXPECT_EQ(bits(8, keys + stages + R"(, "tensor_parallel_degree": 2)" + anew, 2), plain) << way;
   }
@@ -204,7 +206,6 @@ TEST_F(ContextLattice, ends_with_a_sentence_where_sequences_cannot_be_cut) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("the nearest length that is, is 510"));
   }
-  testing::internal::GetCapturedStdout();
 }
 
 }  // namespace

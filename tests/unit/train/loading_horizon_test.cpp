@@ -9,7 +9,7 @@
 namespace sprat::train {
 namespace {
 
-TEST(LoadingHorizon, is_the_largest_that_a_rank_wants_on_every_rank) {
+TEST(LoadingHorizon, is_on_every_rank_the_best_for_the_rank_that_stalls_longest) {
   const std::vector<HorizonChoice> wanted = {{.horizon = 1, .steps = 3, .stalls = {0, 0, 0}},
                                              {.horizon = 3, .steps = 2, .stalls = {5, 4, 1}},
                                              {.horizon = 2, .steps = 1, .stalls = {7, 2, 2}}};
@@ -19,6 +19,18 @@ TEST(LoadingHorizon, is_the_largest_that_a_rank_wants_on_every_rank) {
     EXPECT_EQ(all->horizon, 3);
     EXPECT_EQ(all->steps, 3);
     EXPECT_THAT(all->stalls, testing::ElementsAre(7, 4, 2));
+  });
+}
+
+// A horizon that one rank wants may make another wait for stores.
+TEST(LoadingHorizon, is_not_one_that_another_rank_stalls_longer_with) {
+  const std::vector<HorizonChoice> wanted = {{.horizon = 2, .steps = 3, .stalls = {9, 2, 6}},
+                                             {.horizon = 3, .steps = 3, .stalls = {9, 4, 3}}};
+  run_virtual_ranks(2, Config{}, [&](Communicator& world) {
+    const auto all = agree_on_horizon(world, wanted[std::size_t(world.rank())], 3);
+    ASSERT_TRUE(all);
+    EXPECT_EQ(all->horizon, 2);
+    EXPECT_THAT(all->stalls, testing::ElementsAre(9, 4, 6));
   });
 }
 

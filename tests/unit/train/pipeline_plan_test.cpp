@@ -127,7 +127,8 @@ TEST(PipelinePlan, refuses_in_one_sentence_with_values_and_what_works) {
        "cut into 10 equal chunks, two for each of 5 context parallel ranks; the nearest length "
        "that is, is 20"},
       {8, R"("context_parallel_degree": 2, "microbatches": 16)",
-       "train.batch 32 has fewer samples than there are parts, 4 data ranks x 16 micro-batches"},
+       "train.batch 32 has fewer samples than there are parts, 4 groups that share sequences x 16 "
+       "micro-batches"},
       {8, R"("pipeline_parallel_degree": 8)",
        "parallel.pipeline_parallel_degree 8 makes 8 stages, and the model has 6 layers (the "
        "embedding, 4 blocks, the head); take at most 6 stages, or model.layers 6"},

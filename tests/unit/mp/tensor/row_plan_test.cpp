@@ -164,6 +164,14 @@ TEST(TensorRows, need_room_for_two_chunks) {
   EXPECT_EQ(slots_count({.degree = 2}, 8, 8), 64u);
 }
 
+TEST(TensorRows, need_room_for_one_chunk_where_all_are_one) {
+  EXPECT_EQ(tensor::most_slots_count({.degree = 2}, 8, 8), 64u);
+}
+
+TEST(TensorRows, are_one_chunk_where_none_can_have_so_many) {
+  EXPECT_EQ(tensor::plan_rows({.degree = 4, .chunk_rows = 1 << 30}, 4096, 8).chunks.size(), 1u);
+}
+
 TEST(TensorRows, need_no_more_room_than_that_of_the_most_if_there_are_fewer) {
   for (const bool dealt : {false, true}) {
     for (const int degree : {1, 2, 3, 4}) {
