@@ -17,8 +17,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
-config = importlib.import_module("sprat.torch.smp_config")
-placement = importlib.import_module("sprat.torch.smp_placement")
+config = importlib.import_module("sprat.torch.smp.config")
+placement = importlib.import_module("sprat.torch.smp.placement")
 learning_rate = importlib.import_module("sprat.torch.learning_rate")
 
 CommGroup = placement.CommGroup

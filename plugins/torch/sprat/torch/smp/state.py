@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from .smp_placement import CommGroup, Placement
+from .placement import CommGroup, Placement
 
 if TYPE_CHECKING:
     import torch

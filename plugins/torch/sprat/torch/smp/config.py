@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from . import _native
+from .. import _native
 
 # What may be nested in each other, as the estimator of SageMaker has it.
 SECTIONS = ("smdistributed", "modelparallel", "parameters")

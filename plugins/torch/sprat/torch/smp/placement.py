@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from .smp_config import Settings
+from .config import Settings
 
 STRATEGIES = {"cluster": "DPT", "spread": "TPD"}
 

@@ -1,0 +1,68 @@
+"""SMP's surface on torch.distributed: `import sprat.torch.smp as smp` has its names.
+
+docs/pytorch.md lists the keys of its configuration.
+"""
+
+from ..learning_rate import scaled_learning_rate, scaled_learning_rate_scheduler
+from .placement import CommGroup
+from .random import tensor_parallel_random
+from .setup import init
+from .sharding import clip_gradients, shard
+from .state import (
+    dp_rank,
+    dp_size,
+    get_dp_group,
+    get_dp_process_group,
+    get_mp_group,
+    get_mp_process_group,
+    get_pp_process_group,
+    get_rdp_process_group,
+    get_tp_process_group,
+    get_world_process_group,
+    local_rank,
+    local_size,
+    mp_rank,
+    mp_size,
+    pp_rank,
+    pp_size,
+    rank,
+    rdp_rank,
+    rdp_size,
+    size,
+    state,
+    tp_rank,
+    tp_size,
+)
+
+__all__ = [
+    "CommGroup",
+    "clip_gradients",
+    "dp_rank",
+    "dp_size",
+    "get_dp_group",
+    "get_dp_process_group",
+    "get_mp_group",
+    "get_mp_process_group",
+    "get_pp_process_group",
+    "get_rdp_process_group",
+    "get_tp_process_group",
+    "get_world_process_group",
+    "init",
+    "local_rank",
+    "local_size",
+    "mp_rank",
+    "mp_size",
+    "pp_rank",
+    "pp_size",
+    "rank",
+    "rdp_rank",
+    "rdp_size",
+    "scaled_learning_rate",
+    "scaled_learning_rate_scheduler",
+    "shard",
+    "size",
+    "state",
+    "tensor_parallel_random",
+    "tp_rank",
+    "tp_size",
+]

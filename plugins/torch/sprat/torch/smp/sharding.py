@@ -1,0 +1,76 @@
+"""Sharded data parallelism over the mesh of `init`: FSDP2, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+from .backends import backends
+from .state import state
+
+Blocks = type | tuple[type, ...] | Callable[[nn.Module], bool]
+
+
+def shard(model: nn.Module, blocks: Blocks | None = None, **options: Any) -> nn.Module:
+    """Applies `fully_shard` to the model's blocks and to the rest of it, and returns the model.
+
+    blocks: the class or classes of the transformer blocks, or a predicate on modules; by default
+    the members of the outermost nn.ModuleLists. The parameters of a block travel together.
+    options: passed to every `fully_shard`, for instance reshard_after_forward or mp_policy.
+    The mesh is that of `init`. Each rank keeps its part of its own parameters: make them equal on
+    all ranks before, by one seed or one checkpoint.
+    """
+    if "mesh" in options:
+        raise ValueError(
+            "shard takes its mesh from init: set hybrid_shard_degree there, or call fully_shard"
+        )
+    if state.config.get("bf16"):
+        options.setdefault("mp_policy", MixedPrecisionPolicy(param_dtype=torch.bfloat16))
+    mesh = state.mesh["shard"] if state.replicas == 1 else state.mesh["replicate", "shard"]
+    for block in reversed(_find_blocks(model, blocks)):  # members come before what holds them
+        fully_shard(block, mesh=mesh, **options)
+    fully_shard(model, mesh=mesh, **options)
+    if mesh.device_type == "cpu" and backends().get("cpu") == "sprat":
+        from ..overlap import overlap
+
+        overlap(model)
+    return model
+
+
+def clip_gradients(model: nn.Module) -> torch.Tensor:
+    """Scales gradients down to the L2 norm `sdp_gradient_clipping` (v1); returns what it was."""
+    if state.generation != "v1":
+        raise ValueError(
+            "sdp_gradient_clipping is a key of SMP v1 only: call torch.nn.utils.clip_grad_norm_"
+        )
+    norm = nn.utils.clip_grad_norm_(model.parameters(), state.config["sdp_gradient_clipping"])
+    return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+
+
+def _find_blocks(model: nn.Module, blocks: Blocks | None) -> list[nn.Module]:
+    if blocks is None:
+        return _members(model)
+    wanted = (
+        blocks
+        if not isinstance(blocks, (type, tuple))
+        else lambda module: isinstance(module, blocks)
+    )
+    found = [module for module in model.modules() if module is not model and wanted(module)]
+    if not found:
+        kinds = sorted({type(module).__name__ for module in model.modules()})
+        raise ValueError(
+            f"blocks = {blocks!r} matches no module of {type(model).__name__}, which has "
+            f"{', '.join(kinds)}"
+        )
+    return found
+
+
+def _members(module: nn.Module) -> list[nn.Module]:
+    """The members of the outermost nn.ModuleLists."""
+    if isinstance(module, nn.ModuleList):
+        return list(module)
+    return [member for child in module.children() for member in _members(child)]
