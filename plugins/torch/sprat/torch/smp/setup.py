@@ -58,7 +58,7 @@ def init(
 
 def _join_world() -> None:
     if not dist.is_initialized():
-        from .launch import launch_environment
+        from ..launch import launch_environment
 
         launch_environment()
         dist.init_process_group("sprat")
