@@ -4,10 +4,12 @@ docs/pytorch.md lists the keys of its configuration.
 """
 
 from ..learning_rate import scaled_learning_rate, scaled_learning_rate_scheduler
+from .model import DistributedModel
 from .placement import CommGroup
 from .random import tensor_parallel_random
 from .setup import init
 from .sharding import clip_gradients, shard
+from .split import partition
 from .state import (
     dp_rank,
     dp_size,
@@ -34,8 +36,12 @@ from .state import (
     tp_size,
 )
 
+from .step import StepOutput, step
+
 __all__ = [
     "CommGroup",
+    "DistributedModel",
+    "StepOutput",
     "clip_gradients",
     "dp_rank",
     "dp_size",
@@ -52,6 +58,7 @@ __all__ = [
     "local_size",
     "mp_rank",
     "mp_size",
+    "partition",
     "pp_rank",
     "pp_size",
     "rank",
@@ -62,6 +69,7 @@ __all__ = [
     "shard",
     "size",
     "state",
+    "step",
     "tensor_parallel_random",
     "tp_rank",
     "tp_size",

@@ -71,10 +71,13 @@ class Placement:
         """The group of a kind that the rank is in."""
         return next(group for group in self.groups(kind) if rank in group)
 
-    def mesh(self) -> list[list[list[int]]]:
-        """Ranks by [replica][shard][tensor rank], for one pipeline stage."""
+    def mesh(self, rank: int) -> list[list[list[int]]]:
+        """Ranks by [replica][shard][tensor rank], for the pipeline stage of `rank`."""
+        stage = self.coordinates(rank)["P"]
         ranks = {
-            tuple(self.coordinates(rank)[axis] for axis in "RST"): rank for rank in range(self.size)
+            tuple(self.coordinates(other)[axis] for axis in "RST"): other
+            for other in range(self.size)
+            if self.coordinates(other)["P"] == stage
         }
         return [
             [[ranks[r, s, t] for t in range(self.tensor)] for s in range(self.shard)]
@@ -85,12 +88,18 @@ class Placement:
 def place(settings: Settings, size: int) -> Placement:
     """The placement of `size` ranks; shard degree 0 is the largest possible."""
     tensor = settings.values["tensor_parallel_degree"]
+    pipeline = settings.values.get("pipeline_parallel_degree", 1)
     if size % tensor != 0:
         raise ValueError(
             f"tensor_parallel_degree = {tensor} must divide the world of {size} ranks: "
             f"choose one of {_divisors(size)}"
         )
-    data_parallel = size // tensor
+    if size // tensor % pipeline != 0:
+        raise ValueError(
+            f"pipeline_parallel_degree = {pipeline} must divide the world of {size} ranks over "
+            f"tensor_parallel_degree {tensor}: choose one of {_divisors(size // tensor)}"
+        )
+    data_parallel = size // tensor // pipeline
     shard = settings.shard_degree or data_parallel
     if data_parallel % shard != 0:
         raise ValueError(
@@ -99,7 +108,7 @@ def place(settings: Settings, size: int) -> Placement:
             f"choose one of {_divisors(data_parallel)}"
         )
     strategy = settings.values.get("placement_strategy", "cluster")
-    return Placement(size, shard, 1, tensor, STRATEGIES.get(strategy, strategy))
+    return Placement(size, shard, pipeline, tensor, STRATEGIES.get(strategy, strategy))
 
 
 def _divisors(number: int) -> str:

@@ -102,7 +102,7 @@ def _make_mesh(
     placement: Placement, groups: dict[CommGroup, dist.ProcessGroup], device_type: str
 ) -> DeviceMesh:
     axes = {"replicate": CommGroup.REPLICATE_GROUP, "shard": CommGroup.SHARD_GROUP}
-    ranks = torch.tensor(placement.mesh())
+    ranks = torch.tensor(placement.mesh(dist.get_rank()))
     if placement.tensor > 1:
         axes["tensor"] = CommGroup.TP_GROUP
     else:

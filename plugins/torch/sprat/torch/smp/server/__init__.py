@@ -1,0 +1,5 @@
+"""The execution server: one rank's part of a module tree whose modules live on several ranks.
+
+messages: what travels. wire: how. policy: which task runs next, pure. tasks: threads, one running
+at a time. remote: autograd's step onto another rank. server: one step of one rank.
+"""

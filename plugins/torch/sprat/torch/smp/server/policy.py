@@ -1,0 +1,51 @@
+"""Which of a rank's tasks runs next: SMP's schedules as a pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+FORWARD, BACKWARD = "forward", "backward"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A task that could run now."""
+
+    direction: str  # FORWARD or BACKWARD
+    microbatch: int
+    number: int  # rising in the order tasks were made on this rank
+    begins: bool = False  # a micro-batch that has not run yet
+
+
+@dataclass(frozen=True)
+class View:
+    """What a rank knows of its step."""
+
+    candidates: Sequence[Candidate]
+    active: int  # micro-batches that have begun and not ended
+    most_active: int
+    forwards_left: int  # micro-batches whose forward has not ended
+
+
+def next_task(schedule: str, view: View) -> Candidate | None:
+    """The candidate to run, or None to wait for messages.
+
+    interleaved: any backward first, the lowest micro-batch first, at most `most_active` begun.
+    simple: every forward of the step before the first backward; the number begun has no limit,
+    since all are held then anyway. Backwards that other ranks ask for have passed that border.
+    """
+    simple = schedule == "simple"
+    able = [
+        one
+        for one in view.candidates
+        if simple or not one.begins or view.active < view.most_active
+    ]
+    if simple and view.forwards_left > 0:
+        forwards = [one for one in able if one.direction == FORWARD]
+        return min(forwards, key=_order, default=None)
+    return min(able, key=_order, default=None)
+
+
+def _order(one: Candidate) -> tuple[bool, int, int]:
+    return (one.direction == FORWARD, one.microbatch, one.number)

@@ -1,0 +1,317 @@
+"""One rank's part of one step: runs its micro-batches and what other ranks ask of its modules.
+
+The thread that calls run() hands a baton to one task at a time, and reads messages in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from .messages import Message
+from .modes import with_modes
+from .policy import BACKWARD, FORWARD, View, next_task
+from .remote import Call
+from .tasks import Stopped, Task, Workers, current
+from .wire import Wire
+
+ENDINGS = ("bye", "failed")
+
+
+@dataclass
+class _Kept:
+    """What a forward for another rank leaves for its backward."""
+
+    microbatch: int
+    inputs: list[torch.Tensor]
+    outputs: list[torch.Tensor]
+
+
+class StepFailed(RuntimeError):
+    """A step that ended on every rank of the pipeline; says where and why it began."""
+
+
+class Server:
+    """Lives as long as the model. One step at a time."""
+
+    def __init__(self, wire: Wire, modules: dict[str, nn.Module], owners: dict[str, int],
+                 schedule: str, most_active: int):
+        self.wire = wire
+        self.modules = modules
+        self.owners = owners
+        self.schedule = schedule
+        self.most_active = most_active
+        self.on_finished: Callable[[int], None] = lambda microbatch: None
+        self._workers = Workers()
+        self._asked = 0
+        self._made = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._ready: dict[int, Task] = {}
+        self._answers: dict[int, Any] = {}  # by task, what it is resumed with
+        self._waiting: dict[tuple[int, int], Task] = {}
+        self._kept: dict[tuple[int, int], _Kept] = {}
+        self._bodies: dict[int, Task] = {}  # by number, micro-batches that have not ended
+        self._active: set[int] = set()
+        self._forwards_left: set[int] = set()
+        self._ended: dict[int, Any] = {}
+        self._failure: str | None = None
+        self._end: Message | None = None
+
+    # The step of the root's rank.
+
+    def lead(self, begin: Message, bodies: list[Callable[[], Any]], seed: int) -> list[Any]:
+        """Runs micro-batch j's body for each j, with random numbers of seed + j.
+
+        The other ranks serve(). Returns the bodies' results. StepFailed on every rank if one fails.
+        """
+        self._open()
+        self.wire.send_to_all(begin)
+        for microbatch, body in enumerate(bodies):
+            task = self._make(body, FORWARD, microbatch, begins=True)
+            self._bodies[task.number] = task
+            self._forwards_left.add(microbatch)
+            task.random_state = torch.Generator().manual_seed(seed + microbatch).get_state()
+        self._guarded(lambda: self._loop(lambda: not self._bodies))
+        return [self._ended[microbatch] for microbatch in range(len(bodies))]
+
+    def end(self, value: Any) -> None:
+        """After lead(): gives `value` to the others, which leave serve() with it."""
+        self.wire.send_to_all(Message("end", value=value))
+        self._guarded(self._close)
+
+    # The step of another rank.
+
+    def serve(self, check: Callable[[Message], str | None]) -> Any:
+        """Runs what is asked until the leading rank ends the step; returns what it gives.
+
+        check: says what is wrong with how the step begins, or None.
+        """
+        self._open()
+        self._check = check
+        self._guarded(lambda: self._loop(lambda: self._end is not None))
+        value = self._end.value
+        self._guarded(self._close)
+        return value
+
+    # What tasks call.
+
+    def ask_forward(self, call: Call) -> None:
+        """Fills in the call's answer; the task waits meanwhile."""
+        task = _task()
+        self._asked += 1
+        call.number = (self.wire.rank, self._asked)
+        args, kwargs = pytree.tree_unflatten(call.leaves, call.tree)
+        self.wire.send(
+            self.owners[call.module],
+            Message("forward", call=call.number, microbatch=task.microbatch, module=call.module,
+                    value=(args, kwargs), generator=torch.get_rng_state(), modes=call.modes),
+        )
+        call.leaves = []  # the owner keeps what backward needs
+        answer = self._wait(task, call.number)
+        torch.set_rng_state(answer.generator)
+        call.answer, call.answer_tree = pytree.tree_flatten(answer.value)
+        call.outputs = [
+            place for place, leaf in enumerate(call.answer) if isinstance(leaf, torch.Tensor)
+        ]
+
+    def ask_backward(self, call: Call, gradients: tuple) -> list[torch.Tensor | None]:
+        """The gradients of the call's tensors, in their order."""
+        task = _task()
+        self.wire.send(
+            self.owners[call.module],
+            Message("backward", call=call.number, microbatch=task.microbatch, module=call.module,
+                    value=[None if one is None else one.detach() for one in gradients]),
+        )
+        return self._wait(task, call.number).value
+
+    def turn_backward(self) -> None:
+        """Called by a micro-batch whose forward has ended, before its backward."""
+        task = _task()
+        task.direction = BACKWARD
+        self._forwards_left.discard(task.microbatch)
+        self._pause_ready(task)
+
+    # How it goes on.
+
+    def _open(self) -> None:
+        self._clear()
+        self.wire.open(ENDINGS)
+
+    def _make(self, function: Callable[[], Any], direction: str, microbatch: int,
+              begins: bool = False) -> Task:
+        self._made += 1
+        task = Task(function, direction, microbatch, self._made, begins)
+        self._ready[task.number] = task
+        return task
+
+    def _loop(self, over: Callable[[], bool]) -> None:
+        while not over():
+            while not self.wire.inbox.empty():
+                self._take(self.wire.inbox.get())
+            view = View([task.candidate() for task in self._ready.values()], len(self._active),
+                        self.most_active, len(self._forwards_left))
+            chosen = next_task(self.schedule, view)
+            if chosen is not None:
+                self._run(self._ready.pop(chosen.number))
+            elif not over():
+                self._take(self.wire.inbox.get())
+
+    def _run(self, task: Task) -> None:
+        if task.number in self._bodies:
+            self._active.add(task.microbatch)
+        # Each micro-batch has its random stream, wherever it runs.
+        if task.random_state is not None:
+            torch.set_rng_state(task.random_state)
+        task.hand_baton(self._workers, self._answers.pop(task.number, None))
+        task.random_state = torch.get_rng_state()
+        if not task.done:
+            return
+        self._workers.busy.discard(task.number)
+        if task.error is not None:
+            raise task.error
+        if self._bodies.pop(task.number, None) is not None:
+            self._active.discard(task.microbatch)
+            self._forwards_left.discard(task.microbatch)
+            self._ended[task.microbatch] = task.result
+            self.wire.send_to_all(Message("finished", microbatch=task.microbatch))
+            self._finish(task.microbatch)
+
+    def _finish(self, microbatch: int) -> None:
+        """Nothing asks for this micro-batch any more."""
+        for call in [call for call, kept in self._kept.items() if kept.microbatch == microbatch]:
+            del self._kept[call]
+        self.on_finished(microbatch)
+
+    def _take(self, message: Message | BaseException) -> None:
+        if isinstance(message, BaseException):
+            raise message
+        if message.kind == "begin":
+            wrong = self._check(message)
+            if wrong is not None:
+                raise ValueError(wrong)
+        elif message.kind == "forward":
+            self._make(lambda: self._forward(message), FORWARD, message.microbatch)
+        elif message.kind == "backward":
+            self._make(lambda: self._backward(message), BACKWARD, message.microbatch)
+        elif message.kind == "result":
+            task = self._waiting.pop(message.call)
+            self._answers[task.number] = message
+            self._ready[task.number] = task
+        elif message.kind == "finished":
+            self._finish(message.microbatch)
+        elif message.kind == "end":
+            self._end = message
+        elif message.kind == "failed":
+            self._failure = message.value
+            raise StepFailed(message.value)
+
+    def _forward(self, message: Message) -> None:
+        args, kwargs = message.value
+        inputs = [leaf for leaf in pytree.tree_leaves(message.value)
+                  if isinstance(leaf, torch.Tensor)]
+        torch.set_rng_state(message.generator)
+        with with_modes(message.modes), _named(self, message):
+            value = self.modules[message.module](*args, **kwargs)
+        outputs = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+        if any(tensor.requires_grad for tensor in outputs):
+            self._kept[message.call] = _Kept(message.microbatch, inputs, outputs)
+        self.wire.send(message.source, Message(
+            "result", call=message.call, microbatch=message.microbatch, module=message.module,
+            value=value, generator=torch.get_rng_state()))
+
+    def _backward(self, message: Message) -> None:
+        kept = self._kept.pop(message.call)
+        pairs = [(tensor, gradient) for tensor, gradient in zip(kept.outputs, message.value)
+                 if gradient is not None and tensor.requires_grad]
+        with _named(self, message):
+            torch.autograd.backward([one for one, _ in pairs], [one for _, one in pairs])
+        gradients = [tensor.grad if tensor.is_leaf else None for tensor in kept.inputs]
+        self.wire.send(message.source, Message(
+            "result", call=message.call, microbatch=message.microbatch, module=message.module,
+            value=gradients))
+
+    def _wait(self, task: Task, call: tuple[int, int]) -> Message:
+        self._waiting[call] = task
+        return task.pause()
+
+    def _pause_ready(self, task: Task) -> None:
+        self._ready[task.number] = task
+        task.pause()
+
+    # How it ends.
+
+    def _close(self) -> None:
+        """Every rank says good-bye once it has what it waits for; nothing is on its way then."""
+        self.wire.send_to_all(Message("bye"))
+        self.wire.close()
+        while not self.wire.inbox.empty():
+            message = self.wire.inbox.get()
+            if isinstance(message, BaseException):
+                raise message
+            if message.kind == "failed":
+                raise StepFailed(message.value)
+        self._workers.end()
+
+    def _guarded(self, part: Callable[[], None]) -> None:
+        try:
+            part()
+        except BaseException as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Ends the step on every rank, once: the first failure that a rank hears of is told."""
+        text = self._failure
+        if text is None:
+            text = f"rank {self.wire.rank} of the pipeline: {type(error).__name__}: {error}"
+        self._stop_tasks()
+        try:
+            self.wire.send_to_all(Message("failed", value=text))
+            self.wire.close()
+        except BaseException:
+            self.wire.forget()  # the group is broken, and its error is the one that counts
+        while not self.wire.inbox.empty():
+            self.wire.inbox.get()
+        self._workers.end()
+        self._clear()
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise error
+        raise StepFailed(text) from (None if isinstance(error, StepFailed) else error)
+
+    def _stop_tasks(self) -> None:
+        """Unwinds tasks that wait, so that no thread stays behind."""
+        started = [*self._waiting.values(), *self._ready.values()]
+        for task in started:
+            if task.number in self._workers.busy:
+                while not task.done:
+                    task.hand_baton(self._workers, Stopped())
+
+
+def _task() -> Task:
+    task = current()
+    if task is None:
+        raise RuntimeError(
+            "a module of another rank was called outside of a function with @smp.step: call the "
+            "model in one"
+        )
+    return task
+
+
+@contextlib.contextmanager
+def _named(server: Server, message: Message) -> Iterator[None]:
+    """Says in errors where they happened."""
+    try:
+        yield
+    except (Stopped, StepFailed):
+        raise
+    except Exception as error:
+        raise RuntimeError(
+            f"module {message.module!r}, micro-batch {message.microbatch}, {message.kind}: {error}"
+        ) from error

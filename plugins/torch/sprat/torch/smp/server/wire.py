@@ -1,0 +1,101 @@
+"""Messages between the ranks of one pipeline, on a process group that nothing else uses.
+
+One thread of a rank receives while a step lasts, so a sender never waits for a receiver to look.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+import torch
+import torch.distributed as dist
+
+from .messages import Message, forms_of, pack, unpack
+
+# A header of this size comes with its length in one message; the rest of a longer one follows.
+FIRST_BYTES = 4096
+_LENGTH_BYTES = 8
+
+
+class Wire:
+    """One rank's end. send() by one thread at a time; what comes is in `inbox`."""
+
+    def __init__(self, group: dist.ProcessGroup):
+        self.group = group
+        self.rank = dist.get_rank(group)
+        self.size = dist.get_world_size(group)
+        self.inbox: queue.SimpleQueue[Message | BaseException] = queue.SimpleQueue()
+        self._globals = dist.get_process_group_ranks(group)
+        self._sending: list[tuple[dist.Work, torch.Tensor]] = []
+        self._receiver: threading.Thread | None = None
+
+    def send(self, peer: int, message: Message) -> None:
+        """Starts sending; the message's tensors must not change until the step's end."""
+        header, tensors = pack(message)
+        first = torch.zeros(FIRST_BYTES, dtype=torch.uint8)
+        body = torch.frombuffer(bytearray(header), dtype=torch.uint8)
+        first[:_LENGTH_BYTES].view(torch.int64)[0] = len(header)
+        room = FIRST_BYTES - _LENGTH_BYTES
+        first[_LENGTH_BYTES : _LENGTH_BYTES + min(room, len(header))] = body[:room]
+        parts = [first] + ([body[room:]] if len(header) > room else [])
+        for tensor in [*parts, *(t for t in tensors if t.numel() > 0)]:
+            work = dist.isend(tensor, self._globals[peer], group=self.group)
+            self._sending.append((work, tensor))
+        self._sending = [(work, kept) for work, kept in self._sending if not work.is_completed()]
+
+    def send_to_all(self, message: Message) -> None:
+        for peer in range(self.size):
+            if peer != self.rank:
+                self.send(peer, message)
+
+    def open(self, last_kinds: tuple[str, ...]) -> None:
+        """Begins to receive, until each peer has sent a message of one of these kinds."""
+        if self.size > 1:
+            self._receiver = threading.Thread(
+                target=self._receive, args=(last_kinds,), name="sprat-smp-receiver", daemon=True
+            )
+            self._receiver.start()
+
+    def close(self) -> None:
+        """Waits for the receiver to end and for what was sent to have left."""
+        if self._receiver is not None:
+            self._receiver.join()
+            self._receiver = None
+        for work, _ in self._sending:
+            work.wait()
+        self._sending.clear()
+
+    def forget(self) -> None:
+        """Of a step whose group is broken: nothing is waited for."""
+        self._receiver = None
+        self._sending.clear()
+
+    def _receive(self, last_kinds: tuple[str, ...]) -> None:
+        open_peers = set(range(self.size)) - {self.rank}
+        try:
+            while open_peers:
+                message = self._next()
+                if message.kind in last_kinds:
+                    open_peers.discard(message.source)
+                self.inbox.put(message)
+        except BaseException as error:  # the server raises it where the step waits
+            self.inbox.put(error)
+
+    def _next(self) -> Message:
+        first = torch.empty(FIRST_BYTES, dtype=torch.uint8)
+        sender = dist.recv(first, group=self.group)
+        length = int(first[:_LENGTH_BYTES].view(torch.int64)[0])
+        room = FIRST_BYTES - _LENGTH_BYTES
+        header = bytes(first[_LENGTH_BYTES : _LENGTH_BYTES + min(room, length)].numpy())
+        if length > room:
+            rest = torch.empty(length - room, dtype=torch.uint8)
+            dist.recv(rest, sender, group=self.group)
+            header += bytes(rest.numpy())
+        tensors = []
+        for form in forms_of(header):
+            tensor = torch.empty(form.shape, dtype=form.dtype)
+            if tensor.numel() > 0:
+                dist.recv(tensor, sender, group=self.group)
+            tensors.append(tensor)
+        return unpack(header, tensors, self._globals.index(sender))

@@ -1,0 +1,131 @@
+"""Which rank of the pipeline has which module: by the planner, by hand, or from a file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from .. import _native
+
+# The root's name among a partition's pieces, which have no empty names.
+ROOT = "model"
+_MARK = "_sprat_partition"
+_marks: list[int] = []
+
+
+@dataclass(frozen=True)
+class Split:
+    """The decision: the rank of each module by its name, "" for the root."""
+
+    owners: dict[str, int]
+
+    def owner_of(self, name: str) -> int:
+        """The rank of a module, or of the nearest around it that is placed."""
+        while name not in self.owners:
+            name = name.rpartition(".")[0]
+        return self.owners[name]
+
+
+@contextlib.contextmanager
+def partition(number: int) -> Iterator[None]:
+    """Modules that are made inside belong on rank `number` of the pipeline.
+
+    Honoured where `auto_partition` is false. What is inside of a module goes where the module does,
+    unless it was made in a partition of its own.
+    """
+    _marks.append(number)
+    initialise = nn.Module.__init__
+    if len(_marks) == 1:
+
+        def marking(module: nn.Module, *args: Any, **kwargs: Any) -> None:
+            initialise(module, *args, **kwargs)
+            object.__setattr__(module, _MARK, _marks[-1])
+
+        nn.Module.__init__ = marking
+    try:
+        yield
+    finally:
+        _marks.pop()
+        if not _marks:
+            nn.Module.__init__ = initialise
+
+
+def split_by_hand(module: nn.Module, default: int, partitions: int) -> Split:
+    """By the partitions that modules were made in. ValueError names what has no such rank."""
+    owners: dict[str, int] = {}
+    for name, inside in module.named_modules():
+        parent = owners.get(name.rpartition(".")[0], default) if name else default
+        mark = getattr(inside, _MARK, None)
+        owner = parent if mark is None or (name == "" and mark != 0) else mark
+        if not 0 <= owner < partitions:
+            raise ValueError(
+                f"module {name or ROOT!r} was made in partition({owner}), and there are "
+                f"{partitions}: 0 to {partitions - 1}; pipeline_parallel_degree says how many"
+            )
+        owners[name] = owner
+    if owners[""] != 0:
+        owners[""] = 0  # the step's body runs where the root is
+    return Split(owners)
+
+
+def split_automatically(costs: dict[str, Any], partitions: int, goal: str,
+                        memory_weight: float) -> Split:
+    """By the tree planner. costs: {"module": ...} as docs/partition.md has it, names from ROOT."""
+    cut = _native.partition(json.dumps(costs), "tree", partitions, goal, memory_weight)
+    return Split({_without_root(name): rank for name, rank in zip(cut["names"], cut["partition"])})
+
+
+def write_partition(path: str, split: Split, module: nn.Module, partitions: int) -> None:
+    """A partition as JSON; read_partition() takes it for the same model alone."""
+    text = {"partitions": partitions, "parameters": _parameters(module), "owners": split.owners}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(text, file, indent=1)
+
+
+def read_partition(path: str, module: nn.Module, partitions: int) -> Split:
+    """ValueError says what differs if the file is of another model or number of partitions."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = json.load(file)
+        kept, owners = text["parameters"], text["owners"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"partition_file {path!r} cannot be read: {error!r}") from error
+    if text["partitions"] != partitions:
+        raise ValueError(
+            f"partition_file {path!r} has {text['partitions']} partitions, and "
+            f"pipeline_parallel_degree is {partitions}: leave load_partition out to cut anew"
+        )
+    here = _parameters(module)
+    for name in [*here, *kept]:
+        if here.get(name) != kept.get(name):
+            raise ValueError(
+                f"partition_file {path!r} is of another model: parameter {name!r} has shape "
+                f"{kept.get(name)} there, {here.get(name)} here"
+            )
+    return Split(owners)
+
+
+def together(split: Split, module: nn.Module) -> Split:
+    """The split with modules that share a parameter on one rank: that of the first of them."""
+    owners = dict(split.owners)
+    holders: dict[int, str] = {}
+    for name, inside in module.named_modules():
+        for parameter in inside.parameters(recurse=False):
+            first = holders.setdefault(id(parameter), name)
+            if first != name:
+                owners[name] = Split(owners).owner_of(first)
+    return Split(owners)
+
+
+def _parameters(module: nn.Module) -> dict[str, list[int]]:
+    return {name: list(value.shape) for name, value in module.named_parameters()}
+
+
+def _without_root(name: str) -> str:
+    return name[len(ROOT) + 1 :]

@@ -1,0 +1,179 @@
+"""@smp.step: a function that runs once for each micro-batch, over the ranks of a pipeline."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from .model import DistributedModel, latest_model
+from .server.messages import Message
+from .server.modes import modes_here, with_modes
+
+
+class StepOutput:
+    """What a step returned: `outputs` has it of each micro-batch, in order, without gradients."""
+
+    def __init__(self, outputs: Sequence[Any]):
+        self.outputs = list(outputs)
+
+    def reduce_sum(self) -> Any:
+        """The sum over micro-batches, tensor by tensor."""
+        return self._join(lambda parts: functools.reduce(torch.add, parts))
+
+    def reduce_mean(self) -> Any:
+        """The mean over micro-batches, tensor by tensor."""
+        return self._join(lambda parts: functools.reduce(torch.add, parts) / len(parts))
+
+    def concat(self) -> Any:
+        """Micro-batches one after another along the first axis."""
+        return self._join(torch.cat)
+
+    def stack(self) -> Any:
+        """Micro-batches along a new first axis."""
+        return self._join(torch.stack)
+
+    def __getitem__(self, key: Any) -> StepOutput:
+        """Of outputs that are tuples or dicts: that member of each."""
+        return StepOutput([output[key] for output in self.outputs])
+
+    def __len__(self) -> int:
+        return len(self.outputs)
+
+    def _join(self, join: Callable[[list[torch.Tensor]], torch.Tensor]) -> Any:
+        def joined(*parts: Any) -> Any:
+            return join(list(parts)) if isinstance(parts[0], torch.Tensor) else parts[0]
+
+        return pytree.tree_map(joined, self.outputs[0], *self.outputs[1:])
+
+
+def step(function: Callable | None = None, *, non_split_inputs: Sequence[str] = (),
+         input_split_axes: dict[str, int] | None = None, detach_outputs: bool = True) -> Callable:
+    """Decorates a training step: forward, model.backward(loss), what it returns.
+
+    Tensor arguments are cut along axis 0, or that of input_split_axes, into `microbatches` equal
+    parts, but for those of non_split_inputs; objects with smp_slice(parts, part, axis) cut
+    themselves. The function runs once for each part, where the model's root is (pp_rank 0); the
+    other ranks of the pipeline run their modules, and every rank gets what it returned.
+    detach_outputs: taken; what goes to other ranks never has gradients.
+    """
+    if function is None:
+        return functools.partial(step, non_split_inputs=non_split_inputs,
+                                 input_split_axes=input_split_axes, detach_outputs=detach_outputs)
+    axes = dict(input_split_axes or {})
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> StepOutput:
+        model = latest_model()
+        parts = _cut(function, args, kwargs, model.microbatches, set(non_split_inputs), axes)
+        return StepOutput(run_step(model, [functools.partial(function, *one.args, **one.kwargs)
+                                           for one in parts], _forms(parts[0])))
+
+    return run
+
+
+def evaluate(model: DistributedModel, args: tuple, kwargs: dict) -> Any:
+    """The model's output for one batch, on every rank of the pipeline."""
+    body = functools.partial(model, *args, **kwargs)
+    return run_step(model, [body], _forms_of((args, kwargs)))[0]
+
+
+def run_step(model: DistributedModel, bodies: list[Callable[[], Any]], forms: Any) -> list[Any]:
+    """One step over the pipeline; the bodies run on its first rank."""
+    model.split(bodies[0])
+    number = model.begin_step()
+    kept = torch.get_rng_state()
+    seed = int(torch.randint(2**62, ()))
+    after = torch.get_rng_state()
+    begin = Message("begin", value=(number, len(bodies), forms))
+    try:
+        if model.server.wire.rank == 0:
+            modes = modes_here()
+            results = model.server.lead(begin, [_in(modes, body) for body in bodies], seed)
+            results = pytree.tree_map(_detached, results)
+            model.server.end(results)
+        else:
+            results = model.server.serve(lambda other: _difference(begin, other))
+            results = pytree.tree_map(_detached, results)
+    except BaseException:
+        model.gradients.forget()
+        torch.set_rng_state(kept)
+        raise
+    torch.set_rng_state(after)
+    model.end_step()
+    return results
+
+
+def _in(modes: dict[str, Any], body: Callable[[], Any]) -> Callable[[], Any]:
+    """With the caller's autograd and autocast, which belong to threads."""
+
+    def run() -> Any:
+        with with_modes(modes):
+            return body()
+
+    return run
+
+
+def _difference(mine: Message, theirs: Message) -> str | None:
+    names = ("step", "number of micro-batches", "arguments")
+    for name, here, there in zip(names, mine.value, theirs.value):
+        if here != there:
+            return (
+                f"this rank's {name} of @smp.step: {here}; rank 0's: {there}; the ranks of a "
+                "pipeline call the same steps with the same batches"
+            )
+    return None
+
+
+def _cut(function: Callable, args: tuple, kwargs: dict, parts: int, whole: set[str],
+         axes: dict[str, int]) -> list[inspect.BoundArguments]:
+    """The arguments of each micro-batch. ValueError names what cannot be cut."""
+    signature = inspect.signature(function)
+    bound = [signature.bind(*args, **kwargs) for _ in range(parts)]
+    unknown = (whole | set(axes)) - set(signature.parameters)
+    if unknown:
+        raise ValueError(f"{function.__name__} has no argument {sorted(unknown)[0]!r} to cut")
+    for name, value in list(bound[0].arguments.items()):
+        if name not in whole:
+            for part, one in enumerate(bound):
+                one.arguments[name] = pytree.tree_map(
+                    functools.partial(_slice, name, axes.get(name, 0), parts, part), value
+                )
+    return bound
+
+
+def _slice(name: str, axis: int, parts: int, part: int, value: Any) -> Any:
+    if hasattr(value, "smp_slice"):
+        return value.smp_slice(parts, part, axis)
+    if not isinstance(value, torch.Tensor) or isinstance(value, torch.nn.Parameter):
+        return value
+    if value.dim() == 0:
+        return value
+    if axis >= value.dim() or value.shape[axis] % parts != 0:
+        raise ValueError(
+            f"argument {name!r} of @smp.step has shape {tuple(value.shape)}, which microbatches = "
+            f"{parts} do not divide along axis {axis}: change the batch, or name it in "
+            "non_split_inputs"
+        )
+    size = value.shape[axis] // parts
+    return value.narrow(axis, part * size, size)
+
+
+def _forms(bound: inspect.BoundArguments) -> Any:
+    return _forms_of((bound.args, bound.kwargs))
+
+
+def _forms_of(value: Any) -> list[tuple]:
+    return [
+        (tuple(leaf.shape), str(leaf.dtype))
+        for leaf in pytree.tree_leaves(value)
+        if isinstance(leaf, torch.Tensor)
+    ]
+
+
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, torch.Tensor) else value

@@ -1,0 +1,139 @@
+"""What each module of a model costs, from one forward on fake tensors: shapes without numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses import FakeTensorMode
+from torch.func import functional_call
+from torch.utils import _pytree as pytree
+from torch.utils.flop_counter import FlopCounterMode
+
+from .split import ROOT
+
+
+class Costs:
+    """By module name: in which order it was first called, FLOPs inside of it, bytes it returns."""
+
+    def __init__(self) -> None:
+        self.first_call: dict[str, int] = {}
+        self.flops: dict[str, float] = {}
+        self.output_bytes: dict[str, float] = {}
+
+
+def trace(module: nn.Module, args: tuple, kwargs: dict) -> Costs:
+    """One forward of one micro-batch, nothing computed, no memory taken.
+
+    ValueError names the module where the model needs numbers that fake tensors do not have.
+    """
+    costs = Costs()
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    counter = FlopCounterMode(display=False)
+    stack: list[str] = []
+    hooks = _watch(module, costs, counter, stack)
+    try:
+        with torch.no_grad(), mode:
+            states = {
+                name: mode.from_tensor(value)
+                for name, value in [*module.named_parameters(), *module.named_buffers()]
+            }
+            fakes = pytree.tree_map(
+                lambda leaf: mode.from_tensor(leaf) if isinstance(leaf, torch.Tensor) else leaf,
+                (args, kwargs),
+            )
+            with counter, torch.random.fork_rng(devices=[]):
+                functional_call(module, states, fakes[0], fakes[1])
+    except Exception as error:
+        where = stack[-1] if stack else ROOT
+        raise ValueError(
+            f"module {where!r} cannot be traced without numbers: {type(error).__name__}: {error}; "
+            "set skip_tracing to true, which cuts by bytes of parameters, or auto_partition to "
+            "false and cut by smp.partition"
+        ) from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return costs
+
+
+def tree_of(module: nn.Module, costs: Costs | None = None) -> dict[str, Any]:
+    """The model as docs/partition.md has modules in modules; without costs in the order made."""
+    holders: dict[int, int] = {}
+    for inside in module.modules():
+        for parameter in inside.parameters(recurse=False):
+            holders[id(parameter)] = holders.get(id(parameter), 0) + 1
+    shared = {
+        id(parameter): name
+        for name, parameter in module.named_parameters()
+        if holders[id(parameter)] > 1
+    }
+    return {"module": _piece("", module, costs, shared)}
+
+
+def _piece(name: str, module: nn.Module, costs: Costs | None,
+           shared: dict[int, str]) -> dict[str, Any]:
+    own = list(module.parameters(recurse=False))
+    children = [(f"{name}.{key}" if name else key, child) for key, child in module.named_children()]
+    if costs is not None:
+        children.sort(key=lambda child: _first_call(child[0], costs))
+    parts = [_piece(key, child, costs, shared) for key, child in children]
+    piece: dict[str, Any] = {
+        "name": f"{ROOT}.{name}" if name else ROOT,
+        "parameter_bytes": sum(_bytes(one) for one in own if id(one) not in shared),
+    }
+    if costs is not None:
+        inside = sum(costs.flops.get(key, 0.0) for key, _ in children)
+        piece["time"] = max(0.0, costs.flops.get(name, 0.0) - inside)
+        piece["output_bytes"] = costs.output_bytes.get(name, 0)
+        if not children:
+            piece["activation_bytes"] = costs.output_bytes.get(name, 0)
+    common = {shared[id(one)]: _bytes(one) for one in own if id(one) in shared}
+    if common:
+        piece["shared"] = common
+    if parts:
+        piece["children"] = parts
+    return piece
+
+
+def _first_call(name: str, costs: Costs) -> float:
+    """A list of modules, which itself is never called, stands where its first member does."""
+    calls = [
+        when for key, when in costs.first_call.items() if key == name or key.startswith(name + ".")
+    ]
+    return min(calls, default=math.inf)
+
+
+def _watch(module: nn.Module, costs: Costs, counter: FlopCounterMode, stack: list[str]) -> list:
+    hooks = []
+    for name, inside in module.named_modules():
+        hooks.append(inside.register_forward_pre_hook(_enter(name, costs, counter, stack)))
+        hooks.append(inside.register_forward_hook(_leave(name, costs, counter, stack)))
+    return hooks
+
+
+def _enter(name: str, costs: Costs, counter: FlopCounterMode, stack: list[str]) -> Callable:
+    def hook(*_: Any) -> None:
+        costs.first_call.setdefault(name, len(costs.first_call))
+        costs.flops[name] = costs.flops.get(name, 0.0) - counter.get_total_flops()
+        stack.append(name or ROOT)
+
+    return hook
+
+
+def _leave(name: str, costs: Costs, counter: FlopCounterMode, stack: list[str]) -> Callable:
+    def hook(_: Any, __: Any, output: Any) -> None:
+        costs.flops[name] += counter.get_total_flops()
+        costs.output_bytes[name] = costs.output_bytes.get(name, 0) + sum(
+            _bytes(leaf) for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)
+        )
+        stack.pop()
+
+    return hook
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
