@@ -1,6 +1,7 @@
 // The Python module sprat.torch._native.
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
+#include <pybind11/stl.h>
 #include <torch/extension.h>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -8,6 +9,7 @@
 #include "plugins/torch/native/backend.hpp"
 #include "plugins/torch/native/errors.hpp"
 #include "plugins/torch/native/memory.hpp"
+#include "plugins/torch/native/planners.hpp"
 #include "plugins/torch/native/smp.hpp"
 #include "plugins/torch/native/wire.hpp"
 #include "sprat/sprat.h"
@@ -74,6 +76,13 @@ PYBIND11_MODULE(_native, module) {
   module.def("decode", &decode, Released());
   module.def("sum_encoded", &sum_encoded, Released());
   module.def("smp_parameters", &smp_parameters);
+  module.def("partition", &partition, py::arg("model"), py::arg("method"), py::arg("partitions"),
+             py::arg("goal") = "memory", py::arg("memory_weight") = 0.8,
+             py::arg("any_order") = false);
+  module.def("make_schedule", &make_schedule, py::arg("kind"), py::arg("ranks"),
+             py::arg("microbatches"), py::arg("stages_per_rank") = 1,
+             py::arg("active_microbatches") = 0, py::arg("recomputed") = std::vector<bool>{},
+             py::arg("unsharded_stages") = 0, py::arg("reduces") = false);
   module.def("version", [] { return std::string(sprat_version()); });
 }
 
