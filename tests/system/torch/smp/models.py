@@ -28,7 +28,7 @@ def _tokens(number: int) -> dict[str, torch.Tensor]:
 
 def _two_texts(number: int) -> dict[str, torch.Tensor]:
     first, second = _tokens(2 * number), _tokens(2 * number + 1)
-    return {"input_ids": first["input_ids"], "labels": second["labels"][:, : LENGTH // 2]}
+    return {"input_ids": first["input_ids"], "labels": second["labels"][:, : LENGTH // 2].contiguous()}
 
 
 def _images(number: int) -> dict[str, torch.Tensor]:

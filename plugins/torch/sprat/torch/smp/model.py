@@ -275,8 +275,8 @@ class DistributedModel(nn.Module):
                 continue
             for key, parameter in inside.named_parameters(recurse=False):
                 self._drop(parameter, f"{name}.{key}" if name else key, owner)
-            if name and self._owner(name.rpartition(".")[0]) != owner:
-                inside.forward = functools.partial(self._ask, name)
+            # Code of any module that stands here may call it: a list around it calls nothing.
+            inside.forward = functools.partial(self._ask, name)
         if self._size() > 1 and getattr(getattr(self.module, "config", None), "use_cache", False):
             log.warning("use_cache of the model's config is set to False: a cache that another "
                         "rank's modules change would be lost")

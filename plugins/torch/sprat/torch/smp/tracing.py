@@ -1,7 +1,9 @@
-"""What each module of a model costs, from one forward on fake tensors: shapes without numbers."""
+"""What each module of a model costs, from one forward, of shapes without numbers if it can be."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +17,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from .split import ROOT
 
+log = logging.getLogger(__name__)
+
 
 class Costs:
     """By module name: in which order it was first called, FLOPs inside of it, bytes it returns."""
@@ -26,33 +30,52 @@ class Costs:
 
 
 def trace(module: nn.Module, args: tuple, kwargs: dict) -> Costs:
-    """One forward of one micro-batch, nothing computed, no memory taken.
+    """One forward of one micro-batch on fake tensors: nothing computed, no memory taken.
 
-    ValueError names the module where the model needs numbers that fake tensors do not have.
+    Where the model asks for numbers, as one that chooses experts does, it is run once for true.
+    ValueError names the module if that is not possible either.
     """
+    try:
+        return _run(module, args, kwargs, FakeTensorMode(allow_non_fake_inputs=True))
+    except _Untraceable as error:
+        log.info("traced with numbers, since without %s", error)
+    try:
+        return _run(module, args, kwargs, None)
+    except _Untraceable as error:
+        raise ValueError(
+            f"{error}; set skip_tracing to true, which cuts by bytes of parameters, or "
+            "auto_partition to false and cut by smp.partition"
+        ) from error.__cause__
+
+
+class _Untraceable(Exception):
+    """Says in which module a trace ended, and why."""
+
+
+def _run(module: nn.Module, args: tuple, kwargs: dict, mode: FakeTensorMode | None) -> Costs:
     costs = Costs()
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
     counter = FlopCounterMode(display=False)
     stack: list[str] = []
     hooks = _watch(module, costs, counter, stack)
+
+    def stand_in(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        # Buffers may change in a forward; those of the model shall not.
+        return mode.from_tensor(leaf) if mode else leaf.detach().clone()
+
     try:
-        with torch.no_grad(), mode:
-            states = {
-                name: mode.from_tensor(value)
-                for name, value in [*module.named_parameters(), *module.named_buffers()]
-            }
-            fakes = pytree.tree_map(
-                lambda leaf: mode.from_tensor(leaf) if isinstance(leaf, torch.Tensor) else leaf,
-                (args, kwargs),
-            )
+        with torch.no_grad(), mode or contextlib.nullcontext():
+            states = {name: stand_in(value) for name, value in module.named_buffers()}
+            if mode:
+                states |= {name: stand_in(value) for name, value in module.named_parameters()}
+            args, kwargs = pytree.tree_map(stand_in, (args, kwargs))
             with counter, torch.random.fork_rng(devices=[]):
-                functional_call(module, states, fakes[0], fakes[1])
+                functional_call(module, states, args, kwargs)
     except Exception as error:
         where = stack[-1] if stack else ROOT
-        raise ValueError(
-            f"module {where!r} cannot be traced without numbers: {type(error).__name__}: {error}; "
-            "set skip_tracing to true, which cuts by bytes of parameters, or auto_partition to "
-            "false and cut by smp.partition"
+        raise _Untraceable(
+            f"module {where!r} cannot be traced: {type(error).__name__}: {error}"
         ) from error
     finally:
         for hook in hooks:
