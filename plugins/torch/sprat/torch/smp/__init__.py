@@ -5,6 +5,19 @@ docs/pytorch.md lists the keys of its configuration.
 
 from ..learning_rate import scaled_learning_rate, scaled_learning_rate_scheduler
 from .model import DistributedModel
+from .objects import (
+    RankType,
+    allgather,
+    barrier,
+    broadcast,
+    dp_barrier,
+    mp_barrier,
+    pp_barrier,
+    rdp_barrier,
+    recv_from,
+    send,
+    tp_barrier,
+)
 from .placement import CommGroup
 from .random import tensor_parallel_random
 from .setup import init
@@ -42,7 +55,12 @@ __all__ = [
     "CommGroup",
     "DistributedModel",
     "StepOutput",
+    "RankType",
+    "allgather",
+    "barrier",
+    "broadcast",
     "clip_gradients",
+    "dp_barrier",
     "dp_rank",
     "dp_size",
     "get_dp_group",
@@ -56,21 +74,27 @@ __all__ = [
     "init",
     "local_rank",
     "local_size",
+    "mp_barrier",
     "mp_rank",
     "mp_size",
     "partition",
+    "pp_barrier",
     "pp_rank",
     "pp_size",
     "rank",
+    "rdp_barrier",
     "rdp_rank",
     "rdp_size",
+    "recv_from",
     "scaled_learning_rate",
     "scaled_learning_rate_scheduler",
+    "send",
     "shard",
     "size",
     "state",
     "step",
     "tensor_parallel_random",
+    "tp_barrier",
     "tp_rank",
     "tp_size",
 ]
