@@ -27,11 +27,10 @@ class Wire:
         self.size = dist.get_world_size(group)
         self.inbox: queue.SimpleQueue[Message | BaseException] = queue.SimpleQueue()
         self._globals = dist.get_process_group_ranks(group)
-        self._sending: list[tuple[dist.Work, torch.Tensor]] = []
         self._receiver: threading.Thread | None = None
 
     def send(self, peer: int, message: Message) -> None:
-        """Starts sending; the message's tensors must not change until the step's end."""
+        """Returns once the message has left."""
         header, tensors = pack(message)
         first = torch.zeros(FIRST_BYTES, dtype=torch.uint8)
         body = torch.frombuffer(bytearray(header), dtype=torch.uint8)
@@ -40,9 +39,9 @@ class Wire:
         first[_LENGTH_BYTES : _LENGTH_BYTES + min(room, len(header))] = body[:room]
         parts = [first] + ([body[room:]] if len(header) > room else [])
         for tensor in [*parts, *(t for t in tensors if t.numel() > 0)]:
-            work = dist.isend(tensor, self._globals[peer], group=self.group)
-            self._sending.append((work, tensor))
-        self._sending = [(work, kept) for work, kept in self._sending if not work.is_completed()]
+            # Waiting drives the message at once; left to a thread behind, it would come late on a
+            # machine whose cores all compute. The peer's receiver always listens, so it is short.
+            dist.send(tensor, self._globals[peer], group=self.group)
 
     def send_to_all(self, message: Message) -> None:
         for peer in range(self.size):
@@ -58,18 +57,14 @@ class Wire:
             self._receiver.start()
 
     def close(self) -> None:
-        """Waits for the receiver to end and for what was sent to have left."""
+        """Waits for the receiver to end."""
         if self._receiver is not None:
             self._receiver.join()
             self._receiver = None
-        for work, _ in self._sending:
-            work.wait()
-        self._sending.clear()
 
     def forget(self) -> None:
         """Of a step whose group is broken: nothing is waited for."""
         self._receiver = None
-        self._sending.clear()
 
     def _receive(self, last_kinds: tuple[str, ...]) -> None:
         open_peers = set(range(self.size)) - {self.rank}
