@@ -20,6 +20,11 @@ from .objects import (
 )
 from .placement import CommGroup
 from .random import tensor_parallel_random
+from .recomputation import (
+    checkpoint,
+    checkpoint_sequential,
+    set_activation_checkpointing,
+)
 from .setup import init
 from .sharding import clip_gradients, shard
 from .split import partition
@@ -59,6 +64,8 @@ __all__ = [
     "allgather",
     "barrier",
     "broadcast",
+    "checkpoint",
+    "checkpoint_sequential",
     "clip_gradients",
     "dp_barrier",
     "dp_rank",
@@ -89,6 +96,7 @@ __all__ = [
     "scaled_learning_rate",
     "scaled_learning_rate_scheduler",
     "send",
+    "set_activation_checkpointing",
     "shard",
     "size",
     "state",

@@ -26,7 +26,7 @@ from .split import (
     write_partition,
 )
 from .state import state
-from .tracing import trace, tree_of
+from .tracing import Traces, trace, tree_of
 
 log = logging.getLogger(__name__)
 _latest: DistributedModel | None = None
@@ -48,7 +48,8 @@ class DistributedModel(nn.Module):
     parameters, and parameters() gives those. Forward and backward are called in @smp.step.
 
     trace_device: taken and not needed, since tracing computes nothing.
-    trace_execution_times, trace_memory_usage: refused, FLOPs and bytes are known without.
+    trace_execution_times, trace_memory_usage: the first micro-batch runs once, for seconds instead
+    of FLOPs, and for the bytes that autograd keeps instead of those that modules return.
     overlapping_allreduce, gradient_as_bucket_view: taken; gradients are summed after the step.
     average_grads_across_microbatches: the mean over micro-batches, else the sum.
     backward_passes_per_step: steps whose gradients add up before data parallel ranks sum them.
@@ -70,10 +71,16 @@ class DistributedModel(nn.Module):
         gradient_as_bucket_view: bool = False,
     ):
         super().__init__()
-        if trace_execution_times or trace_memory_usage:
+        if state.hybrid_shard_degree > 1:
             raise ValueError(
-                "trace_execution_times and trace_memory_usage: leave them out; the model is traced "
-                "without numbers, by its FLOPs and bytes"
+                f"DistributedModel keeps whole parameters on each data parallel rank, and "
+                f"{state.hybrid_shard_degree} ranks are to share them: set "
+                "sharded_data_parallel_degree (v2: hybrid_shard_degree) to 1, or use smp.shard"
+            )
+        if state.tensor_parallel_degree > 1:
+            raise ValueError(
+                f"tensor_parallel_degree = {state.tensor_parallel_degree}: DistributedModel does "
+                "not cut layers yet; use parallelize_module over state.mesh['tensor'] and smp.shard"
             )
         global _latest
         _latest = self
@@ -86,12 +93,9 @@ class DistributedModel(nn.Module):
         self._broadcast_buffers = broadcast_buffers
         self._steps = 0
         self._after_split: list[Callable[[nn.Module], None]] = []
+        self._traces = Traces(trace_execution_times, trace_memory_usage)
         self._capturing = False
         self._server: Server | None = None
-        if state.config.get("tensor_parallel_degree", 1) > 1:
-            from .tensor_parallel import distribute
-
-            self.module = distribute(module)
 
     # What scripts call.
 
@@ -245,7 +249,7 @@ class DistributedModel(nn.Module):
             costs = None
             if not config.get("skip_tracing"):
                 captured = self._capture(first_call)
-                costs = trace(self.module, captured.args, captured.kwargs)
+                costs = trace(self.module, captured.args, captured.kwargs, self._traces)
             tree = tree_of(self.module, costs)
             return split_automatically(
                 tree, partitions, config.get("optimize", "memory"), config["memory_weight"]

@@ -84,8 +84,9 @@ class Workers:
             return
         tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         tasks.put(task)
+        threads = torch.get_num_threads()
         threading.Thread(
-            target=self._work, args=(tasks,), name="sprat-smp-task", daemon=True
+            target=self._work, args=(tasks, threads), name="sprat-smp-task", daemon=True
         ).start()
 
     def end(self) -> None:
@@ -94,7 +95,9 @@ class Workers:
             tasks.put(None)
         self._idle.clear()
 
-    def _work(self, tasks: queue.SimpleQueue[Task | None]) -> None:
+    def _work(self, tasks: queue.SimpleQueue[Task | None], threads: int) -> None:
+        # OpenMP's number belongs to a thread, and another one gives other bits.
+        torch.set_num_threads(threads)
         while (task := tasks.get()) is not None:
             task.run_first()
             # Before the baton goes back, since the next task may want this thread at once.

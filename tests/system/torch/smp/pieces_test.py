@@ -1,0 +1,167 @@
+"""Tests of what the split stands on, without ranks: policy, messages, recomputation, tracing.
+
+Use: python tests/system/torch/smp/pieces_test.py. Needs torch and sprat.torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import unittest
+
+import torch
+from torch import nn
+
+policy = importlib.import_module("sprat.torch.smp.server.policy")
+messages = importlib.import_module("sprat.torch.smp.server.messages")
+tasks = importlib.import_module("sprat.torch.smp.server.tasks")
+recomputation = importlib.import_module("sprat.torch.smp.recomputation")
+tracing = importlib.import_module("sprat.torch.smp.tracing")
+F, B = policy.FORWARD, policy.BACKWARD
+
+
+def candidate(direction: str, microbatch: int, number: int, begins: bool = False):
+    return policy.Candidate(direction, microbatch, number, begins)
+
+
+class Policies(unittest.TestCase):
+    def chosen(self, schedule, candidates, active=0, most=2, left=0):
+        one = policy.next_task(schedule, policy.View(candidates, active, most, left))
+        return one and one.number
+
+    def test_choose_by_table(self):
+        waiting = [candidate(F, 0, 1), candidate(B, 2, 2), candidate(B, 1, 3)]
+        begins = [candidate(F, 3, 4, begins=True)]
+        for schedule, candidates, active, left, number in (
+            ("interleaved", waiting, 1, 0, 3),  # backward first, the lowest micro-batch
+            ("interleaved", waiting[:1], 1, 0, 1),
+            ("interleaved", begins, 1, 0, 4),
+            ("interleaved", begins, 2, 0, None),  # as many as may be are active
+            ("interleaved", [], 0, 0, None),
+            ("simple", waiting, 1, 2, 1),  # forwards, while one of the step is left
+            ("simple", waiting[1:], 1, 2, None),
+            ("simple", waiting, 1, 0, 3),
+            ("simple", begins, 9, 2, 4),  # all are active before the first backward
+        ):
+            with self.subTest(schedule=schedule, candidates=candidates, active=active, left=left):
+                self.assertEqual(self.chosen(schedule, candidates, active, left=left), number)
+
+    def test_do_not_depend_on_the_order_of_candidates(self):
+        waiting = [candidate(B, 2, 2), candidate(B, 1, 3), candidate(B, 1, 7), candidate(F, 0, 1)]
+        for schedule in ("interleaved", "simple"):
+            self.assertEqual(self.chosen(schedule, waiting), self.chosen(schedule, waiting[::-1]))
+
+
+class Tasks(unittest.TestCase):
+    def test_compute_with_as_many_threads_as_their_caller(self):
+        before = torch.get_num_threads()
+        try:
+            for number, threads in enumerate((1, 3, 1)):
+                torch.set_num_threads(threads)
+                workers = tasks.Workers()
+                task = tasks.Task(torch.get_num_threads, F, 0, number)
+                task.hand_baton(workers)
+                workers.end()
+                self.assertEqual((task.done, task.error, task.result), (True, None, threads))
+        finally:
+            torch.set_num_threads(before)
+
+    def test_go_on_where_they_paused(self):
+        workers, task = tasks.Workers(), None
+        task = tasks.Task(lambda: [task.pause(), task.pause(), tasks.current() is task], F, 0, 1)
+        task.hand_baton(workers)
+        self.assertFalse(task.done)
+        task.hand_baton(workers, "first")
+        task.hand_baton(workers, "second")
+        self.assertEqual(task.result, ["first", "second", True])
+        self.assertIsNone(tasks.current())
+
+
+class Messages(unittest.TestCase):
+    def test_come_back_as_they_were(self):
+        one = torch.arange(6.0).reshape(2, 3)
+        value = {"a": (one.t(), None, "word"), "b": [one, one, 7], "c": torch.zeros(0)}
+        sent = messages.Message("forward", call=(1, 2), microbatch=3, module="m", value=value,
+                                generator=torch.get_rng_state(), modes={"grad": True})
+        header, tensors = messages.pack(sent)
+        self.assertEqual(len(tensors), 4)  # the same tensor travels once
+        self.assertEqual([tuple(form.shape) for form in messages.forms_of(header)],
+                         [tuple(tensor.shape) for tensor in tensors])
+        got = messages.unpack(header, list(tensors), source=5)
+        self.assertEqual((got.kind, got.source, got.call, got.microbatch, got.module, got.modes),
+                         ("forward", 5, (1, 2), 3, "m", {"grad": True}))
+        self.assertIs(got.value["b"][0], got.value["b"][1])
+        self.assertTrue(torch.equal(got.value["a"][0], one.t()))
+        self.assertEqual(got.value["a"][1:], (None, "word"))
+        self.assertTrue(torch.equal(got.generator, sent.generator))
+
+    def test_name_the_module_whose_values_do_not_pickle(self):
+        with self.assertRaisesRegex(ValueError, "module 'm', micro-batch 3.*pickle"):
+            messages.pack(messages.Message("forward", module="m", microbatch=3,
+                                           value=[lambda: None]))
+
+
+class Recomputation(unittest.TestCase):
+    def test_has_the_bits_of_none(self):
+        def trained(change) -> list[torch.Tensor]:
+            torch.manual_seed(3)
+            layers = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+                                     for _ in range(5)))
+            torch.manual_seed(4)
+            change(layers)(torch.ones(2, 4)).sum().backward()
+            return [one.grad for one in layers.parameters()]
+
+        def marked(strategy):
+            def change(layers):
+                recomputation.set_activation_checkpointing(layers, strategy=strategy)
+                return layers
+
+            return change
+
+        want = trained(lambda layers: layers)
+        for strategy in ("each", "contiguous", "group_2"):
+            self.assertTrue(all(map(torch.equal, trained(marked(strategy)), want)), strategy)
+        each = trained(lambda layers: lambda x: recomputation.checkpoint(layers, x))
+        self.assertTrue(all(map(torch.equal, each, want)))
+        with self.assertRaisesRegex(ValueError, "group_0.*group_N"):
+            trained(marked("group_0"))
+
+
+class Tracing(unittest.TestCase):
+    def test_counts_work_and_bytes_without_numbers(self):
+        model = nn.Sequential(nn.Linear(8, 16), nn.Sequential(nn.Linear(16, 4, bias=False)))
+        costs = tracing.trace(model, (torch.ones(3, 8),), {})
+        tree = tracing.tree_of(model, costs)["module"]
+        first, second = tree["children"]
+        self.assertEqual((first["time"], first["parameter_bytes"], first["output_bytes"]),
+                         (2 * 3 * 8 * 16, 4 * (8 * 16 + 16), 4 * 3 * 16))
+        self.assertEqual((second["name"], second["time"]), ("model.1", 0))
+        self.assertEqual(second["children"][0]["time"], 2 * 3 * 16 * 4)
+
+    def test_runs_where_numbers_decide_and_leaves_the_model_as_it_was(self):
+        class Chooses(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm, self.way = nn.BatchNorm1d(4), nn.Linear(4, 4)
+
+            def forward(self, x):
+                x = self.norm(x)
+                return self.way(x) if x.sum() > -1e9 else x
+
+        model = Chooses()
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        costs = tracing.trace(model, (torch.randn(3, 4),), {},
+                              tracing.Traces(execution_times=True, memory_usage=True))
+        self.assertEqual(list(costs.first_call), ["", "norm", "way"])
+        self.assertGreater(costs.work[""], costs.work["way"])
+        self.assertGreaterEqual(costs.kept_bytes["way"], 4 * 3 * 4)
+        for name, value in model.state_dict().items():
+            self.assertTrue(torch.equal(value, before[name]), name)
+
+    def test_names_the_module_that_cannot_run(self):
+        model = nn.Sequential(nn.Linear(8, 16), nn.Linear(8, 4))
+        with self.assertRaisesRegex(ValueError, "module '1' cannot be traced.*skip_tracing"):
+            tracing.trace(model, (torch.ones(3, 8),), {})
+
+
+if __name__ == "__main__":
+    unittest.main()
