@@ -12,6 +12,9 @@ namespace sprat::pytorch {
 
 py::dict partition(const std::string& model_json, const std::string& method, int partitions,
                    const std::string& goal, double memory_weight, bool any_order) {
+  if (goal != "memory" && goal != "speed") {
+    throw py::value_error("goal \"" + goal + "\" is neither \"memory\" nor \"speed\"");
+  }
   const std::vector<mp::PlacedPiece> placed = guard([&] {
     return mp::partition_model({.model = model_json,
                                 .method = method,
