@@ -103,12 +103,12 @@ SPRAT_API std::vector<int> manual_partition(std::span<const ModelPiece* const> p
 
 /// A model as text, cut by a method that is named.
 struct PartitionRequest {
-  std::string_view model;             ///< JSON in one of the forms of docs/partition.md.
-  std::string_view method = "";       ///< "chain", "tree" or "graph"; empty: what its form is for.
+  std::string_view model;        ///< JSON in one of the forms of docs/partition.md.
+  std::string_view method = "";  ///< "chain", "tree" or "graph"; empty: what its form is for.
   int partitions = 1;
-  bool speed = false;                 ///< SMP's `optimize`: "speed", else "memory".
-  double memory_weight = 0.8;         ///< tree: the share of memory in a module's cost.
-  bool any_order = false;             ///< graph: data may go to earlier partitions too.
+  bool speed = false;          ///< SMP's `optimize`: "speed", else "memory".
+  double memory_weight = 0.8;  ///< tree: the share of memory in a module's cost.
+  bool any_order = false;      ///< graph: data may go to earlier partitions too.
 };
 struct PlacedPiece {
   std::string name;

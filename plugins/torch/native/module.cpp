@@ -1,7 +1,7 @@
 // The Python module sprat.torch._native.
 #include <pybind11/chrono.h>
-#include <torch/csrc/utils/pybind.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
 #include <torch/extension.h>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>

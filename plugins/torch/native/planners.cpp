@@ -52,8 +52,7 @@ py::dict make_schedule(const std::string& kind, int ranks, int microbatches, int
     }
     actions.append(texts);
   }
-  return py::dict(py::arg("name") = schedule.name,
-                  py::arg("microbatches") = schedule.microbatches,
+  return py::dict(py::arg("name") = schedule.name, py::arg("microbatches") = schedule.microbatches,
                   py::arg("rank_of_stage") = py::cast(schedule.rank_of_stage),
                   py::arg("actions") = actions);
 }
