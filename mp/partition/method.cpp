@@ -117,11 +117,12 @@ std::vector<PlacedPiece> partition_model(const PartitionRequest& request) {
   const PlannedModel model = parse_model("the model", request.model);
   const PartitionMethod& method =
       request.method.empty() ? usual_method(model) : partition_method_named(request.method);
-  const std::vector<int> partition_of =
-      method.cut(model, {.partitions = request.partitions,
-                         .goal = request.speed ? PartitionGoal::speed : PartitionGoal::memory,
-                         .memory_weight = request.memory_weight,
-                         .contiguity = request.any_order ? Contiguity::free : Contiguity::ordered});
+  MethodRequest asked;
+  asked.partitions = request.partitions;
+  asked.goal = request.speed ? PartitionGoal::speed : PartitionGoal::memory;
+  asked.memory_weight = request.memory_weight;
+  asked.contiguity = request.any_order ? Contiguity::free : Contiguity::ordered;
+  const std::vector<int> partition_of = method.cut(model, asked);
   const std::vector<const ModelPiece*> pieces = pieces_of(model);
   std::vector<PlacedPiece> placed;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
