@@ -65,7 +65,7 @@ class Reading(unittest.TestCase):
             self.refuses({"hybrid_shard_degree": value}, "hybrid_shard_degree = ", "integer, at least 0")
 
     def test_a_value_that_is_not_served_is_refused_with_what_to_do_instead(self):
-        self.refuses({"microbatches": 2}, "microbatches = 2 of SMP v1 is not served yet, only 1 is: keep")
+        self.refuses({"fp16": True}, "fp16 = true of SMP v1 is not served yet, only false is: pass")
 
     def test_all_forms_of_one_configuration_agree(self):
         plain = {"ddp": True, "sharded_data_parallel_degree": 2, "placement_strategy": "spread"}
@@ -139,7 +139,6 @@ class KeysTogether(unittest.TestCase):
         ({"ddp_dist_backend": "auto"}, "ddp_dist_backend needs ddp"),
         ({"tensor_parallel_degree": 2, "prescaled_batch": True}, "needs ddp = true"),
         ({"tensor_parallel_degree": 2, "ddp": True}, "set prescaled_batch to true"),
-        ({"sharded_data_parallel_degree": 2, "partitions": 2}, "partitions = 2 of SMP v1 is not served"),
         ({"sharded_data_parallel_degree": 2, "shard_optimizer_state": True}, "already"),
         ({"bf16": True}, "sharded_data_parallel_degree above 1"),
         ({"hybrid_shard_degree": 2, "context_parallel_degree": 4}, "at most hybrid_shard_degree"),
@@ -243,16 +242,16 @@ class Placements(unittest.TestCase):
 
     def test_the_mesh_has_the_groups_as_its_axes(self):
         for made in all_placements(12):
-            if made.pipeline == 1:
-                for replica, shard, tensor in itertools.product(
-                    range(made.replicas), range(made.shard), range(made.tensor)
-                ):
-                    rank = made.mesh()[replica][shard][tensor]
-                    self.assertEqual(
-                        made.coordinates(rank),
-                        {"R": replica, "S": shard, "P": 0, "T": tensor},
-                        made,
-                    )
+            for stage, replica, shard, tensor in itertools.product(
+                *map(range, (made.pipeline, made.replicas, made.shard, made.tensor))
+            ):
+                of_stage = made.group(CommGroup.PP_GROUP, 0)[stage]
+                rank = made.mesh(of_stage)[replica][shard][tensor]
+                self.assertEqual(
+                    made.coordinates(rank),
+                    {"R": replica, "S": shard, "P": stage, "T": tensor},
+                    made,
+                )
 
     def test_the_placements_that_smp_documents(self):
         def columns(strategy: str) -> list[tuple[int, int, int]]:
