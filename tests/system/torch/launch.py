@@ -88,6 +88,12 @@ class Ranks:
         self.kill()
         return codes
 
+    def __enter__(self) -> Ranks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
     def kill(self) -> None:
         for process in self.processes:
             if process.is_alive():

@@ -6,6 +6,8 @@ Use: python tests/system/torch/smp/pieces_test.py. Needs torch and sprat.torch.
 from __future__ import annotations
 
 import importlib
+import pathlib
+import tempfile
 import unittest
 
 import torch
@@ -15,6 +17,7 @@ policy = importlib.import_module("sprat.torch.smp.server.policy")
 messages = importlib.import_module("sprat.torch.smp.server.messages")
 tasks = importlib.import_module("sprat.torch.smp.server.tasks")
 recomputation = importlib.import_module("sprat.torch.smp.recomputation")
+split = importlib.import_module("sprat.torch.smp.split")
 tracing = importlib.import_module("sprat.torch.smp.tracing")
 F, B = policy.FORWARD, policy.BACKWARD
 
@@ -84,9 +87,9 @@ class Messages(unittest.TestCase):
                                 generator=torch.get_rng_state(), modes={"grad": True})
         header, tensors = messages.pack(sent)
         self.assertEqual(len(tensors), 4)  # the same tensor travels once
-        self.assertEqual([tuple(form.shape) for form in messages.forms_of(header)],
+        self.assertEqual([tuple(form.shape) for form in messages.open_header(header).forms],
                          [tuple(tensor.shape) for tensor in tensors])
-        got = messages.unpack(header, list(tensors), source=5)
+        got = messages.unpack(messages.open_header(header), list(tensors), source=5)
         self.assertEqual((got.kind, got.source, got.call, got.microbatch, got.module, got.modes),
                          ("forward", 5, (1, 2), 3, "m", {"grad": True}))
         self.assertIs(got.value["b"][0], got.value["b"][1])
@@ -161,6 +164,29 @@ class Tracing(unittest.TestCase):
         model = nn.Sequential(nn.Linear(8, 16), nn.Linear(8, 4))
         with self.assertRaisesRegex(ValueError, "module '1' cannot be traced.*skip_tracing"):
             tracing.trace(model, (torch.ones(3, 8),), {})
+
+
+class PartitionFiles(unittest.TestCase):
+    def test_that_are_broken_are_refused(self):
+        model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        good = {"": 0, "0": 0, "1": 1}
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(pathlib.Path(folder) / "split.json")
+            split.write_partition(path, split.Split(good), model, 2)
+            self.assertEqual(split.read_partition(path, model, 2).owners, good)
+            text = pathlib.Path(path).read_text()
+            for broken, words in (
+                (text.replace('"": 0,', ""), "module 'model' to rank None"),
+                (text.replace('"1": 1', '"1": 2'), "module '1' to rank 2"),
+                (text.replace('"1": 1', '"1": 1, "2": 0'), "module '2' to rank 0"),
+                (text.replace('"": 0', '"": 1'), "not 0"),
+                (text.replace('"partitions": 2', '"partitions": 3'), "has 3 partitions"),
+                ("[]", "cannot be read"), ("{", "cannot be read"),
+                ('{"parameters": 1, "owners": 2, "partitions": 2}', "cannot be read"),
+            ):
+                pathlib.Path(path).write_text(broken)
+                with self.subTest(words), self.assertRaisesRegex(ValueError, words):
+                    split.read_partition(path, model, 2)
 
 
 if __name__ == "__main__":

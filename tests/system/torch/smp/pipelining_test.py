@@ -82,25 +82,19 @@ def refuses(rank: int, size: int) -> str:
 class Schedules(unittest.TestCase):
     def test_train_with_the_bits_of_one_rank(self):
         for size, microbatches in ((2, 4), (4, 8)):
-            ranks = Ranks("sprat", size)
-            try:
+            with Ranks("sprat", size) as ranks:
                 for kind, per_rank in KINDS:
                     with self.subTest(kind=kind, per_rank=per_rank, ranks=size):
                         task = functools.partial(trains, kind, per_rank, microbatches)
                         reports = ranks.run(task, deadline=60)
                         self.assertEqual([(one.error, one.value) for one in reports],
                                          [("", "")] * size, ranks.tail(20))
-            finally:
-                ranks.kill()
 
     def test_refuse_stages_that_lie_elsewhere(self):
-        ranks = Ranks("sprat", 2)
-        try:
+        with Ranks("sprat", 2) as ranks:
             for rank, report in enumerate(ranks.run(refuses, deadline=60)):
                 self.assertIn(f"rank {rank} has stages [{1 - rank}] of 2; the schedule '1f1b' has "
                               f"stages [{rank}] of 2 there", str(report.value))
-        finally:
-            ranks.kill()
 
 
 if __name__ == "__main__":

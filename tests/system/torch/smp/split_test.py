@@ -191,6 +191,51 @@ def fails_on_the_last_rank(smp: Any, rank: int, size: int) -> Any:
     return model, step_of(smp)
 
 
+def unpicklable_output(smp: Any, rank: int, size: int) -> Any:
+    @smp.step
+    def train(model: Any, words: torch.Tensor, targets: torch.Tensor) -> Any:
+        model.backward(loss_of(model(words), targets))
+        return lambda: None
+
+    return model_of(smp, size), train
+
+
+def one_short_batch(smp: Any, rank: int, size: int) -> Any:
+    train = step_of(smp)
+
+    def differs(model: Any, words: torch.Tensor, targets: torch.Tensor) -> Any:
+        return train(model, *(batch(1, 7) if rank == 1 else (words, targets)))
+
+    model = model_of(smp, size)
+    train(model, *batch(1))
+    return model, differs
+
+
+def accumulates(rank: int, size: int) -> str:
+    """Two steps of two data parallel ranks before their gradients are averaged."""
+    smp = start(1, 2)
+    model = smp.DistributedModel(Net(smp.partition, 1).eval(), backward_passes_per_step=2)
+    torch.manual_seed(1)
+    alone = Net(smp.partition, 1).eval()
+    sums: list = [None] * size
+    for share in range(size):
+        for number in (0, 1):
+            alone.zero_grad()
+            for w, t in zip(*(part.chunk(2) for part in batch(2 * share + number))):
+                loss_of(alone(w), t).backward()
+            gained = [one.grad / 2 for one in alone.parameters()]
+            sums[share] = gained if number == 0 else list(map(torch.add, sums[share], gained))
+    train = step_of(smp)
+    for number in (0, 1):
+        train(model, *batch(2 * rank + number))
+        if number == 0 and any(one.grad is not None for one in model.parameters()):
+            return "gradients before the last pass"
+    for one, first, second in zip(model.parameters(), *sums):
+        if not torch.equal(one.grad, (first + second) / size):
+            return "other gradients"
+    return ""
+
+
 def short_batch(smp: Any, rank: int, size: int) -> Any:
     return model_of(smp, size), step_of(smp)
 
@@ -215,11 +260,7 @@ def another_batch(smp: Any, rank: int, size: int) -> Any:
 def another_model(rank: int, size: int) -> str:
     smp = start(size, 2)
     model = smp.DistributedModel(nn.Linear(WIDTH, WIDTH + rank))
-    try:
-        step_of(smp)(model, *batch(1))
-    except ValueError as error:
-        return str(error)
-    return "nothing was said"
+    return said(lambda: step_of(smp)(model, *batch(1)))
 
 
 def parameters_later(rank: int, size: int) -> str:
@@ -227,11 +268,7 @@ def parameters_later(rank: int, size: int) -> str:
     model, train = model_of(smp, size), step_of(smp)
     train(model, *batch(1))
     model.module.late = nn.Linear(2, 2)
-    try:
-        train(model, *batch(1))
-    except ValueError as error:
-        return str(error)
-    return "nothing was said"
+    return said(lambda: train(model, *batch(1)))
 
 
 def partition_files(path: str, rank: int, size: int) -> str:
@@ -245,12 +282,8 @@ def partition_files(path: str, rank: int, size: int) -> str:
     step_of(smp)(second, *batch(1))
     if first.assignment != second.assignment:
         return "another split"
-    try:
-        third = smp.DistributedModel(nn.Sequential(nn.Linear(WORDS, WORDS)))
-        step_of(smp)(third, *batch(1))
-    except ValueError as error:
-        return str(error)
-    return "nothing was said"
+    third = smp.DistributedModel(nn.Sequential(nn.Linear(WORDS, WORDS)))
+    return said(lambda: step_of(smp)(third, *batch(1)))
 
 
 def dies(rank: int, size: int) -> str:
@@ -259,28 +292,29 @@ def dies(rank: int, size: int) -> str:
     train(model, *batch(1))
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
+    return said(lambda: train(model, *batch(1)))
+
+
+def said(call: Any) -> str:
+    """The error of a call that is refused."""
     try:
-        train(model, *batch(1))
-    except RuntimeError as error:
+        call()
+    except (RuntimeError, ValueError) as error:
         return str(error)
     return "nothing was said"
 
 
 class Splits(unittest.TestCase):
     def run_on(self, size: int, task: Any) -> list:
-        ranks = Ranks("sprat", size, timeout=30)
-        try:
+        with Ranks("sprat", size, timeout=30) as ranks:
             reports = ranks.run(task, deadline=100)
             for rank, report in enumerate(reports):
                 self.assertEqual(report.error, "", f"rank {rank}\n{ranks.tail(40)}")
             return [report.value for report in reports]
-        finally:
-            ranks.kill()
 
     def test_trains_with_the_bits_of_one_rank(self):
         for size, pipelines in ((1, (1,)), (2, (2,)), (4, (4, 2))):
-            ranks = Ranks("sprat", size, timeout=30)
-            try:
+            with Ranks("sprat", size, timeout=30) as ranks:
                 for pipeline, (microbatches, schedule) in itertools.product(
                     pipelines, ((4, "interleaved"), (8, "simple"), (1, "interleaved"))
                 ):
@@ -289,18 +323,27 @@ class Splits(unittest.TestCase):
                         reports = ranks.run(task, deadline=60)
                         self.assertEqual([(one.error, one.value) for one in reports],
                                          [("", "")] * size, ranks.tail(40))
-            finally:
-                ranks.kill()
 
     def test_an_error_of_a_module_is_told_to_every_rank_and_the_next_step_trains(self):
         for text in self.run_on(2, functools.partial(says, fails_on_the_last_rank)):
             self.assertRegex(text, r"rank 1 .*module 'blocks.3', micro-batch \d, forward: "
-                                   "'no such key'")
+                                   "KeyError: 'no such key'")
 
     def test_a_batch_that_does_not_divide_is_named(self):
         for text in self.run_on(2, functools.partial(says, short_batch)):
             self.assertIn("argument 'words' of @smp.step has shape (6, 5), which microbatches = 4",
                           text)
+
+    def test_an_output_that_cannot_be_sent_is_told_to_every_rank(self):
+        for text in self.run_on(2, functools.partial(says, unpicklable_output)):
+            self.assertRegex(text, "rank 0 .*must be tensors and values that pickle")
+
+    def test_a_batch_that_one_rank_cannot_cut_is_told_to_every_rank(self):
+        for text in self.run_on(2, functools.partial(says, one_short_batch)):
+            self.assertIn("rank 1 of the pipeline: ValueError: argument 'words'", text)
+
+    def test_gradients_of_several_passes_are_averaged_once(self):
+        self.assertEqual(self.run_on(2, accumulates), ["", ""])
 
     def test_a_loss_without_a_path_back_is_named(self):
         for text in self.run_on(2, functools.partial(says, no_gradient_path)):
@@ -326,13 +369,10 @@ class Splits(unittest.TestCase):
                 self.assertIn("is of another model: parameter", text)
 
     def test_a_rank_that_dies_is_named_in_time(self):
-        ranks = Ranks("sprat", 3, timeout=30)
-        try:
+        with Ranks("sprat", 3, timeout=30) as ranks:
             reports = ranks.run(dies, deadline=60, grace=30)
             for rank in (0, 2):
                 self.assertRegex(str(reports[rank].value), "rank 1")
-        finally:
-            ranks.kill()
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ class Gradients:
             one.register_post_accumulate_grad_hook(self._take) for one in self.parameters
         ]
         self._begun = False
+        self._kept_local: dict[int, torch.Tensor] = {}  # of steps that were not summed over ranks
 
     def begin(self) -> None:
         """At a step's start: what stands in .grad is put aside."""
@@ -47,13 +48,26 @@ class Gradients:
                     self._sums[key] = gradient
             self._next += 1
 
-    def end(self, divisor: int, group: dist.ProcessGroup | None, bucket_bytes: int) -> None:
-        """Divides by `divisor`, takes the mean over the group, adds to what was put aside."""
+    def keep(self, divisor: int) -> None:
+        """Ends a step whose gradients wait for those of the next; .grad is what it was."""
+        self._divide(divisor)
+        for key, gained in self._sums.items():
+            earlier = self._kept_local.get(key)
+            self._kept_local[key] = gained if earlier is None else earlier + gained
+        self.forget()
+
+    def end(self, divisor: int, group: dist.ProcessGroup, bucket_bytes: int) -> None:
+        """Divides by `divisor`, takes the mean over the group, adds to what was put aside.
+
+        With what keep() has kept, which is local to each rank until now.
+        """
         self._begun = False
-        for key in self._sums:
-            if divisor > 1:
-                self._sums[key] /= divisor
-        if group is not None and dist.get_world_size(group) > 1:
+        self._divide(divisor)
+        for key, earlier in self._kept_local.items():
+            gained = self._sums.get(key)
+            self._sums[key] = earlier if gained is None else earlier + gained
+        self._kept_local = {}
+        if dist.get_world_size(group) > 1:
             self._mean_over(group, bucket_bytes)
         for one in self.parameters:
             before, gained = self._before[id(one)], self._sums.get(id(one))
@@ -61,11 +75,16 @@ class Gradients:
         self._before, self._sums = {}, {}
 
     def forget(self) -> None:
-        """After a step that failed: .grad is what it was."""
+        """Of a step that failed, or ends without them: .grad is what it was."""
         if self._begun:
             for one in self.parameters:
                 one.grad = self._before[id(one)]
             self._begun = False
+
+    def _divide(self, divisor: int) -> None:
+        if divisor > 1:
+            for gradient in self._sums.values():
+                gradient /= divisor
 
     def _take(self, parameter: nn.Parameter) -> None:
         microbatch = current_microbatch()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -52,7 +52,8 @@ class DistributedModel(nn.Module):
     of FLOPs, and for the bytes that autograd keeps instead of those that modules return.
     overlapping_allreduce, gradient_as_bucket_view: taken; gradients are summed after the step.
     average_grads_across_microbatches: the mean over micro-batches, else the sum.
-    backward_passes_per_step: steps whose gradients add up before data parallel ranks sum them.
+    backward_passes_per_step: steps whose gradients add up before data parallel ranks take their
+    mean; .grad has them after the last of these steps.
     bucket_cap_mb: MiB of gradients that travel at once. broadcast_buffers: from data parallel rank
     0, at each step in training.
     """
@@ -158,8 +159,12 @@ class DistributedModel(nn.Module):
         if not self.assignment:
             return self.module.state_dict()
         parts: list[Any] = [None] * self._size()
-        dist.all_gather_object(parts, self.local_state_dict(), group=self._group())
-        if gather_to_rank0 and self._rank() != 0:
+        if not gather_to_rank0:
+            dist.all_gather_object(parts, self.local_state_dict(), group=self._group())
+        elif self._rank() == 0:
+            dist.gather_object(self.local_state_dict(), parts, group=self._group(), group_dst=0)
+        else:
+            dist.gather_object(self.local_state_dict(), group=self._group(), group_dst=0)
             return {}
         whole = {key: value for part in parts for key, value in part.items()}
         return {key: whole[key] for key in self.module.state_dict()}
@@ -219,16 +224,21 @@ class DistributedModel(nn.Module):
                 if self.is_local(name):
                     dist.broadcast(buffer, group=group, group_src=0)
         self.gradients.begin()
-        self._steps += 1
-        return self._steps
+        return self._steps + 1
+
+    def refuse(self, error: Exception) -> NoReturn:
+        """Raises; after the split on the other ranks of the pipeline too, which else would wait."""
+        if self._server is not None:
+            self._server.refuse(error)
+        raise error
 
     def end_step(self) -> None:
-        reduces = self._steps % self._passes == 0
-        self.gradients.end(
-            self.microbatches if self._average else 1,
-            state.groups[CommGroup.DP_GROUP] if reduces else None,
-            self._bucket_bytes,
-        )
+        self._steps += 1  # steps that ended: one that a rank refused counts on none
+        divisor = self.microbatches if self._average else 1
+        if self._steps % self._passes > 0:
+            self.gradients.keep(divisor)
+        else:
+            self.gradients.end(divisor, state.groups[CommGroup.DP_GROUP], self._bucket_bytes)
 
     @property
     def server(self) -> Server:

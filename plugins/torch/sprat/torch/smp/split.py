@@ -58,19 +58,16 @@ def partition(number: int) -> Iterator[None]:
 
 def split_by_hand(module: nn.Module, default: int, partitions: int) -> Split:
     """By the partitions that modules were made in. ValueError names what has no such rank."""
-    owners: dict[str, int] = {}
-    for name, inside in module.named_modules():
-        parent = owners.get(name.rpartition(".")[0], default) if name else default
-        mark = getattr(inside, _MARK, None)
-        owner = parent if mark is None or (name == "" and mark != 0) else mark
+    owners = {"": 0}  # the step's body runs where the root is
+    for name, inside in list(module.named_modules())[1:]:
+        parent = name.rpartition(".")[0]
+        owner = getattr(inside, _MARK, owners[parent] if parent else default)
         if not 0 <= owner < partitions:
             raise ValueError(
-                f"module {name or ROOT!r} was made in partition({owner}), and there are "
+                f"module {name!r} was made in partition({owner}), and there are "
                 f"{partitions}: 0 to {partitions - 1}; pipeline_parallel_degree says how many"
             )
         owners[name] = owner
-    if owners[""] != 0:
-        owners[""] = 0  # the step's body runs where the root is
     return Split(owners)
 
 
@@ -93,12 +90,13 @@ def read_partition(path: str, module: nn.Module, partitions: int) -> Split:
     try:
         with open(path, encoding="utf-8") as file:
             text = json.load(file)
-        kept, owners = text["parameters"], text["owners"]
+        kept, owners = dict(text["parameters"]), dict(text["owners"])
+        cut_for = text["partitions"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"partition_file {path!r} cannot be read: {error!r}") from error
-    if text["partitions"] != partitions:
+    if cut_for != partitions:
         raise ValueError(
-            f"partition_file {path!r} has {text['partitions']} partitions, and "
+            f"partition_file {path!r} has {cut_for} partitions, and "
             f"pipeline_parallel_degree is {partitions}: leave load_partition out to cut anew"
         )
     here = _parameters(module)
@@ -108,6 +106,16 @@ def read_partition(path: str, module: nn.Module, partitions: int) -> Split:
                 f"partition_file {path!r} is of another model: parameter {name!r} has shape "
                 f"{kept.get(name)} there, {here.get(name)} here"
             )
+    modules = {name for name, _ in module.named_modules()}
+    for name in modules | set(owners):
+        owner = owners.get(name)
+        if name not in modules or type(owner) is not int or not 0 <= owner < partitions:
+            raise ValueError(
+                f"partition_file {path!r} gives module {name or ROOT!r} to rank {owner!r}: each "
+                f"module of the model has a rank from 0 to {partitions - 1}"
+            )
+    if owners[""] != 0:
+        raise ValueError(f"partition_file {path!r} gives the model to rank {owners['']}, not 0")
     return Split(owners)
 
 

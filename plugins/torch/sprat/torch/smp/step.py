@@ -69,7 +69,10 @@ def step(function: Callable | None = None, *, non_split_inputs: Sequence[str] = 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> StepOutput:
         model = latest_model()
-        parts = _cut(function, args, kwargs, model.microbatches, set(non_split_inputs), axes)
+        try:
+            parts = _cut(function, args, kwargs, model.microbatches, set(non_split_inputs), axes)
+        except ValueError as error:
+            model.refuse(error)
         return StepOutput(run_step(model, [functools.partial(function, *one.args, **one.kwargs)
                                            for one in parts], _forms(parts[0])))
 
@@ -85,7 +88,10 @@ def evaluate(model: DistributedModel, args: tuple, kwargs: dict) -> Any:
 def run_step(model: DistributedModel, bodies: list[Callable[[], Any]], forms: Any) -> list[Any]:
     """One step over the pipeline; the bodies run on its first rank."""
     model.split(bodies[0])
-    number = model.begin_step()
+    try:
+        number = model.begin_step()
+    except ValueError as error:
+        model.refuse(error)
     kept = torch.get_rng_state()
     seed = int(torch.randint(2**62, ()))
     after = torch.get_rng_state()

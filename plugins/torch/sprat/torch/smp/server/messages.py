@@ -70,20 +70,31 @@ def pack(message: Message) -> tuple[bytes, list[torch.Tensor]]:
     return header, [t.detach().contiguous() for t in tensors]
 
 
-def forms_of(header: bytes) -> list[TensorForm]:
-    """Of the tensors that follow a header."""
-    return pickle.loads(header)[0][-1]
+@dataclass
+class Opened:
+    """A header that has come, before its tensors have."""
+
+    plain: tuple
+    value: Any
+
+    @property
+    def forms(self) -> list[TensorForm]:
+        """Of the tensors that follow."""
+        return self.plain[-1]
 
 
-def unpack(header: bytes, tensors: list[torch.Tensor], source: int) -> Message:
+def open_header(header: bytes) -> Opened:
+    return Opened(*pickle.loads(header))
+
+
+def unpack(opened: Opened, tensors: list[torch.Tensor], source: int) -> Message:
     """The message again; tensors that required a gradient there are leaves that do here."""
-    plain, value = pickle.loads(header)
-    kind, call, microbatch, module, modes, has_generator, forms = plain
+    kind, call, microbatch, module, modes, has_generator, forms = opened.plain
     generator = tensors.pop() if has_generator else None
     for tensor, form in zip(tensors, forms):
         if form.requires_grad:
             tensor.requires_grad_()
     value = pytree.tree_map(
-        lambda leaf: tensors[leaf.number] if isinstance(leaf, _Place) else leaf, value
+        lambda leaf: tensors[leaf.number] if isinstance(leaf, _Place) else leaf, opened.value
     )
     return Message(kind, source, call, microbatch, module, value, generator, modes)

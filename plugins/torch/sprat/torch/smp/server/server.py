@@ -1,6 +1,6 @@
 """One rank's part of one step: runs its micro-batches and what other ranks ask of its modules.
 
-The thread that calls run() hands a baton to one task at a time, and reads messages in between.
+The thread that calls lead() or serve() hands a baton to one task at a time, and reads messages in between.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Server:
         The other ranks serve(). Returns the bodies' results. StepFailed on every rank if one fails.
         """
         self._open()
-        self.wire.send_to_all(begin)
+        self._guarded(lambda: self.wire.send_to_all(begin))
         for microbatch, body in enumerate(bodies):
             task = self._make(body, FORWARD, microbatch, begins=True)
             self._bodies[task.number] = task
@@ -84,7 +84,7 @@ class Server:
 
     def end(self, value: Any) -> None:
         """After lead(): gives `value` to the others, which leave serve() with it."""
-        self.wire.send_to_all(Message("end", value=value))
+        self._guarded(lambda: self.wire.send_to_all(Message("end", value=value)))
         self._guarded(self._close)
 
     # The step of another rank.
@@ -100,6 +100,13 @@ class Server:
         value = self._end.value
         self._guarded(self._close)
         return value
+
+    # A rank that cannot take part.
+
+    def refuse(self, error: Exception) -> None:
+        """Instead of lead() or serve(): tells the others why, and raises."""
+        self._open()
+        self._fail(error)
 
     # What tasks call.
 
@@ -313,5 +320,6 @@ def _named(server: Server, message: Message) -> Iterator[None]:
         raise
     except Exception as error:
         raise RuntimeError(
-            f"module {message.module!r}, micro-batch {message.microbatch}, {message.kind}: {error}"
+            f"module {message.module!r}, micro-batch {message.microbatch}, {message.kind}: "
+            f"{type(error).__name__}: {error}"
         ) from error

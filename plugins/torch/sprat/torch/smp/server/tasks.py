@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .policy import FORWARD, Candidate
+from .policy import Candidate
 
 _current = threading.local()
 
@@ -114,6 +114,3 @@ def current_microbatch() -> int:
     """-1 outside of a step."""
     task = current()
     return -1 if task is None else task.microbatch
-
-
-__all__ = ["FORWARD", "Stopped", "Task", "Workers", "current", "current_microbatch"]

@@ -11,7 +11,7 @@ import threading
 import torch
 import torch.distributed as dist
 
-from .messages import Message, forms_of, pack, unpack
+from .messages import Message, open_header, pack, unpack
 
 # A header of this size comes with its length in one message; the rest of a longer one follows.
 FIRST_BYTES = 4096
@@ -87,10 +87,10 @@ class Wire:
             rest = torch.empty(length - room, dtype=torch.uint8)
             dist.recv(rest, sender, group=self.group)
             header += bytes(rest.numpy())
-        tensors = []
-        for form in forms_of(header):
+        opened, tensors = open_header(header), []
+        for form in opened.forms:
             tensor = torch.empty(form.shape, dtype=form.dtype)
             if tensor.numel() > 0:
                 dist.recv(tensor, sender, group=self.group)
             tensors.append(tensor)
-        return unpack(header, tensors, self._globals.index(sender))
+        return unpack(opened, tensors, self._globals.index(sender))
