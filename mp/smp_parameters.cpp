@@ -290,12 +290,6 @@ void require_served(const SmpParameters& parameters) {
     require(value == only, key.name, " = ", describe(value), " of SMP ", name(key.version),
             " is not served yet, only ", describe(only), " is: ", key.how);
   }
-  if (parameters.version == SmpVersion::v1) {
-    const std::int64_t tensor = read.whole("tensor_parallel_degree");
-    require(tensor == 1 || read.flag("prescaled_batch"), "tensor_parallel_degree = ", tensor,
-            " with prescaled_batch = false, a batch for each tensor-parallel rank, is not served "
-            "yet: set prescaled_batch to true and choose batches by rdp_rank()");
-  }
 }
 
 ParallelDegrees parallel_degrees(const SmpParameters& parameters, int world) {

@@ -56,6 +56,7 @@ PYBIND11_MODULE(_native, module) {
       .def("shutdown", &Backend::shutdown, Released())
       // PyTorch calls this name; each of its own backends binds it for itself.
       .def("_set_default_timeout", &Backend::setTimeout, Released())
+      .def_property_readonly("options", &Backend::getBackendOptions)
       .def("flight_record", &Backend::flight_record, Released());
   py::class_<Groups, std::shared_ptr<Groups>>(module, "Groups")
       .def(py::init<>())

@@ -169,6 +169,16 @@ class Ranks:
         return dist.TCPStore("127.0.0.1", pipe.recv(), self.size, False, self.timeout)
 
 
+def values_of(size: int, task: Task, timeout: float = 30, deadline: float = 100) -> list:
+    """What each rank of a new group on sprat returns; AssertionError with their output if one fails."""
+    with Ranks("sprat", size, timeout=timeout) as ranks:
+        reports = ranks.run(task, deadline)
+        errors = [f"rank {rank}: {one.error}" for rank, one in enumerate(reports) if one.error]
+        if errors:
+            raise AssertionError("\n".join([*errors, ranks.tail(40)]))
+        return [report.value for report in reports]
+
+
 def _attempt(task: Task, rank: int, size: int) -> Report:
     start = time.monotonic()
     torch.manual_seed(rank)

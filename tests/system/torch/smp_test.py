@@ -65,7 +65,8 @@ class Reading(unittest.TestCase):
             self.refuses({"hybrid_shard_degree": value}, "hybrid_shard_degree = ", "integer, at least 0")
 
     def test_a_value_that_is_not_served_is_refused_with_what_to_do_instead(self):
-        self.refuses({"fp16": True}, "fp16 = true of SMP v1 is not served yet, only false is: pass")
+        self.refuses({"fp16_params": True},
+                     "fp16_params = true of SMP v1 is not served yet, only false is: make")
 
     def test_all_forms_of_one_configuration_agree(self):
         plain = {"ddp": True, "sharded_data_parallel_degree": 2, "placement_strategy": "spread"}
@@ -138,7 +139,6 @@ class KeysTogether(unittest.TestCase):
         ({"ddp_port": 1234}, "ddp_port needs ddp"),
         ({"ddp_dist_backend": "auto"}, "ddp_dist_backend needs ddp"),
         ({"tensor_parallel_degree": 2, "prescaled_batch": True}, "needs ddp = true"),
-        ({"tensor_parallel_degree": 2, "ddp": True}, "set prescaled_batch to true"),
         ({"sharded_data_parallel_degree": 2, "shard_optimizer_state": True}, "already"),
         ({"bf16": True}, "sharded_data_parallel_degree above 1"),
         ({"hybrid_shard_degree": 2, "context_parallel_degree": 4}, "at most hybrid_shard_degree"),

@@ -236,13 +236,6 @@ TEST(SmpParameters, what_does_not_go_together_is_refused_in_a_sentence) {
             "the SMP configuration is nested too deeply");
 }
 
-TEST(SmpParameters, batches_that_are_not_prescaled_are_not_served_yet) {
-  const auto parameters = parse_smp_parameters(R"({"tensor_parallel_degree": 2, "ddp": true})");
-  EXPECT_TRUE(message_of([&] {
-                require_served(parameters);
-              }).ends_with("set prescaled_batch to true and choose batches by rdp_rank()"));
-}
-
 TEST(SmpParameters, say_which_layout_they_mean) {
   const ParallelLayout v1(parallel_degrees(
       parse_smp_parameters(R"({"pipeline_parallel_degree": 2, "tensor_parallel_degree": 2,

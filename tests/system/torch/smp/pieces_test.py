@@ -18,6 +18,9 @@ messages = importlib.import_module("sprat.torch.smp.server.messages")
 tasks = importlib.import_module("sprat.torch.smp.server.tasks")
 recomputation = importlib.import_module("sprat.torch.smp.recomputation")
 split = importlib.import_module("sprat.torch.smp.split")
+loss_scale = importlib.import_module("sprat.torch.smp.loss_scale")
+optimizers = importlib.import_module("sprat.torch.smp.optimizers")
+shards = importlib.import_module("sprat.torch.smp.optimizer_shards")
 tracing = importlib.import_module("sprat.torch.smp.tracing")
 F, B = policy.FORWARD, policy.BACKWARD
 
@@ -187,6 +190,86 @@ class PartitionFiles(unittest.TestCase):
                 pathlib.Path(path).write_text(broken)
                 with self.subTest(words), self.assertRaisesRegex(ValueError, words):
                     split.read_partition(path, model, 2)
+
+
+class Optimizers(unittest.TestCase):
+    def trained(self, make, steps=20):
+        torch.manual_seed(1)
+        parameters = [nn.Parameter(torch.randn(5, 7)), nn.Parameter(torch.randn(3))]
+        optimizer = make(parameters)
+        generator = torch.Generator().manual_seed(2)
+        for _ in range(steps):
+            for one in parameters:
+                one.grad = torch.randn(one.shape, generator=generator)
+            optimizer.step()
+        return parameters
+
+    def test_lamb_without_decay_or_clipping_is_adam(self):
+        lamb = self.trained(lambda p: optimizers.FusedLamb(p, lr=0.1, eps=1e-8, weight_decay=0, max_grad_norm=0))
+        adam = self.trained(lambda p: torch.optim.Adam(p, lr=0.1, eps=1e-8))
+        for one, other in zip(lamb, adam):
+            # 20 steps of 0.1, each of some ten operations.
+            self.assertLess((one - other).abs().max(), 20 * 10 * torch.finfo(torch.float32).eps)
+
+    def test_a_step_of_lamb_is_as_long_as_the_parameter(self):
+        one = nn.Parameter(torch.tensor([3.0, 4.0]))
+        one.grad = torch.tensor([2.0, 2.0])
+        optimizers.FusedLamb([one], lr=0.5, weight_decay=0, use_nvlamb=True, eps=0, max_grad_norm=0).step()
+        # The update is (1, 1), its length sqrt(2), the parameter's 5.
+        expected = torch.tensor([3.0, 4.0]) - 0.5 * 5 / 2**0.5
+        self.assertLess((one - expected).abs().max(), 1e-6)
+
+    def test_lamb_clips_by_the_norm_of_all(self):
+        pair = [nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))]
+        pair[0].grad, pair[1].grad = torch.tensor([3.0]), torch.tensor([4.0])
+        optimizer = optimizers.FusedLamb(pair, betas=(0.5, 0.5), weight_decay=0, max_grad_norm=1.0)
+        optimizer.step()
+        self.assertAlmostEqual(optimizer.state[pair[1]]["exp_avg"].item(), 0.5 * 0.8, places=6)
+
+    def test_novograd_divides_by_the_mean_of_norms(self):
+        one = nn.Parameter(torch.tensor([1.0, 1.0]))
+        optimizer = optimizers.FusedNovoGrad([one], lr=1.0, betas=(0.0, 0.5), eps=0, bias_correction=False)
+        one.grad = torch.tensor([3.0, 4.0])
+        optimizer.step()
+        self.assertLess((one - torch.tensor([1 - 0.6, 1 - 0.8])).abs().max(), 1e-6)
+        one.grad = torch.tensor([0.0, 1.0])
+        optimizer.step()  # the norm's mean is sqrt((25 + 1) / 2)
+        self.assertAlmostEqual(one[1].item(), 0.2 - 1 / 13**0.5, places=6)
+
+    def test_balanced_shares_differ_by_the_largest_at_most(self):
+        sizes = [7, 1, 9, 3, 3, 8, 2]
+        owners = shards.balanced(sizes, 3)
+        loads = [sum(size for size, owner in zip(sizes, owners) if owner == part) for part in range(3)]
+        self.assertLessEqual(max(loads) - min(loads), max(sizes))
+        self.assertEqual(owners, shards.balanced(sizes, 3))
+
+
+class LossScales(unittest.TestCase):
+    def test_follow_a_table(self):
+        for arguments, finite, scales in (
+            ({"init_scale": 8}, [False, False, True], [4, 2, 2]),
+            ({"init_scale": 8, "scale_window": 2}, [True, True, True, True], [8, 16, 16, 32]),
+            ({"init_scale": 2, "min_scale": 1}, [False, False], [1, 1]),
+            ({"init_scale": 8, "delayed_shift": 2}, [False, False, False], [8, 4, 2]),
+            ({"init_scale": 8, "delayed_shift": 2, "consecutive_hysteresis": True},
+             [False, True, False, False], [8, 8, 8, 4]),
+            ({"init_scale": 8, "scale_factor": 4}, [False], [2]),
+        ):
+            scale, seen = loss_scale.loss_scale(1.0, True, arguments), []
+            for one in finite:
+                scale.update(one)
+                seen.append(scale.scale)
+            self.assertEqual(seen, scales, arguments)
+
+    def test_arguments_that_make_no_sense_are_named(self):
+        for call, words in (
+            ((0, False, None), "static_loss_scale = 0"),
+            ((1, False, {"init_scale": 2}), "need dynamic_loss_scale=True"),
+            ((1, True, {"scale": 2}), "has no 'scale'"),
+            ((1, True, {"scale_window": 0}), "scale_window = 0"),
+        ):
+            with self.assertRaisesRegex(ValueError, words):
+                loss_scale.loss_scale(*call)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 import torch
 import torch.distributed as dist
-from launch import Ranks
+from launch import Ranks, values_of
 from torch import nn
 
 WIDTH, WORDS, BATCH = 16, 11, 8
@@ -305,13 +305,6 @@ def said(call: Any) -> str:
 
 
 class Splits(unittest.TestCase):
-    def run_on(self, size: int, task: Any) -> list:
-        with Ranks("sprat", size, timeout=30) as ranks:
-            reports = ranks.run(task, deadline=100)
-            for rank, report in enumerate(reports):
-                self.assertEqual(report.error, "", f"rank {rank}\n{ranks.tail(40)}")
-            return [report.value for report in reports]
-
     def test_trains_with_the_bits_of_one_rank(self):
         for size, pipelines in ((1, (1,)), (2, (2,)), (4, (4, 2))):
             with Ranks("sprat", size, timeout=30) as ranks:
@@ -325,47 +318,47 @@ class Splits(unittest.TestCase):
                                          [("", "")] * size, ranks.tail(40))
 
     def test_an_error_of_a_module_is_told_to_every_rank_and_the_next_step_trains(self):
-        for text in self.run_on(2, functools.partial(says, fails_on_the_last_rank)):
+        for text in values_of(2, functools.partial(says, fails_on_the_last_rank)):
             self.assertRegex(text, r"rank 1 .*module 'blocks.3', micro-batch \d, forward: "
                                    "KeyError: 'no such key'")
 
     def test_a_batch_that_does_not_divide_is_named(self):
-        for text in self.run_on(2, functools.partial(says, short_batch)):
+        for text in values_of(2, functools.partial(says, short_batch)):
             self.assertIn("argument 'words' of @smp.step has shape (6, 5), which microbatches = 4",
                           text)
 
     def test_an_output_that_cannot_be_sent_is_told_to_every_rank(self):
-        for text in self.run_on(2, functools.partial(says, unpicklable_output)):
+        for text in values_of(2, functools.partial(says, unpicklable_output)):
             self.assertRegex(text, "rank 0 .*must be tensors and values that pickle")
 
     def test_a_batch_that_one_rank_cannot_cut_is_told_to_every_rank(self):
-        for text in self.run_on(2, functools.partial(says, one_short_batch)):
+        for text in values_of(2, functools.partial(says, one_short_batch)):
             self.assertIn("rank 1 of the pipeline: ValueError: argument 'words'", text)
 
     def test_gradients_of_several_passes_are_averaged_once(self):
-        self.assertEqual(self.run_on(2, accumulates), ["", ""])
+        self.assertEqual(values_of(2, accumulates), ["", ""])
 
     def test_a_loss_without_a_path_back_is_named(self):
-        for text in self.run_on(2, functools.partial(says, no_gradient_path)):
+        for text in values_of(2, functools.partial(says, no_gradient_path)):
             self.assertIn("a tensor of shape () that needs no gradient", text)
 
     def test_ranks_whose_batches_differ_are_told(self):
-        for text in self.run_on(2, functools.partial(says, another_batch)):
+        for text in values_of(2, functools.partial(says, another_batch)):
             self.assertRegex(text, r"rank 1 .*arguments of @smp.step.*\(1, 5\).*rank 0's.*\(2, 5\)")
 
     def test_ranks_whose_models_differ_are_told(self):
-        for text in self.run_on(2, another_model):
+        for text in values_of(2, another_model):
             self.assertIn("ranks 0 and 1 of the pipeline have different models: ('weight', (16, 16)",
                           text)
 
     def test_parameters_that_come_after_the_split_are_named(self):
-        for text in self.run_on(2, parameters_later):
+        for text in values_of(2, parameters_later):
             self.assertIn("parameters changed after the split (late.", text)
 
     def test_a_partition_file_keeps_the_split(self):
         with tempfile.TemporaryDirectory() as folder:
             path = str(pathlib.Path(folder) / "split.json")
-            for text in self.run_on(2, functools.partial(partition_files, path)):
+            for text in values_of(2, functools.partial(partition_files, path)):
                 self.assertIn("is of another model: parameter", text)
 
     def test_a_rank_that_dies_is_named_in_time(self):

@@ -3,7 +3,12 @@
 docs/pytorch.md lists the keys of its configuration.
 """
 
+from typing import NoReturn
+
+from . import amp, nn, optimizers, state_dict_loader, state_dict_saver
 from ..learning_rate import scaled_learning_rate, scaled_learning_rate_scheduler
+from .checkpoints import load, resume_from_checkpoint, save, save_checkpoint
+from .delayed import DelayedParamIniter, delay_param_initialization, model_creation
 from .model import DistributedModel
 from .objects import (
     RankType,
@@ -18,7 +23,10 @@ from .objects import (
     send,
     tp_barrier,
 )
+from .offload import offload_wrapper
+from .optimizer import DistributedOptimizer
 from .placement import CommGroup
+from .refused import refusal
 from .random import tensor_parallel_random
 from .recomputation import (
     checkpoint,
@@ -53,20 +61,30 @@ from .state import (
     tp_rank,
     tp_size,
 )
-
 from .step import StepOutput, step
+from .tensor import (
+    set_tensor_parallelism,
+    tensor_parallelism,
+    tp_register,
+    tp_register_with_module,
+)
+from .transform import transform
 
 __all__ = [
     "CommGroup",
+    "DelayedParamIniter",
     "DistributedModel",
+    "DistributedOptimizer",
     "StepOutput",
     "RankType",
     "allgather",
+    "amp",
     "barrier",
     "broadcast",
     "checkpoint",
     "checkpoint_sequential",
     "clip_gradients",
+    "delay_param_initialization",
     "dp_barrier",
     "dp_rank",
     "dp_size",
@@ -79,11 +97,16 @@ __all__ = [
     "get_tp_process_group",
     "get_world_process_group",
     "init",
+    "load",
     "local_rank",
     "local_size",
+    "model_creation",
     "mp_barrier",
     "mp_rank",
     "mp_size",
+    "nn",
+    "offload_wrapper",
+    "optimizers",
     "partition",
     "pp_barrier",
     "pp_rank",
@@ -93,16 +116,30 @@ __all__ = [
     "rdp_rank",
     "rdp_size",
     "recv_from",
+    "resume_from_checkpoint",
+    "save",
+    "save_checkpoint",
     "scaled_learning_rate",
     "scaled_learning_rate_scheduler",
     "send",
     "set_activation_checkpointing",
+    "set_tensor_parallelism",
     "shard",
     "size",
     "state",
+    "state_dict_loader",
+    "state_dict_saver",
     "step",
     "tensor_parallel_random",
+    "tensor_parallelism",
     "tp_barrier",
     "tp_rank",
+    "tp_register",
+    "tp_register_with_module",
     "tp_size",
+    "transform",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise refusal(name)

@@ -1,10 +1,18 @@
-"""Which backend the world has for which device."""
+"""Which backend the world has for which device, and groups beside it."""
 
 from __future__ import annotations
 
+import torch
 import torch.distributed as dist
 
 
 def backends() -> dict[str, str]:
     """The world's backend for each type of device."""
     return dict(pair.split(":") for pair in str(dist.get_backend_config()).split(","))
+
+
+def new_group(ranks: list[int]) -> dist.ProcessGroup:
+    """A group with the world's timeout; its members alone call."""
+    device = next(iter(backends()))
+    timeout = dist.group.WORLD._get_backend(torch.device(device)).options._timeout
+    return dist.new_group(ranks, timeout=timeout, use_local_synchronization=True)

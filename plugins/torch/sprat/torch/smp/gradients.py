@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
+from .comm_hooks import Bucket, CommHook, averaged
 from .server.tasks import current_microbatch
 
 
@@ -24,6 +25,7 @@ class Gradients:
             one.register_post_accumulate_grad_hook(self._take) for one in self.parameters
         ]
         self._begun = False
+        self.hook: CommHook | None = None  # else the mean by all-reduce
         self._kept_local: dict[int, torch.Tensor] = {}  # of steps that were not summed over ranks
 
     def begin(self) -> None:
@@ -97,19 +99,37 @@ class Gradients:
         else:
             slot[id(parameter)] = gradient
 
+    def shadow(self, group: dist.ProcessGroup, bucket_bytes: int) -> None:
+        """Takes part in the sum of other ranks' gradients with zeros, and keeps nothing of it."""
+        self._sums = {}
+        self._mean_over(group, bucket_bytes)
+        self._sums = {}
+
     def _mean_over(self, group: dist.ProcessGroup, bucket_bytes: int) -> None:
         """All ranks sum the same buckets in the same order, also of parameters they did not use."""
-        ranks = dist.get_world_size(group)
-        works = []
-        for bucket in _buckets(self.parameters, bucket_bytes):
+        buckets = _buckets(self.parameters, bucket_bytes)
+        begun = []
+        for index, bucket in enumerate(buckets):
             parts = [self._sums.setdefault(id(one), torch.zeros_like(one)) for one in bucket]
             flat = torch.cat([part.reshape(-1) for part in parts])
-            works.append((dist.all_reduce(flat, group=group, async_op=True), flat, parts))
-        for work, flat, parts in works:
-            work.wait()
-            flat /= ranks
-            for part, mean in zip(parts, flat.split([part.numel() for part in parts])):
+            last = index + 1 == len(buckets)
+            begun.append((self._begin_mean(Bucket(index, flat, bucket, last), group), parts))
+        for end, parts in begun:
+            for part, mean in zip(parts, end().split([part.numel() for part in parts])):
                 part.copy_(mean.view_as(part))
+
+    def _begin_mean(self, bucket: Bucket, group: dist.ProcessGroup) -> Callable[[], torch.Tensor]:
+        """Returns what waits for the bucket's mean."""
+        if self.hook is not None:
+            future = self.hook.function(self.hook.state, bucket)
+            return lambda: averaged(future.wait())
+        work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
+
+        def end() -> torch.Tensor:
+            work.wait()
+            return bucket.buffer().div_(dist.get_world_size(group))
+
+        return end
 
 
 def _buckets(parameters: list[nn.Parameter], most_bytes: int) -> list[list[nn.Parameter]]:

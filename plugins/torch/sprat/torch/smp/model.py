@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.join import Join, Joinable
+from torch.utils import _pytree as pytree
 
+from .activation_store import ActivationCounters, ActivationStore
+from .backends import new_group
+from .comm_hooks import CommHook
+from .delayed import has_delayed, make_values
 from .gradients import Gradients
+from .joining import Shadow
+from .offload import require_cpu
 from .placement import CommGroup
+from .recomputation import offload_inputs
 from .server.remote import run_remotely
 from .server.server import Server
 from .server.tasks import current
@@ -26,6 +36,9 @@ from .split import (
     write_partition,
 )
 from .state import state
+from .tensor import regions
+from .tensor.cut_parameters import dim_of, part_of, whole_of, whole_shape
+from .tensor.marks import distribute
 from .tracing import Traces, trace, tree_of
 
 log = logging.getLogger(__name__)
@@ -40,7 +53,7 @@ class _Captured(BaseException):
         self.args, self.kwargs = args, kwargs
 
 
-class DistributedModel(nn.Module):
+class DistributedModel(nn.Module, Joinable):
     """Wraps the user's module, whose code stays as it is.
 
     One per program. Every rank makes it with the same module, in the same values on the ranks of
@@ -56,6 +69,8 @@ class DistributedModel(nn.Module):
     mean; .grad has them after the last of these steps.
     bucket_cap_mb: MiB of gradients that travel at once. broadcast_buffers: from data parallel rank
     0, at each step in training.
+    offload_folder: where inputs of checkpointed layers lie between forward and backward, with
+    offload_activations in the configuration; by default where temporary files are (TMPDIR).
     """
 
     def __init__(
@@ -70,22 +85,19 @@ class DistributedModel(nn.Module):
         trace_memory_usage: bool = False,
         broadcast_buffers: bool = True,
         gradient_as_bucket_view: bool = False,
+        offload_folder: str | os.PathLike | None = None,
     ):
-        super().__init__()
+        nn.Module.__init__(self)
+        Joinable.__init__(self)
         if state.hybrid_shard_degree > 1:
             raise ValueError(
                 f"DistributedModel keeps whole parameters on each data parallel rank, and "
                 f"{state.hybrid_shard_degree} ranks are to share them: set "
                 "sharded_data_parallel_degree (v2: hybrid_shard_degree) to 1, or use smp.shard"
             )
-        if state.tensor_parallel_degree > 1:
-            raise ValueError(
-                f"tensor_parallel_degree = {state.tensor_parallel_degree}: DistributedModel does "
-                "not cut layers yet; use parallelize_module over state.mesh['tensor'] and smp.shard"
-            )
         global _latest
         _latest = self
-        self.module = module
+        self.module, self._distributed = distribute(module)
         self.microbatches: int = state.config.get("microbatches", 1)
         self.assignment: dict[str, int] = {}
         self._average = average_grads_across_microbatches
@@ -93,7 +105,19 @@ class DistributedModel(nn.Module):
         self._bucket_bytes = int(bucket_cap_mb * 2**20)
         self._broadcast_buffers = broadcast_buffers
         self._steps = 0
+        self._named = dict(self.module.named_parameters())
         self._after_split: list[Callable[[nn.Module], None]] = []
+        self._at_split: list[Callable[[DistributedModel], None]] = []
+        self.loss_scale = 1.0  # of DistributedOptimizer
+        self.kept_split: Split | None = None  # of a checkpoint, instead of a new one
+        self._own_batches = (
+            state.tensor_parallel_degree > 1 and state.config.get("prescaled_batch") is False
+        )
+        self._store = self._make_store(offload_folder)
+        offload_inputs(self._store)
+        self._half = bool(state.config.get("fp16"))
+        if self._half:
+            self.module.half()
         self._traces = Traces(trace_execution_times, trace_memory_usage)
         self._capturing = False
         self._server: Server | None = None
@@ -103,9 +127,11 @@ class DistributedModel(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's output. Where the root is, in @smp.step; outside of one for evaluation."""
         if self._capturing:
+            if self._half:
+                args, kwargs = _floats_to((args, kwargs), torch.float16)
             raise _Captured(args, kwargs)
         if current() is not None:
-            return self.module(*args, **kwargs)
+            return self._compute(args, kwargs)
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "the model was called outside of a step: put the call and model.backward(loss) in "
@@ -125,11 +151,20 @@ class DistributedModel(nn.Module):
         if self._server is None or current() is None:
             raise RuntimeError("model.backward(loss) belongs in a function with @smp.step")
         self._server.turn_backward()
-        torch.autograd.backward(loss)
+        if self._store is not None:
+            self._store.begin_backward()
+        torch.autograd.backward(loss if self.loss_scale == 1 else loss * self.loss_scale)
 
     def register_post_partition_hook(self, hook: Callable[[nn.Module], None]) -> None:
         """Called with this model once, after the split, before the first step."""
         self._after_split.append(hook)
+
+    def when_split(self, hook: Callable[[DistributedModel], None]) -> None:
+        """As register_post_partition_hook, before its hooks; at once if it is split."""
+        if self.assignment:
+            hook(self)
+        else:
+            self._at_split.append(hook)
 
     def local_named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Those that this rank keeps, by their names in the user's module."""
@@ -140,6 +175,22 @@ class DistributedModel(nn.Module):
     def local_parameters(self) -> Iterator[nn.Parameter]:
         return (parameter for _, parameter in self.local_named_parameters())
 
+    def local_named_buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
+        return ((k, v) for k, v in self.module.named_buffers() if self.is_local(k))
+
+    def local_buffers(self) -> Iterator[torch.Tensor]:
+        return (buffer for _, buffer in self.local_named_buffers())
+
+    def local_named_modules(self) -> Iterator[tuple[str, nn.Module]]:
+        return ((k, v) for k, v in self.module.named_modules() if self.is_local(k))
+
+    def local_modules(self) -> Iterator[nn.Module]:
+        return (module for _, module in self.local_named_modules())
+
+    def local_values(self) -> Iterator[torch.Tensor]:
+        """Parameters and buffers, as data parallel ranks exchange them."""
+        return (one.detach() for one in (*self.local_parameters(), *self.local_buffers()))
+
     def named_parameters(self, *_: Any, **__: Any) -> Iterator[tuple[str, nn.Parameter]]:
         return self.local_named_parameters()
 
@@ -148,23 +199,43 @@ class DistributedModel(nn.Module):
         return not self.assignment or self._owner(name) == self._rank()
 
     def local_state_dict(self) -> dict[str, Any]:
-        """This rank's parameters and buffers, by their names in the user's module."""
+        """This rank's parameters and buffers, by their names in the user's module.
+
+        Of a parameter that is cut over tensor parallel ranks this rank's slice.
+        """
         return {k: v for k, v in self.module.state_dict().items() if self.is_local(k)}
+
+    def whole_of(self, name: str, value: Any) -> Any:
+        """Of this rank's slice of a parameter, or of something of its shape; tensor ranks together."""
+        parameter = self._named.get(name)
+        found = None if parameter is None else dim_of(parameter)
+        if found is None or getattr(value, "shape", None) != parameter.shape:
+            return value
+        return whole_of(value, *found)
+
+    def part_of(self, name: str, value: Any) -> Any:
+        """This rank's slice of such a whole; what is a slice already stays."""
+        parameter = self._named.get(name)
+        found = None if parameter is None else dim_of(parameter)
+        if found is None or tuple(getattr(value, "shape", ())) != whole_shape(parameter):
+            return value
+        return part_of(value, *found)
 
     def state_dict(self, *_: Any, gather_to_rank0: bool = True, **__: Any) -> dict[str, Any]:
         """All parameters and buffers; with gather_to_rank0 on pp_rank 0, elsewhere {}.
 
-        The ranks of a pipeline call it together.
+        The ranks of one copy of the model call it together.
         """
+        own = {name: self.whole_of(name, one) for name, one in self.local_state_dict().items()}
         if not self.assignment:
-            return self.module.state_dict()
+            return own
         parts: list[Any] = [None] * self._size()
         if not gather_to_rank0:
-            dist.all_gather_object(parts, self.local_state_dict(), group=self._group())
+            dist.all_gather_object(parts, own, group=self._group())
         elif self._rank() == 0:
-            dist.gather_object(self.local_state_dict(), parts, group=self._group(), group_dst=0)
+            dist.gather_object(own, parts, group=self._group(), group_dst=0)
         else:
-            dist.gather_object(self.local_state_dict(), group=self._group(), group_dst=0)
+            dist.gather_object(own, group=self._group(), group_dst=0)
             return {}
         whole = {key: value for part in parts for key, value in part.items()}
         return {key: whole[key] for key in self.module.state_dict()}
@@ -182,7 +253,85 @@ class DistributedModel(nn.Module):
                 )
             state_dict = {key: state_dict[key] for key in wanted if key in state_dict}
             strict = False
-        self.module.load_state_dict(state_dict, strict=strict)
+        parts = {key: self.part_of(key, value) for key, value in state_dict.items()}
+        self.module.load_state_dict(parts, strict=strict)
+
+    # Tensor parallelism.
+
+    def distributed_modules(self) -> list[nn.Module]:
+        """Layers that are cut over tensor parallel ranks."""
+        return list(self._distributed)
+
+    def is_distributed_parameter(self, parameter: nn.Parameter) -> bool:
+        """Whether each tensor parallel rank has a slice of it."""
+        return dim_of(parameter) is not None
+
+    def is_scaled_batch_parameter(self, parameter: nn.Parameter) -> bool:
+        """Whether it is of a layer that works on the batches of all tensor parallel ranks."""
+        return any(one is parameter for layer in self._distributed for one in layer.parameters())
+
+    def scaled_batch_reducer_named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        return ((name, one) for name, one in self.local_named_parameters()
+                if self.is_scaled_batch_parameter(one))
+
+    def default_reducer_named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        return ((name, one) for name, one in self.local_named_parameters()
+                if not self.is_scaled_batch_parameter(one))
+
+    def cpu(self) -> DistributedModel:
+        """Whole on every rank: what other ranks keep is copied here, for a look or an export.
+
+        The ranks of a pipeline call it together. Later steps change each rank's own alone.
+        """
+        whole = self.state_dict(gather_to_rank0=False)
+        for name, parameter in self.module.named_parameters():
+            if not self.is_local(name):
+                parameter.data = whole[name].clone()
+        for name, buffer in self.module.named_buffers():
+            if not self.is_local(name) and name in whole:
+                buffer.data = whole[name].clone()
+        return self
+
+    def register_comm_hook(self, state: Any, hook: Callable[[Any, Any], Any]) -> None:
+        """As DistributedDataParallel's: gives each bucket of gradients its mean over replicas."""
+        self._comm_hook = CommHook(state, hook)
+        self.when_split(lambda model: setattr(model.gradients, "hook", self._comm_hook))
+
+    # Uneven numbers of batches.
+
+    def join(self, divide_by_initial_world_size: bool = True, enable: bool = True,
+             throw_on_early_termination: bool = False) -> Join:
+        """Around the loop over batches: data parallel ranks may have more of them than others.
+
+        After the first step. Gradients are divided by all replicas, those that are done count as
+        zeros; in the end all have the values of one that took every step.
+        """
+        if not divide_by_initial_world_size:
+            raise ValueError(
+                "join(divide_by_initial_world_size=False) divides by replicas that still have "
+                "batches, which is not served: give weights to the loss instead"
+            )
+        if not self.assignment:
+            raise ValueError("join: the model is not split yet: take one step first")
+        return Join([self], enable, throw_on_early_termination)
+
+    def join_hook(self, **_: Any) -> Shadow:
+        return Shadow(self, self.join_process_group)
+
+    @property
+    def join_device(self) -> torch.device:
+        return torch.device("cpu")
+
+    @property
+    def join_process_group(self) -> dist.ProcessGroup:
+        return state.groups[CommGroup.RDP_GROUP]
+
+    def shadow_step(self) -> None:
+        """What end of batches leaves of begin_step() and end_step(): the sums with replicas."""
+        self._spread_buffers()
+        self._steps += 1
+        if not self.between_passes:
+            self.gradients.shadow(state.groups[CommGroup.RDP_GROUP], self._bucket_bytes)
 
     # What the step calls.
 
@@ -192,9 +341,11 @@ class DistributedModel(nn.Module):
             return
         self._require_same_model()
         decision: list[Any] = [None]
-        if self._rank() == 0:
-            decision = [self._decide(first_call)]
-        dist.broadcast_object_list(decision, group=self._group(), group_src=0)
+        model_ranks = state.groups[CommGroup.MP_GROUP]
+        if dist.get_rank(model_ranks) == 0:
+            with regions.alone():
+                decision = [self._decide(first_call)]
+        dist.broadcast_object_list(decision, group=model_ranks, group_src=0)
         if isinstance(decision[0], Exception):
             raise decision[0]
         self.assignment = together(decision[0], self.module).owners
@@ -203,10 +354,13 @@ class DistributedModel(nn.Module):
                 write_partition(state.config["partition_file"], Split(self.assignment),
                                 self.module, self._size())
         self._keep_own()
+        if has_delayed(self.module):
+            make_values(self.module, self.is_local, self._seed())
         self._start_server()
+        self._named = dict(self.module.named_parameters())
         self.gradients = Gradients(self.local_parameters())
         self._equalise()
-        for hook in self._after_split:
+        for hook in (*self._at_split, *self._after_split):
             hook(self)
 
     def begin_step(self) -> int:
@@ -218,11 +372,8 @@ class DistributedModel(nn.Module):
                 f"rank {self._rank()} of the pipeline: parameters changed after the split "
                 f"({changed}): make the whole model before its first step"
             )
-        group = state.groups[CommGroup.DP_GROUP]
-        if self._broadcast_buffers and self.training and dist.get_world_size(group) > 1:
-            for name, buffer in self.module.named_buffers():
-                if self.is_local(name):
-                    dist.broadcast(buffer, group=group, group_src=0)
+        Join.notify_join_context(self)
+        self._spread_buffers()
         self.gradients.begin()
         return self._steps + 1
 
@@ -232,18 +383,52 @@ class DistributedModel(nn.Module):
             self._server.refuse(error)
         raise error
 
+    def same_on_tensor_ranks(self, value: int) -> int:
+        """That of the first: what they draw for whole values must be equal."""
+        if regions.ranks() == 1:
+            return value
+        held = torch.tensor([value])
+        dist.broadcast(held, group=state.groups[CommGroup.TP_GROUP], group_src=0)
+        return int(held)
+
     def end_step(self) -> None:
+        if self._store is not None:
+            self._store.end_step()
         self._steps += 1  # steps that ended: one that a rank refused counts on none
         divisor = self.microbatches if self._average else 1
+        # The losses of tensor ranks' own batches are parts of one mean.
+        divisor *= regions.ranks() if self._own_batches else 1
         if self._steps % self._passes > 0:
             self.gradients.keep(divisor)
         else:
-            self.gradients.end(divisor, state.groups[CommGroup.DP_GROUP], self._bucket_bytes)
+            self.gradients.end(divisor, state.groups[CommGroup.RDP_GROUP], self._bucket_bytes)
+
+    @property
+    def activations(self) -> ActivationCounters | None:
+        """What was offloaded, with offload_activations."""
+        return None if self._store is None else self._store.counters
+
+    @property
+    def between_passes(self) -> bool:
+        """Whether gradients of earlier steps wait for those of the next."""
+        return self._steps % self._passes > 0
 
     @property
     def server(self) -> Server:
         assert self._server is not None
         return self._server
+
+    def _make_store(self, folder: str | os.PathLike | None) -> ActivationStore | None:
+        if not state.config.get("offload_activations"):
+            return None
+        require_cpu(self.module)
+        return ActivationStore(folder, state.config["activation_loading_horizon"])
+
+    def _spread_buffers(self) -> None:
+        group = state.groups[CommGroup.RDP_GROUP]
+        if self._broadcast_buffers and self.training and dist.get_world_size(group) > 1:
+            for buffer in self.local_buffers():
+                dist.broadcast(buffer, group=group, group_src=0)
 
     # How it is cut.
 
@@ -252,6 +437,8 @@ class DistributedModel(nn.Module):
         try:
             if partitions == 1:
                 return Split({"": 0})
+            if self.kept_split is not None:
+                return self.kept_split
             if config.get("load_partition"):
                 return read_partition(config["partition_file"], self.module, partitions)
             if not config.get("auto_partition", True):
@@ -266,6 +453,28 @@ class DistributedModel(nn.Module):
             )
         except Exception as error:  # told to every rank of the pipeline, and raised there
             return error
+
+    def _compute(self, args: tuple, kwargs: dict) -> Any:
+        if not self._half:
+            return self._of_own_batch(args, kwargs)
+        args, kwargs = _floats_to((args, kwargs), torch.float16)
+        return _floats_to(self._of_own_batch(args, kwargs), torch.float32)
+
+    def _of_own_batch(self, args: tuple, kwargs: dict) -> Any:
+        """Without prescaled_batch tensor ranks bring a batch each: the model gets all of them."""
+        if not self._own_batches:
+            return self.module(*args, **kwargs)
+        args, kwargs = _on_tensors((args, kwargs), lambda one: regions.join_slices(one, 0))
+        return _on_tensors(self.module(*args, **kwargs), self._own_rows)
+
+    def _own_rows(self, output: torch.Tensor) -> torch.Tensor:
+        if output.dim() == 0 or output.shape[0] % regions.ranks() != 0:
+            raise ValueError(
+                f"the model returns a tensor of shape {tuple(output.shape)}, which has no part of "
+                "each tensor parallel rank's batch: compute the loss outside of the model, or set "
+                "prescaled_batch and give tensor parallel ranks the same batch"
+            )
+        return regions.part(output, 0)
 
     def _capture(self, first_call: Callable[[], None]) -> _Captured:
         kept = torch.get_rng_state()
@@ -301,7 +510,11 @@ class DistributedModel(nn.Module):
         filler = torch.zeros((), dtype=parameter.dtype)
         if filler.is_floating_point():
             filler.fill_(float("nan"))
-        parameter.data = filler.expand(parameter.shape)
+        stand_in = filler.expand(parameter.shape)
+        if parameter.is_meta:
+            torch.utils.swap_tensors(parameter, nn.Parameter(stand_in, parameter.requires_grad))
+        else:
+            parameter.data = stand_in
         parameter.grad = None
         if parameter.requires_grad:
             parameter.register_post_accumulate_grad_hook(
@@ -320,23 +533,24 @@ class DistributedModel(nn.Module):
 
     def _start_server(self) -> None:
         ranks = dist.get_process_group_ranks(self._group())
-        wire = Wire(dist.new_group(ranks, use_local_synchronization=True))
+        wire = Wire(new_group(ranks))
+        peers = None
+        if regions.ranks() > 1:
+            ranks = dist.get_process_group_ranks(state.groups[CommGroup.TP_GROUP])
+            peers = Wire(new_group(ranks), wire.inbox)
         modules = dict(self.module.named_modules())
         owners = {name: self._owner(name) for name in modules}
         active = state.config.get("active_microbatches", self._size() + 2)
         self._server = Server(wire, modules, owners, state.config.get("pipeline", "interleaved"),
-                              active)
+                              active, peers)
         self._server.on_finished = lambda microbatch: self.gradients.finish(microbatch)
 
     def _equalise(self) -> None:
-        """Data parallel ranks begin with the values of their first."""
-        group = state.groups[CommGroup.DP_GROUP]
-        if dist.get_world_size(group) == 1:
-            return
-        with torch.no_grad():
-            for name, value in [*self.module.named_parameters(), *self.module.named_buffers()]:
-                if self.is_local(name):
-                    dist.broadcast(value, group=group, group_src=0)
+        """Data parallel ranks begin with the values of their first, cut or whole."""
+        for one in (*self.local_parameters(), *self.local_buffers()):
+            kind = CommGroup.DP_GROUP if dim_of(one) is None else CommGroup.RDP_GROUP
+            if dist.get_world_size(state.groups[kind]) > 1:
+                dist.broadcast(one.detach(), group=state.groups[kind], group_src=0)
 
     def _require_same_model(self) -> None:
         mine = [(name, tuple(p.shape), str(p.dtype)) for name, p in self.module.named_parameters()]
@@ -350,6 +564,12 @@ class DistributedModel(nn.Module):
                     f"ranks 0 and {rank} of the pipeline have different models: {first[0]} and "
                     f"{first[1]}; every rank makes the same"
                 )
+
+    def _seed(self) -> int:
+        """That of rank 0, so that parts of one model belong together."""
+        held = [torch.initial_seed()]
+        dist.broadcast_object_list(held, src=0)
+        return held[0]
 
     def _owner(self, name: str) -> int:
         return Split(self.assignment).owner_of(name)
@@ -369,6 +589,17 @@ def latest_model() -> DistributedModel:
     if _latest is None:
         raise RuntimeError("make smp.DistributedModel(model) before the first step")
     return _latest
+
+
+def _floats_to(value: Any, dtype: torch.dtype) -> Any:
+    """With its tensors of floats in that type, and all else as it is."""
+    return _on_tensors(value, lambda one: one.to(dtype) if one.is_floating_point() else one)
+
+
+def _on_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    return pytree.tree_map(
+        lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf, value
+    )
 
 
 def _describe(loss: Any) -> str:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint as recomputed
+from torch.utils.checkpoint import checkpoint as recompute
+
+from .activation_store import ActivationStore
+
+_store: ActivationStore | None = None
+
+
+def offload_inputs(store: ActivationStore | None) -> None:
+    """From here on inputs of checkpointed layers go to the store; with None they stay."""
+    global _store
+    _store = store
 
 
 def checkpoint(module: nn.Module, *args: Any, preserve_rng_state: bool = True) -> Any:
     """The module's output, of which backward computes again what it needs. The bits are the same."""
-    return recomputed(module, *args, use_reentrant=False, preserve_rng_state=preserve_rng_state)
+    return _recomputed(module, *args, preserve_rng_state=preserve_rng_state)
 
 
 def checkpoint_sequential(
@@ -31,9 +43,7 @@ def checkpoint_sequential(
     value = inputs
     for layers in _groups(list(sequential), strategy):
         function = functools.partial(_through, layers, pack_args_as_tuple)
-        value = recomputed(
-            function, value, use_reentrant=False, preserve_rng_state=preserve_rng_state
-        )
+        value = _recomputed(function, value, preserve_rng_state=preserve_rng_state)
     return value
 
 
@@ -59,11 +69,16 @@ def set_activation_checkpointing(
     else:
 
         def again(*args: Any, **kwargs: Any) -> Any:
-            return recomputed(
-                forward, *args, use_reentrant=False, preserve_rng_state=preserve_rng_state, **kwargs
-            )
+            return _recomputed(forward, *args, preserve_rng_state=preserve_rng_state, **kwargs)
 
     module.forward = functools.wraps(forward)(again)
+
+
+def _recomputed(function: Callable, *args: Any, preserve_rng_state: bool, **kwargs: Any) -> Any:
+    # Of what is saved while it runs, the inputs alone are autograd's: the rest is computed again.
+    with _store.hooks() if _store is not None else contextlib.nullcontext():
+        return recompute(function, *args, use_reentrant=False,
+                         preserve_rng_state=preserve_rng_state, **kwargs)
 
 
 def _groups(layers: list[nn.Module], strategy: str) -> list[list[nn.Module]]:

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from .backends import backends
+from .backends import backends, new_group
 from .config import Settings, resolve
 from .placement import CommGroup, Placement, place
 from .random import begin_streams
@@ -93,7 +93,7 @@ def _make_groups(placement: Placement) -> dict[CommGroup, dist.ProcessGroup]:
     ):  # the same order on every rank, and only members call, so no rank waits for a stranger
         ranks = tuple(placement.group(kind, dist.get_rank()))
         if ranks not in made:
-            made[ranks] = dist.new_group(list(ranks), use_local_synchronization=True)
+            made[ranks] = new_group(list(ranks))
         groups[kind] = made[ranks]
     return groups
 

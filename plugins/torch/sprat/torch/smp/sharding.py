@@ -28,6 +28,12 @@ def shard(model: nn.Module, blocks: Blocks | None = None, **options: Any) -> nn.
         raise ValueError(
             "shard takes its mesh from init: set hybrid_shard_degree there, or call fully_shard"
         )
+    if state.tensor_parallel_degree > 1 and state.config.get("prescaled_batch") is False:
+        raise ValueError(
+            f"tensor_parallel_degree = {state.tensor_parallel_degree} with prescaled_batch = false: "
+            "under shard tensor parallel ranks get the same batch; set prescaled_batch to true and "
+            "choose batches by rdp_rank()"
+        )
     if state.config.get("bf16"):
         options.setdefault("mp_policy", MixedPrecisionPolicy(param_dtype=torch.bfloat16))
     mesh = state.mesh["shard"] if state.replicas == 1 else state.mesh["replicate", "shard"]

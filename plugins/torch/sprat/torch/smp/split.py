@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +11,11 @@ import torch
 from torch import nn
 
 from .. import _native
+from .made_inside import MadeInside
 
 # The root's name among a partition's pieces, which have no empty names.
 ROOT = "model"
-_MARK = "_sprat_partition"
-_marks: list[int] = []
+_PARTITIONS = MadeInside("_sprat_partition")
 
 
 @dataclass(frozen=True)
@@ -32,28 +31,13 @@ class Split:
         return self.owners[name]
 
 
-@contextlib.contextmanager
-def partition(number: int) -> Iterator[None]:
+def partition(number: int) -> contextlib.AbstractContextManager:
     """Modules that are made inside belong on rank `number` of the pipeline.
 
     Honoured where `auto_partition` is false. What is inside of a module goes where the module does,
     unless it was made in a partition of its own.
     """
-    _marks.append(number)
-    initialise = nn.Module.__init__
-    if len(_marks) == 1:
-
-        def marking(module: nn.Module, *args: Any, **kwargs: Any) -> None:
-            initialise(module, *args, **kwargs)
-            object.__setattr__(module, _MARK, _marks[-1])
-
-        nn.Module.__init__ = marking
-    try:
-        yield
-    finally:
-        _marks.pop()
-        if not _marks:
-            nn.Module.__init__ = initialise
+    return _PARTITIONS(number)
 
 
 def split_by_hand(module: nn.Module, default: int, partitions: int) -> Split:
@@ -61,7 +45,7 @@ def split_by_hand(module: nn.Module, default: int, partitions: int) -> Split:
     owners = {"": 0}  # the step's body runs where the root is
     for name, inside in list(module.named_modules())[1:]:
         parent = name.rpartition(".")[0]
-        owner = getattr(inside, _MARK, owners[parent] if parent else default)
+        owner = _PARTITIONS.of(inside, owners[parent] if parent else default)
         if not 0 <= owner < partitions:
             raise ValueError(
                 f"module {name!r} was made in partition({owner}), and there are "

@@ -93,7 +93,7 @@ def run_step(model: DistributedModel, bodies: list[Callable[[], Any]], forms: An
     except ValueError as error:
         model.refuse(error)
     kept = torch.get_rng_state()
-    seed = int(torch.randint(2**62, ()))
+    seed = model.same_on_tensor_ranks(int(torch.randint(2**62, ())))
     after = torch.get_rng_state()
     begin = Message("begin", value=(number, len(bodies), forms))
     try:

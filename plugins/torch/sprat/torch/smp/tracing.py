@@ -76,6 +76,8 @@ def _run(module: nn.Module, args: tuple, kwargs: dict, mode: FakeTensorMode | No
     def stand_in(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
+        if mode and leaf.is_meta:  # a parameter that waits for the split
+            return torch.empty(leaf.shape, dtype=leaf.dtype)
         # Buffers may change in a forward; those of the model shall not.
         return mode.from_tensor(leaf) if mode else leaf.detach().clone()
 

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 @dataclass
 class Message:
-    """kind says what it is for: begin, forward, backward, result, finished, end, bye, failed."""
+    """kind says what it is for: begin, forward, backward, result, finished, end, bye, failed, run."""
 
     kind: str
     source: int = -1  # the sender's rank in the pipeline; filled in by the wire

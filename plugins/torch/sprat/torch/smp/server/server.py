@@ -1,11 +1,16 @@
 """One rank's part of one step: runs its micro-batches and what other ranks ask of its modules.
 
 The thread that calls lead() or serve() hands a baton to one task at a time, and reads messages in between.
+
+Tensor parallel ranks run the same tasks, whose collectives must meet: the first of them says which
+comes next, and the others wait until they can run that one. What it could run needs nothing that
+theirs could not bring, so this ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -41,8 +46,10 @@ class Server:
     """Lives as long as the model. One step at a time."""
 
     def __init__(self, wire: Wire, modules: dict[str, nn.Module], owners: dict[str, int],
-                 schedule: str, most_active: int):
+                 schedule: str, most_active: int, peers: Wire | None = None):
+        """peers: to the other tensor parallel ranks of this stage, with the wire's inbox."""
         self.wire = wire
+        self.peers = peers
         self.modules = modules
         self.owners = owners
         self.schedule = schedule
@@ -64,6 +71,7 @@ class Server:
         self._ended: dict[int, Any] = {}
         self._failure: str | None = None
         self._end: Message | None = None
+        self._told: deque[tuple] = deque()  # keys of tasks, as the first tensor rank has run them
 
     # The step of the root's rank.
 
@@ -75,7 +83,7 @@ class Server:
         self._open()
         self._guarded(lambda: self.wire.send_to_all(begin))
         for microbatch, body in enumerate(bodies):
-            task = self._make(body, FORWARD, microbatch, begins=True)
+            task = self._make(body, FORWARD, microbatch, ("body", microbatch), begins=True)
             self._bodies[task.number] = task
             self._forwards_left.add(microbatch)
             task.random_state = torch.Generator().manual_seed(seed + microbatch).get_state()
@@ -150,12 +158,16 @@ class Server:
 
     def _open(self) -> None:
         self._clear()
-        self.wire.open(ENDINGS)
+        for wire in self._wires():
+            wire.open(ENDINGS)
 
-    def _make(self, function: Callable[[], Any], direction: str, microbatch: int,
+    def _wires(self) -> list[Wire]:
+        return [self.wire] if self.peers is None else [self.wire, self.peers]
+
+    def _make(self, function: Callable[[], Any], direction: str, microbatch: int, key: tuple,
               begins: bool = False) -> Task:
         self._made += 1
-        task = Task(function, direction, microbatch, self._made, begins)
+        task = Task(function, direction, microbatch, self._made, begins, key)
         self._ready[task.number] = task
         return task
 
@@ -163,13 +175,31 @@ class Server:
         while not over():
             while not self.wire.inbox.empty():
                 self._take(self.wire.inbox.get())
-            view = View([task.candidate() for task in self._ready.values()], len(self._active),
-                        self.most_active, len(self._forwards_left))
-            chosen = next_task(self.schedule, view)
-            if chosen is not None:
-                self._run(self._ready.pop(chosen.number))
+            number = self._next()
+            if number is not None:
+                self._run(self._ready.pop(number))
             elif not over():
                 self._take(self.wire.inbox.get())
+
+    def _next(self) -> int | None:
+        """The number of the task to run, if one can."""
+        if self.peers is not None and self.peers.rank > 0:
+            return self._told_next()
+        view = View([task.candidate() for task in self._ready.values()], len(self._active),
+                    self.most_active, len(self._forwards_left))
+        chosen = next_task(self.schedule, view)
+        if chosen is None:
+            return None
+        if self.peers is not None:
+            self.peers.send_to_all(Message("run", value=self._ready[chosen.number].key))
+        return chosen.number
+
+    def _told_next(self) -> int | None:
+        for number, task in self._ready.items():
+            if self._told and task.key == self._told[0]:
+                self._told.popleft()
+                return number
+        return None
 
     def _run(self, task: Task) -> None:
         if task.number in self._bodies:
@@ -205,9 +235,13 @@ class Server:
             if wrong is not None:
                 raise ValueError(wrong)
         elif message.kind == "forward":
-            self._make(lambda: self._forward(message), FORWARD, message.microbatch)
+            self._make(lambda: self._forward(message), FORWARD, message.microbatch,
+                       ("forward", message.call))
         elif message.kind == "backward":
-            self._make(lambda: self._backward(message), BACKWARD, message.microbatch)
+            self._make(lambda: self._backward(message), BACKWARD, message.microbatch,
+                       ("backward", message.call))
+        elif message.kind == "run":
+            self._told.append(message.value)
         elif message.kind == "result":
             task = self._waiting.pop(message.call)
             self._answers[task.number] = message
@@ -257,8 +291,10 @@ class Server:
 
     def _close(self) -> None:
         """Every rank says good-bye once it has what it waits for; nothing is on its way then."""
-        self.wire.send_to_all(Message("bye"))
-        self.wire.close()
+        for wire in self._wires():
+            wire.send_to_all(Message("bye"))
+        for wire in self._wires():
+            wire.close()
         while not self.wire.inbox.empty():
             message = self.wire.inbox.get()
             if isinstance(message, BaseException):
@@ -280,10 +316,13 @@ class Server:
             text = f"rank {self.wire.rank} of the pipeline: {type(error).__name__}: {error}"
         self._stop_tasks()
         try:
-            self.wire.send_to_all(Message("failed", value=text))
-            self.wire.close()
+            for wire in self._wires():
+                wire.send_to_all(Message("failed", value=text))
+            for wire in self._wires():
+                wire.close()
         except BaseException:
-            self.wire.forget()  # the group is broken, and its error is the one that counts
+            for wire in self._wires():
+                wire.forget()  # a group is broken, and its error is the one that counts
         while not self.wire.inbox.empty():
             self.wire.inbox.get()
         self._workers.end()

@@ -22,12 +22,14 @@ class Task:
     """A function that runs while it holds the baton; pause() gives it back."""
 
     def __init__(self, function: Callable[[], Any], direction: str, microbatch: int, number: int,
-                 begins: bool = False):
+                 begins: bool = False, key: tuple = ()):
+        """key: the same on every tensor parallel rank, whose numbers may differ."""
         self.function = function
         self.direction = direction
         self.microbatch = microbatch
         self.number = number
         self.begins = begins
+        self.key = key
         self.random_state: torch.Tensor | None = None
         self.done = False
         self.result: Any = None

@@ -21,11 +21,13 @@ _LENGTH_BYTES = 8
 class Wire:
     """One rank's end. send() by one thread at a time; what comes is in `inbox`."""
 
-    def __init__(self, group: dist.ProcessGroup):
+    def __init__(self, group: dist.ProcessGroup,
+                 inbox: queue.SimpleQueue[Message | BaseException] | None = None):
+        """inbox: another wire's, where one thread waits for both."""
         self.group = group
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
-        self.inbox: queue.SimpleQueue[Message | BaseException] = queue.SimpleQueue()
+        self.inbox = queue.SimpleQueue() if inbox is None else inbox
         self._globals = dist.get_process_group_ranks(group)
         self._receiver: threading.Thread | None = None
 

@@ -1,0 +1,33 @@
+"""An embedding of which each rank has a slice of every vector."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from . import regions
+from .cut_parameters import cut
+from .linear import require_divides
+
+
+class DistributedEmbedding(nn.Module):
+    """SMP's: cut along embedding_dim; every rank gets whole vectors."""
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None,
+                 inside: nn.Embedding | None = None):
+        super().__init__()
+        require_divides("embedding_dim", embedding_dim)
+        inside = inside or nn.Embedding(num_embeddings, embedding_dim, padding_idx)
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.padding_idx = inside.padding_idx
+        self.weight = cut(inside.weight, 1)
+
+    def forward(self, numbers: torch.Tensor) -> torch.Tensor:
+        return regions.whole(functional.embedding(numbers, self.weight, self.padding_idx))
+
+    def reset_parameters(self) -> None:
+        nn.Embedding.reset_parameters(self)
+
+    def _fill_padding_idx_with_zero(self) -> None:
+        nn.Embedding._fill_padding_idx_with_zero(self)

@@ -1,0 +1,259 @@
+"""SMP's transformer layers, cut by heads and by inner features over a tensor parallel group.
+
+All take and return what SMP's do, with its names and defaults. Every rank gets whole hidden states;
+with one rank they are plain layers of the same arithmetic.
+Source: aws/sagemaker-python-sdk, doc/api/training/smp_versions/latest,
+smd_model_parallel_pytorch_tensor_parallel.rst.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from . import regions
+from .linear import ColumnLinear, RowLinear, require_divides
+
+ACTIVATIONS = {"gelu": functional.gelu, "relu": functional.relu}
+
+
+@dataclass(frozen=True)
+class Options:
+    """SMP's keywords, of all layers. fused_softmax, fused_bias_gelu: taken; results are the same."""
+
+    num_layers: int = 12
+    num_attention_heads: int = 32
+    attention_head_size: int = 32
+    hidden_size: int = 1024
+    intermediate_size: int = 4096
+    vocab_size: int = 30522
+    num_positions: int = 1024
+    attention_dropout_prob: float = 0.1
+    hidden_dropout_prob: float = 0.1
+    activation: str = "gelu"
+    layernorm_epsilon: float = 1e-5
+    initializer_range: float = 0.02
+    use_normal_initialization: bool = False
+    causal_mask_size: int | None = None  # None: every position sees every other
+    add_cross_attention: bool = False
+    cross_attention: bool = False  # of DistributedAttentionLayer
+    pre_layernorm: bool = False
+    post_layernorm: bool = True
+    num_token_types: int = 0
+    add_lm_head: bool = True
+    fp32_residual_addition: bool = False
+    scale_attention_scores: bool = True
+    scale_attn_by_layer_idx: bool = False
+    use_alibi: bool = False
+    alibi_bias_max: float = 8
+    fused_softmax: bool = True
+    fused_bias_gelu: bool = False
+
+    def __post_init__(self) -> None:
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"activation = {self.activation!r}: {' or '.join(ACTIVATIONS)}")
+        if not (self.pre_layernorm or self.post_layernorm):
+            raise ValueError("pre_layernorm and post_layernorm are both False: set one")
+        require_divides("num_attention_heads", self.num_attention_heads)
+        require_divides("intermediate_size", self.intermediate_size)
+
+
+class DistributedAttentionLayer(nn.Module):
+    """Attention with its norms, dropout and residual. (hidden, mask) in, hidden out.
+
+    hidden: [batch, positions, hidden_size]. mask: added to scores, [batch, 1, 1 or positions,
+    positions], or None. With cross_attention (hidden, states, mask), where keys and values come
+    from states.
+    """
+
+    def __init__(self, layer_idx: int = 0, **given: Any):
+        super().__init__()
+        self.options = options = Options(**given)
+        inner = options.num_attention_heads * options.attention_head_size
+        self.query = ColumnLinear(_linear(options, options.hidden_size, inner))
+        self.key = ColumnLinear(_linear(options, options.hidden_size, inner))
+        self.value = ColumnLinear(_linear(options, options.hidden_size, inner))
+        self.dense = RowLinear(_linear(options, inner, options.hidden_size))
+        self.border = _Border(options)
+        self._scale = (layer_idx + 1 if options.scale_attn_by_layer_idx else 1) * (
+            math.sqrt(options.attention_head_size) if options.scale_attention_scores else 1)
+
+    def forward(self, inputs: tuple) -> torch.Tensor:
+        options = self.options
+        hidden, mask = inputs[0], inputs[-1]
+        x = self.border.before(hidden)
+        states = inputs[1] if options.cross_attention else x
+        query, key, value = (self._heads(layer(from_)) for layer, from_ in (
+            (self.query, x), (self.key, states), (self.value, states)))
+        scores = query @ key.transpose(-1, -2) / self._scale
+        scores = scores + self._biases(scores)
+        if mask is not None:
+            scores = scores + mask
+        weights = functional.dropout(scores.softmax(-1), options.attention_dropout_prob, self.training)
+        context = (weights @ value).transpose(1, 2).flatten(2)
+        return self.border.after(self.dense(context), hidden)
+
+    def _heads(self, x: torch.Tensor) -> torch.Tensor:
+        """[batch, this rank's heads, positions, head size]."""
+        return x.unflatten(-1, (-1, self.options.attention_head_size)).transpose(1, 2)
+
+    def _biases(self, scores: torch.Tensor) -> torch.Tensor:
+        """Of positions: what lies ahead, and, with alibi, what lies far back."""
+        queries, keys = scores.shape[-2:]
+        bias = scores.new_zeros(1, 1, queries, keys)
+        if self.options.causal_mask_size is not None and not self.options.cross_attention:
+            ahead = torch.ones(queries, keys, dtype=torch.bool, device=scores.device).triu(1)
+            bias = bias.masked_fill(ahead, torch.finfo(scores.dtype).min)
+        if self.options.use_alibi:
+            heads = self.options.num_attention_heads
+            powers = torch.arange(1, heads + 1, device=scores.device) * self.options.alibi_bias_max
+            slopes = regions.slice_of(torch.pow(2.0, -powers / heads), 0)
+            places = torch.arange(keys, device=scores.device)
+            bias = bias + slopes.to(scores.dtype).view(1, -1, 1, 1) * places
+        return bias
+
+
+class DistributedTransformerOutputLayer(nn.Module):
+    """The two linear layers behind attention, with norms, dropout and residual. hidden in and out."""
+
+    def __init__(self, **given: Any):
+        super().__init__()
+        self.options = options = Options(**given)
+        self.dense1 = ColumnLinear(_linear(options, options.hidden_size, options.intermediate_size))
+        self.dense2 = RowLinear(_linear(options, options.intermediate_size, options.hidden_size))
+        self.border = _Border(options)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        act = ACTIVATIONS[self.options.activation]
+        return self.border.after(self.dense2(act(self.dense1(self.border.before(hidden)))), hidden)
+
+
+class DistributedTransformerLayer(nn.Module):
+    """One block. (hidden, mask) in and out; with add_cross_attention (hidden, states, mask, its)."""
+
+    def __init__(self, layer_idx: int = 0, **given: Any):
+        super().__init__()
+        options = Options(**given)
+        self.attention = DistributedAttentionLayer(layer_idx, **{**given, "cross_attention": False})
+        self.cross_attention = (
+            DistributedAttentionLayer(layer_idx, **{**given, "cross_attention": True})
+            if options.add_cross_attention else None)
+        self.output = DistributedTransformerOutputLayer(**given)
+
+    def forward(self, inputs: tuple) -> tuple:
+        if self.cross_attention is None:
+            hidden, mask = inputs
+            return self.output(self.attention((hidden, mask))), mask
+        hidden, states, mask, states_mask = inputs
+        hidden = self.attention((hidden, mask))
+        hidden = self.cross_attention((hidden, states, states_mask))
+        return self.output(hidden), states, mask, states_mask
+
+
+class DistributedTransformer(nn.Module):
+    """num_layers blocks, one after another; inputs as DistributedTransformerLayer's."""
+
+    def __init__(self, **given: Any):
+        super().__init__()
+        number = Options(**given).num_layers
+        self.seq_layers = nn.Sequential(
+            *(DistributedTransformerLayer(index, **given) for index in range(number)))
+
+    def forward(self, inputs: tuple) -> tuple:
+        return self.seq_layers(inputs)
+
+
+class DistributedTransformerLMHead(nn.Module):
+    """Embeddings, blocks, and a head tied to the word embedding.
+
+    inputs: (input_ids, attention_mask, token_type_ids, position_ids, labels), from the end on left
+    out or None; with add_cross_attention (input_ids, attention_mask, token_type_ids, position_ids,
+    states, states_mask, labels). Returns the loss over labels shifted by one, else the logits
+    [batch, positions, vocab_size], without a head the hidden states.
+    """
+
+    def __init__(self, **given: Any):
+        super().__init__()
+        self.options = options = Options(**given)
+        self.word_embedding = _embedding(options, options.vocab_size)
+        self.position_embedding = (
+            None if options.use_alibi else _embedding(options, options.num_positions))
+        self.token_type_embedding = (
+            _embedding(options, options.num_token_types) if options.num_token_types else None)
+        self.dropout = nn.Dropout(options.hidden_dropout_prob)
+        self.transformer = DistributedTransformer(**given)
+        self.layernorm = (
+            nn.LayerNorm(options.hidden_size, options.layernorm_epsilon)
+            if options.pre_layernorm else None)
+
+    def forward(self, inputs: tuple) -> torch.Tensor:
+        crosses = self.options.add_cross_attention
+        names = ["input_ids", "attention_mask", "token_type_ids", "position_ids",
+                 *(["states", "states_mask"] if crosses else []), "labels"]
+        given = dict(zip(names, [*inputs, *[None] * (len(names) - len(inputs))], strict=True))
+        hidden, mask = self._embedded(given), given["attention_mask"]
+        rest = (given["states"], mask, given["states_mask"]) if crosses else (mask,)
+        hidden = self.transformer((hidden, *rest))[0]
+        if self.layernorm is not None:
+            hidden = self.layernorm(hidden)
+        if not self.options.add_lm_head:
+            return hidden
+        logits = functional.linear(hidden, self.word_embedding.weight)
+        if given["labels"] is None:
+            return logits
+        return functional.cross_entropy(logits[:, :-1].flatten(0, 1), given["labels"][:, 1:].flatten())
+
+    def _embedded(self, given: dict[str, Any]) -> torch.Tensor:
+        words = given["input_ids"]
+        hidden = self.word_embedding(words)
+        if self.position_embedding is not None:
+            places = given["position_ids"]
+            if places is None:
+                places = torch.arange(words.shape[1], device=words.device)
+            hidden = hidden + self.position_embedding(places)
+        if self.token_type_embedding is not None and given["token_type_ids"] is not None:
+            hidden = hidden + self.token_type_embedding(given["token_type_ids"])
+        return self.dropout(hidden)
+
+
+class _Border(nn.Module):
+    """What stands before and behind the cut part of a layer: norms, dropout, residual."""
+
+    def __init__(self, options: Options):
+        super().__init__()
+        self.options = options
+        size, epsilon = options.hidden_size, options.layernorm_epsilon
+        self.pre_layernorm = nn.LayerNorm(size, epsilon) if options.pre_layernorm else None
+        self.post_layernorm = nn.LayerNorm(size, epsilon) if options.post_layernorm else None
+
+    def before(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden if self.pre_layernorm is None else self.pre_layernorm(hidden)
+
+    def after(self, output: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+        output = functional.dropout(output, self.options.hidden_dropout_prob, self.training)
+        if self.options.fp32_residual_addition:
+            output = (output.float() + hidden.float()).to(output.dtype)
+        else:
+            output = output + hidden
+        return output if self.post_layernorm is None else self.post_layernorm(output)
+
+
+def _linear(options: Options, inputs: int, outputs: int) -> nn.Linear:
+    made = nn.Linear(inputs, outputs)
+    if options.use_normal_initialization:
+        with torch.no_grad():
+            made.weight.normal_(0, options.initializer_range)
+            made.bias.zero_()
+    return made
+
+
+def _embedding(options: Options, number: int) -> nn.Embedding:
+    made = nn.Embedding(number, options.hidden_size)
+    with torch.no_grad():
+        made.weight.normal_(0, options.initializer_range)
+    return made

@@ -1,0 +1,108 @@
+"""Every public name of SMP's is served, or refused by a sentence: the table of docs/smp_names.md.
+
+Use: python tests/system/torch/smp/names_test.py; with --markdown it prints the table.
+The names: aws/sagemaker-python-sdk, doc/api/training/smp_versions/latest, and AWS docs,
+distributed-model-parallel-v2-reference.
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import sys
+import unittest
+from typing import Any
+
+import sprat.torch.smp as smp
+from sprat.torch.smp.refused import REFUSED
+
+PAGE = pathlib.Path(__file__).resolve().parents[4] / "docs/smp_names.md"
+NAMES = {
+    "v1, training": "init step StepOutput.outputs StepOutput.reduce_mean StepOutput.reduce_sum "
+    "StepOutput.concat StepOutput.stack DistributedModel DistributedOptimizer partition "
+    "tensor_parallelism set_tensor_parallelism tp_register tp_register_with_module model_creation "
+    "delay_param_initialization checkpoint checkpoint_sequential set_activation_checkpointing "
+    "amp.GradScaler optimizers.FusedLamb optimizers.FusedNovoGrad",
+    "v1, DistributedModel": " ".join("DistributedModel." + name for name in (
+        "forward backward local_parameters local_named_parameters local_buffers "
+        "local_named_buffers local_modules local_named_modules local_state_dict state_dict "
+        "load_state_dict register_post_partition_hook cpu join register_comm_hook "
+        "distributed_modules is_distributed_parameter is_scaled_batch_parameter "
+        "default_reducer_named_parameters scaled_batch_reducer_named_parameters").split()),
+    "v1, DistributedOptimizer": " ".join("DistributedOptimizer." + name for name in (
+        "step zero_grad state_dict local_state_dict load_state_dict clip_master_grads").split()),
+    "v1, ranks and groups": "rank size local_rank local_size tp_rank tp_size pp_rank pp_size "
+    "rdp_rank rdp_size mp_rank mp_size dp_rank dp_size get_world_process_group "
+    "get_tp_process_group get_pp_process_group get_rdp_process_group get_mp_process_group "
+    "get_dp_process_group get_mp_group get_dp_group CommGroup.WORLD CommGroup.MP_GROUP "
+    "CommGroup.DP_GROUP CommGroup.TP_GROUP CommGroup.PP_GROUP CommGroup.RDP_GROUP "
+    "RankType.WORLD_RANK RankType.MP_RANK RankType.DP_RANK RankType.TP_RANK RankType.PP_RANK "
+    "RankType.RDP_RANK",
+    "v1, objects": "broadcast send recv_from allgather barrier mp_barrier dp_barrier pp_barrier "
+    "tp_barrier rdp_barrier",
+    "v1, checkpoints": "save load save_checkpoint resume_from_checkpoint",
+    "v1, layers": " ".join("nn." + name for name in (
+        "DistributedLinear DistributedEmbedding DistributedAttentionLayer "
+        "DistributedTransformerOutputLayer DistributedTransformerLayer DistributedTransformer "
+        "DistributedTransformerLMHead FusedLayerNorm FlashAttentionLayer").split()),
+    "v2": "init transform state.hybrid_shard_degree state.rank state.world_size "
+    "state.rep_rank_process_group state.tensor_parallel_degree state.tp_size state.tp_rank "
+    "state.tp_process_group MoEConfig DelayedParamIniter DelayedParamIniter.get_param_init_fn "
+    "DelayedParamIniter.get_post_param_init_fn "
+    "DelayedParamIniter.validate_params_and_buffers_inited offload_wrapper state_dict_saver.save "
+    "state_dict_saver.async_save state_dict_saver.maybe_finalize_async_calls "
+    "state_dict_saver.AsyncCallsQueue state_dict_loader.load",
+}
+
+
+def found(path: str) -> Any:
+    """The object, or the AttributeError that says why there is none."""
+    try:
+        first, _, rest = path.partition(".")
+        if first == "state":  # filled by init
+            return type(smp.state).__annotations__[rest]
+        if path == "StepOutput.outputs":
+            return smp.StepOutput([1]).outputs
+        return functools.reduce(getattr, path.split("."), smp)
+    except AttributeError as error:
+        return error
+
+
+def rows() -> list[tuple[str, str, str]]:
+    return [(part, path, REFUSED.get(path, "served"))
+            for part, paths in NAMES.items() for path in paths.split()]
+
+
+def table() -> str:
+    lines = ["| part | name | |", "|---|---|---|"]
+    lines += [f"| {part} | `{path}` | {answer} |" for part, path, answer in rows()]
+    return "\n".join(lines) + "\n"
+
+
+class Names(unittest.TestCase):
+    def test_each_is_served_or_refused_by_a_sentence(self):
+        for _, path, answer in rows():
+            with self.subTest(path):
+                value = found(path)
+                if answer == "served":
+                    self.assertNotIsInstance(value, AttributeError, str(value))
+                else:
+                    self.assertIsInstance(value, AttributeError, f"{path} is refused, and there")
+                    self.assertIn(answer, str(value))
+
+    def test_nothing_is_refused_that_smp_does_not_have(self):
+        known = {path for _, path, _ in rows()} | {"set_expert_parallelism"}
+        self.assertLessEqual(set(REFUSED), known)
+
+    def test_a_name_that_nobody_has_is_none(self):
+        self.assertIn("docs/smp_names.md lists", str(found("no_such_name")))
+
+    def test_the_page_has_this_table(self):
+        self.assertIn(table(), PAGE.read_text())
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--markdown"]:
+        print(table(), end="")
+    else:
+        unittest.main()

@@ -1,0 +1,346 @@
+"""Tests of SMP's optimizer, checkpoints and loss scales over processes.
+
+Use: python tests/system/torch/smp/state_test.py. Needs torch and sprat.torch.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+from typing import Any
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import torch
+from launch import values_of
+from split_test import Net, batch, loss_of, said, start, step_of
+
+MICROBATCHES = 4
+
+
+def model_and_optimizer(smp: Any, degree: int, **options: Any) -> tuple[Any, Any]:
+    model = smp.DistributedModel(Net(smp.partition, degree))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1)
+    return model, smp.DistributedOptimizer(optimizer, **options)
+
+
+def steps(smp: Any, model: Any, optimizer: Any, numbers: range, clip: float = 0) -> list:
+    """Losses of each micro-batch, and norms of gradients where they are clipped."""
+    train, told = step_of(smp), []
+    replicas = smp.dp_size()
+    for number in numbers:
+        optimizer.zero_grad()
+        told += train(model, *batch(number * replicas + smp.dp_rank())).outputs
+        if clip:
+            told.append(torch.tensor(optimizer.clip_master_grads(clip), dtype=torch.float64))
+        optimizer.step()
+    return told
+
+
+def whole(model: Any, optimizer: Any) -> dict[str, torch.Tensor]:
+    """Everything that training changes, on every rank."""
+    found = dict(model.state_dict(gather_to_rank0=False))
+    for name, one in optimizer.state_dict(gather_to_rank0=False)["state"].items():
+        found |= {f"{name} {key}": value for key, value in one.items()}
+    return found
+
+
+def trains_and_saves(folder: str, pipeline: int, partial: bool, sharded: bool,
+                     rank: int, size: int) -> Any:
+    """Three steps, a checkpoint, three more: losses and the state at the end."""
+    smp = start(pipeline, MICROBATCHES, shard_optimizer_state=sharded)
+    model, optimizer = model_and_optimizer(smp, pipeline)
+    torch.manual_seed(2)
+    steps(smp, model, optimizer, range(3), clip=0.5)
+    smp.save_checkpoint(folder, "three", partial=partial, user_content={"steps": 3})
+    losses = steps(smp, model, optimizer, range(3, 6), clip=0.5)
+    return losses, whole(model, optimizer)
+
+
+def resumes(folder: str, pipeline: int, partial: bool, sharded: bool, auto: bool,
+            rank: int, size: int) -> Any:
+    """The last three steps from the checkpoint, in a model of other values."""
+    smp = start(pipeline, MICROBATCHES, shard_optimizer_state=sharded, auto_partition=auto)
+    torch.manual_seed(77)
+    model, optimizer = model_and_optimizer(smp, pipeline)
+    content = smp.resume_from_checkpoint(folder, partial=partial)
+    losses = steps(smp, model, optimizer, range(content["steps"], 6), clip=0.5)
+    return losses, whole(model, optimizer)
+
+
+def plain() -> tuple[list, dict]:
+    """Six steps on one rank, as trains_and_saves() takes them; what the last three give."""
+    import sprat.torch.smp as smp
+
+    torch.manual_seed(1)
+    model = Net(smp.partition, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1)
+    torch.manual_seed(2)
+    told = []
+    for number in range(6):
+        seed = int(torch.randint(2**62, ()))
+        after = torch.get_rng_state()
+        optimizer.zero_grad()
+        words, targets = batch(number)
+        for j, (w, t) in enumerate(zip(words.chunk(MICROBATCHES), targets.chunk(MICROBATCHES))):
+            torch.manual_seed(seed + j)
+            loss = loss_of(model(w), t)
+            loss.backward()
+            told.append(loss.detach())
+        squares = []
+        for one in model.parameters():
+            one.grad /= MICROBATCHES
+            norm = torch.linalg.vector_norm(one.grad, dtype=torch.float64)
+            squares.append(norm * norm)
+        norm = float(torch.stack(squares).sum().sqrt())
+        told.append(torch.tensor(norm, dtype=torch.float64))
+        if norm > 0.5:
+            for one in model.parameters():
+                one.grad.mul_(0.5 / (norm + 1e-6))
+        torch.set_rng_state(after)
+        optimizer.step()
+    state = model.state_dict()
+    for name, one in model.named_parameters():
+        state |= {f"{name} {key}": value for key, value in optimizer.state[one].items()}
+    return told[3 * (MICROBATCHES + 1):], state
+
+
+def cannot_write(folder: str, rank: int, size: int) -> str:
+    """Rank 1 has no folder there; the next checkpoint elsewhere is written."""
+    smp = start(size, MICROBATCHES)
+    model, optimizer = model_and_optimizer(smp, size)
+    steps(smp, model, optimizer, range(1))
+    mine = pathlib.Path(folder) / str(rank)
+    mine.mkdir()
+    if rank == 1:
+        (mine / "a").write_text("a file in the way")
+    error = said(lambda: smp.save_checkpoint(mine / "a", "one"))
+    left = [path for path in mine.rglob("*") if path.is_file() and path.name != "a"]
+    smp.save_checkpoint(folder, "two", num_kept_partial_checkpoints=1)
+    smp.save_checkpoint(folder, "three", num_kept_partial_checkpoints=1)
+    kept = sorted(path.name for path in pathlib.Path(folder).glob("*_partial"))
+    return f"{error} | {left} | {kept}"
+
+
+def damaged(folder: str, rank: int, size: int) -> list[str]:
+    """What is said of checkpoints that are not whole."""
+    smp = start(size, MICROBATCHES)
+    model, optimizer = model_and_optimizer(smp, size)
+    steps(smp, model, optimizer, range(1))
+    told = [said(lambda: smp.resume_from_checkpoint(folder))]
+    for tag in ("one", "two"):
+        smp.save_checkpoint(folder, tag)
+    place = pathlib.Path(folder)
+    smp.barrier()
+    if rank == 0:
+        os.replace(place / "one_partial/model_1_0.pt", place / "two_partial/model_1_0.pt")
+    smp.barrier()
+    for tag in ("one", "two", "three"):
+        told.append(said(lambda: smp.resume_from_checkpoint(folder, tag)))
+    told.append(said(lambda: smp.save_checkpoint(folder, "a/b")))
+    return told
+
+
+def saves_and_loads_objects(folder: str, rank: int, size: int) -> Any:
+    smp = start(size, MICROBATCHES)
+    smp.save({"rank": rank}, f"{folder}/part")
+    smp.save({"rank": rank}, f"{folder}/one", partial=False)
+    smp.barrier()
+    found = sorted(path.name for path in pathlib.Path(folder).iterdir())
+    return found, smp.load(f"{folder}/part"), smp.load(f"{folder}/one", partial=False)
+
+
+def plain_state_loads(rank: int, size: int) -> str:
+    """A plain optimizer's state, which counts parameters."""
+    smp = start(size, MICROBATCHES)
+    alone = Net(smp.partition, size)
+    optimizer = torch.optim.AdamW(alone.parameters(), lr=0.5)
+    loss_of(alone(batch(0)[0]), batch(0)[1]).backward()
+    optimizer.step()
+    model, distributed = model_and_optimizer(smp, size)
+    distributed.load_state_dict(optimizer.state_dict())
+    model.split(lambda: None)
+    got = distributed.state_dict(gather_to_rank0=False)
+    for name, one in alone.named_parameters():
+        for key, value in optimizer.state[one].items():
+            if not torch.equal(got["state"][name][key], value):
+                return f"{name} {key}"
+    return str(got["param_groups"][0]["lr"])
+
+
+def scaled(infinite_at: int, rank: int, size: int) -> Any:
+    """smp.amp.GradScaler under autocast; one step's gradients are infinite on one rank alone."""
+    smp = start(size, 2)
+    model, optimizer = model_and_optimizer(smp, size)
+    scaler = smp.amp.GradScaler(init_scale=1024.0, growth_interval=2)
+
+    @smp.step
+    def train(model: Any, words: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = loss_of(model(words), targets)
+        model.backward(scaler.scale(loss))
+        return loss
+
+    told = []
+    for number in range(4):
+        optimizer.zero_grad()
+        train(model, *batch(number))
+        if number == infinite_at and rank == size - 1:
+            next(model.local_parameters()).grad.view(-1)[0] = float("inf")
+        before = [one.clone() for one in model.local_parameters()]
+        scaler.step(optimizer)
+        scaler.update()
+        changed = any(not torch.equal(*pair) for pair in zip(before, model.local_parameters()))
+        told.append((changed, scaler.get_scale()))
+    return told
+
+
+def half(rank: int, size: int) -> Any:
+    """fp16 with a scale that overflows at first; values, types and the scale of each step."""
+    smp = start(size, 2, fp16=True)
+    model, optimizer = model_and_optimizer(
+        smp, size, dynamic_loss_scale=True,
+        dynamic_loss_args={"init_scale": 2.0**24, "scale_window": 3})
+    train, scales, losses = step_of(smp), [], []
+    for number in range(30):
+        optimizer.zero_grad()
+        losses.append(train(model, *batch(0)).reduce_mean().item())
+        scales.append(optimizer.loss_scaler.scale)
+        optimizer.clip_master_grads(1.0)
+        optimizer.step()
+    types = {str(one.dtype) for one in model.local_parameters()}
+    masters = {str(one.dtype) for one in optimizer.state_dict(False)["masters"].values()}
+    return types, masters, scales, losses
+
+
+def uneven(rank: int, size: int) -> Any:
+    """Two replicas, of which the second has one batch more; parameters at the end."""
+    smp = start(1, 2)
+    model = smp.DistributedModel(Net(smp.partition, 1).eval())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train = step_of(smp)
+    train(model, *batch(0))
+    with model.join():
+        for number in range(3 + rank):
+            optimizer.zero_grad()
+            train(model, *batch(number))
+            optimizer.step()
+    return model.state_dict()
+
+
+def compressed(rank: int, size: int) -> Any:
+    """Gradients by a hook of DistributedDataParallel, and without it."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, bf16_compress_hook
+
+    found = []
+    for hook in (None, allreduce_hook, bf16_compress_hook):
+        smp = start(1, 2)
+        model = smp.DistributedModel(Net(smp.partition, 1).eval(), bucket_cap_mb=0.002)
+        if hook:
+            model.register_comm_hook(smp.get_dp_process_group(), hook)
+        step_of(smp)(model, *batch(rank))
+        found.append([one.grad for one in model.parameters()])
+    same = all(map(torch.equal, found[0], found[1]))
+    rounded = max(float(((a - b).abs() / b.abs().max()).max()) for a, b in zip(found[2], found[0]))
+    return same, rounded
+
+
+def copied(rank: int, size: int) -> Any:
+    """model.cpu(): the plain module is whole on every rank."""
+    smp = start(size, 2)
+    model, optimizer = model_and_optimizer(smp, size)
+    steps(smp, model, optimizer, range(1))
+    return dict(model.cpu().module.state_dict())
+
+
+class State(unittest.TestCase):
+    def equal(self, got: Any, want: Any) -> None:
+        for one, other in zip(got[0], want[0], strict=True):
+            self.assertTrue(torch.equal(one, other), f"{one} {other}")
+        self.assertEqual(sorted(got[1]), sorted(want[1]))
+        for key, value in want[1].items():
+            self.assertTrue(torch.equal(got[1][key], value), key)
+
+    def test_three_and_three_steps_are_six(self):
+        """Losses, norms, parameters and optimizer state, bit by bit, under the same and other cuts."""
+        alone = plain()
+        for partial in (True, False):
+            with tempfile.TemporaryDirectory() as folder:
+                saved = values_of(2, functools.partial(trains_and_saves, folder, 2, partial, False))
+                self.equal(saved[0], alone)
+                for size, auto in ((2, False), (2, True), (1, False), (4, False)):
+                    with self.subTest(partial=partial, ranks=size, auto=auto):
+                        task = functools.partial(resumes, folder, size, partial, False, auto)
+                        for one in values_of(size, task):
+                            self.equal(one, alone)
+
+    def test_divided_optimizer_state_changes_no_bit(self):
+        """Two replicas of a pipeline of two, each parameter updated by one of them."""
+        with tempfile.TemporaryDirectory() as folder:
+            whole_ones = values_of(4, functools.partial(trains_and_saves, folder, 2, True, False))
+        for partial in (True, False):
+            with tempfile.TemporaryDirectory() as folder:
+                task = functools.partial(trains_and_saves, folder, 2, partial, True)
+                for one, want in zip(values_of(4, task), whole_ones):
+                    self.equal(one, want)
+                task = functools.partial(resumes, folder, 2, partial, True, False)
+                for one, want in zip(values_of(4, task), whole_ones):
+                    self.equal(one, want)
+
+    def test_a_rank_that_cannot_write_is_named_on_all_and_leaves_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for text in values_of(2, functools.partial(cannot_write, folder)):
+                self.assertRegex(text, r"rank 1 cannot write the checkpoint: .*Error.* \| \[\] \| "
+                                       r"\['three_partial'\]")
+
+    def test_checkpoints_that_are_not_whole_are_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for none, one, two, three, tag in values_of(2, functools.partial(damaged, folder)):
+                self.assertIn("names no newest checkpoint", none)
+                self.assertRegex(one, "one_partial' is incomplete: 1 of 2 files model_")
+                self.assertRegex(two, "two_partial' is incomplete: 1 of 2 files model_")
+                self.assertIn("three_partial' has no model_*.pt", three)
+                self.assertIn("tag = 'a/b'", tag)
+
+    def test_objects_are_saved_in_parts_and_whole(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for rank, value in enumerate(values_of(2, functools.partial(saves_and_loads_objects, folder))):
+                self.assertEqual(value, (["one", "part_0", "part_1"], {"rank": rank}, {"rank": 0}))
+
+    def test_a_plain_optimizers_state_loads(self):
+        self.assertEqual(values_of(2, plain_state_loads), ["0.5", "0.5"])
+
+    def test_replicas_may_have_unequal_numbers_of_batches(self):
+        first, second = values_of(2, uneven)
+        self.assertEqual([k for k in first if not torch.equal(first[k], second[k])], [])
+
+    def test_hooks_of_communication_make_the_mean(self):
+        for same, rounded in values_of(2, compressed):
+            self.assertTrue(same)
+            self.assertLess(rounded, 2 * 2**-8)  # two numbers rounded to bf16, and their sum
+            self.assertGreater(rounded, 0)
+
+    def test_a_copy_on_every_rank_is_whole(self):
+        first, second = values_of(2, copied)
+        self.assertEqual([k for k in first if not torch.equal(first[k], second[k])], [])
+        self.assertFalse(any(bool(torch.isnan(one).any()) for one in first.values()))
+
+    def test_an_overflow_on_one_rank_leaves_the_step_out_on_all(self):
+        for told in values_of(2, functools.partial(scaled, 1)):
+            self.assertEqual(told, [(True, 1024.0), (False, 512.0), (True, 512.0), (True, 1024.0)])
+
+    def test_half_precision_trains_with_a_scale_that_finds_its_height(self):
+        for types, masters, scales, losses in values_of(2, half):
+            self.assertEqual((types, masters), ({"torch.float16"}, {"torch.float32"}))
+            self.assertLess(min(scales), scales[0])
+            self.assertGreater(scales[-1], min(scales))
+            self.assertLess(losses[-1], 0.8 * losses[0])
+
+
+if __name__ == "__main__":
+    unittest.main()

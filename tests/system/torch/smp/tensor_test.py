@@ -1,0 +1,352 @@
+"""Tests of tensor parallelism: layers against plain ones, models over tensor and pipeline ranks.
+
+Use: python tests/system/torch/smp/tensor_test.py. Needs torch, transformers and sprat.torch.
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import sys
+import tempfile
+import unittest
+from typing import Any
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import torch
+from launch import Ranks, values_of
+from split_test import said
+from torch import nn
+from torch.nn import functional
+
+SIZES = dict(num_layers=2, num_attention_heads=4, attention_head_size=8, hidden_size=32,
+             intermediate_size=64, vocab_size=50, num_positions=16, attention_dropout_prob=0.0,
+             hidden_dropout_prob=0.0)
+BATCH, WORDS = 8, 12
+EPSILON = torch.finfo(torch.float32).eps
+
+
+def close(got: torch.Tensor, want: torch.Tensor, terms: int) -> bool:
+    """Sums of `terms` products in another order, several of them one behind another."""
+    return bool((got - want).abs().max() <= 16 * terms**0.5 * EPSILON * max(1.0, float(want.abs().max())))
+
+
+def begin(tensor: int, pipeline: int = 1, **more: Any) -> Any:
+    import sprat.torch.smp as smp
+
+    smp.init({"tensor_parallel_degree": tensor, "pipeline_parallel_degree": pipeline, "ddp": True,
+              "prescaled_batch": True, **more})
+    torch.manual_seed(5)
+    return smp
+
+
+def words(number: int) -> torch.Tensor:
+    return torch.randint(50, (BATCH, WORDS), generator=torch.Generator().manual_seed(number))
+
+
+# Layers.
+
+
+def plain_head(head: Any, state: dict, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The logits of DistributedTransformerLMHead, by whole weights and functions alone."""
+    options = head.options
+    hidden = functional.embedding(ids, state["word_embedding.weight"])
+    hidden = hidden + state["position_embedding.weight"][: ids.shape[1]]
+    for index in range(options.num_layers):
+        of = f"transformer.seq_layers.{index}."
+
+        def linear(x: torch.Tensor, name: str) -> torch.Tensor:
+            return functional.linear(x, state[of + name + ".weight"], state[of + name + ".bias"])
+
+        def norm(x: torch.Tensor, name: str) -> torch.Tensor:
+            if of + name + ".weight" not in state:
+                return x
+            weight, bias = state[of + name + ".weight"], state[of + name + ".bias"]
+            return functional.layer_norm(x, weight.shape, weight, bias, options.layernorm_epsilon)
+
+        x = norm(hidden, "attention.border.pre_layernorm")
+        q, k, v = (linear(x, f"attention.{name}").view(*x.shape[:2], 4, 8).transpose(1, 2)
+                   for name in ("query", "key", "value"))
+        y = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        y = linear(y.transpose(1, 2).reshape(*x.shape[:2], 32), "attention.dense") + hidden
+        hidden = norm(y, "attention.border.post_layernorm")
+        x = norm(hidden, "output.border.pre_layernorm")
+        y = linear(functional.gelu(linear(x, "output.dense1")), "output.dense2") + hidden
+        hidden = norm(y, "output.border.post_layernorm")
+    if "layernorm.weight" in state:
+        hidden = functional.layer_norm(hidden, (32,), state["layernorm.weight"], state["layernorm.bias"])
+    return functional.linear(hidden, state["word_embedding.weight"])
+
+
+def whole_state(module: nn.Module, gradients: bool = False) -> dict:
+    from sprat.torch.smp.tensor.cut_parameters import dim_of, whole_of
+
+    found = {}
+    for name, one in module.named_parameters():
+        value = one.grad if gradients else one.detach()
+        found[name] = whole_of(value, *dim_of(one)) if dim_of(one) else value
+    return found
+
+
+def layers(pre: bool, causal: bool, rank: int, size: int) -> list[str]:
+    """SMP's language model over all ranks, forward and gradients, against whole weights."""
+    smp = begin(size)
+    head = smp.nn.DistributedTransformerLMHead(
+        **SIZES, pre_layernorm=pre, post_layernorm=not pre, causal_mask_size=16 if causal else None)
+    ids, wrong = words(1), []
+    mask = torch.zeros(BATCH, 1, 1, WORDS)
+    mask[:, :, :, 9:] = -1e4
+    logits = head((ids, mask))
+    state = {name: one.requires_grad_() for name, one in whole_state(head).items()}
+    full = mask
+    if causal:
+        ahead = torch.ones(WORDS, WORDS, dtype=torch.bool).triu(1)
+        full = mask + torch.zeros(WORDS, WORDS).masked_fill(ahead, torch.finfo(torch.float32).min)
+    want = plain_head(head, state, ids, full)
+    if not close(logits, want, 64):
+        wrong.append(f"logits differ by {(logits - want).abs().max()}")
+    target = torch.randn(logits.shape, generator=torch.Generator().manual_seed(2))
+    (logits * target).sum().backward()
+    (want * target).sum().backward()
+    for name, gradient in whole_state(head, gradients=True).items():
+        if not close(gradient, state[name].grad, 64 * BATCH * WORDS):
+            wrong.append(f"gradient of {name}: {(gradient - state[name].grad).abs().max()}")
+    with_labels = head((ids, mask, None, None, ids))
+    if with_labels.shape != ():
+        wrong.append("labels give no loss")
+    return wrong
+
+
+def cross_attention(rank: int, size: int) -> Any:
+    """Shapes, and gradients of the states that are attended to, on every rank the same."""
+    smp = begin(size)
+    layer = smp.nn.DistributedTransformerLayer(**SIZES, add_cross_attention=True, use_alibi=True,
+                                               fp32_residual_addition=True)
+    generator = torch.Generator().manual_seed(3)
+    hidden, states = (torch.randn(2, n, 32, generator=generator, requires_grad=True) for n in (5, 7))
+    output = layer((hidden, states, None, None))
+    output[0].square().sum().backward()
+    return [tuple(output[0].shape), len(output), hidden.grad, states.grad]
+
+
+def values(rank: int, size: int) -> dict:
+    """Initial values of whole parameters: of marked layers, and of SMP's."""
+    smp = begin(size)
+    with smp.tensor_parallelism():
+        net = nn.Sequential(nn.Embedding(6, 8), nn.Linear(8, 12), nn.Linear(12, 3))
+    model = smp.DistributedModel(net)
+    torch.manual_seed(6)
+    head = smp.nn.DistributedTransformerLMHead(**SIZES)
+    cut = [type(one).__name__ for one in model.distributed_modules()]
+    return {"cut": cut, **whole_state(model.module), **whole_state(head)}
+
+
+def registered(rank: int, size: int) -> Any:
+    """A layer of the user's own, with hooks."""
+    smp = begin(size)
+
+    class Double(nn.Module):
+        def __init__(self, width: int):
+            super().__init__()
+            self.inner = nn.Linear(width, width)
+
+        def forward(self, x: torch.Tensor, times: float) -> dict:
+            return {"y": self.inner(x) * times}
+
+    smp.tp_register_with_module(
+        Double, smp.nn.DistributedLinear, lambda width: ((width, width), {}),
+        lambda x, times: ((x * times,), {}), lambda y: {"y": y})
+    with smp.tensor_parallelism():
+        net = nn.Sequential(Double(8))
+    model = smp.DistributedModel(net)
+    kinds = [type(one).__name__ for one in model.module.modules()]
+    return kinds, tuple(model.module[0].inside.weight.shape), list(model.module[0](torch.ones(2, 8), 2.0))
+
+
+# Models.
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(50, 16)
+        self.layers = nn.ModuleList(nn.Sequential(
+            nn.LayerNorm(16), nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 16)) for _ in range(4))
+        self.head = nn.Linear(16, 50)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(ids)
+        for layer in self.layers:
+            x = x + layer(x)
+        return self.head(x)
+
+
+def llama() -> nn.Module:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    return LlamaForCausalLM(LlamaConfig(
+        vocab_size=50, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32, use_cache=False))
+
+
+def loss_of(output: Any, targets: torch.Tensor) -> torch.Tensor:
+    logits = output if isinstance(output, torch.Tensor) else output.logits
+    return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def plain(make: Any, steps: int, clip: float) -> tuple[list, dict]:
+    torch.manual_seed(5)
+    model = make()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        for part, target in zip(words(step).chunk(4), words(step + 50).chunk(4)):
+            loss = loss_of(model(part), target) / 4
+            loss.backward()
+            losses.append(loss.detach() * 4)
+        losses.append(nn.utils.clip_grad_norm_(model.parameters(), clip))
+        optimizer.step()
+    return losses, model.state_dict()
+
+
+def trains(name: str, tensor: int, pipeline: int, own_batches: bool, folder: str | None,
+           rank: int, size: int) -> list[str]:
+    """Six steps over tensor and pipeline ranks against one rank; the last three from a checkpoint."""
+    make = {"net": Net, "llama": llama}[name]
+    want_losses, want = plain(make, 6, 0.5)
+    losses: list = []
+    for begin_at in (0, 3):
+        smp = begin(tensor, pipeline, microbatches=4 // (tensor if own_batches else 1),
+                    prescaled_batch=not own_batches)
+        with smp.tensor_parallelism():
+            net = make()
+        model = smp.DistributedModel(net)
+        optimizer = smp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+        if begin_at:
+            smp.resume_from_checkpoint(folder, partial=False)
+
+        @smp.step
+        def train(model: Any, ids: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            loss = loss_of(model(ids), targets)
+            model.backward(loss)
+            return loss
+
+        for step in range(begin_at, begin_at + 3):
+            optimizer.zero_grad()
+            ids, targets = words(step), words(step + 50)
+            if own_batches:  # each tensor rank reads its rows
+                ids, targets = (one.chunk(tensor)[smp.tp_rank()] for one in (ids, targets))
+            losses += train(model, ids, targets).outputs
+            losses.append(torch.tensor(optimizer.clip_master_grads(0.5)))
+            optimizer.step()
+        if not begin_at:
+            smp.save_checkpoint(folder, "three", partial=False)
+            smp.barrier()
+    wrong = []
+    if not own_batches and not all(close(a, b, 256) for a, b in zip(losses, want_losses, strict=True)):
+        wrong.append(f"losses {losses}, not {want_losses}")
+    got = model.state_dict(gather_to_rank0=False)
+    wrong += [f"{key} by {(got[key] - want[key]).abs().max()}" for key in want
+              if not close(got[key], want[key], 6 * 4096)]
+    if not model.distributed_modules() and tensor > 1:
+        wrong.append("nothing is cut")
+    cut = [one for one in model.local_parameters() if model.is_distributed_parameter(one)]
+    if tensor > 1 and not cut:
+        wrong.append("no parameter is cut")
+    return wrong
+
+
+def fails(on_all: bool, rank: int, size: int) -> str:
+    """A module of the last stage raises; where it does on all tensor ranks, the next step trains."""
+    smp = begin(2, 2, microbatches=2)
+    with smp.tensor_parallelism():
+        net = Net()
+    model = smp.DistributedModel(net)
+
+    @smp.step
+    def train(model: Any, ids: torch.Tensor) -> torch.Tensor:
+        loss = loss_of(model(ids), ids)
+        model.backward(loss)
+        return loss
+
+    train(model, words(0))
+    hook = None
+    if smp.pp_rank() == 1 and (on_all or smp.tp_rank() == 1):
+
+        def breaks(*_: Any) -> None:
+            raise KeyError("no such key")
+
+        own = [one for _, one in model.local_named_modules() if type(one).__name__ == "DistributedLinear"]
+        hook = own[0].register_forward_pre_hook(breaks)
+    text = said(lambda: train(model, words(0)))
+    if not on_all:
+        return text
+    if hook:
+        hook.remove()
+    smp.barrier()
+    return text + f" | {len(train(model, words(0)).outputs)}"
+
+
+def refuses_heads(rank: int, size: int) -> str:
+    smp = begin(size)
+    with smp.tensor_parallelism():
+        net = llama()  # 2 heads of keys
+    return said(lambda: smp.DistributedModel(net))
+
+
+class Tensor(unittest.TestCase):
+    def test_smp_layers_compute_what_whole_ones_do(self):
+        for size in (1, 2, 4):
+            for pre, causal in ((False, False), (True, True)):
+                with self.subTest(size=size, pre=pre, causal=causal):
+                    self.assertEqual(values_of(size, functools.partial(layers, pre, causal)), [[]] * size)
+
+    def test_cross_attention_gives_all_ranks_the_same_gradients(self):
+        alone = values_of(1, cross_attention)[0]
+        for one in values_of(2, cross_attention):
+            self.assertEqual(one[:2], alone[:2])
+            self.assertTrue(close(one[2], alone[2], 64 * 32) and close(one[3], alone[3], 64 * 32))
+
+    def test_initial_values_do_not_depend_on_the_number_of_ranks(self):
+        alone = values_of(1, values)[0]
+        for size in (2, 4):
+            for one in values_of(size, values):
+                self.assertEqual(one["cut"], ["DistributedEmbedding", "DistributedLinear", "DistributedLinear"])
+                self.assertEqual([k for k in alone if k != "cut" and not torch.equal(one[k], alone[k])], [])
+
+    def test_a_registered_layer_takes_the_place(self):
+        for kinds, shape, keys in values_of(2, registered):
+            self.assertEqual(kinds, ["Sequential", "_Adapted", "DistributedLinear"])
+            self.assertEqual((shape, keys), ((8, 4), ["y"]))
+
+    def test_models_train_as_on_one_rank(self):
+        for name, tensor, pipeline, own in (("net", 2, 1, False), ("net", 2, 2, False), ("llama", 2, 1, False),
+                                            ("llama", 2, 2, False), ("net", 2, 1, True), ("net", 2, 2, True)):
+            with self.subTest(name, tensor=tensor, pipeline=pipeline, own=own), \
+                    tempfile.TemporaryDirectory() as folder:
+                task = functools.partial(trains, name, tensor, pipeline, own, folder)
+                size = tensor * pipeline
+                self.assertEqual(values_of(size, task), [[]] * size)
+
+    def test_an_error_of_a_stage_is_told_to_all_and_the_next_step_trains(self):
+        for text in values_of(4, functools.partial(fails, True)):
+            self.assertRegex(text, r"rank 1 of the pipeline: .*no such key.*\| 2")
+
+    def test_an_error_of_one_tensor_rank_ends_the_step_on_all(self):
+        """Its neighbour waits for it in a collective, whose deadline is the group's."""
+        with Ranks("sprat", 4, timeout=8) as ranks:
+            reports = ranks.run(functools.partial(fails, False), deadline=60, grace=40)
+            told = [report.error or report.value for report in reports]
+            self.assertTrue(all("no such key" in text or "within 8 s" in text for text in told), told)
+            self.assertTrue(any("no such key" in text for text in told), told)
+
+    def test_heads_that_do_not_divide_are_named(self):
+        for text in values_of(4, refuses_heads):
+            self.assertIn("num_key_value_heads = 2, which tensor_parallel_degree = 4 does not divide", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
