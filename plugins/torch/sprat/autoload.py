@@ -1,11 +1,13 @@
 """Lets ``torch.distributed`` know the backend "sprat" from ``import torch`` on.
 
 PyTorch calls ``autoload()`` by this package's entry point, in every program of the environment that
-imports it. So it loads nothing: the native module comes with the first group.
+imports it. So it loads nothing: the native module comes with the first group. Below
+``python -m sprat.torch.run`` it also puts sprat in gloo's place.
 """
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -30,8 +32,20 @@ def autoload() -> None:
     """What PyTorch calls. Whatever happens here, ``import torch`` goes on."""
     try:
         register()
+        if os.environ.get("TORCH_RUN_ON_SPRAT"):
+            run_on_sprat()
     except Exception as error:  # of PyTorch's internals, which change
         warnings.warn(f"torch.distributed was not told of the backend sprat: {error!r}", stacklevel=2)
+
+
+def run_on_sprat() -> None:
+    """In a process that a program under ``python -m sprat.torch.run`` has started."""
+    import torch.distributed as dist
+
+    if dist.is_available():
+        from sprat.replacement import take_the_place_of
+
+        take_the_place_of("gloo")
 
 
 def register() -> None:

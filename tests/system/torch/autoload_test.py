@@ -23,7 +23,7 @@ import torch.distributed as dist
 SOURCES = pathlib.Path(__file__).resolve().parents[3] / "plugins/torch/sprat"
 ENTRY_POINT = "[torch.backends]\nsprat = sprat.autoload:autoload\n"
 # Launchers' variables, which would make a single process one of a job.
-OF_LAUNCHERS = ("RANK", "WORLD_SIZE", "PMI_RANK", "PMIX_RANK")
+OF_LAUNCHERS = ("RANK", "WORLD_SIZE", "PMI_RANK", "PMIX_RANK", "TORCH_RUN_ON_SPRAT")
 JOIN_ALONE = 'dist.init_process_group("sprat", store=dist.HashStore(), rank=0, world_size=1)'
 
 
@@ -95,11 +95,11 @@ class Autoload(unittest.TestCase):
 
 class Run(unittest.TestCase):
     def test_takes_the_place_of_gloo_alone(self) -> None:
-        from sprat.torch.run import without_gloo
+        from sprat.replacement import with_sprat
 
         for given, expected in (("gloo", "sprat"), ("GLOO", "sprat"), ("cpu:gloo,cuda:nccl", "cpu:sprat,cuda:nccl"),
                                 ("nccl", "nccl"), ("sprat", "sprat"), ("cpu:mpi", "cpu:mpi")):
-            self.assertEqual(without_gloo(given), expected)
+            self.assertEqual(with_sprat(given), expected)
 
     def ranks(self, program: str, arguments: list[str]) -> list[str]:
         """Two ranks of mpirun, as far as its variables go, run the program; what they write."""
@@ -148,12 +148,117 @@ class Run(unittest.TestCase):
         line = "__main__ ['--steps', '3'] {'sprat'} {'sprat.torch._native'} 4.0\n"
         self.assertEqual(outputs, [3 * line] * 2)
 
+    def script(self, program: str, *options: str, status: int = 0, **variables: str) -> str:
+        """What the program writes under sprat.torch.run; it has to end with this status."""
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder) / "program.py"
+            script.write_text(textwrap.dedent(program))
+            ended = subprocess.run([sys.executable, "-m", "sprat.torch.run", *options, str(script)],
+                                   env=clean(**variables), text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, timeout=120)
+        self.assertEqual(ended.returncode, status, ended.stdout)
+        return ended.stdout
+
+    def test_a_program_without_a_launcher_is_one_rank(self) -> None:
+        said = self.script("""
+            import os, torch.distributed as dist
+            dist.init_process_group("gloo")
+            print(dist.get_backend(), dist.get_rank(), dist.get_world_size(), os.environ["LOCAL_RANK"])
+            dist.destroy_process_group()
+        """)
+        self.assertEqual(said, "sprat 0 1 0\n")
+
+    def test_n_ranks_on_this_host_meet_and_meet_again(self) -> None:
+        said = self.script("""
+            import sys, torch, torch.distributed as dist
+            for _ in range(3):
+                dist.init_process_group()
+                total = torch.full((1,), dist.get_rank() + 1.)
+                dist.all_reduce(total)
+                sys.stdout.write(f"{dist.get_backend()} {dist.get_rank()} of {dist.get_world_size()}: {total.item()}\\n")
+                sys.stdout.flush()
+                dist.destroy_process_group()
+        """, "-n", "3")
+        self.assertEqual(sorted(said.splitlines()), [f"sprat {rank} of 3: 6.0" for rank in (0, 1, 2) for _ in range(3)])
+
+    def test_the_status_is_that_of_the_rank_that_failed_first(self) -> None:
+        said = self.script("""
+            import os, sys, torch, torch.distributed as dist
+            dist.init_process_group("gloo")
+            if dist.get_rank() == 1:
+                os._exit(7)
+            dist.all_reduce(torch.ones(1))
+        """, "--nproc", "2", status=7)
+        self.assertIn("sprat.torch.run: rank 1 ended with status 7", said)
+
+    def test_the_others_name_a_rank_that_is_killed_and_the_status_says_the_signal(self) -> None:
+        said = self.script("""
+            import os, signal, torch, torch.distributed as dist
+            dist.init_process_group("gloo")
+            dist.barrier()
+            if dist.get_rank() == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            dist.all_reduce(torch.ones(1))
+        """, "-n", "3", status=128 + 9)
+        self.assertIn("sprat.torch.run: rank 2 was killed by SIGKILL", said)
+        lines = [line for line in said.splitlines() if "Error" in line and "rank 2" in line]
+        self.assertGreaterEqual(len(lines), 2, said)
+
+    def test_ranks_that_wait_for_a_rank_which_has_failed_are_ended(self) -> None:
+        said = self.script("""
+            import os, signal, sys
+            if os.environ["RANK"] == "0":
+                sys.exit(3)
+            signal.signal(signal.SIGTERM, lambda *_: (print("asked to end", flush=True), os._exit(0)))
+            signal.pause()
+        """, "-n", "2", status=3)
+        self.assertIn("asked to end", said)
+
+    def test_programs_that_the_program_starts_get_sprat_too(self) -> None:
+        """By torchrun, by multiprocessing, and by fork."""
+        said = self.script("""
+            import os, subprocess, sys, torch, torch.distributed as dist, torch.multiprocessing as mp
+            from torch.distributed import init_process_group
+
+            def join(rank, folder, name):
+                init_process_group("gloo", init_method=f"file://{folder}/{name}", rank=rank, world_size=2)
+                total = torch.ones(1)
+                dist.all_reduce(total)
+                sys.stdout.write(f"{name} {dist.get_backend()} {total.item()}\\n")
+                sys.stdout.flush()
+                dist.destroy_process_group()
+
+            if __name__ == "__main__":
+                folder = os.path.dirname(os.path.abspath(__file__))
+                mp.spawn(join, (folder, "spawn"), nprocs=2)
+                mp.start_processes(join, (folder, "fork"), nprocs=2, start_method="fork")
+                worker = folder + "/worker.py"
+                with open(worker, "w") as file:
+                    file.write("import torch.distributed as dist; dist.init_process_group();"
+                               "print('torchrun', dist.get_backend(), flush=True); dist.destroy_process_group()")
+                subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", worker],
+                               check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        """)
+        self.assertEqual(sorted(said.splitlines()),
+                         ["fork sprat 2.0"] * 2 + ["spawn sprat 2.0"] * 2 + ["torchrun sprat"] * 2)
+
+    def test_a_module_takes_options_of_its_own(self) -> None:
+        ended = subprocess.run([sys.executable, "-m", "sprat.torch.run", "-n", "2", "-m", "timeit", "-n", "1", "-r", "1",
+                                "import torch.distributed as d; d.init_process_group('gloo'); print(d.get_backend())"],
+                               env=clean(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+        self.assertEqual(ended.returncode, 0, ended.stdout)
+        self.assertEqual(ended.stdout.count("sprat"), 2, ended.stdout)
+
     def test_says_what_it_wants_when_there_is_nothing_to_run(self) -> None:
-        for arguments, status in (([], 2), (["--help"], 0), (["-m"], 2)):
+        for arguments, status in (([], 2), (["--help"], 0), (["-m"], 2), (["-n", "2"], 2)):
             ended = subprocess.run([sys.executable, "-m", "sprat.torch.run", *arguments], env=clean(), text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
             self.assertEqual(ended.returncode, status, ended.stdout)
             self.assertIn("python -m sprat.torch.run SCRIPT", ended.stdout)
+
+    def test_refuses_to_start_ranks_inside_of_a_job(self) -> None:
+        said = self.script("", "-n", "2", status=2, RANK="0", WORLD_SIZE="1")
+        self.assertIn("-n 2 inside of a job", said)
 
 
 class Wheel(unittest.TestCase):

@@ -1,86 +1,63 @@
 """Runs a program whose framework chooses gloo by itself, with Sprat in gloo's place.
 
-    python -m sprat.torch.run SCRIPT [ARGUMENT...]
-    python -m sprat.torch.run -m MODULE [ARGUMENT...]
+    python -m sprat.torch.run SCRIPT [ARGUMENT...]          one rank, or one of its launcher's
+    python -m sprat.torch.run -n 4 SCRIPT [ARGUMENT...]     four ranks on this host
+    python -m sprat.torch.run -m MODULE [ARGUMENT...]       a module instead of a script
 
 Under torchrun, mpirun and srun too: torchrun --nproc-per-node 4 -m sprat.torch.run SCRIPT. Where
 the program asks torch.distributed for gloo, or names no backend on a machine without an
-accelerator, it gets sprat; other backends stay. Programs that it starts by themselves are not
-changed.
+accelerator, it gets sprat; other backends stay. The same holds in Python programs that it starts.
+With -n the exit status is that of the rank that failed first.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
+import argparse
 import os
 import runpy
 import sys
-from typing import Any, Callable
-
-import torch
-import torch.distributed as dist
-import torch.distributed.distributed_c10d as c10d
 
 import sprat.torch
+from sprat.replacement import take_the_place_of
 from sprat.torch.launch import launched
+from sprat.torch.local_ranks import run_ranks
 
 
-def without_gloo(backend: str) -> str:
-    """"sprat" for "gloo", and "cpu:sprat,cuda:nccl" for "cpu:gloo,cuda:nccl"."""
-    parts = [part.split(":") for part in backend.lower().split(",")]
-    if not any(part[-1] == "gloo" for part in parts):
-        return backend
-    return ",".join(":".join([*part[:-1], "sprat"] if part[-1] == "gloo" else part) for part in parts)
-
-
-def _chosen_by_pytorch() -> str | None:
-    """For a default group without a name: None where that is an accelerator's."""
-    device = torch._C._get_accelerator().type
-    return "sprat" if dist.Backend.default_device_backend_map.get(device) == "gloo" else None
-
-
-def take_the_place_of_gloo() -> None:
-    """From here on, wherever these functions have been imported to."""
-    _change("init_process_group", _chosen_by_pytorch)
-    _change("new_group", lambda: None)  # the default group's
-
-
-def _change(name: str, unnamed: Callable[[], str | None]) -> None:
-    function = getattr(c10d, name)
-    signature = inspect.signature(function)
-
-    @functools.wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
-        bound = signature.bind(*arguments, **named)
-        backend = bound.arguments.get("backend")
-        bound.arguments["backend"] = without_gloo(backend) if backend else unnamed()
-        return function(*bound.args, **bound.kwargs)
-
-    for module in list(sys.modules.values()):
-        if getattr(module, "__dict__", {}).get(name) is function:
-            setattr(module, name, call)
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m sprat.torch.run", description=__doc__, allow_abbrev=False,
+        usage="python -m sprat.torch.run [-n N] [-m] PROGRAM [ARGUMENT...]",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("-n", "--nproc", type=int, metavar="N", help="start N ranks on this host")
+    parser.add_argument("-m", "--module", action="store_true", help="PROGRAM is a module's name")
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM [ARGUMENT...]",
+                        help="what to run, and what it gets")
+    options = parser.parse_args(arguments)
+    if not options.program:
+        parser.error(f"nothing to run\n\n{__doc__}")
+    if options.nproc is not None and options.nproc < 1:
+        parser.error(f"-n {options.nproc}: a job has at least one rank")
+    if options.nproc is not None and (launched(os.environ) or "RANK" in os.environ):
+        parser.error(f"-n {options.nproc} inside of a job: a launcher has started this process as "
+                     "one of its ranks; leave out -n, or the launcher")
+    return options
 
 
 def main(arguments: list[str]) -> int:
-    """Returns only if there is nothing to run; else the program ends as it does alone."""
-    if arguments[:1] in (["-h"], ["--help"]):
-        print(__doc__)
-        return 0
-    as_module = arguments[:1] == ["-m"]
-    program = arguments[as_module:]
-    if not program or program[0].startswith("-"):
-        print(f"sprat.torch.run: nothing to run\n\n{__doc__}", file=sys.stderr)
-        return 2
-    if launched(os.environ):
-        sprat.torch.launch_environment()
-    take_the_place_of_gloo()
-    sys.argv[:] = program
-    if as_module:
-        runpy.run_module(program[0], run_name="__main__", alter_sys=True)
+    """Returns if it started ranks; else the program ends as it does alone."""
+    options = parse(arguments)
+    if options.nproc is not None:
+        command = [sys.executable, "-m", "sprat.torch.run", *["-m"][: options.module]]
+        return run_ranks(options.nproc, [*command, *options.program])
+    sprat.torch.launch_environment()
+    take_the_place_of("gloo")
+    sys.argv[:] = options.program
+    if options.module:
+        runpy.run_module(options.program[0], run_name="__main__", alter_sys=True)
     else:
-        sys.path[0] = os.path.dirname(os.path.abspath(program[0]))
-        runpy.run_path(program[0], run_name="__main__")
+        sys.path[0] = os.path.dirname(os.path.abspath(options.program[0]))
+        runpy.run_path(options.program[0], run_name="__main__")
     return 0
 
 
