@@ -7,13 +7,14 @@ find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(Boost REQUIRED)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
-pkg_check_modules(libfabric REQUIRED IMPORTED_TARGET libfabric)
+pkg_check_modules(libfabric REQUIRED libfabric)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(zlib REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(libcrypto REQUIRED IMPORTED_TARGET libcrypto)
 pkg_check_modules(libpcre2-8 REQUIRED IMPORTED_TARGET libpcre2-8)
-# Only its header: gemm loads OpenBLAS at run time, to choose the kernel.
+# Only their headers: gemm loads OpenBLAS at run time, to choose the kernel, and comm libfabric when a
+# job has more than one host.
 pkg_check_modules(openblas REQUIRED openblas)
 # PMIx only carries the launcher's greeting; without it torchrun, files and addresses still work.
 pkg_check_modules(pmix IMPORTED_TARGET pmix)
@@ -21,8 +22,8 @@ pkg_check_modules(pmix IMPORTED_TARGET pmix)
 add_library(sprat_dependencies INTERFACE)
 target_link_libraries(sprat_dependencies INTERFACE
   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json Boost::headers
-  PkgConfig::hwloc PkgConfig::libfabric PkgConfig::hwy PkgConfig::xxhash PkgConfig::zlib PkgConfig::libcrypto PkgConfig::libpcre2-8 ${CMAKE_DL_LIBS})
-target_include_directories(sprat_dependencies SYSTEM INTERFACE ${openblas_INCLUDE_DIRS})
+  PkgConfig::hwloc PkgConfig::hwy PkgConfig::xxhash PkgConfig::zlib PkgConfig::libcrypto PkgConfig::libpcre2-8 ${CMAKE_DL_LIBS})
+target_include_directories(sprat_dependencies SYSTEM INTERFACE ${openblas_INCLUDE_DIRS} ${libfabric_INCLUDE_DIRS})
 if(pmix_FOUND)
   target_link_libraries(sprat_dependencies INTERFACE PkgConfig::pmix)
   target_compile_definitions(sprat_dependencies INTERFACE SPRAT_PMIX=1)

@@ -11,8 +11,7 @@
 
 #include <memory>
 
-// A macro of rdma/fabric.h has the name of functions of ours, whose declarations may follow.
-#undef count_of
+#include "comm/transports/libfabric/library.hpp"
 
 namespace sprat::comm::libfabric {
 
@@ -23,7 +22,7 @@ struct CloseHandle {
   }
 };
 struct FreeInfo {
-  void operator()(fi_info* info) const noexcept { fi_freeinfo(info); }
+  void operator()(fi_info* info) const noexcept { library().freeinfo(info); }
 };
 
 using Info = std::unique_ptr<fi_info, FreeInfo>;

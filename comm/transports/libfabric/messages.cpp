@@ -34,7 +34,7 @@ constexpr int batches_a_call = 8;
 
 void check(int status, const char* call, const fi_info& info) {
   need(status == 0, "libfabric's ", call, " failed for provider ", info.fabric_attr->prov_name,
-       " on ", info.domain_attr->name, ": ", fi_strerror(-status));
+       " on ", info.domain_attr->name, ": ", library().strerror(-status));
 }
 
 /// These crash if they are closed in the midst of a long message (libfabric 1.17):
@@ -62,7 +62,7 @@ Messages::Messages(Info info, PortRange ports, int rank, int size)
 
 void Messages::open(PortRange ports) {
   fid_fabric* fabric = nullptr;
-  check(fi_fabric(info_->fabric_attr, &fabric, nullptr), "fi_fabric", *info_);
+  check(library().fabric(info_->fabric_attr, &fabric, nullptr), "fi_fabric", *info_);
   fabric_.reset(fabric);
   fid_domain* domain = nullptr;
   check(fi_domain(fabric, info_.get(), &domain, nullptr), "fi_domain", *info_);
@@ -79,7 +79,7 @@ void Messages::open(PortRange ports) {
   check(completions_.open({.fabric = fabric,
                            .domain = domain,
                            .size = info_->tx_attr->size + info_->rx_attr->size,
-                           .wakeup = wakeup_of(name(), fi_version())}),
+                           .wakeup = wakeup_of(name(), library().version())}),
         "fi_cq_open", *info_);
   open_endpoint(ports);
 }
@@ -330,7 +330,7 @@ bool Messages::read_completions() {
     // A queue that fails reports no completion any more, so every request would wait for ever.
     if (count != -FI_EAGAIN) {
       log().error("libfabric's {} on {} failed: {}", name(), info_->domain_attr->name,
-                  fi_strerror(static_cast<int>(-count)));
+                  library().strerror(static_cast<int>(-count)));
       close(to_errno(static_cast<int>(-count)));
     }
     return false;
@@ -350,7 +350,7 @@ bool Messages::read_error() {
   // An error that belongs to no request of ours ends none.
   if (entry.op_context == nullptr) {
     log().debug("libfabric's {} on {} reports: {}", name(), info_->domain_attr->name,
-                fi_strerror(entry.err));
+                library().strerror(entry.err));
     return true;
   }
   auto& operation = *static_cast<Operation*>(entry.op_context);
@@ -418,7 +418,7 @@ void Messages::close(int error) {
       log().error(
           "libfabric's {} on {} does not close ({}): messages that were given up may still "
           "be written to memory",
-          name(), info_->domain_attr->name, fi_strerror(-status));
+          name(), info_->domain_attr->name, library().strerror(-status));
     }
     completions_.close();
     addresses_.reset();

@@ -23,7 +23,7 @@ namespace {
 /// FI_MR_LOCAL, by which this process would register memory itself, is not offered: the
 /// registration caches of efa and rxm notice when memory is unmapped, which one of ours could not.
 Info make_hints() {
-  Info hints(fi_allocinfo());
+  Info hints(library().dupinfo(nullptr));
   need(hints != nullptr, "out of memory for libfabric");
   // A receive names its sender, so that a stranger's message matches none (docs/security.md).
   hints->caps = FI_TAGGED | FI_DIRECTED_RECV;
@@ -53,9 +53,9 @@ void make_room_for_chunks() {
 Info get_info(const fi_info* hints) {
   make_room_for_chunks();
   fi_info* list = nullptr;
-  const int status = fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &list);
+  const int status = library().getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &list);
   need(status == 0 || status == -FI_ENODATA,
-       "libfabric's fi_getinfo failed: ", fi_strerror(-status));
+       "libfabric's fi_getinfo failed: ", library().strerror(-status));
   return Info(list);
 }
 
@@ -214,7 +214,7 @@ std::vector<Info> find_rails(std::string_view wish, std::string_view interface_w
     for (std::size_t index = 0; index < wanted; ++index) {
       at = at->next;
     }
-    rails.emplace_back(fi_dupinfo(at));
+    rails.emplace_back(library().dupinfo(at));
     need(rails.back() != nullptr, "out of memory for libfabric");
   }
   return rails;

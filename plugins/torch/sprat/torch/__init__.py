@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 
 from sprat.torch._version import check_torch
 
 check_torch(torch.__version__)
-# Debian's libfabric loads libinfinipath, which would catch this process's signals to print a trace:
-# SIGTERM too, after which Python crashes instead of ending.
-os.environ.setdefault("IPATH_NO_BACKTRACE", "1")
-
 from sprat.torch import _native  # noqa: E402  (after the check, which says more than the loader)
 from sprat.torch.allocation import empty, is_shared, memory_use, release_kept_memory  # noqa: E402
 from sprat.torch.backend import flight_record, independent_group, register  # noqa: E402

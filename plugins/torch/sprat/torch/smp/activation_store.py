@@ -72,7 +72,7 @@ class ActivationStore:
     """The saved tensors of one rank. Its methods are called by one thread at a time.
 
     folder: where its file is, without a name; on a disk, not in memory. horizon: so many storages
-    are in memory, those in use and those loaded ahead, and so many of the newest before backward.
+    are in memory, besides those that are being written: the newest, and those loaded ahead.
     """
 
     def __init__(self, folder: str | os.PathLike | None = None, horizon: int = 2):
@@ -193,7 +193,8 @@ class ActivationStore:
 
     def _load_ahead(self, microbatch: int) -> None:
         """Of this micro-batch, then of those after it, in the order of backwards."""
-        room = self.horizon - 1 - len(self._loading)
+        there = sum(not kept.wanted for kept in self._newest) + len(self._loading)
+        room = self.horizon - 1 - there
         for number in sorted(self._all, key=lambda one: (one < microbatch, one)):
             for kept in reversed(self._all[number]):
                 if room <= 0:

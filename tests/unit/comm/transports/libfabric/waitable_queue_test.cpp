@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/transports/libfabric/libfabric.hpp"
+#include "comm/transports/libfabric/library.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -24,7 +25,7 @@ struct Pair {
   Pair() {
     Config config;
     config.interface = "lo";
-    config.provider = fi_version() < FI_VERSION(1, 18) ? "net" : "tcp";
+    config.provider = libfabric::library().version() < FI_VERSION(1, 18) ? "net" : "tcp";
     for (int rank = 0; rank < 2; ++rank) {
       ranks[static_cast<std::size_t>(rank)] = open_libfabric(config, rank, 2);
     }
