@@ -42,7 +42,14 @@ def run_on_sprat() -> None:
     """In a process that a program under ``python -m sprat.torch.run`` has started."""
     import torch.distributed as dist
 
-    if dist.is_available():
+    asked = os.environ["TORCH_RUN_ON_SPRAT"]
+    if not dist.is_available():
+        return
+    if asked.startswith("sagemaker"):
+        from sprat.sagemaker import answer, distribution_of
+
+        answer(distribution_of(asked))
+    else:
         from sprat.replacement import take_the_place_of
 
         take_the_place_of("gloo")

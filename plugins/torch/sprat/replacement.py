@@ -33,6 +33,7 @@ def take_the_place_of(*backends: str) -> None:
     """From here on, wherever init_process_group and new_group have been imported to.
 
     Also in Python programs that this one starts, if their environment and PyTorch are this one's.
+    nccl, if it is named, stays where there is a GPU.
     """
     os.environ.setdefault(VARIABLE, "1")
     if not _replaced:
@@ -47,7 +48,8 @@ def _chosen(name: str, backend: str | None) -> str | None:
     import torch.distributed as dist
 
     if backend:
-        return with_sprat(backend, _replaced)
+        has_gpu = torch.cuda.device_count() > 0
+        return with_sprat(backend, _replaced - {"nccl"} if has_gpu else _replaced)
     if name == "new_group":
         return None  # the default group's
     device = torch._C._get_accelerator().type

@@ -6,6 +6,7 @@ Use: python tests/system/torch/autoload_test.py, with a Python that has torch an
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import pathlib
 import socket
@@ -259,6 +260,126 @@ class Run(unittest.TestCase):
     def test_refuses_to_start_ranks_inside_of_a_job(self) -> None:
         said = self.script("", "-n", "2", status=2, RANK="0", WORLD_SIZE="1")
         self.assertIn("-n 2 inside of a job", said)
+
+
+class Sagemaker(unittest.TestCase):
+    """python -m sprat.torch.run --sagemaker, in one process."""
+
+    def script(self, program: str, distribution: object = None, status: int = 0, **variables: str) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            options = ["--sagemaker"]
+            if distribution is not None:
+                options.append(str(pathlib.Path(folder) / "distribution.json"))
+                pathlib.Path(options[-1]).write_text(json.dumps(distribution))
+            script = pathlib.Path(folder) / "program.py"
+            script.write_text(textwrap.dedent(program))
+            ended = subprocess.run([sys.executable, "-m", "sprat.torch.run", *options, str(script)],
+                                   env=clean(**variables), text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, timeout=120)
+        self.assertEqual(ended.returncode, status, ended.stdout)
+        return ended.stdout
+
+    def test_init_takes_the_estimators_parameters_from_the_file(self) -> None:
+        parameters = {"hybrid_shard_degree": 1, "random_seed": 5}
+        section = {"modelparallel": {"enabled": True, "parameters": parameters}}
+        for distribution in ({"torch_distributed": {"enabled": True}, "smdistributed": section}, section, parameters):
+            said = self.script("""
+                import torch.sagemaker as tsm
+                from torch.sagemaker import state
+                tsm.init()
+                print(state.config["random_seed"], tsm.state is state)
+            """, distribution)
+            self.assertEqual(said, "5 True\n")
+
+    def test_init_without_a_file_has_the_defaults_of_its_version(self) -> None:
+        said = self.script("""
+            import smdistributed.modelparallel.torch as smp
+            print(smp.init().generation, smp.pp_size(), smp.PP_GROUP is smp.CommGroup.PP_GROUP)
+            import torch.sagemaker as tsm
+            print(tsm.init().generation, tsm.init({"random_seed": 9}).config["random_seed"])
+        """)
+        self.assertEqual(said, "v1 1 True\nv2 9\n")
+        said = self.script("import torch.sagemaker as tsm; print(tsm.init().config['random_seed'])",
+                           SM_HP_MP_PARAMETERS='{"random_seed": 4}')
+        self.assertEqual(said, "4\n")
+
+    def test_its_backends_are_sprat_also_in_a_device_map_and_in_children(self) -> None:
+        said = self.script("""
+            import subprocess, sys, torch, torch.distributed as dist
+            import smdistributed.dataparallel.torch.torch_smddp
+            for name in ("smddp", "nccl", "gloo", "cpu:gloo,cuda:nccl"):
+                dist.init_process_group(name)
+                dist.all_reduce(torch.ones(1))
+                print(name, type(dist.group.WORLD._get_backend(torch.device("cpu"))).__module__, flush=True)
+                dist.destroy_process_group()
+            if torch.cuda.device_count() == 0:
+                subprocess.run([sys.executable, "-c", "import torch.sagemaker, torch.distributed as d;"
+                                "d.init_process_group('nccl'); print('child', d.get_backend())"], check=True)
+            else:
+                print("child sprat")
+        """)
+        native = "sprat.torch._native"
+        names = ("smddp", "gloo", "cpu:gloo,cuda:nccl") if torch.cuda.is_available() else (
+            "smddp", "nccl", "gloo", "cpu:gloo,cuda:nccl")
+        for name in names:
+            self.assertIn(f"{name} {native}\n", said)
+        self.assertIn("child sprat\n", said)
+
+    def test_a_name_that_is_not_served_says_what_to_use_instead(self) -> None:
+        for statement, kind, remedy in (
+                ("import torch.sagemaker as tsm; tsm.MoEConfig", "AttributeError", "experts over ranks are not served"),
+                ("from torch.sagemaker import MoEConfig", "ImportError", "experts over ranks are not served"),
+                ("from torch.sagemaker.moe.moe_config import MoEConfig", "ImportError", "experts over ranks are not served"),
+                ("from torch.sagemaker.nn.attn import FlashSelfAttention", "ImportError", "scaled_dot_product_attention"),
+                ("import torch.sagemaker as tsm; tsm.no_such", "AttributeError", "docs/frameworks/sagemaker.md"),
+                ("import torch.sagemaker.no_such", "ImportError", "docs/frameworks/sagemaker.md"),
+                ("import smdistributed.modelparallel.torch as smp; smp.no_such", "AttributeError", "docs/smp_names.md"),
+                ("from smdistributed.modelparallel.torch import no_such", "ImportError", "docs/smp_names.md")):
+            with self.subTest(statement):
+                said = self.script(statement, status=1)
+                self.assertIn(kind + ": ", said.splitlines()[-1])
+                self.assertIn(remedy, said.splitlines()[-1])
+
+    def test_smddps_calls_before_it_was_a_backend(self) -> None:
+        said = self.script("""
+            import torch
+            import smdistributed.dataparallel.torch.distributed as dist
+            from smdistributed.dataparallel.torch.parallel.distributed import DistributedDataParallel as DDP
+            dist.init_process_group()
+            tensor = torch.ones(2)
+            dist.all_reduce(tensor, op=dist.ReduceOp.AVERAGE)
+            dist.broadcast(tensor, src=0)
+            dist.barrier()
+            DDP(torch.nn.Linear(2, 1), device_ids=[dist.get_local_rank()])(tensor).sum().backward()
+            print(dist.get_world_size(), dist.get_rank(), tensor.tolist())
+            try:
+                DDP(torch.nn.Linear(2, 1), broadcast_buffers=True)
+            except ValueError as error:
+                print(error)
+            dist.destroy_process_group()
+        """)
+        self.assertTrue(said.startswith("1 0 [1.0, 1.0]\nbroadcast_buffers=True: SMDDP never"), said)
+
+    def test_every_name_of_the_table_is_there(self) -> None:
+        import importlib
+
+        from sprat.sagemaker.names import MODULES
+
+        for module, served in MODULES.items():
+            for source in (*served.names.values(), *filter(None, [served.forward])):
+                with self.subTest(f"{module}: {source}"):
+                    name, _, path = source.partition(":")
+                    found = importlib.import_module(name)
+                    for part in filter(None, path.split(".")):
+                        found = getattr(found, part)
+            if "." in module:
+                self.assertTrue(module.rpartition(".")[0] in MODULES or module == "torch.sagemaker", module)
+
+    def test_a_file_that_is_not_there_is_named(self) -> None:
+        ended = subprocess.run([sys.executable, "-m", "sprat.torch.run", "--sagemaker", "absent.json", "script.py"],
+                               env=clean(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+        self.assertEqual(ended.returncode, 2)
+        self.assertIn("absent.json: there is no such file", ended.stdout)
 
 
 class Wheel(unittest.TestCase):

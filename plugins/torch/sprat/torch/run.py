@@ -8,6 +8,12 @@ Under torchrun, mpirun and srun too: torchrun --nproc-per-node 4 -m sprat.torch.
 the program asks torch.distributed for gloo, or names no backend on a machine without an
 accelerator, it gets sprat; other backends stay. The same holds in Python programs that it starts.
 With -n the exit status is that of the rank that failed first.
+
+    python -m sprat.torch.run --sagemaker [DISTRIBUTION.json] SCRIPT [ARGUMENT...]
+
+also answers the imports of a script written for SageMaker: torch.sagemaker and smdistributed. Its
+init() takes the estimator's distribution from the file. The backend smddp is sprat then, and so is
+nccl where there is no GPU.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ import os
 import runpy
 import sys
 
+import sprat.sagemaker
 import sprat.torch
 from sprat.replacement import take_the_place_of
 from sprat.torch.launch import launched
@@ -26,14 +33,19 @@ from sprat.torch.local_ranks import run_ranks
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m sprat.torch.run", description=__doc__, allow_abbrev=False,
-        usage="python -m sprat.torch.run [-n N] [-m] PROGRAM [ARGUMENT...]",
+        usage="python -m sprat.torch.run [-n N] [--sagemaker [FILE.json]] [-m] PROGRAM [ARGUMENT...]",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-n", "--nproc", type=int, metavar="N", help="start N ranks on this host")
     parser.add_argument("-m", "--module", action="store_true", help="PROGRAM is a module's name")
+    parser.add_argument("--sagemaker", action="store_true",
+                        help="PROGRAM is written for SageMaker; FILE.json its distribution")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM [ARGUMENT...]",
                         help="what to run, and what it gets")
     options = parser.parse_args(arguments)
+    options.distribution = None
+    if options.sagemaker and options.program and options.program[0].endswith(".json"):
+        options.distribution = options.program.pop(0)
     if not options.program:
         parser.error(f"nothing to run\n\n{__doc__}")
     if options.nproc is not None and options.nproc < 1:
@@ -41,17 +53,29 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if options.nproc is not None and (launched(os.environ) or "RANK" in os.environ):
         parser.error(f"-n {options.nproc} inside of a job: a launcher has started this process as "
                      "one of its ranks; leave out -n, or the launcher")
+    if options.distribution and not os.path.isfile(options.distribution):
+        parser.error(f"--sagemaker {options.distribution}: there is no such file; write the "
+                     "estimator's distribution there, as JSON")
     return options
+
+
+def _command_of_a_rank(options: argparse.Namespace) -> list[str]:
+    command = [sys.executable, "-m", "sprat.torch.run"]
+    if options.sagemaker:
+        command += ["--sagemaker", *filter(None, [options.distribution])]
+    return command + ["-m"] * options.module + options.program
 
 
 def main(arguments: list[str]) -> int:
     """Returns if it started ranks; else the program ends as it does alone."""
     options = parse(arguments)
     if options.nproc is not None:
-        command = [sys.executable, "-m", "sprat.torch.run", *["-m"][: options.module]]
-        return run_ranks(options.nproc, [*command, *options.program])
+        return run_ranks(options.nproc, _command_of_a_rank(options))
     sprat.torch.launch_environment()
-    take_the_place_of("gloo")
+    if options.sagemaker:
+        sprat.sagemaker.answer(options.distribution)
+    else:
+        take_the_place_of("gloo")
     sys.argv[:] = options.program
     if options.module:
         runpy.run_module(options.program[0], run_name="__main__", alter_sys=True)

@@ -1,0 +1,69 @@
+"""Gives Python's import the modules of the table: each answers a name when a script asks for it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from sprat.sagemaker.names import MODULES, PAGE, ROOTS, Served
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Before all others, so that it does not matter whether SageMaker's libraries are installed."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None
+                  ) -> importlib.machinery.ModuleSpec | None:
+        if not any(name == root or name.startswith(root + ".") for root in ROOTS):
+            return None
+        if name in MODULES:
+            return importlib.util.spec_from_loader(name, self, is_package=True)
+        parent, _, last = name.rpartition(".")
+        if parent not in MODULES:
+            raise ModuleNotFoundError(f"no module {name}: {PAGE}", name=name)
+        try:
+            _found(parent, MODULES[parent], last)
+        except AttributeError as error:
+            # `from PARENT import LAST` would hide it, but for an ImportError that is raised here.
+            raise ImportError(str(error), name=name) from None
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        served = MODULES[module.__name__]
+        module.__doc__ = f"{module.__name__} as Sprat serves it."
+        module.__getattr__ = _answers(module.__name__, served)
+        module.__dir__ = lambda: sorted(served.names)
+        if served.version:
+            module.__version__ = served.version
+
+
+def install() -> None:
+    """Again does nothing."""
+    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, Finder())
+
+
+def _answers(name: str, served: Served) -> Callable[[str], Any]:
+    return lambda attribute: _found(name, served, attribute)
+
+
+def _found(module: str, served: Served, name: str) -> Any:
+    """The object of that name; AttributeError says what to use instead."""
+    if name.startswith("__"):
+        raise AttributeError(f"module {module} has no {name}")
+    if name in served.names:
+        source, _, path = served.names[name].partition(":")
+        found = importlib.import_module(source)
+        for part in path.split(".") if path else ():
+            found = getattr(found, part)
+        return found
+    if name in served.refused:
+        raise AttributeError(f"{module}.{name} is not served: {served.refused[name]}")
+    if served.forward:
+        return getattr(importlib.import_module(served.forward), name)
+    raise AttributeError(f"{module}.{name} is not served: {served.otherwise or PAGE}")
