@@ -158,14 +158,15 @@ def _partial_files(model: DistributedModel, optimizer: DistributedOptimizer | No
             "tensor": state.placement.tensor}
     files = {}
     place = f"{pp_rank()}_{tp_rank()}"
+    own = model.local_state_dict()  # by all: replicas may share parameters
     if rdp_rank() == 0:
-        files[f"model_{place}.pt"] = here | {"owners": model.assignment,
-                                             "state": model.local_state_dict()}
+        files[f"model_{place}.pt"] = here | {"owners": model.assignment, "state": own}
     sharded = bool(state.config.get("shard_optimizer_state"))
-    if optimizer is not None and (sharded or rdp_rank() == 0):
+    updates = None if optimizer is None else optimizer.local_state_dict()
+    if updates is not None and (sharded or rdp_rank() == 0):
         name = f"optimizer_{place}_{rdp_rank()}.pt" if sharded else f"optimizer_{place}.pt"
         replicas = state.placement.replicas if sharded else 1
-        files[name] = here | {"replicas": replicas, "state": optimizer.local_state_dict()}
+        files[name] = here | {"replicas": replicas, "state": updates}
     return files
 
 

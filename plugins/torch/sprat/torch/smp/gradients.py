@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import nn
 
 from .comm_hooks import Bucket, CommHook, averaged
+from .parameter_shards import ParameterShards
 from .server.tasks import current_microbatch
 
 
@@ -26,6 +27,7 @@ class Gradients:
         ]
         self._begun = False
         self.hook: CommHook | None = None  # else the mean by all-reduce
+        self.shards: ParameterShards | None = None  # takes gradients instead
         self._kept_local: dict[int, torch.Tensor] = {}  # of steps that were not summed over ranks
 
     def begin(self) -> None:
@@ -69,7 +71,9 @@ class Gradients:
             gained = self._sums.get(key)
             self._sums[key] = earlier if gained is None else earlier + gained
         self._kept_local = {}
-        if dist.get_world_size(group) > 1:
+        if self.shards is not None:
+            self.shards.take_gradients(self._sums)
+        elif dist.get_world_size(group) > 1:
             self._mean_over(group, bucket_bytes)
         for one in self.parameters:
             before, gained = self._before[id(one)], self._sums.get(id(one))
@@ -102,7 +106,10 @@ class Gradients:
     def shadow(self, group: dist.ProcessGroup, bucket_bytes: int) -> None:
         """Takes part in the sum of other ranks' gradients with zeros, and keeps nothing of it."""
         self._sums = {}
-        self._mean_over(group, bucket_bytes)
+        if self.shards is not None:
+            self.shards.take_gradients(self._sums)
+        else:
+            self._mean_over(group, bucket_bytes)
         self._sums = {}
 
     def _mean_over(self, group: dist.ProcessGroup, bucket_bytes: int) -> None:

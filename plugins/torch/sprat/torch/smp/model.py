@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -21,6 +22,7 @@ from .delayed import has_delayed, make_values
 from .gradients import Gradients
 from .joining import Shadow
 from .offload import require_cpu
+from .parameter_shards import ParameterShards
 from .placement import CommGroup
 from .recomputation import offload_inputs
 from .server.remote import run_remotely
@@ -89,11 +91,9 @@ class DistributedModel(nn.Module, Joinable):
     ):
         nn.Module.__init__(self)
         Joinable.__init__(self)
-        if state.hybrid_shard_degree > 1:
+        if state.config.get("bf16"):
             raise ValueError(
-                f"DistributedModel keeps whole parameters on each data parallel rank, and "
-                f"{state.hybrid_shard_degree} ranks are to share them: set "
-                "sharded_data_parallel_degree (v2: hybrid_shard_degree) to 1, or use smp.shard"
+                "bf16 is smp.shard's: under DistributedModel compute under torch.autocast, or set fp16"
             )
         global _latest
         _latest = self
@@ -106,6 +106,7 @@ class DistributedModel(nn.Module, Joinable):
         self._broadcast_buffers = broadcast_buffers
         self._steps = 0
         self._named = dict(self.module.named_parameters())
+        self._comm_hook: CommHook | None = None
         self._after_split: list[Callable[[nn.Module], None]] = []
         self._at_split: list[Callable[[DistributedModel], None]] = []
         self.loss_scale = 1.0  # of DistributedOptimizer
@@ -113,6 +114,8 @@ class DistributedModel(nn.Module, Joinable):
         self._own_batches = (
             state.tensor_parallel_degree > 1 and state.config.get("prescaled_batch") is False
         )
+        self.shards: ParameterShards | None = None
+        self.updates_shards = False  # whether an optimizer knows of them
         self._store = self._make_store(offload_folder)
         offload_inputs(self._store)
         self._half = bool(state.config.get("fp16"))
@@ -203,7 +206,16 @@ class DistributedModel(nn.Module, Joinable):
 
         Of a parameter that is cut over tensor parallel ranks this rank's slice.
         """
-        return {k: v for k, v in self.module.state_dict().items() if self.is_local(k)}
+        with self.whole_parameters():
+            own = {k: v for k, v in self.module.state_dict().items() if self.is_local(k)}
+            return own if self.shards is None else {k: v.clone() for k, v in own.items()}
+
+    def gathered_of(self, name: str, value: Any) -> Any:
+        """Of a part of a parameter that ranks share, or of something of its shape; they call together."""
+        own = self.shards.own.get(name) if self.shards is not None else None
+        if own is None or getattr(value, "shape", None) != own.shape:
+            return value
+        return self.shards.whole_of(value, self._named[name].shape)
 
     def whole_of(self, name: str, value: Any) -> Any:
         """Of this rank's slice of a parameter, or of something of its shape; tensor ranks together."""
@@ -220,6 +232,16 @@ class DistributedModel(nn.Module, Joinable):
         if found is None or tuple(getattr(value, "shape", ())) != whole_shape(parameter):
             return value
         return part_of(value, *found)
+
+    def share_of(self, name: str, value: Any) -> Any:
+        """As part_of(), and of that what this rank has where ranks share parameters."""
+        value = self.part_of(name, value)
+        parameter = self._named.get(name)
+        if self.shards is None or parameter is None:
+            return value
+        if getattr(value, "shape", None) != parameter.shape:
+            return value
+        return self.shards.part_of(value)
 
     def state_dict(self, *_: Any, gather_to_rank0: bool = True, **__: Any) -> dict[str, Any]:
         """All parameters and buffers; with gather_to_rank0 on pp_rank 0, elsewhere {}.
@@ -254,7 +276,8 @@ class DistributedModel(nn.Module, Joinable):
             state_dict = {key: state_dict[key] for key in wanted if key in state_dict}
             strict = False
         parts = {key: self.part_of(key, value) for key, value in state_dict.items()}
-        self.module.load_state_dict(parts, strict=strict)
+        with self.whole_parameters():
+            self.module.load_state_dict(parts, strict=strict)
 
     # Tensor parallelism.
 
@@ -328,6 +351,9 @@ class DistributedModel(nn.Module, Joinable):
 
     def shadow_step(self) -> None:
         """What end of batches leaves of begin_step() and end_step(): the sums with replicas."""
+        if self.shards is not None:
+            self.shards.gather()
+            self.shards.release()
         self._spread_buffers()
         self._steps += 1
         if not self.between_passes:
@@ -360,6 +386,8 @@ class DistributedModel(nn.Module, Joinable):
         self._named = dict(self.module.named_parameters())
         self.gradients = Gradients(self.local_parameters())
         self._equalise()
+        if state.hybrid_shard_degree > 1:
+            self._share()
         for hook in (*self._at_split, *self._after_split):
             hook(self)
 
@@ -372,7 +400,14 @@ class DistributedModel(nn.Module, Joinable):
                 f"rank {self._rank()} of the pipeline: parameters changed after the split "
                 f"({changed}): make the whole model before its first step"
             )
+        if self.shards is not None and not self.updates_shards:
+            raise ValueError(
+                f"rank {state.rank}: {state.hybrid_shard_degree} ranks share each parameter, and only "
+                "smp.DistributedOptimizer updates parts: wrap the optimizer in it before the first step"
+            )
         Join.notify_join_context(self)
+        if self.shards is not None:
+            self.shards.gather()
         self._spread_buffers()
         self.gradients.begin()
         return self._steps + 1
@@ -391,9 +426,19 @@ class DistributedModel(nn.Module, Joinable):
         dist.broadcast(held, group=state.groups[CommGroup.TP_GROUP], group_src=0)
         return int(held)
 
+    def end_evaluation(self) -> None:
+        """Instead of end_step() where nothing goes back; also of a step that failed."""
+        self.gradients.forget()
+        if self._store is not None:
+            self._store.end_step()
+        if self.shards is not None:
+            self.shards.release()
+
     def end_step(self) -> None:
         if self._store is not None:
             self._store.end_step()
+        if self.shards is not None:
+            self.shards.release()
         self._steps += 1  # steps that ended: one that a rank refused counts on none
         divisor = self.microbatches if self._average else 1
         # The losses of tensor ranks' own batches are parts of one mean.
@@ -423,6 +468,22 @@ class DistributedModel(nn.Module, Joinable):
             return None
         require_cpu(self.module)
         return ActivationStore(folder, state.config["activation_loading_horizon"])
+
+    def _share(self) -> None:
+        if self._comm_hook is not None:
+            raise ValueError("register_comm_hook goes with whole parameters: set "
+                             "sharded_data_parallel_degree to 1")
+        self.shards = ParameterShards(
+            dict(self.local_named_parameters()), state.groups[CommGroup.SHARD_GROUP],
+            state.groups[CommGroup.REPLICATE_GROUP])
+        self.gradients.shards = self.shards
+
+    def whole_parameters(self) -> contextlib.AbstractContextManager:
+        """Inside, this rank's parameters are whole where ranks share them, to read and to write.
+
+        The ranks that share them enter together.
+        """
+        return contextlib.nullcontext() if self.shards is None else self.shards.whole()
 
     def _spread_buffers(self) -> None:
         group = state.groups[CommGroup.RDP_GROUP]

@@ -98,7 +98,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         self.optimizer.zero_grad(set_to_none)
-        for one in self.model.local_parameters():
+        parts = self.model.shards.own.values() if self.model.shards is not None else ()
+        for one in (*self.model.local_parameters(), *parts):
             if set_to_none:
                 one.grad = None
             elif one.grad is not None:
@@ -127,7 +128,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if self._pending is not None:
             return self._pending
         packed, names = self.optimizer.state_dict(), self._names()
-        return {
+        own = {
             "state": {names[index]: value for index, value in packed["state"].items()},
             "param_groups": [
                 group | {"params": [names[index] for index in group["params"]]}
@@ -136,6 +137,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             "masters": self._named_masters(),
             "loss_scale": self.loss_scaler.state(),
         }
+        return self._on_state(own, self.model.gathered_of)
 
     def state_dict(self, gather_to_rank0: bool = True) -> dict[str, Any]:
         """The whole state, by name, on pp_rank 0, else {}; everywhere if gather_to_rank0 is false.
@@ -164,7 +166,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             )
         named = by_name(state_dict, [name for name, _ in self.model.module.named_parameters()])
         if self.model.assignment:
-            self._load(self._on_state(named, self.model.part_of))
+            self._load(self._on_state(named, self.model.share_of))
         else:
             self._pending = named
 
@@ -210,19 +212,28 @@ class DistributedOptimizer(torch.optim.Optimizer):
             local = self._shards.own()
         kept = {id(one) for one in local}
         strangers = {id(one) for one in self.model.module.parameters()} - kept
+        if self.model.shards is not None:
+            self.model.updates_shards = True
+            self._replace(strangers, {id(one): self.model.shards.own[name]
+                                      for name, one in self.model.local_named_parameters()})
+        else:
+            self._replace(strangers, {})
         if state.config.get("fp16"):
             self._masters = Masters([one for one in self._parameters()
-                                     if id(one) in kept and one.dtype == torch.float16])
-        masters = {id(one): master for one, master in self._masters.pairs}
-        for group in self.optimizer.param_groups:
-            for one in group["params"]:
-                if id(one) in strangers or id(one) in masters:
-                    self.optimizer.state.pop(one, None)
-            group["params"] = [masters.get(id(one), one) for one in group["params"]
-                               if id(one) not in strangers]
+                                     if one.dtype == torch.float16])
+            self._replace(set(), {id(one): master for one, master in self._masters.pairs})
         if self._pending is not None:
             pending, self._pending = self._pending, None
-            self._load(self._on_state(pending, self.model.part_of))
+            self._load(self._on_state(pending, self.model.share_of))
+
+    def _replace(self, gone: set[int], others: dict[int, nn.Parameter]) -> None:
+        """Leaves parameters out of the groups, or puts others in their place; by id."""
+        for group in self.optimizer.param_groups:
+            for one in group["params"]:
+                if id(one) in gone or id(one) in others:
+                    self.optimizer.state.pop(one, None)
+            group["params"] = [others.get(id(one), one) for one in group["params"]
+                               if id(one) not in gone]
 
     # Gradients.
 
@@ -248,17 +259,21 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _norm(self, gradients: dict[str, torch.Tensor]) -> float:
         named = dict(self.model.module.named_parameters())
-        squares = torch.zeros(state.placement.tensor, len(named), dtype=torch.float64)
+        shares = state.hybrid_shard_degree if self.model.shards is not None else 1
+        place = dist.get_rank(state.groups[CommGroup.SHARD_GROUP]) if shares > 1 else 0
+        squares = torch.zeros(state.placement.tensor, shares, len(named), dtype=torch.float64)
         for index, (name, parameter) in enumerate(named.items()):
             # A whole parameter counts once, and of a cut one each tensor rank's slice.
             if name in gradients and (state.tp_rank == 0 or dim_of(parameter) is not None):
                 norm = torch.linalg.vector_norm(gradients[name], dtype=torch.float64)
-                squares[state.tp_rank, index] = norm * norm
+                squares[state.tp_rank, place, index] = norm * norm
         # Each number comes from one rank, so the sum over ranks rounds nothing.
         if self._shards is not None:
             dist.all_reduce(squares, group=state.groups[CommGroup.RDP_GROUP])
+        if shares > 1:
+            dist.all_reduce(squares, group=state.groups[CommGroup.SHARD_GROUP])
         dist.all_reduce(squares, group=state.groups[CommGroup.MP_GROUP])
-        return float(squares.sum(0).sum().sqrt())
+        return float(squares.sum((0, 1)).sum().sqrt())
 
     # Names.
 
@@ -267,7 +282,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _names(self) -> list[str]:
         """Of the groups' parameters in order, as the wrapped optimizer counts them."""
-        known = {id(one): name for name, one in self.model.module.named_parameters()}
+        known = self._known()
         known |= {id(master): known[id(one)] for one, master in self._masters.pairs}
         for one in self._parameters():
             if id(one) not in known:
@@ -277,8 +292,14 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 )
         return [known[id(one)] for one in self._parameters()]
 
+    def _known(self) -> dict[int, str]:
+        """Names of the model's parameters, and of this rank's parts of them."""
+        named = list(self.model.module.named_parameters())
+        parts = self.model.shards.own.items() if self.model.shards is not None else ()
+        return {id(one): name for name, one in (*named, *parts)}
+
     def _named_masters(self) -> dict[str, torch.Tensor]:
-        known = {id(one): name for name, one in self.model.module.named_parameters()}
+        known = self._known()
         return {known[id(one)]: master.detach() for one, master in self._masters.pairs}
 
 

@@ -82,10 +82,11 @@ def step(function: Callable | None = None, *, non_split_inputs: Sequence[str] = 
 def evaluate(model: DistributedModel, args: tuple, kwargs: dict) -> Any:
     """The model's output for one batch, on every rank of the pipeline."""
     body = functools.partial(model, *args, **kwargs)
-    return run_step(model, [body], _forms_of((args, kwargs)))[0]
+    return run_step(model, [body], _forms_of((args, kwargs)), trains=False)[0]
 
 
-def run_step(model: DistributedModel, bodies: list[Callable[[], Any]], forms: Any) -> list[Any]:
+def run_step(model: DistributedModel, bodies: list[Callable[[], Any]], forms: Any,
+             trains: bool = True) -> list[Any]:
     """One step over the pipeline; the bodies run on its first rank."""
     model.split(bodies[0])
     try:
@@ -106,11 +107,11 @@ def run_step(model: DistributedModel, bodies: list[Callable[[], Any]], forms: An
             results = model.server.serve(lambda other: _difference(begin, other))
             results = pytree.tree_map(_detached, results)
     except BaseException:
-        model.gradients.forget()
+        model.end_evaluation()
         torch.set_rng_state(kept)
         raise
     torch.set_rng_state(after)
-    model.end_step()
+    model.end_step() if trains else model.end_evaluation()
     return results
 
 
