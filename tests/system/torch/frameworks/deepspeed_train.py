@@ -17,7 +17,8 @@ model = exact.model()
 engine, *_ = deepspeed.initialize(
     model=model, optimizer=torch.optim.SGD(model.parameters(), lr=exact.RATE),
     config={"train_micro_batch_size_per_gpu": share, "zero_optimization": {"stage": int(sys.argv[1])},
-            "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False})
+            "gradient_clipping": 0.0, "zero_allow_untested_optimizer": True,
+            "zero_force_ds_cpu_optimizer": False})
 inputs, targets = exact.rows()
 
 losses = []
