@@ -119,6 +119,15 @@ def layers(pre: bool, causal: bool, rank: int, size: int) -> list[str]:
     return wrong
 
 
+def dropped(rank: int, size: int) -> torch.Tensor:
+    """A block in training, and the random numbers that come after it."""
+    smp = begin(size)
+    layer = smp.nn.DistributedTransformerLayer(
+        **{**SIZES, "attention_dropout_prob": 0.25, "hidden_dropout_prob": 0.25})
+    output = layer((torch.randn(2, 5, 32), None))[0]
+    return torch.cat([output.detach().flatten(), torch.rand(3)])
+
+
 def cross_attention(rank: int, size: int) -> Any:
     """Shapes, and gradients of the states that are attended to, on every rank the same."""
     smp = begin(size)
@@ -303,6 +312,12 @@ class Tensor(unittest.TestCase):
             for pre, causal in ((False, False), (True, True)):
                 with self.subTest(size=size, pre=pre, causal=causal):
                     self.assertEqual(values_of(size, functools.partial(layers, pre, causal)), [[]] * size)
+
+    def test_dropout_does_not_depend_on_the_number_of_ranks(self):
+        alone = values_of(1, dropped)[0]
+        for size in (2, 4):
+            for got in values_of(size, dropped):
+                self.assertTrue(close(got, alone, 64), f"{size} ranks: {(got - alone).abs().max()}")
 
     def test_cross_attention_gives_all_ranks_the_same_gradients(self):
         alone = values_of(1, cross_attention)[0]

@@ -94,13 +94,26 @@ class DistributedAttentionLayer(nn.Module):
         scores = scores + self._biases(scores)
         if mask is not None:
             scores = scores + mask
-        weights = functional.dropout(scores.softmax(-1), options.attention_dropout_prob, self.training)
+        weights = self._dropped(scores.softmax(-1))
         context = (weights @ value).transpose(1, 2).flatten(2)
         return self.border.after(self.dense(context), hidden)
 
     def _heads(self, x: torch.Tensor) -> torch.Tensor:
         """[batch, this rank's heads, positions, head size]."""
         return x.unflatten(-1, (-1, self.options.attention_head_size)).transpose(1, 2)
+
+    def _dropped(self, weights: torch.Tensor) -> torch.Tensor:
+        """Each head drops its own, and the same whatever the number of ranks: all draw all masks."""
+        probability = self.options.attention_dropout_prob
+        if not self.training or probability == 0:
+            return weights
+        own = weights.shape[1]
+        ones, masks = torch.ones_like(weights[:, 0]), []
+        for head in range(self.options.num_attention_heads):
+            mask = functional.dropout(ones, probability)
+            if head // own == regions.rank():
+                masks.append(mask)
+        return weights * torch.stack(masks, 1)
 
     def _biases(self, scores: torch.Tensor) -> torch.Tensor:
         """Of positions: what lies ahead, and, with alibi, what lies far back."""
