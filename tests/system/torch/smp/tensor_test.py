@@ -152,6 +152,29 @@ def values(rank: int, size: int) -> dict:
     return {"cut": cut, **whole_state(model.module), **whole_state(head)}
 
 
+def asked(rank: int, size: int) -> dict[str, Any]:
+    """What a model says of layers that its script has made, marked, and left alone."""
+    smp = begin(size)
+
+    class Around(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.own = smp.nn.DistributedTransformerLayer(**SIZES)
+            self.whole = nn.Linear(8, 8)
+            with smp.tensor_parallelism():
+                self.marked, self.llama = nn.Linear(8, 8), llama()
+
+    model = smp.DistributedModel(Around())
+    names = {module: name for name, module in model.module.named_modules()}
+    scaled = dict(model.scaled_batch_reducer_named_parameters())
+    default = dict(model.default_reducer_named_parameters())
+    return {"modules": [names[one] for one in model.distributed_modules()],
+            "kinds": [type(one).__name__ for one in model.distributed_modules()],
+            "scaled": sorted(scaled), "default": sorted(default),
+            "cut among default": [n for n, one in default.items() if model.is_distributed_parameter(one)],
+            "all": sorted(name for name, _ in model.named_parameters())}
+
+
 def registered(rank: int, size: int) -> Any:
     """A layer of the user's own, with hooks."""
     smp = begin(size)
@@ -331,6 +354,19 @@ class Tensor(unittest.TestCase):
             for one in values_of(size, values):
                 self.assertEqual(one["cut"], ["DistributedEmbedding", "DistributedLinear", "DistributedLinear"])
                 self.assertEqual([k for k in alone if k != "cut" and not torch.equal(one[k], alone[k])], [])
+
+    def test_a_model_tells_which_layers_are_cut_whoever_made_them(self):
+        for told in values_of(2, asked):
+            block = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+                     "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]
+            llama_layers = [f"llama.model.layers.{i}.{name}" for i in (0, 1) for name in block]
+            self.assertEqual(told["modules"], ["own", "marked", *llama_layers, "llama.lm_head"])
+            self.assertEqual(told["kinds"][2:9], ["ColumnLinear"] * 3 + ["RowLinear"] + ["ColumnLinear"] * 2
+                             + ["RowLinear"])  # by its own plan, though it is inside of another model
+            self.assertEqual(told["cut among default"], [])
+            self.assertEqual(sorted(told["scaled"] + told["default"]), told["all"])
+            self.assertIn("own.output.dense2.bias", told["scaled"])
+            self.assertIn("llama.model.norm.weight", told["default"])
 
     def test_a_registered_layer_takes_the_place(self):
         for kinds, shape, keys in values_of(2, registered):

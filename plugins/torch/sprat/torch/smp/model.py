@@ -40,6 +40,7 @@ from .split import (
 from .state import state
 from .tensor import regions
 from .tensor.cut_parameters import dim_of, part_of, whole_of, whole_shape
+from .tensor.distributed_module import outermost
 from .tensor.marks import distribute
 from .tracing import Traces, trace, tree_of
 
@@ -97,7 +98,7 @@ class DistributedModel(nn.Module, Joinable):
             )
         global _latest
         _latest = self
-        self.module, self._distributed = distribute(module)
+        self.module = distribute(module)
         self.microbatches: int = state.config.get("microbatches", 1)
         self.assignment: dict[str, int] = {}
         self._average = average_grads_across_microbatches
@@ -282,8 +283,8 @@ class DistributedModel(nn.Module, Joinable):
     # Tensor parallelism.
 
     def distributed_modules(self) -> list[nn.Module]:
-        """Layers that are cut over tensor parallel ranks."""
-        return list(self._distributed)
+        """The outermost layers that are cut over tensor parallel ranks."""
+        return list(outermost(self.module)) if regions.ranks() > 1 else []
 
     def is_distributed_parameter(self, parameter: nn.Parameter) -> bool:
         """Whether each tensor parallel rank has a slice of it."""
@@ -291,15 +292,20 @@ class DistributedModel(nn.Module, Joinable):
 
     def is_scaled_batch_parameter(self, parameter: nn.Parameter) -> bool:
         """Whether it is of a layer that works on the batches of all tensor parallel ranks."""
-        return any(one is parameter for layer in self._distributed for one in layer.parameters())
+        return id(parameter) in self._scaled_batch_parameters()
 
     def scaled_batch_reducer_named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        return ((name, one) for name, one in self.local_named_parameters()
-                if self.is_scaled_batch_parameter(one))
+        """Of this rank's, those whose ranks with the same values are its RDP_GROUP."""
+        scaled = self._scaled_batch_parameters()
+        return ((name, one) for name, one in self.local_named_parameters() if id(one) in scaled)
 
     def default_reducer_named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        return ((name, one) for name, one in self.local_named_parameters()
-                if not self.is_scaled_batch_parameter(one))
+        """The others: their DP_GROUP has the same values."""
+        scaled = self._scaled_batch_parameters()
+        return ((name, one) for name, one in self.local_named_parameters() if id(one) not in scaled)
+
+    def _scaled_batch_parameters(self) -> set[int]:
+        return {id(one) for layer in self.distributed_modules() for one in layer.parameters()}
 
     def cpu(self) -> DistributedModel:
         """Whole on every rank: what other ranks keep is copied here, for a look or an export.

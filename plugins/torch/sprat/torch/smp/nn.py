@@ -5,6 +5,7 @@ from typing import NoReturn
 from torch.nn import LayerNorm as FusedLayerNorm  # its fused kernels are PyTorch's own by now
 
 from .refused import refusal
+from .tensor.distributed_module import DistributedModule
 from .tensor.embedding import DistributedEmbedding
 from .tensor.linear import DistributedLinear
 from .tensor.transformer import (
@@ -19,6 +20,7 @@ __all__ = [
     "DistributedAttentionLayer",
     "DistributedEmbedding",
     "DistributedLinear",
+    "DistributedModule",
     "DistributedTransformer",
     "DistributedTransformerLMHead",
     "DistributedTransformerLayer",

@@ -39,4 +39,4 @@ def transform(
             dist.broadcast(one.detach(), group=state.groups[CommGroup.WORLD], group_src=0)
     model = model.to(device=device, dtype=dtype)
     set_tensor_parallelism(model)
-    return distribute(model)[0]
+    return distribute(model)

@@ -8,10 +8,11 @@ from torch.nn import functional
 
 from . import regions
 from .cut_parameters import cut
+from .distributed_module import DistributedModule
 from .linear import require_divides
 
 
-class DistributedEmbedding(nn.Module):
+class DistributedEmbedding(DistributedModule):
     """SMP's: cut along embedding_dim; every rank gets whole vectors."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None,

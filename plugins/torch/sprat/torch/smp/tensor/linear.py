@@ -8,9 +8,10 @@ from torch.nn import functional
 
 from . import regions
 from .cut_parameters import cut
+from .distributed_module import DistributedModule
 
 
-class ColumnLinear(nn.Module):
+class ColumnLinear(DistributedModule):
     """Each rank computes its slice of the output's features, from the whole input.
 
     gathers: every rank gets the whole output, else its slice. blocks: so many outputs lie side by
@@ -35,7 +36,7 @@ class ColumnLinear(nn.Module):
         return f"{self.in_features}, {self.out_features}, of {regions.ranks()} ranks"
 
 
-class RowLinear(nn.Module):
+class RowLinear(DistributedModule):
     """Each rank multiplies its slice of the input's features; all get the sum.
 
     takes_part: the input is a slice already, as a ColumnLinear gives it; else it is cut here.
@@ -66,7 +67,7 @@ class DistributedLinear(RowLinear):
         super().__init__(inside or nn.Linear(in_features, out_features, bias), takes_part=False)
 
 
-class CutConv1D(nn.Module):
+class CutConv1D(DistributedModule):
     """The linear layer of GPT-2 in transformers, whose weight is [input, output]."""
 
     def __init__(self, inside: nn.Module):

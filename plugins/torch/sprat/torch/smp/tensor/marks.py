@@ -12,9 +12,10 @@ from torch import nn
 
 from ..made_inside import MadeInside
 from . import regions
+from .distributed_module import DistributedModule
 from .embedding import DistributedEmbedding
 from .linear import CutConv1D, DistributedLinear
-from .plans import apply_plan, plan_of
+from .plans import apply_plan, plan_of, shared_parameters
 
 log = logging.getLogger(__name__)
 _MARKS = MadeInside("_sprat_tensor_parallel")
@@ -69,36 +70,43 @@ def tp_register_with_module(module_cls: type, dist_cls: type, init_hook: Callabl
                             return_hook: Callable | None = None) -> None:
     """As tp_register(), of a class that somebody else has written.
 
-    Register it before layers of it are made: their constructor's arguments are kept.
+    Register it before layers of it are made: their constructor's arguments are kept. ValueError: no
+    subclass of smp.nn.DistributedModule.
     """
+    if not (isinstance(dist_cls, type) and issubclass(dist_cls, DistributedModule)):
+        raise ValueError(
+            f"tp_register: {dist_cls!r} takes the place of {module_cls.__name__}: derive it from "
+            "smp.nn.DistributedModule"
+        )
     _registered[module_cls] = Registered(dist_cls, init_hook, forward_hook, return_hook)
     _keep_arguments_of(module_cls)
 
 
-def distribute(root: nn.Module) -> tuple[nn.Module, list[nn.Module]]:
-    """Cuts marked layers, the outermost that can be cut; the root, maybe another, and the new ones.
+def distribute(root: nn.Module) -> nn.Module:
+    """Cuts marked layers, the outermost that can be cut; returns the root, maybe another.
 
-    A model with a plan of its own for tensor parallelism (transformers' tp_plan) is cut by that.
+    A model with a plan of its own for tensor parallelism (transformers' tp_plan) is cut by that,
+    wherever it lies.
     Layers that share a parameter, or whose sizes the ranks do not divide, stay whole.
     """
     if regions.ranks() == 1:
-        return root, []
-    if plan_of(root) and _MARKS.of(root) is not None:
-        return root, apply_plan(root, plan_of(root))
-    shared = _shared(root)
-    made: list[nn.Module] = []
-    return _distributed(root, "", shared, made), made
+        return root
+    return _distributed(root, "", shared_parameters(root))
 
 
-def _distributed(module: nn.Module, name: str, shared: set[int], made: list[nn.Module]) -> nn.Module:
+def _distributed(module: nn.Module, name: str, shared: set[int]) -> nn.Module:
+    if isinstance(module, DistributedModule):
+        return module
     options = _MARKS.of(module)
+    if options is not None and plan_of(module):
+        apply_plan(module, plan_of(module), shared)
+        return module
     if options is not None and _can_be_cut(module):
         new = _replacement(module, name, shared, options)
         if new is not None:
-            made.append(new)
             return new
     for key, child in list(module.named_children()):
-        new = _distributed(child, f"{name}.{key}" if name else key, shared, made)
+        new = _distributed(child, f"{name}.{key}" if name else key, shared)
         if new is not child:
             setattr(module, key, new)
     return module
@@ -134,7 +142,7 @@ def _require_plain(module: nn.Embedding) -> None:
         raise ValueError("max_norm, sparse and scale_grad_by_freq go with whole vectors")
 
 
-class _Adapted(nn.Module):
+class _Adapted(DistributedModule):
     """A distributed layer called as the one whose place it took."""
 
     def __init__(self, inside: nn.Module, how: Registered):
@@ -158,16 +166,6 @@ def _of_registered(module: nn.Module, how: Registered, options: dict[str, Any]) 
     made = how.distributed(*args, **{**kwargs, **options})
     hooks = how.forward_hook is not None or how.return_hook is not None
     return _Adapted(made, how) if hooks else made
-
-
-def _shared(root: nn.Module) -> set[int]:
-    seen: dict[int, str] = {}
-    shared = set()
-    for name, one in root.named_parameters(remove_duplicate=False):
-        if id(one) in seen:
-            shared.add(id(one))
-        seen[id(one)] = name
-    return shared
 
 
 def _is_conv(module: nn.Module) -> bool:

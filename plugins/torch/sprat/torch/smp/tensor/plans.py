@@ -27,15 +27,13 @@ def plan_of(root: nn.Module) -> dict[str, str]:
     return dict(plan) if isinstance(plan, dict) else {}
 
 
-def apply_plan(root: nn.Module, plan: dict[str, str]) -> list[nn.Module]:
+def apply_plan(root: nn.Module, plan: dict[str, str], shared: set[int]) -> None:
     """Cuts the linear layers that the plan names. ValueError if sizes do not divide.
 
     Ways that the table lacks leave a layer whole, and so do shared parameters; a plan's layers go
     together, so one that does not divide is an error and no layer stays as it is.
     """
     _require_heads(root)
-    made = []
-    shared = _shared_parameters(root)
     for name, module in list(root.named_modules()):
         way = _way(name, plan)
         if way is None or not isinstance(module, nn.Linear):
@@ -46,9 +44,7 @@ def apply_plan(root: nn.Module, plan: dict[str, str]) -> list[nn.Module]:
             continue
         _require_size(name, module, way)
         parent, _, key = name.rpartition(".")
-        made.append(WAYS[way](module))
-        setattr(root.get_submodule(parent), key, made[-1])
-    return made
+        setattr(root.get_submodule(parent), key, WAYS[way](module))
 
 
 def _way(name: str, plan: dict[str, str]) -> str | None:
@@ -76,7 +72,8 @@ def _require_heads(root: nn.Module) -> None:
             )
 
 
-def _shared_parameters(root: nn.Module) -> set[int]:
+def shared_parameters(root: nn.Module) -> set[int]:
+    """Ids of those that have several places in the model."""
     seen, shared = set(), set()
     for _, one in root.named_parameters(remove_duplicate=False):
         (shared if id(one) in seen else seen).add(id(one))

@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn import functional
 
 from . import regions
+from .distributed_module import DistributedModule
 from .linear import ColumnLinear, RowLinear, require_divides
 
 ACTIVATIONS = {"gelu": functional.gelu, "relu": functional.relu}
@@ -63,7 +64,7 @@ class Options:
         require_divides("intermediate_size", self.intermediate_size)
 
 
-class DistributedAttentionLayer(nn.Module):
+class DistributedAttentionLayer(DistributedModule):
     """Attention with its norms, dropout and residual. (hidden, mask) in, hidden out.
 
     hidden: [batch, positions, hidden_size]. mask: added to scores, [batch, 1, 1 or positions,
@@ -131,7 +132,7 @@ class DistributedAttentionLayer(nn.Module):
         return bias
 
 
-class DistributedTransformerOutputLayer(nn.Module):
+class DistributedTransformerOutputLayer(DistributedModule):
     """The two linear layers behind attention, with norms, dropout and residual. hidden in and out."""
 
     def __init__(self, **given: Any):
@@ -146,7 +147,7 @@ class DistributedTransformerOutputLayer(nn.Module):
         return self.border.after(self.dense2(act(self.dense1(self.border.before(hidden)))), hidden)
 
 
-class DistributedTransformerLayer(nn.Module):
+class DistributedTransformerLayer(DistributedModule):
     """One block. (hidden, mask) in and out; with add_cross_attention (hidden, states, mask, its)."""
 
     def __init__(self, layer_idx: int = 0, **given: Any):
@@ -168,7 +169,7 @@ class DistributedTransformerLayer(nn.Module):
         return self.output(hidden), states, mask, states_mask
 
 
-class DistributedTransformer(nn.Module):
+class DistributedTransformer(DistributedModule):
     """num_layers blocks, one after another; inputs as DistributedTransformerLayer's."""
 
     def __init__(self, **given: Any):
@@ -181,7 +182,7 @@ class DistributedTransformer(nn.Module):
         return self.seq_layers(inputs)
 
 
-class DistributedTransformerLMHead(nn.Module):
+class DistributedTransformerLMHead(DistributedModule):
     """Embeddings, blocks, and a head tied to the word embedding.
 
     inputs: (input_ids, attention_mask, token_type_ids, position_ids, labels), from the end on left
