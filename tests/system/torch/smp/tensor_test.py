@@ -90,9 +90,9 @@ def whole_state(module: nn.Module, gradients: bool = False) -> dict:
     return found
 
 
-def layers(pre: bool, causal: bool, rank: int, size: int) -> list[str]:
+def layers(pre: bool, causal: bool, optimize: str, rank: int, size: int) -> list[str]:
     """SMP's language model over all ranks, forward and gradients, against whole weights."""
-    smp = begin(size)
+    smp = begin(size, optimize=optimize)
     head = smp.nn.DistributedTransformerLMHead(
         **SIZES, pre_layernorm=pre, post_layernorm=not pre, causal_mask_size=16 if causal else None)
     ids, wrong = words(1), []
@@ -119,22 +119,22 @@ def layers(pre: bool, causal: bool, rank: int, size: int) -> list[str]:
     return wrong
 
 
-def dropped(rank: int, size: int) -> torch.Tensor:
+def dropped(optimize: str, rank: int, size: int) -> torch.Tensor:
     """A block in training, and the random numbers that come after it."""
-    smp = begin(size)
+    smp = begin(size, optimize=optimize)
     layer = smp.nn.DistributedTransformerLayer(
         **{**SIZES, "attention_dropout_prob": 0.25, "hidden_dropout_prob": 0.25})
-    output = layer((torch.randn(2, 5, 32), None))[0]
+    output = layer((torch.randn(2, 8, 32), None))[0]
     return torch.cat([output.detach().flatten(), torch.rand(3)])
 
 
-def cross_attention(rank: int, size: int) -> Any:
+def cross_attention(optimize: str, positions: int, rank: int, size: int) -> Any:
     """Shapes, and gradients of the states that are attended to, on every rank the same."""
-    smp = begin(size)
+    smp = begin(size, optimize=optimize)
     layer = smp.nn.DistributedTransformerLayer(**SIZES, add_cross_attention=True, use_alibi=True,
                                                fp32_residual_addition=True)
     generator = torch.Generator().manual_seed(3)
-    hidden, states = (torch.randn(2, n, 32, generator=generator, requires_grad=True) for n in (5, 7))
+    hidden, states = (torch.randn(2, n, 32, generator=generator, requires_grad=True) for n in (positions, 7))
     output = layer((hidden, states, None, None))
     output[0].square().sum().backward()
     return [tuple(output[0].shape), len(output), hidden.grad, states.grad]
@@ -291,6 +291,55 @@ def trains(name: str, tensor: int, pipeline: int, own_batches: bool, folder: str
     return wrong
 
 
+def language_model(tensor: int, pipeline: int, optimize: str, vocab: int, rank: int, size: int) -> tuple:
+    """Three steps of SMP's own, with dropout: losses of micro-batches, and the whole state."""
+    smp = begin(tensor, pipeline, microbatches=2, optimize=optimize)
+    drops = {"attention_dropout_prob": 0.1, "hidden_dropout_prob": 0.1}
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = smp.nn.DistributedTransformerLMHead(**{**SIZES, **drops, "vocab_size": vocab},
+                                                             causal_mask_size=16)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.inner((ids,))
+
+    model = smp.DistributedModel(Model())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    @smp.step
+    def train(model: Any, ids: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        loss = loss_of(model(ids), targets)
+        model.backward(loss)
+        return loss
+
+    torch.manual_seed(7)
+    losses = []
+    for step in range(3):
+        optimizer.zero_grad()
+        losses += train(model, words(step), words(step + 50)).outputs
+        optimizer.step()
+    return losses, model.state_dict(gather_to_rank0=False), set(model.assignment.values())
+
+
+def kept_bytes(optimize: str, rank: int, size: int) -> int:
+    """Of activations that autograd keeps of four blocks, each storage once."""
+    smp = begin(size, optimize=optimize)
+    model = smp.nn.DistributedTransformer(**{**SIZES, "num_layers": 4, "hidden_dropout_prob": 0.1})
+    storages: dict[int, int] = {}
+
+    def pack(one: torch.Tensor) -> torch.Tensor:
+        if not isinstance(one, nn.Parameter):
+            storages[one.untyped_storage().data_ptr()] = one.untyped_storage().nbytes()
+        return one
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda one: one):
+        kept = model((torch.randn(2, 16, 32, requires_grad=True), None))
+    del kept
+    return sum(storages.values())
+
+
 def fails(on_all: bool, rank: int, size: int) -> str:
     """A module of the last stage raises; where it does on all tensor ranks, the next step trains."""
     smp = begin(2, 2, microbatches=2)
@@ -332,21 +381,26 @@ def refuses_heads(rank: int, size: int) -> str:
 class Tensor(unittest.TestCase):
     def test_smp_layers_compute_what_whole_ones_do(self):
         for size in (1, 2, 4):
-            for pre, causal in ((False, False), (True, True)):
-                with self.subTest(size=size, pre=pre, causal=causal):
-                    self.assertEqual(values_of(size, functools.partial(layers, pre, causal)), [[]] * size)
+            for pre, causal, optimize in ((False, False, "speed"), (True, True, "speed"),
+                                          (False, False, "memory"), (True, True, "memory")):
+                with self.subTest(size=size, pre=pre, causal=causal, optimize=optimize):
+                    self.assertEqual(values_of(size, functools.partial(layers, pre, causal, optimize)),
+                                     [[]] * size)
 
     def test_dropout_does_not_depend_on_the_number_of_ranks(self):
-        alone = values_of(1, dropped)[0]
-        for size in (2, 4):
-            for got in values_of(size, dropped):
+        alone = values_of(1, functools.partial(dropped, "speed"))[0]
+        for size, optimize in ((2, "speed"), (4, "speed"), (2, "memory"), (4, "memory")):
+            for got in values_of(size, functools.partial(dropped, optimize)):
                 self.assertTrue(close(got, alone, 64), f"{size} ranks: {(got - alone).abs().max()}")
 
     def test_cross_attention_gives_all_ranks_the_same_gradients(self):
-        alone = values_of(1, cross_attention)[0]
-        for one in values_of(2, cross_attention):
-            self.assertEqual(one[:2], alone[:2])
-            self.assertTrue(close(one[2], alone[2], 64 * 32) and close(one[3], alone[3], 64 * 32))
+        for optimize, positions in (("speed", 5), ("memory", 5), ("memory", 6)):
+            with self.subTest(optimize=optimize, positions=positions):
+                task = functools.partial(cross_attention, optimize, positions)
+                alone = values_of(1, task)[0]
+                for one in values_of(2, task):
+                    self.assertEqual(one[:2], alone[:2])
+                    self.assertTrue(close(one[2], alone[2], 64 * 32) and close(one[3], alone[3], 64 * 32))
 
     def test_initial_values_do_not_depend_on_the_number_of_ranks(self):
         alone = values_of(1, values)[0]
@@ -381,6 +435,24 @@ class Tensor(unittest.TestCase):
                 task = functools.partial(trains, name, tensor, pipeline, own, folder)
                 size = tensor * pipeline
                 self.assertEqual(values_of(size, task), [[]] * size)
+
+    def test_smp_s_language_model_trains_as_on_one_rank(self):
+        wants = {vocab: values_of(1, functools.partial(language_model, 1, 1, "speed", vocab))[0]
+                 for vocab in (50, 4000)}  # the second embedding is longer than all else
+        for tensor, pipeline, optimize, vocab in ((2, 1, "speed", 50), (2, 1, "memory", 50), (2, 2, "memory", 50),
+                                                  (2, 2, "speed", 50), (1, 3, "memory", 4000)):
+            with self.subTest(tensor=tensor, pipeline=pipeline, optimize=optimize, vocab=vocab):
+                task = functools.partial(language_model, tensor, pipeline, optimize, vocab)
+                want_losses, want, _ = wants[vocab]
+                for losses, state, ranks in values_of(tensor * pipeline, task):
+                    self.assertEqual(ranks, set(range(pipeline)))
+                    self.assertTrue(all(close(a, b, 256) for a, b in zip(losses, want_losses, strict=True)))
+                    self.assertEqual([k for k in want if not close(state[k], want[k], 3 * 4096)], [])
+
+    def test_memory_keeps_less_of_activations_than_speed(self):
+        bytes_of = {optimize: values_of(4, functools.partial(kept_bytes, optimize))[0]
+                    for optimize in ("speed", "memory")}
+        self.assertLess(bytes_of["memory"], bytes_of["speed"])
 
     def test_an_error_of_a_stage_is_told_to_all_and_the_next_step_trains(self):
         for text in values_of(4, functools.partial(fails, True)):

@@ -13,11 +13,12 @@ from .linear import require_divides
 
 
 class DistributedEmbedding(DistributedModule):
-    """SMP's: cut along embedding_dim; every rank gets whole vectors."""
+    """SMP's: cut along embedding_dim; every rank gets whole vectors, without `gathers` its slice."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None,
-                 inside: nn.Embedding | None = None):
+                 inside: nn.Embedding | None = None, gathers: bool = True):
         super().__init__()
+        self.gathers = gathers
         require_divides("embedding_dim", embedding_dim)
         inside = inside or nn.Embedding(num_embeddings, embedding_dim, padding_idx)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
@@ -25,7 +26,8 @@ class DistributedEmbedding(DistributedModule):
         self.weight = cut(inside.weight, 1)
 
     def forward(self, numbers: torch.Tensor) -> torch.Tensor:
-        return regions.whole(functional.embedding(numbers, self.weight, self.padding_idx))
+        own = functional.embedding(numbers, self.weight, self.padding_idx)
+        return regions.whole(own) if self.gathers else own
 
     def reset_parameters(self) -> None:
         nn.Embedding.reset_parameters(self)

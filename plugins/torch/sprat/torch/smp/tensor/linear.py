@@ -9,24 +9,28 @@ from torch.nn import functional
 from . import regions
 from .cut_parameters import cut
 from .distributed_module import DistributedModule
+from .sequence import Hidden, leave, shared
 
 
 class ColumnLinear(DistributedModule):
     """Each rank computes its slice of the output's features, from the whole input.
 
     gathers: every rank gets the whole output, else its slice. blocks: so many outputs lie side by
-    side, as query, key and value of one layer, and each is cut.
+    side, as query, key and value of one layer, and each is cut. enters: the input is a value that
+    all have; else the caller has brought it in.
     """
 
-    def __init__(self, inside: nn.Linear, gathers: bool = False, blocks: int = 1):
+    def __init__(self, inside: nn.Linear, gathers: bool = False, blocks: int = 1,
+                 enters: bool = True):
         super().__init__()
         self.in_features, self.out_features = inside.in_features, inside.out_features
         self.weight = cut(inside.weight, 0, blocks)
         self.bias = None if inside.bias is None else cut(inside.bias, 0, blocks)
-        self.gathers = gathers
+        self.gathers, self.enters = gathers, enters
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = functional.linear(regions.enter(x), self.weight, self.bias)
+        x = regions.enter(x) if self.enters else x
+        y = functional.linear(x, self.weight, self.bias)
         return regions.whole(y) if self.gathers else y
 
     def reset_parameters(self) -> None:
@@ -49,10 +53,12 @@ class RowLinear(DistributedModule):
         self.bias = inside.bias
         self.takes_part = takes_part
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, sum_for: Hidden | None = None) -> torch.Tensor:
+        """sum_for: gives the sum in that form, this rank's positions or whole."""
         slices = x if self.takes_part else regions.part(x)
-        y = regions.leave(functional.linear(slices, self.weight))
-        return y if self.bias is None else y + self.bias
+        form = x if sum_for is None else sum_for
+        y = leave(form, functional.linear(slices, self.weight))
+        return y if self.bias is None else y + shared(form, self.bias)
 
     reset_parameters = ColumnLinear.reset_parameters
     extra_repr = ColumnLinear.extra_repr

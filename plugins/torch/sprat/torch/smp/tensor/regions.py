@@ -1,4 +1,4 @@
-"""Where values of a tensor parallel group part and meet: four functions that autograd knows.
+"""Where values of a tensor parallel group part and meet: functions that autograd knows.
 
 Outside of them every rank of the group has the same value and the same gradient.
 """
@@ -57,10 +57,20 @@ def whole(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
     return _Region.apply(x, join_slices, slice_of, dim)
 
 
+def whole_in_parts(x: torch.Tensor, dim: int) -> torch.Tensor:
+    """whole() before what uses it in parts: of the sum of the ranks' gradients this rank's slice."""
+    return _Region.apply(x, join_slices, sum_and_slice, dim)
+
+
+def part_of_sum(x: torch.Tensor, dim: int) -> torch.Tensor:
+    """This rank's slice of the sum of the ranks' values; gradients are put together."""
+    return _Region.apply(x, sum_and_slice, join_slices, dim)
+
+
 def sum_over_ranks(x: torch.Tensor) -> torch.Tensor:
     """A new tensor."""
     x = x.contiguous().clone()
-    if not _alone:
+    if not _alone and ranks() > 1:
         dist.all_reduce(x, group=state.groups[CommGroup.TP_GROUP])
     return x
 
@@ -72,11 +82,22 @@ def slice_of(x: torch.Tensor, dim: int) -> torch.Tensor:
 
 def join_slices(x: torch.Tensor, dim: int) -> torch.Tensor:
     x = x.contiguous()
+    if ranks() == 1:
+        return x.view_as(x)
     if _alone:
         return torch.cat([x] * ranks(), dim)
     parts = [torch.empty_like(x) for _ in range(ranks())]
     dist.all_gather(parts, x, group=state.groups[CommGroup.TP_GROUP])
     return torch.cat(parts, dim)
+
+
+def sum_and_slice(x: torch.Tensor, dim: int) -> torch.Tensor:
+    parts = torch.stack(x.chunk(ranks(), dim))
+    own = torch.empty_like(parts[0])
+    if _alone:
+        return own.copy_(parts[rank()])
+    dist.reduce_scatter_tensor(own, parts, group=state.groups[CommGroup.TP_GROUP])
+    return own
 
 
 class _Region(torch.autograd.Function):

@@ -1,7 +1,7 @@
 """SMP's transformer layers, cut by heads and by inner features over a tensor parallel group.
 
-All take and return what SMP's do, with its names and defaults. Every rank gets whole hidden states;
-with one rank they are plain layers of the same arithmetic.
+All take and return what SMP's do, with its names and defaults: whole hidden states, which between
+layers lie as sequence.py has it. With one rank they are plain layers of the same arithmetic.
 Source: aws/sagemaker-python-sdk, doc/api/training/smp_versions/latest,
 smd_model_parallel_pytorch_tensor_parallel.rst.
 """
@@ -18,7 +18,9 @@ from torch.nn import functional
 
 from . import regions
 from .distributed_module import DistributedModule
+from .embedding import DistributedEmbedding
 from .linear import ColumnLinear, RowLinear, require_divides
+from .sequence import Hidden, Norm, as_given, dropped, enter, in_parts, like, values_of
 
 ACTIVATIONS = {"gelu": functional.gelu, "relu": functional.relu}
 
@@ -69,26 +71,25 @@ class DistributedAttentionLayer(DistributedModule):
 
     hidden: [batch, positions, hidden_size]. mask: added to scores, [batch, 1, 1 or positions,
     positions], or None. With cross_attention (hidden, states, mask), where keys and values come
-    from states.
+    from states, which are whole.
     """
 
     def __init__(self, layer_idx: int = 0, **given: Any):
         super().__init__()
         self.options = options = Options(**given)
         inner = options.num_attention_heads * options.attention_head_size
-        self.query = ColumnLinear(_linear(options, options.hidden_size, inner))
-        self.key = ColumnLinear(_linear(options, options.hidden_size, inner))
-        self.value = ColumnLinear(_linear(options, options.hidden_size, inner))
+        self.query = ColumnLinear(_linear(options, options.hidden_size, inner), enters=False)
+        self.key = ColumnLinear(_linear(options, options.hidden_size, inner), enters=False)
+        self.value = ColumnLinear(_linear(options, options.hidden_size, inner), enters=False)
         self.dense = RowLinear(_linear(options, inner, options.hidden_size))
         self.border = _Border(options)
         self._scale = (layer_idx + 1 if options.scale_attn_by_layer_idx else 1) * (
             math.sqrt(options.attention_head_size) if options.scale_attention_scores else 1)
 
-    def forward(self, inputs: tuple) -> torch.Tensor:
-        options = self.options
+    def forward(self, inputs: tuple) -> Hidden:
         hidden, mask = inputs[0], inputs[-1]
         x = self.border.before(hidden)
-        states = inputs[1] if options.cross_attention else x
+        states = enter(inputs[1]) if self.options.cross_attention else x
         query, key, value = (self._heads(layer(from_)) for layer, from_ in (
             (self.query, x), (self.key, states), (self.value, states)))
         scores = query @ key.transpose(-1, -2) / self._scale
@@ -97,7 +98,7 @@ class DistributedAttentionLayer(DistributedModule):
             scores = scores + mask
         weights = self._dropped(scores.softmax(-1))
         context = (weights @ value).transpose(1, 2).flatten(2)
-        return self.border.after(self.dense(context), hidden)
+        return self.border.after(self.dense(context, hidden), hidden)
 
     def _heads(self, x: torch.Tensor) -> torch.Tensor:
         """[batch, this rank's heads, positions, head size]."""
@@ -138,13 +139,15 @@ class DistributedTransformerOutputLayer(DistributedModule):
     def __init__(self, **given: Any):
         super().__init__()
         self.options = options = Options(**given)
-        self.dense1 = ColumnLinear(_linear(options, options.hidden_size, options.intermediate_size))
+        self.dense1 = ColumnLinear(
+            _linear(options, options.hidden_size, options.intermediate_size), enters=False)
         self.dense2 = RowLinear(_linear(options, options.intermediate_size, options.hidden_size))
         self.border = _Border(options)
 
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden: Hidden) -> Hidden:
         act = ACTIVATIONS[self.options.activation]
-        return self.border.after(self.dense2(act(self.dense1(self.border.before(hidden)))), hidden)
+        inner = act(self.dense1(self.border.before(hidden)))
+        return self.border.after(self.dense2(inner, hidden), hidden)
 
 
 class DistributedTransformerLayer(DistributedModule):
@@ -160,13 +163,15 @@ class DistributedTransformerLayer(DistributedModule):
         self.output = DistributedTransformerOutputLayer(**given)
 
     def forward(self, inputs: tuple) -> tuple:
+        given, *rest = inputs
+        hidden = in_parts(given)
         if self.cross_attention is None:
-            hidden, mask = inputs
-            return self.output(self.attention((hidden, mask))), mask
-        hidden, states, mask, states_mask = inputs
-        hidden = self.attention((hidden, mask))
-        hidden = self.cross_attention((hidden, states, states_mask))
-        return self.output(hidden), states, mask, states_mask
+            hidden = self.attention((hidden, *rest))
+        else:
+            states, mask, states_mask = rest
+            hidden = self.attention((hidden, mask))
+            hidden = self.cross_attention((hidden, states, states_mask))
+        return (as_given(given, self.output(hidden)), *rest)
 
 
 class DistributedTransformer(DistributedModule):
@@ -179,7 +184,9 @@ class DistributedTransformer(DistributedModule):
             *(DistributedTransformerLayer(index, **given) for index in range(number)))
 
     def forward(self, inputs: tuple) -> tuple:
-        return self.seq_layers(inputs)
+        given, *rest = inputs
+        hidden, *rest = self.seq_layers((in_parts(given), *rest))
+        return (as_given(given, hidden), *rest)
 
 
 class DistributedTransformerLMHead(DistributedModule):
@@ -194,11 +201,12 @@ class DistributedTransformerLMHead(DistributedModule):
     def __init__(self, **given: Any):
         super().__init__()
         self.options = options = Options(**given)
-        self.word_embedding = _embedding(options, options.vocab_size)
+        self.word_embedding = _Words(options.vocab_size, options.hidden_size, gathers=False,
+                                     inside=_embedding(options, options.vocab_size))
         self.position_embedding = (
-            None if options.use_alibi else _embedding(options, options.num_positions))
+            None if options.use_alibi else _cut_embedding(options, options.num_positions))
         self.token_type_embedding = (
-            _embedding(options, options.num_token_types) if options.num_token_types else None)
+            _cut_embedding(options, options.num_token_types) if options.num_token_types else None)
         self.dropout = nn.Dropout(options.hidden_dropout_prob)
         self.transformer = DistributedTransformer(**given)
         self.layernorm = (
@@ -217,7 +225,7 @@ class DistributedTransformerLMHead(DistributedModule):
             hidden = self.layernorm(hidden)
         if not self.options.add_lm_head:
             return hidden
-        logits = functional.linear(hidden, self.word_embedding.weight)
+        logits = self.word_embedding(hidden, as_head=True)
         if given["labels"] is None:
             return logits
         return functional.cross_entropy(logits[:, :-1].flatten(0, 1), given["labels"][:, 1:].flatten())
@@ -232,7 +240,7 @@ class DistributedTransformerLMHead(DistributedModule):
             hidden = hidden + self.position_embedding(places)
         if self.token_type_embedding is not None and given["token_type_ids"] is not None:
             hidden = hidden + self.token_type_embedding(given["token_type_ids"])
-        return self.dropout(hidden)
+        return self.dropout(regions.whole(hidden))
 
 
 class _Border(nn.Module):
@@ -242,19 +250,32 @@ class _Border(nn.Module):
         super().__init__()
         self.options = options
         size, epsilon = options.hidden_size, options.layernorm_epsilon
-        self.pre_layernorm = nn.LayerNorm(size, epsilon) if options.pre_layernorm else None
-        self.post_layernorm = nn.LayerNorm(size, epsilon) if options.post_layernorm else None
+        self.pre_layernorm = Norm(size, epsilon) if options.pre_layernorm else None
+        self.post_layernorm = Norm(size, epsilon) if options.post_layernorm else None
 
-    def before(self, hidden: torch.Tensor) -> torch.Tensor:
-        return hidden if self.pre_layernorm is None else self.pre_layernorm(hidden)
+    def before(self, hidden: Hidden) -> torch.Tensor:
+        """Whole, for the cut part."""
+        return enter(hidden if self.pre_layernorm is None else self.pre_layernorm(hidden))
 
-    def after(self, output: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-        output = functional.dropout(output, self.options.hidden_dropout_prob, self.training)
+    def after(self, output: torch.Tensor, hidden: Hidden) -> Hidden:
+        """Of what the cut part has left in the form of `hidden`."""
+        dropped_out = dropped(like(hidden, output), self.options.hidden_dropout_prob, self.training)
+        x, residual = values_of(dropped_out), values_of(hidden)
         if self.options.fp32_residual_addition:
-            output = (output.float() + hidden.float()).to(output.dtype)
+            x = (x.float() + residual.float()).to(x.dtype)
         else:
-            output = output + hidden
-        return output if self.post_layernorm is None else self.post_layernorm(output)
+            x = x + residual
+        out = like(hidden, x)
+        return out if self.post_layernorm is None else self.post_layernorm(out)
+
+
+class _Words(DistributedEmbedding):
+    """The word embedding, and the head that is tied to it: one module, so on one pipeline rank."""
+
+    def forward(self, x: torch.Tensor, as_head: bool = False) -> torch.Tensor:
+        if not as_head:
+            return super().forward(x)
+        return regions.leave(functional.linear(regions.part(x), self.weight))
 
 
 def _linear(options: Options, inputs: int, outputs: int) -> nn.Linear:
@@ -264,6 +285,11 @@ def _linear(options: Options, inputs: int, outputs: int) -> nn.Linear:
             made.weight.normal_(0, options.initializer_range)
             made.bias.zero_()
     return made
+
+
+def _cut_embedding(options: Options, number: int) -> DistributedEmbedding:
+    return DistributedEmbedding(number, options.hidden_size, gathers=False,
+                                inside=_embedding(options, number))
 
 
 def _embedding(options: Options, number: int) -> nn.Embedding:
