@@ -140,16 +140,25 @@ def cross_attention(optimize: str, positions: int, rank: int, size: int) -> Any:
     return [tuple(output[0].shape), len(output), hidden.grad, states.grad]
 
 
-def values(rank: int, size: int) -> dict:
-    """Initial values of whole parameters: of marked layers, and of SMP's."""
+def values(seeds_differ: bool, rank: int, size: int) -> dict:
+    """Initial values of whole parameters: of marked layers, and of SMP's. Where seeds differ, of cut ones."""
+    from sprat.torch.smp.tensor.cut_parameters import dim_of
+
     smp = begin(size)
+    others = rank * seeds_differ  # as scripts of SMP seed by dp_rank
+    torch.manual_seed(5 + others)
     with smp.tensor_parallelism():
         net = nn.Sequential(nn.Embedding(6, 8), nn.Linear(8, 12), nn.Linear(12, 3))
     model = smp.DistributedModel(net)
-    torch.manual_seed(6)
+    torch.manual_seed(6 + others)
     head = smp.nn.DistributedTransformerLMHead(**SIZES)
     cut = [type(one).__name__ for one in model.distributed_modules()]
-    return {"cut": cut, **whole_state(model.module), **whole_state(head)}
+    found = {"cut": cut}
+    for module in (model.module, head):
+        parameters = dict(module.named_parameters())
+        found |= {name: value for name, value in whole_state(module).items()
+                  if not seeds_differ or dim_of(parameters[name])}
+    return found
 
 
 def asked(rank: int, size: int) -> dict[str, Any]:
@@ -403,11 +412,13 @@ class Tensor(unittest.TestCase):
                     self.assertTrue(close(one[2], alone[2], 64 * 32) and close(one[3], alone[3], 64 * 32))
 
     def test_initial_values_do_not_depend_on_the_number_of_ranks(self):
-        alone = values_of(1, values)[0]
-        for size in (2, 4):
-            for one in values_of(size, values):
-                self.assertEqual(one["cut"], ["DistributedEmbedding", "DistributedLinear", "DistributedLinear"])
-                self.assertEqual([k for k in alone if k != "cut" and not torch.equal(one[k], alone[k])], [])
+        alone = values_of(1, functools.partial(values, False))[0]
+        for size, seeds_differ in ((2, False), (4, False), (2, True), (4, True)):
+            for one in values_of(size, functools.partial(values, seeds_differ)):
+                kinds = one.pop("cut")
+                self.assertEqual(kinds, ["DistributedEmbedding", "DistributedLinear", "DistributedLinear"])
+                self.assertGreater(len(one), 15)
+                self.assertEqual([k for k in one if not torch.equal(one[k], alone[k])], [], (size, seeds_differ))
 
     def test_a_model_tells_which_layers_are_cut_whoever_made_them(self):
         for told in values_of(2, asked):

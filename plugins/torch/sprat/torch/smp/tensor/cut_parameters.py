@@ -11,13 +11,16 @@ _DIM = "sprat_cut_dim"
 
 
 def cut(parameter: nn.Parameter, dim: int, blocks: int = 1) -> nn.Parameter:
-    """This rank's slice along dim. blocks: so many wholes lie side by side, each of which is cut."""
+    """This rank's slice along dim of the first rank's value, which may be another where seeds differ.
+
+    blocks: so many wholes lie side by side, each of which is cut. The ranks call it together.
+    """
     if parameter.is_meta:
         shape = list(parameter.shape)
         shape[dim] //= regions.ranks()
         value = torch.empty(shape, dtype=parameter.dtype, device="meta")
     else:
-        value = part_of(parameter.detach(), dim, blocks)
+        value = part_of(regions.of_first_rank(parameter.detach()), dim, blocks)
     made = nn.Parameter(value, requires_grad=parameter.requires_grad)
     setattr(made, _DIM, (dim, blocks))
     return made

@@ -91,6 +91,15 @@ def join_slices(x: torch.Tensor, dim: int) -> torch.Tensor:
     return torch.cat(parts, dim)
 
 
+def of_first_rank(x: torch.Tensor) -> torch.Tensor:
+    """A tensor with its value."""
+    if _alone or ranks() == 1:
+        return x
+    x = x.clone(memory_format=torch.contiguous_format)
+    dist.broadcast(x, group=state.groups[CommGroup.TP_GROUP], group_src=0)
+    return x
+
+
 def sum_and_slice(x: torch.Tensor, dim: int) -> torch.Tensor:
     parts = torch.stack(x.chunk(ranks(), dim))
     own = torch.empty_like(parts[0])
