@@ -253,15 +253,16 @@ def plain(make: Any, steps: int, clip: float) -> tuple[list, dict]:
     return losses, model.state_dict()
 
 
-def trains(name: str, tensor: int, pipeline: int, own_batches: bool, folder: str | None,
+def trains(name: str, tensor: int, pipeline: int, shares: int, own_batches: bool, folder: str,
            rank: int, size: int) -> list[str]:
-    """Six steps over tensor and pipeline ranks against one rank; the last three from a checkpoint."""
+    """Six steps over tensor, pipeline and sharing ranks against one rank; the last three resumed."""
     make = {"net": Net, "llama": llama}[name]
     want_losses, want = plain(make, 6, 0.5)
     losses: list = []
     for begin_at in (0, 3):
-        smp = begin(tensor, pipeline, microbatches=4 // (tensor if own_batches else 1),
-                    prescaled_batch=not own_batches)
+        readers = shares * (tensor if own_batches else 1)  # ranks of one stage that read rows of their own
+        smp = begin(tensor, pipeline, microbatches=4 // readers, prescaled_batch=not own_batches,
+                    sharded_data_parallel_degree=shares)
         with smp.tensor_parallelism():
             net = make()
         model = smp.DistributedModel(net)
@@ -278,16 +279,17 @@ def trains(name: str, tensor: int, pipeline: int, own_batches: bool, folder: str
         for step in range(begin_at, begin_at + 3):
             optimizer.zero_grad()
             ids, targets = words(step), words(step + 50)
-            if own_batches:  # each tensor rank reads its rows
-                ids, targets = (one.chunk(tensor)[smp.tp_rank()] for one in (ids, targets))
+            reader = smp.dp_rank() if own_batches else smp.rdp_rank()
+            ids, targets = (one.chunk(readers)[reader] for one in (ids, targets))
             losses += train(model, ids, targets).outputs
             losses.append(torch.tensor(optimizer.clip_master_grads(0.5)))
             optimizer.step()
         if not begin_at:
             smp.save_checkpoint(folder, "three", partial=False)
             smp.barrier()
+            make().load_state_dict(torch.load(f"{folder}/three"))  # by PyTorch alone
     wrong = []
-    if not own_batches and not all(close(a, b, 256) for a, b in zip(losses, want_losses, strict=True)):
+    if readers == 1 and not all(close(a, b, 256) for a, b in zip(losses, want_losses, strict=True)):
         wrong.append(f"losses {losses}, not {want_losses}")
     got = model.state_dict(gather_to_rank0=False)
     wrong += [f"{key} by {(got[key] - want[key]).abs().max()}" for key in want
@@ -439,12 +441,14 @@ class Tensor(unittest.TestCase):
             self.assertEqual((shape, keys), ((8, 4), ["y"]))
 
     def test_models_train_as_on_one_rank(self):
-        for name, tensor, pipeline, own in (("net", 2, 1, False), ("net", 2, 2, False), ("llama", 2, 1, False),
-                                            ("llama", 2, 2, False), ("net", 2, 1, True), ("net", 2, 2, True)):
-            with self.subTest(name, tensor=tensor, pipeline=pipeline, own=own), \
+        for name, tensor, pipeline, shares, own in (
+                ("net", 2, 2, 1, False), ("llama", 2, 1, 1, False), ("llama", 2, 2, 1, False),
+                ("net", 2, 1, 1, True), ("net", 2, 2, 1, True), ("net", 2, 1, 2, False),
+                ("llama", 1, 2, 2, False), ("llama", 2, 2, 2, False)):
+            with self.subTest(name, tensor=tensor, pipeline=pipeline, shares=shares, own=own), \
                     tempfile.TemporaryDirectory() as folder:
-                task = functools.partial(trains, name, tensor, pipeline, own, folder)
-                size = tensor * pipeline
+                task = functools.partial(trains, name, tensor, pipeline, shares, own, folder)
+                size = tensor * pipeline * shares
                 self.assertEqual(values_of(size, task), [[]] * size)
 
     def test_smp_s_language_model_trains_as_on_one_rank(self):
