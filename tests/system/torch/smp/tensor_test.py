@@ -184,6 +184,47 @@ def asked(rank: int, size: int) -> dict[str, Any]:
             "all": sorted(name for name, _ in model.named_parameters())}
 
 
+def embeds(rank: int, size: int) -> list[str]:
+    """Options of SMP's embedding against nn.Embedding of the same weight, forward and gradient."""
+    smp = begin(size)
+    weight, wrong = torch.randn(6, 8), []
+    ids = torch.tensor([[1, 2, 2, 3], [0, 2, 5, 1]])
+    for options in ({}, {"padding_idx": 2}, {"scale_grad_by_freq": True}):
+        cut = smp.nn.DistributedEmbedding(6, 8, _weight=weight.clone(), **options)
+        whole = nn.Embedding(6, 8, _weight=weight.clone(), **options)
+        slope = torch.randn(2, 4, 8, generator=torch.Generator().manual_seed(1))
+        for one in (cut, whole):
+            (one(ids) * slope).sum().backward()
+        if not torch.equal(cut(ids), whole(ids)):
+            wrong.append(f"{options}: values")
+        if not torch.equal(whole_state(cut, gradients=True)["weight"], whole.weight.grad):
+            wrong.append(f"{options}: gradient")
+    made = whole_state(smp.nn.DistributedEmbedding(400, 8, padding_idx=3, initializer_range=0.5))["weight"]
+    if made[3].any() or not 0.4 < made.std() < 0.6:  # of 3192 values
+        wrong.append(f"initial values: deviation {made.std()}")
+    wrong.append(said(lambda: smp.nn.DistributedEmbedding(6, 8, max_norm=1.0)))
+    return wrong
+
+
+class OfTheirs(nn.Module):
+    """A layer that takes a configuration, as SMP's documentation registers one."""
+
+    def __init__(self, config: dict):
+        super().__init__()
+        self.config = config
+
+
+def registered_by_configuration(rank: int, size: int) -> Any:
+    smp = begin(size)
+    smp.tp_register_with_module(OfTheirs, smp.nn.DistributedTransformer,
+                                init_hook=lambda config: ((), config))
+    with smp.tensor_parallelism(fused_softmax=False, of_other_layers=1, num_layers=3):
+        net = nn.Sequential(OfTheirs({**SIZES, "architectures": ["Theirs"]}))
+    made = smp.DistributedModel(net).module[0]
+    said_of = said(lambda: smp.tp_register(nn.Linear)(OfTheirs))
+    return type(made).__name__, len(made.seq_layers), said_of
+
+
 def registered(rank: int, size: int) -> Any:
     """A layer of the user's own, with hooks."""
     smp = begin(size)
@@ -439,6 +480,17 @@ class Tensor(unittest.TestCase):
         for kinds, shape, keys in values_of(2, registered):
             self.assertEqual(kinds, ["Sequential", "_Adapted", "DistributedLinear"])
             self.assertEqual((shape, keys), ((8, 4), ["y"]))
+
+    def test_a_configuration_and_a_context_may_say_more_than_a_layer_takes(self):
+        for name, layers_, text in values_of(2, registered_by_configuration):
+            self.assertEqual((name, layers_), ("DistributedTransformer", 3))
+            self.assertIn("derive it from smp.nn.DistributedModule", text)
+
+    def test_an_embedding_takes_what_smp_s_does(self):
+        for size in (1, 2):
+            for wrong in values_of(size, embeds):
+                self.assertEqual(len(wrong), 1, wrong)
+                self.assertIn("max_norm = 1.0", wrong[0])
 
     def test_models_train_as_on_one_rank(self):
         for name, tensor, pipeline, shares, own in (

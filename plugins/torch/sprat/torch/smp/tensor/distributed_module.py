@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 
 from torch import nn
@@ -9,6 +10,11 @@ from torch import nn
 
 class DistributedModule(nn.Module):
     """A layer cut over tensor parallel ranks, which call it together."""
+
+    @classmethod
+    def keywords(cls) -> set[str]:
+        """What its constructor takes by name."""
+        return set(inspect.signature(cls.__init__).parameters) - {"self"}
 
 
 def outermost(root: nn.Module) -> Iterator[nn.Module]:

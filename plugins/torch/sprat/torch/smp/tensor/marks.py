@@ -23,14 +23,14 @@ _MARKS = MadeInside("_sprat_tensor_parallel")
 
 @dataclass(frozen=True)
 class Registered:
-    """How a class is cut.
+    """How a class is cut; of keywords the distributed one gets those that it takes.
 
     init_hook: of the original's constructor arguments makes (args, kwargs) of the distributed one's,
     or None where that layer stays whole. forward_hook: the same of forward's arguments.
     return_hook: of what the distributed layer returns makes what the original would.
     """
 
-    distributed: Callable[..., nn.Module]
+    distributed: type[DistributedModule]
     init_hook: Callable | None = None
     forward_hook: Callable | None = None
     return_hook: Callable | None = None
@@ -163,7 +163,9 @@ def _of_registered(module: nn.Module, how: Registered, options: dict[str, Any]) 
         if given is None:
             return None
         args, kwargs = given
-    made = how.distributed(*args, **{**kwargs, **options})
+    # A hook may hand over a whole configuration, and a context may mean other layers too.
+    taken = how.distributed.keywords()
+    made = how.distributed(*args, **{k: v for k, v in {**kwargs, **options}.items() if k in taken})
     hooks = how.forward_hook is not None or how.return_hook is not None
     return _Adapted(made, how) if hooks else made
 

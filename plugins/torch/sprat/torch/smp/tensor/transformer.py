@@ -9,7 +9,7 @@ smd_model_parallel_pytorch_tensor_parallel.rst.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -66,7 +66,15 @@ class Options:
         require_divides("intermediate_size", self.intermediate_size)
 
 
-class DistributedAttentionLayer(DistributedModule):
+class _OfOptions(DistributedModule):
+    """A layer whose keywords are those of Options."""
+
+    @classmethod
+    def keywords(cls) -> set[str]:
+        return (super().keywords() - {"given"}) | {one.name for one in fields(Options)}
+
+
+class DistributedAttentionLayer(_OfOptions):
     """Attention with its norms, dropout and residual. (hidden, mask) in, hidden out.
 
     hidden: [batch, positions, hidden_size]. mask: added to scores, [batch, 1, 1 or positions,
@@ -133,7 +141,7 @@ class DistributedAttentionLayer(DistributedModule):
         return bias
 
 
-class DistributedTransformerOutputLayer(DistributedModule):
+class DistributedTransformerOutputLayer(_OfOptions):
     """The two linear layers behind attention, with norms, dropout and residual. hidden in and out."""
 
     def __init__(self, **given: Any):
@@ -150,7 +158,7 @@ class DistributedTransformerOutputLayer(DistributedModule):
         return self.border.after(self.dense2(inner, hidden), hidden)
 
 
-class DistributedTransformerLayer(DistributedModule):
+class DistributedTransformerLayer(_OfOptions):
     """One block. (hidden, mask) in and out; with add_cross_attention (hidden, states, mask, its)."""
 
     def __init__(self, layer_idx: int = 0, **given: Any):
@@ -174,7 +182,7 @@ class DistributedTransformerLayer(DistributedModule):
         return (as_given(given, self.output(hidden)), *rest)
 
 
-class DistributedTransformer(DistributedModule):
+class DistributedTransformer(_OfOptions):
     """num_layers blocks, one after another; inputs as DistributedTransformerLayer's."""
 
     def __init__(self, **given: Any):
@@ -189,7 +197,7 @@ class DistributedTransformer(DistributedModule):
         return (as_given(given, hidden), *rest)
 
 
-class DistributedTransformerLMHead(DistributedModule):
+class DistributedTransformerLMHead(_OfOptions):
     """Embeddings, blocks, and a head tied to the word embedding.
 
     inputs: (input_ids, attention_mask, token_type_ids, position_ids, labels), from the end on left
@@ -201,7 +209,7 @@ class DistributedTransformerLMHead(DistributedModule):
     def __init__(self, **given: Any):
         super().__init__()
         self.options = options = Options(**given)
-        self.word_embedding = _Words(options.vocab_size, options.hidden_size, gathers=False,
+        self.word_embedding = _Words(options.vocab_size, options.hidden_size, _skip_allgather=True,
                                      inside=_embedding(options, options.vocab_size))
         self.position_embedding = (
             None if options.use_alibi else _cut_embedding(options, options.num_positions))
@@ -288,7 +296,7 @@ def _linear(options: Options, inputs: int, outputs: int) -> nn.Linear:
 
 
 def _cut_embedding(options: Options, number: int) -> DistributedEmbedding:
-    return DistributedEmbedding(number, options.hidden_size, gathers=False,
+    return DistributedEmbedding(number, options.hidden_size, _skip_allgather=True,
                                 inside=_embedding(options, number))
 
 
