@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -18,9 +16,11 @@ from torch.utils import _pytree as pytree
 from .activation_store import ActivationCounters, ActivationStore
 from .backends import new_group
 from .comm_hooks import CommHook
+from .cutting import keep_own, require_same_model
 from .delayed import has_delayed, make_values
 from .gradients import Gradients
 from .joining import Shadow
+from .model_values import ModelValues
 from .offload import require_cpu
 from .parameter_shards import ParameterShards
 from .placement import CommGroup
@@ -39,12 +39,11 @@ from .split import (
 )
 from .state import state
 from .tensor import regions
-from .tensor.cut_parameters import dim_of, part_of, whole_of, whole_shape
+from .tensor.cut_parameters import dim_of
 from .tensor.distributed_module import outermost
 from .tensor.marks import distribute
 from .tracing import Traces, trace, tree_of
 
-log = logging.getLogger(__name__)
 _latest: DistributedModel | None = None
 
 
@@ -106,7 +105,7 @@ class DistributedModel(nn.Module, Joinable):
         self._bucket_bytes = int(bucket_cap_mb * 2**20)
         self._broadcast_buffers = broadcast_buffers
         self._steps = 0
-        self._named = dict(self.module.named_parameters())
+        self.values = ModelValues(dict(self.module.named_parameters()))
         self._comm_hook: CommHook | None = None
         self._after_split: list[Callable[[nn.Module], None]] = []
         self._at_split: list[Callable[[DistributedModel], None]] = []
@@ -211,45 +210,12 @@ class DistributedModel(nn.Module, Joinable):
             own = {k: v for k, v in self.module.state_dict().items() if self.is_local(k)}
             return own if self.shards is None else {k: v.clone() for k, v in own.items()}
 
-    def gathered_of(self, name: str, value: Any) -> Any:
-        """Of a part of a parameter that ranks share, or of something of its shape; they call together."""
-        own = self.shards.own.get(name) if self.shards is not None else None
-        if own is None or getattr(value, "shape", None) != own.shape:
-            return value
-        return self.shards.whole_of(value, self._named[name].shape)
-
-    def whole_of(self, name: str, value: Any) -> Any:
-        """Of this rank's slice of a parameter, or of something of its shape; tensor ranks together."""
-        parameter = self._named.get(name)
-        found = None if parameter is None else dim_of(parameter)
-        if found is None or getattr(value, "shape", None) != parameter.shape:
-            return value
-        return whole_of(value, *found)
-
-    def part_of(self, name: str, value: Any) -> Any:
-        """This rank's slice of such a whole; what is a slice already stays."""
-        parameter = self._named.get(name)
-        found = None if parameter is None else dim_of(parameter)
-        if found is None or tuple(getattr(value, "shape", ())) != whole_shape(parameter):
-            return value
-        return part_of(value, *found)
-
-    def share_of(self, name: str, value: Any) -> Any:
-        """As part_of(), and of that what this rank has where ranks share parameters."""
-        value = self.part_of(name, value)
-        parameter = self._named.get(name)
-        if self.shards is None or parameter is None:
-            return value
-        if getattr(value, "shape", None) != parameter.shape:
-            return value
-        return self.shards.part_of(value)
-
     def state_dict(self, *_: Any, gather_to_rank0: bool = True, **__: Any) -> dict[str, Any]:
         """All parameters and buffers; with gather_to_rank0 on pp_rank 0, elsewhere {}.
 
         The ranks of one copy of the model call it together.
         """
-        own = {name: self.whole_of(name, one) for name, one in self.local_state_dict().items()}
+        own = {name: self.values.whole(name, one) for name, one in self.local_state_dict().items()}
         if not self.assignment:
             return own
         parts: list[Any] = [None] * self._size()
@@ -276,7 +242,7 @@ class DistributedModel(nn.Module, Joinable):
                 )
             state_dict = {key: state_dict[key] for key in wanted if key in state_dict}
             strict = False
-        parts = {key: self.part_of(key, value) for key, value in state_dict.items()}
+        parts = {key: self.values.part(key, value) for key, value in state_dict.items()}
         with self.whole_parameters():
             self.module.load_state_dict(parts, strict=strict)
 
@@ -371,7 +337,7 @@ class DistributedModel(nn.Module, Joinable):
         """Collective over the pipeline: decides, keeps, drops. first_call calls the model once."""
         if self.assignment:
             return
-        self._require_same_model()
+        require_same_model(self.module, self._group())
         decision: list[Any] = [None]
         model_ranks = state.groups[CommGroup.MP_GROUP]
         if dist.get_rank(model_ranks) == 0:
@@ -385,11 +351,13 @@ class DistributedModel(nn.Module, Joinable):
             if self._rank() == 0 and state.rank == 0:
                 write_partition(state.config["partition_file"], Split(self.assignment),
                                 self.module, self._size())
-        self._keep_own()
+        self._names = [name for name, _ in self.module.named_parameters()]
+        if self._size() > 1:
+            keep_own(self.module, self._owner, self._rank(), self._ask)
         if has_delayed(self.module):
             make_values(self.module, self.is_local, self._seed())
         self._start_server()
-        self._named = dict(self.module.named_parameters())
+        self.values = ModelValues(dict(self.module.named_parameters()))
         self.gradients = Gradients(self.local_parameters())
         self._equalise()
         if state.hybrid_shard_degree > 1:
@@ -482,7 +450,7 @@ class DistributedModel(nn.Module, Joinable):
         self.shards = ParameterShards(
             dict(self.local_named_parameters()), state.groups[CommGroup.SHARD_GROUP],
             state.groups[CommGroup.REPLICATE_GROUP])
-        self.gradients.shards = self.shards
+        self.gradients.shards = self.values.shards = self.shards
 
     def whole_parameters(self) -> contextlib.AbstractContextManager:
         """Inside, this rank's parameters are whole where ranks share them, to read and to write.
@@ -555,46 +523,6 @@ class DistributedModel(nn.Module, Joinable):
             torch.set_rng_state(kept)
         raise ValueError("the function with @smp.step does not call the model")
 
-    def _keep_own(self) -> None:
-        """Drops what other ranks have, and puts calls to them in the place of their forwards."""
-        rank = self._rank()
-        self._names = [name for name, _ in self.module.named_parameters()]
-        for name, inside in self.module.named_modules():
-            owner = self._owner(name)
-            if owner == rank:
-                continue
-            for key, parameter in inside.named_parameters(recurse=False):
-                self._drop(parameter, f"{name}.{key}" if name else key, owner)
-            # Code of any module that stands here may call it: a list around it calls nothing.
-            inside.forward = functools.partial(self._ask, name)
-        if self._size() > 1 and getattr(getattr(self.module, "config", None), "use_cache", False):
-            log.warning("use_cache of the model's config is set to False: a cache that another "
-                        "rank's modules change would be lost")
-            self.module.config.use_cache = False
-
-    def _drop(self, parameter: nn.Parameter, name: str, owner: int) -> None:
-        """One number stands for all: whoever computes with it, computes NaN."""
-        filler = torch.zeros((), dtype=parameter.dtype)
-        if filler.is_floating_point():
-            filler.fill_(float("nan"))
-        stand_in = filler.expand(parameter.shape)
-        if parameter.is_meta:
-            torch.utils.swap_tensors(parameter, nn.Parameter(stand_in, parameter.requires_grad))
-        else:
-            parameter.data = stand_in
-        parameter.grad = None
-        if parameter.requires_grad:
-            parameter.register_post_accumulate_grad_hook(
-                functools.partial(self._misused, name, owner)
-            )
-
-    def _misused(self, name: str, owner: int, parameter: nn.Parameter) -> None:
-        parameter.grad = None
-        raise RuntimeError(
-            f"parameter {name!r} is rank {owner}'s and was used on rank {self._rank()} of the "
-            "pipeline, outside of its module's forward: keep the two together by smp.partition"
-        )
-
     def _ask(self, name: str, *args: Any, **kwargs: Any) -> Any:
         return run_remotely(self.server, name, args, kwargs)
 
@@ -618,19 +546,6 @@ class DistributedModel(nn.Module, Joinable):
             kind = CommGroup.DP_GROUP if dim_of(one) is None else CommGroup.RDP_GROUP
             if dist.get_world_size(state.groups[kind]) > 1:
                 dist.broadcast(one.detach(), group=state.groups[kind], group_src=0)
-
-    def _require_same_model(self) -> None:
-        mine = [(name, tuple(p.shape), str(p.dtype)) for name, p in self.module.named_parameters()]
-        all_of_them: list[Any] = [None] * self._size()
-        dist.all_gather_object(all_of_them, mine, group=self._group())
-        for rank, theirs in enumerate(all_of_them):
-            if theirs != all_of_them[0]:
-                pairs = zip([*all_of_them[0], None], [*theirs, None])
-                first = next(pair for pair in pairs if pair[0] != pair[1])
-                raise ValueError(
-                    f"ranks 0 and {rank} of the pipeline have different models: {first[0]} and "
-                    f"{first[1]}; every rank makes the same"
-                )
 
     def _seed(self) -> int:
         """That of rank 0, so that parts of one model belong together."""

@@ -137,14 +137,14 @@ class DistributedOptimizer(torch.optim.Optimizer):
             "masters": self._named_masters(),
             "loss_scale": self.loss_scaler.state(),
         }
-        return self._on_state(own, self.model.gathered_of)
+        return self._on_state(own, self.model.values.gathered)
 
     def state_dict(self, gather_to_rank0: bool = True) -> dict[str, Any]:
         """The whole state, by name, on pp_rank 0, else {}; everywhere if gather_to_rank0 is false.
 
         The ranks of one copy of the model call it together, with shard_optimizer_state all of their replicas.
         """
-        parts = [self._on_state(self.local_state_dict(), self.model.whole_of)]
+        parts = [self._on_state(self.local_state_dict(), self.model.values.whole)]
         if self.model.assignment:
             if self._shards is not None:
                 parts = _everyones(parts, state.groups[CommGroup.RDP_GROUP])
@@ -166,7 +166,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             )
         named = by_name(state_dict, [name for name, _ in self.model.module.named_parameters()])
         if self.model.assignment:
-            self._load(self._on_state(named, self.model.share_of))
+            self._load(self._on_state(named, self.model.values.share))
         else:
             self._pending = named
 
@@ -224,7 +224,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._replace(set(), {id(one): master for one, master in self._masters.pairs})
         if self._pending is not None:
             pending, self._pending = self._pending, None
-            self._load(self._on_state(pending, self.model.share_of))
+            self._load(self._on_state(pending, self.model.values.share))
 
     def _replace(self, gone: set[int], others: dict[int, nn.Parameter]) -> None:
         """Leaves parameters out of the groups, or puts others in their place; by id."""
