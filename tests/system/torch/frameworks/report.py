@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 
 def rank() -> int:
-    return dist.get_rank() if dist.is_initialized() else 0
+    return dist.get_rank() if dist.is_initialized() else int(os.environ.get("REPLICA", "0"))
 
 
 def begin(step: int) -> None:
@@ -23,13 +23,17 @@ def begin(step: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def finish(losses: Iterable[float], parameters: Iterable[torch.Tensor]) -> None:
-    """Losses over all ranks by step; of each parameter, two sums of all its elements."""
+def finish(losses: Iterable[float], parameters: Iterable[torch.Tensor], backend: str = "") -> None:
+    """Losses over all ranks by step; of each parameter, two sums of all its elements.
+
+    backend: of a group that is not the default group.
+    """
     sums = []
     for parameter in parameters:
         values = parameter.detach().double().flatten()
         sums += [values.sum().item(), (values * torch.arange(1, len(values) + 1)).sum().item()]
-    backend = dist.get_backend() if dist.is_initialized() else ""
+    if dist.is_initialized():
+        backend = dist.get_backend()
     tell(backend=backend, losses=[float(loss) for loss in losses], sums=sums)
 
 

@@ -1,4 +1,4 @@
-"""What one process makes of ray_train.py's regression, with PyTorch alone."""
+"""What one process makes of the regression, with PyTorch alone."""
 
 from __future__ import annotations
 
