@@ -25,7 +25,6 @@ import torch.distributed as dist
 
 from .model import DistributedModel, latest_model
 from .optimizer import DistributedOptimizer, joined, latest_optimizer
-from .placement import CommGroup
 from .split import Split
 from .state import local_rank, mp_rank, pp_rank, rdp_rank, state, tp_rank
 

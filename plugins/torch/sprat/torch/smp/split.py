@@ -7,7 +7,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
 
 from .. import _native
