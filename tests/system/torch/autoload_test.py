@@ -235,8 +235,8 @@ class Run(unittest.TestCase):
                 mp.start_processes(join, (folder, "fork"), nprocs=2, start_method="fork")
                 worker = folder + "/worker.py"
                 with open(worker, "w") as file:
-                    file.write("import torch.distributed as dist; dist.init_process_group();"
-                               "print('torchrun', dist.get_backend(), flush=True); dist.destroy_process_group()")
+                    file.write("import os, torch.distributed as dist; dist.init_process_group();"
+                               "os.write(1, ('torchrun ' + dist.get_backend() + chr(10)).encode()); dist.destroy_process_group()")
                 subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", worker],
                                check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
         """)

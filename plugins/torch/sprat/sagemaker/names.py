@@ -67,12 +67,23 @@ _V2 = {
     "torch.sagemaker.nn.attn": Served(otherwise=_FLASH),
 }
 
+_FAMILIES = ("bert", "gpt2", "gptj", "gptneo", "gptneox", "roberta", "t5", "vit")
+_TRANSLATIONS = {
+    f"smdistributed.modelparallel.torch.nn.huggingface.{family}": Served(dict.fromkeys(
+        (f"translate_state_dict_to_hf_{family}",
+         f"translate_hf_state_dict_to_smdistributed_{family}"),
+        "sprat.sagemaker.translation:unchanged"))
+    for family in _FAMILIES
+}
+
 _V1 = {
     "smdistributed": Served(),
     "smdistributed.modelparallel": Served(version="1.15.0"),
     "smdistributed.modelparallel.torch": Served(
         names={"init": "sprat.sagemaker.configuration:init_v1", **_GROUPS}, forward=_SMP),
     "smdistributed.modelparallel.torch.nn": Served(forward=f"{_SMP}.nn"),
+    "smdistributed.modelparallel.torch.nn.huggingface": Served(),
+    **_TRANSLATIONS,
     "smdistributed.modelparallel.torch.amp": Served(forward=f"{_SMP}.amp"),
     "smdistributed.modelparallel.torch.optimizers": Served(forward=f"{_SMP}.optimizers"),
     "smdistributed.modelparallel.tensorflow": Served(

@@ -19,12 +19,12 @@ from sprat.torch.smp.refused import REFUSED
 PAGE = pathlib.Path(__file__).resolve().parents[4] / "docs/smp_names.md"
 NAMES = {
     "v1, training": "init step StepOutput.outputs StepOutput.reduce_mean StepOutput.reduce_sum "
-    "StepOutput.concat StepOutput.stack DistributedModel DistributedOptimizer partition "
+    "StepOutput.concat StepOutput.stack DistributedModel DistributedOptimizer partition set_partition "
     "tensor_parallelism set_tensor_parallelism tp_register tp_register_with_module model_creation "
     "delay_param_initialization checkpoint checkpoint_sequential set_activation_checkpointing "
     "amp.GradScaler optimizers.FusedLamb optimizers.FusedNovoGrad",
     "v1, DistributedModel": " ".join("DistributedModel." + name for name in (
-        "forward backward local_parameters local_named_parameters local_buffers "
+        "forward backward get_module local_parameters local_named_parameters local_buffers "
         "local_named_buffers local_modules local_named_modules local_state_dict state_dict "
         "load_state_dict register_post_partition_hook cpu join register_comm_hook "
         "distributed_modules is_distributed_parameter is_scaled_batch_parameter "
@@ -34,7 +34,7 @@ NAMES = {
     "v1, ranks and groups": "rank size local_rank local_size tp_rank tp_size pp_rank pp_size "
     "rdp_rank rdp_size mp_rank mp_size dp_rank dp_size get_world_process_group "
     "get_tp_process_group get_pp_process_group get_rdp_process_group get_mp_process_group "
-    "get_dp_process_group get_mp_group get_dp_group CommGroup.WORLD CommGroup.MP_GROUP "
+    "get_dp_process_group get_mp_group get_dp_group get_tp_group get_pp_group get_rdp_group CommGroup.WORLD CommGroup.MP_GROUP "
     "CommGroup.DP_GROUP CommGroup.TP_GROUP CommGroup.PP_GROUP CommGroup.RDP_GROUP "
     "RankType.WORLD_RANK RankType.MP_RANK RankType.DP_RANK RankType.TP_RANK RankType.PP_RANK "
     "RankType.RDP_RANK",

@@ -222,7 +222,8 @@ def shared(folder: str, pipeline: int, partial: bool, shares: int, rank: int, si
     """As trains_and_saves() and then resumes(), with parameters that replicas share; f32 sums differ."""
     found = []
     for begin in (0, 3):
-        smp = start(pipeline, MICROBATCHES, sharded_data_parallel_degree=shares)
+        smp = start(pipeline, MICROBATCHES, sharded_data_parallel_degree=shares,
+                    sdp_gradient_clipping=0.5)
         torch.manual_seed(1 if begin == 0 else 77)
         model, optimizer = model_and_optimizer(smp, pipeline)
         torch.manual_seed(2)
@@ -244,7 +245,34 @@ def whole_ones(pipeline: int, rank: int, size: int) -> Any:
     model, optimizer = model_and_optimizer(smp, pipeline)
     torch.manual_seed(2)
     held = sum(one.numel() * 4 for one in model.parameters())
-    return steps(smp, model, optimizer, range(6)), whole(model, optimizer), held
+    losses = [one for one in steps(smp, model, optimizer, range(6), clip=0.5) if one.dtype == torch.float32]
+    return losses, whole(model, optimizer), held
+
+
+def half_shares(divides: str, rank: int, size: int) -> Any:
+    """fp16 whose overflow one replica alone sees: that of a part that another has not."""
+    smp = start(1, 2, fp16=True, **{divides: size if divides.endswith("degree") else True})
+    model, optimizer = model_and_optimizer(smp, 1, static_loss_scale=8.0)
+    train, told = step_of(smp), []
+    for number in range(3):
+        optimizer.zero_grad()
+        train(model, *batch(0))
+        parts = list(model.shards.own.values()) if model.shards else list(model.parameters())
+        if number == 1 and rank == 0:
+            updated = {id(one) for one, _ in optimizer._masters.pairs}
+            next(one for one in parts if id(one) in updated).grad.view(-1)[0] = float("inf")
+        before = optimizer.state_dict(False)["masters"]
+        optimizer.step()
+        after = optimizer.state_dict(False)["masters"]
+        told.append(any(not torch.equal(before[name], after[name]) for name in before))
+    return told
+
+
+def lamb_of_shares(rank: int, size: int) -> str:
+    smp = start(1, 2, sharded_data_parallel_degree=size)
+    model = smp.DistributedModel(Net(smp.partition, 1))
+    smp.DistributedOptimizer(smp.optimizers.FusedLamb(model.parameters()))
+    return said(lambda: step_of(smp)(model, *batch(0)))
 
 
 def plain_optimizer_of_shares(rank: int, size: int) -> str:
@@ -252,6 +280,32 @@ def plain_optimizer_of_shares(rank: int, size: int) -> str:
     model = smp.DistributedModel(Net(smp.partition, 1))
     torch.optim.SGD(model.parameters(), lr=0.1)
     return said(lambda: step_of(smp)(model, *batch(0)))
+
+
+def as_sagemaker_has_it(rank: int, size: int) -> Any:
+    """What AWS's scripts do: a hook with the optimizer, scales without fp16, evaluation in a step."""
+    smp = start(size, 2, fast_mode=False, static_mode=False)
+    net = Net(smp.partition, 1)
+    smp.set_partition(net.blocks[3], size - 1)
+    model, seen = smp.DistributedModel(net), []
+    optimizer = smp.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), static_loss_scale=None, dynamic_loss_scale=True,
+        dynamic_loss_args={"scale_window": 1000, "min_scale": 1, "delayed_shift": 2})
+    model.register_post_partition_hook(lambda model, optimizer: seen.append(type(optimizer).__name__))
+
+    @smp.step
+    def evaluate(model: Any, words: torch.Tensor) -> torch.Tensor:
+        return model(words).sum()
+
+    # Rank 0 reads the data.
+    step_of(smp)(model, *(batch(0) if rank == 0 else (torch.Tensor(0), torch.Tensor(0))))
+    optimizer.step()
+    optimizer.zero_grad()
+    with torch.no_grad():
+        parts = len(evaluate(model, batch(1)[0]))
+    gradients = [one.grad for one in model.parameters() if one.grad is not None]
+    owner = model.assignment["blocks.3"]
+    return seen, parts, len(gradients), optimizer.overflow, owner, model.get_module() is net
 
 
 def uneven(rank: int, size: int) -> Any:
@@ -340,9 +394,23 @@ class State(unittest.TestCase):
                     if pipeline == 1:
                         self.assertLess(one[3], want[2] / shares * 1.05)
 
+    def test_an_overflow_of_a_part_leaves_the_step_out_on_all(self):
+        for divides in ("sharded_data_parallel_degree", "shard_optimizer_state"):
+            with self.subTest(divides):
+                task = functools.partial(half_shares, divides)
+                self.assertEqual(values_of(2, task), [[True, False, True]] * 2)
+
+    def test_an_optimizer_of_whole_parameters_is_refused_for_parts(self):
+        for text in values_of(2, lamb_of_shares):
+            self.assertIn("FusedLamb needs whole parameters", text)
+
     def test_shares_that_nobody_updates_are_named(self):
         for text in values_of(2, plain_optimizer_of_shares):
             self.assertIn("wrap the optimizer in it before the first step", text)
+
+    def test_scripts_of_sagemaker_find_what_they_use(self):
+        for told in values_of(2, as_sagemaker_has_it):
+            self.assertEqual(told, (["DistributedOptimizer"], 2, 0, False, 1, True))
 
     def test_a_rank_that_cannot_write_is_named_on_all_and_leaves_nothing(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -35,7 +35,7 @@ from .recomputation import (
 )
 from .setup import init
 from .sharding import clip_gradients, shard
-from .split import partition
+from .split import partition, set_partition
 from .state import (
     dp_rank,
     dp_size,
@@ -43,8 +43,11 @@ from .state import (
     get_dp_process_group,
     get_mp_group,
     get_mp_process_group,
+    get_pp_group,
     get_pp_process_group,
+    get_rdp_group,
     get_rdp_process_group,
+    get_tp_group,
     get_tp_process_group,
     get_world_process_group,
     local_rank,
@@ -92,8 +95,11 @@ __all__ = [
     "get_dp_process_group",
     "get_mp_group",
     "get_mp_process_group",
+    "get_pp_group",
     "get_pp_process_group",
+    "get_rdp_group",
     "get_rdp_process_group",
+    "get_tp_group",
     "get_tp_process_group",
     "get_world_process_group",
     "init",
@@ -123,6 +129,7 @@ __all__ = [
     "scaled_learning_rate_scheduler",
     "send",
     "set_activation_checkpointing",
+    "set_partition",
     "set_tensor_parallelism",
     "shard",
     "size",

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.amp.grad_scaler import GradScaler as _OfOneRank
 
-from .placement import CommGroup
+from .agreement import any_has
 from .state import state
 
 
@@ -39,11 +38,9 @@ class GradScaler(_OfOneRank):
         found = self._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
         if not found:  # a rank without gradients
             found[device] = torch.zeros((), dtype=torch.float32, device=device)
-        worst = torch.stack([one.to(device).reshape(()) for one in found.values()]).max()
-        # Replicas have the same gradients.
-        dist.all_reduce(worst, op=dist.ReduceOp.MAX, group=state.groups[CommGroup.MP_GROUP])
+        worst = float(any_has(any(bool(one.item()) for one in found.values())))
         for one in found.values():
-            one.fill_(worst.item())
+            one.fill_(worst)
 
     def step(self, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
         """optimizer.step(), unless a gradient of any rank is not finite."""

@@ -232,9 +232,13 @@ def _sync_folder(folder: pathlib.Path) -> None:
 
 
 def _forget_old(folder: pathlib.Path, kept: int) -> None:
-    found = sorted(folder.glob("*_partial"), key=lambda one: one.stat().st_mtime_ns)
-    for old in found[:-kept]:
-        shutil.rmtree(old)
+    """Hosts that see one folder do it side by side, so what is gone already is no error."""
+    ages = {}
+    for one in folder.glob("*_partial"):
+        with contextlib.suppress(FileNotFoundError):
+            ages[one] = one.stat().st_mtime_ns
+    for old in sorted(ages, key=ages.__getitem__)[:-kept]:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 # What is read.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -158,9 +159,23 @@ class DistributedModel(nn.Module, Joinable):
             self._store.begin_backward()
         torch.autograd.backward(loss if self.loss_scale == 1 else loss * self.loss_scale)
 
-    def register_post_partition_hook(self, hook: Callable[[nn.Module], None]) -> None:
-        """Called with this model once, after the split, before the first step."""
-        self._after_split.append(hook)
+    def get_module(self) -> nn.Module:
+        """The user's module."""
+        return self.module
+
+    def register_post_partition_hook(self, hook: Callable[..., None]) -> None:
+        """Called once, after the split, before the first step: hook(model, optimizer), or (model).
+
+        optimizer: the program's DistributedOptimizer, or None.
+        """
+        takes = len(inspect.signature(hook).parameters)
+
+        def call(model: nn.Module) -> None:
+            from .optimizer import latest_optimizer
+
+            hook(model, latest_optimizer()) if takes > 1 else hook(model)
+
+        self._after_split.append(call)
 
     def when_split(self, hook: Callable[[DistributedModel], None]) -> None:
         """As register_post_partition_hook, before its hooks; at once if it is split."""
@@ -365,7 +380,7 @@ class DistributedModel(nn.Module, Joinable):
         for hook in (*self._at_split, *self._after_split):
             hook(self)
 
-    def begin_step(self) -> int:
+    def begin_step(self, trains: bool = True) -> int:
         """Returns the step's number. ValueError if the model is not what was split."""
         here = [name for name, _ in self.module.named_parameters()]
         if here != self._names:
@@ -374,12 +389,13 @@ class DistributedModel(nn.Module, Joinable):
                 f"rank {self._rank()} of the pipeline: parameters changed after the split "
                 f"({changed}): make the whole model before its first step"
             )
-        if self.shards is not None and not self.updates_shards:
+        if trains and self.shards is not None and not self.updates_shards:
             raise ValueError(
                 f"rank {state.rank}: {state.hybrid_shard_degree} ranks share each parameter, and only "
                 "smp.DistributedOptimizer updates parts: wrap the optimizer in it before the first step"
             )
-        Join.notify_join_context(self)
+        if trains:
+            Join.notify_join_context(self)
         if self.shards is not None:
             self.shards.gather()
         self._spread_buffers()

@@ -10,7 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from .loss_scale import loss_scale
+from .agreement import any_has
+from .loss_scale import LossScale, loss_scale
 from .masters import Masters
 from .model import DistributedModel, latest_model
 from .optimizer_shards import OptimizerShards
@@ -19,6 +20,8 @@ from .state import state
 from .tensor.cut_parameters import dim_of
 
 log = logging.getLogger(__name__)
+# What these do with a parameter depends on all of its elements.
+OF_WHOLE_PARAMETERS = ("Adafactor", "FusedLamb", "FusedNovoGrad", "LBFGS", "Muon")
 _latest: DistributedOptimizer | None = None
 
 
@@ -28,15 +31,16 @@ class DistributedOptimizer(torch.optim.Optimizer):
     From the split on it has the parameters of this rank alone. State is kept by parameters' names,
     so what one cut has saved another loads. With `fp16` in the configuration it updates f32 copies,
     and the loss is multiplied by static_loss_scale, or by a scale that follows overflows
-    (dynamic_loss_scale, dynamic_loss_args as in loss_scale.py); a step with gradients that are not
-    finite anywhere changes nothing anywhere. With `shard_optimizer_state` data parallel ranks
+    (dynamic_loss_scale, dynamic_loss_args as in loss_scale.py), without it by nothing; a step with gradients that are not
+    finite anywhere changes nothing anywhere. Where replicas share parameters step() clips gradients to
+    sdp_gradient_clipping, as SMP does. With `shard_optimizer_state` data parallel ranks
     divide the state. Learning rate schedulers take it as they take the optimizer.
     """
 
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
-        static_loss_scale: float = 1.0,
+        static_loss_scale: float | None = 1.0,
         dynamic_loss_scale: bool = False,
         dynamic_loss_args: dict[str, Any] | None = None,
     ):
@@ -44,12 +48,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
         global _latest
         self.optimizer = optimizer
         self.model: DistributedModel = latest_model()
-        self.loss_scaler = loss_scale(static_loss_scale, dynamic_loss_scale, dynamic_loss_args)
-        if not state.config.get("fp16") and (dynamic_loss_scale or static_loss_scale != 1.0):
-            raise ValueError(
-                "a loss scale is for fp16: set \"fp16\": true in the configuration, or take "
-                "smp.amp.GradScaler under autocast"
-            )
+        scale = loss_scale(static_loss_scale or 1.0, dynamic_loss_scale, dynamic_loss_args)
+        self.loss_scaler = scale if state.config.get("fp16") else LossScale()
+        self._global_grad_norm = 0.0  # before clipping, where step() clips; scripts of AWS print it
+        self.overflow = False  # whether the last step was left out
         self._masters = Masters([])
         self._shards: OptimizerShards | None = None
         self._taken: bool | None = None  # whether the gradients taken since the last step are finite
@@ -89,6 +91,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
             log.warning("gradients are not finite: the step is left out, the loss scale is %g",
                         self.loss_scaler.scale)
             return None
+        most = state.config.get("sdp_gradient_clipping", 0)
+        if self.model.shards is not None and most > 0:
+            self._global_grad_norm = self.clip_master_grads(most)
         result = self.optimizer.step(closure)
         self._masters.give_values()
         if self._shards is not None:
@@ -212,6 +217,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             local = self._shards.own()
         kept = {id(one) for one in local}
         strangers = {id(one) for one in self.model.module.parameters()} - kept
+        self._require_whole(local)
         if self.model.shards is not None:
             self.model.updates_shards = True
             self._replace(strangers, {id(one): self.model.shards.own[name]
@@ -225,6 +231,16 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if self._pending is not None:
             pending, self._pending = self._pending, None
             self._load(self._on_state(pending, self.model.values.share))
+
+    def _require_whole(self, local: list[nn.Parameter]) -> None:
+        kind = type(self.optimizer).__name__
+        cut = self.model.shards is not None or any(dim_of(one) is not None for one in local)
+        if kind in OF_WHOLE_PARAMETERS and cut:
+            raise ValueError(
+                f"{kind} needs whole parameters, and ranks have parts of them: take an optimizer "
+                "that works on each element, as AdamW, or degrees of 1 for tensor parallelism and "
+                "sharded data parallelism"
+            )
 
     def _replace(self, gone: set[int], others: dict[int, nn.Parameter]) -> None:
         """Leaves parameters out of the groups, or puts others in their place; by id."""
@@ -241,14 +257,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """Takes gradients into the f32 copies, once a step; whether all ranks have finite ones."""
         if self._taken is None:
             finite = self._masters.take_gradients(self.loss_scaler.scale)
-            worst = torch.tensor([float(not finite)])
-            # Replicas have the same gradients.
-            dist.all_reduce(worst, op=dist.ReduceOp.MAX, group=state.groups[CommGroup.MP_GROUP])
-            self._taken = worst.item() == 0
+            self._taken = not any_has(not finite)
         return self._taken
 
     def _end_step(self, finite: bool) -> None:
         self._taken = None
+        self.overflow = not finite
         self.loss_scaler.update(finite)
         self.model.loss_scale = self.loss_scaler.scale
 

@@ -2,7 +2,8 @@
 
 LAMB: You et al., Large Batch Optimization for Deep Learning (arXiv 1904.00962), Algorithm 2.
 NovoGrad: Ginsburg et al., Stochastic Gradient Methods with Layer-wise Adaptive Moments (1905.11286).
-Under DistributedOptimizer; results do not depend on the cut.
+Under DistributedOptimizer results do not depend on how a pipeline is cut; parameters that tensor
+parallel ranks or replicas have parts of are refused.
 """
 
 from __future__ import annotations

@@ -39,6 +39,12 @@ def partition(number: int) -> contextlib.AbstractContextManager:
     return _PARTITIONS(number)
 
 
+def set_partition(module: nn.Module, number: int) -> None:
+    """As partition(), of a module that is made, and of all in it. Before the first step."""
+    for inside in module.modules():
+        _PARTITIONS.mark(inside, number)
+
+
 def split_by_hand(module: nn.Module, default: int, partitions: int) -> Split:
     """By the partitions that modules were made in. ValueError names what has no such rank."""
     owners = {"": 0}  # the step's body runs where the root is

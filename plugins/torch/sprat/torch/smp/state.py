@@ -114,6 +114,21 @@ def get_dp_group() -> list[int]:
     return _ranks(CommGroup.DP_GROUP)
 
 
+def get_tp_group() -> list[int]:
+    """The ranks that have parts of the same layers as this rank."""
+    return _ranks(CommGroup.TP_GROUP)
+
+
+def get_pp_group() -> list[int]:
+    """The ranks of this rank's pipeline."""
+    return _ranks(CommGroup.PP_GROUP)
+
+
+def get_rdp_group() -> list[int]:
+    """The ranks that hold what this rank holds."""
+    return _ranks(CommGroup.RDP_GROUP)
+
+
 def get_world_process_group() -> ProcessGroup:
     return state.groups[CommGroup.WORLD]
 
