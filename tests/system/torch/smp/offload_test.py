@@ -21,6 +21,7 @@ from launch import values_of
 from split_test import start, step_of
 from torch import nn
 
+torch.set_num_threads(1)  # as ranks, which are forked from here
 WIDTH, LAYERS, ROWS = 64, 12, 256
 INPUT_BYTES = 4 * WIDTH * ROWS
 

@@ -73,7 +73,7 @@ def resumes(folder: str, pipeline: int, partial: bool, sharded: bool, auto: bool
     return losses, whole(model, optimizer)
 
 
-def plain() -> tuple[list, dict]:
+def plain(rank: int, size: int) -> tuple[list, dict]:
     """Six steps on one rank, as trains_and_saves() takes them; what the last three give."""
     import sprat.torch.smp as smp
 
@@ -358,7 +358,7 @@ class State(unittest.TestCase):
 
     def test_three_and_three_steps_are_six(self):
         """Losses, norms, parameters and optimizer state, bit by bit, under the same and other cuts."""
-        alone = plain()
+        alone = values_of(1, plain)[0]
         for partial in (True, False):
             with tempfile.TemporaryDirectory() as folder:
                 saved = values_of(2, functools.partial(trains_and_saves, folder, 2, partial, False))
