@@ -17,6 +17,7 @@ import textwrap
 import unittest
 import unittest.mock
 import warnings
+from collections.abc import Iterable
 
 import torch
 import torch.distributed as dist
@@ -40,6 +41,16 @@ def python(program: str, **variables: str) -> str:
     if ended.returncode:
         raise AssertionError(f"status {ended.returncode}: {ended.stdout}")
     return ended.stdout
+
+
+def under_run(folder: str, program: str, options: Iterable[str],
+              variables: dict[str, str]) -> subprocess.CompletedProcess:
+    """The program, as a script in the folder, under python -m sprat.torch.run OPTIONS."""
+    script = pathlib.Path(folder) / "program.py"
+    script.write_text(textwrap.dedent(program))
+    return subprocess.run([sys.executable, "-m", "sprat.torch.run", *options, str(script)],
+                          env=clean(**variables), text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=120)
 
 
 class Autoload(unittest.TestCase):
@@ -152,11 +163,7 @@ class Run(unittest.TestCase):
     def script(self, program: str, *options: str, status: int = 0, **variables: str) -> str:
         """What the program writes under sprat.torch.run; it has to end with this status."""
         with tempfile.TemporaryDirectory() as folder:
-            script = pathlib.Path(folder) / "program.py"
-            script.write_text(textwrap.dedent(program))
-            ended = subprocess.run([sys.executable, "-m", "sprat.torch.run", *options, str(script)],
-                                   env=clean(**variables), text=True, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, timeout=120)
+            ended = under_run(folder, program, options, variables)
         self.assertEqual(ended.returncode, status, ended.stdout)
         return ended.stdout
 
@@ -271,11 +278,7 @@ class Sagemaker(unittest.TestCase):
             if distribution is not None:
                 options.append(str(pathlib.Path(folder) / "distribution.json"))
                 pathlib.Path(options[-1]).write_text(json.dumps(distribution))
-            script = pathlib.Path(folder) / "program.py"
-            script.write_text(textwrap.dedent(program))
-            ended = subprocess.run([sys.executable, "-m", "sprat.torch.run", *options, str(script)],
-                                   env=clean(**variables), text=True, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, timeout=120)
+            ended = under_run(folder, program, options, variables)
         self.assertEqual(ended.returncode, status, ended.stdout)
         return ended.stdout
 

@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 import unittest
+from collections.abc import Iterator
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -101,6 +102,17 @@ def step_of(smp: Any) -> Any:
         return loss
 
     return train
+
+
+def micro_batches(number: int, parts: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Those of one step on one rank, each with the random numbers that @smp.step gives it."""
+    seed = int(torch.randint(2**62, ()))
+    after = torch.get_rng_state()
+    words, targets = batch(number)
+    for j, pair in enumerate(zip(words.chunk(parts), targets.chunk(parts))):
+        torch.manual_seed(seed + j)
+        yield pair
+    torch.set_rng_state(after)
 
 
 def plain(ranks: int, microbatches: int, shares: int = 1) -> tuple[list, dict]:

@@ -48,12 +48,16 @@ def keep_own(module: nn.Module, owner_of: Callable[[str], int], rank: int,
         module.config.use_cache = False
 
 
-def _drop(parameter: nn.Parameter, misuse: str) -> None:
-    """One number stands for all: whoever computes with it, computes NaN."""
+def stand_in_for(parameter: nn.Parameter) -> torch.Tensor:
+    """Takes no memory: one number stands for all, and whoever computes with it computes NaN."""
     filler = torch.zeros((), dtype=parameter.dtype)
     if filler.is_floating_point():
         filler.fill_(float("nan"))
-    stand_in = filler.expand(parameter.shape)
+    return filler.expand(parameter.shape)
+
+
+def _drop(parameter: nn.Parameter, misuse: str) -> None:
+    stand_in = stand_in_for(parameter)
     if parameter.is_meta:
         torch.utils.swap_tensors(parameter, nn.Parameter(stand_in, parameter.requires_grad))
     else:

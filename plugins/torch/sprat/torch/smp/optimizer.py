@@ -48,6 +48,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         global _latest
         self.optimizer = optimizer
         self.model: DistributedModel = latest_model()
+        self._require_whole()
         scale = loss_scale(static_loss_scale or 1.0, dynamic_loss_scale, dynamic_loss_args)
         self.loss_scaler = scale if state.config.get("fp16") else LossScale()
         self._global_grad_norm = 0.0  # before clipping, where step() clips; scripts of AWS print it
@@ -217,7 +218,6 @@ class DistributedOptimizer(torch.optim.Optimizer):
             local = self._shards.own()
         kept = {id(one) for one in local}
         strangers = {id(one) for one in self.model.module.parameters()} - kept
-        self._require_whole(local)
         if self.model.shards is not None:
             self.model.updates_shards = True
             self._replace(strangers, {id(one): self.model.shards.own[name]
@@ -232,10 +232,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
             pending, self._pending = self._pending, None
             self._load(self._on_state(pending, self.model.values.share))
 
-    def _require_whole(self, local: list[nn.Parameter]) -> None:
+    def _require_whole(self) -> None:
+        """On every rank, also on those whose own parameters are whole: a step needs all of them."""
         kind = type(self.optimizer).__name__
-        cut = self.model.shards is not None or any(dim_of(one) is not None for one in local)
-        if kind in OF_WHOLE_PARAMETERS and cut:
+        cut = any(dim_of(one) is not None for one in self.model.module.parameters())
+        if kind in OF_WHOLE_PARAMETERS and (cut or state.hybrid_shard_degree > 1):
             raise ValueError(
                 f"{kind} needs whole parameters, and ranks have parts of them: take an optimizer "
                 "that works on each element, as AdamW, or degrees of 1 for tensor parallelism and "

@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from .cutting import stand_in_for
+
 
 class ParameterShards:
     """This rank's part of each parameter, which an optimizer updates; the ranks have the same list.
@@ -65,8 +67,7 @@ class ParameterShards:
         """Gives the memory of whole parameters back."""
         if self._gathered:
             for parameter in self._named.values():
-                filler = torch.full((), float("nan"), dtype=parameter.dtype)
-                parameter.data = filler.expand(parameter.shape)
+                parameter.data = stand_in_for(parameter)
             self._gathered = False
 
     @contextlib.contextmanager
