@@ -29,6 +29,10 @@ def candidate(direction: str, microbatch: int, number: int, begins: bool = False
     return policy.Candidate(direction, microbatch, number, begins)
 
 
+def answered(direction: str, microbatch: int, number: int):
+    return policy.Candidate(direction, microbatch, number, answered=True)
+
+
 class Policies(unittest.TestCase):
     def chosen(self, schedule, candidates, active=0, most=2, left=0):
         one = policy.next_task(schedule, policy.View(candidates, active, most, left))
@@ -47,6 +51,10 @@ class Policies(unittest.TestCase):
             ("simple", waiting[1:], 1, 2, None),
             ("simple", waiting, 1, 0, 3),
             ("simple", begins, 9, 2, 4),  # all are active before the first backward
+            # A loss before the rest of a backward, a backward that begins before both.
+            ("interleaved", [answered(B, 0, 1), answered(F, 3, 2)], 1, 0, 2),
+            ("interleaved", [answered(F, 0, 1), candidate(B, 3, 2)], 1, 0, 2),
+            ("interleaved", [candidate(F, 0, 1), answered(B, 3, 2)], 1, 0, 2),
         ):
             with self.subTest(schedule=schedule, candidates=candidates, active=active, left=left):
                 self.assertEqual(self.chosen(schedule, candidates, active, left=left), number)

@@ -83,7 +83,8 @@ class Opened:
         return self.plain[-1]
 
 
-def open_header(header: bytes) -> Opened:
+def open_header(header: Any) -> Opened:
+    """header: anything with bytes in it."""
     return Opened(*pickle.loads(header))
 
 

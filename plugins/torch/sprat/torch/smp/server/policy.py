@@ -16,6 +16,7 @@ class Candidate:
     microbatch: int
     number: int  # rising in the order tasks were made on this rank
     begins: bool = False  # a micro-batch that has not run yet
+    answered: bool = False  # goes on with what another rank has sent
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,9 @@ class View:
 def next_task(schedule: str, view: View) -> Candidate | None:
     """The candidate to run, or None to wait for messages.
 
-    interleaved: any backward first, the lowest micro-batch first, at most `most_active` begun.
+    interleaved: backwards first, the lowest micro-batch first, at most `most_active` begun. A forward
+    that goes on with an answer comes before a backward that does: the one is often the loss, which
+    the last rank waits for, the other all that is left of a backward.
     simple: every forward of the step before the first backward; the number begun has no limit,
     since all are held then anyway. Backwards that other ranks ask for have passed that border.
     """
@@ -47,5 +50,6 @@ def next_task(schedule: str, view: View) -> Candidate | None:
     return min(able, key=_order, default=None)
 
 
-def _order(one: Candidate) -> tuple[bool, int, int]:
-    return (one.direction == FORWARD, one.microbatch, one.number)
+def _order(one: Candidate) -> tuple[int, int, int]:
+    turns = ((BACKWARD, False), (FORWARD, True), (BACKWARD, True), (FORWARD, False))
+    return (turns.index((one.direction, one.answered)), one.microbatch, one.number)

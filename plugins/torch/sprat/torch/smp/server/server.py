@@ -244,6 +244,7 @@ class Server:
             self._told.append(message.value)
         elif message.kind == "result":
             task = self._waiting.pop(message.call)
+            task.answered = True
             self._answers[task.number] = message
             self._ready[task.number] = task
         elif message.kind == "finished":
@@ -284,6 +285,7 @@ class Server:
         return task.pause()
 
     def _pause_ready(self, task: Task) -> None:
+        task.answered = False
         self._ready[task.number] = task
         task.pause()
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ class Task:
         self.number = number
         self.begins = begins
         self.key = key
+        self.answered = False  # since it was paused last
         self.random_state: torch.Tensor | None = None
         self.done = False
         self.result: Any = None
@@ -38,7 +40,7 @@ class Task:
         self._paused: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def candidate(self) -> Candidate:
-        return Candidate(self.direction, self.microbatch, self.number, self.begins)
+        return Candidate(self.direction, self.microbatch, self.number, self.begins, self.answered)
 
     def pause(self) -> Any:
         """In the task's thread: gives the baton back, returns what resume() is given."""
@@ -115,4 +117,14 @@ def current() -> Task | None:
 def current_microbatch() -> int:
     """-1 outside of a step."""
     task = current()
-    return -1 if task is None else task.microbatch
+    return getattr(_current, "microbatch", -1) if task is None else task.microbatch
+
+
+@contextlib.contextmanager
+def as_microbatch(number: int) -> Iterator[None]:
+    """Inside, this thread computes that micro-batch, in no task."""
+    _current.microbatch = number
+    try:
+        yield
+    finally:
+        _current.microbatch = -1

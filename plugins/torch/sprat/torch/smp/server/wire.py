@@ -13,9 +13,12 @@ import torch.distributed as dist
 
 from .messages import Message, open_header, pack, unpack
 
-# A header of this size comes with its length in one message; the rest of a longer one follows.
-FIRST_BYTES = 4096
-_LENGTH_BYTES = 8
+# What is not longer comes in one message: two lengths, the header, tensors that are small. The rest of
+# a longer one follows.
+FIRST_BYTES = 16384
+_LENGTH_BYTES = 16
+# A tensor up to this size travels with the header; the random state has 5056.
+SMALL_BYTES = 6144
 
 
 class Wire:
@@ -34,13 +37,14 @@ class Wire:
     def send(self, peer: int, message: Message) -> None:
         """Returns once the message has left."""
         header, tensors = pack(message)
+        body = torch.cat([torch.frombuffer(bytearray(header), dtype=torch.uint8),
+                          *(_bytes_of(t) for t in tensors if _is_small(t))])
         first = torch.zeros(FIRST_BYTES, dtype=torch.uint8)
-        body = torch.frombuffer(bytearray(header), dtype=torch.uint8)
-        first[:_LENGTH_BYTES].view(torch.int64)[0] = len(header)
+        first[:_LENGTH_BYTES].view(torch.int64).copy_(torch.tensor([len(header), body.numel()]))
         room = FIRST_BYTES - _LENGTH_BYTES
-        first[_LENGTH_BYTES : _LENGTH_BYTES + min(room, len(header))] = body[:room]
-        parts = [first] + ([body[room:]] if len(header) > room else [])
-        for tensor in [*parts, *(t for t in tensors if t.numel() > 0)]:
+        first[_LENGTH_BYTES : _LENGTH_BYTES + min(room, body.numel())] = body[:room]
+        parts = [first] + ([body[room:]] if body.numel() > room else [])
+        for tensor in [*parts, *(t for t in tensors if t.numel() > 0 and not _is_small(t))]:
             # Waiting drives the message at once; left to a thread behind, it would come late on a
             # machine whose cores all compute. The peer's receiver always listens, so it is short.
             dist.send(tensor, self._globals[peer], group=self.group)
@@ -82,17 +86,29 @@ class Wire:
     def _next(self) -> Message:
         first = torch.empty(FIRST_BYTES, dtype=torch.uint8)
         sender = dist.recv(first, group=self.group)
-        length = int(first[:_LENGTH_BYTES].view(torch.int64)[0])
+        of_header, length = first[:_LENGTH_BYTES].view(torch.int64).tolist()
         room = FIRST_BYTES - _LENGTH_BYTES
-        header = bytes(first[_LENGTH_BYTES : _LENGTH_BYTES + min(room, length)].numpy())
+        body = first[_LENGTH_BYTES : _LENGTH_BYTES + min(room, length)]
         if length > room:
             rest = torch.empty(length - room, dtype=torch.uint8)
             dist.recv(rest, sender, group=self.group)
-            header += bytes(rest.numpy())
-        opened, tensors = open_header(header), []
+            body = torch.cat([body, rest])
+        opened, tensors, place = open_header(body[:of_header].numpy()), [], of_header
         for form in opened.forms:
             tensor = torch.empty(form.shape, dtype=form.dtype)
-            if tensor.numel() > 0:
+            if _is_small(tensor):
+                _bytes_of(tensor).copy_(body[place : place + tensor.nbytes])
+                place += tensor.nbytes
+            elif tensor.numel() > 0:
                 dist.recv(tensor, sender, group=self.group)
             tensors.append(tensor)
         return unpack(opened, tensors, self._globals.index(sender))
+
+
+def _is_small(tensor: torch.Tensor) -> bool:
+    return 0 < tensor.nbytes <= SMALL_BYTES
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Of a contiguous tensor, the memory itself."""
+    return tensor.view(-1).view(torch.uint8)
