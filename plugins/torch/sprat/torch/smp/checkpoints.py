@@ -129,7 +129,7 @@ def resume_from_checkpoint(
         parts = _read_parts(place)
         owners = parts["model"][0]["owners"]
         if owners and not model.assignment and len(parts["model"]) == state.placement.pipeline:
-            model.kept_split = Split(owners)
+            model.kept_split = Split(owners, parts["model"][0].get("at_operations", False))
         weights = {k: v for part in parts["model"] for k, v in part["state"].items()}
         optimizers = [part["state"] for part in parts["optimizer"]]
         names = [name for name, _ in model.module.named_parameters()]
@@ -159,7 +159,8 @@ def _partial_files(model: DistributedModel, optimizer: DistributedOptimizer | No
     place = f"{pp_rank()}_{tp_rank()}"
     own = model.local_state_dict()  # by all: replicas may share parameters
     if rdp_rank() == 0:
-        files[f"model_{place}.pt"] = here | {"owners": model.assignment, "state": own}
+        files[f"model_{place}.pt"] = here | {
+            "owners": model.assignment, "at_operations": model.is_split_at_operations, "state": own}
     sharded = bool(state.config.get("shard_optimizer_state"))
     updates = None if optimizer is None else optimizer.local_state_dict()
     if updates is not None and (sharded or rdp_rank() == 0):

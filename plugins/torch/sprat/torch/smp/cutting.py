@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -29,19 +30,50 @@ def require_same_model(module: nn.Module, group: dist.ProcessGroup) -> None:
             )
 
 
+class Asking:
+    """Stands for the forward of a module that another rank has; `own`: one that was set before."""
+
+    def __init__(self, ask: Callable[..., Any], name: str, own: Callable | None):
+        self._ask, self._name, self.own = ask, name, own
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._ask(self._name, *args, **kwargs)
+
+
+@contextlib.contextmanager
+def own_forwards(module: nn.Module) -> Iterator[None]:
+    """Inside, modules compute what they did before the split."""
+    asking = [(one, vars(one)["forward"]) for one in module.modules()
+              if isinstance(vars(one).get("forward"), Asking)]
+    for one, asks in asking:
+        del one.forward
+        if asks.own is not None:
+            one.forward = asks.own
+    try:
+        yield
+    finally:
+        for one, asks in asking:
+            one.forward = asks
+
+
 def keep_own(module: nn.Module, owner_of: Callable[[str], int], rank: int,
              ask: Callable[..., Any]) -> None:
     """Drops what other ranks have, and puts ask(name, ...) in the place of their forwards."""
     for name, inside in module.named_modules():
-        owner = owner_of(name)
-        if owner == rank:
-            continue
         for key, parameter in inside.named_parameters(recurse=False):
             its_name = f"{name}.{key}" if name else key
-            _drop(parameter, f"parameter {its_name!r} is rank {owner}'s and was used on rank {rank} "
-                             "of the pipeline")
+            owner = owner_of(its_name)
+            if owner != rank:
+                _drop(parameter, f"parameter {its_name!r} is rank {owner}'s and was used on rank "
+                                 f"{rank} of the pipeline")
         # Code of any module that stands here may call it: a list around it calls nothing.
-        inside.forward = functools.partial(ask, name)
+        if owner_of(name) != rank:
+            inside.forward = Asking(ask, name, vars(inside).get("forward"))
+    forget_cache(module)
+
+
+def forget_cache(module: nn.Module) -> None:
+    """A model of transformers keeps no keys and values from one call for the next."""
     if getattr(getattr(module, "config", None), "use_cache", False):
         log.warning("use_cache of the model's config is set to False: a cache that another rank's "
                     "modules change would be lost")

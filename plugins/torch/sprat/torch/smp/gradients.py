@@ -26,6 +26,8 @@ class Gradients:
             one.register_post_accumulate_grad_hook(self._take) for one in self.parameters
         ]
         self._begun = False
+        # Whether a tensor lies in memory that others write to, as that of a message.
+        self.is_lent: Callable[[torch.Tensor], bool] = lambda tensor: False
         self.hook: CommHook | None = None  # else the mean by all-reduce
         self.shards: ParameterShards | None = None  # takes gradients instead
         self._kept_local: dict[int, torch.Tensor] = {}  # of steps that were not summed over ranks
@@ -92,12 +94,18 @@ class Gradients:
             for gradient in self._sums.values():
                 gradient /= divisor
 
+    def taken(self, parameter: nn.Parameter, microbatch: int) -> torch.Tensor | None:
+        """What the micro-batch has given to it so far, which is the caller's from here on."""
+        return self._slots.get(microbatch, {}).pop(id(parameter), None)
+
     def _take(self, parameter: nn.Parameter) -> None:
         microbatch = current_microbatch()
         if not self._begun or microbatch < 0:
             return
         slot = self._slots.setdefault(microbatch, {})
         gradient, parameter.grad = parameter.grad, None
+        if self.is_lent(gradient):
+            gradient = gradient.clone()
         if id(parameter) in slot:
             slot[id(parameter)] = slot[id(parameter)] + gradient
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -17,7 +18,7 @@ from torch.utils import _pytree as pytree
 from .activation_store import ActivationCounters, ActivationStore
 from .backends import new_group
 from .comm_hooks import CommHook
-from .cutting import keep_own, require_same_model
+from .cutting import forget_cache, keep_own, require_same_model
 from .delayed import has_delayed, make_values
 from .gradients import Gradients
 from .joining import Shadow
@@ -33,11 +34,15 @@ from .server.wire import Wire
 from .split import (
     Split,
     read_partition,
+    split_at_operations,
     split_automatically,
     split_by_hand,
     together,
     write_partition,
 )
+from .stages.capture import Recorder
+from .stages.program import Unservable
+from .stages.runner import FirstCut, Stages, cut_first
 from .state import state
 from .tensor import regions
 from .tensor.cut_parameters import dim_of
@@ -45,6 +50,7 @@ from .tensor.distributed_module import outermost
 from .tensor.marks import distribute
 from .tracing import Traces, trace, tree_of
 
+log = logging.getLogger(__name__)
 _latest: DistributedModel | None = None
 
 
@@ -72,6 +78,8 @@ class DistributedModel(nn.Module, Joinable):
     mean; .grad has them after the last of these steps.
     bucket_cap_mb: MiB of gradients that travel at once. broadcast_buffers: from data parallel rank
     0, at each step in training.
+    split_at: "modules", or "operations": the step is captured as a graph, and cut where the fewest
+    bytes go between ranks; such a model is trained and evaluated by steps that stages can play.
     offload_folder: where inputs of checkpointed layers lie between forward and backward, with
     offload_activations in the configuration; by default where temporary files are (TMPDIR).
     """
@@ -89,6 +97,7 @@ class DistributedModel(nn.Module, Joinable):
         broadcast_buffers: bool = True,
         gradient_as_bucket_view: bool = False,
         offload_folder: str | os.PathLike | None = None,
+        split_at: str = "modules",
     ):
         nn.Module.__init__(self)
         Joinable.__init__(self)
@@ -96,11 +105,16 @@ class DistributedModel(nn.Module, Joinable):
             raise ValueError(
                 "bf16 is smp.shard's: under DistributedModel compute under torch.autocast, or set fp16"
             )
+        if split_at not in ("modules", "operations"):
+            raise ValueError(f"split_at = {split_at!r}: take modules or operations")
+        if split_at == "operations" and state.config.get("static_mode") is False:
+            raise ValueError("split_at = 'operations' needs stages: leave static_mode = false out")
         global _latest
         _latest = self
         self.module = distribute(module)
         self.microbatches: int = state.config.get("microbatches", 1)
         self.assignment: dict[str, int] = {}
+        self._split = Split({})
         self._average = average_grads_across_microbatches
         self._passes = backward_passes_per_step
         self._bucket_bytes = int(bucket_cap_mb * 2**20)
@@ -123,7 +137,11 @@ class DistributedModel(nn.Module, Joinable):
         if self._half:
             self.module.half()
         self._traces = Traces(trace_execution_times, trace_memory_usage)
+        self._split_at = split_at
         self._capturing = False
+        self.recorder: Recorder | None = None  # while a step is captured
+        self.stages: Stages | None = None
+        self.first_cut: FirstCut | None = None  # until stages take it
         self._server: Server | None = None
 
     # What scripts call.
@@ -134,8 +152,10 @@ class DistributedModel(nn.Module, Joinable):
             if self._half:
                 args, kwargs = _floats_to((args, kwargs), torch.float16)
             raise _Captured(args, kwargs)
+        if self.recorder is not None:
+            return self.recorder.call(args, kwargs)
         if current() is not None:
-            return self._compute(args, kwargs)
+            return self.compute(args, kwargs)
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "the model was called outside of a step: put the call and model.backward(loss) in "
@@ -147,6 +167,8 @@ class DistributedModel(nn.Module, Joinable):
 
     def backward(self, loss: torch.Tensor) -> None:
         """Instead of loss.backward(), in @smp.step, once for each micro-batch."""
+        if self.recorder is not None:
+            return self.recorder.backward(loss)
         if not isinstance(loss, torch.Tensor) or not loss.requires_grad:
             raise ValueError(
                 f"model.backward got {_describe(loss)}: a loss computed from the model's output, "
@@ -212,9 +234,14 @@ class DistributedModel(nn.Module, Joinable):
     def named_parameters(self, *_: Any, **__: Any) -> Iterator[tuple[str, nn.Parameter]]:
         return self.local_named_parameters()
 
+    @property
+    def is_split_at_operations(self) -> bool:
+        """Whether ranks have parameters of their own, not modules."""
+        return self._split.at_operations
+
     def is_local(self, name: str) -> bool:
         """Whether this rank keeps the parameter, buffer or module of that name."""
-        return not self.assignment or self._owner(name) == self._rank()
+        return not self.assignment or self.owner(name) == self._rank()
 
     def local_state_dict(self) -> dict[str, Any]:
         """This rank's parameters and buffers, by their names in the user's module.
@@ -361,19 +388,21 @@ class DistributedModel(nn.Module, Joinable):
         dist.broadcast_object_list(decision, group=model_ranks, group_src=0)
         if isinstance(decision[0], Exception):
             raise decision[0]
-        self.assignment = together(decision[0], self.module).owners
+        self._split = together(decision[0], self.module)
+        self.assignment = self._split.owners
         if state.config.get("partition_file") and not state.config.get("load_partition"):
             if self._rank() == 0 and state.rank == 0:
-                write_partition(state.config["partition_file"], Split(self.assignment),
-                                self.module, self._size())
+                write_partition(state.config["partition_file"], self._split, self.module,
+                                self._size())
         self._names = [name for name, _ in self.module.named_parameters()]
         if self._size() > 1:
-            keep_own(self.module, self._owner, self._rank(), self._ask)
+            keep_own(self.module, self.owner, self._rank(), self._ask)
         if has_delayed(self.module):
             make_values(self.module, self.is_local, self._seed())
         self._start_server()
         self.values = ModelValues(dict(self.module.named_parameters()))
         self.gradients = Gradients(self.local_parameters())
+        self._start_stages()
         self._equalise()
         if state.hybrid_shard_degree > 1:
             self._share()
@@ -404,6 +433,8 @@ class DistributedModel(nn.Module, Joinable):
 
     def refuse(self, error: Exception) -> NoReturn:
         """Raises; after the split on the other ranks of the pipeline too, which else would wait."""
+        if self.stages is not None:
+            self.stages.refuse(error)
         if self._server is not None:
             self._server.refuse(error)
         raise error
@@ -492,6 +523,8 @@ class DistributedModel(nn.Module, Joinable):
                 return self.kept_split
             if config.get("load_partition"):
                 return read_partition(config["partition_file"], self.module, partitions)
+            if self._split_at == "operations":
+                return self._decide_at_operations(first_call)
             if not config.get("auto_partition", True):
                 return split_by_hand(self.module, config.get("default_partition", 0), partitions)
             costs = None
@@ -505,7 +538,19 @@ class DistributedModel(nn.Module, Joinable):
         except Exception as error:  # told to every rank of the pipeline, and raised there
             return error
 
-    def _compute(self, args: tuple, kwargs: dict) -> Any:
+    def _decide_at_operations(self, body: Callable[[], None]) -> Split:
+        if has_delayed(self.module):
+            raise ValueError("split_at = 'operations' goes with parameters that have values: leave "
+                             "delay_param_initialization out")
+        forget_cache(self.module)
+        try:
+            self.first_cut = cut_first(self, body, self._size(), state.config.get("optimize", "memory"))
+        except Unservable as error:
+            raise ValueError(f"split_at = 'operations', and the step is no graph: {error}") from error
+        return split_at_operations(self.module, self.first_cut.cut.owners)
+
+    def compute(self, args: tuple, kwargs: dict) -> Any:
+        """The output of a call in a step, where the root is."""
         if not self._half:
             return self._of_own_batch(args, kwargs)
         args, kwargs = _floats_to((args, kwargs), torch.float16)
@@ -550,11 +595,27 @@ class DistributedModel(nn.Module, Joinable):
             ranks = dist.get_process_group_ranks(state.groups[CommGroup.TP_GROUP])
             peers = Wire(new_group(ranks), wire.inbox)
         modules = dict(self.module.named_modules())
-        owners = {name: self._owner(name) for name in modules}
+        owners = {name: self.owner(name) for name in modules}
         active = state.config.get("active_microbatches", self._size() + 2)
         self._server = Server(wire, modules, owners, state.config.get("pipeline", "interleaved"),
                               active, peers)
         self._server.on_finished = lambda microbatch: self.gradients.finish(microbatch)
+
+    def _start_stages(self) -> None:
+        at_operations = self._split.at_operations
+        wanted = True if at_operations else state.config.get("static_mode")
+        if wanted is False or self._size() == 1:
+            return
+        reason = ("tensor parallel ranks compute together" if regions.ranks() > 1 else
+                  "activations are offloaded" if self._store is not None else "")
+        if reason and wanted:
+            setting = "split_at is 'operations'" if at_operations else "static_mode is true"
+            raise ValueError(f"{setting}, and stages cannot play this model: {reason}")
+        if reason:
+            log.warning("the execution server runs all steps, since stages cannot: %s", reason)
+            return
+        group = new_group(dist.get_process_group_ranks(self._group()))
+        self.stages = Stages(self, group, bool(wanted))
 
     def _equalise(self) -> None:
         """Data parallel ranks begin with the values of their first, cut or whole."""
@@ -569,8 +630,9 @@ class DistributedModel(nn.Module, Joinable):
         dist.broadcast_object_list(held, src=0)
         return held[0]
 
-    def _owner(self, name: str) -> int:
-        return Split(self.assignment).owner_of(name)
+    def owner(self, name: str) -> int:
+        """The rank of the pipeline that has the module, parameter or buffer."""
+        return self._split.owner_of(name)
 
     def _group(self) -> dist.ProcessGroup:
         return state.groups[CommGroup.PP_GROUP]

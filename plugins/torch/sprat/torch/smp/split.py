@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 
 from .. import _native
@@ -19,9 +20,13 @@ _PARTITIONS = MadeInside("_sprat_partition")
 
 @dataclass(frozen=True)
 class Split:
-    """The decision: the rank of each module by its name, "" for the root."""
+    """The decision: the rank of each module by its name, "" for the root.
+
+    Of a model that is cut at operations, the ranks of parameters and buffers by theirs.
+    """
 
     owners: dict[str, int]
+    at_operations: bool = False
 
     def owner_of(self, name: str) -> int:
         """The rank of a module, or of the nearest around it that is placed."""
@@ -70,6 +75,8 @@ def split_automatically(costs: dict[str, Any], partitions: int, goal: str,
 def write_partition(path: str, split: Split, module: nn.Module, partitions: int) -> None:
     """A partition as JSON; read_partition() takes it for the same model alone."""
     text = {"partitions": partitions, "parameters": _parameters(module), "owners": split.owners}
+    if split.at_operations:
+        text["at_operations"] = True
     with open(path, "w", encoding="utf-8") as file:
         json.dump(text, file, indent=1)
 
@@ -80,7 +87,7 @@ def read_partition(path: str, module: nn.Module, partitions: int) -> Split:
         with open(path, encoding="utf-8") as file:
             text = json.load(file)
         kept, owners = dict(text["parameters"]), dict(text["owners"])
-        cut_for = text["partitions"]
+        cut_for, at_operations = text["partitions"], bool(text.get("at_operations"))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"partition_file {path!r} cannot be read: {error!r}") from error
     if cut_for != partitions:
@@ -95,21 +102,42 @@ def read_partition(path: str, module: nn.Module, partitions: int) -> Split:
                 f"partition_file {path!r} is of another model: parameter {name!r} has shape "
                 f"{kept.get(name)} there, {here.get(name)} here"
             )
-    modules = {name for name, _ in module.named_modules()}
-    for name in modules | set(owners):
+    if at_operations:
+        known = {"", *(name for name, _ in _named_tensors(module))}
+        wanted = {""}
+    else:
+        known = wanted = {name for name, _ in module.named_modules()}
+    for name in wanted | set(owners):
         owner = owners.get(name)
-        if name not in modules or type(owner) is not int or not 0 <= owner < partitions:
+        if name not in known or type(owner) is not int or not 0 <= owner < partitions:
             raise ValueError(
                 f"partition_file {path!r} gives module {name or ROOT!r} to rank {owner!r}: each "
                 f"module of the model has a rank from 0 to {partitions - 1}"
             )
     if owners[""] != 0:
         raise ValueError(f"partition_file {path!r} gives the model to rank {owners['']}, not 0")
-    return Split(owners)
+    return Split(owners, at_operations)
+
+
+def split_at_operations(module: nn.Module, owners: dict[str, int]) -> Split:
+    """owners: of parameters and buffers that operations use; all others are the root's."""
+    ranks = {"": 0}
+    held = {id(one): owners[name] for name, one in _named_tensors(module) if name in owners}
+    for name, one in _named_tensors(module):  # by each name that a shared one has
+        if id(one) in held:
+            ranks[name] = held[id(one)]
+    return Split(ranks, at_operations=True)
+
+
+def _named_tensors(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
+    return [*module.named_parameters(remove_duplicate=False),
+            *module.named_buffers(remove_duplicate=False)]
 
 
 def together(split: Split, module: nn.Module) -> Split:
     """The split with modules that share a parameter on one rank: that of the first of them."""
+    if split.at_operations:
+        return split
     owners = dict(split.owners)
     holders: dict[int, str] = {}
     for name, inside in module.named_modules():

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from .model import DistributedModel, latest_model
 from .server.messages import Message
 from .server.modes import modes_here, with_modes
+from .stages.runner import Call
 
 
 class StepOutput:
@@ -68,7 +69,8 @@ def step(function: Callable | None = None, *, non_split_inputs: Sequence[str] = 
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> StepOutput:
-        model = latest_model()
+        given = (one for one in (*args, *kwargs.values()) if isinstance(one, DistributedModel))
+        model = next(given, None) or latest_model()
         try:
             parts = _cut(function, args, kwargs, model.microbatches, set(non_split_inputs), axes)
         except ValueError as error:
@@ -97,22 +99,31 @@ def run_step(model: DistributedModel, bodies: list[Callable[[], Any]], forms: An
     kept = torch.get_rng_state()
     seed = model.same_on_tensor_ranks(int(torch.randint(2**62, ())))
     after = torch.get_rng_state()
-    begin = Message("begin", value=(number, len(bodies), forms))
+    call = Call(number, len(bodies), forms, trains, seed)
     try:
-        if model.server.wire.rank == 0:
-            modes = modes_here()
-            results = model.server.lead(begin, [_in(modes, body) for body in bodies], seed)
-            results = pytree.tree_map(_detached, results)
-            model.server.end(results)
+        engine = model.stages.agree(bodies, call, _difference) if model.stages else None
+        if engine is not None:
+            results = model.stages.play(engine, bodies)
         else:
-            results = model.server.serve(lambda other: _difference(begin, other))
-            results = pytree.tree_map(_detached, results)
+            results = _by_server(model, bodies, call)
     except BaseException:
         model.end_evaluation()
         torch.set_rng_state(kept)
         raise
     torch.set_rng_state(after)
     model.end_step() if trains else model.end_evaluation()
+    return results
+
+
+def _by_server(model: DistributedModel, bodies: list[Callable[[], Any]], call: Call) -> list[Any]:
+    begin = Message("begin", value=call.begin)
+    if model.server.wire.rank > 0:
+        results = model.server.serve(lambda other: _difference(call.begin, other.value))
+        return pytree.tree_map(_detached, results)
+    modes = modes_here()
+    results = model.server.lead(begin, [_in(modes, body) for body in bodies], call.seed)
+    results = pytree.tree_map(_detached, results)
+    model.server.end(results)
     return results
 
 
@@ -126,10 +137,10 @@ def _in(modes: dict[str, Any], body: Callable[[], Any]) -> Callable[[], Any]:
     return run
 
 
-def _difference(mine: Message, theirs: Message) -> str | None:
+def _difference(mine: tuple, theirs: tuple) -> str | None:
     """Arguments count on rank 0 alone: scripts that read data there pass empty tensors elsewhere."""
     names = ("step", "number of micro-batches", "arguments")
-    for name, here, there in zip(names, mine.value, theirs.value):
+    for name, here, there in zip(names, mine, theirs):
         stands_in = name == "arguments" and all(0 in shape for shape, _ in here)
         if here != there and not stands_in:
             return (
