@@ -94,6 +94,11 @@ def start(degree: int, microbatches: int, **more: Any) -> Any:
     return smp
 
 
+def by_server(degree: int, microbatches: int, **more: Any) -> Any:
+    """As start(); steps that stages could play are the server's too."""
+    return start(degree, microbatches, static_mode=False, **more)
+
+
 def step_of(smp: Any) -> Any:
     @smp.step
     def train(model: Any, words: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -149,7 +154,7 @@ def plain(ranks: int, microbatches: int, shares: int = 1) -> tuple[list, dict]:
 
 def trains(pipeline: int, microbatches: int, schedule: str, rank: int, size: int) -> str:
     """What differs from one rank."""
-    smp = start(pipeline, microbatches, pipeline=schedule)
+    smp = by_server(pipeline, microbatches, pipeline=schedule)
     model = smp.DistributedModel(Net(smp.partition, pipeline))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.125, momentum=0.5)
     train, losses, shares = step_of(smp), [], size // pipeline
@@ -176,7 +181,7 @@ def trains(pipeline: int, microbatches: int, schedule: str, rank: int, size: int
 
 def says(make: Any, rank: int, size: int) -> str:
     """The error of a step that goes wrong; after it a right one trains."""
-    smp = start(size, 4)
+    smp = by_server(size, 4)
     model, train = make(smp, rank, size)
     try:
         train(model, *batch(1, 6 if make is short_batch else BATCH))
@@ -225,7 +230,7 @@ def one_short_batch(smp: Any, rank: int, size: int) -> Any:
 
 def accumulates(rank: int, size: int) -> str:
     """Two steps of two data parallel ranks before their gradients are averaged."""
-    smp = start(1, 2)
+    smp = by_server(1, 2)
     model = smp.DistributedModel(Net(smp.partition, 1).eval(), backward_passes_per_step=2)
     torch.manual_seed(1)
     alone = Net(smp.partition, 1).eval()
@@ -270,13 +275,13 @@ def another_batch(smp: Any, rank: int, size: int) -> Any:
 
 
 def another_model(rank: int, size: int) -> str:
-    smp = start(size, 2)
+    smp = by_server(size, 2)
     model = smp.DistributedModel(nn.Linear(WIDTH, WIDTH + rank))
     return said(lambda: step_of(smp)(model, *batch(1)))
 
 
 def parameters_later(rank: int, size: int) -> str:
-    smp = start(size, 2)
+    smp = by_server(size, 2)
     model, train = model_of(smp, size), step_of(smp)
     train(model, *batch(1))
     model.module.late = nn.Linear(2, 2)
@@ -285,11 +290,11 @@ def parameters_later(rank: int, size: int) -> str:
 
 def partition_files(path: str, rank: int, size: int) -> str:
     """A split kept in a file is the same when it is loaded, and refused for another model."""
-    smp = start(size, 1, auto_partition=True, skip_tracing=True, partition_file=path)
+    smp = by_server(size, 1, auto_partition=True, skip_tracing=True, partition_file=path)
     first = model_of(smp, size)
     step_of(smp)(first, *batch(1))
     dist.barrier()
-    smp = start(size, 1, load_partition=True, partition_file=path)
+    smp = by_server(size, 1, load_partition=True, partition_file=path)
     second = model_of(smp, size)
     step_of(smp)(second, *batch(1))
     if first.assignment != second.assignment:
@@ -299,7 +304,7 @@ def partition_files(path: str, rank: int, size: int) -> str:
 
 
 def dies(rank: int, size: int) -> str:
-    smp = start(size, 4)
+    smp = by_server(size, 4)
     model, train = model_of(smp, size), step_of(smp)
     train(model, *batch(1))
     if rank == 1:

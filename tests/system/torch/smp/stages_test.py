@@ -311,6 +311,8 @@ class Surroundings(unittest.TestCase):
         changes.append(key())
         model[0].extra = "new"
         changes.append(key())
+        model[0].weight.requires_grad_(False)
+        changes.append(key())
         self.assertEqual(len({first, *changes}), 1 + len(changes))
         with torch.no_grad():
             self.assertNotEqual(key(), changes[-1])

@@ -43,6 +43,7 @@ def surroundings(function: Any, module: nn.Module) -> Iterator[Any]:
     """Plain values that the function and the model could read."""
     seen: dict[int, int] = {}
     yield from _of_function(function, seen)
+    yield tuple((one.requires_grad, one.dtype) for one in module.parameters())
     for inside in module.modules():
         yield inside.training
         yield from _of_attributes(inside, seen)
