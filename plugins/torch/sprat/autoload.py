@@ -32,7 +32,8 @@ def autoload() -> None:
     """What PyTorch calls. Whatever happens here, ``import torch`` goes on."""
     try:
         register()
-        if os.environ.get("TORCH_RUN_ON_SPRAT"):
+        # Read here too, so that a program which does not want it imports nothing more.
+        if os.environ.get("TORCH_RUN_ON_SPRAT", "0") not in ("", "0"):
             run_on_sprat()
     except Exception as error:  # of PyTorch's internals, which change
         warnings.warn(f"torch.distributed was not told of the backend sprat: {error!r}", stacklevel=2)

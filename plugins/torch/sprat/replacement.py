@@ -29,32 +29,37 @@ def with_sprat(backend: str, replaced: Collection[str] = ("gloo",)) -> str:
     return ",".join(":".join(part) for part in parts)
 
 
+def asked() -> str:
+    """The variable's value; "" where it is not set, or 0."""
+    value = os.environ.get(VARIABLE, "")
+    return "" if value == "0" else value
+
+
 def take_the_place_of(*backends: str) -> None:
     """From here on, wherever init_process_group and new_group have been imported to.
 
     Also in Python programs that this one starts, if their environment and PyTorch are this one's.
     nccl, if it is named, stays where there is a GPU.
     """
-    os.environ.setdefault(VARIABLE, "1")
+    os.environ[VARIABLE] = asked() or "1"
     if not _replaced:
         _change("init_process_group")
         _change("new_group")
     _replaced.update(backends)
 
 
-def _chosen(name: str, backend: str | None) -> str | None:
+def _chosen(name: str, backend: str | None, device_id: Any = None) -> str | None:
     """What the function of that name is to be given for this backend; None is PyTorch's choice."""
     import torch
     import torch.distributed as dist
 
-    if backend:
-        has_gpu = torch.cuda.device_count() > 0
-        return with_sprat(backend, _replaced - {"nccl"} if has_gpu else _replaced)
+    replaced = _replaced - {"nccl"} if torch.cuda.device_count() > 0 else _replaced
+    if backend:  # what is no text PyTorch refuses
+        return with_sprat(backend, replaced) if isinstance(backend, str) else backend
     if name == "new_group":
         return None  # the default group's
-    device = torch._C._get_accelerator().type
-    of_device = dist.Backend.default_device_backend_map.get(device)
-    return "sprat" if of_device in _replaced else None
+    device = getattr(device_id, "type", torch._C._get_accelerator().type)
+    return "sprat" if dist.Backend.default_device_backend_map.get(device) in replaced else None
 
 
 def _change(name: str) -> None:
@@ -66,7 +71,8 @@ def _change(name: str) -> None:
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         bound = signature.bind(*arguments, **named)
-        bound.arguments["backend"] = _chosen(name, bound.arguments.get("backend"))
+        given = bound.arguments
+        given["backend"] = _chosen(name, given.get("backend"), given.get("device_id"))
         return function(*bound.args, **bound.kwargs)
 
     for module in list(sys.modules.values()):

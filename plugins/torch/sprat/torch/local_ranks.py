@@ -28,8 +28,15 @@ class Failure(NamedTuple):
 
     def __str__(self) -> str:
         if self.status < 0:
-            return f"rank {self.rank} was killed by {signal.Signals(-self.status).name}"
+            return f"rank {self.rank} was killed by {_name_of(-self.status)}"
         return f"rank {self.rank} ended with status {self.status}"
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one of the real-time signals, most of which have no name
+        return f"signal {number}"
 
 
 def run_ranks(count: int, command: list[str]) -> int:
@@ -38,7 +45,9 @@ def run_ranks(count: int, command: list[str]) -> int:
     The ranks write where this process writes. A signal that ends this process ends them.
     """
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) is not signal.SIG_IGN:  # as nohup wants it
+            signal.signal(ending, lambda number, _: sys.exit(128 + number))
     ranks: list[subprocess.Popen] = []
     try:
         for rank in range(count):
@@ -95,6 +104,9 @@ def _wait(ranks: list[subprocess.Popen]) -> Failure | None:
 
 
 def _end(ranks: list[subprocess.Popen]) -> None:
+    # It takes some seconds at most, and whoever is impatient in them must not leave ranks behind.
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.SIG_IGN)
     for process in ranks:
         if process.poll() is None:
             process.terminate()

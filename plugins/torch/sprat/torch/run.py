@@ -20,14 +20,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import runpy
 import sys
 
 import sprat.sagemaker
 import sprat.torch
 from sprat.replacement import take_the_place_of
+from sprat.sagemaker.configuration import parameters
 from sprat.torch.launch import launched
 from sprat.torch.local_ranks import run_ranks
+from sprat.torch.main_program import run_module, run_script
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -44,19 +45,38 @@ def parse(arguments: list[str]) -> argparse.Namespace:
                         help="what to run, and what it gets")
     options = parser.parse_args(arguments)
     options.distribution = None
-    if options.sagemaker and options.program and options.program[0].endswith(".json"):
-        options.distribution = options.program.pop(0)
-    if not options.program:
-        parser.error(f"nothing to run\n\n{__doc__}")
-    if options.nproc is not None and options.nproc < 1:
-        parser.error(f"-n {options.nproc}: a job has at least one rank")
-    if options.nproc is not None and (launched(os.environ) or "RANK" in os.environ):
-        parser.error(f"-n {options.nproc} inside of a job: a launcher has started this process as "
-                     "one of its ranks; leave out -n, or the launcher")
-    if options.distribution and not os.path.isfile(options.distribution):
-        parser.error(f"--sagemaker {options.distribution}: there is no such file; write the "
-                     "estimator's distribution there, as JSON")
+    if options.sagemaker and options.program and options.program[0].lower().endswith(".json"):
+        options.distribution, *rest = options.program
+        parser.parse_args(rest, options)  # -n and -m may stand behind the file
+    if options.program and options.program[0] == "--":
+        del options.program[0]
+    complaint = _complaint_of(options)
+    if complaint:
+        parser.error(complaint)
     return options
+
+
+def _complaint_of(options: argparse.Namespace) -> str | None:
+    """What is wrong with the options, before any rank is started."""
+    if not options.program:
+        return f"nothing to run\n\n{__doc__}"
+    count, program = options.nproc, options.program[0]
+    if count is not None and count < 1:
+        return f"-n {count}: a job has at least one rank"
+    if count is not None and (launched(os.environ) or "RANK" in os.environ):
+        return (f"-n {count} inside of a job: a launcher has started this process as one of its "
+                "ranks; leave out -n, or the launcher")
+    if options.distribution is not None:
+        if not os.path.isfile(options.distribution):
+            return (f"--sagemaker {options.distribution}: there is no such file; write the "
+                    "estimator's distribution there, as JSON")
+        try:
+            parameters(options.distribution)
+        except (OSError, ValueError) as error:
+            return f"--sagemaker {error}"
+    if not options.module and not os.path.exists(program):
+        return f"{program}: there is no such file; a module's name stands behind -m"
+    return None
 
 
 def _command_of_a_rank(options: argparse.Namespace) -> list[str]:
@@ -71,17 +91,17 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     if options.nproc is not None:
         return run_ranks(options.nproc, _command_of_a_rank(options))
-    sprat.torch.launch_environment()
+    try:
+        sprat.torch.launch_environment()
+    except ValueError as error:
+        print(f"sprat.torch.run: {error}", file=sys.stderr)
+        return 2
     if options.sagemaker:
         sprat.sagemaker.answer(options.distribution)
     else:
         take_the_place_of("gloo")
-    sys.argv[:] = options.program
-    if options.module:
-        runpy.run_module(options.program[0], run_name="__main__", alter_sys=True)
-    else:
-        sys.path[0] = os.path.dirname(os.path.abspath(options.program[0]))
-        runpy.run_path(options.program[0], run_name="__main__")
+    run = run_module if options.module else run_script
+    run(options.program[0], options.program[1:])
     return 0
 
 
