@@ -44,7 +44,7 @@ class DistributedDataParallel(nn.parallel.DistributedDataParallel):
         if broadcast_buffers:
             raise ValueError("broadcast_buffers=True: SMDDP never broadcast them; leave it out, or "
                              "take torch.nn.parallel.DistributedDataParallel")
-        on_gpu = next(module.parameters()).is_cuda
+        on_gpu = any(one.is_cuda for one in module.parameters())
         super().__init__(module, device_ids=device_ids if on_gpu else None,
                          output_device=output_device if on_gpu else None,
                          broadcast_buffers=False, bucket_cap_mb=bucket_cap_mb)

@@ -210,10 +210,11 @@ class Delayed(unittest.TestCase):
         self.assertTrue(all(one.is_meta for one in model.parameters()))
         initer = parts.DelayedParamIniter(model)
         with self.assertRaisesRegex(ValueError, "parameter '0.weight' has no values yet"):
-            initer.validate_params_and_buffers_inited()
-        for module in model:
-            initer.get_param_init_fn()(module)
-        initer.validate_params_and_buffers_inited()
+            with initer.validate_params_and_buffers_inited():
+                pass
+        with initer.validate_params_and_buffers_inited():
+            for module in model:
+                initer.get_param_init_fn()(module)
         self.assertIs(model[2].weight, model[0].weight)
 
 

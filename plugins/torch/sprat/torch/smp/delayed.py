@@ -102,15 +102,18 @@ class DelayedParamIniter:
                 holder, key = _holder(self.model, first)
                 for other in others:
                     its_holder, its_key = _holder(self.model, other)
-                    setattr(its_holder, its_key, getattr(holder, key))
+                    if getattr(its_holder, its_key) is not getattr(holder, key):
+                        setattr(its_holder, its_key, getattr(holder, key))
 
         return tie
 
-    def validate_params_and_buffers_inited(self) -> None:
-        """ValueError names what has no memory yet."""
+    @contextlib.contextmanager
+    def validate_params_and_buffers_inited(self, enabled: bool = True) -> Iterator[None]:
+        """Around the lines that make the values: afterwards ValueError names what has none."""
+        yield
         for kind, named in (("parameter", self.model.named_parameters()),
                             ("buffer", self.model.named_buffers())):
-            for name, one in named:
+            for name, one in named if enabled else ():
                 if one.is_meta:
                     raise ValueError(f"{kind} {name!r} has no values yet: give its module a "
                                      "reset_parameters, or pass init_method_using_config")
@@ -154,9 +157,11 @@ def initialiser_of(root: nn.Module) -> Initialise:
 
 
 def initialise_module(module: nn.Module, name: str, initialise: Initialise, seed: int) -> None:
-    """By a random stream that nothing else draws from."""
+    """By a random stream that nothing else draws from; nothing where it has no parameters itself."""
     key = hashlib.sha256(f"{seed}/{name}".encode()).digest()
     own = list(module.named_parameters(recurse=False))
+    if not own:  # FSDP asks for those that only hold others too
+        return
     for _, one in own:
         if dim_of(one) is not None:  # whole for the while, so that ranks draw the same numbers
             one.data = torch.empty(whole_shape(one), dtype=one.dtype)

@@ -85,6 +85,21 @@ class Placement:
         ]
 
 
+class Ranker:
+    """Who has the same shard as whom, by the names of SMP v2."""
+
+    def __init__(self, placement: Placement):
+        self._placement = placement
+
+    def get_rep_rank(self, rank: int) -> int:
+        """Which replica the rank's shard belongs to; those with 0 have one whole model."""
+        return self._placement.coordinates(rank)["R"]
+
+    def get_rep_groups(self) -> list[list[int]]:
+        """For each shard the ranks that have it."""
+        return self._placement.groups(CommGroup.REPLICATE_GROUP)
+
+
 def place(settings: Settings, size: int) -> Placement:
     """The placement of `size` ranks; shard degree 0 is the largest possible."""
     tensor = settings.values["tensor_parallel_degree"]

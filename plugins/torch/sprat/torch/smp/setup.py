@@ -11,7 +11,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from .backends import backends, new_group
 from .config import Settings, resolve
-from .placement import CommGroup, Placement, place
+from .placement import CommGroup, Placement, Ranker, place
 from .random import begin_streams
 from .state import State, state
 
@@ -49,6 +49,16 @@ def init(
         rep_rank_process_group=groups[CommGroup.REPLICATE_GROUP],
         shard_process_group=groups[CommGroup.SHARD_GROUP],
         tp_process_group=groups[CommGroup.TP_GROUP],
+        world_process_group=groups[CommGroup.WORLD],
+        # Neither sequences nor experts are cut over ranks; scripts ask whether they are.
+        context_parallel_degree=1,
+        cp_size=1,
+        cp_rank=0,
+        expert_parallel_degree=1,
+        ep_size=1,
+        ep_rank=0,
+        sm_activation_offloading=settings.values.get("sm_activation_offloading", False),
+        ranker=Ranker(placement),
         placement=placement,
         groups=groups,
     )

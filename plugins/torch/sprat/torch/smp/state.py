@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from .placement import CommGroup, Placement
+from .placement import CommGroup, Placement, Ranker
 
 if TYPE_CHECKING:
     import torch
@@ -32,6 +32,15 @@ class State:
     rep_rank_process_group: ProcessGroup  # the ranks that hold the same shard
     shard_process_group: ProcessGroup  # the ranks that share one copy
     tp_process_group: ProcessGroup
+    world_process_group: ProcessGroup
+    context_parallel_degree: int  # 1, as cp_size, expert_parallel_degree and ep_size
+    cp_size: int
+    cp_rank: int  # 0, as ep_rank
+    expert_parallel_degree: int
+    ep_size: int
+    ep_rank: int
+    sm_activation_offloading: bool
+    ranker: Ranker
     placement: Placement
     groups: dict[CommGroup, ProcessGroup]
     tensor_parallel_generators: list[torch.Tensor]  # states of the random streams

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections import deque
 from concurrent.futures import Future
@@ -9,6 +10,9 @@ from typing import Any
 
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch.distributed._shard.sharded_tensor import ShardedTensor
+from torch.distributed.checkpoint.staging import AsyncStager
+from torch.utils import _pytree as pytree
 
 
 class AsyncCallsQueue:
@@ -27,6 +31,10 @@ class AsyncCallsQueue:
             self._calls.popleft().result()
             ended += 1
         return ended
+
+    def maybe_finalize_async_calls(self, blocking: bool = True, process_group: Any = None) -> int:
+        """SMP's name of finish()."""
+        return self.finish(blocking)
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -54,14 +62,16 @@ def async_save(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike | No
     """Copies the state, and writes it while training goes on.
 
     The save before is waited for. Call maybe_finalize_async_calls() now and then, and with
-    blocking=True before the end: a save that failed raises there. process_group: one that the CPU
-    serves, and that nothing else uses meanwhile; by default a new one.
+    blocking=True before the end: a save that failed raises there. process_group: the ranks that
+    save, all of which call it; training may go on using that group, since a save has one of its own.
     """
     _require_ours(sagemaker)
     calls = queue if queue is not None else _queue
     calls.finish(blocking=True)
+    of_fsdp1 = any(isinstance(one, ShardedTensor) for one in pytree.tree_leaves(state_dict))
     call = dcp.async_save(state_dict, checkpoint_id=checkpoint_id, storage_writer=storage_writer,
-                          process_group=process_group or _group_of_saves())
+                          async_stager=_Copies() if of_fsdp1 else None,
+                          process_group=_group_of_saves(process_group or dist.group.WORLD))
     calls.add(call)
     return call
 
@@ -72,16 +82,26 @@ def maybe_finalize_async_calls(blocking: bool = False, process_group: dist.Proce
     return (queue if queue is not None else _queue).finish(blocking)
 
 
-_groups: dict[dist.ProcessGroup, dist.ProcessGroup] = {}
+class _Copies(AsyncStager):
+    """FSDP1's sharded tensors, whose storages PyTorch's own stager asks for in vain."""
+
+    def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        return copy.deepcopy(state_dict)
 
 
-def _group_of_saves() -> dist.ProcessGroup:
-    """Apart from the world's, so that its collectives never meet those of training."""
+# By the world, and the group of the ranks that save.
+_groups: dict[tuple[dist.ProcessGroup, dist.ProcessGroup], dist.ProcessGroup] = {}
+
+
+def _group_of_saves(of: dist.ProcessGroup) -> dist.ProcessGroup:
+    """Apart from the given one, so that its collectives never meet those of training."""
     world = dist.group.WORLD
-    if world not in _groups:
-        _groups.clear()
-        _groups[world] = dist.new_group(backend="sprat")
-    return _groups[world]
+    for gone in [key for key in _groups if key[0] is not world]:
+        del _groups[gone]
+    if (world, of) not in _groups:
+        ranks = dist.get_process_group_ranks(of)
+        _groups[world, of] = dist.new_group(ranks, backend="sprat", use_local_synchronization=True)
+    return _groups[world, of]
 
 
 def _require_ours(given: dict[str, Any]) -> None:
