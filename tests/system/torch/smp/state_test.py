@@ -18,6 +18,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import torch
 from launch import values_of
+from torch import nn
+from torch.distributed.fsdp import fully_shard
 from split_test import Net, batch, loss_of, micro_batches, said, start, step_of
 
 MICROBATCHES = 4
@@ -269,6 +271,13 @@ def lamb_of_shares(rank: int, size: int) -> str:
     return said(lambda: smp.DistributedOptimizer(smp.optimizers.FusedLamb(model.parameters())))
 
 
+def sharded_by_pytorch(rank: int, size: int) -> str:
+    smp = start(1, 2)
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    fully_shard(net[1])
+    return said(lambda: smp.DistributedModel(net))
+
+
 def plain_optimizer_of_shares(rank: int, size: int) -> str:
     smp = start(1, MICROBATCHES, sharded_data_parallel_degree=size)
     model = smp.DistributedModel(Net(smp.partition, 1))
@@ -397,6 +406,10 @@ class State(unittest.TestCase):
     def test_an_optimizer_of_whole_parameters_is_refused_for_parts(self):
         for text in values_of(2, lamb_of_shares):
             self.assertIn("FusedLamb needs whole parameters", text)
+
+    def test_a_model_that_fsdp_shards_is_refused(self):
+        for text in values_of(2, sharded_by_pytorch):
+            self.assertRegex(text, "module '1' FSDP shards: set sharded_data_parallel_degree")
 
     def test_shares_that_nobody_updates_are_named(self):
         for text in values_of(2, plain_optimizer_of_shares):

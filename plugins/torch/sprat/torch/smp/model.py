@@ -31,6 +31,7 @@ from .server.remote import run_remotely
 from .server.server import Server
 from .server.tasks import current
 from .server.wire import Wire
+from .sharding import require_not_sharded
 from .split import (
     Split,
     read_partition,
@@ -109,6 +110,7 @@ class DistributedModel(nn.Module, Joinable):
             raise ValueError(f"split_at = {split_at!r}: take modules or operations")
         if split_at == "operations" and state.config.get("static_mode") is False:
             raise ValueError("split_at = 'operations' needs stages: leave static_mode = false out")
+        require_not_sharded(module)
         global _latest
         _latest = self
         self.module = distribute(module)

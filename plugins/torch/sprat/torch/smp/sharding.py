@@ -7,7 +7,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import (
+    FSDPModule,
+    FullyShardedDataParallel,
+    MixedPrecisionPolicy,
+    fully_shard,
+)
 
 from .backends import backends
 from .state import state
@@ -45,6 +50,20 @@ def shard(model: nn.Module, blocks: Blocks | None = None, **options: Any) -> nn.
 
         overlap(model)
     return model
+
+
+def require_not_sharded(model: nn.Module) -> None:
+    """ValueError for what DistributedModel cannot split.
+
+    FSDP gathers when a module begins, and its ranks must begin modules in one order, which those of
+    a pipeline do not have.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, (FSDPModule, FullyShardedDataParallel)):
+            raise ValueError(
+                f"DistributedModel of a model whose module {name!r} FSDP shards: set "
+                "sharded_data_parallel_degree instead, or train the model without DistributedModel"
+            )
 
 
 def clip_gradients(model: nn.Module) -> torch.Tensor:
