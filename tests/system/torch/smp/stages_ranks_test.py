@@ -110,10 +110,19 @@ def with_python_numbers(model: Odd, x: torch.Tensor) -> torch.Tensor:
     return x * random.random()
 
 
+KEPT: list[torch.Tensor] = []
+
+
+def keeping(model: Odd, x: torch.Tensor) -> torch.Tensor:
+    KEPT.append(x.detach())
+    return x
+
+
 REFUSED = (
     (by_numbers, "torch.export"),
     (with_own_backward, "Doubled is a function of autograd with a backward of its own"),
-    (counting, "a forward of Odd changes its attribute 'calls'"),
+    (counting, "the step changes 'calls' outside of it"),
+    (keeping, "the step changes a list outside of it"),
     (with_hook, "a hook on a tensor"),
     (recomputed, "activations are recomputed or stored elsewhere"),
     (with_python_numbers, "draws random numbers that are not PyTorch's"),
@@ -135,6 +144,8 @@ def refuses(number: int, rank: int, size: int) -> tuple[str, str]:
     for number in (1, 2):
         train(model, *batch(number))
     log.removeHandler(handler)
+    if any(type(one) is not torch.Tensor for one in KEPT):
+        return "a tensor without numbers is left in a list", ""
     return text, "\n".join(with_what)
 
 

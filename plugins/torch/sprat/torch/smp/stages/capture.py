@@ -37,6 +37,7 @@ from .program import (
     function_of,
     with_values,
 )
+from .surroundings import Snapshot
 
 if TYPE_CHECKING:
     from ..model import DistributedModel
@@ -87,16 +88,21 @@ def capture(model: DistributedModel, body: functools.partial) -> Captured:
     buffers = {name: _with_shape(one) for name, one in model.module.named_buffers()}
     recorder = Recorder(model)
     trace = _Trace(model, body, recorder, list(parameters), list(buffers))
-    with own_forwards(model.module), _nothing_else_changes(model.module):
+    with own_forwards(model.module), _no_other_random_numbers():
+        around = Snapshot(body.func, model.module)
         try:
             with _quiet(), _only_plain_autograd(), torch.random.fork_rng(devices=[]):
                 exported = torch.export.export(
                     trace, (list(parameters.values()), list(buffers.values()), inputs),
                     strict=False)
-        except Unservable:
-            raise
         except Exception as error:
+            around.restore()
+            if isinstance(error, Unservable):
+                raise
             raise Unservable(f"torch.export: {type(error).__name__}: {_first_lines(error)}") from error
+        if left := around.changes_of_objects():
+            around.restore()
+            raise Unservable(f"the step changes {left[0]}")
     given = [*(Source(PARAMETER, name) for name in parameters),
              *(Source(BUFFER, name) for name in buffers),
              *(Source(INPUT, str(number)) for number in range(len(inputs)))]
@@ -376,27 +382,10 @@ def _with_shape(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @contextlib.contextmanager
-def _nothing_else_changes(module: nn.Module) -> Iterator[None]:
-    """Unservable if the body leaves tensors in modules, or draws from Python's or numpy's numbers."""
-    hidden = ("_parameters", "_buffers", "_modules")
-    before = [(one, dict(vars(one))) for one in module.modules()]
+def _no_other_random_numbers() -> Iterator[None]:
+    """Unservable if the body draws from Python's or numpy's."""
     states = _other_random_states()
-    try:
-        yield
-    finally:
-        left = ""
-        for one, kept in before:
-            now = vars(one)
-            changed = [key for key in {*kept, *now}
-                       if key not in hidden and kept.get(key) is not now.get(key)]
-            if changed:
-                left = f"a forward of {type(one).__name__} changes its attribute {changed[0]!r}"
-                for key in changed:
-                    now.pop(key, None)
-                    if key in kept:
-                        now[key] = kept[key]
-    if left:
-        raise Unservable(left)
+    yield
     if states != _other_random_states():
         raise Unservable("the step draws random numbers that are not PyTorch's")
 

@@ -24,14 +24,16 @@ from .order import Pipeline
 from .ownership import Placement, by_owners
 from .plan import Plan, plan_of
 from .program import Program, Unservable, Use
-from .surroundings import key_of, refusal_here, require_only_computes
+from .surroundings import Snapshot, key_of, refusal_here, require_only_computes
 
 if TYPE_CHECKING:
     from ..model import DistributedModel
 
 log = logging.getLogger(__name__)
-# Steps with other shapes or numbers than so many before are the server's.
+# Steps with other shapes or numbers than so many before are the server's...
 MOST_PLANS = 8
+# ...as are all further ones that are new, after so many that could not be captured.
+MOST_REFUSALS = 4
 
 _FINE, _REFUSED = 0, 1  # what a rank says of itself
 _BY_SERVER, _BY_PLAN, _NEW_PLAN = 0, 1, 2
@@ -80,13 +82,16 @@ def cut_first(model: DistributedModel, body: functools.partial, partitions: int,
 def _captured(model: DistributedModel, body: functools.partial) -> tuple[tuple, Captured]:
     """The program, and the key that it stands for."""
     require_only_computes(body.func)
+    around = Snapshot(body.func, model.module)
     # A first call may note something for good, as models of transformers do in their config.
     for _ in range(2):
         key = key_of(body, model.module)
         captured = capture(model, body)
         if key == key_of(body, model.module):
             return key, captured
-    raise Unservable("the step changes what it reads: numbers or lists outside of it")
+    changes = around.changes()
+    around.restore()
+    raise Unservable(f"the step changes {changes[0] if changes else 'what it reads'}")
 
 
 Difference = Callable[[tuple, tuple], str | None]
@@ -104,6 +109,7 @@ class Stages:
         self._engines: list[Engine] = []
         self._numbers: dict[tuple, int] = {}  # of plans, by what they stand for; on rank 0
         self._refused: dict[tuple, str] = {}
+        self._unsent: dict[tuple, Plan] = {}  # made by rank 0 while another rank refused
         self._said: set[str] = set()
         model.gradients.is_lent = lambda tensor: any(one.lent(tensor) for one in self._engines)
 
@@ -139,6 +145,9 @@ class Stages:
             return None
         _, mode, number, *_ = heads[0]
         if mode == _NEW_PLAN:
+            if self._rank == 0:
+                self._numbers[next(key for key, one in self._unsent.items() if one is plan)] = number
+                self._unsent = {}
             held = [pickle.dumps(plan) if self._rank == 0 else None]
             dist.broadcast_object_list(held, group=self._group, group_src=0)
             made = plan if self._rank == 0 else pickle.loads(held[0])
@@ -182,14 +191,17 @@ class Stages:
             return _BY_PLAN, self._numbers[key], None
         if key in self._refused:
             raise Unservable(self._refused[key])
-        try:
-            stands_for, plan = self._plan(body, call, key[0])
-        except Unservable as error:
-            if len(self._refused) < 4 * MOST_PLANS:
+        if key not in self._unsent:
+            if len(self._refused) == MOST_REFUSALS:
+                raise Unservable(next(reversed(self._refused.values())))
+            try:
+                stands_for, plan = self._plan(body, call, key[0])
+            except Unservable as error:
                 self._refused[key] = str(error)
-            raise
-        self._numbers[stands_for, call.trains, call.microbatches] = len(self._engines)
-        return _NEW_PLAN, len(self._engines), plan
+                raise
+            key = stands_for, call.trains, call.microbatches
+            self._unsent[key] = plan
+        return _NEW_PLAN, len(self._engines), self._unsent[key]
 
     def _plan(self, body: functools.partial, call: Call, key: tuple) -> tuple[tuple, Plan]:
         if len(self._engines) == MOST_PLANS:

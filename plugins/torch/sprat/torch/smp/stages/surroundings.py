@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import operator
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -34,21 +35,73 @@ def key_of(body: functools.partial, module: nn.Module) -> tuple:
     leaves, tree = pytree.tree_flatten((body.args, body.keywords))
     arguments = tuple(
         (tuple(leaf.shape), tuple(leaf.stride()), leaf.dtype) if isinstance(leaf, torch.Tensor)
-        else _plain(leaf, 0, {}) for leaf in leaves)
+        else _Walk().plain(leaf) for leaf in leaves)
     return (body.func, str(tree), arguments, torch.is_grad_enabled(), torch.get_default_dtype(),
             tuple(surroundings(body.func, module)))
 
 
 def surroundings(function: Any, module: nn.Module) -> Iterator[Any]:
     """Plain values that the function and the model could read."""
-    seen: dict[int, int] = {}
-    yield from _of_function(function, seen)
+    return _surroundings(function, module, _Walk())
+
+
+def _surroundings(function: Any, module: nn.Module, walk: _Walk) -> Iterator[Any]:
+    yield from walk.function(function)
     yield tuple((one.requires_grad, one.dtype) for one in module.parameters())
     for inside in module.modules():
         yield inside.training
-        yield from _of_attributes(inside, seen)
+        for key, value in vars(inside).items():
+            if key not in _OF_MODULES:
+                yield walk.plain(value)
         if not _of_library(type(inside)):
-            yield from _of_function(type(inside).forward, seen, type(inside))
+            yield from walk.function(type(inside).forward, type(inside))
+
+
+class Snapshot:
+    """What stands around a step, to be compared and put back after the step was captured."""
+
+    def __init__(self, function: Any, module: nn.Module):
+        walk = _Walk()
+        for _ in _surroundings(function, module, walk):
+            pass
+        holders = [*walk.holders, *(vars(inside) for inside in module.modules())]
+        self._kept = [(holder, holder.copy()) for holder in holders]
+
+    def changes(self) -> list[str]:
+        """What is another thing now."""
+        return [f"{name} outside of it" for name, _ in self._changes()]
+
+    def changes_of_objects(self) -> list[str]:
+        """As changes(), without plain values, which a first call may set for good."""
+        return [f"{name} outside of it" for name, value in self._changes()
+                if not isinstance(value, _SIMPLE)]
+
+    def restore(self) -> None:
+        for holder, kept in self._kept:
+            if isinstance(holder, list):
+                holder[:] = kept
+            elif _differing(holder, kept):
+                holder.clear()
+                holder.update(kept)
+
+    def _changes(self) -> Iterator[tuple[str, Any]]:
+        for holder, kept in self._kept:
+            if isinstance(holder, list):
+                if len(holder) != len(kept) or not all(map(operator.is_, holder, kept)):
+                    yield "a list", holder
+            else:
+                yield from ((repr(key), holder.get(key)) for key in _differing(holder, kept))
+
+
+def _differing(holder: dict, kept: dict) -> list[Any]:
+    missing = object()
+    return [key for key in {**kept, **holder}
+            if not _same(holder.get(key, missing), kept.get(key, missing))]
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one is other or (
+        isinstance(one, _SIMPLE) and type(one) is type(other) and one == other)
 
 
 def refusal_here(module: nn.Module) -> str:
@@ -85,69 +138,75 @@ def _codes(code: types.CodeType | None) -> Iterator[types.CodeType]:
                 yield from _codes(inside)
 
 
-def _of_function(function: Any, seen: dict[int, int], owner: type | None = None) -> Iterator[Any]:
-    """What it finds by its names: in its closure, in globals, as methods of its class."""
-    function = getattr(function, "__func__", function)
-    function = getattr(function, "__wrapped__", function)
-    if not isinstance(function, types.FunctionType) or id(function) in seen:
-        return
-    seen[id(function)] = len(seen)
-    for cell in function.__closure__ or ():
-        try:
-            yield from _of_name(cell.cell_contents, seen, ())
-        except ValueError:  # not assigned yet
-            yield None
-    for code in _codes(function.__code__):
-        for name in code.co_names:
-            if name in function.__globals__:
-                yield from _of_name(function.__globals__[name], seen, code.co_names)
-            elif owner is not None and isinstance(getattr(owner, name, None), types.FunctionType):
-                yield from _of_function(getattr(owner, name), seen, owner)
+class _Walk:
+    """Goes from what a function names to what that holds; each thing once."""
 
+    def __init__(self) -> None:
+        self._seen: dict[int, int] = {}
+        self.holders: list[dict | list] = []  # what could be changed while the step is captured
 
-def _of_name(value: Any, seen: dict[int, int], names: tuple[str, ...]) -> Iterator[Any]:
-    if isinstance(value, types.ModuleType):
-        if not _of_library(value):
-            for name in names:
-                if isinstance(vars(value).get(name), _SIMPLE):
-                    yield vars(value)[name]
-    elif isinstance(value, types.FunctionType):
-        if not _of_library(value):
-            yield from _of_function(value, seen)
-    elif isinstance(value, types.MethodType):
-        yield _plain(value.__self__, 1, seen)
-        yield from _of_function(value, seen, type(value.__self__))
-    elif isinstance(value, (type, types.BuiltinFunctionType)):
-        yield id(value)
-    else:
-        yield _plain(value, 0, seen)
+    def function(self, function: Any, owner: type | None = None) -> Iterator[Any]:
+        """What it finds by its names: in its closure, in globals, as methods of its class."""
+        function = getattr(function, "__func__", function)
+        function = getattr(function, "__wrapped__", function)
+        if not isinstance(function, types.FunctionType) or not self._is_new(function):
+            return
+        for cell in function.__closure__ or ():
+            try:
+                yield from self._named(cell.cell_contents, ())
+            except ValueError:  # not assigned yet
+                yield None
+        for code in _codes(function.__code__):
+            for name in code.co_names:
+                if name in function.__globals__:
+                    yield from self._named(function.__globals__[name], code.co_names)
+                elif owner is not None and isinstance(getattr(owner, name, None), types.FunctionType):
+                    yield from self.function(getattr(owner, name), owner)
 
+    def plain(self, value: Any, depth: int = 0) -> Any:
+        """A value that compares; of things that hold others, what they hold."""
+        if isinstance(value, _SIMPLE):
+            return value
+        if isinstance(value, torch.Tensor):
+            return (id(value), value._version)
+        if isinstance(value, nn.Module):  # those of the model are asked one by one
+            return id(value)
+        if isinstance(value, types.FunctionType) and not _of_library(value):
+            return (id(value), *self.function(value))
+        if depth == _DEPTH or not self._is_new(value):
+            return id(value)
+        if isinstance(value, functools.partial):
+            return tuple(self.plain(one, depth + 1) for one in (value.func, value.args, value.keywords))
+        if isinstance(value, (tuple, list, set, frozenset)):
+            if isinstance(value, list):
+                self.holders.append(value)
+            return (len(value), *(self.plain(one, depth + 1) for one in list(value)[:_LENGTH]))
+        held = value if isinstance(value, dict) else getattr(value, "__dict__", None)
+        if type(held) is not dict or isinstance(value, types.FunctionType):
+            return id(value)
+        self.holders.append(held)
+        return (len(held), *((str(key), self.plain(one, depth + 1))
+                             for key, one in list(held.items())[:_LENGTH]))
 
-def _of_attributes(module: nn.Module, seen: dict[int, int]) -> Iterator[Any]:
-    for key, value in vars(module).items():
-        if key not in _OF_MODULES:
-            yield _plain(value, 0, seen)
+    def _named(self, value: Any, names: tuple[str, ...]) -> Iterator[Any]:
+        if isinstance(value, types.ModuleType):
+            if not _of_library(value):
+                for name in names:
+                    if isinstance(vars(value).get(name), _SIMPLE):
+                        yield vars(value)[name]
+        elif isinstance(value, types.FunctionType):
+            if not _of_library(value):
+                yield from self.function(value)
+        elif isinstance(value, types.MethodType):
+            yield self.plain(value.__self__, 1)
+            yield from self.function(value, type(value.__self__))
+        elif isinstance(value, (type, types.BuiltinFunctionType)):
+            yield id(value)
+        else:
+            yield self.plain(value)
 
-
-def _plain(value: Any, depth: int, seen: dict[int, int]) -> Any:
-    """A value that compares; of things that hold others, what they hold."""
-    if isinstance(value, _SIMPLE):
-        return value
-    if isinstance(value, torch.Tensor):
-        return (id(value), value._version)
-    if isinstance(value, nn.Module):  # those of the model are asked one by one
-        return id(value)
-    if id(value) in seen or depth == _DEPTH:
-        return id(value)
-    if isinstance(value, (tuple, list, set, frozenset)):
-        seen[id(value)] = len(seen)
-        return (len(value), *(_plain(one, depth + 1, seen) for one in list(value)[:_LENGTH]))
-    held = value if isinstance(value, dict) else getattr(value, "__dict__", None)
-    if not isinstance(held, dict) or callable(value):
-        return id(value)
-    seen[id(value)] = len(seen)
-    return (len(held), *((str(key), _plain(one, depth + 1, seen))
-                         for key, one in list(held.items())[:_LENGTH]))
+    def _is_new(self, value: Any) -> bool:
+        return self._seen.setdefault(id(value), len(self._seen)) == len(self._seen) - 1
 
 
 def _of_library(value: Any) -> bool:
