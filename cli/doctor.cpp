@@ -47,6 +47,8 @@ std::vector<Finding> examine() {
                    check_memory_limit(), check_map_count(), check_huge_pages(), check_open_files(),
                    check_locked_memory(has_efa()), check_cores(), check_clock(),
                    check_interfaces(config), check_providers(config), check_mpirun()});
+  const std::vector<Finding> storage = check_storage(*io::system_probe(config.fake_lustre));
+  findings.insert(findings.end(), storage.begin(), storage.end());
   return findings;
 }
 

@@ -16,10 +16,12 @@ constexpr const char* introduction =
   ./quickstart                                         install, build, and train a small GPT
   mpirun -np 4 sprat train examples/gpt-jargon.json    train over four processes
   sprat checkpoint inspect FOLDER                      what is in a checkpoint?
+  sprat io index FOLDER                                what is in these files of data?
   mpirun -np 4 sprat bench all_reduce                  how fast are the collectives here?
   sprat simulate all_reduce --topology p4d --hosts 64  how fast would they be there?
   sprat pipeline -p 4 -m 16 --all                      which pipeline schedule waits least?
   sprat partition config.json -p 4                     where to cut a GPT-2 for a pipeline?
+  sprat plan storage --dataset 100GB --epoch 30s       which file system feeds it?
   sprat doctor                                         what is missing on this machine?
   sprat topo                                           what is this machine made of?
   sprat info                                           which choices does Sprat make here, and why?

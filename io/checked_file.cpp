@@ -19,6 +19,10 @@ namespace {
   throw Error(ErrorCode::unavailable, text("cannot ", what, " ", path, ": ", std::strerror(error)));
 }
 
+std::int64_t modification_of(const struct stat& status) {
+  return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+}
+
 bool is_whole(std::span<const std::byte> bytes, std::uint64_t checksum) {
   return XXH3_64bits(bytes.data(), bytes.size()) == checksum;
 }
@@ -38,6 +42,13 @@ ReadFile::ReadFile(std::string path) : path_(std::move(path)) {
     refuse("read", path_, EISDIR);
   }
   bytes_ = static_cast<std::uint64_t>(status.st_size);
+  modified_ns_ = modification_of(status);
+}
+
+bool ReadFile::is_unchanged() const {
+  struct stat status {};
+  return fstat(descriptor_, &status) == 0 && static_cast<std::uint64_t>(status.st_size) == bytes_ &&
+         modification_of(status) == modified_ns_;
 }
 
 ReadFile::~ReadFile() {
@@ -49,7 +60,8 @@ ReadFile::~ReadFile() {
 ReadFile::ReadFile(ReadFile&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
-      bytes_(other.bytes_) {}
+      bytes_(other.bytes_),
+      modified_ns_(other.modified_ns_) {}
 
 void ReadFile::read(std::uint64_t offset, std::span<std::byte> into) const {
   while (!into.empty()) {

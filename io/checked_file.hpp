@@ -23,6 +23,10 @@ class ReadFile {
 
   const std::string& path() const { return path_; }
   std::uint64_t bytes() const { return bytes_; }
+  /// When it was last changed, in nanoseconds of Unix time, as it was found when it was opened.
+  std::int64_t modified_ns() const { return modified_ns_; }
+  /// Whether it has the length and the time that it was opened with.
+  bool is_unchanged() const;
   /// Fills `into` from `offset` on; a file that ends before is an error.
   void read(std::uint64_t offset, std::span<std::byte> into) const;
 
@@ -30,6 +34,7 @@ class ReadFile {
   std::string path_;
   int descriptor_ = -1;
   std::uint64_t bytes_ = 0;
+  std::int64_t modified_ns_ = 0;
 };
 
 /// All of a file of at most `longest` bytes.

@@ -5,22 +5,28 @@
 
 namespace sprat::io {
 
-/// Best fit: the smallest gap that is large enough, so that large ones are there for large slots.
+void SlotSpace::add_gap(std::uint64_t offset, std::size_t bytes) {
+  gaps_.emplace(offset, bytes);
+  by_size_.emplace(bytes, offset);
+}
+
+void SlotSpace::erase_gap(Gaps::const_iterator gap) {
+  by_size_.erase({gap->second, gap->first});
+  gaps_.erase(gap);
+}
+
+/// Best fit: the smallest gap that is large enough, so that large ones are there for large slots;
+/// the first of equal ones. Readers take thousands of slots, so gaps are found by their size.
 std::optional<std::uint64_t> SlotSpace::take(std::size_t bytes) {
   if (bytes == 0) {
     return 0;  // takes no room, wherever it is
   }
-  auto best = gaps_.end();
-  for (auto gap = gaps_.begin(); gap != gaps_.end(); ++gap) {
-    if (gap->second >= bytes && (best == gaps_.end() || gap->second < best->second)) {
-      best = gap;
-    }
-  }
-  if (best != gaps_.end()) {
-    const auto [offset, length] = *best;
-    gaps_.erase(best);
+  const auto best = by_size_.lower_bound({bytes, 0});
+  if (best != by_size_.end()) {
+    const auto [length, offset] = *best;
+    erase_gap(gaps_.find(offset));
     if (length > bytes) {
-      gaps_.emplace(offset + bytes, length - bytes);
+      add_gap(offset + bytes, length - bytes);
     }
     return offset;
   }
@@ -36,25 +42,26 @@ void SlotSpace::give(std::uint64_t offset, std::size_t bytes) {
   if (bytes == 0) {
     return;
   }
-  auto gap = gaps_.emplace(offset, bytes).first;
   // Neighbours become one gap, and the last one is no gap but the end.
-  const auto behind = std::next(gap);
-  if (behind != gaps_.end() && gap->first + gap->second == behind->first) {
-    gap->second += behind->second;
-    gaps_.erase(behind);
+  const auto behind = gaps_.lower_bound(offset);
+  if (behind != gaps_.end() && behind->first == offset + bytes) {
+    bytes += behind->second;
+    erase_gap(behind);
   }
-  if (gap != gaps_.begin()) {
-    const auto before = std::prev(gap);
-    if (before->first + before->second == gap->first) {
-      before->second += gap->second;
-      gaps_.erase(gap);
-      gap = before;
+  const auto next = gaps_.lower_bound(offset);
+  if (next != gaps_.begin()) {
+    const auto before = std::prev(next);
+    if (before->first + before->second == offset) {
+      offset = before->first;
+      bytes += before->second;
+      erase_gap(before);
     }
   }
-  if (gap->first + gap->second == end_) {
-    end_ = gap->first;
-    gaps_.erase(gap);
+  if (offset + bytes == end_) {
+    end_ = offset;
+    return;
   }
+  add_gap(offset, bytes);
 }
 
 }  // namespace sprat::io

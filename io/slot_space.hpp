@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
 
 namespace sprat::io {
 
@@ -18,9 +20,15 @@ class SlotSpace {
   void give(std::uint64_t offset, std::size_t bytes);
 
  private:
+  using Gaps = std::map<std::uint64_t, std::size_t>;
+
+  void add_gap(std::uint64_t offset, std::size_t bytes);
+  void erase_gap(Gaps::const_iterator gap);
+
   std::uint64_t limit_;
-  std::map<std::uint64_t, std::size_t> gaps_;  // free ranges below end_: offset, bytes
-  std::uint64_t end_ = 0;                      // of the last slot
+  Gaps gaps_;  // free ranges below end_: offset, bytes
+  std::set<std::pair<std::size_t, std::uint64_t>> by_size_;  // the same: bytes, offset
+  std::uint64_t end_ = 0;                                    // of the last slot
 };
 
 }  // namespace sprat::io

@@ -1,4 +1,4 @@
-"""The trainer's first values and batches, by numpy: train/model/random.hpp, train/model/gpt_units.cpp, io/order.cpp."""
+"""The trainer's first values and batches, by numpy: train/model/random.hpp, train/model/gpt_units.cpp, io/order/sample_order.cpp."""
 
 import gzip
 import math

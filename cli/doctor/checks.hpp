@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "io/lustre/fs_probe.hpp"
 #include "sprat/config.hpp"
 
 namespace sprat::cli {
@@ -38,6 +39,9 @@ Finding check_mpirun();
 Finding check_interfaces(const Config& config);
 Finding check_providers(const Config& config);
 bool has_efa();
+
+// storage_checks.cpp: Lustre mounts, and how this host's client is set.
+std::vector<Finding> check_storage(const io::FsProbe& probe);
 
 /// A file's first line; empty if it cannot be read.
 std::string first_line(const std::string& path);

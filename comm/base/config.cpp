@@ -235,6 +235,11 @@ constexpr Field fields[] = {
     {"flight_recorder", "SPRAT_FLIGHT_RECORDER", "path",
      "Folder into which each rank writes its last operations when the job fails; empty: none.",
      read_text<&Config::flight_recorder>, write_text<&Config::flight_recorder>, "a path"},
+    {"fake_lustre", "SPRAT_FAKE_LUSTRE", "path",
+     "For trials without Lustre: a folder that is taken for a mount of it. Layouts are in the "
+     "files' "
+     "attribute user.lustre.lov, sysfs is its folder .sys, and its line of mountinfo .mountinfo.",
+     read_text<&Config::fake_lustre>, write_text<&Config::fake_lustre>, "a path"},
 };
 
 void read_into(Config& config, const Field& field, const char* value) {

@@ -53,6 +53,9 @@ typedef struct sprat_comm sprat_comm;
 typedef struct sprat_work sprat_work;
 typedef struct sprat_memory sprat_memory;
 typedef struct sprat_fusion sprat_fusion;
+typedef struct sprat_loader sprat_loader;
+typedef struct sprat_batch sprat_batch;
+typedef struct sprat_record sprat_record;
 
 /* What sprat_comm_join() takes instead of the environment's value; zero and NULL mean that value.
  */
@@ -231,6 +234,100 @@ SPRAT_C_API sprat_status sprat_fusion_flush(sprat_fusion* fusion, size_t* absent
                                             size_t* absent_count);
 /* Between steps; in the midst of one it aborts the job. NULL is allowed. */
 SPRAT_C_API sprat_status sprat_fusion_free(sprat_fusion* fusion);
+
+/* Data for training: samples of files on storage, in an order that every restart continues exactly.
+ * docs/data.md has the options, which are JSON. Loaders and batches need no communicator. A child
+ * of fork() may only free what its parent opened, which then frees nothing. */
+
+/* A part of a sample, as the loader's memory has it. */
+typedef struct sprat_field {
+  const char* name;
+  const char* type; /* "bytes", "text", "json", or an element's: "u16", "f32" ... */
+  const uint64_t*
+      shape; /* Of elements; `dimensions` numbers, none for one element or no elements. */
+  size_t dimensions;
+  const void* data;
+  size_t bytes;
+} sprat_field;
+
+/* One rank's part of a batch. */
+typedef struct sprat_batch_info {
+  uint64_t index;           /* Of the batches since the loader began, or resumed. */
+  uint64_t first;           /* The run's sample that is this rank's first of it. */
+  size_t samples;           /* Of this rank; may be 0. */
+  const void* elements;     /* Windows and packed samples: rows of length + 1 tokens; else NULL. */
+  size_t bytes;             /* Of all rows. */
+  const char* element_type; /* "u16", "u32" ...; empty without elements. */
+} sprat_batch_info;
+
+typedef struct sprat_sample_info {
+  uint64_t epoch;
+  size_t source;           /* Its place in the options' list. */
+  uint64_t record;         /* In its source, counted over the files in the order of their names. */
+  size_t fields;           /* Of a record. */
+  const uint32_t* lengths; /* Of a packed sample: tokens of each document in it. */
+  size_t documents;
+} sprat_sample_info;
+
+/* Works on a record before it is given, on the loader's threads, several at once. Anything but 0
+ * makes the record a corrupt one. */
+typedef int (*sprat_decode_function)(sprat_record* record, void* context);
+typedef struct sprat_decode_stage {
+  const char* name;
+  sprat_decode_function function;
+  void* context;
+} sprat_decode_stage;
+
+/* Opens the sources of the options and begins to read ahead. stages may be NULL if `count` is 0. */
+SPRAT_C_API sprat_status sprat_loader_open(const char* options, const sprat_decode_stage* stages,
+                                           size_t count, sprat_loader** out);
+/* *out <- the next batch, to be freed; NULL after the last epoch. Waits for it. One thread of a
+ * loader at a time, as for all that follows but sprat_loader_report(). */
+SPRAT_C_API sprat_status sprat_loader_next(sprat_loader* loader, sprat_batch** out);
+/* *out <- what was given so far, as JSON of less than 1 KB, equal on all ranks that took as many
+ * batches. The text is the loader's until the next call. */
+SPRAT_C_API sprat_status sprat_loader_state(sprat_loader* loader, const char** out);
+/* Goes on behind a state, which a job of any number of ranks may have had. */
+SPRAT_C_API sprat_status sprat_loader_resume(sprat_loader* loader, const char* state);
+/* *out <- samples of an epoch: of a mixture, as many as all sources have. */
+SPRAT_C_API sprat_status sprat_loader_samples_per_epoch(const sprat_loader* loader, uint64_t* out);
+/* *out <- a number that is equal on ranks that see the same data. */
+SPRAT_C_API sprat_status sprat_loader_fingerprint(const sprat_loader* loader, uint64_t* out);
+/* What was observed since the last report, or since the loader began: *json <- one line, *text <-
+ * one line for people. Either may be NULL. The texts are the loader's until the next report. Any
+ * one thread at a time. */
+SPRAT_C_API sprat_status sprat_loader_report(sprat_loader* loader, const char** json,
+                                             const char** text);
+/* A step of training has taken so long: reports then tell of steps that took much longer. */
+SPRAT_C_API sprat_status sprat_loader_note_step(sprat_loader* loader, double seconds);
+/* *out <- how files are read, and why so: one sentence, which is the loader's. */
+SPRAT_C_API sprat_status sprat_loader_describe(sprat_loader* loader, const char** out);
+/* Batches may outlive it. NULL is allowed. */
+SPRAT_C_API sprat_status sprat_loader_free(sprat_loader* loader);
+
+/* What the structures point to stays until sprat_batch_free(). */
+SPRAT_C_API sprat_status sprat_batch_describe(const sprat_batch* batch, sprat_batch_info* out);
+SPRAT_C_API sprat_status sprat_batch_sample(const sprat_batch* batch, size_t sample,
+                                            sprat_sample_info* out);
+SPRAT_C_API sprat_status sprat_batch_field(const sprat_batch* batch, size_t sample, size_t index,
+                                           sprat_field* out);
+/* The field of that name. */
+SPRAT_C_API sprat_status sprat_batch_find(const sprat_batch* batch, size_t sample, const char* name,
+                                          sprat_field* out);
+/* Gives its memory back to the loader. NULL is allowed. */
+SPRAT_C_API sprat_status sprat_batch_free(sprat_batch* batch);
+
+/* Within a decode function: what a field points to stays until the record changes. */
+SPRAT_C_API sprat_status sprat_record_fields(const sprat_record* record, size_t* out);
+SPRAT_C_API sprat_status sprat_record_field(const sprat_record* record, size_t index,
+                                            sprat_field* out);
+SPRAT_C_API sprat_status sprat_record_find(const sprat_record* record, const char* name,
+                                           sprat_field* out);
+/* Copies `field` into the place of the one of its name, or adds it. */
+SPRAT_C_API sprat_status sprat_record_set(sprat_record* record, const sprat_field* field);
+SPRAT_C_API sprat_status sprat_record_remove(sprat_record* record, const char* name);
+/* *out <- the sample's number in the run: random numbers of a stage begin here. */
+SPRAT_C_API sprat_status sprat_record_sample(const sprat_record* record, uint64_t* out);
 
 /* Zeroed, page-aligned memory that ranks on this host read in place: collectives on it are faster.
  * *data is its start. */

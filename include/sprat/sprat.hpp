@@ -7,6 +7,7 @@
 #include "sprat/communicator.hpp"
 #include "sprat/config.hpp"
 #include "sprat/context.hpp"
+#include "sprat/data.hpp"
 #include "sprat/error.hpp"
 #include "sprat/fsdp.hpp"
 #include "sprat/fusion.hpp"

@@ -7,6 +7,7 @@
 
 #include "comm/base/check.hpp"
 #include "comm/base/json_keys.hpp"
+#include "io/formats/bytes.hpp"
 
 namespace sprat::io {
 namespace {
@@ -195,5 +196,104 @@ std::string write_safetensors_header(const std::vector<SafeTensor>& tensors,
   }
   return bytes + json;
 }
+
+namespace {
+
+constexpr std::array<std::string_view, 1> safetensors_endings = {".safetensors"};
+
+/// As sprat names element types, where it has them; else the format's name in small letters, as
+/// "f8_e8m0".
+std::string element_type(std::string_view dtype) {
+  struct Renamed {
+    std::string_view dtype, type;
+  };
+  constexpr std::array renamed = {Renamed{"BOOL", "boolean"}, Renamed{"F8_E4M3", "f8e4m3"},
+                                  Renamed{"F8_E5M2", "f8e5m2"}};
+  const auto* found = std::ranges::find(renamed, dtype, &Renamed::dtype);
+  std::string type(found == renamed.end() ? dtype : found->type);
+  std::ranges::transform(type, type.begin(), [](unsigned char letter) {
+    return static_cast<char>(letter >= 'A' && letter <= 'Z' ? letter - 'A' + 'a' : letter);
+  });
+  return type;
+}
+
+std::string header_text(IndexedFile& file) {
+  const std::string head = head_of(file, safetensors_length_bytes);
+  std::string json(safetensors_json_bytes(file.path(), bytes_in(head), file.bytes()), '\0');
+  file.read(safetensors_length_bytes, std::as_writable_bytes(std::span(json)));
+  return json;
+}
+
+bool recognises_safetensors(IndexedFile& file) {
+  if (file.bytes() <= safetensors_length_bytes) {
+    return false;
+  }
+  const auto json_bytes = read_number<std::uint64_t>(file, 0);
+  return json_bytes > 0 && json_bytes <= safetensors_longest_header &&
+         json_bytes <= file.bytes() - safetensors_length_bytes &&
+         read_number<char>(file, safetensors_length_bytes) == '{';
+}
+
+/// Where each tensor's description begins, then the descriptions: name, type, extents. So one is
+/// found without the others.
+std::string context_of_tensors(const std::vector<SafeTensor>& tensors) {
+  std::string places, descriptions;
+  for (const SafeTensor& tensor : tensors) {
+    const std::uint64_t place = tensors.size() * sizeof place + descriptions.size();
+    places.append(reinterpret_cast<const char*>(&place), sizeof place);
+    append_text(descriptions, tensor.name);
+    append_text(descriptions, element_type(tensor.dtype));
+    append_text(descriptions, {reinterpret_cast<const char*>(tensor.shape.data()),
+                               tensor.shape.size() * sizeof(std::uint64_t)});
+  }
+  return places + descriptions;
+}
+
+/// A record is one tensor. Samples that are rows of several tensors would be several ranges of
+/// bytes, and no record.
+FileIndex index_safetensors(IndexedFile& file, const FormatOptions&) {
+  FileIndex index;
+  if (file.bytes() == 0) {
+    return index;
+  }
+  const SafetensorsHeader header = parse_safetensors(file.path(), header_text(file), file.bytes());
+  for (const SafeTensor& tensor : header.tensors) {
+    index.spans.push_back(
+        {.offset = header.data_offset + tensor.begin, .bytes = tensor.end - tensor.begin});
+  }
+  index.context = context_of_tensors(header.tensors);
+  return index;
+}
+
+std::vector<Field> tensor_fields(std::string_view context, std::uint64_t record,
+                                 std::span<const std::byte> bytes) {
+  const auto words = bytes_in(context);
+  need(record < words.size() / sizeof(std::uint64_t), "the index does not tell tensor ", record);
+  const auto place = number_at<std::uint64_t>(words, record * sizeof(std::uint64_t));
+  need(place <= context.size(), "what the index says of tensor ", record, " is damaged");
+  std::string_view rest = context.substr(place);
+  Field field{.name = std::string(take_text(rest)),
+              .type = std::string(take_text(rest)),
+              .shape = {},
+              .bytes = bytes};
+  const std::string_view extents = take_text(rest);
+  for (std::size_t at = 0; at + sizeof(std::uint64_t) <= extents.size();
+       at += sizeof(std::uint64_t)) {
+    field.shape.push_back(number_at<std::uint64_t>(bytes_in(extents), at));
+  }
+  return {field};
+}
+
+}  // namespace
+
+extern const Format safetensors_format;
+const Format safetensors_format = {
+    .name = "safetensors",
+    .about = "Files of tensors: a record is one tensor, its field has the tensor's name",
+    .endings = safetensors_endings,
+    .recognises = recognises_safetensors,
+    .index = index_safetensors,
+    .fields = tensor_fields,
+};
 
 }  // namespace sprat::io

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,11 @@
 #include "comm/transports/transport_kind.hpp"
 #include "fsdp/optimizer.hpp"
 #include "gemm/gemm_kind.hpp"
+#include "io/formats/format.hpp"
+#include "io/order/sampling.hpp"
+#include "io/readers/reader.hpp"
+#include "io/report/cause.hpp"
+#include "io/report/rule.hpp"
 #include "io/tier.hpp"
 #include "io/tier_kind.hpp"
 #include "mp/schedule.hpp"
@@ -97,12 +103,61 @@ TEST(Tables, every_gemm_backend_is_a_file_named_for_it) {
   EXPECT_EQ(names, stems("gemm/backends", ".cpp"));
 }
 
+TEST(Tables, every_format_is_a_file_named_for_it) {
+  std::vector<std::string> names = {"formats"};  // the table itself
+  for (const io::Format* format : io::formats()) {
+    names.emplace_back(format->name);
+  }
+  std::ranges::sort(names);
+  EXPECT_EQ(names, stems("io/formats", ".cpp"));
+}
+
 TEST(Tables, every_tier_is_a_file_named_for_it) {
   std::vector<std::string> names;
   for (const io::TierKind* kind : io::all_tier_kinds()) {
     names.emplace_back(kind->name);
   }
   EXPECT_EQ(names, stems("io/tiers", ".cpp"));
+}
+
+TEST(Tables, every_sampling_is_a_file_named_for_it) {
+  std::vector<std::string> names;
+  for (const io::SamplingKind* kind : io::all_sampling_kinds()) {
+    names.emplace_back(kind->name);
+  }
+  EXPECT_EQ(names, stems("io/order/samplings", ".cpp"));
+}
+
+TEST(Tables, every_reader_is_a_file_named_for_it) {
+  std::vector<std::string> names;
+  for (const io::ReaderKind* kind : io::all_reader_kinds()) {
+    names.emplace_back(kind->name);
+  }
+  std::ranges::sort(names);  // the table is in the order of preference
+  EXPECT_EQ(names, stems("io/readers/kinds", ".cpp"));
+}
+
+TEST(Tables, every_cause_is_a_file_named_for_it) {
+  std::vector<std::string> names;
+  for (const io::CauseKind* kind : io::cause_kinds()) {
+    names.emplace_back(kind->name);
+  }
+  std::ranges::sort(names);
+  EXPECT_EQ(names, stems("io/report/causes", ".cpp"));
+}
+
+TEST(Tables, every_rule_is_a_file_named_for_it) {
+  std::vector<std::string> names;
+  for (const io::RuleKind* kind : io::rule_kinds()) {
+    // Debugger writes LowGPUUtilization, and files low_gpu_utilization.
+    std::string name(kind->name);
+    name = std::regex_replace(name, std::regex("([A-Z])([A-Z][a-z])"), "$1_$2");
+    name = std::regex_replace(name, std::regex("([a-z])([A-Z])"), "$1_$2");
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    names.push_back(name);
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(names)) << "the table is in the order of the files";
+  EXPECT_EQ(names, stems("io/report/rules", ".cpp"));
 }
 
 TEST(Tables, every_transport_is_a_folder_named_for_it) {

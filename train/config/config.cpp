@@ -15,10 +15,10 @@
 #include <limits>
 
 #include "comm/base/json_keys.hpp"
+#include "comm/base/json_section.hpp"
 #include "sprat/mp.hpp"
 #include "sprat/wire.hpp"
 #include "train/config/config_check.hpp"
-#include "train/config/json_section.hpp"
 #include "train/schedule.hpp"
 
 namespace sprat::train {

@@ -3,9 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "comm/base/json_section.hpp"
 #include "train/check.hpp"
 #include "train/config/config.hpp"
-#include "train/config/json_section.hpp"
 
 namespace sprat::train {
 

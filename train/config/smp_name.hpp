@@ -3,8 +3,8 @@
 
 #include <variant>
 
+#include "comm/base/json_section.hpp"
 #include "sprat/smp.hpp"
-#include "train/config/json_section.hpp"
 
 namespace sprat::train {
 

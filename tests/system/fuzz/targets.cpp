@@ -17,6 +17,18 @@ std::span<const Target> all_targets() {
       Target{"pipeline", run_pipeline},
       Target{"partition", run_partition},
       Target{"tokenizer", run_tokenizer},
+      Target{"stream_state", run_stream_state},
+      Target{"lustre", run_lustre},
+      Target{"report", run_report},
+      Target{"webdataset", run_webdataset},
+      Target{"tfrecord", run_tfrecord},
+      Target{"mds", run_mds},
+      Target{"megatron", run_megatron},
+      Target{"tokens", run_tokens},
+      Target{"jsonl", run_jsonl},
+      Target{"documents", run_documents},
+      Target{"tensors", run_tensors},
+      Target{"dataset_index", run_dataset_index},
   };
   return targets;
 }

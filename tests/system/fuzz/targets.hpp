@@ -24,6 +24,20 @@ void run_tokenizer(std::span<const std::byte> input);    ///< Files of tokenizer
 void run_manifest(std::span<const std::byte> input);     ///< What a checkpoint says it holds.
 void run_pipeline(std::span<const std::byte> input);     ///< Pipeline schedules, as text and CSV.
 void run_partition(std::span<const std::byte> input);    ///< Models to cut, and cuts that are kept.
+void run_stream_state(std::span<const std::byte> input);  ///< Where a run stands in its samples.
+void run_lustre(std::span<const std::byte> input);        ///< Layouts, mounts, sizes of FSx.
+void run_report(std::span<const std::byte> input);        ///< What loaders reported.
+
+// Formats of datasets: where records are, and what is in them.
+void run_webdataset(std::span<const std::byte> input);     ///< Tars.
+void run_tfrecord(std::span<const std::byte> input);       ///< TFRecord files and Examples.
+void run_mds(std::span<const std::byte> input);            ///< MDS shards, or index.json.
+void run_megatron(std::span<const std::byte> input);       ///< A .bin and its .idx.
+void run_tokens(std::span<const std::byte> input);         ///< Tokens with and without headers.
+void run_jsonl(std::span<const std::byte> input);          ///< Lines of JSON.
+void run_documents(std::span<const std::byte> input);      ///< Texts with separators.
+void run_tensors(std::span<const std::byte> input);        ///< Tensors as records.
+void run_dataset_index(std::span<const std::byte> input);  ///< An entry of a dataset's index.
 
 /// Ends the program, so that a broken invariant counts like a crash.
 void expect(bool holds, const char* what);

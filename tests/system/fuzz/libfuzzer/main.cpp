@@ -21,9 +21,11 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
     }
   }
   if (chosen == nullptr) {
-    std::fprintf(
-        stderr,
-        "say --target=handshake, control, ring, text, safetensors, manifest or tokenizer\n");
+    std::fprintf(stderr, "say --target= and one of:");
+    for (const auto& target : sprat::fuzz::all_targets()) {
+      std::fprintf(stderr, " %s", target.name);
+    }
+    std::fprintf(stderr, "\n");
     std::exit(2);
   }
   return 0;

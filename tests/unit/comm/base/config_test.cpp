@@ -75,6 +75,7 @@ TEST(Config, reads_every_variable) {
                          {"SPRAT_STRAGGLER_AFTER", "0"},
                          {"SPRAT_CROSS_MEMORY", "0"},
                          {"SPRAT_FLIGHT_RECORDER", "/tmp"},
+                         {"SPRAT_FAKE_LUSTRE", "/tmp"},
                          {"SPRAT_STAGING", "512K"}});
   const Config config = Config::from_environment();
   EXPECT_EQ(config.rank, 3);
@@ -95,6 +96,7 @@ TEST(Config, reads_every_variable) {
   EXPECT_EQ(config.timeout, milliseconds(30'000));
   EXPECT_EQ(config.straggler_after, milliseconds(0));
   EXPECT_EQ(config.flight_recorder, "/tmp");
+  EXPECT_EQ(config.fake_lustre, "/tmp");
   EXPECT_EQ(config.staging_bytes, 512u << 10);
   EXPECT_FALSE(config.cross_memory);
   for (const ConfigField& field : describe(config)) {

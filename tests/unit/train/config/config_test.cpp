@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "comm/base/json_section.hpp"
 #include "sprat/error.hpp"
 #include "tests/unit/comm/base/refused.hpp"
-#include "train/config/json_section.hpp"
 
 namespace sprat::train {
 namespace {

@@ -1,0 +1,120 @@
+// Samples are taken in the order in which they became complete: batches end nearly in their order.
+#include "io/loader/decoder.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/base/thread.hpp"
+
+namespace sprat::io {
+namespace {
+
+/// Adds the time it lives to a sum.
+class BusyTime {
+ public:
+  explicit BusyTime(std::atomic<std::int64_t>& sum) : sum_(sum) {}
+  ~BusyTime() {
+    const auto took = std::chrono::steady_clock::now() - begin_;
+    sum_.fetch_add(std::chrono::nanoseconds(took).count(), std::memory_order_relaxed);
+  }
+  BusyTime(const BusyTime&) = delete;
+  BusyTime& operator=(const BusyTime&) = delete;
+
+ private:
+  std::atomic<std::int64_t>& sum_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+Decoder::Decoder(DecoderOptions options)
+    : options_(std::move(options)), busy_ns_(options_.stages.size() + 1) {
+  try {
+    for (int i = 0; i < options_.threads; ++i) {
+      threads_.push_back(start_thread("decoding of samples", [this] { run(); }));
+    }
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+Decoder::~Decoder() { stop(); }
+
+void Decoder::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    queue_.clear();  // nobody waits for these batches any more
+  }
+  pushed_.notify_all();
+  for (std::thread& thread : threads_) {
+    thread.join();
+  }
+}
+
+void Decoder::push(const std::vector<SampleRef>& samples) {
+  if (samples.empty()) {
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.insert(queue_.end(), samples.begin(), samples.end());
+  }
+  // One sample wants one thread; waking all for it would only make them meet at the lock.
+  samples.size() == 1 ? pushed_.notify_one() : pushed_.notify_all();
+}
+
+std::vector<std::chrono::nanoseconds> Decoder::busy() const {
+  std::vector<std::chrono::nanoseconds> busy;
+  for (const std::atomic<std::int64_t>& one : busy_ns_) {
+    busy.emplace_back(one.load(std::memory_order_relaxed));
+  }
+  return busy;
+}
+
+void Decoder::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    pushed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (stopping_) {
+      return;
+    }
+    const SampleRef sample = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    decode(sample);
+    lock.lock();
+  }
+}
+
+void Decoder::decode(const SampleRef& ref) {
+  LoadedSample& sample = ref.build->batch->samples[ref.sample];
+  try {
+    take_apart(sample);
+    DecodedRecord::Impl record{.fields = sample.fields, .sample = sample.number};
+    for (std::size_t i = 0; i < options_.stages.size(); ++i) {
+      const BusyTime timed(busy_ns_[i + 1]);
+      DecodedRecord decoded(record);
+      options_.stages[i].run(decoded);
+    }
+  } catch (...) {
+    // Only the thread that fetches may plan a replacement; it hears of the sample by this call.
+    options_.corrupt(ref, std::current_exception());
+    return;
+  }
+  options_.done(ref);
+}
+
+void Decoder::take_apart(LoadedSample& sample) {
+  const BusyTime timed(busy_ns_[0]);
+  try {
+    options_.take_apart(sample);
+  } catch (const std::exception&) {
+    // What lies in the page cache may be damaged where the disk is not.
+    options_.read_again(sample);
+    options_.take_apart(sample);
+  }
+}
+
+}  // namespace sprat::io

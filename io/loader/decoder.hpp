@@ -1,0 +1,60 @@
+// Threads that take samples apart, and do with each what the program wants done.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "io/loader/assembly.hpp"
+
+namespace sprat::io {
+
+struct DecoderOptions {
+  int threads = 1;
+  std::vector<DecodeStage> stages;
+  /// Fills the sample's fields from its bytes. Throws what is wrong with them.
+  std::function<void(LoadedSample&)> take_apart;
+  /// Reads the bytes anew from storage, for a sample whose bytes were wrong. Throws if it cannot.
+  std::function<void(LoadedSample&)> read_again;
+  std::function<void(const SampleRef&)> done;
+  /// The bytes are wrong on storage, too, or a stage has thrown.
+  std::function<void(const SampleRef&, std::exception_ptr)> corrupt;
+};
+
+/// push() and the counts: any thread. The functions are called on the decoder's threads, several at
+/// once.
+class Decoder final {
+ public:
+  explicit Decoder(DecoderOptions options);
+  ~Decoder();  ///< Waits for what is under way, and forgets the rest.
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+
+  void push(const std::vector<SampleRef>& samples);
+  /// Of all threads together, by stage; the first is taking apart.
+  std::vector<std::chrono::nanoseconds> busy() const;
+  int threads() const noexcept { return options_.threads; }
+
+ private:
+  void stop();
+  void run();
+  void decode(const SampleRef& sample);
+  void take_apart(LoadedSample& sample);
+
+  DecoderOptions options_;
+  std::vector<std::atomic<std::int64_t>> busy_ns_;  // relaxed: sums for people
+  std::mutex mutex_;                                // guards what follows
+  std::condition_variable pushed_;
+  std::deque<SampleRef> queue_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace sprat::io

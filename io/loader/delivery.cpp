@@ -1,0 +1,129 @@
+// Whoever brings a batch's last sample wakes whoever waits, if it is the first in line.
+#include "io/loader/delivery.hpp"
+
+#include <utility>
+
+namespace sprat::io {
+
+void Delivery::announce(std::shared_ptr<BatchBuild> build) {
+  const std::lock_guard lock(mutex_);
+  untaken_bytes_ += build->bytes;
+  builds_.push_back(std::move(build));
+  // One without samples, of a rank that has none of a small batch, is ready at once.
+  changed_.notify_all();
+}
+
+void Delivery::end() {
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  changed_.notify_all();
+}
+
+void Delivery::sample_done(const std::shared_ptr<BatchBuild>& build) {
+  // The lock is taken for the last sample alone, not for each of thousands.
+  // Released by every thread that has filled a sample, acquired by whoever takes the batch.
+  if (build->left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    const std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  }
+}
+
+void Delivery::fail(const std::shared_ptr<BatchBuild>& build, std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  if (build->error == nullptr) {
+    build->error = std::move(error);
+  }
+  changed_.notify_all();
+}
+
+void Delivery::fail_all(std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  for (const std::shared_ptr<BatchBuild>& build : builds_) {
+    if (build->left.load(std::memory_order_acquire) > 0 && build->error == nullptr) {
+      build->error = error;
+    }
+  }
+  error_ = std::move(error);  // for the batches that will never be announced
+  changed_.notify_all();
+}
+
+bool Delivery::front_is_ready() const {
+  if (builds_.empty()) {
+    return ended_ || error_ != nullptr;
+  }
+  return builds_.front()->error != nullptr ||
+         builds_.front()->left.load(std::memory_order_acquire) == 0;
+}
+
+bool Delivery::wait(std::unique_lock<std::mutex>& lock, Clock::time_point deadline) {
+  if (front_is_ready()) {
+    return true;
+  }
+  const Clock::time_point begin = Clock::now();
+  waits_since_ = begin;
+  const bool ready = changed_.wait_until(lock, deadline, [&] { return front_is_ready(); });
+  waits_since_.reset();
+  waited_ += Clock::now() - begin;
+  had_to_wait_ = true;
+  return ready;
+}
+
+bool Delivery::wait(Clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  return wait(lock, deadline);
+}
+
+std::optional<Delivery::Taken> Delivery::take(Clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  if (!wait(lock, deadline)) {
+    return std::nullopt;
+  }
+  // Also true of earlier tries that gave up waiting: they asked for this batch, too.
+  const bool was_ready = !std::exchange(had_to_wait_, false);
+  if (builds_.empty()) {
+    if (error_ != nullptr) {
+      std::rethrow_exception(error_);
+    }
+    return Taken{};
+  }
+  const std::shared_ptr<BatchBuild> build = builds_.front();
+  if (build->error != nullptr) {
+    std::rethrow_exception(build->error);  // and again for who asks again: no batch is left out
+  }
+  builds_.pop_front();
+  untaken_bytes_ -= build->bytes;
+  // What lies behind a batch that is not ready does not help whoever waits next, so it ends there.
+  std::uint64_t ready_bytes = 0;
+  for (const std::shared_ptr<BatchBuild>& behind : builds_) {
+    if (behind->left.load(std::memory_order_acquire) > 0) {
+      break;
+    }
+    ready_bytes += behind->bytes;
+  }
+  return Taken{.batch = std::move(build->batch),
+               .build = build,
+               .was_ready = was_ready,
+               .ready_bytes = ready_bytes};
+}
+
+std::uint64_t Delivery::untaken_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return untaken_bytes_;
+}
+
+std::size_t Delivery::untaken() const {
+  const std::lock_guard lock(mutex_);
+  return builds_.size();
+}
+
+bool Delivery::waited_for() const {
+  const std::lock_guard lock(mutex_);
+  return waits_since_.has_value();
+}
+
+std::chrono::nanoseconds Delivery::waited() const {
+  const std::lock_guard lock(mutex_);
+  return waited_ + (waits_since_ ? Clock::now() - *waits_since_ : std::chrono::nanoseconds(0));
+}
+
+}  // namespace sprat::io

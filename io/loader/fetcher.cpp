@@ -1,0 +1,399 @@
+// One turn of the loop: hear what others tell, plan as far as the window allows, start what the
+// scheduler says, sleep until a read has ended, join what has come.
+#include "io/loader/fetcher.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
+#include "comm/base/thread.hpp"
+#include "io/reading/retries.hpp"
+
+namespace sprat::io {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Nobody waits for longer than this without looking at what hangs.
+constexpr std::chrono::nanoseconds longest_sleep = 1s;
+constexpr int batches_a_turn = 4;
+/// Requests that are planned and not whole: enough that a reader always finds one. What is planned
+/// earlier only makes queues longer.
+constexpr std::size_t most_outstanding = 256;
+constexpr std::chrono::nanoseconds between_looks_at_hung_reads = 1s;
+/// What is known of a sample beside its bytes: many short ones are to count, too.
+constexpr std::uint64_t bytes_beside_a_sample = 512;
+
+Moment now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+}  // namespace
+
+class Fetcher::Loop {
+ public:
+  Loop(FetchOrder order, FetchReading reading, FetchPartners partners)
+      : order_(std::move(order)),
+        reading_(std::move(reading)),
+        partners_(std::move(partners)),
+        skips_(order_.stream->sources()),
+        planner_(reading_.plan),
+        scheduler_(reading_.scheduler),
+        assembly_(partners_.pool),
+        open_files_([files = reading_.files](std::uint32_t file) { return files->known(file); },
+                    {.direct = reading_.direct}) {}
+  // Reads under way write into the assembly's memory, which is to be there until they end.
+  ~Loop() { reading_.reader.reset(); }
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  void run() noexcept;
+  void wake() { reading_.reader->wake(); }
+
+ private:
+  /// A read that is under way: its file stays open.
+  struct UnderWay {
+    std::shared_ptr<const OpenFile> file;
+    Target target = 0;
+    std::uint64_t bytes = 0;
+  };
+
+  bool hear();
+  bool plan_ahead();
+  void plan_batch(std::uint64_t batch);
+  void give_rows(BatchBuild& build) const;
+  void add_sample(BatchBuild& build, const Sample& sample, std::uint64_t batch,
+                  std::uint64_t slot) const;
+  void expect(const std::shared_ptr<BatchBuild>& build, const std::vector<std::size_t>& samples,
+              const std::vector<Extents>& extents);
+  void replace(const CorruptSample& corrupt);
+  void start_reads();
+  void start(const ReadStart& read);
+  void reap(std::chrono::nanoseconds longest);
+  void judge(std::uint64_t request, const ReadVerdict& verdict);
+  void give_up(std::uint64_t request, std::exception_ptr error);
+  void hand_on(const std::vector<SampleRef>& samples);
+  void free_unwanted();
+  void tell_of_queues();
+  void tell_of_hung_reads();
+  Extents in_table(const Sample& sample) const;
+
+  FetchOrder order_;
+  FetchReading reading_;
+  FetchPartners partners_;
+  SkipList skips_;
+  ReadPlanner planner_;
+  Scheduler scheduler_;
+  Assembly assembly_;
+  OpenFiles open_files_;
+  std::unordered_map<std::uint64_t, UnderWay> under_way_;  // by request
+  std::uint64_t next_batch_ = 0, next_position_ = 0;
+  std::uint64_t last_batch_bytes_ = 0;
+  std::size_t outstanding_ = 0;  // requests that are planned and not whole
+  Moment looked_at_hung_reads_ = now();
+};
+
+void Fetcher::Loop::run() noexcept {
+  try {
+    while (hear()) {
+      const bool more = plan_ahead();
+      start_reads();
+      tell_of_queues();
+      reap(more ? 0ns : longest_sleep);
+      tell_of_hung_reads();
+    }
+  } catch (...) {
+    // Whoever waits must hear of it; what was ready before is still given out.
+    partners_.delivery.fail_all(std::current_exception());
+  }
+}
+
+/// Memory that comes back is free before samples are replaced, which may want it. False: stop.
+bool Fetcher::Loop::hear() {
+  const Inbox::Letters letters = partners_.inbox->take();
+  for (const std::shared_ptr<BatchBuild>& build : letters.let_go) {
+    assembly_.let_go(*build);
+  }
+  free_unwanted();
+  for (const CorruptSample& corrupt : letters.corrupt) {
+    replace(corrupt);
+  }
+  return !letters.stop;
+}
+
+/// A few batches a turn, so that reads start, and end, meanwhile. True if there is more to plan.
+bool Fetcher::Loop::plan_ahead() {
+  for (int planned = 0; next_batch_ < order_.behind_last; ++planned) {
+    // One batch is always under way, however small the window is.
+    const std::uint64_t untaken = partners_.delivery.untaken_bytes();
+    // Reading further ahead than the window would take memory for nothing; planning further than
+    // the reader can take would only make every look at the plan slower.
+    const bool full = untaken + last_batch_bytes_ > partners_.window();
+    if (partners_.delivery.untaken() > 0 && (full || outstanding_ >= most_outstanding)) {
+      return false;
+    }
+    if (planned == batches_a_turn) {
+      return true;
+    }
+    plan_batch(next_batch_++);
+    if (next_batch_ == order_.behind_last) {
+      partners_.delivery.end();
+    }
+  }
+  return false;
+}
+
+void Fetcher::Loop::plan_batch(std::uint64_t batch) {
+  const BatchSlots share = order_.batches.share(order_.rank, order_.ranks);
+  const auto build = std::make_shared<BatchBuild>();
+  build->begin = next_position_;
+  build->batch->index = batch;
+  build->batch->first = batch;  // until its samples are numbered
+  std::vector<std::size_t> samples;
+  std::vector<Extents> extents;
+  for (std::uint64_t slot = share.begin; slot < share.end; ++slot) {
+    const Sample sample = order_.stream->sample(order_.batches.sample(batch, slot), skips_);
+    add_sample(*build, sample, batch, slot);
+    samples.push_back(samples.size());
+    extents.push_back(in_table(sample));
+    for (const Extent& extent : sample.extents) {
+      build->bytes += extent.bytes;
+    }
+  }
+  next_position_ += samples.size();
+  build->bytes += samples.size() * bytes_beside_a_sample;
+  last_batch_bytes_ = build->bytes;  // batches are nearly alike: the next one is taken to be so
+  build->left.store(samples.size(), std::memory_order_relaxed);  // published by announce()
+  build->progress.resize(samples.size());
+  give_rows(*build);
+  // Announced before its reads start, so that it has its place in line whatever ends first.
+  partners_.delivery.announce(build);
+  expect(build, samples, extents);
+}
+
+void Fetcher::Loop::give_rows(BatchBuild& build) const {
+  const SampleForm& form = order_.form;
+  DataBatch::Impl& batch = *build.batch;
+  if (form.row_bytes == 0 || batch.samples.empty()) {
+    return;
+  }
+  build.copies = true;
+  batch.rows = partners_.pool->take(form.row_bytes * batch.samples.size());
+  batch.element_type = form.element_type;
+  batch.row_shape = {form.row_elements};
+  if (!form.fills_rows) {
+    std::ranges::fill(*batch.rows, std::byte{0});
+  }
+}
+
+void Fetcher::Loop::add_sample(BatchBuild& build, const Sample& sample, std::uint64_t batch,
+                               std::uint64_t slot) const {
+  const StreamPosition position = order_.batches.sample(batch, slot);
+  const std::uint64_t number = position.epoch * order_.stream->samples() + position.index;
+  if (build.batch->samples.empty()) {
+    build.batch->first = number;
+  }
+  build.batch->samples.push_back({.number = number,
+                                  .epoch = position.epoch,
+                                  .source = sample.source,
+                                  .file = sample.extents.empty() ? 0 : sample.extents.front().file,
+                                  .record = sample.record,
+                                  .bytes = {},
+                                  .fields = {},
+                                  .lengths = sample.lengths});
+}
+
+Extents Fetcher::Loop::in_table(const Sample& sample) const {
+  Extents extents = sample.extents;
+  for (Extent& extent : extents) {
+    extent.file = reading_.files->number(sample.source, extent.file);
+  }
+  return extents;
+}
+
+void Fetcher::Loop::expect(const std::shared_ptr<BatchBuild>& build,
+                           const std::vector<std::size_t>& samples,
+                           const std::vector<Extents>& extents) {
+  std::vector<WantedSample> wanted;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    wanted.push_back({.position = build->begin + samples[i], .extents = extents[i]});
+  }
+  const ReadPlan plan = planner_.plan(
+      wanted, [&](std::uint32_t file) { return reading_.files->place(file, reading_.alignment); });
+  // Before the scheduler has them: their memory must be there when they start.
+  const std::vector<SampleRef> complete = assembly_.expect(build, plan, samples);
+  scheduler_.add(plan.requests);
+  outstanding_ += plan.requests.size();
+  hand_on(complete);
+}
+
+void Fetcher::Loop::replace(const CorruptSample& corrupt) {
+  const auto& [ref, error] = corrupt;
+  LoadedSample& sample = ref.build->batch->samples[ref.sample];
+  std::string what = "what a stage threw is no std::exception";
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& one) {
+    what = one.what();
+  } catch (...) {  // NOLINT: said above
+  }
+  const std::string where =
+      text("record ", sample.record, " of source ", sample.source, " (",
+           reading_.files->path(reading_.files->number(sample.source, sample.file)), "): ", what);
+  if (order_.corrupt == Corrupt::stop) {
+    partners_.delivery.fail(
+        ref.build, std::make_exception_ptr(Error(
+                       ErrorCode::unavailable,
+                       text(where,
+                            "; mend the file, or let the loader take the next record in its place: "
+                            "corrupt = skip"))));
+    return;
+  }
+  log().warn("skipped {}", where);
+  skips_.add(sample.source, {.begin = sample.record, .end = sample.record + 1});
+  // Its bytes go back before the replacement is planned: the same request may serve both.
+  assembly_.drop(ref);
+  free_unwanted();
+  const StreamPosition position{.epoch = sample.epoch,
+                                .index = sample.number % order_.stream->samples()};
+  const Sample next = order_.stream->sample(position, skips_);
+  sample.record = next.record;
+  sample.file = next.extents.empty() ? 0 : next.extents.front().file;
+  sample.fields.clear();
+  sample.own.reset();
+  expect(ref.build, {ref.sample}, {in_table(next)});
+}
+
+void Fetcher::Loop::start_reads() {
+  while (const std::optional<ReadStart> read = scheduler_.next(now())) {
+    start(*read);
+  }
+}
+
+void Fetcher::Loop::start(const ReadStart& read) {
+  if (read.reopen) {
+    // A file handle of a network file system may be stale though the path is well.
+    open_files_.drop(read.extent.file);
+  }
+  OpenFiles::Opened opened;
+  const Moment began = now();
+  try {
+    opened = open_files_.open(read.extent.file);
+  } catch (const Error&) {
+    // Another file than was indexed. The scheduler hears of an end, so that it counts right.
+    scheduler_.done(read.id, 0, EBADF, now());
+    give_up(read.id, std::current_exception());
+    return;
+  }
+  // Opening may fail as reading may, by the same causes: the scheduler knows what is to be done.
+  if (opened.error != 0) {
+    judge(read.id, scheduler_.done(read.id, 0, opened.error, now()));
+    return;
+  }
+  if (opened.fresh) {
+    partners_.observer.file_opened(now() - began);
+  }
+  under_way_[read.id] = {.file = opened.file, .target = read.target, .bytes = read.extent.bytes};
+  const bool taken = reading_.reader->submit({.descriptor = opened.file->descriptor(),
+                                              .offset = read.extent.offset,
+                                              .into = assembly_.memory(read.id).subspan(read.into),
+                                              .tag = read.id});
+  require(taken, "the reader takes fewer reads than the scheduler starts");
+}
+
+void Fetcher::Loop::reap(std::chrono::nanoseconds longest) {
+  if (const std::optional<Moment> wakes = scheduler_.wakes_at()) {
+    longest = std::clamp<std::chrono::nanoseconds>(*wakes - now(), 0ns, longest);
+  }
+  for (const ReadDone& done : reading_.reader->reap(longest)) {
+    // From here on the file may be closed.
+    const auto read = under_way_.extract(done.tag);
+    partners_.observer.read_ended(done, read.mapped().target, read.mapped().bytes);
+    judge(done.tag, scheduler_.done(done.tag, done.bytes, done.error, now()));
+  }
+}
+
+void Fetcher::Loop::judge(std::uint64_t request, const ReadVerdict& verdict) {
+  switch (verdict.kind) {
+    case ReadVerdict::Kind::whole:
+      --outstanding_;
+      hand_on(assembly_.arrived(request));
+      free_unwanted();
+      return;
+    case ReadVerdict::Kind::continues:
+      return;
+    case ReadVerdict::Kind::failed:
+      give_up(request, std::make_exception_ptr(Error(
+                           ErrorCode::unavailable,
+                           describe(verdict.failure,
+                                    reading_.files->path(verdict.failure.request.extent.file)))));
+      return;
+  }
+}
+
+/// Batches that want its bytes end with the error; the others go on.
+void Fetcher::Loop::give_up(std::uint64_t request, std::exception_ptr error) {
+  --outstanding_;
+  for (const std::shared_ptr<BatchBuild>& build : assembly_.builds_of(request)) {
+    partners_.delivery.fail(build, error);
+  }
+}
+
+void Fetcher::Loop::hand_on(const std::vector<SampleRef>& samples) {
+  if (partners_.decode) {
+    partners_.decode(samples);
+    return;
+  }
+  for (const SampleRef& sample : samples) {
+    partners_.delivery.sample_done(sample.build);
+  }
+}
+
+void Fetcher::Loop::free_unwanted() {
+  const std::vector<std::uint64_t> unwanted = assembly_.take_unwanted();
+  planner_.forget(unwanted);
+  for (const std::uint64_t request : unwanted) {
+    scheduler_.release(request);
+  }
+}
+
+void Fetcher::Loop::tell_of_queues() {
+  // Once a turn, not once a read: a turn reaps all that has ended meanwhile.
+  const std::vector<TargetLoad> targets = scheduler_.targets();
+  QueueState state{.in_flight = static_cast<double>(scheduler_.in_flight()),
+                   .budget_used = scheduler_.budget_used()};
+  for (const TargetLoad& target : targets) {
+    state.cap += target.cap;
+    state.queued += static_cast<double>(target.queued);
+  }
+  state.budget_blocks = scheduler_.waiting() > 0 && state.queued == 0 && state.in_flight == 0;
+  partners_.observer.queues_are(state, targets);
+}
+
+void Fetcher::Loop::tell_of_hung_reads() {
+  if (now() - looked_at_hung_reads_ < between_looks_at_hung_reads) {
+    return;
+  }
+  looked_at_hung_reads_ = now();
+  for (const HungRead& read : scheduler_.hung(now())) {
+    const Extent& extent = read.request.extent;
+    log().warn("a read has not come back for {} s: {}, {} bytes from {}, target {}",
+               std::chrono::duration_cast<std::chrono::seconds>(read.lasts).count(),
+               reading_.files->path(extent.file), extent.bytes, extent.offset, read.request.target);
+  }
+}
+
+Fetcher::Fetcher(FetchOrder order, FetchReading reading, FetchPartners partners)
+    : inbox_(partners.inbox),
+      loop_(std::make_unique<Loop>(std::move(order), std::move(reading), std::move(partners))) {
+  inbox_->set_wake([loop = loop_.get()] { loop->wake(); });
+  thread_ = start_thread("reading ahead", [loop = loop_.get()] { loop->run(); });
+}
+
+Fetcher::~Fetcher() {
+  // The reader is woken, too, so that nobody waits for a second that has no read in it.
+  inbox_->stop();
+  thread_.join();
+  inbox_->set_wake({});
+}
+
+}  // namespace sprat::io

@@ -1,0 +1,84 @@
+// The thread that reads ahead: plans batches, starts reads, and joins what comes.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "io/loader/assembly.hpp"
+#include "io/loader/delivery.hpp"
+#include "io/loader/depth.hpp"
+#include "io/loader/file_table.hpp"
+#include "io/loader/inbox.hpp"
+#include "io/loader/observer.hpp"
+#include "io/order/global_batches.hpp"
+#include "io/order/sample_stream.hpp"
+#include "io/order/skip_list.hpp"
+#include "io/readers/open_files.hpp"
+#include "io/readers/reader.hpp"
+#include "io/reading/plan.hpp"
+#include "io/reading/scheduler.hpp"
+
+namespace sprat::io {
+
+/// How samples are given: as rows of elements, or as records.
+struct SampleForm {
+  std::uint64_t row_bytes = 0;  ///< 0: records.
+  std::string element_type = {};
+  std::uint64_t row_elements = 0;
+  bool fills_rows = true;  ///< Else a row ends with zeros.
+};
+
+/// Which samples are fetched, and for whom.
+struct FetchOrder {
+  std::shared_ptr<const SampleStream> stream;
+  GlobalBatches batches;
+  std::uint64_t rank = 0, ranks = 1;
+  std::uint64_t behind_last = 0;  ///< Batches are [0, behind_last).
+  SampleForm form;
+  Corrupt corrupt = Corrupt::stop;
+};
+
+/// How they are read.
+struct FetchReading {
+  std::shared_ptr<const FileTable> files;
+  std::unique_ptr<Reader> reader;
+  std::uint32_t alignment = 1;
+  bool direct = false;
+  SchedulerLimits scheduler;
+  ReadPlanLimits plan;
+};
+
+/// Whom the thread works for. All outlive it.
+struct FetchPartners {
+  Delivery& delivery;
+  std::shared_ptr<Inbox> inbox;
+  std::shared_ptr<MemoryPool> pool;
+  /// Samples whose bytes are complete; empty where nothing is to be decoded.
+  std::function<void(const std::vector<SampleRef>&)> decode;
+  /// How many bytes may be announced and not taken.
+  std::function<std::uint64_t()> window;
+  Observer& observer;
+};
+
+class Fetcher final {
+ public:
+  Fetcher(FetchOrder order, FetchReading reading, FetchPartners partners);
+  ~Fetcher();  ///< Waits for reads that are under way.
+  Fetcher(const Fetcher&) = delete;
+  Fetcher& operator=(const Fetcher&) = delete;
+
+ private:
+  class Loop;
+  std::shared_ptr<Inbox> inbox_;
+  std::unique_ptr<Loop> loop_;
+  std::thread thread_;
+};
+
+}  // namespace sprat::io

@@ -1,0 +1,308 @@
+// A loader at work: who waits, who reads, who decodes. What does not change is LoaderSetup's.
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "comm/base/fork.hpp"
+#include "comm/base/hash.hpp"
+#include "io/loader/decoder.hpp"
+#include "io/loader/delivery.hpp"
+#include "io/loader/fetcher.hpp"
+#include "io/loader/observer.hpp"
+#include "io/loader/read_again.hpp"
+#include "io/loader/setup.hpp"
+#include "io/order/stream_state.hpp"
+#include "io/report/report_line.hpp"
+#include "sprat/data.hpp"
+
+namespace sprat {
+namespace {
+
+/// What a disk or a file system needs to be busy.
+constexpr int reads_under_way = 64;
+
+/// Batches that begin before the end of epoch `epochs`; of Remainder::carry those that end there.
+std::uint64_t batches_until(const io::GlobalBatches& batches, std::uint64_t epochs, bool to_end) {
+  if (epochs == 0) {
+    return std::numeric_limits<std::uint64_t>::max() - 1;
+  }
+  const auto within = [&](std::uint64_t batch) {
+    const io::StreamPosition end = batches.position(to_end ? batch + 1 : batch);
+    return end.epoch < epochs || (to_end && end.epoch == epochs && end.index == 0);
+  };
+  // Positions are closed forms, so the end of the last epoch is found without counting to it.
+  std::uint64_t low = 0, high = 1;
+  while (within(high - 1)) {
+    low = high;
+    high *= 2;
+  }
+  while (low < high) {  // all below low are within, that at high - 1 is not
+    const std::uint64_t middle = low + (high - low) / 2;
+    within(middle) ? low = middle + 1 : high = middle;
+  }
+  return low;
+}
+
+}  // namespace
+
+class Loader::Impl {
+ public:
+  explicit Impl(LoaderOptions options);
+  ~Impl() { stop(); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  std::optional<DataBatch> next();
+  bool wait(std::chrono::milliseconds longest);
+  std::string state() const;
+  void resume(std::string_view state);
+  LoaderReport report();
+  const io::LoaderSetup& setup() const { return setup_; }
+  io::Observer& observer() { return observer_; }
+
+ private:
+  void start(io::StreamPosition from);
+  void stop();
+  void require_here() const;
+  io::FetchReading reading() const;
+  io::DecoderOptions decoding() const;
+  std::vector<io::StageInterval> stages() const;
+
+  const comm::ProcessMark process_;
+  const LoaderOptions options_;
+  const io::LoaderSetup setup_;
+  const std::shared_ptr<io::MemoryPool> pool_;
+  io::Observer observer_;
+  mutable std::mutex
+      mutex_;  // guards what report() shares: those below, but for given_ and batches_
+  io::Diagnoser diagnoser_;
+  io::ReadAhead window_;
+
+  // From a position on.
+  std::optional<io::GlobalBatches> batches_;
+  std::uint64_t given_ = 0;
+  std::optional<io::Delivery::Clock::time_point> waits_since_;  // of wait()s in a row
+  std::shared_ptr<io::Inbox> inbox_;
+  std::unique_ptr<io::Delivery> delivery_;
+  std::unique_ptr<io::Decoder> decoder_;
+  std::unique_ptr<io::Fetcher> fetcher_;
+};
+
+Loader::Impl::Impl(LoaderOptions options)
+    : options_(std::move(options)),
+      setup_(io::set_up(options_)),
+      pool_(io::MemoryPool::make(setup_.memory_bytes)),
+      observer_(setup_.memory_bytes),
+      diagnoser_(setup_.facts),
+      window_(2 * setup_.batch_bytes, setup_.memory_bytes) {
+  start({});
+}
+
+void Loader::Impl::start(io::StreamPosition from) {
+  // Everything that knows a position is made anew; sources, memory and sums stay.
+  batches_.emplace(io::BatchOptions{.epoch_samples = setup_.stream->samples(),
+                                    .batch = options_.batch,
+                                    .remainder = options_.remainder,
+                                    .start = from});
+  given_ = 0;
+  inbox_ = std::make_shared<io::Inbox>();
+  std::function<void(const std::vector<io::SampleRef>&)> decode;
+  const std::lock_guard lock(mutex_);
+  delivery_ = std::make_unique<io::Delivery>();
+  // Rows of tokens are done once they are copied: no thread is woken for them.
+  if (setup_.form.row_bytes == 0 || !options_.decode.empty()) {
+    decoder_ = std::make_unique<io::Decoder>(decoding());
+    decode = [this](const std::vector<io::SampleRef>& samples) { decoder_->push(samples); };
+  }
+  fetcher_ = std::make_unique<io::Fetcher>(
+      io::FetchOrder{.stream = setup_.stream,
+                     .batches = *batches_,
+                     .rank = static_cast<std::uint64_t>(options_.rank),
+                     .ranks = static_cast<std::uint64_t>(options_.ranks),
+                     .behind_last = batches_until(*batches_, options_.epochs,
+                                                  options_.remainder == Remainder::carry),
+                     .form = setup_.form,
+                     .corrupt = options_.corrupt},
+      reading(),
+      io::FetchPartners{.delivery = *delivery_,
+                        .inbox = inbox_,
+                        .pool = pool_,
+                        .decode = std::move(decode),
+                        .window =
+                            [this] {
+                              const std::lock_guard lock(mutex_);
+                              return window_.bytes();
+                            },
+                        .observer = observer_});
+}
+
+/// The fetcher first: it hands on to the decoder, whose threads write to its inbox.
+void Loader::Impl::stop() {
+  if (!process_.here()) {
+    // The threads are the parent's.
+    // Joining them would wait for ever, and their locks may be held by nobody.
+    static_cast<void>(fetcher_.release());
+    static_cast<void>(decoder_.release());
+    static_cast<void>(delivery_.release());
+    return;
+  }
+  fetcher_.reset();
+  const std::lock_guard lock(mutex_);
+  decoder_.reset();
+}
+
+io::FetchReading Loader::Impl::reading() const {
+  // A request has room beside three others, however small the budget is.
+  const std::uint64_t request_bytes = std::bit_floor(
+      std::min<std::uint64_t>(io::ReadPlanLimits{}.request_bytes, setup_.memory_bytes / 4));
+  return {
+      .files = setup_.files,
+      .reader = setup_.choice.kind->open(
+          {.depth = reads_under_way, .threads = setup_.io_threads, .direct = setup_.choice.direct}),
+      .alignment = setup_.choice.direct ? setup_.where.alignment : 1,
+      .direct = setup_.choice.direct,
+      .scheduler = {.budget_bytes = setup_.memory_bytes,
+                    .reads = reads_under_way,
+                    .retry_for = io::retry_time(setup_.where.kind),
+                    .seed = options_.seed + static_cast<std::uint64_t>(options_.rank)},
+      .plan = {.request_bytes = request_bytes}};
+}
+
+io::DecoderOptions Loader::Impl::decoding() const {
+  const bool rows = setup_.form.row_bytes > 0;
+  return {
+      .threads = setup_.decode_threads,
+      .stages = options_.decode,
+      .take_apart =
+          [&setup = setup_, rows](io::LoadedSample& sample) {
+            if (rows) {
+              sample.fields = {{.name = "tokens",
+                                .type = setup.form.element_type,
+                                .shape = {setup.form.row_elements},
+                                .bytes = sample.bytes}};
+              return;
+            }
+            const io::Dataset& source = *setup.sources[sample.source];
+            sample.fields = source.format().fields(source.context(sample.file),
+                                                   sample.record - source.first_record(sample.file),
+                                                   sample.bytes);
+          },
+      .read_again = [&setup = setup_, pool = pool_](
+                        io::LoadedSample& sample) { io::read_again(*setup.files, *pool, sample); },
+      .done = [this](const io::SampleRef& ref) { delivery_->sample_done(ref.build); },
+      .corrupt =
+          [this](const io::SampleRef& ref, std::exception_ptr error) {
+            inbox_->corrupt({.sample = ref, .error = std::move(error)});
+          }};
+}
+
+void Loader::Impl::require_here() const {
+  need(process_.here(),
+       "a child of fork() has none of the loader's threads: make a loader of its "
+       "own there");
+}
+
+bool Loader::Impl::wait(std::chrono::milliseconds longest) {
+  require_here();
+  const auto now = io::Delivery::Clock::now();
+  const auto patience_ends = waits_since_.value_or(now) + options_.timeout;
+  waits_since_ = waits_since_.value_or(now);
+  return delivery_->wait(std::min<io::Delivery::Clock::time_point>(now + longest, patience_ends)) ||
+         io::Delivery::Clock::now() >= patience_ends;
+}
+
+std::optional<DataBatch> Loader::Impl::next() {
+  require_here();
+  const auto begin = std::exchange(waits_since_, std::nullopt);
+  const auto taken = delivery_->take(begin.value_or(io::Delivery::Clock::now()) + options_.timeout);
+  if (!taken) {
+    const io::QueueState queues = observer_.queues();
+    throw Error(ErrorCode::timeout,
+                text("batch ", given_, " did not come within ", options_.timeout.count(),
+                     " ms: ", queues.in_flight, " reads are under way, ", queues.queued,
+                     " wait for storage, ", queues.budget_used, " of ", setup_.memory_bytes,
+                     " bytes are taken",
+                     queues.budget_blocks
+                         ? "; the rest waits for memory: let go of batches, or raise memory_bytes"
+                         : "; look at the log for reads that hang, or raise the timeout"));
+  }
+  if (taken->batch == nullptr) {
+    return std::nullopt;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    window_.taken(taken->was_ready, taken->ready_bytes);
+  }
+  // Only a batch that was given can be let go of; the closure keeps what the fetcher needs to know.
+  taken->batch->let_go = [inbox = inbox_, build = taken->build] { inbox->let_go(build); };
+  inbox_->poke();
+  observer_.samples_given(taken->batch->samples.size());
+  ++given_;
+  return DataBatch(taken->batch);
+}
+
+std::string Loader::Impl::state() const {
+  // Not the records that were skipped: each rank has met others, and meets them again.
+  return io::write_state(*setup_.stream, {.position = batches_->position(given_),
+                                          .skips = io::SkipList(setup_.stream->sources())});
+}
+
+void Loader::Impl::resume(std::string_view state) {
+  require_here();
+  // Read before anything is stopped: a state that is refused changes nothing.
+  const io::StreamState from = io::read_state(*setup_.stream, state);
+  stop();
+  start(from.position);
+}
+
+std::vector<io::StageInterval> Loader::Impl::stages() const {
+  std::vector<io::StageInterval> stages;
+  if (decoder_ == nullptr) {
+    return stages;
+  }
+  const std::vector<std::chrono::nanoseconds> busy = decoder_->busy();
+  for (std::size_t i = 0; i < busy.size(); ++i) {
+    stages.push_back({.name = i == 0 ? "taking records apart" : options_.decode[i - 1].name,
+                      .threads = decoder_->threads(),
+                      .busy_seconds = std::chrono::duration<double>(busy[i]).count()});
+  }
+  return stages;
+}
+
+LoaderReport Loader::Impl::report() {
+  const std::lock_guard lock(mutex_);
+  const io::Interval interval = observer_.take({.waited = delivery_->waited(), .stages = stages()});
+  diagnoser_.add(interval);
+  return {.json = io::interval_json(interval, diagnoser_.diagnosis()),
+          .text = io::interval_text(interval, diagnoser_.diagnosis())};
+}
+
+Loader::Loader(LoaderOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Loader::Loader(Loader&&) noexcept = default;
+Loader& Loader::operator=(Loader&&) noexcept = default;
+Loader::~Loader() = default;
+std::optional<DataBatch> Loader::next() { return impl_->next(); }
+bool Loader::wait(std::chrono::milliseconds longest) { return impl_->wait(longest); }
+std::string Loader::state() const { return impl_->state(); }
+void Loader::resume(std::string_view state) { impl_->resume(state); }
+std::uint64_t Loader::samples_per_epoch() const { return impl_->setup().stream->samples(); }
+LoaderReport Loader::report() { return impl_->report(); }
+std::string Loader::describe() const { return impl_->setup().choice.sentence; }
+
+void Loader::note_step(std::chrono::nanoseconds took) {
+  impl_->observer().step_ended(std::chrono::duration<double>(took).count());
+}
+
+std::uint64_t Loader::fingerprint() const {
+  std::uint64_t sum = fnv1a_begin;
+  for (const std::shared_ptr<const io::Dataset>& source : impl_->setup().sources) {
+    sum = mix_bits(sum ^ source->fingerprint());
+  }
+  return sum;
+}
+
+}  // namespace sprat

@@ -1,0 +1,98 @@
+// Sums of an interval. Whoever reads, waits or computes only adds to them: all that costs thought,
+// means and percentiles, is left to who asks once a second.
+#include "io/loader/observer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace sprat::io {
+namespace {
+
+double seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+}  // namespace
+
+Observer::Observer(std::uint64_t budget_bytes) : budget_bytes_(budget_bytes) {}
+
+TargetReads& Observer::reads_of(Target target) {
+  return targets_.try_emplace(target, interval_begin_).first->second;
+}
+
+void Observer::read_ended(const ReadDone& done, Target target, std::uint64_t asked_bytes) {
+  const std::lock_guard lock(mutex_);
+  reads_of(target).add(done, asked_bytes);
+  (done.cached ? sums_.page_cache_bytes : sums_.file_system_bytes) += done.bytes;
+}
+
+void Observer::file_opened(std::chrono::nanoseconds took) {
+  const std::lock_guard lock(mutex_);
+  ++sums_.opens;
+  sums_.open_latency.add(seconds(took));
+}
+
+void Observer::queues_are(const QueueState& state, std::span<const TargetLoad> targets) {
+  const Clock::time_point now = Clock::now();
+  const std::lock_guard lock(mutex_);
+  queues_ = state;
+  in_flight_.becomes(state.in_flight, now);
+  cap_.becomes(state.cap, now);
+  queued_.becomes(state.queued, now);
+  blocked_.becomes(state.budget_blocks ? 1 : 0, now);
+  for (const TargetLoad& load : targets) {
+    reads_of(load.target).queue_is(load.reads_in_flight, load.cap, now);
+  }
+}
+
+QueueState Observer::queues() const {
+  const std::lock_guard lock(mutex_);
+  return queues_;
+}
+
+void Observer::samples_given(std::uint64_t samples) {
+  const std::lock_guard lock(mutex_);
+  sums_.samples += samples;
+}
+
+void Observer::step_ended(double seconds) {
+  const std::lock_guard lock(mutex_);
+  sums_.steps.push_back(seconds);
+}
+
+Interval Observer::take(const Totals& totals) {
+  const Clock::time_point now = Clock::now();
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point since = std::exchange(interval_begin_, now);
+  const Totals before = std::exchange(before_, totals);
+  const Sums sums = std::exchange(sums_, {});
+  Interval interval;
+  interval.begin_s = seconds(since - begin_);
+  interval.seconds = std::max(seconds(now - since), 1e-9);  // reports divide by it
+  interval.samples = sums.samples;
+  interval.bytes.file_system = sums.file_system_bytes;
+  interval.bytes.page_cache = sums.page_cache_bytes;
+  for (auto& [target, reads] : targets_) {
+    const TargetInterval of_target = reads.take(target, now);
+    if (of_target.reads > 0 || of_target.in_flight > 0) {
+      interval.targets.push_back(of_target);
+    }
+  }
+  interval.in_flight = in_flight_.take(now);
+  interval.in_flight_cap = cap_.take(now);
+  interval.queued = queued_.take(now);
+  interval.budget_used_bytes = queues_.budget_used;
+  interval.budget_bytes = budget_bytes_;
+  // A wait that is still going on counts up to now, so shares could pass 1 by a rounding.
+  interval.consumer_wait = std::min(1.0, seconds(totals.waited - before.waited) / interval.seconds);
+  interval.budget_wait = std::min(1.0, blocked_.take(now));
+  interval.stages = totals.stages;
+  for (std::size_t i = 0; i < interval.stages.size() && i < before.stages.size(); ++i) {
+    interval.stages[i].busy_seconds -= before.stages[i].busy_seconds;
+  }
+  interval.opens = {.files = sums.opens, .p95_s = sums.open_latency.percentile(0.95)};
+  interval.step_seconds = sums.steps;
+  return interval;
+}
+
+}  // namespace sprat::io

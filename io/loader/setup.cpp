@@ -1,0 +1,185 @@
+// Options are checked before files are opened, and files before threads start.
+#include "io/loader/setup.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "comm/base/memory_room.hpp"
+#include "io/readers/probe.hpp"
+#include "sprat/buffer.hpp"
+
+namespace sprat::io {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t usual_memory_bytes = std::uint64_t{1} << 30;
+/// Less would not hold what a few reads bring.
+constexpr std::uint64_t least_memory_bytes = std::uint64_t{1} << 20;
+/// Threads of readers that have some: they sleep in the kernel.
+constexpr int usual_io_threads = 16;
+
+int cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+std::uint64_t free_memory_bytes() {
+  const auto pages = static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_AVPHYS_PAGES)));
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::optional<comm::MemoryRoom> room = comm::memory_room();
+  return room ? std::min<std::uint64_t>(pages * page, room->bytes) : pages * page;
+}
+
+std::shared_ptr<const Dataset> open_source(const DataSource& source, int threads) {
+  return Dataset::open({.paths = source.paths,
+                        .format = source.format,
+                        .format_options = {.token_type = source.token_type},
+                        .threads = threads});
+}
+
+/// The type of the elements that records are made of; empty if they are made of other things.
+std::string element_type(const Dataset& source) {
+  if (source.records() == 0) {
+    return {};
+  }
+  const std::vector<std::byte> record(source.record_bytes());
+  try {
+    const std::string& context = source.context(source.record(0).file);
+    const std::vector<Field> fields = source.format().fields(context, 0, record);
+    return fields.size() == 1 ? fields.front().type : std::string();
+  } catch (const Error&) {
+    return {};  // a format whose records cannot be empty is none of tokens
+  }
+}
+
+/// What an element of the type takes; 0 if there is no such type.
+std::uint64_t bytes_of_element(std::string_view type) {
+  for (const DType dtype : all_dtypes()) {
+    if (name(dtype) == type) {
+      return size_of(dtype);
+    }
+  }
+  return 0;
+}
+
+SamplingOptions sampling_of(const LoaderOptions& options, const Dataset& source) {
+  constexpr std::array names = {"", "records", "windows", "packed_cut", "packed_whole"};
+  SampleKind kind = options.samples;
+  if (kind == SampleKind::automatic) {
+    kind = options.length == 0         ? SampleKind::records
+           : source.record_bytes() > 0 ? SampleKind::windows
+                                       : SampleKind::packed;
+  }
+  const bool documents = kind == SampleKind::packed || kind == SampleKind::packed_whole;
+  const bool chunks = options.shuffle == Shuffle::chunks;
+  // Whole documents have no token that is the next sample's first, and yet a last target.
+  const std::uint64_t more = kind == SampleKind::packed_whole ? 1 : 0;
+  return {.kind = names[static_cast<std::size_t>(kind)],
+          .shuffle = options.shuffle,
+          .chunk = chunks ? options.chunk : 0,
+          .mixed_chunks = chunks ? options.mixed_chunks : SamplingOptions{}.mixed_chunks,
+          .length = kind == SampleKind::records ? 0 : options.length + more,
+          .element_bytes = documents ? bytes_of_element(element_type(source)) : 0};
+}
+
+SampleForm form_of(const LoaderOptions& options,
+                   const std::vector<std::shared_ptr<const Dataset>>& sources) {
+  SampleForm form;
+  for (const std::shared_ptr<const Dataset>& source : sources) {
+    const SamplingOptions sampling = sampling_of(options, *source);
+    if (sampling.kind == "records") {
+      continue;
+    }
+    const std::string type = element_type(*source);
+    const std::uint64_t bytes = bytes_of_element(type);
+    require(bytes > 0, "samples of ", options.length, " tokens are to be cut from files of format ",
+            source->format().name,
+            ", which has no tokens: leave length out, or name files of "
+            "tokens, as `sprat io index` knows them");
+    require(form.element_type.empty() || form.element_type == type,
+            "the sources' tokens are of types ", form.element_type, " and ", type,
+            ": samples of one loader have one type");
+    form = {.row_bytes = (options.length + 1) * bytes,
+            .element_type = type,
+            .row_elements = options.length + 1,
+            .fills_rows = sampling.kind != "packed_whole"};
+  }
+  return form;
+}
+
+std::uint64_t memory_of(const LoaderOptions& options) {
+  const std::uint64_t bytes = options.memory_bytes > 0
+                                  ? options.memory_bytes
+                                  : std::min(usual_memory_bytes, free_memory_bytes() / 8);
+  require(options.memory_bytes == 0 || bytes >= least_memory_bytes, "memory_bytes is ", bytes,
+          "; a loader needs ", least_memory_bytes, " at least");
+  return std::max(bytes, least_memory_bytes);
+}
+
+void check(const LoaderOptions& options) {
+  require(!options.sources.empty(), "a loader needs a source: name files, folders or patterns");
+  require(options.batch > 0, "batch is 0; it is the samples of one step of all ranks together");
+  require(options.ranks > 0 && options.rank >= 0 && options.rank < options.ranks, "rank is ",
+          options.rank, " of ", options.ranks, "; it is from 0 to ranks - 1");
+  require(options.io_threads >= 0 && options.decode_threads >= 0,
+          "io_threads and decode_threads are ", options.io_threads, " and ", options.decode_threads,
+          "; they are 0 (a choice by the cores) or more");
+  require(options.timeout > 0ms, "timeout is ", options.timeout.count(), " ms; it is above 0");
+}
+
+}  // namespace
+
+LoaderSetup set_up(const LoaderOptions& options) {
+  check(options);
+  LoaderSetup setup;
+  const int quarter = std::max(1, cores() / 4);
+  setup.io_threads = options.io_threads > 0 ? options.io_threads : usual_io_threads;
+  setup.decode_threads = options.decode_threads > 0 ? options.decode_threads : quarter;
+  std::uint64_t records = 0;
+  StreamOptions stream{.sources = {}, .seed = options.seed};
+  for (const DataSource& source : options.sources) {
+    setup.sources.push_back(open_source(source, quarter));
+    stream.sources.push_back({.table = setup.sources.back(),
+                              .sampling = sampling_of(options, *setup.sources.back()),
+                              .weight = source.weight});
+    records += setup.sources.back()->records();
+  }
+  setup.form = form_of(options, setup.sources);
+  // The probe reads a block of a true file, so it comes after all files are known.
+  setup.files = std::make_shared<const FileTable>(setup.sources);
+  setup.stream = std::make_shared<const SampleStream>(std::move(stream));
+  setup.memory_bytes = memory_of(options);
+  const std::uint64_t bytes = setup.files->bytes();
+  // A mean is enough: it only sizes the first window, which grows as it has to.
+  const std::uint64_t record_bytes = bytes / std::max<std::uint64_t>(1, records);
+  const std::uint64_t sample_bytes = setup.form.row_bytes > 0 ? setup.form.row_bytes : record_bytes;
+  const auto ranks = static_cast<std::uint64_t>(options.ranks);
+  setup.batch_bytes = sample_bytes * ((options.batch + ranks - 1) / ranks);
+  setup.where = probe_file_system(setup.files->path(0));
+  setup.choice = choose_reader(setup.where,
+                               {.epoch_bytes = bytes / ranks,
+                                .free_memory_bytes = free_memory_bytes(),
+                                .record_bytes = sample_bytes,
+                                .scattered = options.shuffle == Shuffle::full},
+                               {.reader = options.reader});
+  setup.facts.about = std::string(setup.where.kind);
+  if (!options.fsx.empty()) {
+    setup.facts.system = parse_fsx(options.fsx);
+    if (const auto iops = fsx_metadata_iops(*setup.facts.system)) {
+      setup.facts.metadata_iops = static_cast<double>(*iops);
+    }
+  }
+  setup.facts.hosts = 1;
+  setup.facts.mean_file_bytes = static_cast<double>(bytes) / setup.files->files();
+  return setup;
+}
+
+}  // namespace sprat::io

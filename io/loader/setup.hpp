@@ -1,0 +1,35 @@
+// What a loader's options come to: sources that are open, an order, a way to read. Made once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/dataset/dataset.hpp"
+#include "io/loader/fetcher.hpp"
+#include "io/loader/file_table.hpp"
+#include "io/order/sample_stream.hpp"
+#include "io/readers/choice.hpp"
+#include "io/report/cause.hpp"
+#include "sprat/data.hpp"
+
+namespace sprat::io {
+
+struct LoaderSetup {
+  std::vector<std::shared_ptr<const Dataset>> sources;
+  SampleForm form;
+  std::shared_ptr<const FileTable> files;
+  std::shared_ptr<const SampleStream> stream;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t batch_bytes = 0;  ///< What this rank's part of a batch takes, about.
+  FileSystem where;               ///< Of the first source's files.
+  ReaderChoice choice;
+  int io_threads = 1, decode_threads = 1;
+  StorageFacts facts;
+};
+
+/// Throws Error naming the option or the file, and the remedy.
+LoaderSetup set_up(const LoaderOptions& options);
+
+}  // namespace sprat::io

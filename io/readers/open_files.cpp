@@ -1,0 +1,112 @@
+#include "io/readers/open_files.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+
+#include "comm/base/check.hpp"
+
+namespace sprat::io {
+namespace {
+
+constexpr std::size_t most_open_files = 8192;
+
+std::size_t half_of_the_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return most_open_files;
+  }
+  return std::clamp<std::size_t>(limit.rlim_cur / 2, 1, most_open_files);
+}
+
+/// "2026-01-31 12:00:00.123456789", in UTC.
+std::string time_in_words(std::int64_t modified_ns) {
+  constexpr std::int64_t second = 1'000'000'000;
+  // Times before 1970 round down, too.
+  const std::int64_t fraction = (modified_ns % second + second) % second;
+  const std::time_t seconds = (modified_ns - fraction) / second;
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  return fmt::format("{}-{:02}-{:02} {:02}:{:02}:{:02}.{:09}", parts.tm_year + 1900,
+                     parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
+                     fraction);
+}
+
+}  // namespace
+
+OpenFile::~OpenFile() { ::close(descriptor_); }
+
+OpenFiles::OpenFiles(Known known, const OpenFilesOptions& options)
+    : known_(std::move(known)),
+      most_(options.most > 0 ? options.most : half_of_the_limit()),
+      // O_NONBLOCK: a FIFO in a file's place is looked at below, not waited for.
+      flags_(O_RDONLY | O_CLOEXEC | O_NONBLOCK | (options.direct ? O_DIRECT : 0)) {}
+
+OpenFiles::Opened OpenFiles::open(std::uint32_t file) {
+  if (const auto found = by_file_.find(file); found != by_file_.end()) {
+    recent_.splice(recent_.begin(), recent_, found->second);
+    return {.file = recent_.front().second};
+  }
+  const KnownFile known = known_(file);
+  const int descriptor = open_descriptor(known.path);
+  if (descriptor < 0) {
+    return {.file = nullptr, .error = errno};
+  }
+  auto opened = std::make_shared<const OpenFile>(descriptor);
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) {
+    return {.file = nullptr, .error = errno};
+  }
+  need(S_ISREG(status.st_mode), known.path,
+       " is no regular file any more; put the file back that was indexed");
+  const FileStamp stamp{
+      .bytes = static_cast<std::uint64_t>(status.st_size),
+      .modified_ns = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+  need(stamp == known.stamp, known.path, " has ", stamp.bytes, " bytes of ",
+       time_in_words(stamp.modified_ns), " UTC, but when it was indexed had ", known.stamp.bytes,
+       " of ", time_in_words(known.stamp.modified_ns),
+       "; index the dataset anew, or put the old file back");
+  // Old kernels answer reads of such descriptors by io_uring with EAGAIN.
+  if (::fcntl(descriptor, F_SETFL, flags_ & ~O_NONBLOCK) != 0) {
+    return {.file = nullptr, .error = errno};
+  }
+  while (by_file_.size() >= most_) {
+    close_oldest();
+  }
+  recent_.emplace_front(file, std::move(opened));
+  by_file_[file] = recent_.begin();
+  return {.file = recent_.front().second, .error = 0, .fresh = true};
+}
+
+/// Others of this process take descriptors, too: where none is left, ours make room.
+int OpenFiles::open_descriptor(const std::string& path) {
+  while (true) {
+    const int descriptor = ::open(path.c_str(), flags_);
+    const bool lacks = descriptor < 0 && (errno == EMFILE || errno == ENFILE);
+    if (!lacks || by_file_.empty()) {
+      return descriptor;
+    }
+    for (std::size_t half = by_file_.size() / 2 + 1; half > 0; --half) {
+      close_oldest();
+    }
+  }
+}
+
+void OpenFiles::close_oldest() {
+  by_file_.erase(recent_.back().first);
+  recent_.pop_back();
+}
+
+void OpenFiles::drop(std::uint32_t file) {
+  if (const auto found = by_file_.find(file); found != by_file_.end()) {
+    recent_.erase(found->second);
+    by_file_.erase(found);
+  }
+}
+
+}  // namespace sprat::io

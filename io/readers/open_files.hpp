@@ -1,0 +1,77 @@
+// Descriptors of a dataset's files: as many open as are allowed, each file the one that was
+// indexed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "io/formats/format.hpp"
+
+namespace sprat::io {
+
+/// A file as its index knows it.
+struct KnownFile {
+  std::string path;
+  FileStamp stamp;
+};
+
+struct OpenFilesOptions {
+  /// Descriptors kept open; 0: half of what this process may have, at most 8192.
+  std::size_t most = 0;
+  bool direct = false;  ///< For direct reads.
+};
+
+/// Closes its descriptor.
+class OpenFile final {
+ public:
+  explicit OpenFile(int descriptor) noexcept : descriptor_(descriptor) {}
+  ~OpenFile();
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  int descriptor() const noexcept { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+/// The least recently used are closed first: each open of a file of a parallel file system is a
+/// question to its one metadata server. One thread at a time.
+class OpenFiles final {
+ public:
+  using Known = std::function<KnownFile(std::uint32_t file)>;
+  OpenFiles(Known known, const OpenFilesOptions& options);
+
+  struct Opened {
+    /// Shared with reads under way: a descriptor that was closed and given to another file would
+    /// give them that file's bytes. Null if `error`.
+    std::shared_ptr<const OpenFile> file;
+    int error = 0;       ///< errno's, of open or fstat; Scheduler::done() knows what to do.
+    bool fresh = false;  ///< It was opened by this call.
+  };
+  /// Throws Error{unavailable} naming path and both stamps if the file is another one than was
+  /// indexed, or no regular file.
+  Opened open(std::uint32_t file);
+  /// The next open() opens it by its path. Reads under way keep the old one.
+  void drop(std::uint32_t file);
+
+  std::size_t open_now() const noexcept { return by_file_.size(); }
+
+ private:
+  using Recent = std::list<std::pair<std::uint32_t, std::shared_ptr<const OpenFile>>>;
+
+  int open_descriptor(const std::string& path);
+  void close_oldest();
+
+  Known known_;
+  std::size_t most_;
+  int flags_;
+  Recent recent_;  // the last used first
+  std::unordered_map<std::uint32_t, Recent::iterator> by_file_;
+};
+
+}  // namespace sprat::io

@@ -1,0 +1,309 @@
+// A request waits for room in the budget, then in the queue of its target, is under way once or
+// several times, and has ended; it keeps its room until it is released.
+#include "io/reading/scheduler.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <tuple>
+
+#include "comm/base/check.hpp"
+#include "comm/base/hash.hpp"
+
+namespace sprat::io {
+namespace {
+
+/// Tries at once, in a row and without a byte; then it counts as a failure and waits.
+constexpr std::uint32_t most_idle_tries = 16;
+
+std::pair<std::uint64_t, std::uint64_t> place_in_queue(const Request& request) {
+  return {request.due, request.id};
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerLimits& limits) : limits_(limits) {
+  require(limits.reads > 0, "no read would ever start; allow one under way at least");
+}
+
+void Scheduler::add(std::span<const Request> requests) {
+  for (const Request& request : requests) {
+    require(request.extent.bytes <= limits_.budget_bytes, "a request of ", request.extent.bytes,
+            " bytes never fits a budget of ", limits_.budget_bytes,
+            "; raise the budget, or plan smaller requests");
+    require(!entries_.contains(request.id), "request ", request.id, " was added before");
+  }
+  for (const Request& request : requests) {
+    entries_.emplace(request.id, ScheduledRead{.request = request});
+    waiting_.insert(place_in_queue(request));
+  }
+  admit();
+}
+
+/// Strictly in order: a later request that would fit must not take what an earlier one waits for.
+void Scheduler::admit() {
+  while (!waiting_.empty()) {
+    ScheduledRead& entry = entries_.at(waiting_.begin()->second);
+    if (entry.request.extent.bytes > limits_.budget_bytes - used_bytes_) {
+      return;
+    }
+    used_bytes_ += entry.request.extent.bytes;
+    waiting_.erase(waiting_.begin());
+    enqueue(entry);
+  }
+}
+
+void Scheduler::enqueue(ScheduledRead& entry) {
+  entry.stage = Stage::queued;
+  const auto target = targets_.try_emplace(entry.request.target, limits_.flow).first;
+  target->second.queue.insert(place_in_queue(entry.request));
+}
+
+/// A target that has failed gets one read at a time until one succeeds: the rest would fail beside
+/// it.
+bool Scheduler::has_room(const TargetQueue& target, std::uint64_t bytes, Moment now) const {
+  if (target.reads_in_flight == 0) {
+    return target.failures == 0 || now >= target.blocked_until;
+  }
+  return target.failures == 0 && target.reads_in_flight < target.flow.cap() &&
+         target.bytes_in_flight + bytes <= limits_.target_bytes;
+}
+
+std::optional<ReadStart> Scheduler::next(Moment now) {
+  while (!delayed_.empty() && delayed_.begin()->first <= now) {
+    const std::uint64_t id = delayed_.begin()->second;
+    delayed_.erase(delayed_.begin());
+    enqueue(entries_.at(id));
+  }
+  if (in_flight_ >= limits_.reads) {
+    return std::nullopt;
+  }
+  TargetQueue* best = nullptr;
+  std::tuple<std::uint64_t, std::uint32_t> best_rank;
+  for (auto& [number, target] : targets_) {
+    if (target.queue.empty()) {
+      continue;
+    }
+    const auto& [due, id] = *target.queue.begin();
+    if (!has_room(target, entries_.at(id).rest(), now)) {
+      target.held_back = true;
+      continue;
+    }
+    // The parts of one sample are due at once: then the least busy target is first.
+    const std::uint32_t cap = target.flow.cap();
+    const std::tuple rank(due, target.reads_in_flight + limits_.flow.most_reads - cap);
+    if (best == nullptr || rank < best_rank) {
+      best = &target;
+      best_rank = rank;
+    }
+  }
+  if (best == nullptr) {
+    return std::nullopt;
+  }
+  return start(*best, now);
+}
+
+ReadStart Scheduler::start(TargetQueue& target, Moment now) {
+  ScheduledRead& entry = entries_.at(target.queue.begin()->second);
+  target.queue.erase(target.queue.begin());
+  const Request& request = entry.request;
+  const ReadStart start{.id = request.id,
+                        .extent = {.file = request.extent.file,
+                                   .offset = request.extent.offset + entry.got,
+                                   .bytes = entry.rest()},
+                        .into = entry.got,
+                        .target = request.target,
+                        .reopen = std::exchange(entry.reopen, false)};
+  entry.stage = Stage::in_flight;
+  entry.started = now;
+  entry.told_hung = false;
+  ++target.reads_in_flight;
+  target.bytes_in_flight += start.extent.bytes;
+  ++in_flight_;
+  return start;
+}
+
+ReadVerdict Scheduler::done(std::uint64_t id, std::uint64_t bytes, int error, Moment now) {
+  const auto found = entries_.find(id);
+  require(found != entries_.end() && found->second.stage == Stage::in_flight, "request ", id,
+          " is not under way");
+  ScheduledRead& entry = found->second;
+  require(bytes <= entry.rest(), "request ", id, " asked for ", entry.rest(), " bytes and got ",
+          bytes);
+  TargetQueue& target = targets_.at(entry.request.target);
+  --in_flight_;
+  --target.reads_in_flight;
+  target.bytes_in_flight -= entry.rest();
+  ++target.reads;
+  if (error != 0) {
+    return failed(entry, error, now);
+  }
+  target.bytes += bytes;
+  target.failures = 0;
+  target.flow.finished({.bytes = bytes,
+                        .took = now - entry.started,
+                        .held_back = std::exchange(target.held_back, false)},
+                       now);
+  return brought(entry, bytes, now);
+}
+
+ReadVerdict Scheduler::brought(ScheduledRead& entry, std::uint64_t bytes, Moment now) {
+  const Request& request = entry.request;
+  if (entry.got + bytes >= request.in_file_bytes) {
+    entry.stage = Stage::ended;
+    return {.kind = ReadVerdict::Kind::whole};
+  }
+  if (bytes == 0) {
+    // The file ends before it should. Opened anew it tells whether it was replaced; if it was not,
+    // it has shrunk.
+    if (std::exchange(entry.ended_early, true)) {
+      return give_up(entry, 0, now);
+    }
+    entry.reopen = true;
+    enqueue(entry);
+    return {};
+  }
+  // A direct read goes on at a whole block, so what is behind the last one comes again.
+  const std::uint64_t got = (entry.got + bytes) / request.alignment * request.alignment;
+  if (got == entry.got) {
+    return failed(entry, EAGAIN, now);
+  }
+  entry.got = got;
+  entry.idle_tries = entry.failures = 0;
+  entry.failing_since.reset();
+  enqueue(entry);
+  return {};
+}
+
+ReadVerdict Scheduler::failed(ScheduledRead& entry, int error, Moment now) {
+  const ErrorRule& rule = rule_of(error);
+  if (rule.remedy == Remedy::again && ++entry.idle_tries <= most_idle_tries) {
+    enqueue(entry);
+    return {};
+  }
+  TargetQueue& target = targets_.at(entry.request.target);
+  ++target.errors;
+  ++entry.failures;
+  if (!entry.failing_since) {
+    entry.failing_since = now;
+  }
+  if (rule.remedy == Remedy::give_up || now - *entry.failing_since >= limits_.retry_for) {
+    return give_up(entry, error, now);
+  }
+  entry.reopen = rule.remedy == Remedy::reopen;
+  if (rule.blames_target) {
+    // Reads that were under way when the first one failed tell nothing new.
+    if (target.failures == 0 || entry.started >= target.failed_at) {
+      ++target.failures;
+      target.failed_at = now;
+      const auto key = static_cast<std::uint64_t>(entry.request.target);
+      target.blocked_until =
+          now + back_off(mix_bits(limits_.seed + golden_step * key), target.failures);
+    }
+    enqueue(entry);
+    return {};
+  }
+  entry.stage = Stage::delayed;
+  delayed_.emplace(now + back_off(mix_bits(limits_.seed) ^ entry.request.id, entry.failures),
+                   entry.request.id);
+  return {};
+}
+
+ReadVerdict Scheduler::give_up(ScheduledRead& entry, int error, Moment now) {
+  entry.stage = Stage::ended;
+  return {.kind = ReadVerdict::Kind::failed,
+          .failure = {.request = entry.request,
+                      .offset = entry.request.extent.offset + entry.got,
+                      .error = error,
+                      .attempts = entry.failures,
+                      .lasted = now - entry.failing_since.value_or(now)}};
+}
+
+void Scheduler::again(std::uint64_t id) {
+  const auto found = entries_.find(id);
+  require(found != entries_.end() && found->second.stage == Stage::ended, "request ", id,
+          " has not ended, so it cannot be read again");
+  ScheduledRead& entry = found->second;
+  entry.got = 0;
+  entry.failures = entry.idle_tries = 0;
+  entry.failing_since.reset();
+  entry.ended_early = false;
+  entry.reopen = true;
+  enqueue(entry);
+}
+
+void Scheduler::release(std::uint64_t id) {
+  const auto found = entries_.find(id);
+  require(found != entries_.end() && found->second.stage != Stage::in_flight, "request ", id,
+          " is under way or unknown, so it cannot be released");
+  ScheduledRead& entry = found->second;
+  const Request& request = entry.request;
+  if (entry.stage == Stage::waiting) {
+    waiting_.erase(place_in_queue(request));
+  } else {
+    used_bytes_ -= request.extent.bytes;
+  }
+  if (entry.stage == Stage::queued) {
+    targets_.at(request.target).queue.erase(place_in_queue(request));
+  }
+  if (entry.stage == Stage::delayed) {
+    std::erase_if(delayed_, [&](const auto& one) { return one.second == id; });
+  }
+  entries_.erase(found);
+  admit();
+}
+
+std::optional<Moment> Scheduler::wakes_at() const {
+  if (in_flight_ >= limits_.reads) {
+    return std::nullopt;
+  }
+  std::optional<Moment> earliest;
+  const auto add = [&](Moment moment) {
+    earliest = earliest ? std::min(*earliest, moment) : moment;
+  };
+  if (!delayed_.empty()) {
+    add(delayed_.begin()->first);
+  }
+  for (const auto& [number, target] : targets_) {
+    if (!target.queue.empty() && target.failures > 0 && target.reads_in_flight == 0) {
+      add(target.blocked_until);
+    }
+  }
+  return earliest;
+}
+
+std::vector<HungRead> Scheduler::hung(Moment now) {
+  std::vector<HungRead> hung;
+  for (auto& [id, entry] : entries_) {
+    const Moment lasts = now - entry.started;
+    if (entry.stage == Stage::in_flight && lasts >= limits_.hung_after && !entry.told_hung) {
+      entry.told_hung = true;
+      hung.push_back({.request = entry.request, .lasts = lasts});
+    }
+  }
+  std::ranges::sort(hung, {}, [](const HungRead& one) { return place_in_queue(one.request); });
+  return hung;
+}
+
+bool Scheduler::starved(std::uint64_t position) const {
+  const bool nothing_moves =
+      in_flight_ == 0 && delayed_.empty() &&
+      std::ranges::all_of(targets_, [](const auto& one) { return one.second.queue.empty(); });
+  return nothing_moves && !waiting_.empty() && waiting_.begin()->first <= position;
+}
+
+std::vector<TargetLoad> Scheduler::targets() const {
+  std::vector<TargetLoad> loads;
+  for (const auto& [number, target] : targets_) {
+    loads.push_back({.target = number,
+                     .reads_in_flight = target.reads_in_flight,
+                     .cap = target.flow.cap(),
+                     .queued = target.queue.size(),
+                     .bytes = target.bytes,
+                     .reads = target.reads,
+                     .errors = target.errors,
+                     .down = target.failures > 0});
+  }
+  return loads;
+}
+
+}  // namespace sprat::io

@@ -1,0 +1,164 @@
+// Formats of datasets: of any bytes, records lie within the file or an Error says what is wrong;
+// and the same of what is in a record.
+#include <isa-l/crc.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "comm/base/hash.hpp"
+#include "io/dataset/index.hpp"
+#include "io/formats/bytes.hpp"
+#include "io/formats/format.hpp"
+#include "sprat/error.hpp"
+#include "tests/system/fuzz/targets.hpp"
+#include "tests/unit/io/formats/memory_folder.hpp"
+
+namespace sprat::fuzz {
+namespace {
+
+using namespace io;
+
+bool within(std::span<const std::byte> part, std::span<const std::byte> whole) {
+  return part.empty() ||
+         (part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size());
+}
+
+void take_apart(const Format& format, std::string_view context, std::uint64_t record,
+                std::span<const std::byte> bytes) {
+  std::uint64_t looked_at = fnv1a_begin;
+  try {
+    for (const Field& field : format.fields(context, record, bytes)) {
+      // What a field has beside its record is looked at whole: the sanitizer finds what is not
+      // there.
+      looked_at = fnv1a(field.bytes, looked_at);
+      expect(field.owner != nullptr || within(field.bytes, bytes), "a field lies in its record");
+    }
+  } catch (const Error& error) {
+    expect(*error.what() != '\0', "a refusal says why");
+  }
+}
+
+/// Indexes files[name], takes the first of its records apart, and gives them to the dataset's
+/// index.
+void index_and_take_apart(std::string_view name_of_format, const FilesByName& files,
+                          const std::string& name, const FormatOptions& options) {
+  const Format& format = format_named(name_of_format);
+  const auto bytes = bytes_in(files.at(name));
+  try {
+    MemoryFile file(files, name);
+    static_cast<void>(format.recognises(file));
+    FileIndex index = format.index(file, options);
+    index.stamp.bytes = bytes.size();
+    const FileRecords records = file_records(name, index, {});  // throws if one is not within
+    expect(records.records() == index.records(), "no record is lost");
+    constexpr std::uint64_t enough = 50;
+    for (std::uint64_t record = 0; record < std::min(records.records(), enough); ++record) {
+      const RecordSpan span = records.span(record);
+      expect(span.offset <= bytes.size() && span.bytes <= bytes.size() - span.offset,
+             "a record lies in its file");
+      take_apart(format, records.context, record, bytes.subspan(span.offset, span.bytes));
+    }
+    // A record that is not where it was.
+    take_apart(format, records.context, 0, bytes);
+  } catch (const Error& error) {
+    expect(std::string_view(error.what()).find("does not lie in") == std::string_view::npos,
+           "formats give no record beyond the file");
+  }
+}
+
+void run_file(std::string_view format, const std::string& name, std::span<const std::byte> input,
+              const FormatOptions& options = {}) {
+  const FilesByName files = {{name, std::string(text_in(input))}};
+  index_and_take_apart(format, files, name, options);
+}
+
+void append_masked_crc(std::string& to, std::string_view of) {
+  std::string bytes(of);
+  const std::uint32_t crc = ~crc32_iscsi(reinterpret_cast<unsigned char*>(bytes.data()),
+                                         static_cast<int>(bytes.size()), ~0u);
+  const std::uint32_t masked = (crc >> 15 | crc << 17) + 0xa282ead8;
+  to.append(reinterpret_cast<const char*>(&masked), sizeof masked);
+}
+
+}  // namespace
+
+void run_webdataset(std::span<const std::byte> input) { run_file("webdataset", "a.tar", input); }
+
+void run_tfrecord(std::span<const std::byte> input) {
+  run_file("tfrecord", "a.tfrecord", input);
+  // Checksums that are right no fuzzer finds, so what is in a payload is put behind such.
+  const std::uint64_t length = input.size();
+  std::string record(reinterpret_cast<const char*>(&length), sizeof length);
+  append_masked_crc(record, record);
+  record.append(text_in(input));
+  append_masked_crc(record, text_in(input));
+  const FilesByName files = {{"a.tfrecord", record}};
+  index_and_take_apart("tfrecord", files, "a.tfrecord", {});
+}
+
+/// A first byte "{" is of index.json.
+void run_mds(std::span<const std::byte> input) {
+  if (input.empty() || input[0] != std::byte{'{'}) {
+    run_file("mds", "a.mds", input);
+    return;
+  }
+  const FilesByName files = {{"index.json", std::string(text_in(input))}};
+  MemoryFile file(files, "index.json");
+  try {
+    format_named("mds").catalogue(file);
+  } catch (const Error& error) {
+    expect(*error.what() != '\0', "a refusal says why");
+  }
+}
+
+/// A byte with the length of the .bin, the .bin, the .idx.
+void run_megatron(std::span<const std::byte> input) {
+  if (input.empty()) {
+    return;
+  }
+  const std::string_view rest = text_in(input.subspan(1));
+  const auto bin = std::min<std::size_t>(std::to_integer<std::size_t>(input[0]), rest.size());
+  const FilesByName files = {{"a.bin", std::string(rest.substr(0, bin))},
+                             {"a.idx", std::string(rest.substr(bin))}};
+  index_and_take_apart("megatron", files, "a.bin", {});
+}
+
+void run_tokens(std::span<const std::byte> input) {
+  run_file("tokens", "a.bin", input);
+  run_file("tokens", "a.bin", input, {.token_type = "u32"});
+}
+
+void run_jsonl(std::span<const std::byte> input) { run_file("jsonl", "a.jsonl", input); }
+
+/// A byte with the length of the separator, the separator, the text.
+void run_documents(std::span<const std::byte> input) {
+  if (input.empty()) {
+    return;
+  }
+  const auto rest = input.subspan(1);
+  const auto length =
+      std::min<std::size_t>(std::to_integer<std::size_t>(input[0]) % 8, rest.size());
+  run_file("text", "a.txt", rest.subspan(length),
+           {.separator = std::string(text_in(rest.first(length)))});
+}
+
+void run_tensors(std::span<const std::byte> input) {
+  run_file("safetensors", "a.safetensors", input);
+}
+
+void run_dataset_index(std::span<const std::byte> input) {
+  try {
+    const NamedRecords file = decode_entry(text_in(input));
+    expect(decode_entry(encode_entry(file)) == file, "an entry comes back");
+    for (std::uint64_t record = 0; record < std::min<std::uint64_t>(file.records.records(), 50);
+         ++record) {
+      const RecordSpan span = file.records.span(record);
+      expect(span.offset + span.bytes <= file.records.stamp.bytes, "a record lies in its file");
+    }
+  } catch (const Error& error) {
+    expect(*error.what() != '\0', "a refusal says why");
+  }
+}
+
+}  // namespace sprat::fuzz

@@ -1,0 +1,151 @@
+// A FUSE file system that shows a folder as Lustre would: `lustre.lov` of NAME comes from
+// .lov/NAME, HSM states (32 bytes) from .hsm/NAME, and the first read of a released file waits,
+// then brings it back.
+//   mock_lustre BACKING MOUNT_POINT -f
+#define FUSE_USE_VERSION 31
+#include <dirent.h>
+#include <fcntl.h>
+#include <fuse.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+
+namespace {
+
+std::string backing;  // FUSE's callbacks have no other place for it that is simpler
+
+constexpr unsigned int hsm_state = 0x802066d3;
+constexpr char released_flag = 0x4;
+
+std::string behind(const char* path) { return backing + path; }
+std::string note_of(const char* folder, const char* path) { return backing + "/" + folder + path; }
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+int get_attributes(const char* path, struct stat* status, fuse_file_info*) {
+  if (lstat(behind(path).c_str(), status) != 0) {
+    return -errno;
+  }
+  const std::string hsm = content(note_of(".hsm", path));
+  if (!hsm.empty() && (hsm[0] & released_flag) != 0) {
+    status->st_blocks = 0;  // as a released file has none
+  }
+  return 0;
+}
+
+int list(const char* path, void* into, fuse_fill_dir_t fill, off_t, fuse_file_info*,
+         fuse_readdir_flags) {
+  DIR* folder = opendir(behind(path).c_str());
+  if (folder == nullptr) {
+    return -errno;
+  }
+  while (const dirent* entry = readdir(folder)) {
+    fill(into, entry->d_name, nullptr, 0, fuse_fill_dir_flags{});
+  }
+  closedir(folder);
+  return 0;
+}
+
+int open_file(const char* path, fuse_file_info* info) {
+  const int descriptor = open(behind(path).c_str(), O_RDONLY | O_CLOEXEC);
+  info->fh = static_cast<std::uint64_t>(descriptor);
+  return descriptor < 0 ? -errno : 0;
+}
+
+/// The implicit restore: a read of a released file waits until the data are back. Reads of one file
+/// may come in several at once.
+void restore_first(const char* path) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  std::string hsm = content(note_of(".hsm", path));
+  if (hsm.empty() || (hsm[0] & released_flag) == 0) {
+    return;
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  std::error_code none;  // a file without a layout of its own keeps none
+  std::filesystem::rename(note_of(".lov", path) + ".restored", note_of(".lov", path), none);
+  hsm[0] = static_cast<char>(hsm[0] & ~released_flag);
+  std::ofstream(note_of(".hsm", path), std::ios::binary) << hsm;
+}
+
+int read_file(const char* path, char* into, size_t bytes, off_t offset, fuse_file_info* info) {
+  restore_first(path);
+  const ssize_t got = pread(static_cast<int>(info->fh), into, bytes, offset);
+  return got < 0 ? -errno : static_cast<int>(got);
+}
+
+int close_file(const char*, fuse_file_info* info) {
+  close(static_cast<int>(info->fh));
+  return 0;
+}
+
+int get_extended(const char* path, const char* name, char* into, size_t bytes) {
+  const std::string lov = note_of(".lov", path);
+  if (std::strcmp(name, "lustre.lov") != 0) {
+    return -ENODATA;
+  }
+  if (!access(lov.c_str(), R_OK) == 0) {
+    return -ENODATA;
+  }
+  const std::string value = content(lov);
+  if (bytes == 0) {
+    return static_cast<int>(value.size());
+  }
+  if (value.size() > bytes) {
+    return -ERANGE;
+  }
+  std::ranges::copy(value, into);
+  return static_cast<int>(value.size());
+}
+
+int control(const char* path, int request, void*, fuse_file_info*, unsigned int, void* data) {
+  const std::string hsm = content(note_of(".hsm", path));
+  if (static_cast<unsigned int>(request) != hsm_state || hsm.size() != 32) {
+    return -ENOTTY;
+  }
+  std::ranges::copy(hsm, static_cast<char*>(data));
+  return 0;
+}
+
+/// Sizes and blocks change when a file comes back, so the kernel must not remember them.
+void* begin(fuse_conn_info*, fuse_config* config) {
+  config->attr_timeout = 0;
+  config->entry_timeout = 0;
+  config->direct_io = 1;
+  return nullptr;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    std::fprintf(stderr, "mock_lustre BACKING MOUNT_POINT [FUSE OPTIONS]\n");
+    return 2;
+  }
+  backing = argv[1];
+  argv[1] = argv[0];
+  fuse_operations operations{};
+  operations.getattr = get_attributes;
+  operations.readdir = list;
+  operations.open = open_file;
+  operations.read = read_file;
+  operations.release = close_file;
+  operations.getxattr = get_extended;
+  operations.ioctl = control;
+  operations.init = begin;
+  return fuse_main(argc - 1, argv + 1, &operations, nullptr);
+}

@@ -1,0 +1,74 @@
+// The simulation as a program: test_io_simulation --seeds FIRST..LAST [--scenario NAME] prints for
+// each scenario how near to the bound its runs came. Else it is a GoogleTest program.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tests/system/io_simulation/scenarios.hpp"
+
+namespace {
+
+using namespace sprat::io_simulation;
+
+/// Whether all of them held what io_simulation_test.cpp asks of each.
+bool run_scenario_seeds(const Scenario& scenario, std::uint64_t first, std::uint64_t last) {
+  std::vector<double> ratios;
+  int faults = 0;
+  for (std::uint64_t seed = first; seed <= last; ++seed) {
+    const RunSetup setup = draw(scenario, seed);
+    const RunResult result = run_reading(setup);
+    const bool well = !result.stuck && !result.failure && result.wrong_batches == 0 &&
+                      result.batches == setup.batches.size() &&
+                      result.most_budget_used <= setup.scheduler.budget_bytes;
+    if (!well) {
+      ++faults;
+      std::printf("%-15.*s seed %llu FAILED\n", static_cast<int>(scenario.name.size()),
+                  scenario.name.data(), static_cast<unsigned long long>(seed));
+    }
+    ratios.push_back(least_seconds(setup) / result.seconds);
+    if (scenario.bounded && ratios.back() > 1) {
+      ++faults;
+      std::printf("seed %llu beats the bound: %.4f\n", static_cast<unsigned long long>(seed),
+                  ratios.back());
+    }
+  }
+  std::ranges::sort(ratios);
+  const auto below = std::ranges::count_if(ratios, [](double ratio) { return ratio < 0.9; });
+  std::printf(
+      "%-15.*s runs %zu, faults %d, least/taken: min %.3f, p5 %.3f, median %.3f; "
+      "below 0.9: %td%s\n",
+      static_cast<int>(scenario.name.size()), scenario.name.data(), ratios.size(), faults,
+      ratios.front(), ratios[ratios.size() / 20], ratios[ratios.size() / 2], below,
+      scenario.bounded ? "" : " (no bound)");
+  std::fflush(stdout);
+  return faults == 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.size() < 2 || arguments[0] != "--seeds") {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+  }
+  const std::string& range = arguments[1];
+  const std::size_t dots = range.find("..");
+  const std::uint64_t first = std::strtoull(range.c_str(), nullptr, 10);
+  const std::uint64_t last =
+      dots == std::string::npos ? first : std::strtoull(range.c_str() + dots + 2, nullptr, 10);
+  const std::string only =
+      arguments.size() >= 4 && arguments[2] == "--scenario" ? arguments[3] : "";
+  bool well = true;
+  for (const Scenario& scenario : scenarios()) {
+    if (only.empty() || scenario.name == only) {
+      well = run_scenario_seeds(scenario, first, last) && well;
+    }
+  }
+  return well ? 0 : 1;
+}

@@ -1,0 +1,144 @@
+// Requests become samples: what is copied, what is not, and who lets go of what.
+#include "io/loader/assembly.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+
+namespace sprat::io {
+namespace {
+
+/// A build of samples that are each one extent of file 0, and a planner for them.
+struct Bench {
+  ReadPlanner planner{{.request_bytes = 4096, .hole_bytes = 0}};
+  Assembly assembly{MemoryPool::make(1 << 24)};
+  std::uint64_t position = 0;
+  ReadPlan plan;
+
+  std::shared_ptr<BatchBuild> expect(const std::vector<Extents>& samples,
+                                     std::uint64_t row_bytes = 0) {
+    const auto build = std::make_shared<BatchBuild>();
+    build->begin = position;
+    build->batch->samples.resize(samples.size());
+    build->progress.resize(samples.size());
+    if (row_bytes > 0) {
+      build->copies = true;
+      build->batch->rows = MemoryPool::make(0)->take(row_bytes * samples.size());
+    }
+    std::vector<WantedSample> wanted;
+    std::vector<std::size_t> numbers(samples.size());
+    std::iota(numbers.begin(), numbers.end(), 0);
+    for (const Extents& extents : samples) {
+      wanted.push_back({.position = position++, .extents = extents});
+    }
+    plan = planner.plan(wanted, [](std::uint32_t) { return PlannedFile{.bytes = 1 << 20}; });
+    complete = assembly.expect(build, plan, numbers);
+    return build;
+  }
+
+  /// Fills the request as the file has it: byte i is i modulo 251.
+  std::vector<SampleRef> arrive(const Request& request) {
+    const std::span<std::byte> memory = assembly.memory(request.id);
+    for (std::size_t i = 0; i < memory.size(); ++i) {
+      memory[i] = static_cast<std::byte>((request.extent.offset + i) % 251);
+    }
+    return assembly.arrived(request.id);
+  }
+  std::vector<SampleRef> complete;
+};
+
+void expect_bytes(std::span<const std::byte> bytes, std::uint64_t offset, std::uint64_t count) {
+  ASSERT_EQ(bytes.size(), count);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    ASSERT_EQ(bytes[i], static_cast<std::byte>((offset + i) % 251)) << i;
+  }
+}
+
+TEST(Assembly, a_sample_of_several_requests_is_one_piece_of_memory_without_a_copy) {
+  Bench bench;
+  const auto build = bench.expect({{{.file = 0, .offset = 100, .bytes = 10000}}});
+  ASSERT_GT(bench.plan.requests.size(), 1u);
+  std::size_t done = 0;
+  for (const Request& request : bench.plan.requests) {
+    done += bench.arrive(request).size();
+  }
+  EXPECT_EQ(done, 1u);
+  expect_bytes(build->batch->samples[0].bytes, 100, 10000);
+  EXPECT_EQ(build->batch->memory.size(), 1u);
+  const std::byte* first = bench.assembly.memory(bench.plan.requests[0].id).data();
+  EXPECT_EQ(build->batch->samples[0].bytes.data(),
+            first + 100 - bench.plan.requests[0].extent.offset);
+}
+
+TEST(Assembly, extents_that_lie_apart_are_joined) {
+  Bench bench;
+  const auto build = bench.expect(
+      {{{.file = 0, .offset = 50000, .bytes = 10}, {.file = 0, .offset = 100, .bytes = 20}}});
+  for (const Request& request : bench.plan.requests) {
+    bench.arrive(request);
+  }
+  const std::span<const std::byte> bytes = build->batch->samples[0].bytes;
+  expect_bytes(bytes.first(10), 50000, 10);
+  expect_bytes(bytes.subspan(10), 100, 20);
+}
+
+TEST(Assembly, rows_lie_side_by_side_and_let_go_of_requests_at_once) {
+  Bench bench;
+  const auto build = bench.expect(
+      {{{.file = 0, .offset = 70000, .bytes = 64}}, {{.file = 0, .offset = 10, .bytes = 64}}}, 64);
+  for (const Request& request : bench.plan.requests) {
+    bench.arrive(request);
+  }
+  expect_bytes(build->batch->row(0), 70000, 64);
+  expect_bytes(build->batch->row(1), 10, 64);
+  EXPECT_EQ(bench.assembly.take_unwanted().size(), bench.plan.requests.size());
+}
+
+TEST(Assembly, what_lies_here_already_is_not_asked_for_again) {
+  Bench bench;
+  const auto first = bench.expect({{{.file = 0, .offset = 0, .bytes = 4096}}});
+  const std::uint64_t request = bench.plan.requests.front().id;
+  bench.arrive(bench.plan.requests.front());
+  const auto second = bench.expect({{{.file = 0, .offset = 1000, .bytes = 100}}});
+  EXPECT_TRUE(bench.plan.requests.empty());
+  ASSERT_EQ(bench.complete.size(), 1u);
+  expect_bytes(second->batch->samples[0].bytes, 1000, 100);
+  bench.assembly.let_go(*first);
+  EXPECT_TRUE(bench.assembly.take_unwanted().empty()) << "the second batch still looks at it";
+  bench.assembly.let_go(*second);
+  EXPECT_EQ(bench.assembly.take_unwanted(), std::vector{request});
+}
+
+TEST(Assembly, a_sample_without_bytes_is_complete) {
+  Bench bench;
+  bench.expect({{}});
+  EXPECT_EQ(bench.complete.size(), 1u);
+}
+
+TEST(Assembly, a_dropped_sample_is_expected_anew) {
+  Bench bench;
+  const auto build = bench.expect({{{.file = 0, .offset = 0, .bytes = 100}}});
+  bench.arrive(bench.plan.requests.front());
+  bench.assembly.drop({build, 0});
+  bench.planner.forget(bench.assembly.take_unwanted());
+  const Extents other = {{.file = 0, .offset = 9000, .bytes = 50}};
+  const WantedSample wanted{.position = 0, .extents = other};
+  const ReadPlan plan = bench.planner.plan(
+      std::span(&wanted, 1), [](std::uint32_t) { return PlannedFile{.bytes = 1 << 20}; });
+  const std::size_t sample = 0;
+  EXPECT_TRUE(bench.assembly.expect(build, plan, std::span(&sample, 1)).empty());
+  EXPECT_EQ(bench.arrive(plan.requests.front()).size(), 1u);
+  expect_bytes(build->batch->samples[0].bytes, 9000, 50);
+}
+
+TEST(Assembly, names_the_batches_that_want_a_request) {
+  Bench bench;
+  const auto first = bench.expect({{{.file = 0, .offset = 0, .bytes = 100}}});
+  const std::uint64_t request = bench.plan.requests.front().id;
+  const auto second = bench.expect({{{.file = 0, .offset = 0, .bytes = 100}}});
+  EXPECT_EQ(bench.assembly.builds_of(request), (std::vector{first, second}));
+}
+
+}  // namespace
+}  // namespace sprat::io

@@ -1,0 +1,341 @@
+// The loader as programs see it: orders, ranks, restarts, stages, damage, errors.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sprat/data.hpp"
+#include "sprat/error.hpp"
+#include "tests/unit/io/temporary_folder.hpp"
+
+namespace sprat {
+namespace {
+
+/// Token i of the whole dataset is i modulo 65521, over files of these lengths.
+void write_tokens(const std::string& folder, const std::vector<std::size_t>& lengths) {
+  std::size_t next = 0;
+  for (std::size_t file = 0; file < lengths.size(); ++file) {
+    std::vector<std::uint16_t> tokens(lengths[file]);
+    for (std::uint16_t& token : tokens) {
+      token = static_cast<std::uint16_t>(next++ % 65521);
+    }
+    std::ofstream out(folder + "/tokens" + std::to_string(file) + ".bin", std::ios::binary);
+    out.write(reinterpret_cast<const char*>(tokens.data()),
+              static_cast<std::streamsize>(2 * tokens.size()));
+  }
+}
+
+LoaderOptions windows(const std::string& folder) {
+  return {.sources = {{.paths = {folder + "/*.bin"}, .format = "tokens", .token_type = "u16"}},
+          .seed = 5,
+          .length = 32,
+          .batch = 7};
+}
+
+/// Lines {"number": i, "text": "..."} of different lengths.
+void write_lines(const std::string& path, int count) {
+  std::ofstream out(path);
+  for (int i = 0; i < count; ++i) {
+    out << R"({"number": )" << i << R"(, "text": ")" << std::string(i * 37 % 500, 'x') << "\"}\n";
+  }
+}
+
+LoaderOptions lines(const std::string& path) {
+  return {.sources = {{.paths = {path}}}, .seed = 3, .batch = 8};
+}
+
+/// A batch as values: of tokens its rows, of lines their numbers.
+std::vector<std::string> values_of(const DataBatch& batch) {
+  std::vector<std::string> values;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const DataField field = batch.field(i, 0);
+    values.emplace_back(reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size());
+  }
+  return values;
+}
+
+/// The first `batches` batches of all ranks together, from a state on.
+std::vector<std::vector<std::string>> read_all(LoaderOptions options, int ranks, int batches,
+                                               std::string* state = nullptr) {
+  std::vector<std::vector<std::string>> read(static_cast<std::size_t>(batches));
+  std::string end;
+  for (int rank = 0; rank < ranks; ++rank) {
+    options.rank = rank;
+    options.ranks = ranks;
+    Loader loader(options);
+    if (state != nullptr && !state->empty()) {
+      loader.resume(*state);
+    }
+    for (std::vector<std::string>& values : read) {
+      const auto batch = loader.next();
+      EXPECT_TRUE(batch);
+      for (std::string& value : values_of(*batch)) {
+        values.push_back(std::move(value));
+      }
+    }
+    EXPECT_TRUE(end.empty() || loader.state() == end) << "rank " << rank;
+    end = loader.state();
+  }
+  if (state != nullptr) {
+    *state = end;
+  }
+  return read;
+}
+
+class LoaderOfTokens : public testing::TestWithParam<const char*> {};
+
+TEST_P(LoaderOfTokens, gives_every_window_of_an_epoch_once) {
+  const TemporaryFolder folder;
+  write_tokens(folder.path(), {1000, 0, 3000, 500});
+  LoaderOptions options = windows(folder.path());
+  options.reader = GetParam();
+  options.epochs = 1;
+  options.remainder = Remainder::pad;
+  Loader loader(options);
+  std::map<int, int> begins;
+  std::uint64_t samples = 0;
+  while (const auto batch = loader.next()) {
+    ASSERT_EQ(batch->element_type(), "u16");
+    ASSERT_EQ(batch->elements().size(), batch->size() * 33 * 2);
+    for (std::size_t i = 0; i < batch->size(); ++i, ++samples) {
+      std::uint16_t row[33];
+      std::memcpy(row, batch->elements().data() + i * sizeof row, sizeof row);
+      for (int j = 1; j < 33; ++j) {
+        ASSERT_EQ(row[j], row[0] + j);
+      }
+      begins[row[0]] += samples < loader.samples_per_epoch() ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(begins.size(), loader.samples_per_epoch());
+  for (const auto& [begin, times] : begins) {
+    EXPECT_EQ(times, 1) << begin;
+  }
+  EXPECT_FALSE(loader.next());
+}
+
+TEST_P(LoaderOfTokens, any_number_of_ranks_gets_the_same_batches) {
+  const TemporaryFolder folder;
+  write_tokens(folder.path(), {5000, 3000});
+  LoaderOptions options = windows(folder.path());
+  options.reader = GetParam();
+  const auto whole = read_all(options, 1, 80);
+  for (const int ranks : {2, 3, 8}) {
+    EXPECT_EQ(read_all(options, ranks, 80), whole) << ranks;
+  }
+}
+
+TEST_P(LoaderOfTokens, goes_on_at_another_number_of_ranks) {
+  const TemporaryFolder folder;
+  write_tokens(folder.path(), {5000, 3000});
+  LoaderOptions options = windows(folder.path());
+  options.reader = GetParam();
+  auto whole = read_all(options, 1, 90);
+  std::string state;
+  std::vector<std::vector<std::string>> parts;
+  for (const int ranks : {2, 1, 3}) {
+    for (auto& batch : read_all(options, ranks, 30, &state)) {
+      parts.push_back(std::move(batch));
+    }
+  }
+  EXPECT_EQ(parts, whole);
+}
+
+INSTANTIATE_TEST_SUITE_P(Readers, LoaderOfTokens, testing::Values("auto", "pool"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(Loader, gives_records_with_their_fields) {
+  const TemporaryFolder folder;
+  write_lines(folder.path() + "/lines.jsonl", 100);
+  LoaderOptions options = lines(folder.path() + "/lines.jsonl");
+  options.epochs = 1;
+  options.remainder = Remainder::pad;
+  Loader loader(options);
+  std::map<std::string, int> numbers;
+  while (const auto batch = loader.next()) {
+    for (std::size_t i = 0; i < batch->size(); ++i) {
+      ASSERT_EQ(batch->fields(i), 2u);
+      EXPECT_EQ(batch->field(i, 0).name, "number");
+      const DataField text = batch->field(i, 1);
+      const int number = std::stoi(values_of(*batch)[i]);
+      EXPECT_EQ(text.bytes.size(), static_cast<std::size_t>(number * 37 % 500));
+      EXPECT_EQ(batch->record(i), static_cast<std::uint64_t>(number));
+      ++numbers[values_of(*batch)[i]];
+    }
+  }
+  EXPECT_EQ(numbers.size(), 100u);
+}
+
+TEST(Loader, runs_stages_in_their_order) {
+  const TemporaryFolder folder;
+  write_lines(folder.path() + "/lines.jsonl", 50);
+  LoaderOptions options = lines(folder.path() + "/lines.jsonl");
+  options.decode_threads = 3;
+  options.decode = {{.name = "shorten",
+                     .run =
+                         [](DecodedRecord& record) {
+                           const auto text = record.find("text");
+                           std::vector<std::byte> bytes(text->bytes.size() / 2);
+                           record.set("text", "text", {}, std::move(bytes));
+                           record.remove("number");
+                         }},
+                    {.name = "count", .run = [](DecodedRecord& record) {
+                       const std::size_t length = record.find("text")->bytes.size();
+                       std::vector<std::byte> bytes(sizeof length);
+                       std::memcpy(bytes.data(), &length, sizeof length);
+                       record.set("length", "u64", {}, std::move(bytes));
+                     }}};
+  Loader loader(options);
+  for (int i = 0; i < 20; ++i) {
+    const auto batch = loader.next();
+    for (std::size_t sample = 0; sample < batch->size(); ++sample) {
+      ASSERT_EQ(batch->fields(sample), 2u);
+      std::size_t length = 0;
+      std::memcpy(&length, batch->field(sample, 1).bytes.data(), sizeof length);
+      EXPECT_EQ(length, batch->record(sample) * 37 % 500 / 2);
+    }
+  }
+}
+
+TEST(Loader, a_stage_that_throws_stops_or_skips) {
+  const TemporaryFolder folder;
+  write_lines(folder.path() + "/lines.jsonl", 40);
+  LoaderOptions options = lines(folder.path() + "/lines.jsonl");
+  options.shuffle = Shuffle::none;
+  options.decode = {{.name = "refuse", .run = [](DecodedRecord& record) {
+                       const DataField number = *record.find("number");
+                       const std::string digits(reinterpret_cast<const char*>(number.bytes.data()),
+                                                number.bytes.size());
+                       if (digits == "10" || digits == "11") {
+                         throw std::runtime_error("no tens");
+                       }
+                     }}};
+  {
+    Loader loader(options);
+    EXPECT_TRUE(loader.next());
+    try {
+      loader.next();
+      ADD_FAILURE() << "a damaged record was given";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(),
+                  testing::AllOf(testing::HasSubstr("record 1"), testing::HasSubstr("lines.jsonl"),
+                                 testing::HasSubstr("no tens"), testing::HasSubstr("skip")));
+    }
+    EXPECT_THROW(loader.next(), Error) << "no batch is left out";
+  }
+  options.corrupt = Corrupt::skip;
+  std::vector<std::string> first;
+  for (const int ranks : {1, 2, 3}) {
+    const auto batches = read_all(options, ranks, 4);
+    EXPECT_THAT(batches[1], testing::ElementsAre("8", "9", "12", "12", "12", "13", "14", "15"));
+    EXPECT_THAT(batches[2], testing::ElementsAre("16", "17", "18", "19", "20", "21", "22", "23"));
+  }
+}
+
+TEST(Loader, batches_outlive_it) {
+  const TemporaryFolder folder;
+  write_lines(folder.path() + "/lines.jsonl", 40);
+  std::vector<DataBatch> kept;
+  std::vector<std::vector<std::string>> values;
+  {
+    Loader loader(lines(folder.path() + "/lines.jsonl"));
+    for (int i = 0; i < 6; ++i) {
+      kept.push_back(*loader.next());
+      values.push_back(values_of(kept.back()));
+    }
+  }
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    EXPECT_EQ(values_of(kept[i]), values[i]);
+  }
+}
+
+TEST(Loader, a_file_that_changed_since_it_was_indexed_is_named) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/lines.jsonl";
+  write_lines(path, 40);
+  { Loader loader(lines(path)); }
+  write_lines(path, 41);
+  const auto read = [&] {
+    Loader loader(lines(path));
+    loader.next();
+  };
+  try {
+    read();
+    ADD_FAILURE() << "another file was read";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("lines.jsonl"));
+  }
+}
+
+TEST(Loader, a_batch_larger_than_its_memory_still_comes) {
+  const TemporaryFolder folder;
+  write_tokens(folder.path(), {3000000});
+  LoaderOptions options = windows(folder.path());
+  options.length = 100000;
+  options.batch = 16;
+  options.memory_bytes = 1 << 20;
+  options.timeout = std::chrono::seconds(20);
+  Loader loader(options);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(loader.next()->elements().size(), 16u * 100001 * 2);
+  }
+}
+
+TEST(Loader, options_that_make_no_sense_are_named) {
+  const TemporaryFolder folder;
+  write_lines(folder.path() + "/lines.jsonl", 40);
+  const LoaderOptions good = lines(folder.path() + "/lines.jsonl");
+  const auto refusal = [&](auto&& change) {
+    LoaderOptions options = good;
+    change(options);
+    try {
+      Loader loader(options);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  EXPECT_THAT(refusal([](LoaderOptions& one) { one.batch = 0; }), testing::HasSubstr("batch is 0"));
+  EXPECT_THAT(refusal([](LoaderOptions& one) { one.rank = 2; }), testing::HasSubstr("rank is 2"));
+  EXPECT_THAT(refusal([](LoaderOptions& one) { one.length = 8; }),
+              testing::HasSubstr("which has no tokens"));
+  EXPECT_THAT(refusal([](LoaderOptions& one) { one.reader = "magic"; }),
+              testing::HasSubstr("pool"));
+  EXPECT_THAT(refusal([](LoaderOptions& one) { one.memory_bytes = 10; }),
+              testing::HasSubstr("memory_bytes is 10"));
+  EXPECT_THAT(refusal([](LoaderOptions& one) { one.sources.clear(); }),
+              testing::HasSubstr("needs a source"));
+}
+
+TEST(Loader, another_order_does_not_go_on_with_a_state) {
+  const TemporaryFolder folder;
+  write_lines(folder.path() + "/lines.jsonl", 40);
+  LoaderOptions options = lines(folder.path() + "/lines.jsonl");
+  Loader loader(options);
+  loader.next();
+  const std::string state = loader.state();
+  EXPECT_LT(state.size(), 1024u);
+  options.seed = 4;
+  Loader other(options);
+  EXPECT_THROW(other.resume(state), Error);
+  EXPECT_TRUE(other.next()) << "a refused state changes nothing";
+}
+
+TEST(Loader, reports_what_it_did) {
+  const TemporaryFolder folder;
+  write_tokens(folder.path(), {100000});
+  Loader loader(windows(folder.path()));
+  for (int i = 0; i < 50; ++i) {
+    loader.next();
+  }
+  const LoaderReport report = loader.report();
+  EXPECT_THAT(report.json, testing::HasSubstr("\"samples\":350"));
+  EXPECT_THAT(report.text, testing::HasSubstr("samples/s"));
+  EXPECT_THAT(loader.describe(), testing::HasSubstr("reads from"));
+}
+
+}  // namespace
+}  // namespace sprat

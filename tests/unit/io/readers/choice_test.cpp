@@ -1,0 +1,113 @@
+// Which reader is chosen, whether directly, and the sentence about it.
+#include "io/readers/choice.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "io/readers/probe.hpp"
+#include "sprat/error.hpp"
+#include "tests/unit/io/temporary_folder.hpp"
+
+namespace sprat::io {
+namespace {
+
+using testing::HasSubstr;
+
+const FileSystem local_disk{
+    .kind = "ext", .takes_direct = true, .alignment = 4096, .tries_reads = true};
+const FileSystem lustre_there{.kind = "lustre", .takes_direct = true, .alignment = 4096};
+const ReadingShape large{
+    .epoch_bytes = 120'000'000'000, .free_memory_bytes = 19'000'000'000, .record_bytes = 4 << 20};
+
+TEST(ReaderChoice, says_what_was_chosen_and_why) {
+  const ReaderChoice choice = choose_reader(local_disk, large, {});
+  EXPECT_EQ(choice.kind->name, "uring");
+  EXPECT_TRUE(choice.direct);
+  EXPECT_EQ(choice.sentence,
+            "reads from ext by uring (the preferred one), directly (an epoch's 120 GB are more "
+            "than 70 % of 19 GB of free memory, so nothing would be there when it is read again)");
+}
+
+TEST(ReaderChoice, takes_the_pool_where_io_uring_is_no_quicker_or_denied) {
+  const ReaderChoice far = choose_reader(lustre_there, large, {});
+  EXPECT_EQ(far.kind->name, "pool");
+  EXPECT_THAT(far.sentence, HasSubstr("by pool (not uring: io_uring gives each read"));
+  FileSystem denied = local_disk;
+  denied.uring_error = EPERM;
+  const ReaderChoice inside = choose_reader(denied, large, {});
+  EXPECT_EQ(inside.kind->name, "pool");
+  EXPECT_THAT(inside.sentence, HasSubstr("io_uring is denied here (EPERM): by a container's"));
+}
+
+TEST(ReaderChoice, keeps_to_the_page_cache_what_fits_or_is_short_and_scattered) {
+  ReadingShape shape = large;
+  shape.free_memory_bytes = 200'000'000'000;
+  EXPECT_FALSE(choose_reader(local_disk, shape, {}).direct);
+  shape = large;
+  shape.scattered = true;
+  EXPECT_TRUE(choose_reader(local_disk, shape, {}).direct) << "long reads do without it";
+  shape.record_bytes = 4096;
+  EXPECT_FALSE(choose_reader(local_disk, shape, {}).direct);
+  FileSystem memory = local_disk;
+  memory.takes_direct = false;
+  memory.kind = "tmpfs";
+  const ReaderChoice choice = choose_reader(memory, large, {});
+  EXPECT_FALSE(choice.direct);
+  EXPECT_THAT(choice.sentence, HasSubstr("through the page cache (tmpfs takes no direct reads)"));
+}
+
+TEST(ReaderChoice, follows_wishes_or_says_why_not) {
+  EXPECT_FALSE(choose_reader(local_disk, large, {.direct = DirectReads::never}).direct);
+  const ReaderChoice pool = choose_reader(local_disk, large, {.reader = "pool"});
+  EXPECT_EQ(pool.kind->name, "pool");
+  EXPECT_THAT(pool.sentence, HasSubstr("by pool (as is wished)"));
+  const auto refused = [](const FileSystem& where, const ReaderWish& wish) -> std::string {
+    try {
+      choose_reader(where, large, wish);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refused(lustre_there, {.reader = "uring"}),
+              HasSubstr("the reader \"uring\" does not read here: io_uring gives each read"));
+  EXPECT_THAT(refused({.kind = "tmpfs"}, {.direct = DirectReads::always}),
+              HasSubstr("the file system here, tmpfs, takes no direct reads"));
+  EXPECT_THAT(refused(local_disk, {.reader = "mmap"}), HasSubstr("there are: uring, pool"));
+}
+
+TEST(FileSystemProbe, finds_out_what_this_machine_takes) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "data") << std::string(10'000, 'x');
+  const FileSystem where = probe_file_system(folder / "data");
+  EXPECT_FALSE(where.kind.empty());
+  if (where.takes_direct) {
+    EXPECT_GE(where.alignment, 4096u);
+  } else {
+    EXPECT_EQ(where.alignment, 1u);
+  }
+  EXPECT_EQ(file_system_kind(0x0BD00BD0), "lustre");
+  EXPECT_EQ(file_system_kind(1), "other");
+}
+
+TEST(FileSystemProbe, names_what_it_cannot_read) {
+  const TemporaryFolder folder;
+  const auto what = [](const std::string& path) -> std::string {
+    try {
+      probe_file_system(path);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unavailable);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(what(folder / "absent"), HasSubstr("absent: No such file"));
+  EXPECT_THAT(what(folder.path()), HasSubstr("is no file of data"));
+}
+
+}  // namespace
+}  // namespace sprat::io
