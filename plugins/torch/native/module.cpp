@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "plugins/torch/native/backend.hpp"
+#include "plugins/torch/native/data.hpp"
 #include "plugins/torch/native/errors.hpp"
 #include "plugins/torch/native/memory.hpp"
 #include "plugins/torch/native/planners.hpp"
@@ -84,6 +85,7 @@ PYBIND11_MODULE(_native, module) {
              py::arg("microbatches"), py::arg("stages_per_rank") = 1,
              py::arg("active_microbatches") = 0, py::arg("recomputed") = std::vector<bool>{},
              py::arg("unsharded_stages") = 0, py::arg("reduces") = false);
+  bind_data(module);
   module.def("version", [] { return std::string(sprat_version()); });
 }
 
