@@ -94,6 +94,9 @@ class Fetcher::Loop {
 
 void Fetcher::Loop::run() noexcept {
   try {
+    if (order_.behind_last == 0) {
+      partners_.delivery.end();  // of a run that was resumed behind its last batch
+    }
     while (hear()) {
       const bool more = plan_ahead();
       start_reads();
@@ -173,13 +176,17 @@ void Fetcher::Loop::plan_batch(std::uint64_t batch) {
 void Fetcher::Loop::give_rows(BatchBuild& build) const {
   const SampleForm& form = order_.form;
   DataBatch::Impl& batch = *build.batch;
-  if (form.row_bytes == 0 || batch.samples.empty()) {
+  if (form.row_bytes == 0) {
+    return;
+  }
+  // Also of a rank that has no sample of a small batch: it makes an empty tensor of that type.
+  batch.element_type = form.element_type;
+  batch.row_shape = {form.row_elements};
+  if (batch.samples.empty()) {
     return;
   }
   build.copies = true;
   batch.rows = partners_.pool->take(form.row_bytes * batch.samples.size());
-  batch.element_type = form.element_type;
-  batch.row_shape = {form.row_elements};
   if (!form.fills_rows) {
     std::ranges::fill(*batch.rows, std::byte{0});
   }

@@ -111,12 +111,14 @@ void Loader::Impl::start(io::StreamPosition from) {
   given_ = 0;
   inbox_ = std::make_shared<io::Inbox>();
   std::function<void(const std::vector<io::SampleRef>&)> decode;
-  const std::lock_guard lock(mutex_);
-  delivery_ = std::make_unique<io::Delivery>();
-  // Rows of tokens are done once they are copied: no thread is woken for them.
-  if (setup_.form.row_bytes == 0 || !options_.decode.empty()) {
-    decoder_ = std::make_unique<io::Decoder>(decoding());
-    decode = [this](const std::vector<io::SampleRef>& samples) { decoder_->push(samples); };
+  {
+    const std::lock_guard lock(mutex_);
+    delivery_ = std::make_unique<io::Delivery>();
+    // Rows of tokens are done once they are copied: no thread is woken for them.
+    if (setup_.form.row_bytes == 0 || !options_.decode.empty()) {
+      decoder_ = std::make_unique<io::Decoder>(decoding());
+      decode = [this](const std::vector<io::SampleRef>& samples) { decoder_->push(samples); };
+    }
   }
   fetcher_ = std::make_unique<io::Fetcher>(
       io::FetchOrder{.stream = setup_.stream,

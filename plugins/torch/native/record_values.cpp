@@ -65,6 +65,11 @@ struct RecordBytes {
   std::span<const std::byte> bytes;
 };
 
+/// The same while a function of Python's looks at a record, whose memory ends with the call.
+struct StageBytes {
+  std::span<const std::byte> bytes;
+};
+
 py::str text_of(std::span<const std::byte> bytes) {
   // Names and texts in no encoding come back whole by str.encode(errors="surrogateescape").
   PyObject* const text =
@@ -129,10 +134,11 @@ class RecordValues final {
     values_.clear();
     given_.clear();
     bool all_released = true;
-    for (const py::object& view : std::exchange(views_, {})) {
-      // A view that was released raises ValueError to all who look at it.
+    for (const auto& [bytes, view] : std::exchange(views_, {})) {
+      // A view that was released raises ValueError to all who look at it; one that was made of it
+      // has the bytes themselves, and so another reference to them.
       PyObject* const none = PyObject_CallMethod(view.ptr(), "release", nullptr);
-      all_released = all_released && none != nullptr;
+      all_released = all_released && none != nullptr && Py_REFCNT(bytes.ptr()) == 1;
       Py_XDECREF(none);
       PyErr_Clear();
     }
@@ -149,9 +155,10 @@ class RecordValues final {
     }
     if (field.type == "bytes") {
       // Released in end(), so the memory may be the record's own.
-      views_.push_back(py::memoryview::from_memory(static_cast<const void*>(field.bytes.data()),
-                                                   static_cast<py::ssize_t>(field.bytes.size())));
-      return views_.back();
+      py::object bytes = py::cast(std::make_unique<StageBytes>(field.bytes));
+      py::object view = py::memoryview(bytes);
+      views_.push_back({std::move(bytes), view});
+      return view;
     }
     const at::ScalarType type = scalar_type(field.type);
     return py::cast(tensor_copy(field.bytes, sizes_of(field, type), type));
@@ -159,7 +166,10 @@ class RecordValues final {
 
   py::dict values_;
   std::vector<std::pair<py::str, py::object>> given_;
-  std::vector<py::object> views_;
+  struct View {
+    py::object bytes, view;
+  };
+  std::vector<View> views_;
 };
 
 /// A value that goes back into a record.
@@ -341,13 +351,19 @@ DecodeStage stage_of(const std::string& name, py::function function) {
           }};
 }
 
+/// Its bytes as a read-only buffer of bytes.
+template <class Bytes>
+void bind_bytes(py::module_& module, const char* name) {
+  py::class_<Bytes>(module, name, py::buffer_protocol()).def_buffer([](Bytes& record) {
+    return py::buffer_info(const_cast<std::byte*>(record.bytes.data()), 1, "B", 1,
+                           {static_cast<py::ssize_t>(record.bytes.size())}, {1},
+                           /*readonly=*/true);
+  });
+}
+
 void bind_record_values(py::module_& module) {
-  py::class_<RecordBytes>(module, "_RecordBytes", py::buffer_protocol())
-      .def_buffer([](RecordBytes& record) {
-        return py::buffer_info(const_cast<std::byte*>(record.bytes.data()), 1, "B", 1,
-                               {static_cast<py::ssize_t>(record.bytes.size())}, {1},
-                               /*readonly=*/true);
-      });
+  bind_bytes<RecordBytes>(module, "_RecordBytes");
+  bind_bytes<StageBytes>(module, "_StageBytes");
 }
 
 }  // namespace sprat::pytorch

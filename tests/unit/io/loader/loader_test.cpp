@@ -324,6 +324,22 @@ TEST(Loader, another_order_does_not_go_on_with_a_state) {
   EXPECT_TRUE(other.next()) << "a refused state changes nothing";
 }
 
+TEST(Loader, a_finished_run_stays_finished) {
+  const TemporaryFolder folder;
+  write_lines(folder.path() + "/lines.jsonl", 40);
+  LoaderOptions options = lines(folder.path() + "/lines.jsonl");
+  options.epochs = 1;
+  options.timeout = std::chrono::seconds(20);
+  Loader loader(options);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(loader.next());
+  }
+  EXPECT_FALSE(loader.next());
+  Loader resumed(options);
+  resumed.resume(loader.state());
+  EXPECT_FALSE(resumed.next());
+}
+
 TEST(Loader, reports_what_it_did) {
   const TemporaryFolder folder;
   write_tokens(folder.path(), {100000});
