@@ -17,11 +17,11 @@
 using namespace sprat;
 using namespace sprat::c;
 
-namespace {
+namespace sprat::c {
 
 /// C wants names that end with a zero. There are few of them in a batch, and they stay until it is
 /// freed. Any thread.
-class Names final {
+class FieldNames final {
  public:
   const char* keep(std::string_view name) const {
     const std::lock_guard lock(mutex_);
@@ -34,7 +34,11 @@ class Names final {
   mutable std::set<std::string, std::less<>> names_;
 };
 
-sprat_field field_from(const DataField& field, const Names& names) {
+}  // namespace sprat::c
+
+namespace {
+
+sprat_field field_from(const DataField& field, const FieldNames& names) {
   return {.name = names.keep(field.name),
           .type = names.keep(field.type),
           .shape = field.shape.data(),
@@ -65,12 +69,12 @@ struct sprat_batch {
   explicit sprat_batch(DataBatch given) : batch(std::move(given)) {}
   DataBatch batch;
   const pid_t process = ::getpid();
-  Names names;
+  FieldNames names;
 };
 
 struct sprat_record {
   DecodedRecord& record;
-  Names names = {};
+  FieldNames names = {};
 };
 
 namespace {
