@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sprat/sprat.h"
@@ -172,6 +173,8 @@ TEST_F(CLoader, decodes_by_functions_of_c) {
   EXPECT_THAT(sprat_last_error(), HasSubstr("no field \"number\" in sample 0; there are: text"));
   EXPECT_EQ(sprat_batch_free(second), SPRAT_ok);
   EXPECT_GE(calls, 8);
+  // The function is called for batches ahead until the loader is gone, and counts on this stack.
+  EXPECT_EQ(sprat_loader_free(std::exchange(loader, nullptr)), SPRAT_ok);
 }
 
 TEST_F(CLoader, a_decode_function_that_fails_is_named) {
