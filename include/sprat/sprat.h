@@ -269,8 +269,8 @@ typedef struct sprat_sample_info {
   size_t documents;
 } sprat_sample_info;
 
-/* Works on a record before it is given, on the loader's threads, several at once. Anything but 0
- * makes the record a corrupt one. */
+/* Works on a record before it is given, on the loader's threads, several at once, until the loader
+ * is freed: `context` stays until then. Anything but 0 makes the record a corrupt one. */
 typedef int (*sprat_decode_function)(sprat_record* record, void* context);
 typedef struct sprat_decode_stage {
   const char* name;
