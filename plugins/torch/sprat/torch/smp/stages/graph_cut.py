@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from ... import _native
 from .facts import Facts
-from .ownership import ANYWHERE, Groups, Placement, constant_operations, kept_together
-from .program import BUFFER, PARAMETER, Program
+from .ownership import (
+    ANYWHERE,
+    Groups,
+    Placement,
+    constant_operations,
+    kept_together,
+    order_edges,
+)
+from .pieces import cut_into_pieces, out_of_order
+from .program import BUFFER, PARAMETER, Program, Unservable
 
 # What travels with the micro-batch where two operations in a row draw random numbers.
 _GENERATOR_BYTES = 5056
@@ -25,9 +33,13 @@ class GraphCut:
     owners: dict[str, int]  # of parameters and lasting buffers that operations use
 
 
-def graph_of(program: Program, facts: Facts, lasting: Callable[[str], bool]) -> dict[str, Any]:
-    """The program as docs/partition.md has graphs of operations, without what is of constants alone."""
-    groups, changed = kept_together(program, facts)
+def graph_of(program: Program, facts: Facts, lasting: Callable[[str], bool],
+             pairs: Iterable[tuple[int, int]] = ()) -> dict[str, Any]:
+    """The program as docs/partition.md has graphs of operations, without what is of constants alone.
+
+    pairs: operations that stay together.
+    """
+    groups, changed = kept_together(program, facts, pairs)
     anywhere = constant_operations(program, changed, lasting)
     names = [f"{number}:{one.name}" for number, one in enumerate(program.operations)]
     operations = []
@@ -73,8 +85,25 @@ def _edge(first: str, second: str, size: float) -> dict[str, Any]:
 
 def by_graph(program: Program, facts: Facts, partitions: int, goal: str,
              lasting: Callable[[str], bool]) -> GraphCut:
-    """goal: SMP's optimize. ValueError if fewer operations than ranks can be apart."""
-    graph = graph_of(program, facts, lasting)
+    """goal: SMP's optimize. ValueError if fewer operations than ranks can be apart; Unservable if
+    no cut is found that adds gradients in the order of the program."""
+    edges, pairs = order_edges(program, facts), set()
+    while True:
+        found = _cut_once(program, facts, partitions, goal, lasting, pairs)
+        wrong = set(out_of_order(program, facts, cut_into_pieces(program, found.placement, edges)))
+        if not wrong:
+            return found
+        # Users of one value that the cut has parted so; the next one keeps them together.
+        if wrong <= pairs:
+            first, second = min(wrong)
+            raise Unservable(f"{program.operations[first].name} and {program.operations[second].name} "
+                             "use one value, and every cut adds their gradients in another order")
+        pairs |= wrong
+
+
+def _cut_once(program: Program, facts: Facts, partitions: int, goal: str,
+              lasting: Callable[[str], bool], pairs: set[tuple[int, int]]) -> GraphCut:
+    graph = graph_of(program, facts, lasting, sorted(pairs))
     text = json.dumps(graph)
     times = [one["time"] for one in graph["operations"]]
     free = _native.partition(text, "graph", partitions, goal, 0.8, True)["partition"]

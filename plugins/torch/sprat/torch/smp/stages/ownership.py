@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from .facts import Facts
@@ -91,9 +91,12 @@ def order_edges(program: Program, facts: Facts) -> list[tuple[int, int]]:
     return edges
 
 
-def kept_together(program: Program, facts: Facts) -> tuple[Groups, list[list[int]]]:
-    """What no cut may part: members with their tuples, and what is changed in place."""
+def kept_together(program: Program, facts: Facts,
+                  pairs: Iterable[tuple[int, int]] = ()) -> tuple[Groups, list[list[int]]]:
+    """What no cut may part: members with their tuples, what is changed in place, and `pairs`."""
     groups = Groups(len(program.operations))
+    for first, second in pairs:
+        groups.join(first, second)
     for number, operation in enumerate(program.operations):
         if operation.target == GETITEM:
             made_by = program.operation_of(operation.uses()[0])

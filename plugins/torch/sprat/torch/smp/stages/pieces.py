@@ -6,9 +6,11 @@ is in one keeps the program's order, so autograd adds gradients as it does witho
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from .facts import Facts
 from .ownership import ANYWHERE, Placement
 from .program import INPUT, Program, Unservable
 
@@ -60,6 +62,29 @@ def cut_into_pieces(program: Program, placement: Placement,
     order = sorted(members, key=lambda key: (key[0], members[key][0]))
     groups = [_with_constants(program, placement, members[key]) for key in order]
     return _connected(program, [key[1] for key in order], groups)
+
+
+def out_of_order(program: Program, facts: Facts, cut: Cut) -> list[tuple[int, int]]:
+    """Pairs of operations that use one value, the first of them in a later piece.
+
+    Of values with three uses or more, whose gradients would be added in another order than without
+    a cut, and so have other bits. Of two the order does not matter.
+    """
+    where = {one: number for number, piece in enumerate(cut.pieces) for one in piece.operations}
+    found = []
+    for value, users in program.users().items():
+        form = facts.forms.get(value)
+        giving = [one for one in users if one in where and _gives_gradient(program, facts, one)]
+        if form is None or not form.requires_grad or len(giving) < 3:
+            continue
+        found += [(first, second) for first, second in itertools.combinations(giving, 2)
+                  if where[first] > where[second]]
+    return found
+
+
+def _gives_gradient(program: Program, facts: Facts, operation: int) -> bool:
+    form = facts.forms.get(program.value_of(operation))
+    return form is None or form.requires_grad
 
 
 def _dependencies(program: Program, edges: Iterable[tuple[int, int]]) -> list[set[int]]:
