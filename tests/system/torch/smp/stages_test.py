@@ -243,6 +243,21 @@ class GraphCuts(unittest.TestCase):
                     return False
         return True
 
+    def test_add_gradients_of_a_value_in_the_order_of_the_program(self):
+        """Five operations use one value; whatever the cut, pieces come to them in their order."""
+        for ranks in itertools.product((0, 1, 2), repeat=5):
+            made, facts, cut = cut_of("".join(map(str, ranks)), skips=((1, 1), (2, 1), (3, 1), (4, 1)))
+            where = {one: number for number, piece in enumerate(cut.pieces) for one in piece.operations}
+            uses = [where[one] for one in made.users()[made.value_of(0)]]
+            wrong = pieces.out_of_order(made, facts, cut)
+            self.assertEqual(uses != sorted(uses), any(
+                {first, second} <= set(made.users()[made.value_of(0)]) for first, second in wrong), ranks)
+        for parts in (2, 3):
+            made, facts = chain_of("00000", skips=((1, 1), (2, 1), (3, 1), (4, 1)))
+            found = graph_cut.by_graph(made, facts, parts, "memory", lambda name: False)
+            edges = ownership.order_edges(made, facts)
+            self.assertEqual(pieces.cut_in_order(made, facts, found.placement, edges).wrong, [])
+
     def test_keep_operations_of_one_parameter_together(self):
         sources = (Source("input", "0"), Source("parameter", "a"), Source("parameter", "b"),
                    Source("parameter", "c"))

@@ -17,7 +17,7 @@ from .ownership import (
     kept_together,
     order_edges,
 )
-from .pieces import cut_into_pieces, out_of_order
+from .pieces import cut_in_order
 from .program import BUFFER, PARAMETER, Program, Unservable
 
 # What travels with the micro-batch where two operations in a row draw random numbers.
@@ -90,7 +90,7 @@ def by_graph(program: Program, facts: Facts, partitions: int, goal: str,
     edges, pairs = order_edges(program, facts), set()
     while True:
         found = _cut_once(program, facts, partitions, goal, lasting, pairs)
-        wrong = set(out_of_order(program, facts, cut_into_pieces(program, found.placement, edges)))
+        wrong = set(cut_in_order(program, facts, found.placement, edges).wrong)
         if not wrong:
             return found
         # Users of one value that the cut has parted so; the next one keeps them together.

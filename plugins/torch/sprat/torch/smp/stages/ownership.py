@@ -13,10 +13,12 @@ ANYWHERE = -1  # computed by every rank that needs it: of constants alone, and c
 
 @dataclass(frozen=True)
 class Placement:
-    """`ranks`: by operation. `together`: sets of operations that one piece must have."""
+    """`ranks`: by operation. `together`: sets of operations that one piece must have. `early`:
+    operations that are in the first piece that they can be in."""
 
     ranks: list[int]
     together: list[list[int]]
+    early: frozenset[int] = frozenset()
 
 
 class Groups:

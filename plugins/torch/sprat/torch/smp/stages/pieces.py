@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .facts import Facts
 from .ownership import ANYWHERE, Placement
@@ -62,6 +62,27 @@ def cut_into_pieces(program: Program, placement: Placement,
     order = sorted(members, key=lambda key: (key[0], members[key][0]))
     groups = [_with_constants(program, placement, members[key]) for key in order]
     return _connected(program, [key[1] for key in order], groups)
+
+
+@dataclass(frozen=True)
+class OrderedCut:
+    """`wrong`: what out_of_order() finds; empty if gradients are added as without a cut."""
+
+    cut: Cut
+    wrong: list[tuple[int, int]]
+
+
+def cut_in_order(program: Program, facts: Facts, placement: Placement,
+                 edges: Iterable[tuple[int, int]]) -> OrderedCut:
+    """As cut_into_pieces(), with the uses of a value in the order of the program if that can be."""
+    edges = list(edges)
+    cut = cut_into_pieces(program, placement, edges)
+    wrong = out_of_order(program, facts, cut)
+    if not wrong:
+        return OrderedCut(cut, wrong)
+    early = frozenset(one for pair in wrong for one in pair)
+    cut = cut_into_pieces(program, replace(placement, early=early), edges)
+    return OrderedCut(cut, out_of_order(program, facts, cut))
 
 
 def out_of_order(program: Program, facts: Facts, cut: Cut) -> list[tuple[int, int]]:
@@ -123,7 +144,7 @@ def _sink(program: Program, placement: Placement, before: list[set[int]],
           levels: list[int]) -> None:
     """Operations whose only users are in a later piece of their rank go there: fewer pieces."""
     ranks = placement.ranks
-    fixed = {one for members in placement.together for one in members}
+    fixed = {one for members in placement.together for one in members} | placement.early
     after: list[list[int]] = [[] for _ in before]
     for number, earlier in enumerate(before):
         for one in earlier:

@@ -14,7 +14,7 @@ from .gradient_paths import GradientPaths, gradient_paths, waits_of
 from .order import Action, Pipeline, order_of, stands_still
 from .ownership import Placement, order_edges
 from .packing import sent_form
-from .pieces import BATCH, Cut, cut_into_pieces, out_of_order
+from .pieces import BATCH, Cut, cut_in_order
 from .program import Form, Program, Unservable
 
 VALUES, GRADIENTS, RESULTS = "values", "gradients", "results"
@@ -59,10 +59,10 @@ def plan_of(captured: Captured, place: Place, pipeline: Pipeline, trains: bool,
     program = captured.program
     trains = trains and program.loss is not None
     facts = facts_of(program, captured.forms, torch.is_grad_enabled())
-    cut = cut_into_pieces(program, place(program, facts), order_edges(program, facts))
-    wrong = out_of_order(program, facts, cut) if trains else []
-    if wrong:
-        first, second = (program.operations[one].name for one in wrong[0])
+    ordered = cut_in_order(program, facts, place(program, facts), order_edges(program, facts))
+    cut = ordered.cut
+    if ordered.wrong and trains:
+        first, second = (program.operations[one].name for one in ordered.wrong[0])
         raise Unservable(f"{first} and {second} use one value, and the split adds their gradients in "
                          "another order than the program")
     paths = gradient_paths(program, cut, facts, trains)
