@@ -188,6 +188,8 @@ NamedRecords decode_entry(std::string_view bytes) {
   NamedRecords file;
   FileRecords& records = file.records;
   file.name = reader.text();
+  // A path ends at a NUL, so such a name would be that of another file.
+  need(!file.name.empty() && file.name.find('\0') == file.name.npos, "an entry has no name");
   records.stamp.bytes = reader.number<std::uint64_t>();
   records.stamp.modified_ns = reader.number<std::int64_t>();
   records.first = reader.number<std::uint64_t>();

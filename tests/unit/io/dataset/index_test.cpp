@@ -93,6 +93,14 @@ TEST(DatasetIndexFile, that_lies_with_a_right_checksum_is_refused) {
   EXPECT_THAT(complaint_about([&] { read_index(folder / "index", 7); }), HasSubstr("order"));
 }
 
+TEST(DatasetIndexFile, names_files_as_paths_can) {
+  for (const std::string& name : {std::string(), std::string("\0", 1), std::string("a\0b", 3)}) {
+    NamedRecords file = uniform_file();
+    file.name = name;
+    EXPECT_THAT(complaint_about([&] { decode_entry(encode_entry(file)); }), HasSubstr("no name"));
+  }
+}
+
 TEST(DatasetIndexFile, takes_no_records_beyond_a_file) {
   FileIndex index;
   index.stamp = {.bytes = 10, .modified_ns = 0};
