@@ -334,6 +334,18 @@ class Surroundings(unittest.TestCase):
         self.assertNotEqual(
             surroundings.key_of(functools.partial(step, torch.zeros(3, 2)), model), changes[-1])
 
+    def test_end_where_a_function_names_itself(self):
+        class Again(nn.Module):
+            def forward(self, x):
+                return x if x.dim() == 1 else self.forward(x[0])
+
+        def step(x):
+            return Again()(x) if x.dim() else step(x[None])
+
+        model = nn.Sequential(Again())
+        keys = [surroundings.key_of(functools.partial(step, torch.zeros(2, 2)), model) for _ in range(2)]
+        self.assertEqual(keys[0], keys[1])
+
     def test_refuse_what_is_no_computation(self):
         count = 0
 

@@ -142,7 +142,7 @@ class _Walk:
     """Goes from what a function names to what that holds; each thing once."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, int] = {}
+        self._seen: dict[int, Any] = {}  # by identity; kept, so that no other thing gets the identity of one that is gone
         self.holders: list[dict | list] = []  # what could be changed while the step is captured
 
     def function(self, function: Any, owner: type | None = None) -> Iterator[Any]:
@@ -206,7 +206,9 @@ class _Walk:
             yield self.plain(value)
 
     def _is_new(self, value: Any) -> bool:
-        return self._seen.setdefault(id(value), len(self._seen)) == len(self._seen) - 1
+        known = id(value) in self._seen
+        self._seen[id(value)] = value
+        return not known
 
 
 def _of_library(value: Any) -> bool:
