@@ -58,14 +58,22 @@ void Scheduler::enqueue(ScheduledRead& entry) {
   target->second.queue.insert(place_in_queue(entry.request));
 }
 
+/// Lustre's own: so many calls of 1 MiB at once. Fewer and smaller ones keep no target busy,
+/// whatever their times say: those of short reads vary more than a queue adds.
+constexpr std::uint32_t calls_in_flight = 8;
+constexpr std::uint64_t call_bytes = std::uint64_t{1} << 20;
+
 /// A target that has failed gets one read at a time until one succeeds: the rest would fail beside
 /// it.
 bool Scheduler::has_room(const TargetQueue& target, std::uint64_t bytes, Moment now) const {
   if (target.reads_in_flight == 0) {
     return target.failures == 0 || now >= target.blocked_until;
   }
-  return target.failures == 0 && target.reads_in_flight < target.flow.cap() &&
-         target.bytes_in_flight + bytes <= limits_.target_bytes;
+  const std::uint64_t after = target.bytes_in_flight + bytes;
+  const bool few = target.reads_in_flight < std::min(calls_in_flight, limits_.flow.most_reads) &&
+                   after <= calls_in_flight * call_bytes;
+  return target.failures == 0 && after <= limits_.target_bytes &&
+         (few || target.reads_in_flight < target.flow.cap());
 }
 
 std::optional<ReadStart> Scheduler::next(Moment now) {
@@ -294,9 +302,14 @@ bool Scheduler::starved(std::uint64_t position) const {
 std::vector<TargetLoad> Scheduler::targets() const {
   std::vector<TargetLoad> loads;
   for (const auto& [number, target] : targets_) {
+    // As many as has_room() lets it have of the length of those under way.
+    const std::uint64_t fit = calls_in_flight * call_bytes * target.reads_in_flight /
+                              std::max<std::uint64_t>(target.bytes_in_flight, 1);
+    const auto few = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>({fit, calls_in_flight, limits_.flow.most_reads}));
     loads.push_back({.target = number,
                      .reads_in_flight = target.reads_in_flight,
-                     .cap = target.flow.cap(),
+                     .cap = std::max(target.flow.cap(), few),
                      .queued = target.queue.size(),
                      .bytes = target.bytes,
                      .reads = target.reads,

@@ -42,7 +42,7 @@ std::vector<std::uint64_t> started(Scheduler& scheduler, Moment now = {}) {
 using Ids = std::vector<std::uint64_t>;
 
 TEST(Scheduler, starts_the_earliest_among_targets_that_have_room) {
-  Scheduler scheduler({.reads = 10, .flow = {.least_reads = 1, .first_reads = 2}});
+  Scheduler scheduler({.reads = 10, .flow = {.least_reads = 1, .first_reads = 2, .most_reads = 2}});
   scheduler.add(std::vector{scheduled(0, 1, 0), scheduled(1, 1, 1), scheduled(2, 1, 2),
                             scheduled(3, 2, 5), scheduled(4, 3, 4)});
   EXPECT_EQ(started(scheduler), (Ids{0, 1, 4, 3})) << "the third at target 1 waits for a place";
@@ -54,6 +54,19 @@ TEST(Scheduler, gives_the_parts_of_one_sample_to_the_least_busy_target_first) {
   Scheduler scheduler({.reads = 3});
   scheduler.add(std::vector{scheduled(0, 1, 0), scheduled(1, 1, 1), scheduled(2, 2, 1)});
   EXPECT_EQ(started(scheduler), (Ids{0, 2, 1}));
+}
+
+TEST(Scheduler, never_gives_a_target_fewer_short_reads_than_lustre_has_in_flight) {
+  Scheduler scheduler({.flow = {.least_reads = 2, .first_reads = 2}});
+  for (std::uint64_t id = 0; id < 20; ++id) {
+    scheduler.add(
+        std::vector{scheduled(id, 1, id, 300 << 10), scheduled(100 + id, 2, id, 4 << 20)});
+  }
+  started(scheduler);
+  const std::vector<TargetLoad> loads = scheduler.targets();
+  EXPECT_EQ(loads[0].reads_in_flight, 8u);
+  EXPECT_EQ(loads[0].cap, 8u) << "the report says what it may have";
+  EXPECT_EQ(loads[1].reads_in_flight, 2u) << "long ones fill that room by themselves";
 }
 
 TEST(Scheduler, keeps_reads_and_bytes_under_way_within_limits) {
