@@ -2,7 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <optional>
+#include <ranges>
+#include <thread>
 #include <utility>
 
 #include "comm/base/check.hpp"
@@ -10,6 +14,15 @@
 #include "comm/base/signals.hpp"
 
 namespace sprat::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A rank that leaves keeps its wire for others for so long, and looks at it so often.
+constexpr auto longest_linger = 1s;
+constexpr std::chrono::microseconds first_look = 20us, last_look = 1ms;
+
+}  // namespace
 
 Context::Context(const Config& config, Environment environment, MemoryMap memory)
     : config_(config),
@@ -141,12 +154,38 @@ status::About Context::about(std::uint64_t nonce) const {
 }
 
 Context::~Context() {
+  linger();
   progress_.stop();
   reachability_.stop();
   // No control message arrives from here on. One that is being handled may still tell: the pointer
   // stays until the rendezvous is gone, which reset() would clear first.
   delete rendezvous_.get();
   static_cast<void>(rendezvous_.release());
+}
+
+/// Peers may not have taken yet what this rank has sent, and would lose it with the wire. Those
+/// that leave, too, need nothing any more; others have a second.
+void Context::linger() noexcept {
+  const bool needed = here() && failure() == nullptr && progress_.has_wire() &&
+                      !progress_.wire_messages().keeps_what_came();
+  if (!needed) {
+    return;
+  }
+  rendezvous_->say_farewell();
+  const auto is_remote = [this](int rank) { return !peers_[rank].local && !departed(rank); };
+  const Clock::time_point end = Clock::now() + longest_linger;
+  for (std::chrono::microseconds pause = first_look; failure() == nullptr && Clock::now() < end;
+       pause = std::min<std::chrono::microseconds>(2 * pause, last_look)) {
+    const auto ranks = std::views::iota(0, size());
+    if (std::ranges::none_of(ranks, is_remote)) {
+      return;
+    }
+    {
+      const auto token = take_token();
+      progress_.wire_messages().progress();
+    }
+    std::this_thread::sleep_for(pause);
+  }
 }
 
 void Context::require_here() const {

@@ -171,6 +171,7 @@ class Context : public std::enable_shared_from_this<Context> {
   void on_control(const ControlMessage& message);
   void learn_loss(const std::string& what, int rank);
   void answer(const ControlMessage& query);
+  void linger() noexcept;
   void learn_failure(const Error& error) noexcept;
 
   ProcessMark mark_;

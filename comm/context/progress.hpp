@@ -70,6 +70,7 @@ class Progress {
   Drivers& drivers() { return drivers_; }
   std::size_t least_task() const { return options_.least_task; }
   MessageTransport& local_messages() { return *transports_.local; }
+  bool has_wire() const { return transports_.wire != nullptr; }
   MessageTransport& wire_messages() { return *transports_.wire; }
   /// Transports are polled only while someone has messages in flight.
   void begin_messages(int count) { messages_in_flight_ += count; }

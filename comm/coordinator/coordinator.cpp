@@ -439,10 +439,12 @@ void Coordinator::leave(int rank) {
   if (gathering_) {
     return give_up(rank);
   }
-  members_[rank] = Presence::left;
   ControlMessage message;
   message.kind = ControlMessage::Kind::farewell;
   message.rank = rank;
+  // Those that have left, too: they stay for a moment, until nobody needs their wires any more.
+  send(in_state(Presence::left), message);
+  members_[rank] = Presence::left;
   send(in_state(Presence::joined), std::move(message));
   // An exchange that is under way fails now, since this rank's part will not come.
   if (!failure_) {

@@ -58,6 +58,8 @@ Lateness decode_lateness(const Blob& payload);
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;  ///< Says farewell, unless the job failed.
+  /// Says it now: this rank calls nothing any more. It hears others' farewells until the end.
+  virtual void say_farewell() noexcept = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;
   /// Collective: every rank's blob, by rank. Throws Error{timeout} listing who came and who did

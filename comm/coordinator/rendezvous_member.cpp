@@ -29,29 +29,40 @@ Member::Member(int rank, int size, std::shared_ptr<ControlLoop> loop, Coordinato
       standing_(size, Standing::present) {}
 
 Member::~Member() {
-  bool failed = false;
-  {
-    std::lock_guard lock(mutex_);
-    failed = failure_.has_value();
-  }
   loop_->run([&] {
     handler_ = nullptr;
     for (auto& [rank, watch] : watches_) {
       watch->cancel();
     }
     watches_.clear();
-    // After a failure the others know already that the job has ended.
-    if (client_ && !failed) {
-      ControlMessage farewell;
-      farewell.kind = ControlMessage::Kind::farewell;
-      farewell.rank = rank_;
-      client_->send(farewell);
-    }
+    send_farewell();
   });
   if (client_) {
     client_->close();
   }
   loop_->run([this] { client_.reset(); });
+}
+
+void Member::say_farewell() noexcept {
+  try {
+    loop_->run([this] { send_farewell(); });
+  } catch (const std::exception& error) {
+    log().error("the others do not hear that this rank leaves: {}", error.what());
+  }
+}
+
+/// On the loop. After a failure the others know already that the job has ended.
+void Member::send_farewell() {
+  {
+    std::lock_guard lock(mutex_);
+    said_farewell_ |= failure_.has_value();
+  }
+  if (client_ && !std::exchange(said_farewell_, true)) {
+    ControlMessage farewell;
+    farewell.kind = ControlMessage::Kind::farewell;
+    farewell.rank = rank_;
+    client_->send(farewell);
+  }
 }
 
 std::vector<Blob> Member::exchange(Blob mine, std::string_view purpose,

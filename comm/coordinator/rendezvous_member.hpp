@@ -47,6 +47,7 @@ class Member final : public Rendezvous {
   std::vector<Blob> exchange(Blob mine, std::string_view purpose,
                              std::chrono::steady_clock::time_point deadline) override;
   void listen(std::function<void(const ControlMessage&)> handler) override;
+  void say_farewell() noexcept override;
   void tell(ControlMessage message) noexcept override;
   void watch(int rank, pid_t pid) override;
 
@@ -58,6 +59,7 @@ class Member final : public Rendezvous {
  private:
   enum class Standing : std::uint8_t { present, left, lost };
 
+  void send_farewell();
   void renumber(const Parts& testimonies);
   void take(ControlMessage message);
   void process_ended(int rank, pid_t pid);
@@ -76,6 +78,7 @@ class Member final : public Rendezvous {
   std::vector<ControlMessage> backlog_;  ///< What came before listen().
   std::map<int, std::shared_ptr<ProcessWatch>> watches_;
   bool coordinator_gone_ = false;
+  bool said_farewell_ = false;
 
   std::mutex mutex_;  ///< Guards the rest.
   std::condition_variable changed_;

@@ -74,6 +74,9 @@ class MessageTransport {
   virtual bool progress() noexcept = 0;
   /// Null if this transport has none: who waits for it looks from time to time.
   virtual NewsDescriptors* news() noexcept = 0;
+  /// Whether what has come from a rank stays to be received once that rank has closed its
+  /// transport.
+  virtual bool keeps_what_came() const noexcept { return true; }
   /// Withdraws a posted request. On return its memory is no longer touched; state is failed or
   /// done.
   virtual void cancel(MessageRequest& request) noexcept = 0;

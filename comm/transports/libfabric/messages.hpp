@@ -37,6 +37,8 @@ class Messages final : public MessageTransport, private NewsDescriptors {
   NewsDescriptors* news() noexcept override {
     return completions_.descriptor() < 0 ? nullptr : this;
   }
+  /// libfabric's tcp forgets what it has read and not yet matched when the connection ends.
+  bool keeps_what_came() const noexcept override { return false; }
   void cancel(MessageRequest& request) noexcept override;
   /// Asks for a posted request back, which then ends in a progress() to come: withdrawn, or as it
   /// would have without this.

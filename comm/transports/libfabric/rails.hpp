@@ -30,6 +30,8 @@ class Rails final : public MessageTransport, private NewsDescriptors {
   bool progress() noexcept override;
   /// Only if all rails have some.
   NewsDescriptors* news() noexcept override { return descriptors_.empty() ? nullptr : this; }
+  /// libfabric's tcp forgets what it has read and not yet matched when the connection ends.
+  bool keeps_what_came() const noexcept override { return false; }
   void cancel(MessageRequest& request) noexcept override;
 
  private:

@@ -227,6 +227,14 @@ def case_leave(worker, sprat):
             check(f"rank 1 leaves by {how} on hosts [{hosts}]", results, ["rank 1 ", "all_reduce"], limit_s=20)
 
 
+def case_last_words(worker, sprat):
+    for hosts in ("", "a,b,c,d", "a,a,b,b"):
+        results = collect(start([worker, "last_words"], hosts=hosts), 20)
+        if any(status != 0 for status, _, _ in results.values()):
+            fail(f"last words on hosts [{hosts}]", "what rank 1 broadcast before it left did not arrive", results)
+        print(f"ok last words on hosts [{hosts}]")
+
+
 def case_kill_in_join(worker, sprat):
     for command in ([worker, "endless", "2"], [sprat, "bench", "all_reduce"]):
         for victim in (0, 1):

@@ -122,6 +122,18 @@ int run_leave(sprat::Communicator world, const std::string& how) {
   return 0;
 }
 
+/// Rank 1 needs nobody for its broadcast and is gone when the others call it.
+int run_last_words(sprat::Communicator world) {
+  std::vector<float> data(4);
+  world.all_reduce(sprat::elements(data)).wait();
+  if (world.rank() != 1) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }
+  std::vector<float> words(2, world.rank() == 1 ? 6.0f : 0.0f);
+  world.broadcast(sprat::elements(words), 1).wait();
+  return words == std::vector<float>(2, 6.0f) ? 0 : 1;
+}
+
 int run_stopped(sprat::Communicator& world, const std::string& memory) {
   constexpr std::size_t count = std::size_t{16} << 20;
   sprat::Memory shared(memory == "shared" ? count * sizeof(float) : 0);
@@ -275,6 +287,8 @@ int main(int argc, char** argv) {
       run_endless(world, std::stoul(argument));
     } else if (mode == "leave") {
       return run_leave(std::move(world), argument);
+    } else if (mode == "last_words") {
+      return run_last_words(std::move(world));
     } else if (mode == "stopped") {
       return run_stopped(world, argument);
     } else if (mode == "shrink") {

@@ -133,15 +133,19 @@ VirtualMember::VirtualMember(VirtualCoordinator& coordinator, Simulator& simulat
   simulator_.serve(rank_, [this] { control_task(); });
 }
 
-VirtualMember::~VirtualMember() {
-  closing_ = true;
-  simulator_.wait_for([this] { return control_ended_; });
-  if (!failure_) {
+void VirtualMember::say_farewell() noexcept {
+  if (!failure_ && !std::exchange(said_farewell_, true)) {
     ControlMessage farewell;
     farewell.kind = ControlMessage::Kind::farewell;
     farewell.rank = rank_;
     coordinator_.send(rank_, farewell);
   }
+}
+
+VirtualMember::~VirtualMember() {
+  closing_ = true;
+  simulator_.wait_for([this] { return control_ended_; });
+  say_farewell();
   if (rank_ == 0 && coordinator_.processes_) {
     // The coordinator lingers, so that the others' farewells are heard, as
     // comm::ControlServer::close().

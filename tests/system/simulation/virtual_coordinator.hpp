@@ -61,6 +61,7 @@ class VirtualMember final : public comm::Rendezvous {
   std::vector<comm::Blob> exchange(comm::Blob mine, std::string_view purpose,
                                    Time deadline) override;
   void listen(std::function<void(const comm::ControlMessage&)> handler) override;
+  void say_farewell() noexcept override;
   void tell(comm::ControlMessage message) noexcept override;
   void watch(int rank, pid_t pid) override;
 
@@ -82,6 +83,7 @@ class VirtualMember final : public comm::Rendezvous {
   std::function<void(const comm::ControlMessage&)> handler_;
   std::deque<comm::ControlMessage> inbox_;
   bool coordinator_gone_ = false, closing_ = false, control_ended_ = false;
+  bool said_farewell_ = false;
   std::uint64_t exchanges_ = 0;
   std::optional<comm::Parts> parts_;
   std::optional<Error> failure_;

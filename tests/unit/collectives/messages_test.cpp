@@ -268,5 +268,17 @@ TEST(Messages, sent_before_a_rank_leaves_arrive) {
   });
 }
 
+/// The root needs nobody for it, so the others may not have called it when it is gone.
+TEST(Messages, of_a_broadcast_arrive_though_its_root_has_left) {
+  on_each_placement(2, [](Communicator& world) {
+    std::vector<std::int32_t> data(2, world.rank() == 0 ? 6 : 0);
+    if (world.rank() == 1) {
+      std::this_thread::sleep_for(200ms);
+    }
+    world.broadcast(elements(data), 0);
+    EXPECT_EQ(data, std::vector<std::int32_t>(2, 6));
+  });
+}
+
 }  // namespace
 }  // namespace sprat
