@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/io/cache.hpp"
 #include "cli/io/diagnose.hpp"
 #include "cli/io/io_command.hpp"
 #include "cli/io/layout.hpp"
@@ -35,7 +36,11 @@ Examples:
 )",
     prepare_io_layout};
 
-constexpr std::array io_commands = {&io_index_command, &io_diagnose_command, &io_layout_command};
+constexpr IoCommand io_cache_command = {"cache", io_cache_summary, io_cache_lesson,
+                                        prepare_io_cache};
+
+constexpr std::array io_commands = {&io_index_command, &io_diagnose_command, &io_layout_command,
+                                    &io_cache_command};
 
 Action prepare_io(CLI::App& app) {
   app.require_subcommand(1);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "comm/base/check.hpp"
+#include "comm/base/reduction_observer.hpp"
 
 namespace sprat::collectives {
 namespace {
@@ -439,6 +440,10 @@ void Executor::finish_active() {
   }
   const auto now = context_->wait_policy().now();
   stalls_.end(*this, now);
+  // Eager calls are not told of: what they take is the meeting, whatever the cores do.
+  if (ReductionObservers::any() && reduces(active_->problem.collective)) {
+    ReductionObservers::tell(now - times().since, active_->problem.payload_bytes());
+  }
   recorder_.ended(active_->sequence, now, true);
   const std::shared_ptr<Operation> operation = std::move(queue_.front());
   queue_.pop_front();

@@ -94,6 +94,38 @@ struct DecodeStage {
   std::function<void(DecodedRecord&)> run;
 };
 
+struct DataPeersOptions {
+  std::string host;  ///< This host's name, unlike other hosts', the same in the next run.
+  /// At which other hosts reach this process, as numbers: "10.0.0.7", "fd00::7".
+  std::string address;
+  /// Gives every process' text, in one order on all of them: an all_gather. Called once, by all
+  /// together. What passes through it is a secret of the job's.
+  std::function<std::vector<std::string>(const std::string&)> gather;
+};
+
+/// Processes of a job that give each other blocks of files, over connections of their own.
+class SPRAT_API DataPeers {
+ public:
+  /// Throws what gather throws, and Error naming the address or the process that makes no sense.
+  explicit DataPeers(const DataPeersOptions& options);
+
+  class Impl;
+  const std::shared_ptr<Impl>& impl() const noexcept { return impl_; }
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+/// Blocks of files that were read, kept on a local disk for the next epochs and runs. All processes
+/// of a host name the same folder and as many bytes.
+struct LoaderCache {
+  std::string folder;  ///< Of a local disk; it is made. Empty: no cache.
+  std::uint64_t bytes = 0;
+  /// Hosts then keep different blocks, and together as many as all have room for. Null: each host
+  /// keeps for itself.
+  std::shared_ptr<DataPeers> peers = nullptr;
+};
+
 struct LoaderOptions {
   std::vector<DataSource> sources;
 
@@ -116,14 +148,18 @@ struct LoaderOptions {
   std::uint64_t memory_bytes =
       0;  ///< What lies ready at most; 0: 1 GiB, or an eighth of what there is.
   std::string reader = "auto";  ///< "uring" or "pool"; Loader::describe() says which it is.
-  int io_threads = 0;           ///< Of readers that have some; 0: a quarter of the cores.
-  int decode_threads = 0;       ///< 0: a quarter of the cores.
+  int io_threads = 0;           ///< Of readers that have some; 0: 16, which sleep in the kernel.
+  int decode_threads = 0;       ///< 0: a quarter of this rank's cores.
   std::vector<DecodeStage> decode;
   Corrupt corrupt = Corrupt::stop;
   /// next() throws Error{timeout} with what is waited for.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   /// What the file system is where it does not say: "PERSISTENT_2:250:12000".
   std::string fsx = {};
+  LoaderCache cache = {};
+
+  /// Ranks of this host, which share its cores; 0: as the launcher says, else one.
+  int ranks_on_host = 0;
 };
 
 /// From JSON, as docs/data.md has it. Throws Error{invalid_argument} naming the key.

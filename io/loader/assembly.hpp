@@ -55,6 +55,10 @@ class Assembly final {
                                 std::span<const std::size_t> samples);
   /// Where a request's bytes go.
   std::span<std::byte> memory(std::uint64_t request) const { return held_.at(request).bytes; }
+  /// Who keeps that memory.
+  std::shared_ptr<const void> owner(std::uint64_t request) const {
+    return held_.at(request).memory;
+  }
   /// All bytes of it are there. Returns the samples that are complete by it.
   std::vector<SampleRef> arrived(std::uint64_t request);
   /// A complete sample is not made of these bytes after all: it is to be expected anew.

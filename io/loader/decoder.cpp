@@ -9,6 +9,9 @@
 namespace sprat::io {
 namespace {
 
+/// How long a thread that may not decode sleeps before it asks again.
+constexpr std::chrono::milliseconds look_again{20};
+
 /// Adds the time it lives to a sum.
 class BusyTime {
  public:
@@ -48,6 +51,7 @@ void Decoder::stop() {
     queue_.clear();  // nobody waits for these batches any more
   }
   pushed_.notify_all();
+  paused_.notify_all();
   for (std::thread& thread : threads_) {
     thread.join();
   }
@@ -74,17 +78,38 @@ std::vector<std::chrono::nanoseconds> Decoder::busy() const {
 }
 
 void Decoder::run() {
+  std::optional<CoreBudget::Member> member;
+  if (options_.cores != nullptr) {
+    member.emplace(*options_.cores, CoreBudget::Role::decodes);
+  }
+  while (const std::optional<SampleRef> sample = take(member ? &*member : nullptr)) {
+    std::optional<CoreBudget::Decoding> decoding;
+    if (member) {
+      decoding.emplace(*options_.cores);
+    }
+    decode(*sample);
+  }
+}
+
+/// The next sample, once there is one and this thread may decode; nothing to stop.
+std::optional<SampleRef> Decoder::take(CoreBudget::Member* member) {
   std::unique_lock lock(mutex_);
   while (true) {
-    pushed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-    if (stopping_) {
-      return;
+    // Who may not decode waits elsewhere, so that it takes no call that is meant for one who may.
+    const bool may = member == nullptr || member->may_decode();
+    if (!may) {
+      paused_.wait_for(lock, look_again, [this] { return stopping_; });
+    } else {
+      pushed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
     }
-    const SampleRef sample = std::move(queue_.front());
-    queue_.pop_front();
-    lock.unlock();
-    decode(sample);
-    lock.lock();
+    if (stopping_) {
+      return std::nullopt;
+    }
+    if (may && !queue_.empty()) {
+      SampleRef sample = std::move(queue_.front());
+      queue_.pop_front();
+      return sample;
+    }
   }
 }
 

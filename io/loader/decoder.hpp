@@ -8,16 +8,20 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "io/cores/core_budget.hpp"
 #include "io/loader/assembly.hpp"
 
 namespace sprat::io {
 
 struct DecoderOptions {
   int threads = 1;
+  std::shared_ptr<CoreBudget> cores = nullptr;  ///< Says how many of them may decode; null: all.
   std::vector<DecodeStage> stages;
   /// Fills the sample's fields from its bytes. Throws what is wrong with them.
   std::function<void(LoadedSample&)> take_apart;
@@ -45,13 +49,14 @@ class Decoder final {
  private:
   void stop();
   void run();
+  std::optional<SampleRef> take(CoreBudget::Member* member);
   void decode(const SampleRef& sample);
   void take_apart(LoadedSample& sample);
 
   DecoderOptions options_;
   std::vector<std::atomic<std::int64_t>> busy_ns_;  // relaxed: sums for people
   std::mutex mutex_;                                // guards what follows
-  std::condition_variable pushed_;
+  std::condition_variable pushed_, paused_;
   std::deque<SampleRef> queue_;
   bool stopping_ = false;
   std::vector<std::thread> threads_;

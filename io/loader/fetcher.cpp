@@ -21,7 +21,7 @@ constexpr int batches_a_turn = 4;
 /// Requests that are planned and not whole: enough that a reader always finds one. What is planned
 /// earlier only makes queues longer.
 constexpr std::size_t most_outstanding = 256;
-constexpr std::chrono::nanoseconds between_looks_at_hung_reads = 1s;
+constexpr std::chrono::nanoseconds between_looks = 1s;
 /// What is known of a sample beside its bytes: many short ones are to count, too.
 constexpr std::uint64_t bytes_beside_a_sample = 512;
 
@@ -40,9 +40,17 @@ class Fetcher::Loop {
         scheduler_(reading_.scheduler),
         assembly_(partners_.pool),
         open_files_([files = reading_.files](std::uint32_t file) { return files->known(file); },
-                    {.direct = reading_.direct}) {}
+                    {.direct = reading_.direct}),
+        near_({.caches = reading_.caches,
+               .pool = partners_.pool,
+               .fill_bytes = reading_.fill_bytes,
+               .alignment = reading_.alignment,
+               .notice = [this] { wake(); }}) {}
   // Reads under way write into the assembly's memory, which is to be there until they end.
-  ~Loop() { reading_.reader.reset(); }
+  ~Loop() {
+    near_.settle();
+    reading_.reader.reset();
+  }
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
@@ -50,11 +58,11 @@ class Fetcher::Loop {
   void wake() { reading_.reader->wake(); }
 
  private:
-  /// A read that is under way: its file stays open.
+  /// A read that is under way: its file stays open; null for one that a cache brings.
   struct UnderWay {
     std::shared_ptr<const OpenFile> file;
-    Target target = 0;
-    std::uint64_t bytes = 0;
+    ReadStart read;
+    std::uint64_t bytes = 0;  // asked for
   };
 
   bool hear();
@@ -68,13 +76,16 @@ class Fetcher::Loop {
   void replace(const CorruptSample& corrupt);
   void start_reads();
   void start(const ReadStart& read);
+  void read_file(const ReadStart& read);
   void reap(std::chrono::nanoseconds longest);
+  void reap_near();
+  void ended(const UnderWay& under_way, const ReadDone& done);
   void judge(std::uint64_t request, const ReadVerdict& verdict);
   void give_up(std::uint64_t request, std::exception_ptr error);
   void hand_on(const std::vector<SampleRef>& samples);
   void free_unwanted();
   void tell_of_queues();
-  void tell_of_hung_reads();
+  void look_around();
   Extents in_table(const Sample& sample) const;
 
   FetchOrder order_;
@@ -85,14 +96,16 @@ class Fetcher::Loop {
   Scheduler scheduler_;
   Assembly assembly_;
   OpenFiles open_files_;
+  NearReads near_;                                         // after what its reads write into
   std::unordered_map<std::uint64_t, UnderWay> under_way_;  // by request
   std::uint64_t next_batch_ = 0, next_position_ = 0;
   std::uint64_t last_batch_bytes_ = 0;
   std::size_t outstanding_ = 0;  // requests that are planned and not whole
-  Moment looked_at_hung_reads_ = now();
+  Moment looked_around_ = now();
 };
 
 void Fetcher::Loop::run() noexcept {
+  const CoreBudget::Member member(*partners_.cores, CoreBudget::Role::reads);
   try {
     if (order_.behind_last == 0) {
       partners_.delivery.end();  // of a run that was resumed behind its last batch
@@ -102,7 +115,7 @@ void Fetcher::Loop::run() noexcept {
       start_reads();
       tell_of_queues();
       reap(more ? 0ns : longest_sleep);
-      tell_of_hung_reads();
+      look_around();
     }
   } catch (...) {
     // Whoever waits must hear of it; what was ready before is still given out.
@@ -224,8 +237,9 @@ void Fetcher::Loop::expect(const std::shared_ptr<BatchBuild>& build,
   for (std::size_t i = 0; i < samples.size(); ++i) {
     wanted.push_back({.position = build->begin + samples[i], .extents = extents[i]});
   }
-  const ReadPlan plan = planner_.plan(
+  ReadPlan plan = planner_.plan(
       wanted, [&](std::uint32_t file) { return reading_.files->place(file, reading_.alignment); });
+  near_.place(plan.requests);
   // Before the scheduler has them: their memory must be there when they start.
   const std::vector<SampleRef> complete = assembly_.expect(build, plan, samples);
   scheduler_.add(plan.requests);
@@ -277,6 +291,14 @@ void Fetcher::Loop::start_reads() {
 }
 
 void Fetcher::Loop::start(const ReadStart& read) {
+  if (near_.start(read, assembly_.memory(read.id).subspan(read.into))) {
+    under_way_[read.id] = {.file = nullptr, .read = read, .bytes = read.extent.bytes};
+  } else {
+    read_file(read);
+  }
+}
+
+void Fetcher::Loop::read_file(const ReadStart& read) {
   if (read.reopen) {
     // A file handle of a network file system may be stale though the path is well.
     open_files_.drop(read.extent.file);
@@ -299,10 +321,13 @@ void Fetcher::Loop::start(const ReadStart& read) {
   if (opened.fresh) {
     partners_.observer.file_opened(now() - began);
   }
-  under_way_[read.id] = {.file = opened.file, .target = read.target, .bytes = read.extent.bytes};
+  const std::span<std::byte> into = assembly_.memory(read.id).subspan(read.into);
+  const NearReads::Fill fill =
+      near_.fill(read, into).value_or(NearReads::Fill{.extent = read.extent, .into = into});
+  under_way_[read.id] = {.file = opened.file, .read = read, .bytes = fill.extent.bytes};
   const bool taken = reading_.reader->submit({.descriptor = opened.file->descriptor(),
-                                              .offset = read.extent.offset,
-                                              .into = assembly_.memory(read.id).subspan(read.into),
+                                              .offset = fill.extent.offset,
+                                              .into = fill.into,
                                               .tag = read.id});
   require(taken, "the reader takes fewer reads than the scheduler starts");
 }
@@ -314,8 +339,41 @@ void Fetcher::Loop::reap(std::chrono::nanoseconds longest) {
   for (const ReadDone& done : reading_.reader->reap(longest)) {
     // From here on the file may be closed.
     const auto read = under_way_.extract(done.tag);
-    partners_.observer.read_ended(done, read.mapped().target, read.mapped().bytes);
-    judge(done.tag, scheduler_.done(done.tag, done.bytes, done.error, now()));
+    ended(read.mapped(), done);
+  }
+  reap_near();
+}
+
+void Fetcher::Loop::ended(const UnderWay& under_way, const ReadDone& done) {
+  const Extent& extent = under_way.read.extent;
+  // What a cache was asked for first, and had no more, is the file's after all.
+  const Target target = is_near(under_way.read.target)
+                            ? reading_.files->place(extent.file, reading_.alignment).target
+                            : under_way.read.target;
+  partners_.observer.read_ended(done, target, under_way.bytes);
+  near_.read_from_file(done.bytes, done.took, under_way_.size() + 1);
+  const bool fill = near_.is_fill(done.tag);
+  const std::uint64_t bytes = fill ? near_.filled(done.tag, done.bytes) : done.bytes;
+  const ReadVerdict verdict = scheduler_.done(done.tag, bytes, done.error, now());
+  if (!fill && verdict.kind == ReadVerdict::Kind::whole) {
+    // With what earlier calls for it have brought.
+    const std::uint64_t before = under_way.read.into;
+    near_.offer(
+        {.file = extent.file, .offset = extent.offset - before, .bytes = extent.bytes + before},
+        assembly_.memory(done.tag), assembly_.owner(done.tag));
+  }
+  judge(done.tag, verdict);
+}
+
+void Fetcher::Loop::reap_near() {
+  for (const NearReads::Brought& brought : near_.reap()) {
+    const auto read = under_way_.extract(brought.request);
+    if (brought.bytes == 0) {
+      read_file(read.mapped().read);
+      continue;
+    }
+    partners_.observer.brought_near(brought.source, brought.bytes);
+    judge(brought.request, scheduler_.done(brought.request, brought.bytes, 0, now()));
   }
 }
 
@@ -365,9 +423,11 @@ void Fetcher::Loop::free_unwanted() {
 
 void Fetcher::Loop::tell_of_queues() {
   // Once a turn, not once a read: a turn reaps all that has ended meanwhile.
-  const std::vector<TargetLoad> targets = scheduler_.targets();
+  std::vector<TargetLoad> targets = scheduler_.targets();
   QueueState state{.in_flight = static_cast<double>(scheduler_.in_flight()),
                    .budget_used = scheduler_.budget_used()};
+  // What is said of queues is said of storage.
+  std::erase_if(targets, [](const TargetLoad& load) { return is_near(load.target); });
   for (const TargetLoad& target : targets) {
     state.cap += target.cap;
     state.queued += static_cast<double>(target.queued);
@@ -376,11 +436,12 @@ void Fetcher::Loop::tell_of_queues() {
   partners_.observer.queues_are(state, targets);
 }
 
-void Fetcher::Loop::tell_of_hung_reads() {
-  if (now() - looked_at_hung_reads_ < between_looks_at_hung_reads) {
+void Fetcher::Loop::look_around() {
+  if (now() - looked_around_ < between_looks) {
     return;
   }
-  looked_at_hung_reads_ = now();
+  looked_around_ = now();
+  partners_.each_second();
   for (const HungRead& read : scheduler_.hung(now())) {
     const Extent& extent = read.request.extent;
     log().warn("a read has not come back for {} s: {}, {} bytes from {}, target {}",

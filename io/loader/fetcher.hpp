@@ -11,11 +11,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "io/cores/core_budget.hpp"
 #include "io/loader/assembly.hpp"
 #include "io/loader/delivery.hpp"
 #include "io/loader/depth.hpp"
 #include "io/loader/file_table.hpp"
 #include "io/loader/inbox.hpp"
+#include "io/loader/near_reads.hpp"
 #include "io/loader/observer.hpp"
 #include "io/order/global_batches.hpp"
 #include "io/order/sample_stream.hpp"
@@ -53,6 +55,8 @@ struct FetchReading {
   bool direct = false;
   SchedulerLimits scheduler;
   ReadPlanLimits plan;
+  std::shared_ptr<BlockCaches> caches = nullptr;  ///< Null: none.
+  std::uint64_t fill_bytes = 0;                   ///< See NearReadsOptions.
 };
 
 /// Whom the thread works for. All outlive it.
@@ -64,6 +68,9 @@ struct FetchPartners {
   std::function<void(const std::vector<SampleRef>&)> decode;
   /// How many bytes may be announced and not taken.
   std::function<std::uint64_t()> window;
+  /// Called about once a second.
+  std::function<void()> each_second;
+  std::shared_ptr<CoreBudget> cores;  ///< Counts what the thread takes.
   Observer& observer;
 };
 

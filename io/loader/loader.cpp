@@ -9,6 +9,9 @@
 #include "comm/base/check.hpp"
 #include "comm/base/fork.hpp"
 #include "comm/base/hash.hpp"
+#include "comm/base/reduction_observer.hpp"
+#include "io/cores/core_budget.hpp"
+#include "io/loader/core_watch.hpp"
 #include "io/loader/decoder.hpp"
 #include "io/loader/delivery.hpp"
 #include "io/loader/fetcher.hpp"
@@ -76,6 +79,8 @@ class Loader::Impl {
   const LoaderOptions options_;
   const io::LoaderSetup setup_;
   const std::shared_ptr<io::MemoryPool> pool_;
+  const std::shared_ptr<io::CoreBudget> cores_;  // shared with whoever carries out reductions
+  io::CoreWatch core_watch_{cores_};
   io::Observer observer_;
   mutable std::mutex
       mutex_;  // guards what report() shares: those below, but for given_ and batches_
@@ -96,9 +101,11 @@ Loader::Impl::Impl(LoaderOptions options)
     : options_(std::move(options)),
       setup_(io::set_up(options_)),
       pool_(io::MemoryPool::make(setup_.memory_bytes)),
+      cores_(std::make_shared<io::CoreBudget>(setup_.cores)),
       observer_(setup_.memory_bytes),
       diagnoser_(setup_.facts),
       window_(2 * setup_.batch_bytes, setup_.memory_bytes) {
+  ReductionObservers::add(cores_);
   start({});
 }
 
@@ -130,16 +137,20 @@ void Loader::Impl::start(io::StreamPosition from) {
                      .form = setup_.form,
                      .corrupt = options_.corrupt},
       reading(),
-      io::FetchPartners{.delivery = *delivery_,
-                        .inbox = inbox_,
-                        .pool = pool_,
-                        .decode = std::move(decode),
-                        .window =
-                            [this] {
-                              const std::lock_guard lock(mutex_);
-                              return window_.bytes();
-                            },
-                        .observer = observer_});
+      io::FetchPartners{
+          .delivery = *delivery_,
+          .inbox = inbox_,
+          .pool = pool_,
+          .decode = std::move(decode),
+          .window =
+              [this] {
+                const std::lock_guard lock(mutex_);
+                return window_.bytes();
+              },
+          .each_second =
+              [this] { core_watch_.look(delivery_->waited(), io::CoreWatch::Clock::now()); },
+          .cores = cores_,
+          .observer = observer_});
 }
 
 /// The fetcher first: it hands on to the decoder, whose threads write to its inbox.
@@ -161,23 +172,31 @@ io::FetchReading Loader::Impl::reading() const {
   // A request has room beside three others, however small the budget is.
   const std::uint64_t request_bytes = std::bit_floor(
       std::min<std::uint64_t>(io::ReadPlanLimits{}.request_bytes, setup_.memory_bytes / 4));
+  const auto share = [&](double of_memory) {
+    return static_cast<std::uint64_t>(static_cast<double>(setup_.memory_bytes) * of_memory);
+  };
+  const bool caches = setup_.caches != nullptr;
+  const std::uint64_t beside = caches ? share(io::storing_share) + share(io::filling_share) : 0;
   return {
       .files = setup_.files,
       .reader = setup_.choice.kind->open(
           {.depth = reads_under_way, .threads = setup_.io_threads, .direct = setup_.choice.direct}),
       .alignment = setup_.choice.direct ? setup_.where.alignment : 1,
       .direct = setup_.choice.direct,
-      .scheduler = {.budget_bytes = setup_.memory_bytes,
+      .scheduler = {.budget_bytes = setup_.memory_bytes - beside,
                     .reads = reads_under_way,
                     .retry_for = io::retry_time(setup_.where.kind),
                     .seed = options_.seed + static_cast<std::uint64_t>(options_.rank)},
-      .plan = {.request_bytes = request_bytes}};
+      .plan = {.request_bytes = request_bytes},
+      .caches = setup_.caches,
+      .fill_bytes = share(io::filling_share)};
 }
 
 io::DecoderOptions Loader::Impl::decoding() const {
   const bool rows = setup_.form.row_bytes > 0;
   return {
-      .threads = setup_.decode_threads,
+      .threads = setup_.cores.decode_threads,
+      .cores = cores_,
       .stages = options_.decode,
       .take_apart =
           [&setup = setup_, rows](io::LoadedSample& sample) {
@@ -277,7 +296,8 @@ std::vector<io::StageInterval> Loader::Impl::stages() const {
 
 LoaderReport Loader::Impl::report() {
   const std::lock_guard lock(mutex_);
-  const io::Interval interval = observer_.take({.waited = delivery_->waited(), .stages = stages()});
+  const io::Interval interval = observer_.take(
+      {.waited = delivery_->waited(), .stages = stages(), .cores = core_watch_.take()});
   diagnoser_.add(interval);
   return {.json = io::interval_json(interval, diagnoser_.diagnosis()),
           .text = io::interval_text(interval, diagnoser_.diagnosis())};

@@ -23,7 +23,12 @@ TargetReads& Observer::reads_of(Target target) {
 void Observer::read_ended(const ReadDone& done, Target target, std::uint64_t asked_bytes) {
   const std::lock_guard lock(mutex_);
   reads_of(target).add(done, asked_bytes);
-  (done.cached ? sums_.page_cache_bytes : sums_.file_system_bytes) += done.bytes;
+  (done.cached ? sums_.bytes.page_cache : sums_.bytes.file_system) += done.bytes;
+}
+
+void Observer::brought_near(BlockSource source, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  (source == BlockSource::peer ? sums_.bytes.peers : sums_.bytes.host_cache) += bytes;
 }
 
 void Observer::file_opened(std::chrono::nanoseconds took) {
@@ -70,8 +75,7 @@ Interval Observer::take(const Totals& totals) {
   interval.begin_s = seconds(since - begin_);
   interval.seconds = std::max(seconds(now - since), 1e-9);  // reports divide by it
   interval.samples = sums.samples;
-  interval.bytes.file_system = sums.file_system_bytes;
-  interval.bytes.page_cache = sums.page_cache_bytes;
+  interval.bytes = sums.bytes;
   for (auto& [target, reads] : targets_) {
     const TargetInterval of_target = reads.take(target, now);
     if (of_target.reads > 0 || of_target.in_flight > 0) {
@@ -90,6 +94,7 @@ Interval Observer::take(const Totals& totals) {
   for (std::size_t i = 0; i < interval.stages.size() && i < before.stages.size(); ++i) {
     interval.stages[i].busy_seconds -= before.stages[i].busy_seconds;
   }
+  interval.cores = totals.cores;
   interval.opens = {.files = sums.opens, .p95_s = sums.open_latency.percentile(0.95)};
   interval.step_seconds = sums.steps;
   return interval;

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "io/caches/source_choice.hpp"
 #include "io/loader/target_reads.hpp"
 #include "io/loader/time_mean.hpp"
 #include "io/readers/reader.hpp"
@@ -31,6 +32,8 @@ class Observer final {
   explicit Observer(std::uint64_t budget_bytes);
 
   void read_ended(const ReadDone& done, Target target, std::uint64_t asked_bytes);
+  /// Bytes came from a cache.
+  void brought_near(BlockSource source, std::uint64_t bytes);
   void file_opened(std::chrono::nanoseconds took);
   /// From now on it is so.
   void queues_are(const QueueState& state, std::span<const TargetLoad> targets);
@@ -41,14 +44,16 @@ class Observer final {
   /// What only the loader knows, in all since its beginning.
   struct Totals {
     std::chrono::nanoseconds waited{};
-    std::vector<StageInterval> stages;  ///< busy_seconds since the beginning.
+    std::vector<StageInterval> stages;        ///< busy_seconds since the beginning.
+    std::optional<CoresInterval> cores = {};  ///< Since the last call.
   };
   /// What was observed since the last call, or the beginning.
   Interval take(const Totals& totals);
 
  private:
   struct Sums {
-    std::uint64_t samples = 0, file_system_bytes = 0, page_cache_bytes = 0, opens = 0;
+    std::uint64_t samples = 0, opens = 0;
+    BytesBySource bytes;
     LatencyHistogram open_latency;
     std::vector<double> steps;
   };

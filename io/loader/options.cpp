@@ -95,6 +95,12 @@ void read_reading(JsonSection section, LoaderOptions& options) {
   options.timeout = std::chrono::milliseconds(timeout);
 }
 
+void read_cache(JsonSection section, LoaderCache& cache) {
+  section.read("folder", cache.folder);
+  section.read("bytes", cache.bytes);
+  section.end();
+}
+
 /// Of a key that is there twice parsers take the last; which was meant, nobody knows.
 nlohmann::json parse(std::string_view json) {
   JsonKeys keys;
@@ -129,6 +135,8 @@ LoaderOptions parse_loader_options(std::string_view json) {
   section.read("ranks", options.ranks);
   read_order(section.section("order"), options);
   read_reading(section.section("reading"), options);
+  read_cache(section.section("cache"), options.cache);
+  section.read("ranks_on_host", options.ranks_on_host);
   section.end();
   return options;
 }

@@ -1,16 +1,19 @@
 // Options are checked before files are opened, and files before threads start.
 #include "io/loader/setup.hpp"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/base/config.hpp"
 #include "comm/base/memory_room.hpp"
+#include "io/loader/data_peers.hpp"
 #include "io/readers/probe.hpp"
 #include "sprat/buffer.hpp"
 
@@ -25,10 +28,46 @@ constexpr std::uint64_t least_memory_bytes = std::uint64_t{1} << 20;
 /// Threads of readers that have some: they sleep in the kernel.
 constexpr int usual_io_threads = 16;
 
-int cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+/// Of launchers that say how many ranks they started on this host.
+int ranks_on_host(const LoaderOptions& options) {
+  for (const char* const variable :
+       {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}) {
+    const char* const told = options.ranks_on_host == 0 ? environment(variable) : nullptr;
+    int ranks = 0;
+    if (told != nullptr &&
+        std::from_chars(told, told + std::strlen(told), ranks).ec == std::errc()) {
+      return std::max(1, ranks);
+    }
+  }
+  return std::max(1, options.ranks_on_host);
+}
+
+CorePlan core_plan(const LoaderOptions& options) {
+  return plan_cores(own_core_facts(), {.ranks_on_host = ranks_on_host(options),
+                                       .decode_threads = options.decode_threads});
+}
+
+std::shared_ptr<BlockCaches> make_caches(const LoaderOptions& options, const FileTable& files,
+                                         std::uint64_t memory_bytes) {
+  const LoaderCache& cache = options.cache;
+  require(cache.folder.empty() ? cache.bytes == 0 && cache.peers == nullptr : cache.bytes > 0,
+          "cache.folder is \"", cache.folder, "\" and cache.bytes ", cache.bytes,
+          "; a cache needs a folder of a local disk and its size");
+  if (cache.folder.empty()) {
+    return nullptr;
+  }
+  std::vector<CachedFile> cached;
+  for (std::uint32_t file = 0; file < files.files(); ++file) {
+    const KnownFile known = files.known(file);
+    cached.push_back({.key = file_key(known.path, known.stamp), .bytes = known.stamp.bytes});
+  }
+  return std::make_shared<BlockCaches>(
+      BlockCachesOptions{.folder = cache.folder,
+                         .capacity_bytes = cache.bytes,
+                         .files = std::move(cached),
+                         .peers = cache.peers == nullptr ? nullptr : cache.peers->impl()->peers,
+                         .peer_options = {},
+                         .storing_bytes = static_cast<std::size_t>(memory_bytes * storing_share)});
 }
 
 std::uint64_t free_memory_bytes() {
@@ -132,6 +171,8 @@ void check(const LoaderOptions& options) {
   require(options.io_threads >= 0 && options.decode_threads >= 0,
           "io_threads and decode_threads are ", options.io_threads, " and ", options.decode_threads,
           "; they are 0 (a choice by the cores) or more");
+  require(options.ranks_on_host >= 0, "ranks_on_host is ", options.ranks_on_host,
+          "; it is 0 (as the launcher says) or more");
   require(options.timeout > 0ms, "timeout is ", options.timeout.count(), " ms; it is above 0");
 }
 
@@ -140,9 +181,9 @@ void check(const LoaderOptions& options) {
 LoaderSetup set_up(const LoaderOptions& options) {
   check(options);
   LoaderSetup setup;
-  const int quarter = std::max(1, cores() / 4);
+  const int quarter = plan_cores(own_core_facts(), {}).read_threads;
   setup.io_threads = options.io_threads > 0 ? options.io_threads : usual_io_threads;
-  setup.decode_threads = options.decode_threads > 0 ? options.decode_threads : quarter;
+  setup.cores = core_plan(options);
   std::uint64_t records = 0;
   StreamOptions stream{.sources = {}, .seed = options.seed};
   for (const DataSource& source : options.sources) {
@@ -157,6 +198,7 @@ LoaderSetup set_up(const LoaderOptions& options) {
   setup.files = std::make_shared<const FileTable>(setup.sources);
   setup.stream = std::make_shared<const SampleStream>(std::move(stream));
   setup.memory_bytes = memory_of(options);
+  setup.caches = make_caches(options, *setup.files, setup.memory_bytes);
   const std::uint64_t bytes = setup.files->bytes();
   // A mean is enough: it only sizes the first window, which grows as it has to.
   const std::uint64_t record_bytes = bytes / std::max<std::uint64_t>(1, records);

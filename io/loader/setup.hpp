@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "io/caches/block_caches.hpp"
+#include "io/cores/core_plan.hpp"
 #include "io/dataset/dataset.hpp"
 #include "io/loader/fetcher.hpp"
 #include "io/loader/file_table.hpp"
@@ -16,6 +18,9 @@
 
 namespace sprat::io {
 
+/// Of the loader's memory, where there is a cache: what waits to be stored, and what is read along.
+inline constexpr double storing_share = 1.0 / 16, filling_share = 1.0 / 8;
+
 struct LoaderSetup {
   std::vector<std::shared_ptr<const Dataset>> sources;
   SampleForm form;
@@ -25,7 +30,9 @@ struct LoaderSetup {
   std::uint64_t batch_bytes = 0;  ///< What this rank's part of a batch takes, about.
   FileSystem where;               ///< Of the first source's files.
   ReaderChoice choice;
-  int io_threads = 1, decode_threads = 1;
+  int io_threads = 1;
+  CorePlan cores;
+  std::shared_ptr<BlockCaches> caches;  ///< Null without a cache folder.
   StorageFacts facts;
 };
 

@@ -25,6 +25,16 @@ std::optional<CoreShare> core_share(const ObservedWindow& window, const Past& pa
                   .decode = cores.decode_seconds / window.seconds,
                   .read = cores.read_seconds / window.seconds,
                   .reduce = cores.reduce_seconds / window.seconds};
+  share.wanted = share.decode + share.read + share.reduce;
+  if (cores.slowdown) {
+    // Seen both ways in this run: nothing has to be concluded from how full the cores are.
+    share.slowdown = std::max(0.0, *cores.slowdown);
+    share.over = true;
+    return share;
+  }
+  if (cores.reduce_seconds == 0 && !past.reduction_seconds_per_byte) {
+    return std::nullopt;  // nothing to compare with
+  }
   const auto bytes = static_cast<double>(cores.reduced_bytes);
   // A reduction that nobody disturbs takes about as long as its own instructions do.
   share.estimated = !past.reduction_seconds_per_byte;
@@ -38,10 +48,10 @@ std::optional<CoreShare> core_share(const ObservedWindow& window, const Past& pa
 
 std::string core_budget_sentence(const CoreShare& share) {
   return fmt::format(
-      "preprocessing slows all_reduce by {}{:.0f} %: of {} cores decoding takes {}, reading {}, "
-      "reductions {}",
+      "preprocessing slows all_reduce by {}{:.0f} %: of {} cores decoding takes {}, reading {}{}",
       share.estimated ? "about " : "", 100 * share.slowdown, figure(share.budget),
-      figure(share.decode), figure(share.read), figure(share.reduce));
+      figure(share.decode), figure(share.read),
+      share.reduce > 0 ? fmt::format(", reductions {}", figure(share.reduce)) : "");
 }
 
 std::optional<double> undisturbed_seconds_per_byte(const ObservedWindow& window) {

@@ -37,12 +37,16 @@ ReportJson targets_json(const Interval& interval) {
 }
 
 ReportJson cores_json(const CoresInterval& cores) {
-  return {{"budget", cores.budget},
-          {"decode_seconds", cores.decode_seconds},
-          {"read_seconds", cores.read_seconds},
-          {"reduce_seconds", cores.reduce_seconds},
-          {"reduced_bytes", cores.reduced_bytes},
-          {"reduced_in_seconds", cores.reduced_in_seconds}};
+  ReportJson json = {{"budget", cores.budget},
+                     {"decode_seconds", cores.decode_seconds},
+                     {"read_seconds", cores.read_seconds},
+                     {"reduce_seconds", cores.reduce_seconds},
+                     {"reduced_bytes", cores.reduced_bytes},
+                     {"reduced_in_seconds", cores.reduced_in_seconds}};
+  if (cores.slowdown) {
+    json["slowdown"] = *cores.slowdown;
+  }
+  return json;
 }
 
 /// What was not measured is left out, so that nobody takes it for zero.
@@ -176,6 +180,7 @@ void read_parts(const ReportMembers& members, Interval& interval) {
     cores.read("reduce_seconds", read.reduce_seconds);
     cores.read("reduced_bytes", read.reduced_bytes);
     cores.read("reduced_in_seconds", read.reduced_in_seconds);
+    cores.read("slowdown", read.slowdown);
   }
 }
 

@@ -42,13 +42,13 @@ bool computing_is_idle(const Interval& interval) {
 }
 
 double cpu_share(const Interval& interval) {
+  double busiest = 0;
   if (interval.cores && interval.cores->budget > 0) {
     const CoresInterval& cores = *interval.cores;
-    return (cores.decode_seconds + cores.read_seconds + cores.reduce_seconds) /
-           (interval.seconds * cores.budget);
+    busiest = (cores.decode_seconds + cores.read_seconds + cores.reduce_seconds) /
+              (interval.seconds * cores.budget);
   }
   // One full stage holds up all others, however idle the cores are on average.
-  double busiest = 0;
   for (const StageInterval& stage : interval.stages) {
     const double all = interval.seconds * stage.threads;
     busiest = std::max(busiest, all > 0 ? stage.busy_seconds / all : 0);

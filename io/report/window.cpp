@@ -35,6 +35,9 @@ void add_cores(std::optional<CoresInterval>& sum, const CoresInterval& cores, do
   sum->reduce_seconds += cores.reduce_seconds;
   sum->reduced_bytes += cores.reduced_bytes;
   sum->reduced_in_seconds += cores.reduced_in_seconds;
+  if (cores.slowdown) {
+    sum->slowdown = cores.slowdown;  // the latest one has seen the most
+  }
 }
 
 /// Sums that become means when all intervals are in.

@@ -29,6 +29,7 @@ std::span<const Target> all_targets() {
       Target{"documents", run_documents},
       Target{"tensors", run_tensors},
       Target{"dataset_index", run_dataset_index},
+      Target{"caches", run_caches},
   };
   return targets;
 }

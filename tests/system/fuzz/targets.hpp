@@ -27,6 +27,7 @@ void run_partition(std::span<const std::byte> input);    ///< Models to cut, and
 void run_stream_state(std::span<const std::byte> input);  ///< Where a run stands in its samples.
 void run_lustre(std::span<const std::byte> input);        ///< Layouts, mounts, sizes of FSx.
 void run_report(std::span<const std::byte> input);        ///< What loaders reported.
+void run_caches(std::span<const std::byte> input);        ///< Indices of caches, hosts' messages.
 
 // Formats of datasets: where records are, and what is in them.
 void run_webdataset(std::span<const std::byte> input);     ///< Tars.

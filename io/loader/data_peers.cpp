@@ -1,0 +1,18 @@
+// Joining comes before any loader, since all processes have to do it together.
+#include "io/loader/data_peers.hpp"
+
+#include "comm/base/check.hpp"
+#include "io/caches/join_peers.hpp"
+
+namespace sprat {
+
+DataPeers::DataPeers(const DataPeersOptions& options) {
+  require(!options.host.empty() && options.gather != nullptr,
+          "processes that share blocks need the name of their host, and a way to gather what each "
+          "says");
+  impl_ = std::make_shared<Impl>();
+  impl_->peers =
+      io::join_peers({.name = options.host, .address = options.address, .gather = options.gather});
+}
+
+}  // namespace sprat
