@@ -83,6 +83,8 @@ class BlockCaches final {
   /// call. Whole blocks of it that a host is to keep and has not go to it.
   void offer(const Extent& extent, std::span<const std::byte> bytes,
              std::shared_ptr<const void> owner);
+  /// Whether so many bytes could be offered now. What is offered beyond that is lost.
+  bool has_room(std::uint64_t bytes) const { return cache_->has_room(bytes); }
   /// A read of the file system ended, while so many were under way.
   void read_from_file_system(std::uint64_t bytes, std::chrono::nanoseconds took,
                              std::size_t under_way);

@@ -101,6 +101,11 @@ bool HostCache::offer(const BlockKey& key, std::span<const std::byte> block,
   return true;
 }
 
+bool HostCache::has_room(std::size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  return files_ != nullptr && storing_bytes_ + bytes <= options_.in_flight_bytes;
+}
+
 HostCacheCounts HostCache::counts() const {
   const std::lock_guard lock(mutex_);
   return counts_;

@@ -57,6 +57,8 @@ class HostCache final {
   bool offer(const BlockKey& key, std::span<const std::byte> block,
              std::shared_ptr<const void> owner);
 
+  /// Whether blocks of so many bytes would find room to be stored now.
+  bool has_room(std::size_t bytes) const;
   HostCacheCounts counts() const;
   /// Why it is off; empty while it is not.
   std::string off_because() const;

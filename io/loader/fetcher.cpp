@@ -351,7 +351,9 @@ void Fetcher::Loop::ended(const UnderWay& under_way, const ReadDone& done) {
                             ? reading_.files->place(extent.file, reading_.alignment).target
                             : under_way.read.target;
   partners_.observer.read_ended(done, target, under_way.bytes);
-  near_.read_from_file(done.bytes, done.took, under_way_.size() + 1);
+  if (!done.cached) {  // which says nothing of what lies in the file system alone
+    near_.read_from_file(done.bytes, done.took, under_way_.size() + 1);
+  }
   const bool fill = near_.is_fill(done.tag);
   const std::uint64_t bytes = fill ? near_.filled(done.tag, done.bytes) : done.bytes;
   const ReadVerdict verdict = scheduler_.done(done.tag, bytes, done.error, now());

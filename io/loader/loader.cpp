@@ -172,24 +172,20 @@ io::FetchReading Loader::Impl::reading() const {
   // A request has room beside three others, however small the budget is.
   const std::uint64_t request_bytes = std::bit_floor(
       std::min<std::uint64_t>(io::ReadPlanLimits{}.request_bytes, setup_.memory_bytes / 4));
-  const auto share = [&](double of_memory) {
-    return static_cast<std::uint64_t>(static_cast<double>(setup_.memory_bytes) * of_memory);
-  };
-  const bool caches = setup_.caches != nullptr;
-  const std::uint64_t beside = caches ? share(io::storing_share) + share(io::filling_share) : 0;
   return {
       .files = setup_.files,
       .reader = setup_.choice.kind->open(
           {.depth = reads_under_way, .threads = setup_.io_threads, .direct = setup_.choice.direct}),
       .alignment = setup_.choice.direct ? setup_.where.alignment : 1,
       .direct = setup_.choice.direct,
-      .scheduler = {.budget_bytes = setup_.memory_bytes - beside,
+      .scheduler = {.budget_bytes =
+                        setup_.memory_bytes - setup_.storing_bytes - setup_.filling_bytes,
                     .reads = reads_under_way,
                     .retry_for = io::retry_time(setup_.where.kind),
                     .seed = options_.seed + static_cast<std::uint64_t>(options_.rank)},
       .plan = {.request_bytes = request_bytes},
       .caches = setup_.caches,
-      .fill_bytes = share(io::filling_share)};
+      .fill_bytes = setup_.filling_bytes};
 }
 
 io::DecoderOptions Loader::Impl::decoding() const {

@@ -116,7 +116,9 @@ std::optional<NearReads::Fill> NearReads::fill(const ReadStart& read, std::span<
   const auto blocks = blocks_of(*whole);
   const bool filled_already =
       std::ranges::any_of(blocks, [this](const auto& block) { return filling_.contains(block); });
-  if (filled_already || filling_bytes_ + room > options_.fill_bytes) {
+  // A disk that does not keep up would have the same blocks read for nothing, again and again.
+  const std::uint64_t filling = filling_bytes_ + room;
+  if (filled_already || filling > options_.fill_bytes || !options_.caches->has_room(filling)) {
     return std::nullopt;
   }
   PooledMemory memory = options_.pool->take(room);

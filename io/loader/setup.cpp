@@ -25,6 +25,8 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t usual_memory_bytes = std::uint64_t{1} << 30;
 /// Less would not hold what a few reads bring.
 constexpr std::uint64_t least_memory_bytes = std::uint64_t{1} << 20;
+/// As many blocks as a request reads.
+constexpr std::uint64_t least_storing_bytes = blocks_kept_together * cache_block_bytes;
 /// Threads of readers that have some: they sleep in the kernel.
 constexpr int usual_io_threads = 16;
 
@@ -48,7 +50,7 @@ CorePlan core_plan(const LoaderOptions& options) {
 }
 
 std::shared_ptr<BlockCaches> make_caches(const LoaderOptions& options, const FileTable& files,
-                                         std::uint64_t memory_bytes) {
+                                         std::uint64_t storing_bytes) {
   const LoaderCache& cache = options.cache;
   require(cache.folder.empty() ? cache.bytes == 0 && cache.peers == nullptr : cache.bytes > 0,
           "cache.folder is \"", cache.folder, "\" and cache.bytes ", cache.bytes,
@@ -56,6 +58,9 @@ std::shared_ptr<BlockCaches> make_caches(const LoaderOptions& options, const Fil
   if (cache.folder.empty()) {
     return nullptr;
   }
+  require(storing_bytes >= least_storing_bytes, "a loader with a cache needs ",
+          8 * least_storing_bytes, " bytes of memory at least, so that some blocks may wait to be ",
+          "stored; raise memory_bytes, or use no cache");
   std::vector<CachedFile> cached;
   for (std::uint32_t file = 0; file < files.files(); ++file) {
     const KnownFile known = files.known(file);
@@ -67,7 +72,7 @@ std::shared_ptr<BlockCaches> make_caches(const LoaderOptions& options, const Fil
                          .files = std::move(cached),
                          .peers = cache.peers == nullptr ? nullptr : cache.peers->impl()->peers,
                          .peer_options = {},
-                         .storing_bytes = static_cast<std::size_t>(memory_bytes * storing_share)});
+                         .storing_bytes = storing_bytes});
 }
 
 std::uint64_t free_memory_bytes() {
@@ -198,7 +203,8 @@ LoaderSetup set_up(const LoaderOptions& options) {
   setup.files = std::make_shared<const FileTable>(setup.sources);
   setup.stream = std::make_shared<const SampleStream>(std::move(stream));
   setup.memory_bytes = memory_of(options);
-  setup.caches = make_caches(options, *setup.files, setup.memory_bytes);
+  setup.caches = make_caches(options, *setup.files, setup.memory_bytes / 8);
+  setup.storing_bytes = setup.filling_bytes = setup.caches ? setup.memory_bytes / 8 : 0;
   const std::uint64_t bytes = setup.files->bytes();
   // A mean is enough: it only sizes the first window, which grows as it has to.
   const std::uint64_t record_bytes = bytes / std::max<std::uint64_t>(1, records);

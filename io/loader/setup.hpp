@@ -18,9 +18,6 @@
 
 namespace sprat::io {
 
-/// Of the loader's memory, where there is a cache: what waits to be stored, and what is read along.
-inline constexpr double storing_share = 1.0 / 16, filling_share = 1.0 / 8;
-
 struct LoaderSetup {
   std::vector<std::shared_ptr<const Dataset>> sources;
   SampleForm form;
@@ -33,6 +30,8 @@ struct LoaderSetup {
   int io_threads = 1;
   CorePlan cores;
   std::shared_ptr<BlockCaches> caches;  ///< Null without a cache folder.
+  /// Of memory_bytes, where there is one: what waits to be stored, and what is read along for it.
+  std::uint64_t storing_bytes = 0, filling_bytes = 0;
   StorageFacts facts;
 };
 

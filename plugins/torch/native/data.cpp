@@ -1,11 +1,13 @@
 #include "plugins/torch/native/data.hpp"
 
+#include <pybind11/functional.h>
 #include <pybind11/stl.h>
 #include <torch/extension.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -119,8 +121,9 @@ class PythonBatch final {
 class PythonLoader final {
  public:
   PythonLoader(const std::string& json,
-               const std::vector<std::pair<std::string, py::function>>& decode)
-      : loader_(open(json, decode)) {}
+               const std::vector<std::pair<std::string, py::function>>& decode,
+               std::shared_ptr<DataPeers> peers)
+      : loader_(open(json, decode, std::move(peers))) {}
   ~PythonLoader() { close(); }
   PythonLoader(const PythonLoader&) = delete;
   PythonLoader& operator=(const PythonLoader&) = delete;
@@ -171,7 +174,8 @@ class PythonLoader final {
 
  private:
   static std::unique_ptr<Loader> open(
-      const std::string& json, const std::vector<std::pair<std::string, py::function>>& decode) {
+      const std::string& json, const std::vector<std::pair<std::string, py::function>>& decode,
+      std::shared_ptr<DataPeers> peers) {
     std::vector<DecodeStage> stages;
     for (const auto& [name, function] : decode) {
       stages.push_back(stage_of(name, function));
@@ -179,6 +183,7 @@ class PythonLoader final {
     return released([&] {
       LoaderOptions options = parse_loader_options(json);
       options.decode = std::move(stages);
+      options.cache.peers = std::move(peers);
       return std::make_unique<Loader>(std::move(options));
     });
   }
@@ -213,8 +218,15 @@ void bind_data(py::module_& module) {
       .def_property_readonly("lengths", &PythonBatch::lengths)
       .def("_elements", &PythonBatch::elements)
       .def("_values", &PythonBatch::records);
+  py::class_<DataPeers, std::shared_ptr<DataPeers>>(module, "DataPeers")
+      .def(py::init([](const std::string& host, const std::string& address,
+                       std::function<std::vector<std::string>(const std::string&)> gather) {
+        return std::make_shared<DataPeers>(
+            DataPeersOptions{.host = host, .address = address, .gather = std::move(gather)});
+      }));
   py::class_<PythonLoader>(module, "DataLoader")
-      .def(py::init<const std::string&, const std::vector<std::pair<std::string, py::function>>&>())
+      .def(py::init<const std::string&, const std::vector<std::pair<std::string, py::function>>&,
+                    std::shared_ptr<DataPeers>>())
       .def("close", &PythonLoader::close)
       .def("next", &PythonLoader::next)
       .def("state", &PythonLoader::state)

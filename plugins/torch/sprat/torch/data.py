@@ -14,6 +14,7 @@ import atexit
 import difflib
 import json
 import os
+import socket
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Union
@@ -38,6 +39,8 @@ _SECTIONS = {
     "source": ("format", "token_type"),
     "order": ("seed", "samples", "chunk", "mixed_chunks", "remainder"),
     "reading": ("memory_bytes", "reader", "io_threads", "decode_threads", "corrupt", "fsx"),
+    "cache": ("cache_folder", "cache_bytes"),
+    "": ("ranks_on_host",),
 }
 _STATE_VERSION = 1
 
@@ -58,6 +61,41 @@ class Record(dict):
     def __init__(self, fields: Mapping[str, Any], sample: int):
         super().__init__(fields)
         self.sample = sample
+
+
+class DataPeers:
+    """Hosts of the job that give each other blocks of files: ``DataLoader(..., peers=DataPeers())``.
+
+    All ranks of ``group`` (default: of the job) make one together, once; loaders may share it. Blocks
+    go over TCP connections of their own, whose ends prove to each other that they belong to the job.
+
+    ``host`` is this host's name, the same in the next run. ``address`` is the one, as numbers, at which
+    the other hosts reach this one; without it, the one from which MASTER_ADDR is reached.
+    """
+
+    def __init__(self, group: Any = None, *, host: str | None = None, address: str | None = None):
+        if not (dist.is_available() and dist.is_initialized()):
+            raise ValueError("hosts find each other by torch.distributed: call init_process_group() first")
+
+        def gather(text: str) -> list[str]:
+            texts: list[Any] = [None] * dist.get_world_size(group)
+            dist.all_gather_object(texts, text, group=group)
+            return texts
+
+        self._native = _native.DataPeers(host or socket.gethostname(), address or _own_address(), gather)
+
+
+def _own_address() -> str:
+    """At which the host of MASTER_ADDR sees this one; nothing is sent for it."""
+    master = os.environ.get("MASTER_ADDR", "127.0.0.1")
+    try:
+        family, _, _, _, address = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise ValueError(f"which address of this host others reach is not known, since MASTER_ADDR={master} "
+                         f"is not reached ({error}): give address") from error
 
 
 class DataLoader:
@@ -88,7 +126,8 @@ class DataLoader:
     record a corrupt one.
 
     Further options: format, token_type; seed, samples, shuffle, chunk, mixed_chunks, remainder;
-    memory_bytes, reader, io_threads, decode_threads, corrupt, timeout (seconds), fsx.
+    memory_bytes, reader, io_threads, decode_threads, corrupt, timeout (seconds), fsx; cache_folder,
+    cache_bytes, peers (a :class:`DataPeers`); ranks_on_host.
 
     One thread at a time, but for ``report()``. After ``fork()`` a child makes loaders of its own.
     """
@@ -109,6 +148,7 @@ class DataLoader:
         decode: Decode | None = None,
         collate: Callable[[list], Any] | None = None,
         timeout: float | None = None,
+        peers: DataPeers | None = None,
         **options: Any,
     ):
         rank, ranks = _place(rank, ranks, group)
@@ -127,7 +167,8 @@ class DataLoader:
         self._has_tokens = length is not None and options.get("samples") != "records"
         self._remainder = written["order"].get("remainder", "carry")
         self._targets, self._dtype, self._collate = targets, dtype, collate
-        self._native = _native.DataLoader(json.dumps(written), _stages(decode))
+        self._native = _native.DataLoader(
+            json.dumps(written), _stages(decode), None if peers is None else peers._native)
         self._start = self._native.state()
         self._given = 0  # batches of this pass
         self._passes = 0  # that have ended
@@ -330,7 +371,11 @@ def _as_json(paths: Paths, options: dict[str, Any]) -> dict[str, Any]:
         for name in ("order", "reading")
     )
     sources = [{**of_sources, **source} for source in _sources(paths)]
-    return {"sources": sources, "order": order, "reading": reading}
+    cache = {key.removeprefix("cache_"): options[key] for key in _SECTIONS["cache"] if key in options}
+    if "folder" in cache:
+        cache["folder"] = os.fspath(cache["folder"])
+    alone = {key: options[key] for key in _SECTIONS[""] if key in options}
+    return {"sources": sources, "order": order, "reading": reading, "cache": cache, **alone}
 
 
 def _sources(paths: Paths) -> list[dict[str, Any]]:
