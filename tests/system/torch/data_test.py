@@ -6,6 +6,7 @@ Use: python tests/system/torch/data_test.py. Needs sprat.torch; runs in one proc
 from __future__ import annotations
 
 import array
+import functools
 import gc
 import io
 import json
@@ -20,6 +21,7 @@ import time
 import unittest
 import warnings
 
+import launch
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
@@ -430,6 +432,40 @@ class Places(Case):
                 self.images()
         finally:
             del os.environ["WORLD_SIZE"]
+
+
+def batches_by_way_of_peers(folder: str, rank: int, size: int) -> tuple[list, dict]:
+    peers = data.DataPeers(host=f"host{rank}")
+    options = {"batch": BATCH, "length": LENGTH, "format": "tokens", "token_type": "u16", "epochs": 3}
+    cache = {"cache_folder": f"{folder}/cache{rank}", "cache_bytes": 4 << 20, "peers": peers}
+    loader = data.DataLoader(f"{folder}/tokens*.bin", **options, **cache)
+    batches = [batch.tolist() for batch in loader]
+    dist.barrier()  # who is gone serves nobody
+    return batches, loader.report()["bytes"]
+
+
+class Caches(Case):
+    def test_a_cache_gives_the_same_batches(self):
+        options = {"epochs": 3}
+        cached = self.tokens(cache_folder=self.folder / "cache", cache_bytes=4 << 20, **options)
+        for batch, plain in zip(cached, self.tokens(**options), strict=True):
+            self.assertTrue(torch.equal(batch, plain))
+        deadline = time.monotonic() + 30  # a thread of the loader's makes it
+        while not (self.folder / "cache").is_dir():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
+    def test_hosts_share_what_they_read(self):
+        told = launch.values_of(2, functools.partial(batches_by_way_of_peers, str(self.folder)))
+        for rank, (batches, _) in enumerate(told):
+            plain = [batch.tolist() for batch in self.tokens(epochs=3, rank=rank, ranks=2)]
+            self.assertEqual(batches, plain)
+
+    def test_peers_need_a_job_and_a_cache(self):
+        with self.assertRaisesRegex(ValueError, r"init_process_group\(\) first"):
+            data.DataPeers()
+        with self.assertRaisesRegex(ValueError, "cache.bytes"):
+            self.tokens(cache_folder=self.folder / "cache")
 
 
 class Options(Case):

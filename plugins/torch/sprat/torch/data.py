@@ -374,8 +374,10 @@ def _as_json(paths: Paths, options: dict[str, Any]) -> dict[str, Any]:
     cache = {key.removeprefix("cache_"): options[key] for key in _SECTIONS["cache"] if key in options}
     if "folder" in cache:
         cache["folder"] = os.fspath(cache["folder"])
-    alone = {key: options[key] for key in _SECTIONS[""] if key in options}
-    return {"sources": sources, "order": order, "reading": reading, "cache": cache, **alone}
+    more: dict[str, Any] = {key: options[key] for key in _SECTIONS[""] if key in options}
+    if cache:
+        more["cache"] = cache
+    return {"sources": sources, "order": order, "reading": reading, **more}
 
 
 def _sources(paths: Paths) -> list[dict[str, Any]]:
