@@ -295,7 +295,7 @@ LoaderReport Loader::Impl::report() {
   const io::Interval interval = observer_.take(
       {.waited = delivery_->waited(), .stages = stages(), .cores = core_watch_.take()});
   diagnoser_.add(interval);
-  return {.json = io::interval_json(interval, diagnoser_.diagnosis()),
+  return {.json = io::report_json(options_.rank, setup_.facts, interval, diagnoser_.diagnosis()),
           .text = io::interval_text(interval, diagnoser_.diagnosis())};
 }
 

@@ -313,6 +313,13 @@ std::string interval_json(const Interval& interval, const Diagnosis& diagnosis) 
   return json.dump(-1, ' ', false, ReportJson::error_handler_t::replace);
 }
 
+std::string report_json(int rank, const StorageFacts& facts, const Interval& interval,
+                        const Diagnosis& diagnosis) {
+  std::string line = report_head_json(rank, facts);
+  line.back() = ',';
+  return line + interval_json(interval, diagnosis).substr(1);
+}
+
 std::string interval_text(const Interval& interval, const Diagnosis& diagnosis) {
   const double seconds = interval.seconds;
   const auto rate = [seconds](std::uint64_t bytes) {
@@ -353,7 +360,9 @@ SavedReport parse_report(const std::string& name, std::string_view text_of_repor
     need(!json.is_discarded(), where, " is no JSON");
     if (line == 1) {
       read_head(json, where, saved);
-    } else {
+    }
+    // Those of a loader have the head in each line, so that any of them may be the first of a file.
+    if (line > 1 || json.contains("seconds")) {
       saved.report.intervals.push_back(read_interval(json, where));
     }
     text_of_report.remove_prefix(end == std::string_view::npos ? text_of_report.size() : end + 1);

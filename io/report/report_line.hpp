@@ -14,6 +14,9 @@ namespace sprat::io {
 std::string report_head_json(int rank, const StorageFacts& facts);
 /// A line for each interval. Without a newline, as all here.
 std::string interval_json(const Interval& interval, const Diagnosis& diagnosis);
+/// Both in one line: a report may begin with any of them.
+std::string report_json(int rank, const StorageFacts& facts, const Interval& interval,
+                        const Diagnosis& diagnosis);
 /// "   12 s  1,240 samples/s  storage 812 MB/s  ...  | compute-bound: ...".
 std::string interval_text(const Interval& interval, const Diagnosis& diagnosis);
 

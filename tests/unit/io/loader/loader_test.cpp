@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "io/report/report_line.hpp"
 #include "sprat/data.hpp"
 #include "sprat/error.hpp"
 #include "tests/unit/io/temporary_folder.hpp"
@@ -350,6 +351,10 @@ TEST(Loader, reports_what_it_did) {
   const LoaderReport report = loader.report();
   EXPECT_THAT(report.json, testing::HasSubstr("\"samples\":350"));
   EXPECT_THAT(report.text, testing::HasSubstr("samples/s"));
+  const io::SavedReport saved =
+      io::parse_report("lines of a loader", report.json + "\n" + loader.report().json + "\n");
+  ASSERT_EQ(saved.report.intervals.size(), 2u) << "sprat io diagnose reads them as they are";
+  EXPECT_EQ(saved.report.intervals[0].samples, 350u);
   EXPECT_THAT(loader.describe(), testing::HasSubstr("reads from"));
 }
 
