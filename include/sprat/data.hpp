@@ -103,7 +103,8 @@ struct DataPeersOptions {
   std::function<std::vector<std::string>(const std::string&)> gather;
 };
 
-/// Processes of a job that give each other blocks of files, over connections of their own.
+/// Processes of a job that give each other blocks of files, over connections of their own. For one
+/// loader of each process at a time.
 class SPRAT_API DataPeers {
  public:
   /// Throws what gather throws, and Error naming the address or the process that makes no sense.

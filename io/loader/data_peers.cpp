@@ -10,9 +10,15 @@ DataPeers::DataPeers(const DataPeersOptions& options) {
   require(!options.host.empty() && options.gather != nullptr,
           "processes that share blocks need the name of their host, and a way to gather what each "
           "says");
-  impl_ = std::make_shared<Impl>();
-  impl_->peers =
-      io::join_peers({.name = options.host, .address = options.address, .gather = options.gather});
+  impl_ = std::make_shared<Impl>(
+      io::join_peers({.name = options.host, .address = options.address, .gather = options.gather}));
+}
+
+std::shared_ptr<io::BlockPeers> DataPeers::Impl::lend() {
+  require(!lent_.exchange(true),
+          "these DataPeers serve another loader, which still lives; make others for this one, by "
+          "all processes together");
+  return {peers_.get(), [impl = shared_from_this()](io::BlockPeers*) { impl->lent_ = false; }};
 }
 
 }  // namespace sprat

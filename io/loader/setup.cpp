@@ -70,7 +70,7 @@ std::shared_ptr<BlockCaches> make_caches(const LoaderOptions& options, const Fil
       BlockCachesOptions{.folder = cache.folder,
                          .capacity_bytes = cache.bytes,
                          .files = std::move(cached),
-                         .peers = cache.peers == nullptr ? nullptr : cache.peers->impl()->peers,
+                         .peers = cache.peers == nullptr ? nullptr : cache.peers->impl()->lend(),
                          .peer_options = {},
                          .storing_bytes = storing_bytes});
 }

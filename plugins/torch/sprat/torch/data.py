@@ -66,8 +66,8 @@ class Record(dict):
 class DataPeers:
     """Hosts of the job that give each other blocks of files: ``DataLoader(..., peers=DataPeers())``.
 
-    All ranks of ``group`` (default: of the job) make one together, once; loaders may share it. Blocks
-    go over TCP connections of their own, whose ends prove to each other that they belong to the job.
+    All ranks of ``group`` (default: of the job) make one together, for one loader each. Blocks go over
+    TCP connections of their own, whose ends prove to each other that they belong to the job.
 
     ``host`` is this host's name, the same in the next run. ``address`` is the one, as numbers, at which
     the other hosts reach this one; without it, the one from which MASTER_ADDR is reached.

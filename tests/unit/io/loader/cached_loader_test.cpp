@@ -180,6 +180,24 @@ TEST(CachedLoaders, of_two_hosts_read_from_each_other) {
   }
 }
 
+TEST(CachedLoaders, of_one_process_have_peers_of_their_own) {
+  const TemporaryFolder folder;
+  write_shards(folder.path(), 1, mebi);
+  LoaderOptions options = shards(folder.path());
+  Gathering gathering(1);
+  options.cache = {.folder = folder / "cache",
+                   .bytes = 4 * mebi,
+                   .peers = std::make_shared<DataPeers>(DataPeersOptions{
+                       .host = "alone", .address = "127.0.0.1", .gather = [&](const auto& text) {
+                         return gathering.gather(0, text);
+                       }})};
+  {
+    Loader loader(options);
+    EXPECT_THROW(Loader{options}, Error);
+  }
+  Loader again(options);  // once the first is gone
+}
+
 TEST(LoaderCores, are_told_with_the_reductions_beside) {
   const TemporaryFolder folder;
   write_shards(folder.path(), 1, mebi);
