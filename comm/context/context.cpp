@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <ranges>
 #include <thread>
 #include <utility>
 
@@ -172,14 +171,18 @@ void Context::linger() noexcept {
     return;
   }
   rendezvous_->say_farewell();
-  const auto is_remote = [this](int rank) { return !peers_[rank].local && !departed(rank); };
-  const Clock::time_point end = Clock::now() + longest_linger;
-  for (std::chrono::microseconds pause = first_look; failure() == nullptr && Clock::now() < end;
-       pause = std::min<std::chrono::microseconds>(2 * pause, last_look)) {
-    const auto ranks = std::views::iota(0, size());
-    if (std::ranges::none_of(ranks, is_remote)) {
-      return;
+  const auto others_stay = [this] {
+    for (int rank = 0; rank < size(); ++rank) {
+      if (!peers_[rank].local && !departed(rank)) {
+        return true;
+      }
     }
+    return false;
+  };
+  const Clock::time_point end = Clock::now() + longest_linger;
+  for (std::chrono::microseconds pause = first_look;
+       failure() == nullptr && Clock::now() < end && others_stay();
+       pause = std::min<std::chrono::microseconds>(2 * pause, last_look)) {
     {
       const auto token = take_token();
       progress_.wire_messages().progress();
