@@ -256,7 +256,12 @@ class Endings(Case):
     def started(self) -> tuple[subprocess.Popen, list[int]]:
         """A job of two ranks that no signal but SIGKILL ends, and its ranks' process numbers."""
         self.write("program.py", self.SLEEPS)
-        job = subprocess.Popen([*RUN, "-n", "2", "program.py"], env=clean(), text=True, cwd=self.folder,
+        def hear_signals() -> None:
+            # Who started the tests with nohup, or behind a shell's &, has them ignored.
+            for number in (signal.SIGHUP, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
+
+        job = subprocess.Popen([*RUN, "-n", "2", "program.py"], env=clean(), text=True, cwd=self.folder, preexec_fn=hear_signals,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         self.addCleanup(job.stdout.close)
         return job, [int(job.stdout.readline()) for _ in range(2)]
