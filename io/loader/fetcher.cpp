@@ -8,6 +8,7 @@
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/thread.hpp"
+#include "io/loader/lustre/released_reads.hpp"
 #include "io/reading/retries.hpp"
 
 namespace sprat::io {
@@ -45,7 +46,12 @@ class Fetcher::Loop {
                .pool = partners_.pool,
                .fill_bytes = reading_.fill_bytes,
                .alignment = reading_.alignment,
-               .notice = [this] { wake(); }}) {}
+               .notice = [this] { wake(); }}) {
+    if (reading_.lustre != nullptr) {
+      released_ =
+          std::make_unique<ReleasedReads>(reading_.lustre->placement, restoring(), scheduler_);
+    }
+  }
   // Reads under way write into the assembly's memory, which is to be there until they end.
   ~Loop() {
     near_.settle();
@@ -74,6 +80,10 @@ class Fetcher::Loop {
   void expect(const std::shared_ptr<BatchBuild>& build, const std::vector<std::size_t>& samples,
               const std::vector<Extents>& extents);
   void replace(const CorruptSample& corrupt);
+  RestorerOptions restoring() const;
+  PlannedFile place(std::uint32_t file);
+  OpenFiles::Opened open(std::uint32_t file);
+  void settle_released();
   void start_reads();
   void start(const ReadStart& read);
   void read_file(const ReadStart& read);
@@ -97,6 +107,7 @@ class Fetcher::Loop {
   Assembly assembly_;
   OpenFiles open_files_;
   NearReads near_;                                         // after what its reads write into
+  std::unique_ptr<ReleasedReads> released_;                // null where nothing is on Lustre
   std::unordered_map<std::uint64_t, UnderWay> under_way_;  // by request
   std::uint64_t next_batch_ = 0, next_position_ = 0;
   std::uint64_t last_batch_bytes_ = 0;
@@ -112,6 +123,7 @@ void Fetcher::Loop::run() noexcept {
     }
     while (hear()) {
       const bool more = plan_ahead();
+      settle_released();
       start_reads();
       tell_of_queues();
       reap(more ? 0ns : longest_sleep);
@@ -160,6 +172,9 @@ bool Fetcher::Loop::plan_ahead() {
 
 void Fetcher::Loop::plan_batch(std::uint64_t batch) {
   const BatchSlots share = order_.batches.share(order_.rank, order_.ranks);
+  if (released_ != nullptr) {
+    released_->advance(batch * order_.batches.share(0, 1).end);
+  }
   const auto build = std::make_shared<BatchBuild>();
   build->begin = next_position_;
   build->batch->index = batch;
@@ -237,14 +252,54 @@ void Fetcher::Loop::expect(const std::shared_ptr<BatchBuild>& build,
   for (std::size_t i = 0; i < samples.size(); ++i) {
     wanted.push_back({.position = build->begin + samples[i], .extents = extents[i]});
   }
-  ReadPlan plan = planner_.plan(
-      wanted, [&](std::uint32_t file) { return reading_.files->place(file, reading_.alignment); });
+  ReadPlan plan = planner_.plan(wanted, [&](std::uint32_t file) { return place(file); });
   near_.place(plan.requests);
   // Before the scheduler has them: their memory must be there when they start.
   const std::vector<SampleRef> complete = assembly_.expect(build, plan, samples);
   scheduler_.add(plan.requests);
   outstanding_ += plan.requests.size();
   hand_on(complete);
+}
+
+/// Of all ranks' samples: hosts share what is to be restored.
+RestorerOptions Fetcher::Loop::restoring() const {
+  return {.files = reading_.files,
+          .mounts = reading_.lustre->mounts,
+          .uses = {.files = reading_.files,
+                   .stream = order_.stream,
+                   .batches = order_.batches,
+                   .behind_last = order_.behind_last},
+          .restoring = {.host = static_cast<int>(order_.rank),
+                        .hosts = static_cast<int>(order_.ranks),
+                        .seed = order_.stream->seed()},
+          .notice = [inbox = partners_.inbox] { inbox->poke(); }};
+}
+
+PlannedFile Fetcher::Loop::place(std::uint32_t file) {
+  if (released_ == nullptr) {
+    return reading_.files->place(file, reading_.alignment);
+  }
+  return released_->place(file, reading_.alignment,
+                          [this](std::uint32_t one) { return open(one); });
+}
+
+OpenFiles::Opened Fetcher::Loop::open(std::uint32_t file) {
+  const Moment began = now();
+  OpenFiles::Opened opened = open_files_.open(file);
+  if (opened.fresh) {
+    partners_.observer.file_opened(now() - began);
+  }
+  return opened;
+}
+
+/// Files that are back are read; batches that want what is lost end with the reason.
+void Fetcher::Loop::settle_released() {
+  if (released_ == nullptr) {
+    return;
+  }
+  for (const ReleasedReads::LostRead& lost : released_->settle()) {
+    give_up(lost.request, lost.error);
+  }
 }
 
 void Fetcher::Loop::replace(const CorruptSample& corrupt) {
@@ -304,9 +359,8 @@ void Fetcher::Loop::read_file(const ReadStart& read) {
     open_files_.drop(read.extent.file);
   }
   OpenFiles::Opened opened;
-  const Moment began = now();
   try {
-    opened = open_files_.open(read.extent.file);
+    opened = open(read.extent.file);
   } catch (const Error&) {
     // Another file than was indexed. The scheduler hears of an end, so that it counts right.
     scheduler_.done(read.id, 0, EBADF, now());
@@ -317,9 +371,6 @@ void Fetcher::Loop::read_file(const ReadStart& read) {
   if (opened.error != 0) {
     judge(read.id, scheduler_.done(read.id, 0, opened.error, now()));
     return;
-  }
-  if (opened.fresh) {
-    partners_.observer.file_opened(now() - began);
   }
   const std::span<std::byte> into = assembly_.memory(read.id).subspan(read.into);
   const NearReads::Fill fill =
@@ -348,7 +399,7 @@ void Fetcher::Loop::ended(const UnderWay& under_way, const ReadDone& done) {
   const Extent& extent = under_way.read.extent;
   // What a cache was asked for first, and had no more, is the file's after all.
   const Target target = is_near(under_way.read.target)
-                            ? reading_.files->place(extent.file, reading_.alignment).target
+                            ? target_run(place(extent.file), extent.offset).target
                             : under_way.read.target;
   partners_.observer.read_ended(done, target, under_way.bytes);
   if (!done.cached) {  // which says nothing of what lies in the file system alone
@@ -434,7 +485,15 @@ void Fetcher::Loop::tell_of_queues() {
     state.cap += target.cap;
     state.queued += static_cast<double>(target.queued);
   }
-  state.budget_blocks = scheduler_.waiting() > 0 && state.queued == 0 && state.in_flight == 0;
+  if (released_ != nullptr) {
+    ReleasedState released = released_->state();
+    state.released = {.reads_blocked = static_cast<double>(released.reads_held),
+                      .restored_bytes = released.restored_bytes,
+                      .left_bytes = released.left_bytes};
+    state.waits_for = std::move(released.waits_for);
+  }
+  state.budget_blocks = scheduler_.waiting() > 0 && state.queued == 0 && state.in_flight == 0 &&
+                        scheduler_.held() == 0;
   partners_.observer.queues_are(state, targets);
 }
 

@@ -17,6 +17,7 @@
 #include "io/loader/depth.hpp"
 #include "io/loader/file_table.hpp"
 #include "io/loader/inbox.hpp"
+#include "io/loader/lustre/lustre_files.hpp"
 #include "io/loader/near_reads.hpp"
 #include "io/loader/observer.hpp"
 #include "io/order/global_batches.hpp"
@@ -55,8 +56,9 @@ struct FetchReading {
   bool direct = false;
   SchedulerLimits scheduler;
   ReadPlanLimits plan;
-  std::shared_ptr<BlockCaches> caches = nullptr;  ///< Null: none.
-  std::uint64_t fill_bytes = 0;                   ///< See NearReadsOptions.
+  std::shared_ptr<BlockCaches> caches = nullptr;        ///< Null: none.
+  std::uint64_t fill_bytes = 0;                         ///< See NearReadsOptions.
+  std::shared_ptr<const LustreFiles> lustre = nullptr;  ///< Null: none is on Lustre.
 };
 
 /// Whom the thread works for. All outlive it.

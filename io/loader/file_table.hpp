@@ -17,7 +17,7 @@ struct SourceFile {
   std::uint32_t source = 0, file = 0;
 };
 
-/// Immutable but for the layouts, which the thread that fetches sets.
+/// Immutable.
 class FileTable final {
  public:
   explicit FileTable(std::vector<std::shared_ptr<const Dataset>> sources);
@@ -29,8 +29,10 @@ class FileTable final {
   const Dataset& source(std::uint32_t source) const { return *sources_[source]; }
   const std::string& path(std::uint32_t number) const;
   KnownFile known(std::uint32_t number) const;
+  /// All of it on one target, the source's number: where layouts are known, Placement says more.
   /// alignment: of direct reads, or 1.
   PlannedFile place(std::uint32_t number, std::uint32_t alignment) const;
+  std::uint32_t sources() const { return static_cast<std::uint32_t>(sources_.size()); }
   std::uint32_t files() const { return first_.back(); }
   /// Of all files together.
   std::uint64_t bytes() const;

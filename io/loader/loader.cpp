@@ -181,11 +181,14 @@ io::FetchReading Loader::Impl::reading() const {
       .scheduler = {.budget_bytes =
                         setup_.memory_bytes - setup_.storing_bytes - setup_.filling_bytes,
                     .reads = reads_under_way,
+                    .target_bytes = setup_.lustre != nullptr ? setup_.lustre->target_bytes
+                                                             : io::SchedulerLimits{}.target_bytes,
                     .retry_for = io::retry_time(setup_.where.kind),
                     .seed = options_.seed + static_cast<std::uint64_t>(options_.rank)},
       .plan = {.request_bytes = request_bytes},
       .caches = setup_.caches,
-      .fill_bytes = setup_.filling_bytes};
+      .fill_bytes = setup_.filling_bytes,
+      .lustre = setup_.lustre};
 }
 
 io::DecoderOptions Loader::Impl::decoding() const {
@@ -242,10 +245,7 @@ std::optional<DataBatch> Loader::Impl::next() {
                 text("batch ", given_, " did not come within ", options_.timeout.count(),
                      " ms: ", queues.in_flight, " reads are under way, ", queues.queued,
                      " wait for storage, ", queues.budget_used, " of ", setup_.memory_bytes,
-                     " bytes are taken",
-                     queues.budget_blocks
-                         ? "; the rest waits for memory: let go of batches, or raise memory_bytes"
-                         : "; look at the log for reads that hang, or raise the timeout"));
+                     " bytes are taken", io::what_to_do_about(queues)));
   }
   if (taken->batch == nullptr) {
     return std::nullopt;
@@ -294,6 +294,9 @@ LoaderReport Loader::Impl::report() {
   const std::lock_guard lock(mutex_);
   const io::Interval interval = observer_.take(
       {.waited = delivery_->waited(), .stages = stages(), .cores = core_watch_.take()});
+  if (setup_.lustre != nullptr) {
+    diagnoser_.learn(setup_.lustre->facts(setup_.facts));
+  }
   diagnoser_.add(interval);
   return {.json = io::report_json(options_.rank, setup_.facts, interval, diagnoser_.diagnosis()),
           .text = io::interval_text(interval, diagnoser_.diagnosis())};
@@ -309,7 +312,12 @@ std::string Loader::state() const { return impl_->state(); }
 void Loader::resume(std::string_view state) { impl_->resume(state); }
 std::uint64_t Loader::samples_per_epoch() const { return impl_->setup().stream->samples(); }
 LoaderReport Loader::report() { return impl_->report(); }
-std::string Loader::describe() const { return impl_->setup().choice.sentence; }
+
+std::string Loader::describe() const {
+  const io::LoaderSetup& setup = impl_->setup();
+  return setup.lustre == nullptr ? setup.choice.sentence
+                                 : setup.choice.sentence + "; " + setup.lustre->describe();
+}
 
 void Loader::note_step(std::chrono::nanoseconds took) {
   impl_->observer().step_ended(std::chrono::duration<double>(took).count());

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/base/check.hpp"
+
 namespace sprat::io {
 namespace {
 
@@ -13,6 +15,20 @@ double seconds(std::chrono::nanoseconds time) {
 }
 
 }  // namespace
+
+std::string what_to_do_about(const QueueState& queues) {
+  if (!queues.waits_for.empty()) {
+    return text("; ", queues.released.reads_blocked,
+                " more wait for files that are restored from "
+                "the archive, ",
+                queues.waits_for,
+                " first: look at `lfs hsm_state` of it, restore "
+                "files before the run (lfs hsm_restore), or raise the timeout");
+  }
+  return queues.budget_blocks
+             ? "; the rest waits for memory: let go of batches, or raise memory_bytes"
+             : "; look at the log for reads that hang, or raise the timeout";
+}
 
 Observer::Observer(std::uint64_t budget_bytes) : budget_bytes_(budget_bytes) {}
 
@@ -45,6 +61,8 @@ void Observer::queues_are(const QueueState& state, std::span<const TargetLoad> t
   cap_.becomes(state.cap, now);
   queued_.becomes(state.queued, now);
   blocked_.becomes(state.budget_blocks ? 1 : 0, now);
+  held_.becomes(state.released.reads_blocked, now);
+  sums_.restored_bytes += state.released.restored_bytes;
   for (const TargetLoad& load : targets) {
     reads_of(load.target).queue_is(load.reads_in_flight, load.cap, now);
   }
@@ -97,6 +115,9 @@ Interval Observer::take(const Totals& totals) {
   interval.cores = totals.cores;
   interval.opens = {.files = sums.opens, .p95_s = sums.open_latency.percentile(0.95)};
   interval.step_seconds = sums.steps;
+  interval.released = {.reads_blocked = held_.take(now),
+                       .restored_bytes = sums.restored_bytes,
+                       .left_bytes = queues_.released.left_bytes};
   return interval;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "io/caches/source_choice.hpp"
@@ -23,7 +24,13 @@ struct QueueState {
   double in_flight = 0, cap = 0, queued = 0;
   std::uint64_t budget_used = 0;
   bool budget_blocks = false;  ///< Requests wait for room in the budget, and nothing else goes on.
+  ReleasedInterval released = {};  ///< restored_bytes: since the last state.
+  std::string waits_for = {};      ///< A released file that reads wait for; empty if none do.
 };
+
+/// Why a batch does not come, as far as queues tell, and what to do: the end of an error's
+/// sentence.
+std::string what_to_do_about(const QueueState& queues);
 
 /// Any thread, several at once.
 class Observer final {
@@ -52,7 +59,7 @@ class Observer final {
 
  private:
   struct Sums {
-    std::uint64_t samples = 0, opens = 0;
+    std::uint64_t samples = 0, opens = 0, restored_bytes = 0;
     BytesBySource bytes;
     LatencyHistogram open_latency;
     std::vector<double> steps;
@@ -66,6 +73,7 @@ class Observer final {
   Clock::time_point interval_begin_ = begin_;
   QueueState queues_;
   TimeMean in_flight_{begin_}, cap_{begin_}, queued_{begin_}, blocked_{begin_};
+  TimeMean held_{begin_};  // reads of released files
   std::map<Target, TargetReads> targets_;
   Sums sums_;
   Totals before_;

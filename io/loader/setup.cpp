@@ -168,6 +168,38 @@ std::uint64_t memory_of(const LoaderOptions& options) {
   return std::max(bytes, least_memory_bytes);
 }
 
+/// For trials: see docs/configuration.md.
+std::string fake_lustre() {
+  const char* const folder = environment("SPRAT_FAKE_LUSTRE");
+  return folder == nullptr ? "" : folder;
+}
+
+/// Of the table's first file.
+FileSystem where_of(const FileTable& files, const LustreFiles* lustre) {
+  const std::string& path = files.path(0);
+  if (lustre == nullptr || !lustre->first_on_lustre) {
+    return probe_file_system(path);
+  }
+  FileSystem where = lustre->first_released ? probe_without_reading(path) : probe_file_system(path);
+  where.kind = file_system_kind(lustre_magic);  // also of a folder that stands in for Lustre
+  return where;
+}
+
+void tell_facts(LoaderSetup& setup, int ranks) {
+  StorageFacts& facts = setup.facts;
+  facts.about = setup.lustre == nullptr ? std::string(setup.where.kind) : setup.lustre->sentence;
+  if (facts.system) {
+    if (const auto iops = fsx_metadata_iops(*facts.system)) {
+      facts.metadata_iops = static_cast<double>(*iops);
+    }
+  }
+  if (setup.lustre != nullptr) {
+    facts.targets = setup.lustre->targets;
+    // Each rank reads from it as this one does, on whichever host it is.
+    facts.hosts = ranks;
+  }
+}
+
 void check(const LoaderOptions& options) {
   require(!options.sources.empty(), "a loader needs a source: name files, folders or patterns");
   require(options.batch > 0, "batch is 0; it is the samples of one step of all ranks together");
@@ -211,21 +243,18 @@ LoaderSetup set_up(const LoaderOptions& options) {
   const std::uint64_t sample_bytes = setup.form.row_bytes > 0 ? setup.form.row_bytes : record_bytes;
   const auto ranks = static_cast<std::uint64_t>(options.ranks);
   setup.batch_bytes = sample_bytes * ((options.batch + ranks - 1) / ranks);
-  setup.where = probe_file_system(setup.files->path(0));
+  if (!options.fsx.empty()) {
+    setup.facts.system = parse_fsx(options.fsx);
+  }
+  setup.lustre = find_lustre(system_probe(fake_lustre()), setup.files, setup.facts.system);
+  setup.where = where_of(*setup.files, setup.lustre.get());
   setup.choice = choose_reader(setup.where,
                                {.epoch_bytes = bytes / ranks,
                                 .free_memory_bytes = free_memory_bytes(),
                                 .record_bytes = sample_bytes,
                                 .scattered = options.shuffle == Shuffle::full},
                                {.reader = options.reader});
-  setup.facts.about = std::string(setup.where.kind);
-  if (!options.fsx.empty()) {
-    setup.facts.system = parse_fsx(options.fsx);
-    if (const auto iops = fsx_metadata_iops(*setup.facts.system)) {
-      setup.facts.metadata_iops = static_cast<double>(*iops);
-    }
-  }
-  setup.facts.hosts = 1;
+  tell_facts(setup, options.ranks);
   setup.facts.mean_file_bytes = static_cast<double>(bytes) / setup.files->files();
   return setup;
 }

@@ -11,6 +11,7 @@
 #include "io/dataset/dataset.hpp"
 #include "io/loader/fetcher.hpp"
 #include "io/loader/file_table.hpp"
+#include "io/loader/lustre/lustre_files.hpp"
 #include "io/order/sample_stream.hpp"
 #include "io/readers/choice.hpp"
 #include "io/report/cause.hpp"
@@ -22,6 +23,7 @@ struct LoaderSetup {
   std::vector<std::shared_ptr<const Dataset>> sources;
   SampleForm form;
   std::shared_ptr<const FileTable> files;
+  std::shared_ptr<const LustreFiles> lustre;  ///< Null: none is on Lustre.
   std::shared_ptr<const SampleStream> stream;
   std::uint64_t memory_bytes = 0;
   std::uint64_t batch_bytes = 0;  ///< What this rank's part of a batch takes, about.

@@ -47,13 +47,55 @@ RestoreAhead::RestoreAhead(std::vector<ReleasedFile> files, const RestoreOptions
     require(entries_.empty() || entries_.back().file.first_use <= file.first_use,
             "released files come in the order of their first use, and file ", file.file,
             " comes late");
-    require(places_.emplace(file.file, entries_.size()).second, "file ", file.file,
-            " is released twice in one list");
-    entries_.push_back(
-        {.file = file,
-         .ours = restoring_host(options.seed, file.file, options.hosts) == options.host});
+    require(!places_.contains(file.file), "file ", file.file, " is released twice in one list");
+    append(file);
   }
   widen();
+}
+
+void RestoreAhead::append(const ReleasedFile& file) {
+  places_[file.file] = entries_.size();
+  last_use_ = std::max(last_use_, file.first_use);
+  entries_.push_back(
+      {.file = file,
+       .ours = restoring_host(options_.seed, file.file, options_.hosts) == options_.host});
+}
+
+void RestoreAhead::add(const ReleasedFile& file) {
+  const auto known = places_.find(file.file);
+  if (known != places_.end()) {
+    RestoredFile& entry = entries_[known->second];
+    if (entry.state != State::resident) {
+      return;
+    }
+    // It keeps its place, which the window has reached.
+    entry = {.file = {.file = file.file, .bytes = entry.file.bytes, .first_use = file.first_use},
+             .ours = entry.ours,
+             .late = true};
+    enter_window(known->second);
+    return;
+  }
+  const bool late = file.first_use < last_use_;
+  append(file);
+  if (late) {
+    entries_.back().late = true;
+    enter_window(entries_.size() - 1);
+  }
+  widen();
+}
+
+void RestoreAhead::enter_window(std::size_t index) {
+  if (entries_[index].ours) {
+    waiting_.insert(turn_of(index));
+  } else {
+    watched_.insert(index);
+  }
+  if (entries_[index].late) {
+    // Somebody waits for it by now: the next question is not put off to when others are due.
+    wait_ = first_wait;
+    poll_at_ = Time::min();
+  }
+  wakes_at_ = Time::min();
 }
 
 void RestoreAhead::advance(std::uint64_t position) {
@@ -61,19 +103,26 @@ void RestoreAhead::advance(std::uint64_t position) {
   widen();
 }
 
-/// The window begins with the first file that is still to come. What the reader has passed stays
-/// in the sets until it is back, since reads wait for it.
+/// The window begins with the first file that is still to come. What the reader has passed is in
+/// the sets until it is back, since reads wait for it.
 void RestoreAhead::widen() {
+  const auto take = [this] {
+    if (!entries_[window_end_].late) {
+      enter_window(window_end_);
+    }
+    ++window_end_;
+  };
   for (; cursor_ < entries_.size() && entries_[cursor_].file.first_use < position_; ++cursor_) {
-    window_bytes_ -= cursor_ < window_end_ ? entries_[cursor_].file.bytes : 0;
+    if (cursor_ == window_end_) {
+      take();  // passed before the window came to it
+    } else {
+      window_bytes_ -= entries_[cursor_].file.bytes;
+    }
   }
-  window_end_ = std::max(window_end_, cursor_);
   while (window_end_ < entries_.size() && (window_end_ - cursor_ < options_.horizon_files ||
                                            window_bytes_ < options_.horizon_bytes)) {
     window_bytes_ += entries_[window_end_].file.bytes;
-    (entries_[window_end_].ours ? waiting_ : watched_).insert(window_end_);
-    ++window_end_;
-    wakes_at_ = Time::min();
+    take();
   }
 }
 
@@ -96,7 +145,7 @@ void RestoreAhead::begin(RestoreStep& step, std::uint64_t free_bytes, Time now) 
   std::vector<std::uint32_t>& begun = by_first_byte_ ? step.first_byte : step.restore;
   while (now >= hold_until_ && !waiting_.empty() && outstanding_ < most_open &&
          begun.size() < most_at_once) {
-    const std::size_t index = *waiting_.begin();
+    const std::size_t index = waiting_.begin()->second;
     RestoredFile& entry = entries_[index];
     // A restore into a full file system fails, and leaves less room for those under way.
     if (outstanding_bytes_ + entry.file.bytes + options_.keep_free_bytes > free_bytes) {
@@ -183,7 +232,8 @@ void RestoreAhead::told(std::uint32_t file, const HsmState& state, Time now) {
     } else if (!entry.ours && due) {
       entry.ours = true;
       watched_.erase(index);
-      waiting_.insert(index);
+      waiting_.insert(turn_of(index));
+      wakes_at_ = now;
     }
   }
 }
@@ -231,7 +281,10 @@ void RestoreAhead::end(std::size_t index, State state, Time now) {
   restored_bytes_ += state == State::resident ? entry.file.bytes : 0;
   entry.state = state;
   watched_.erase(index);
-  waiting_.erase(index);
+  waiting_.erase(turn_of(index));
+  ended_.push_back({.file = entry.file.file,
+                    .lost = state == State::lost,
+                    .why = state == State::lost ? lost_.back().why : std::string()});
   // One is back, so others may be: the next question comes soon.
   wait_ = first_wait;
   poll_at_ = std::min(poll_at_, now + first_wait);
@@ -255,7 +308,7 @@ void RestoreAhead::put_back(std::size_t index, Time now) {
   outstanding_bytes_ -= entry.file.bytes;
   entry.state = State::released;
   watched_.erase(index);
-  waiting_.insert(index);
+  waiting_.insert(turn_of(index));
   hold_until_ = now + wait_;
   wakes_at_ = std::min(wakes_at_, hold_until_);
 }

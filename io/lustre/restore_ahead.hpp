@@ -10,6 +10,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/lustre/hsm.hpp"
@@ -45,6 +46,13 @@ struct LostFile {
   std::string why;  ///< A sentence without the file's name.
 };
 
+/// A file that is waited for no more: it is back, or lost.
+struct EndedRestore {
+  std::uint32_t file = 0;
+  bool lost = false;
+  std::string why = {};  ///< Of a lost one.
+};
+
 struct RestoreReport {
   std::size_t left_files = 0, outstanding = 0;
   std::uint64_t left_bytes = 0, restored_bytes = 0;
@@ -56,6 +64,17 @@ struct RestoreReport {
 /// Which of `hosts` hosts asks for a file.
 int restoring_host(std::uint64_t seed, std::uint32_t file, int hosts);
 
+/// What is known of a file that was released.
+struct RestoredFile {
+  enum class State : std::uint8_t { released, asked, reading, resident, lost };
+  ReleasedFile file;
+  State state = State::released;
+  bool ours = false;  ///< This host asks for it; else another one does.
+  bool late = false;  ///< It is in the window before its place comes.
+  int quiet = 0;      ///< Answers in a row that nothing is under way.
+  int attempts = 0;
+};
+
 class RestoreAhead {
  public:
   using Time = std::chrono::nanoseconds;  ///< Of any steady clock.
@@ -63,6 +82,10 @@ class RestoreAhead {
   /// `files` in the order of first use.
   RestoreAhead(std::vector<ReleasedFile> files, const RestoreOptions& options);
 
+  /// One more, which may be one that was back and is released again. As a rule the last in the
+  /// order; one that comes late counts as within the window. Of files that are waited for, or lost,
+  /// nothing changes.
+  void add(const ReleasedFile& file);
   /// The reader has come to this sample.
   void advance(std::uint64_t position);
   /// `free_bytes`: what statfs says. What it returns counts as begun.
@@ -80,17 +103,17 @@ class RestoreAhead {
   void first_byte_read(std::uint32_t file, int error, Time now);
 
   bool resident(std::uint32_t file) const;  ///< True of files that were never released, too.
+  /// Those that came back or were lost since the last call.
+  std::vector<EndedRestore> take_ended() { return std::exchange(ended_, {}); }
   RestoreReport report() const;
 
  private:
-  enum class State : std::uint8_t { released, asked, reading, resident, lost };
-  struct RestoredFile {
-    ReleasedFile file;
-    State state = State::released;
-    bool ours = false;  ///< This host asks for it; else another one does.
-    int quiet = 0;      ///< Answers in a row that nothing is under way.
-    int attempts = 0;
-  };
+  using State = RestoredFile::State;
+  /// By first use, then by place: who came late is not asked for last.
+  using Turn = std::pair<std::uint64_t, std::size_t>;
+  Turn turn_of(std::size_t index) const { return {entries_[index].file.first_use, index}; }
+  void append(const ReleasedFile& file);
+  void enter_window(std::size_t index);
   void widen();
   void begin(RestoreStep& step, std::uint64_t free_bytes, Time now);
   void poll(RestoreStep& step, Time now);
@@ -101,17 +124,19 @@ class RestoreAhead {
   bool is_open(std::uint32_t file, std::size_t& index) const;
 
   const RestoreOptions options_;
-  std::vector<RestoredFile> entries_;            // in the order of first use
+  std::vector<RestoredFile> entries_;            // in the order of first use, but for late ones
   std::map<std::uint32_t, std::size_t> places_;  // of files in entries_
   std::size_t cursor_ = 0, window_end_ = 0;      // places of the window
   std::uint64_t window_bytes_ = 0;
-  std::set<std::size_t> waiting_;  // in the window, ours, not asked for
+  std::set<Turn> waiting_;         // in the window, ours, not asked for
   std::set<std::size_t> watched_;  // in the window, asked for here or elsewhere
   std::size_t most_of_this_host_ = 1, outstanding_ = 0;
-  std::uint64_t outstanding_bytes_ = 0, restored_bytes_ = 0, position_ = 0;
+  std::uint64_t outstanding_bytes_ = 0, restored_bytes_ = 0;
+  std::uint64_t position_ = 0, last_use_ = 0;  // last_use_: the latest first use of all
   Time wait_{}, poll_at_{}, hold_until_{}, wakes_at_{};
   bool waits_for_space_ = false, by_first_byte_ = false;
   std::vector<LostFile> lost_;
+  std::vector<EndedRestore> ended_;
 };
 
 }  // namespace sprat::io

@@ -57,10 +57,11 @@ OpenFiles::Opened OpenFiles::open(std::uint32_t file) {
   if (descriptor < 0) {
     return {.file = nullptr, .error = errno};
   }
-  auto opened = std::make_shared<const OpenFile>(descriptor);
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0) {
-    return {.file = nullptr, .error = errno};
+  const int error = ::fstat(descriptor, &status) != 0 ? errno : 0;
+  auto opened = std::make_shared<const OpenFile>(descriptor, status);
+  if (error != 0) {
+    return {.file = nullptr, .error = error};
   }
   need(S_ISREG(status.st_mode), known.path,
        " is no regular file any more; put the file back that was indexed");

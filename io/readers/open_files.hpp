@@ -2,6 +2,8 @@
 // indexed.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -29,14 +31,18 @@ struct OpenFilesOptions {
 /// Closes its descriptor.
 class OpenFile final {
  public:
-  explicit OpenFile(int descriptor) noexcept : descriptor_(descriptor) {}
+  OpenFile(int descriptor, const struct stat& status) noexcept
+      : descriptor_(descriptor), device_(status.st_dev) {}
   ~OpenFile();
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
   int descriptor() const noexcept { return descriptor_; }
+  /// As fstat said when it was opened: on a parallel file system each fstat asks servers.
+  std::uint64_t device() const noexcept { return device_; }
 
  private:
   int descriptor_;
+  std::uint64_t device_;
 };
 
 /// The least recently used are closed first: each open of a file of a parallel file system is a

@@ -57,10 +57,8 @@ std::optional<std::uint32_t> told_alignment(int file) {
   return std::nullopt;
 }
 
-/// 0 if direct reads do not work. A try is the answer: some file systems take the flag and refuse
-/// the reads, others say nothing and read.
-std::uint32_t direct_alignment(const std::string& path) {
-  const OpenDescriptor file(path, O_DIRECT);
+/// 0 if no file is opened for direct reads.
+std::uint32_t alignment_of(const OpenDescriptor& file) {
   if (file.number() < 0) {
     return 0;
   }
@@ -68,7 +66,16 @@ std::uint32_t direct_alignment(const std::string& path) {
   if (told == 0 || told > most_alignment || !std::has_single_bit(told)) {
     return 0;
   }
-  const std::uint32_t alignment = std::max(told, least_alignment);
+  return std::max(told, least_alignment);
+}
+
+/// 0 if direct reads do not work. A try is the answer: some file systems take the flag and refuse
+/// the reads, others say nothing and read.
+std::uint32_t direct_alignment(const OpenDescriptor& file) {
+  const std::uint32_t alignment = alignment_of(file);
+  if (alignment == 0) {
+    return 0;
+  }
   std::byte* const block =
       static_cast<std::byte*>(::operator new(alignment, std::align_val_t{alignment}));
   const ssize_t got = ::pread(file.number(), block, alignment, 0);
@@ -113,20 +120,38 @@ std::string_view file_system_kind(std::uint32_t magic) {
   return found == rows.end() ? "other" : found->kind;
 }
 
-FileSystem probe_file_system(const std::string& path) {
-  const OpenDescriptor file(path, 0);
+namespace {
+
+/// What needs no read.
+FileSystem look_at(const OpenDescriptor& file, const std::string& path) {
   need(file.number() >= 0, "cannot open ", path, ": ", std::strerror(errno));
   struct stat status {};
   struct statfs where {};
   need(::fstat(file.number(), &status) == 0 && ::fstatfs(file.number(), &where) == 0,
        "cannot look at ", path, ": ", std::strerror(errno));
   need(S_ISREG(status.st_mode), path, " is no file of data; name one that holds records");
-  const std::uint32_t alignment = direct_alignment(path);
   return {.kind = file_system_kind(static_cast<std::uint32_t>(where.f_type)),
-          .takes_direct = alignment > 0,
-          .alignment = std::max(alignment, 1u),
-          .tries_reads = tries_reads(file.number()),
           .uring_error = uring_error()};
+}
+
+}  // namespace
+
+FileSystem probe_file_system(const std::string& path) {
+  const OpenDescriptor file(path, 0);
+  FileSystem found = look_at(file, path);
+  const std::uint32_t alignment = direct_alignment(OpenDescriptor(path, O_DIRECT));
+  found.takes_direct = alignment > 0;
+  found.alignment = std::max(alignment, 1u);
+  found.tries_reads = tries_reads(file.number());
+  return found;
+}
+
+FileSystem probe_without_reading(const std::string& path) {
+  FileSystem found = look_at(OpenDescriptor(path, 0), path);
+  const std::uint32_t alignment = alignment_of(OpenDescriptor(path, O_DIRECT));
+  found.takes_direct = alignment > 0;
+  found.alignment = std::max(alignment, 1u);
+  return found;
 }
 
 }  // namespace sprat::io

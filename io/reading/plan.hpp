@@ -25,7 +25,7 @@ struct ReadPlanLimits {
 /// How a file lies on storage, and how it is read.
 struct PlannedFile {
   std::uint64_t bytes = 0;
-  const FileLayout* layout = nullptr;  ///< Null: all of it on `target`. Outlives the call.
+  const FileLayout* layout = nullptr;  ///< Null: all of it on `target`. See PlaceOf.
   Target target = 0;                   ///< Also of what no range of the layout has.
   /// Of direct reads: a power of two, at most request_bytes. Never grows from plan to plan.
   std::uint32_t alignment = 1;
@@ -70,6 +70,7 @@ class ReadPlanner final {
   /// Throws Error{invalid_argument}.
   explicit ReadPlanner(const ReadPlanLimits& limits);
 
+  /// A layout that it names is there until it is asked for another file.
   using PlaceOf = std::function<PlannedFile(std::uint32_t file)>;
   /// Throws Error{invalid_argument} naming sample, file and bytes if an extent lies beyond its
   /// file. `place_of` is asked once for each file of the samples.

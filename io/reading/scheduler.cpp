@@ -53,6 +53,11 @@ void Scheduler::admit() {
 }
 
 void Scheduler::enqueue(ScheduledRead& entry) {
+  if (const auto held = held_.find(entry.request.extent.file); held != held_.end()) {
+    entry.stage = Stage::held;
+    held->second.push_back(entry.request.id);
+    return;
+  }
   entry.stage = Stage::queued;
   const auto target = targets_.try_emplace(entry.request.target, limits_.flow).first;
   target->second.queue.insert(place_in_queue(entry.request));
@@ -253,11 +258,46 @@ void Scheduler::release(std::uint64_t id) {
   if (entry.stage == Stage::queued) {
     targets_.at(request.target).queue.erase(place_in_queue(request));
   }
+  if (entry.stage == Stage::held) {
+    std::erase(held_.at(request.extent.file), id);
+  }
   if (entry.stage == Stage::delayed) {
     std::erase_if(delayed_, [&](const auto& one) { return one.second == id; });
   }
   entries_.erase(found);
   admit();
+}
+
+void Scheduler::hold(std::uint32_t file) { held_.try_emplace(file); }
+
+void Scheduler::resume(std::uint32_t file) {
+  const auto held = held_.extract(file);
+  if (held.empty()) {
+    return;
+  }
+  for (const std::uint64_t id : held.mapped()) {
+    enqueue(entries_.at(id));
+  }
+}
+
+std::vector<std::uint64_t> Scheduler::end_held(std::uint32_t file) {
+  const auto held = held_.find(file);
+  if (held == held_.end()) {
+    return {};
+  }
+  for (const std::uint64_t id : held->second) {
+    entries_.at(id).stage = Stage::ended;
+  }
+  // The file stays held: reads that find room later end in their turn.
+  return std::exchange(held->second, {});
+}
+
+std::uint64_t Scheduler::held() const {
+  std::uint64_t reads = 0;
+  for (const auto& [file, ids] : held_) {
+    reads += ids.size();
+  }
+  return reads;
 }
 
 std::optional<Moment> Scheduler::wakes_at() const {
@@ -294,7 +334,7 @@ std::vector<HungRead> Scheduler::hung(Moment now) {
 
 bool Scheduler::starved(std::uint64_t position) const {
   const bool nothing_moves =
-      in_flight_ == 0 && delayed_.empty() &&
+      in_flight_ == 0 && delayed_.empty() && held() == 0 &&
       std::ranges::all_of(targets_, [](const auto& one) { return one.second.queue.empty(); });
   return nothing_moves && !waiting_.empty() && waiting_.begin()->first <= position;
 }

@@ -59,7 +59,7 @@ struct TargetLoad {
 
 /// What a scheduler knows of a request.
 struct ScheduledRead {
-  enum class Stage : std::uint8_t { waiting, queued, delayed, in_flight, ended };
+  enum class Stage : std::uint8_t { waiting, queued, held, delayed, in_flight, ended };
   Request request;
   Stage stage = Stage::waiting;
   std::uint64_t got = 0;  ///< Bytes, from the beginning on.
@@ -93,6 +93,16 @@ class Scheduler final {
   void again(std::uint64_t id);
   /// Its memory is free, or it is not wanted any more. Not while it is under way.
   void release(std::uint64_t id);
+
+  /// The file's bytes are not there yet: reads that find room from now on do not start until
+  /// resume(). They take that room in their turn all the same, so that whoever takes samples in
+  /// order does not wait in vain when the file is there.
+  void hold(std::uint32_t file);
+  void resume(std::uint32_t file);
+  /// The held file will not be there: its reads that have room end. release() each of those ids.
+  std::vector<std::uint64_t> end_held(std::uint32_t file);
+  /// Reads that have room and are held.
+  std::uint64_t held() const;
 
   /// When next() may have something though nothing ends before.
   std::optional<Moment> wakes_at() const;
@@ -133,8 +143,9 @@ class Scheduler final {
 
   SchedulerLimits limits_;
   std::unordered_map<std::uint64_t, ScheduledRead> entries_;
-  Queue waiting_;                                       // for room in the budget
-  std::set<std::pair<Moment, std::uint64_t>> delayed_;  // until when
+  Queue waiting_;                                                       // for room in the budget
+  std::set<std::pair<Moment, std::uint64_t>> delayed_;                  // until when
+  std::unordered_map<std::uint32_t, std::vector<std::uint64_t>> held_;  // reads by file
   std::map<Target, TargetQueue> targets_;
   std::uint64_t used_bytes_ = 0;
   std::uint32_t in_flight_ = 0;

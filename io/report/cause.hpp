@@ -38,7 +38,8 @@ struct StorageFacts {
   std::string about = {};                ///< "Lustre (FSx assumed: no)"; for sentences.
   std::optional<FsxSystem> system = {};  ///< As the user says.
   std::optional<double> metadata_iops = {};
-  int hosts = 1;  ///< That read from it as this one does.
+  int hosts = 1;  ///< That read from it as this one does; of a loader, its ranks.
+  std::optional<std::uint64_t> targets = {};  ///< That it has.
   double mean_file_bytes = 0;
   /// A file that lies on one target alone, of targets that have some.
   std::map<Target, std::string> lone_files = {};

@@ -32,10 +32,11 @@ std::optional<Cause> find_hot_target(const ObservedWindow& window, const Past&,
       Limit::hot_target,
       fmt::format(
           "hot target {}: {} MB/s at a median of {} with {} of {} requests in flight, where "
-          "the {} targets have {} MB/s at {} on average{}",
+          "the {} targets{} have {} MB/s at {} on average{}",
           worst.target, figure(worst.mbps), time_figure(worst.p50_s), figure(worst.in_flight),
-          figure(worst.in_flight_cap), window.targets.size(), figure(rate), time_figure(time),
-          known ? fmt::format("; {} has stripe count 1", lone->second) : ""),
+          figure(worst.in_flight_cap), window.targets.size(),
+          facts.targets ? fmt::format(" in use, of {},", *facts.targets) : "", figure(rate),
+          time_figure(time), known ? fmt::format("; {} has stripe count 1", lone->second) : ""),
       known ? fmt::format("lfs migrate -c 8 {}", lone->second)
             : std::string("spread its files: lfs migrate -c 8 FILE; or begin with other shards")};
 }

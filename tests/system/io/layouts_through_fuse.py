@@ -6,6 +6,7 @@
 Ends with 77 where FUSE is missing, and says why.
 """
 
+import contextlib
 import json
 import os
 import struct
@@ -111,37 +112,44 @@ def check(worker, mount, backing):
     return failures
 
 
+@contextlib.contextmanager
+def mounted(mock, folder):
+    """`folder`/backing as mock_lustre shows it. Ends the test with 77 where nothing can be mounted."""
+    if not os.path.exists("/dev/fuse"):
+        skip("there is no /dev/fuse")
+    backing, mount = f"{folder}/backing", f"{folder}/mount"
+    os.makedirs(mount)
+    server = subprocess.Popen([mock, backing, mount, "-f"], stderr=subprocess.PIPE, text=True)
+    try:
+        end = time.monotonic() + 20
+        while not os.path.ismount(mount):
+            if server.poll() is not None:
+                skip("nothing can be mounted here: " + server.stderr.read().strip())
+            if time.monotonic() > end:
+                sys.exit("the mount did not come up in 20 s")
+            time.sleep(0.02)
+        yield backing, mount
+        if server.poll() is not None:
+            sys.exit(f"mock_lustre ended with {server.poll()}: {server.stderr.read().strip()}")
+    finally:
+        # Lazily, and whatever its state: a mount whose server is gone is no mount to ismount().
+        subprocess.run(["umount", "-l", mount], check=False, stderr=subprocess.DEVNULL)
+        if server.poll() is None:
+            server.terminate()
+        server.wait(timeout=20)
+
+
 def main():
     if len(sys.argv) < 3:
         skip("mock_lustre was not built; it wants libfuse3-dev")
     worker, mock = sys.argv[1:3]
-    if not os.path.exists("/dev/fuse"):
-        skip("there is no /dev/fuse")
     with tempfile.TemporaryDirectory(prefix="sprat-fuse-") as folder:
-        backing, mount = f"{folder}/backing", f"{folder}/mount"
-        os.makedirs(mount)
         for name, (lov, _) in CASES.items():
-            write(f"{backing}/{name}", b"x" * BYTES)
+            write(f"{folder}/backing/{name}", b"x" * BYTES)
             if lov is not None:
-                write(f"{backing}/.lov/{name}", lov)
-        server = subprocess.Popen([mock, backing, mount, "-f"], stderr=subprocess.PIPE, text=True)
-        try:
-            end = time.monotonic() + 20
-            while not os.path.ismount(mount):
-                if server.poll() is not None:
-                    skip("nothing can be mounted here: " + server.stderr.read().strip())
-                if time.monotonic() > end:
-                    sys.exit("the mount did not come up in 20 s")
-                time.sleep(0.02)
+                write(f"{folder}/backing/.lov/{name}", lov)
+        with mounted(mock, folder) as (backing, mount):
             failures = check(worker, mount, backing)
-        finally:
-            if server.poll() is not None:
-                failures = [f"mock_lustre ended with {server.poll()}: {server.stderr.read().strip()}"]
-            # Lazily, and whatever its state: a mount whose server is gone is no mount to ismount().
-            subprocess.run(["umount", "-l", mount], check=False, stderr=subprocess.DEVNULL)
-            if server.poll() is None:
-                server.terminate()
-            server.wait(timeout=20)
     for failure in failures:
         print(failure)
     print(f"{len(CASES) + 1} files, {len(failures)} failures")

@@ -1,12 +1,14 @@
 // A FUSE file system that shows a folder as Lustre would: `lustre.lov` of NAME comes from
 // .lov/NAME, HSM states (32 bytes) from .hsm/NAME, and the first read of a released file waits,
-// then brings it back.
+// then brings it back. If its state says that the archive has lost it, the read fails; if
+// .stuck/NAME is there, the read waits until whoever reads is killed.
 //   mock_lustre BACKING MOUNT_POINT -f
 #define FUSE_USE_VERSION 31
 #include <dirent.h>
 #include <fcntl.h>
 #include <fuse.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,11 +29,17 @@ namespace {
 std::string backing;  // FUSE's callbacks have no other place for it that is simpler
 
 constexpr unsigned int hsm_state = 0x802066d3;
-constexpr char released_flag = 0x4;
+constexpr char released_flag = 0x4, lost_flag = 0x40;
+constexpr auto restore_takes = std::chrono::milliseconds(200);
 
 std::string behind(const char* path) { return backing + path; }
 std::string note_of(const char* folder, const char* path) { return backing + "/" + folder + path; }
+/// Empty of what is no file: streams throw when a folder is read.
 std::string content(const std::string& path) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none)) {
+    return {};
+  }
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -67,23 +75,36 @@ int open_file(const char* path, fuse_file_info* info) {
 }
 
 /// The implicit restore: a read of a released file waits until the data are back. Reads of one file
-/// may come in several at once.
-void restore_first(const char* path) {
+/// may come in several at once. An errno if they do not come.
+int restore_first(const char* path) {
+  const std::string stuck = note_of(".stuck", path);
+  while (access(stuck.c_str(), F_OK) == 0) {
+    if (fuse_interrupted() != 0) {
+      return EINTR;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
   std::string hsm = content(note_of(".hsm", path));
   if (hsm.empty() || (hsm[0] & released_flag) == 0) {
-    return;
+    return 0;
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  if ((hsm[0] & lost_flag) != 0) {
+    return ENODATA;
+  }
+  std::this_thread::sleep_for(restore_takes);
   std::error_code none;  // a file without a layout of its own keeps none
   std::filesystem::rename(note_of(".lov", path) + ".restored", note_of(".lov", path), none);
   hsm[0] = static_cast<char>(hsm[0] & ~released_flag);
   std::ofstream(note_of(".hsm", path), std::ios::binary) << hsm;
+  return 0;
 }
 
 int read_file(const char* path, char* into, size_t bytes, off_t offset, fuse_file_info* info) {
-  restore_first(path);
+  if (const int error = restore_first(path)) {
+    return -error;
+  }
   const ssize_t got = pread(static_cast<int>(info->fh), into, bytes, offset);
   return got < 0 ? -errno : static_cast<int>(got);
 }
@@ -121,6 +142,10 @@ int control(const char* path, int request, void*, fuse_file_info*, unsigned int,
   return 0;
 }
 
+int tell_space(const char*, struct statvfs* space) {
+  return statvfs(backing.c_str(), space) == 0 ? 0 : -errno;
+}
+
 /// Sizes and blocks change when a file comes back, so the kernel must not remember them.
 void* begin(fuse_conn_info*, fuse_config* config) {
   config->attr_timeout = 0;
@@ -146,6 +171,7 @@ int main(int argc, char** argv) {
   operations.release = close_file;
   operations.getxattr = get_extended;
   operations.ioctl = control;
+  operations.statfs = tell_space;
   operations.init = begin;
   return fuse_main(argc - 1, argv + 1, &operations, nullptr);
 }

@@ -252,5 +252,77 @@ TEST(RestoreAhead, always_ends_and_never_storms) {
   }
 }
 
+TEST(RestoreAhead, takes_files_while_it_runs) {
+  RestoreAhead ahead({}, {});
+  EXPECT_EQ(ahead.wakes_at(), Time::max());
+  for (const ReleasedFile& file : some_files(70, 1'000'000'000)) {
+    ahead.add(file);
+  }
+  EXPECT_LE(ahead.wakes_at(), Time(0s));
+  std::size_t begun = 0;
+  for (RestoreStep step = ahead.next(0s, plenty); !step.restore.empty();
+       step = ahead.next(0s, plenty)) {
+    begun += step.restore.size();
+  }
+  EXPECT_EQ(begun, 64u) << "the window is that of a list that was known at once";
+}
+
+TEST(RestoreAhead, a_file_that_comes_late_is_asked_for_first) {
+  RestoreAhead ahead(some_files(200, 1'000'000'000), {.most_outstanding = 2});
+  EXPECT_EQ(ahead.next(0s, plenty).restore, (std::vector<std::uint32_t>{0, 1}));
+  ahead.add({.file = 1000, .bytes = 1, .first_use = 5});
+  ahead.told(0, back(), 1s);
+  EXPECT_EQ(ahead.next(1s, plenty).restore, std::vector<std::uint32_t>{1000});
+  // Its place in the list comes when the window reaches it, and then it is not asked for again.
+  ahead.told(1000, back(), 2s);
+  ahead.advance(10'000);
+  Time now = 3s;
+  std::set<std::uint32_t> asked;
+  for (int turn = 0; turn < 1000; ++turn) {
+    const RestoreStep step = ahead.next(now, plenty);
+    for (const std::uint32_t file : step.restore) {
+      EXPECT_TRUE(asked.insert(file).second) << file;
+    }
+    for (const std::uint32_t file : step.ask_state) {
+      ahead.told(file, back(), now);
+    }
+    now += 1s;
+  }
+  EXPECT_EQ(asked.size(), 198u);
+  EXPECT_FALSE(asked.contains(1000));
+}
+
+TEST(RestoreAhead, a_file_that_is_released_anew_is_restored_anew) {
+  RestoreAhead ahead(some_files(1, 10), {});
+  EXPECT_EQ(ahead.next(0s, plenty).restore.size(), 1u);
+  ahead.add({.file = 0, .bytes = 10, .first_use = 3});
+  EXPECT_TRUE(ahead.next(0s, plenty).restore.empty()) << "it is on its way";
+  ahead.told(0, back(), 1s);
+  ahead.add({.file = 0, .bytes = 10, .first_use = 900});
+  EXPECT_FALSE(ahead.resident(0));
+  EXPECT_EQ(ahead.next(1s, plenty).restore.size(), 1u);
+  ahead.told(0, back(), 2s);
+  EXPECT_TRUE(ahead.resident(0));
+  EXPECT_EQ(ahead.report().restored_bytes, 20u);
+}
+
+TEST(RestoreAhead, tells_of_each_end_once) {
+  RestoreAhead ahead(some_files(3, 10), {});
+  ahead.next(0s, plenty);
+  ahead.told(0, back(), 1s);
+  ahead.told(1, {.states = 0xd | hsm_lost, .archive = 1}, 1s);
+  const std::vector<EndedRestore> ended = ahead.take_ended();
+  ASSERT_EQ(ended.size(), 2u);
+  EXPECT_EQ(ended[0].file, 0u);
+  EXPECT_FALSE(ended[0].lost);
+  EXPECT_EQ(ended[1].file, 1u);
+  EXPECT_TRUE(ended[1].lost);
+  EXPECT_THAT(ended[1].why, HasSubstr("the archive has lost it"));
+  EXPECT_TRUE(ahead.take_ended().empty());
+  ahead.add({.file = 1, .bytes = 10, .first_use = 50});
+  EXPECT_FALSE(ahead.resident(1)) << "what is lost stays so";
+  EXPECT_TRUE(ahead.next(1s, plenty).restore.empty());
+}
+
 }  // namespace
 }  // namespace sprat::io

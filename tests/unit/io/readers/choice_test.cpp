@@ -94,6 +94,19 @@ TEST(FileSystemProbe, finds_out_what_this_machine_takes) {
   EXPECT_EQ(file_system_kind(1), "other");
 }
 
+TEST(FileSystemProbe, finds_the_same_without_a_read_but_for_what_reads_tell) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "data") << std::string(10'000, 'x');
+  const FileSystem read = probe_file_system(folder / "data");
+  const FileSystem looked = probe_without_reading(folder / "data");
+  EXPECT_EQ(looked.kind, read.kind);
+  EXPECT_EQ(looked.uring_error, read.uring_error);
+  EXPECT_FALSE(looked.tries_reads);
+  // A file system may take the flag and refuse the reads, never the other way round.
+  EXPECT_GE(looked.takes_direct, read.takes_direct);
+  EXPECT_GE(looked.alignment, read.alignment);
+}
+
 TEST(FileSystemProbe, names_what_it_cannot_read) {
   const TemporaryFolder folder;
   const auto what = [](const std::string& path) -> std::string {

@@ -409,5 +409,60 @@ TEST(Scheduler, never_blocks_within_the_bytes_that_a_planner_needs) {
   }
 }
 
+/// As scheduled(), of a file.
+Request of_file(std::uint64_t id, std::uint32_t file, std::uint64_t due) {
+  Request request = scheduled(id, 1, due);
+  request.extent.file = file;
+  return request;
+}
+
+TEST(Scheduler, reads_of_a_held_file_wait_until_it_is_there) {
+  Scheduler scheduler({});
+  scheduler.hold(7);
+  scheduler.add(std::vector{of_file(0, 7, 0), of_file(1, 3, 1), of_file(2, 7, 2)});
+  EXPECT_EQ(started(scheduler), Ids{1});
+  EXPECT_EQ(scheduler.held(), 2u);
+  EXPECT_EQ(scheduler.budget_used(), 300u) << "they have their room";
+  scheduler.resume(7);
+  EXPECT_EQ(started(scheduler), (Ids{0, 2}));
+  EXPECT_EQ(scheduler.held(), 0u);
+}
+
+TEST(Scheduler, a_held_read_keeps_its_room_from_later_ones) {
+  Scheduler scheduler({.budget_bytes = 200});
+  scheduler.hold(7);
+  scheduler.add(std::vector{of_file(0, 7, 0), of_file(1, 3, 1), of_file(2, 3, 2)});
+  EXPECT_EQ(started(scheduler), Ids{1}) << "the third has to wait though nothing else is under way";
+  EXPECT_EQ(scheduler.done(1, 100, 0, Moment(1)).kind, Kind::whole);
+  EXPECT_FALSE(scheduler.starved(0)) << "the file may come back";
+  scheduler.release(1);
+  EXPECT_EQ(started(scheduler, Moment(1)), Ids{2});
+  scheduler.resume(7);
+  EXPECT_EQ(started(scheduler, Moment(1)), Ids{0});
+}
+
+TEST(Scheduler, reads_of_a_file_that_does_not_come_back_end_whenever_they_find_room) {
+  Scheduler scheduler({.budget_bytes = 100});
+  scheduler.hold(7);
+  scheduler.add(std::vector{of_file(0, 7, 0), of_file(1, 7, 1)});
+  EXPECT_EQ(scheduler.end_held(7), Ids{0});
+  EXPECT_EQ(scheduler.end_held(7), Ids{});
+  scheduler.release(0);
+  EXPECT_EQ(scheduler.end_held(7), Ids{1});
+  scheduler.release(1);
+  EXPECT_EQ(scheduler.budget_used(), 0u);
+  EXPECT_EQ(scheduler.end_held(8), Ids{}) << "that was never held";
+}
+
+TEST(Scheduler, held_reads_may_be_released) {
+  Scheduler scheduler({});
+  scheduler.hold(7);
+  scheduler.add(std::vector{of_file(0, 7, 0), of_file(1, 7, 1)});
+  scheduler.release(0);
+  scheduler.resume(7);
+  EXPECT_EQ(started(scheduler), Ids{1});
+  scheduler.resume(7);
+}
+
 }  // namespace
 }  // namespace sprat::io

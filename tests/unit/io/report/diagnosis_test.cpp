@@ -97,6 +97,16 @@ TEST(Diagnosis, a_hot_target_is_named_with_the_command) {
                 "/fsx/train.bin has stripe count 1 -> lfs migrate -c 8 /fsx/train.bin"));
 }
 
+TEST(Diagnosis, a_hot_target_stands_beside_the_number_of_those_that_there_are) {
+  const Diagnosis diagnosis = after_a_minute(
+      [](Interval& one) {
+        one.targets[3].p50_s = 0.2;
+        one.in_flight = 8;
+      },
+      {.targets = 40});
+  EXPECT_THAT(diagnosis.sentence(), HasSubstr("where the 4 targets in use, of 40, have 100 MB/s"));
+}
+
 TEST(Diagnosis, a_target_is_hot_if_its_queue_alone_is_full) {
   // The scheduler shortens queues of slow targets, so its times are hardly longer.
   const auto one_full = [](Interval& one) {

@@ -29,6 +29,9 @@ TEST(ReportLines, come_back_as_they_were) {
     const auto change = scenarios()[seed % scenarios().size()].begin(maker);
     maker.facts().metadata_iops = 1500;
     maker.facts().about = "Lustre (FSx assumed: no)";
+    if (seed % 2 == 0) {
+      maker.facts().targets = 40;
+    }
     maker.facts().lone_files = {{3, "/fsx/a \"b\""}};
     std::vector<Interval> intervals;
     for (int second = 0; second < 20; ++second) {
@@ -44,6 +47,7 @@ TEST(ReportLines, come_back_as_they_were) {
     EXPECT_EQ(saved.facts.system, maker.facts().system);
     EXPECT_EQ(saved.facts.hosts, maker.facts().hosts);
     EXPECT_EQ(saved.facts.about, maker.facts().about);
+    EXPECT_EQ(saved.facts.targets, maker.facts().targets);
     EXPECT_EQ(saved.facts.lone_files, maker.facts().lone_files);
     EXPECT_EQ(saved.facts.metadata_iops, maker.facts().metadata_iops);
   }
