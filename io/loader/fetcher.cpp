@@ -159,20 +159,21 @@ bool Fetcher::Loop::plan_ahead() {
 }
 
 void Fetcher::Loop::plan_batch(std::uint64_t batch) {
-  const BatchSlots share = order_.batches.share(order_.rank, order_.ranks);
   const auto build = std::make_shared<BatchBuild>();
   build->begin = next_position_;
   build->batch->index = batch;
   build->batch->first = batch;  // until its samples are numbered
   std::vector<std::size_t> samples;
   std::vector<Extents> extents;
-  for (std::uint64_t slot = share.begin; slot < share.end; ++slot) {
-    const Sample sample = order_.stream->sample(order_.batches.sample(batch, slot), skips_);
-    add_sample(*build, sample, batch, slot);
-    samples.push_back(samples.size());
-    extents.push_back(in_table(sample));
-    for (const Extent& extent : sample.extents) {
-      build->bytes += extent.bytes;
+  for (const BatchSlots& slots : order_.slots) {
+    for (std::uint64_t slot = slots.begin; slot < slots.end; ++slot) {
+      const Sample sample = order_.stream->sample(order_.batches.sample(batch, slot), skips_);
+      add_sample(*build, sample, batch, slot);
+      samples.push_back(samples.size());
+      extents.push_back(in_table(sample));
+      for (const Extent& extent : sample.extents) {
+        build->bytes += extent.bytes;
+      }
     }
   }
   next_position_ += samples.size();

@@ -41,7 +41,7 @@ struct SampleForm {
 struct FetchOrder {
   std::shared_ptr<const SampleStream> stream;
   GlobalBatches batches;
-  std::uint64_t rank = 0, ranks = 1;
+  std::vector<BatchSlots> slots;  ///< Of each batch, in this order.
   std::uint64_t behind_last = 0;  ///< Batches are [0, behind_last).
   SampleForm form;
   Corrupt corrupt = Corrupt::stop;

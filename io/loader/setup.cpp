@@ -168,6 +168,31 @@ std::uint64_t memory_of(const LoaderOptions& options) {
   return std::max(bytes, least_memory_bytes);
 }
 
+/// Of each batch, in the order in which they are given.
+std::vector<BatchSlots> slots_of(const LoaderOptions& options) {
+  if (options.slots.empty()) {
+    // Only the batch's size decides on shares, and the epoch's on nothing of it.
+    const GlobalBatches batches({.epoch_samples = options.batch, .batch = options.batch});
+    return {batches.share(static_cast<std::uint64_t>(options.rank),
+                          static_cast<std::uint64_t>(options.ranks))};
+  }
+  std::vector<BatchSlots> slots;
+  for (const DataSlots& one : options.slots) {
+    require(one.begin <= one.end && one.end <= options.batch, "slots [", one.begin, ", ", one.end,
+            ") are no samples of a batch of ", options.batch);
+    slots.push_back({.begin = one.begin, .end = one.end});
+  }
+  return slots;
+}
+
+std::uint64_t samples_in(const std::vector<BatchSlots>& slots) {
+  std::uint64_t samples = 0;
+  for (const BatchSlots& one : slots) {
+    samples += one.end - one.begin;
+  }
+  return samples;
+}
+
 void check(const LoaderOptions& options) {
   require(!options.sources.empty(), "a loader needs a source: name files, folders or patterns");
   require(options.batch > 0, "batch is 0; it is the samples of one step of all ranks together");
@@ -210,7 +235,8 @@ LoaderSetup set_up(const LoaderOptions& options) {
   const std::uint64_t record_bytes = bytes / std::max<std::uint64_t>(1, records);
   const std::uint64_t sample_bytes = setup.form.row_bytes > 0 ? setup.form.row_bytes : record_bytes;
   const auto ranks = static_cast<std::uint64_t>(options.ranks);
-  setup.batch_bytes = sample_bytes * ((options.batch + ranks - 1) / ranks);
+  setup.slots = slots_of(options);
+  setup.batch_bytes = sample_bytes * std::max<std::uint64_t>(1, samples_in(setup.slots));
   setup.where = probe_file_system(setup.files->path(0));
   setup.choice = choose_reader(setup.where,
                                {.epoch_bytes = bytes / ranks,

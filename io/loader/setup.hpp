@@ -23,6 +23,7 @@ struct LoaderSetup {
   SampleForm form;
   std::shared_ptr<const FileTable> files;
   std::shared_ptr<const SampleStream> stream;
+  std::vector<BatchSlots> slots;  ///< Of each batch, this loader's.
   std::uint64_t memory_bytes = 0;
   std::uint64_t batch_bytes = 0;  ///< What this rank's part of a batch takes, about.
   FileSystem where;               ///< Of the first source's files.

@@ -28,7 +28,7 @@ TEST(LoaderOptionsText, every_key_is_read) {
   const LoaderOptions options = parse_loader_options(R"({
     "sources": [{"paths": ["a.bin", "b.bin"], "format": "tokens", "token_type": "u16", "weight": 2},
                 {"paths": ["c.tar"]}],
-    "batch": 64, "rank": 1, "ranks": 4,
+    "batch": 64, "rank": 1, "ranks": 4, "slots": [[0, 8], [32, 40]],
     "order": {"seed": 7, "samples": "packed_whole", "length": 128, "shuffle": "chunks", "chunk": 9,
               "mixed_chunks": 3, "epochs": 2, "remainder": "pad"},
     "reading": {"memory_bytes": 1000000, "reader": "pool", "io_threads": 3, "decode_threads": 2,
@@ -42,6 +42,9 @@ TEST(LoaderOptionsText, every_key_is_read) {
   EXPECT_EQ(options.batch, 64u);
   EXPECT_EQ(options.rank, 1);
   EXPECT_EQ(options.ranks, 4);
+  ASSERT_EQ(options.slots.size(), 2u);
+  EXPECT_EQ(options.slots[1].begin, 32u);
+  EXPECT_EQ(options.slots[1].end, 40u);
   EXPECT_EQ(options.seed, 7u);
   EXPECT_EQ(options.samples, SampleKind::packed_whole);
   EXPECT_EQ(options.length, 128u);
