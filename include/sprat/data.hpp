@@ -27,6 +27,9 @@ struct DataSource {
   std::string token_type = {};
   /// Its share of the samples, beside the other sources' weights.
   double weight = 1;
+  /// A token that stands behind each document where documents are packed. For files that have none
+  /// there; a document with it is one token longer.
+  std::optional<std::uint64_t> separator = {};
 };
 
 /// What a sample is.

@@ -8,6 +8,7 @@
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/thread.hpp"
+#include "io/loader/separators.hpp"
 #include "io/reading/retries.hpp"
 
 namespace sprat::io {
@@ -83,6 +84,7 @@ class Fetcher::Loop {
   void judge(std::uint64_t request, const ReadVerdict& verdict);
   void give_up(std::uint64_t request, std::exception_ptr error);
   void hand_on(const std::vector<SampleRef>& samples);
+  void separate(DataBatch::Impl& batch, std::size_t number) const;
   void free_unwanted();
   void tell_of_queues();
   void look_around();
@@ -220,7 +222,8 @@ void Fetcher::Loop::add_sample(BatchBuild& build, const Sample& sample, std::uin
                                   .record = sample.record,
                                   .bytes = {},
                                   .fields = {},
-                                  .lengths = sample.lengths});
+                                  .lengths = sample.lengths,
+                                  .separated = sample.separated});
 }
 
 Extents Fetcher::Loop::in_table(const Sample& sample) const {
@@ -280,6 +283,8 @@ void Fetcher::Loop::replace(const CorruptSample& corrupt) {
   const Sample next = order_.stream->sample(position, skips_);
   sample.record = next.record;
   sample.file = next.extents.empty() ? 0 : next.extents.front().file;
+  sample.lengths = next.lengths;
+  sample.separated = next.separated;
   sample.fields.clear();
   sample.own.reset();
   expect(ref.build, {ref.sample}, {in_table(next)});
@@ -407,12 +412,26 @@ void Fetcher::Loop::give_up(std::uint64_t request, std::exception_ptr error) {
 }
 
 void Fetcher::Loop::hand_on(const std::vector<SampleRef>& samples) {
+  for (const SampleRef& sample : samples) {
+    separate(*sample.build->batch, sample.sample);
+  }
   if (partners_.decode) {
     partners_.decode(samples);
     return;
   }
   for (const SampleRef& sample : samples) {
     partners_.delivery.sample_done(sample.build);
+  }
+}
+
+/// A row was filled as if there were no separators: they are put in once it is whole.
+void Fetcher::Loop::separate(DataBatch::Impl& batch, std::size_t number) const {
+  LoadedSample& sample = batch.samples[number];
+  if (!sample.separated.empty()) {
+    sample.bytes =
+        insert_separators(batch.row(number), {.lengths = sample.lengths,
+                                              .separated = sample.separated,
+                                              .separator = order_.separators[sample.source]});
   }
 }
 

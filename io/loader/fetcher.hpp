@@ -44,6 +44,7 @@ struct FetchOrder {
   std::vector<BatchSlots> slots;  ///< Of each batch, in this order.
   std::uint64_t behind_last = 0;  ///< Batches are [0, behind_last).
   SampleForm form;
+  std::vector<std::vector<std::byte>> separators;  ///< Of each source; empty where it has none.
   Corrupt corrupt = Corrupt::stop;
 };
 

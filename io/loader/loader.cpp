@@ -134,6 +134,7 @@ void Loader::Impl::start(io::StreamPosition from) {
                      .behind_last = batches_until(*batches_, options_.epochs,
                                                   options_.remainder == Remainder::carry),
                      .form = setup_.form,
+                     .separators = setup_.separators,
                      .corrupt = options_.corrupt},
       reading(),
       io::FetchPartners{

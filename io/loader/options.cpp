@@ -54,6 +54,9 @@ DataSource read_source(const nlohmann::json& root, const std::string& name) {
   section.read("format", source.format);
   section.read("token_type", source.token_type);
   section.read("weight", source.weight);
+  if (section.find("separator") != nullptr) {
+    section.read("separator", source.separator.emplace());
+  }
   section.end();
   require(!source.paths.empty(), name,
           ".paths is missing or empty; it lists files, folders, or patterns such as data/*.tar");

@@ -21,6 +21,7 @@ namespace sprat::io {
 struct LoaderSetup {
   std::vector<std::shared_ptr<const Dataset>> sources;
   SampleForm form;
+  std::vector<std::vector<std::byte>> separators;  ///< Of each source; empty where it has none.
   std::shared_ptr<const FileTable> files;
   std::shared_ptr<const SampleStream> stream;
   std::vector<BatchSlots> slots;  ///< Of each batch, this loader's.
