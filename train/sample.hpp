@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "train/model/gpt_stages.hpp"
-#include "train/tokenized_text.hpp"
+#include "train/data/tokenized_text.hpp"
 
 namespace sprat::train {
 

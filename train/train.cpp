@@ -9,11 +9,11 @@
 #include <string>
 #include <utility>
 
-#include "train/batches.hpp"
+#include "train/data/batches.hpp"
 #include "train/config/config.hpp"
 #include "train/config/settings.hpp"
 #include "train/pipeline_plan.hpp"
-#include "train/tokenized_text.hpp"
+#include "train/data/tokenized_text.hpp"
 #include "train/trainer.hpp"
 
 namespace sprat::train {

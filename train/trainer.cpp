@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "train/gathered_batches.hpp"
+#include "train/data/gathered_batches.hpp"
 #include "train/loading_horizon.hpp"
 #include "train/sample.hpp"
 #include "train/schedule.hpp"

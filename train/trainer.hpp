@@ -13,7 +13,7 @@
 
 #include "sprat/fsdp.hpp"
 #include "sprat/mp.hpp"
-#include "train/batches.hpp"
+#include "train/data/batches.hpp"
 #include "train/checkpoints.hpp"
 #include "train/config/config.hpp"
 #include "train/model_part.hpp"

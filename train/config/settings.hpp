@@ -6,7 +6,7 @@
 #include <string>
 
 #include "sprat/communicator.hpp"
-#include "train/batches.hpp"
+#include "train/data/batches.hpp"
 #include "train/config/config.hpp"
 #include "train/train.hpp"
 

@@ -20,7 +20,7 @@
 #include "sprat/wire.hpp"
 #include "tests/unit/checkpoint/saved_values.hpp"
 #include "tests/unit/train/cut_jobs.hpp"
-#include "train/batches.hpp"
+#include "train/data/batches.hpp"
 #include "train/model/gpt.hpp"
 #include "train/model_part.hpp"
 #include "train/model_passes.hpp"

@@ -1,4 +1,4 @@
-#include "train/tokenized_text.hpp"
+#include "train/data/tokenized_text.hpp"
 
 #include <fmt/core.h>
 

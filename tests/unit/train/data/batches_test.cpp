@@ -1,6 +1,6 @@
 // Samples: what a step takes does not depend on the number of ranks, and nothing leaks from the
 // end.
-#include "train/batches.hpp"
+#include "train/data/batches.hpp"
 
 #include <gtest/gtest.h>
 

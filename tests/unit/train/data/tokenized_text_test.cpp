@@ -1,5 +1,5 @@
 // A text as tokens: the same whatever they take, and back.
-#include "train/tokenized_text.hpp"
+#include "train/data/tokenized_text.hpp"
 
 #include <gtest/gtest.h>
 

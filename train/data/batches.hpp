@@ -7,7 +7,7 @@
 
 #include "sprat/io.hpp"
 #include "train/config/config.hpp"
-#include "train/tokenized_text.hpp"
+#include "train/data/tokenized_text.hpp"
 
 namespace sprat::train {
 

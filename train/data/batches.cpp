@@ -1,5 +1,5 @@
 // Cutting samples out of the text.
-#include "train/batches.hpp"
+#include "train/data/batches.hpp"
 
 #include <fmt/core.h>
 
