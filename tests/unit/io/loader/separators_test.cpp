@@ -6,6 +6,9 @@
 
 #include <cstring>
 #include <fstream>
+#include <map>
+#include <mutex>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -118,6 +121,53 @@ TEST(SeparatedLoader, gives_what_documents_give_that_end_with_the_separator) {
       without.sources[0].separator = separator;
       EXPECT_EQ(samples_of(without), samples_of(with));
       EXPECT_NE(samples_of(without), plain);
+    }
+  }
+}
+
+/// Whether each document's tokens, which begin with a hundred of their own, are as many as its
+/// length says.
+bool fits(const DataBatch& rows, std::size_t sample) {
+  const std::span<const std::byte> bytes = rows.elements();
+  std::size_t at = sample * 25;
+  for (const std::uint32_t length : rows.lengths(sample)) {
+    std::vector<std::uint16_t> tokens(length);
+    std::memcpy(tokens.data(), bytes.data() + 2 * at, 2 * length);
+    at += length;
+    for (std::size_t i = 1; i < length; ++i) {
+      const bool ends = i + 1 == length && tokens[i] == separator;
+      if (!ends && tokens[i] != tokens[i - 1] + 1) {
+        return false;
+      }
+    }
+  }
+  return at == (sample + 1) * 25;
+}
+
+TEST(SeparatedLoader, gives_a_sample_that_takes_a_damaged_ones_place_its_own_lengths) {
+  const TemporaryFolder folder;
+  write_documents(folder / "some", {});
+  for (const bool separated : {false, true}) {
+    LoaderOptions options = packed(folder / "some.bin");
+    options.corrupt = Corrupt::skip;
+    if (separated) {
+      options.sources[0].separator = separator;
+    }
+    std::mutex mutex;  // guards what follows
+    std::map<std::uint64_t, int> calls;
+    // Twice, for what is damaged is read again.
+    options.decode = {{"breaks", [&](DecodedRecord& record) {
+                         const std::lock_guard lock(mutex);
+                         if (record.sample() % 10 == 0 && ++calls[record.sample()] <= 2) {
+                           throw std::runtime_error("broken");
+                         }
+                       }}};
+    Loader loader(options);
+    for (int batch = 0; batch < 8; ++batch) {
+      const DataBatch rows = *loader.next();
+      for (std::size_t sample = 0; sample < rows.size(); ++sample) {
+        EXPECT_TRUE(fits(rows, sample)) << "sample " << sample << " of batch " << batch;
+      }
     }
   }
 }
