@@ -80,19 +80,25 @@ std::vector<DataSlots> slots_of(const BatchCut& cut, BatchShare share) {
   return slots;
 }
 
-/// Opens a loader whose errors begin with the key that names its files.
-Loader open_loader(const char* key, const LoaderOptions& options) {
+constexpr const char *learnt_key = "data.sources", *held_out_key = "data.validation.sources";
+
+/// Calls a loader, whose errors then begin with the key that names its files.
+template <class Body>
+auto named(const char* key, const Body& body) {
   try {
-    return Loader(options);
+    return body();
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("{}: {}", key, error.what()));
   }
 }
 
-DataBatch next_of(Loader& loader) {
-  std::optional<DataBatch> batch = loader.next();
-  check(batch.has_value(), "the data has ended; it should begin again");
-  return *std::move(batch);
+Loader open_loader(const char* key, const LoaderOptions& options) {
+  return named(key, [&] { return Loader(options); });
+}
+
+DataBatch next_of(const char* key, Loader& loader) {
+  // It is endless, so there is always one.
+  return named(key, [&] { return loader.next().value(); });
 }
 
 }  // namespace
@@ -135,8 +141,8 @@ LoadedData::LoadedData(const TrainConfig& config, std::optional<TokenCodec> code
       tokens_(codec ? codec->vocabulary() : config.model.vocabulary),
       codec_(std::move(codec)),
       options_(loaded_options(config, share)),
-      training_(open_loader("data.sources", options_.training)),
-      validation_(open_loader("data.validation.sources", options_.validation)),
+      training_(open_loader(learnt_key, options_.training)),
+      validation_(open_loader(held_out_key, options_.validation)),
       validation_start_(validation_.state()),
       bytes_per_token_(codec_ && codec_->is_bytes() ? 1 : usual_bytes_per_token) {}
 
@@ -145,7 +151,7 @@ std::map<std::string, std::string> LoadedData::settings() const {
     return fmt::format("{} samples with fingerprint {:016x}", loader.samples_per_epoch(),
                        loader.fingerprint());
   };
-  return {{"data.sources", told(training_)}, {"data.validation.sources", told(validation_)}};
+  return {{learnt_key, told(training_)}, {held_out_key, told(validation_)}};
 }
 
 void LoadedData::append(const DataBatch& rows, SampleRange range,
@@ -175,7 +181,7 @@ void LoadedData::append(const DataBatch& rows, SampleRange range,
 std::vector<Batch> LoadedData::step(std::int64_t) {
   // The loader stands where the run does: it began there, and gives a batch a step.
   const auto begin = Clock::now();
-  const DataBatch rows = next_of(training_);
+  const DataBatch rows = next_of(learnt_key, training_);
   seconds_waited_ += std::chrono::duration<double>(Clock::now() - begin).count();
   std::vector<Batch> batches;
   int first = 0;
@@ -203,7 +209,7 @@ DataBatch LoadedData::next_held_out(int index) {
   check(index == next_validation_, "batch {} of a validation is asked for, and {} is next", index,
         next_validation_);
   ++next_validation_;
-  return next_of(validation_);
+  return next_of(held_out_key, validation_);
 }
 
 Batch LoadedData::validation(int index, int samples) {
@@ -235,9 +241,9 @@ void LoadedData::resume(const TrainingState& saved) {
   try {
     training_.resume(place->second);
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("data.sources: {}; to go on with other data, begin with "
-                                          "the checkpoint's parameters by --start",
-                                          error.what()));
+    throw Error(error.code(), fmt::format("{}: {}; to go on with other data, begin with the "
+                                          "checkpoint's parameters by --start",
+                                          learnt_key, error.what()));
   }
 }
 

@@ -2,7 +2,7 @@
 """Training on files of tokens that a loader reads, under mpirun. loaded.py SPRAT [CASE ...]
 
 ranks     1, 2 and 4 ranks, stages, and layers that are cut among ranks which read their own samples, have the same losses to the bit,
-          from nanoGPT's shards, from Megatron's documents with separators, and from a mixture; ranks index each file once, together
+          from shards of nanoGPT and llm.c, from Megatron's documents with separators, and from a mixture; ranks index each file once, together
 kill      a run of 2 ranks that is killed goes on with 4, then with 1, with the losses of a run that never stopped
 other     other data is refused where a run goes on, on every rank
 """
@@ -40,6 +40,13 @@ def write_shards(folder, name, shards, draw):
         (folder / f"{name}{shard}.bin").write_bytes(tokens(draw, 3000 + 7 * shard).tobytes())
 
 
+def write_llmc(folder, name, draw):
+    """A shard of llm.c's, whose header says what it holds."""
+    values = tokens(draw, 3000)
+    header = array.array("i", [20240520, 1, len(values)] + [0] * 253)
+    (folder / f"{name}.bin").write_bytes(header.tobytes() + values.tobytes())
+
+
 def write_documents(folder, name, draw):
     """Megatron's .bin and .idx."""
     lengths = [draw.randrange(1, 90) for _ in range(200)]
@@ -56,6 +63,7 @@ def write_data(folder):
     draw = random.Random(4)
     write_shards(folder, "learn", 3, draw)
     write_shards(folder, "held", 1, draw)
+    write_llmc(folder, "llmc", draw)
     write_documents(folder, "documents", draw)
     write_documents(folder, "held_documents", draw)
 
@@ -66,6 +74,7 @@ def plain(*paths, **keys):
 
 DATA = {
     "shards": {"sources": [plain("learn*.bin")], "validation": {"sources": [plain("held0.bin")]}},
+    "llm.c": {"sources": [{"paths": ["llmc.bin"]}], "validation": {"sources": [plain("held0.bin")]}},
     "documents": {"sources": [{"paths": ["documents.bin"], "separator": 299}],
                   "validation": {"sources": [{"paths": ["held_documents.bin"], "separator": 299}]}},
     "mixture": {"sources": [plain("learn0.bin", weight=3), plain("learn1.bin", "learn2.bin")],

@@ -217,6 +217,24 @@ TEST_F(LoadedSamples, that_are_not_there_are_named_by_key_and_file) {
               testing::AllOf(HasSubstr("data.sources: "), HasSubstr("type of its tokens")));
 }
 
+TEST_F(LoadedSamples, of_a_file_that_changed_are_named_by_key_and_file) {
+  write_shards<std::uint16_t>();
+  loaded(config("u16"));  // indexes
+  for (const char* name : {"learn0.bin", "held.bin"}) {
+    std::ofstream(folder_ / name, std::ios::app) << "more";
+  }
+  LoadedData data = loaded(config("u16"));
+  EXPECT_THAT(refusal_of([&] {
+                for (int step = 0; step < 20; ++step) {
+                  data.step(step * 12);
+                }
+              }),
+              testing::AllOf(HasSubstr("data.sources: "), HasSubstr("learn0.bin has 1404 bytes")));
+  EXPECT_THAT(
+      refusal_of([&] { data.validation(0, 1); }),
+      testing::AllOf(HasSubstr("data.validation.sources: "), HasSubstr("held.bin has 1004 bytes")));
+}
+
 TEST_F(LoadedSamples, have_a_budget_of_memory_that_a_few_batches_fit_into) {
   TrainConfig of = config();
   RankMemory memory;
