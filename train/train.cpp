@@ -3,12 +3,14 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "train/config/config.hpp"
 #include "train/config/settings.hpp"
@@ -125,6 +127,9 @@ std::unique_ptr<TrainingData> open_data(Communicator& world, AgreedRun& agreed, 
   if (agreed.batches) {
     return std::make_unique<TextData>(*std::move(agreed.batches), share);
   }
+  const std::vector<int>& hosts = world.hosts();
+  agreed.config.data.loader.ranks_on_host =
+      static_cast<int>(std::ranges::count(hosts, hosts[static_cast<std::size_t>(world.rank())]));
   std::unique_ptr<LoadedData> loaded;
   agree_on_settings(world, [&] {  // or one rank that cannot read leaves the others waiting
     loaded = std::make_unique<LoadedData>(agreed.config, std::move(agreed.codec), share);

@@ -32,7 +32,7 @@ LoaderOptions read_loader(JsonSection& section) {
   if (const nlohmann::json* sources = section.find("sources")) {
     options["sources"] = *sources;
   }
-  for (const char* key : {"order", "reading"}) {
+  for (const char* key : {"order", "reading", "cache"}) {
     if (const nlohmann::json* found = section.find(key)) {
       options[key] = *found;
     }
@@ -73,7 +73,7 @@ void read_data(const nlohmann::json& root, DataConfig& data) {
     check_samples(data.loader.samples);
     data.validation_sources = read_held_out(section.section("validation"));
   } else {
-    for (const char* key : {"validation", "order", "reading"}) {
+    for (const char* key : {"validation", "order", "reading", "cache"}) {
       check(section.find(key) == nullptr, "data.{} is given without data.sources", key);
     }
   }
@@ -96,6 +96,9 @@ void find_data_from(const std::filesystem::path& folder, DataConfig& data) {
     for (DataSource& source : *sources) {
       std::ranges::for_each(source.paths, find);
     }
+  }
+  if (!data.loader.cache.folder.empty()) {
+    find(data.loader.cache.folder);
   }
   if (!data.tokenizer.empty()) {
     find(data.tokenizer);

@@ -228,6 +228,8 @@ void add_data(Settings& settings, const DataConfig& data) {
   section.add("reading.corrupt", loader.corrupt == Corrupt::stop ? "stop" : "skip");
   section.add("reading.timeout_ms", loader.timeout.count());
   section.add("reading.fsx", quoted(loader.fsx));
+  section.add("cache.folder", loader.cache.folder.empty() ? "not given" : "given");
+  section.add("cache.bytes", loader.cache.bytes);
 }
 
 void add_precision(Settings& settings, const FsdpOptions& sharding) {

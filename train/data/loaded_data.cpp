@@ -129,6 +129,7 @@ LoadedOptions loaded_options(const TrainConfig& config, BatchShare share) {
   validation.shuffle = Shuffle::none;
   validation.batch = largest * static_cast<std::uint64_t>(share.ranks);
   validation.slots = {};
+  validation.cache = {};  // it would take room from what is read each epoch
   validation.memory_bytes = std::max(
       {std::uint64_t{1} << 20, training.memory_bytes / validation_share_of_memory, share_bytes});
   return options;

@@ -166,7 +166,8 @@ TEST(Settings, hold_every_key_that_the_configuration_knows) {
                                     "/train/precision/loss_scale", "/parallel", "/checkpoint"}) {
     for (const std::string& key : known_keys(section)) {
       const bool of_sources = key == "/data/sources" || key == "/data/validation" ||
-                              key == "/data/order" || key == "/data/reading";  // see below
+                              key == "/data/order" || key == "/data/reading" ||
+                              key == "/data/cache";
       if (key == "/data/files" || key == "/data/tokenizer" || of_sources || says_nothing(key)) {
         continue;  // of files what they hold is compared
       }
@@ -204,7 +205,9 @@ const std::map<std::string, Json>& others_of_sources() {
       {"/data/reading/decode_threads", 3},
       {"/data/reading/corrupt", "skip"},
       {"/data/reading/timeout_ms", 1000},
-      {"/data/reading/fsx", "SCRATCH_2:200:1200"}};
+      {"/data/reading/fsx", "SCRATCH_2:200:1200"},
+      {"/data/cache/folder", "cache"},
+      {"/data/cache/bytes", 1000000}};
   return values;
 }
 
@@ -229,7 +232,8 @@ std::vector<std::string> known_keys_of_sources(const std::string& path) {
 
 TEST(Settings, hold_every_key_of_sources) {
   int keys = 0;
-  for (const std::string section : {"/data/sources/0", "/data/order", "/data/reading"}) {
+  for (const std::string section :
+       {"/data/sources/0", "/data/order", "/data/reading", "/data/cache"}) {
     for (const std::string& key : known_keys_of_sources(section)) {
       const bool derived = key == "/data/order/seed" || key == "/data/order/length" ||
                            key == "/data/order/epochs" || key == "/data/order/remainder";
@@ -240,7 +244,7 @@ TEST(Settings, hold_every_key_of_sources) {
       ASSERT_TRUE(others_of_sources().contains(key)) << "a new key: give another value of " << key;
     }
   }
-  EXPECT_GE(keys, 14);
+  EXPECT_GE(keys, 16);
   for (const auto& [key, value] : others_of_sources()) {
     Json config = sources_base();
     config[Json::json_pointer(key)] = value;
