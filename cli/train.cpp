@@ -83,6 +83,10 @@ train.accumulate "local".
 Tokens are bytes, or those of a tokenizer.json of Hugging Face's, of GPT-2's kind:
   "data": {"files": ["text.txt"], "tokenizer": "tokenizer.json"}
 
+Files of tokens (nanoGPT's, llm.c's, Megatron's) are read while the run trains:
+  "data": {"sources": [{"paths": ["train/*.bin"], "token_type": "u16"}], "validation": {"sources": [{"paths": ["val.bin"], ...}]}}
+Progress then says how long data was waited for, and above 5 % what limits it.
+
 Ranks compare configuration, text and options first; if they differ, all end and say in what and where.
 
 With checkpoint.folder in the configuration the run is saved every checkpoint.every steps and at its end.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "sprat/error.hpp"
+#include "train/data/training_data.hpp"
 
 namespace sprat::train {
 namespace {
@@ -62,11 +63,6 @@ std::map<std::string, std::string> run_notes(const TrainConfig& config, const Ru
   const FsdpOptions& sharding = config.sharding;
   std::map<std::string, std::string> notes = {
       {ranks_note, std::to_string(facts.data_ranks)},
-      {"bytes of text", std::to_string(facts.text_bytes)},
-      {facts.tokenizer == "bytes" ? "bytes to learn" : "tokens to learn",
-       std::to_string(facts.training_tokens)},
-      {text_note, fmt::format("{:016x}", facts.text_checksum)},
-      {tokenizer_note, facts.tokenizer},
       {kernel_note, facts.gemm},
       {"model.context", std::to_string(config.model.context)},
       {"model.heads", std::to_string(config.model.heads)},
@@ -81,6 +77,7 @@ std::map<std::string, std::string> run_notes(const TrainConfig& config, const Ru
       {"train.precision.stochastic_rounding", yes_or_no(sharding.stochastic_rounding)},
       {context_note, std::to_string(config.pipeline.context_degree)},
       {"parallel.persistence_threshold", std::to_string(sharding.persistence_threshold)}};
+  notes.insert(facts.data.begin(), facts.data.end());
   if (config.pipeline.context_degree > 1) {
     notes["parallel.cp_comm_type"] = config.pipeline.cp_comm_type;
   }
@@ -104,6 +101,9 @@ std::vector<std::string> resume_warnings(const std::map<std::string, std::string
   const bool product = saved.contains(microbatches_note) && mine.contains(microbatches_note);
   for (const auto& [name, value] : mine) {
     const auto found = saved.find(name);
+    if (name == place_note) {
+      continue;  // it is to be another one
+    }
     const bool factor = name == ranks_note || name == micro_steps_note;
     // What an older version did not note is not compared, but that it cut no sequences.
     const bool whole = found == saved.end() && !saved.empty() && name == context_note;
@@ -140,7 +140,7 @@ void require_same_tokens(Communicator& world, const std::string& path,
   }
   world.broadcast(elements(told), 0).wait();
   const std::string saved(told.begin(), std::find(told.begin(), told.end(), 0));
-  if (!saved.empty() && saved != tokenizer) {
+  if (!saved.empty() && !tokenizer.empty() && saved != tokenizer) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("the model in {} was trained with data.tokenizer {}, and this run's is "
                             "{}; give data.tokenizer the file that it was trained with, or begin a "

@@ -18,17 +18,12 @@ namespace sprat::train {
 
 /// Whose products gave a run its bits, among the notes of its checkpoints.
 constexpr const char* kernel_note = "matrix products by";
-/// What its tokens are, as TokenizedText tells it.
-constexpr const char* tokenizer_note = "data.tokenizer";
-
 /// What a run's bits depend on and its configuration does not say.
 struct RunFacts {
-  int data_ranks;   ///< That read different samples.
-  std::string row;  ///< Of the table of strategies.
-  std::uint64_t text_bytes, text_checksum;
-  std::size_t training_tokens;
-  std::string tokenizer;
-  std::string gemm;  ///< The kernel of matrix products.
+  int data_ranks;                           ///< That read different samples.
+  std::string row;                          ///< Of the table of strategies.
+  std::map<std::string, std::string> data;  ///< TrainingData::notes().
+  std::string gemm;                         ///< The kernel of matrix products.
 };
 
 /// What a run's samples and bits depend on beside the model and numbers that are there to be
@@ -41,7 +36,8 @@ std::vector<std::string> resume_warnings(const std::map<std::string, std::string
                                          const std::map<std::string, std::string>& mine);
 
 /// Collective. Throws Error{invalid_argument} on every rank if the model at `path` was trained with
-/// other tokens than `tokenizer` tells. What was not saved by a training run may know any.
+/// other tokens than `tokenizer` tells. What was not saved by a training run may know any, and so
+/// may a run of tokens that nobody says the meaning of, whose `tokenizer` is empty.
 void require_same_tokens(Communicator& world, const std::string& path,
                          const std::string& tokenizer);
 

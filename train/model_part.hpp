@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sprat/fsdp.hpp"
-#include "train/batches.hpp"
+#include "train/data/batches.hpp"
 #include "train/pipeline_plan.hpp"
 
 namespace sprat::train {

@@ -9,7 +9,7 @@
 
 #include "sprat/mp.hpp"
 #include "sprat/pipeline.hpp"
-#include "train/batches.hpp"
+#include "train/data/batches.hpp"
 #include "train/model/gpt_stages.hpp"
 #include "train/model/parameters.hpp"
 #include "train/model_part.hpp"

@@ -8,8 +8,8 @@
 #include "sprat/fsdp.hpp"
 #include "sprat/layout.hpp"
 #include "sprat/pipeline.hpp"
-#include "train/batches.hpp"
 #include "train/config/config.hpp"
+#include "train/data/batches.hpp"
 #include "train/model/gpt.hpp"
 #include "train/model/gpt_passes.hpp"
 

@@ -1,4 +1,4 @@
-// Seven numbers, and a line for each that is not 0.
+// Eight numbers, and a line for each that is not 0.
 #include "train/rank_memory.hpp"
 
 #include <fmt/core.h>
@@ -14,8 +14,8 @@ double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 
 }  // namespace
 
 std::vector<std::uint64_t> numbers_of(const RankMemory& memory) {
-  return {memory.states,   memory.parameters, memory.gradients, memory.activations,
-          memory.messages, memory.text,       memory.sample};
+  return {memory.states,   memory.parameters, memory.gradients,  memory.activations,
+          memory.messages, memory.text,       memory.read_ahead, memory.sample};
 }
 
 RankMemory memory_of(std::span<const std::uint64_t> numbers) {
@@ -25,7 +25,8 @@ RankMemory memory_of(std::span<const std::uint64_t> numbers) {
           .activations = numbers[3],
           .messages = numbers[4],
           .text = numbers[5],
-          .sample = numbers[6]};
+          .read_ahead = numbers[6],
+          .sample = numbers[7]};
 }
 
 std::string memory_text(std::span<const RankMemory> by_rank) {
@@ -49,6 +50,7 @@ std::string memory_text(std::span<const RankMemory> by_rank) {
                                 "activations",
                                 "messages between stages",
                                 "text",
+                                "data that is read ahead, at most",
                                 "a copy of all parameters, which writes the text at the end"};
   const std::vector<std::uint64_t> numbers = numbers_of(*most);
   for (std::size_t kind = 0; kind < kinds.size(); ++kind) {

@@ -15,12 +15,13 @@ struct RankMemory {
   std::size_t parameters = 0;  ///< Those that are full at a time, widened ones too.
   std::size_t gradients = 0;
   std::size_t activations = 0;
-  std::size_t messages = 0;  ///< Slots of what stages give each other.
-  std::size_t text = 0;      ///< What is learned, which each rank has whole.
-  std::size_t sample = 0;    ///< The parameters that rank 0 copies to write text at the end.
+  std::size_t messages = 0;    ///< Slots of what stages give each other.
+  std::size_t text = 0;        ///< What is learned, which each rank has whole.
+  std::size_t read_ahead = 0;  ///< What loaders of data may hold.
+  std::size_t sample = 0;      ///< The parameters that rank 0 copies to write text at the end.
 
   std::size_t total() const {
-    return states + parameters + gradients + activations + messages + text + sample;
+    return states + parameters + gradients + activations + messages + text + read_ahead + sample;
   }
 };
 /// In the order of the members, to travel.

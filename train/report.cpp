@@ -92,6 +92,10 @@ std::string to_json(const StepRecord& record) {
   add("message_wait_ms", record.message_wait_ms);
   add("load_stall_ms", record.load_stall_ms);
   add("store_wait_ms", record.store_wait_ms);
+  add("data_wait_ms", record.data_wait_ms);
+  if (record.data_limit) {
+    line["data_limit"] = *record.data_limit;
+  }
   if (record.skipped) {
     line["skipped"] = true;
   }
@@ -124,6 +128,7 @@ std::optional<std::string> Progress::step(const StepRecord& record, Clock::time_
   exposed_ms_ += record.exposed_comm_ms;
   bubble_ += record.bubble.value_or(0);
   stall_ms_ += record.load_stall_ms.value_or(0) + record.store_wait_ms.value_or(0);
+  data_ms_ += record.data_wait_ms.value_or(0);
   const bool ends = record.step == done_ + 1 || record.step == steps_ || record.validation_loss;
   if (!ends && now - last_ < line_interval) {
     return std::nullopt;
@@ -139,6 +144,9 @@ std::optional<std::string> Progress::step(const StepRecord& record, Clock::time_
   line += record.bubble ? fmt::format("  bubble {:.0f} %", 100 * bubble_ / since_) : "";
   const double stall = stall_ms_ / passed;
   line += record.load_stall_ms ? fmt::format("  stall {:.0f} %", 100 * stall) : "";
+  // The first batch is waited for by every run, and tells nothing of what follows.
+  data_share_ = record.step > done_ + 1 ? data_ms_ / passed : 0;
+  line += record.data_wait_ms ? fmt::format("  data {:.0f} %", 100 * data_ms_ / passed) : "";
   line += fmt::format("  {} left", duration(left));
   // The first step makes the files, which is no measure of what follows.
   if (!tier_.empty() && record.step > done_ + 1 && stall > slow_tier_share) {
@@ -146,7 +154,7 @@ std::optional<std::string> Progress::step(const StepRecord& record, Clock::time_
   }
   last_ = now;
   since_ = 0;
-  tokens_per_s_ = exposed_ms_ = bubble_ = stall_ms_ = 0;
+  tokens_per_s_ = exposed_ms_ = bubble_ = stall_ms_ = data_ms_ = 0;
   return line;
 }
 

@@ -10,6 +10,10 @@
 
 namespace sprat::train {
 
+/// Of the time: whoever waits longer for data would train faster with a faster disk, or more
+/// threads.
+inline constexpr double slow_data_share = 0.05;
+
 /// What one step came to.
 struct StepRecord {
   int step = 0;  ///< From 1.
@@ -23,6 +27,10 @@ struct StepRecord {
   /// Where activations are offloaded, means over ranks: waiting until they were back, and until the
   /// tier took more.
   std::optional<double> load_stall_ms, store_wait_ms;
+  /// Where data is read while a run trains: waiting for the step's batch, as a mean over ranks; and
+  /// what limits reading, on rank 0, where much of the time since the last line went into that.
+  std::optional<double> data_wait_ms;
+  std::optional<std::string> data_limit;
   bool skipped = false;                   ///< The gradient was not finite: nothing changed.
   std::optional<double> loss_scale;       ///< That the step used, where it may change.
   std::optional<double> validation_loss;  ///< After the step, where it was measured.
@@ -57,14 +65,17 @@ class Progress {
   /// Counts a step; a line when there is something to say (every two seconds, first, last,
   /// validation), and once another one that warns of a tier that is too slow.
   std::optional<std::string> step(const StepRecord& record, Clock::time_point now);
+  /// Whether data was waited for so long before the last line that its reader should say why.
+  bool waits_for_data() const { return data_share_ > slow_data_share; }
 
  private:
   int done_, steps_;
   Clock::time_point begin_, last_;            // of the run, of the last line
   int since_ = 0;                             // steps since the last line
   double tokens_per_s_ = 0, exposed_ms_ = 0;  // summed over them
-  double bubble_ = 0, stall_ms_ = 0;
-  std::string tier_;  // nobody warned of it yet
+  double bubble_ = 0, stall_ms_ = 0, data_ms_ = 0;
+  double data_share_ = 0;  // of the time between the last two lines
+  std::string tier_;       // nobody warned of it yet
 };
 
 /// Training loss as a curve of `columns` x `rows` characters, with validation losses as circles.

@@ -65,10 +65,8 @@ std::vector<std::int32_t> write_sample(GptStages& gpt, const SampleOptions& opti
   return {text.begin() + static_cast<std::ptrdiff_t>(options.prompt.size()), text.end()};
 }
 
-int tokens_of_bytes(const TokenizedText& text, int bytes) {
-  const double each = static_cast<double>(text.text_bytes()) /
-                      static_cast<double>(std::max<std::size_t>(text.size(), 1));
-  return std::max(1, static_cast<int>(std::lround(bytes / std::max(each, 1.0))));
+int tokens_of_bytes(double bytes_per_token, int bytes) {
+  return std::max(1, static_cast<int>(std::lround(bytes / std::max(bytes_per_token, 1.0))));
 }
 
 /// A piece may end inside of a word, which goes on in the next.

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "train/data/tokenized_text.hpp"
 #include "train/model/gpt_stages.hpp"
-#include "train/tokenized_text.hpp"
 
 namespace sprat::train {
 
@@ -24,8 +24,8 @@ struct SampleOptions {
 /// The tokens that follow the prompt, by a rank that has the whole model. A pure function of its
 /// parameters and the options.
 std::vector<std::int32_t> write_sample(GptStages& gpt, const SampleOptions& options);
-/// How many tokens make so many bytes, as they do in a text; one at least.
-int tokens_of_bytes(const TokenizedText& text, int bytes);
+/// How many tokens make so many bytes, if each is of `bytes_per_token`; one at least.
+int tokens_of_bytes(double bytes_per_token, int bytes);
 
 /// Words are runs of ASCII letters, in lower case.
 using Vocabulary = std::set<std::string, std::less<>>;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <numeric>
 
-#include "train/batches.hpp"
+#include "train/data/batches.hpp"
 #include "train/model/gpt_index.hpp"
 
 namespace sprat::train {

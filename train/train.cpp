@@ -3,17 +3,20 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "train/batches.hpp"
 #include "train/config/config.hpp"
 #include "train/config/settings.hpp"
+#include "train/data/loaded_data.hpp"
+#include "train/data/text_data.hpp"
 #include "train/pipeline_plan.hpp"
-#include "train/tokenized_text.hpp"
 #include "train/trainer.hpp"
 
 namespace sprat::train {
@@ -31,7 +34,7 @@ class ReadingProgress {
     }
   }
   void finish(const TokenizedText& text) const {
-    if (leads_ && !text.is_bytes()) {
+    if (leads_ && !text.codec().is_bytes()) {
       tell("text", text);
     }
   }
@@ -43,7 +46,7 @@ class ReadingProgress {
     const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
     const double megabytes = static_cast<double>(text.text_bytes()) / 1e6;
     fmt::print("{}: {:.1f} MB as {} tokens of {}, {:.1f} s ({:.1f} MB/s)\n", what, megabytes,
-               text.size(), text.vocabulary(), seconds, megabytes / seconds);
+               text.size(), text.codec().vocabulary(), seconds, megabytes / seconds);
     std::fflush(stdout);
   }
 
@@ -77,31 +80,78 @@ TokenizedText read_tokenized(const DataConfig& data, const TokenizedText::Tell& 
   }
 }
 
-}  // namespace
-
-int run(Communicator& world, const TrainRequest& request) {
+/// What rank and configuration say, and what the files of either kind hold.
+struct AgreedRun {
   TrainConfig config;
-  std::optional<Batches> batches;
+  std::optional<Batches> batches;   ///< Of a text.
+  std::optional<TokenCodec> codec;  ///< Of sources, if they have one.
+};
+
+Settings read_text_run(AgreedRun& agreed, int rank) {
+  ReadingProgress progress(rank == 0);
+  TokenizedText text = read_tokenized(agreed.config.data,
+                                      [&](const TokenizedText& so_far) { progress.read(so_far); });
+  progress.finish(text);
+  fit_vocabulary(agreed.config, text.codec().vocabulary());
+  agreed.batches.emplace(std::move(text), agreed.config);
+  return text_settings(agreed.batches->text());
+}
+
+/// Sources are opened once it is known which of their samples a rank reads.
+Settings read_codec(AgreedRun& agreed) {
+  const DataConfig& data = agreed.config.data;
+  if (data.is_bytes()) {
+    agreed.codec.emplace();
+  } else if (!data.tokenizer.empty()) {
+    agreed.codec.emplace(tokenizer_of(data.tokenizer));
+    fit_vocabulary(agreed.config, agreed.codec->vocabulary());
+  }
+  return {{"data.tokenizer", agreed.codec ? agreed.codec->description() : "not given"}};
+}
+
+AgreedRun agree_on_run(Communicator& world, const TrainRequest& request) {
+  AgreedRun agreed;
   agree_on_settings(world, [&] {  // before anything that waits for ranks that do the same
-    config = read_train_config(request.config);
-    ReadingProgress progress(world.rank() == 0);
-    TokenizedText text =
-        read_tokenized(config.data, [&](const TokenizedText& so_far) { progress.read(so_far); });
-    progress.finish(text);
-    fit_vocabulary(config, text.vocabulary());
-    batches.emplace(std::move(text), config);
-    Settings settings = settings_of(config);
-    settings.merge(text_settings(*batches));
+    agreed.config = read_train_config(request.config);
+    Settings data =
+        agreed.config.data.has_sources() ? read_codec(agreed) : read_text_run(agreed, world.rank());
+    Settings settings = settings_of(agreed.config);
+    settings.merge(data);
     settings.merge(request_settings(request));
     return settings;
   });
-  plan_pipeline(config, world.size());  // refuses what does not go together
+  return agreed;
+}
+
+std::unique_ptr<TrainingData> open_data(Communicator& world, AgreedRun& agreed, BatchShare share) {
+  if (agreed.batches) {
+    return std::make_unique<TextData>(*std::move(agreed.batches), share);
+  }
+  const std::vector<int>& hosts = world.hosts();
+  agreed.config.data.loader.ranks_on_host =
+      static_cast<int>(std::ranges::count(hosts, hosts[static_cast<std::size_t>(world.rank())]));
+  std::unique_ptr<LoadedData> loaded;
+  agree_on_settings(world, [&] {  // or one rank that cannot read leaves the others waiting
+    loaded = std::make_unique<LoadedData>(agreed.config, std::move(agreed.codec), share);
+    return loaded->settings();
+  });
+  return loaded;
+}
+
+}  // namespace
+
+int run(Communicator& world, const TrainRequest& request) {
+  AgreedRun agreed = agree_on_run(world, request);
+  const TrainConfig& config = agreed.config;
+  const PipelinePlan plan = plan_pipeline(config, world.size());  // refuses what is at odds
   const int steps = request.steps.value_or(config.train.steps);
   if (steps < 1) {
     throw Error(ErrorCode::invalid_argument, fmt::format("--steps is {}; it is at least 1", steps));
   }
   Communicator by_host = order_by_host(world);
-  return Trainer(by_host, config, request, *std::move(batches)).run();
+  const BatchShare share = plan_of_rank(config, plan, by_host.rank()).share;
+  const std::unique_ptr<TrainingData> data = open_data(world, agreed, share);
+  return Trainer(by_host, config, request, *data).run();
 }
 
 }  // namespace sprat::train

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "train/gathered_batches.hpp"
+#include "train/data/gathered_batches.hpp"
 #include "train/loading_horizon.hpp"
 #include "train/sample.hpp"
 #include "train/schedule.hpp"
@@ -36,18 +36,19 @@ std::string kernel_of(const TrainingState& state, const std::string& kind) {
 }  // namespace
 
 Trainer::Trainer(Communicator& world, const TrainConfig& config, const TrainRequest& request,
-                 Batches batches)
+                 TrainingData& data)
     : world_(world),
       config_(config),
       request_(request),
       last_step_(request.steps.value_or(config.train.steps)),
-      batches_(std::move(batches)),
+      cut_(config),
+      data_(data),
       part_(world, config),
       checkpoints_(world, part_.model(), config.checkpoint,
                    [this](const std::string& line) { say("{}\n", line); }),
       resumed_(resume()),
       gemm_(agree_on_gemm_backend(world, kernel_of(resumed_, config.train.gemm))),
-      passes_(part_, config, gemm_, batches_.largest_share(part_.share().ranks)),
+      passes_(part_, config, gemm_, cut_.largest_share(part_.share().ranks)),
       step_(static_cast<int>(resumed_.step)),
       samples_(resumed_.samples) {}
 
@@ -57,8 +58,7 @@ void Trainer::introduce() const {
   const int microbatches = config_.sharding.micro_steps;
   say("GPT of {} parameters: {} layers of width {}, {} heads, context {}\n",
       part_.parameter_count(), shape.layers, shape.width, shape.heads, shape.context);
-  say("{} {}s to learn, {} held out; {} samples a step", batches_.training_tokens(), token_word(),
-      batches_.validation_tokens(), train.batch);
+  say("{}; {} samples a step", data_.about(), train.batch);
   say("{}\n", microbatches == 1 ? "" : fmt::format(" in {} micro-batches", microbatches));
   const ShardedModel& model = part_.model();
   say("{} ranks, hybrid_shard_degree {} ({}), matrix products by {}\n", world_.size(),
@@ -66,7 +66,7 @@ void Trainer::introduce() const {
   say("{}", pipeline_text(config_, part_.plan()));
   for (const std::string& warning :
        batch_warnings(config_, {.ranks = part_.share().ranks,
-                               .samples_per_epoch = batches_.samples_per_epoch(),
+                               .samples_per_epoch = data_.samples_per_epoch(),
                                .parameters = part_.parameter_count()})) {
     say("warning: {}\n", warning);
   }
@@ -85,8 +85,8 @@ void Trainer::introduce() const {
 /// that holds most, and that is rarely rank 0.
 void Trainer::tell_memory() {
   RankMemory mine = passes_.memory();
-  mine.text = batches_.text().held_bytes();
-  const bool copies = leads() && config_.train.sample_bytes > 0 && !has_whole_model(part_);
+  data_.count_memory(mine);
+  const bool copies = leads() && writes_text() && !has_whole_model(part_);
   mine.sample = copies ? whole_model_bytes(config_.model) : 0;
   const std::vector<std::uint64_t> part = numbers_of(mine);
   std::vector<std::uint64_t> whole(part.size() * static_cast<std::size_t>(world_.size()));
@@ -114,12 +114,11 @@ double Trainer::loss_divisor() const {
 
 Trainer::Totals Trainer::pass() {
   const auto loss_scale = static_cast<float>(part_.model().loss_scale() / loss_divisor());
-  std::vector<Batch> batches;
-  for (int microbatch = 0; microbatch < config_.sharding.micro_steps; ++microbatch) {
-    batches.push_back(batches_.training(samples_, microbatch, part_.share()));
-  }
-  batches =
-      gather_batches(part_.tensor_group(), part_.share(), own_context(config_), std::move(batches));
+  DataWaits* waits = data_.waits();
+  const double waited = waits == nullptr ? 0 : waits->seconds_waited();
+  const std::vector<Batch> batches = gather_batches(part_.tensor_group(), part_.share(),
+                                                    own_context(config_), data_.step(samples_));
+  const double data_wait = waits == nullptr ? 0 : waits->seconds_waited() - waited;
   double tokens = 0;
   for (const Batch& batch : batches) {
     tokens += static_cast<double>(batch.targets.size());
@@ -131,14 +130,15 @@ Trainer::Totals Trainer::pass() {
   // and DeepSpeed do, a step that is skipped takes its samples, and nothing of the schedule.
   const double rate =
       leads() ? learning_rate(config_.train, static_cast<int>(part_.model().updates())) : 0.0;
-  std::array<double, 8> totals = {loss,
+  std::array<double, 9> totals = {loss,
                                   part_.mine().tells_loss ? tokens : 0.0,
                                   asked ? 1.0 : 0.0,
                                   rate,
                                   times.idle,
                                   times.message_wait_s,
                                   times.load_stall_s,
-                                  times.store_wait_s};
+                                  times.store_wait_s,
+                                  data_wait};
   part_.sum_over_job(totals);
   const double ranks = world_.size();
   return {.loss = totals[0],
@@ -148,7 +148,8 @@ Trainer::Totals Trainer::pass() {
           .times = {.idle = totals[4] / ranks,
                     .message_wait_s = totals[5] / ranks,
                     .load_stall_s = totals[6] / ranks,
-                    .store_wait_s = totals[7] / ranks}};
+                    .store_wait_s = totals[7] / ranks},
+          .data_wait_s = totals[8] / ranks};
 }
 
 StepRecord Trainer::train_step() {
@@ -179,6 +180,10 @@ StepRecord Trainer::train_step() {
   if (config_.pipeline.activations.offload) {
     record.load_stall_ms = 1000 * totals.times.load_stall_s;
     record.store_wait_ms = 1000 * totals.times.store_wait_s;
+  }
+  if (DataWaits* waits = data_.waits()) {
+    record.data_wait_ms = 1000 * totals.data_wait_s;
+    waits->note_step(Clock::now() - begin);
   }
   record.skipped = result.skipped;
   if (config_.sharding.loss_scale.dynamic) {
@@ -224,18 +229,18 @@ void Trainer::tell(const StepResult& result) {
 }
 
 double Trainer::validate(int samples) {
-  samples = batches_.validation_samples(samples);
+  samples = data_.validation_samples(samples);
   const int together = config_.sharding.micro_steps;
   // A place for each sample, 0 on ranks that have nothing of it: whoever has which, they are added
   // in one order.
   std::vector<double> losses(static_cast<std::size_t>(samples));
-  for (int index = 0; index < batches_.validation_batches(samples, part_.share().ranks);
+  for (int index = 0; index < cut_.validation_batches(samples, part_.share().ranks);
        index += together) {
     std::vector<Batch> batches;  // behind the last batch they are empty
     std::vector<int> numbers;
     for (int next = index; next < index + together; ++next) {
-      batches.push_back(batches_.validation(next, samples, part_.share()));
-      const SampleRange range = batches_.validation_range(next, samples, part_.share());
+      batches.push_back(data_.validation(next, samples));
+      const SampleRange range = cut_.validation_range(next, samples, part_.share());
       for (int sample = range.first; sample < range.first + range.count; ++sample) {
         numbers.push_back(sample);
       }
@@ -252,26 +257,23 @@ double Trainer::validate(int samples) {
 }
 
 TrainingState Trainer::state() const {
-  const TokenizedText& text = batches_.text();
   return {.step = step_,
           .samples = samples_,
           .notes =
               run_notes(config_, {.data_ranks = part_.share().ranks,
                                   .row = fmt::format("{}, degree {}", part_.model().strategy().name,
                                                      part_.model().hybrid_shard_degree()),
-                                  .text_bytes = text.text_bytes(),
-                                  .text_checksum = text.checksum(),
-                                  .training_tokens = batches_.training_tokens(),
-                                  .tokenizer = text.tokenizer_text(),
+                                  .data = data_.notes(),
                                   .gemm = gemm_->name()})};
 }
 
 TrainingState Trainer::resume() {
-  const std::string tokens = batches_.text().tokenizer_text();
+  const std::string tokens = data_.codec() == nullptr ? "" : data_.codec()->description();
   if (request_.resume) {
     if (const auto path = resume_path(world_, config_, *request_.resume)) {
       require_same_tokens(world_, *path, tokens);
       const TrainingState saved = load_checkpoint(world_, part_.model(), *path);
+      data_.resume(saved);
       say("resuming after step {} from {}\n", saved.step, *path);
       return saved;
     }
@@ -303,9 +305,7 @@ void Trainer::train(std::vector<StepRecord>& records) {
     } else if (train.validate_every > 0 && step_ % train.validate_every == 0 && !stopping_) {
       record.validation_loss = validate(train.validation_samples);
     }
-    if (const auto line = progress.step(record, Clock::now())) {
-      say("{}\n", *line);
-    }
+    tell_progress(progress, record);
     if (report_) {
       report_->write(record);
     }
@@ -315,6 +315,19 @@ void Trainer::train(std::vector<StepRecord>& records) {
     } else {
       checkpoints_.step(state(), request_.stop);
     }
+  }
+}
+
+void Trainer::tell_progress(Progress& progress, StepRecord& record) {
+  const auto line = progress.step(record, Clock::now());
+  if (!line) {
+    return;
+  }
+  say("{}\n", *line);
+  DataWaits* waits = data_.waits();
+  if (waits != nullptr && progress.waits_for_data()) {
+    record.data_limit = waits->limit();
+    say("data: {}\n", *record.data_limit);
   }
 }
 
@@ -385,12 +398,14 @@ int Trainer::end_diverged() {
 void Trainer::finish(const std::vector<StepRecord>& records) {
   const double loss = *records.back().validation_loss, bits = loss / 0.6931471805599453;
   say("\n{}\nvalidation loss {:.4f} nats per {} ({:.2f} bits",
-      plot_losses(records, plot_columns, plot_rows, token_word()), loss, token_word(), bits);
-  if (!batches_.text().is_bytes()) {  // what does not depend on how a text is cut
-    say(", {:.3f} a byte", bits / held_out_bytes_per_token());
+      plot_losses(records, plot_columns, plot_rows, token_word(data_)), loss, token_word(data_),
+      bits);
+  const TokenizedText* text = data_.text();
+  if (text != nullptr && !text->codec().is_bytes()) {  // what does not depend on how a text is cut
+    say(", {:.3f} a byte", bits / held_out_bytes_per_token(*text));
   }
   say(")\n");
-  if (config_.train.sample_bytes > 0) {
+  if (writes_text()) {
     write_text();
   }
   advise();
@@ -398,11 +413,11 @@ void Trainer::finish(const std::vector<StepRecord>& records) {
   world_.barrier({.timeout = std::chrono::hours(24 * 365)});
 }
 
-double Trainer::held_out_bytes_per_token() const {
+double Trainer::held_out_bytes_per_token(const TokenizedText& text) const {
+  const std::size_t learnt = data_.training_tokens();
   std::size_t bytes = 0;
-  batches_.text().for_each_piece(batches_.training_tokens(), batches_.text().size(),
-                                 [&](std::string_view piece) { bytes += piece.size(); });
-  return static_cast<double>(bytes) / static_cast<double>(batches_.validation_tokens());
+  text.for_each_piece(learnt, text.size(), [&](std::string_view piece) { bytes += piece.size(); });
+  return static_cast<double>(bytes) / static_cast<double>(text.size() - learnt);
 }
 
 void Trainer::write_text() {
@@ -414,23 +429,27 @@ void Trainer::write_text() {
     return;
   }
   Parameters& whole = copy ? static_cast<Parameters&>(*copy) : passes_.parameters();
-  const TokenizedText& text = batches_.text();
-  const std::vector<std::int32_t> prompt = text.encode(config_.train.prompt);
-  const int tokens = tokens_of_bytes(text, config_.train.sample_bytes);
+  const TokenCodec& codec = *data_.codec();
+  const std::vector<std::int32_t> prompt = codec.encode(config_.train.prompt);
+  const int tokens = tokens_of_bytes(data_.bytes_per_token(), config_.train.sample_bytes);
   // A context that no rank holds is rarely as long as what is written.
   const std::int64_t written = static_cast<std::int64_t>(prompt.size()) + tokens;
   const auto most = std::min<std::int64_t>(config_.model.context, written);
   GptStages writer(config_.model, {.max_tokens = static_cast<int>(most)}, gemm_, whole);
   const std::string sample =
-      text.decode(write_sample(writer, {.prompt = prompt,
-                                        .tokens = tokens,
-                                        .vocabulary = text.vocabulary(),
-                                        .temperature = config_.train.temperature,
-                                        .seed = config_.sharding.seed,
-                                        .context = config_.model.context}));
-  const WordShare words = known_words(sample, words_of(text, batches_.training_tokens()));
+      codec.decode(write_sample(writer, {.prompt = prompt,
+                                         .tokens = tokens,
+                                         .vocabulary = codec.vocabulary(),
+                                         .temperature = config_.train.temperature,
+                                         .seed = config_.sharding.seed,
+                                         .context = config_.model.context}));
   say("\nthe model writes (temperature {}):\n{:-<72}\n{}{}\n{:-<72}\n", config_.train.temperature,
       "", config_.train.prompt, sample, "");
+  const TokenizedText* text = data_.text();
+  if (text == nullptr) {
+    return;  // whose words would have to be read again
+  }
+  const WordShare words = known_words(sample, words_of(*text, data_.training_tokens()));
   say("{} of its {} words ({:.0f} %) occur in the training text\n", words.known, words.words,
       100 * words.share());
 }
@@ -447,7 +466,8 @@ void Trainer::advise() const {
   say("  --virtual-ranks {}: the same ranks as threads of one process, the same losses again\n",
       world_.size());
   say("  more train.steps, or a larger model.width: a lower loss for more time\n");
-  say("  data.files: your own text; --report FILE: every step's figures as JSON\n");
+  say("  data.files: your own text, or data.sources: files of tokens; --report FILE: every step's "
+      "figures as JSON\n");
 }
 
 }  // namespace sprat::train

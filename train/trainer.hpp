@@ -13,9 +13,9 @@
 
 #include "sprat/fsdp.hpp"
 #include "sprat/mp.hpp"
-#include "train/batches.hpp"
 #include "train/checkpoints.hpp"
 #include "train/config/config.hpp"
+#include "train/data/training_data.hpp"
 #include "train/model_part.hpp"
 #include "train/model_passes.hpp"
 #include "train/report.hpp"
@@ -29,7 +29,7 @@ class Trainer {
  public:
   /// `world`: ranks of a host next to each other; it and the rest outlive this.
   Trainer(Communicator& world, const TrainConfig& config, const TrainRequest& request,
-          Batches batches);
+          TrainingData& data);
   /// Trains from where the request begins to its last step. Returns the program's exit code.
   int run();
 
@@ -40,6 +40,7 @@ class Trainer {
     bool stop = false;         ///< Some rank was asked to.
     double learning_rate = 0;  ///< As rank 0 computes it.
     PassTimes times;           ///< Means over ranks.
+    double data_wait_s = 0;    ///< Likewise.
   };
 
   bool leads() const { return world_.rank() == 0; }
@@ -52,8 +53,8 @@ class Trainer {
       std::fflush(stdout);
     }
   }
-  const char* token_word() const { return batches_.text().is_bytes() ? "byte" : "token"; }
-  double held_out_bytes_per_token() const;
+  /// Of a text that the rank has.
+  double held_out_bytes_per_token(const TokenizedText& text) const;
   void introduce() const;
   /// What the rank holds that holds most.
   void tell_memory();
@@ -74,12 +75,16 @@ class Trainer {
   /// All micro-steps, forward and backward.
   Totals pass();
   StepRecord train_step();
+  /// A line for people, if there is something to say, and for the record why data was waited for.
+  void tell_progress(Progress& progress, StepRecord& record);
   /// Where the configuration gives none: of the steps that follow, from the times of the last one.
   void choose_horizon();
   double validate(int samples);
   void count_skipped(const StepResult& result);
   void tell(const StepResult& result);
   void finish(const std::vector<StepRecord>& records);
+  /// Where somebody says what tokens mean.
+  bool writes_text() const { return config_.train.sample_bytes > 0 && data_.codec() != nullptr; }
   void write_text();
   void advise() const;
 
@@ -87,7 +92,8 @@ class Trainer {
   const TrainConfig& config_;
   const TrainRequest& request_;
   int last_step_;
-  Batches batches_;
+  const BatchCut cut_;
+  TrainingData& data_;
   ModelPart part_;
   Checkpoints checkpoints_;  // refuses a folder before much is read
   TrainingState resumed_;

@@ -11,7 +11,7 @@
 #include "fsdp/engine.hpp"
 #include "sprat/communicator.hpp"
 #include "sprat/mp.hpp"
-#include "train/batches.hpp"
+#include "train/data/batches.hpp"
 #include "train/config/config.hpp"
 #include "train/model/gpt_stages.hpp"
 

@@ -27,6 +27,9 @@ struct DataSource {
   std::string token_type = {};
   /// Its share of the samples, beside the other sources' weights.
   double weight = 1;
+  /// A token that stands behind each document where documents are packed. For files that have none
+  /// there; a document with it is one token longer.
+  std::optional<std::uint64_t> separator = {};
 };
 
 /// What a sample is.
@@ -127,6 +130,11 @@ struct LoaderCache {
   std::shared_ptr<DataPeers> peers = nullptr;
 };
 
+/// Samples [begin, end) of each batch.
+struct DataSlots {
+  std::uint64_t begin = 0, end = 0;
+};
+
 struct LoaderOptions {
   std::vector<DataSource> sources;
 
@@ -144,6 +152,9 @@ struct LoaderOptions {
   // Who gets what.
   std::uint64_t batch = 1;  ///< Samples of one step of all ranks together.
   int rank = 0, ranks = 1;  ///< Among those that read different samples.
+  /// Whose part is not that of `rank`, as that of a rank with several micro-batches of a step: the
+  /// samples of each batch that this loader gives, in this order.
+  std::vector<DataSlots> slots = {};
 
   // Reading.
   std::uint64_t memory_bytes =
@@ -163,8 +174,10 @@ struct LoaderOptions {
   int ranks_on_host = 0;
 };
 
-/// From JSON, as docs/data.md has it. Throws Error{invalid_argument} naming the key.
-SPRAT_API LoaderOptions parse_loader_options(std::string_view json);
+/// From JSON, as docs/data.md has it. Throws Error{invalid_argument} naming the key, as
+/// SECTION.order.length for one.
+SPRAT_API LoaderOptions parse_loader_options(std::string_view json,
+                                             const std::string& section = "loader");
 
 /// One rank's part of a batch. Copies share its memory, which the loader takes back when the last
 /// is gone: who holds many stops the loader from reading ahead. Any thread.

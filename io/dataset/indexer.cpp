@@ -14,6 +14,7 @@
 #include "comm/base/log.hpp"
 #include "io/dataset/file_list.hpp"
 #include "io/dataset/index_place.hpp"
+#include "io/dataset/index_turn.hpp"
 #include "io/dataset/journal.hpp"
 #include "io/dataset/parallel.hpp"
 #include "io/dataset/streamed_file.hpp"
@@ -265,6 +266,94 @@ std::string keep(const IndexPlaces& places, const std::string& first, const Data
                                             files, " files cannot be indexed:\n", lines));
 }
 
+/// What is there before anything is indexed.
+struct Before {
+  std::optional<KeptIndex> kept;
+  Recognised chosen;
+  std::vector<std::string> names;
+
+  bool is_done(Trust trust) const {
+    return kept && trust == Trust::names && has_names(kept->index, names);
+  }
+};
+
+Before look_around(const DatasetOptions& options, const IndexPlaces& places,
+                   const FoundFiles& found) {
+  Before before{.kept = find_index(places), .chosen = {}, .names = {}};
+  before.chosen = choose_format(options, before.kept, found);
+  before.names = names_under(places.folder, files_of(*before.chosen.format, found));
+  return before;
+}
+
+/// Whether an index came or changed since the last call.
+class IndexWatch {
+ public:
+  explicit IndexWatch(const IndexPlaces& places) : places_(places), seen_(stamps()) {}
+  bool changed() {
+    std::vector<FileStamp> now = stamps();
+    const bool differs = now != seen_;
+    seen_ = std::move(now);
+    return differs;
+  }
+
+ private:
+  std::vector<FileStamp> stamps() const {
+    std::vector<FileStamp> stamps;
+    for (const std::string& path : places_.paths) {
+      std::error_code none;
+      stamps.push_back(fs::exists(path, none) ? stamp_of(path) : FileStamp{});
+    }
+    return stamps;
+  }
+
+  const IndexPlaces& places_;
+  std::vector<FileStamp> seen_;
+};
+
+/// Of files that cannot be indexed the index says nothing, so whoever opens the dataset next asks
+/// them again, and only them. An index of none at all would be of no use.
+bool is_useful(const IndexRun& run, const DatasetIndex& index) {
+  return run.complaints().empty() || !index.files.empty();
+}
+
+/// Reads what is not known, and keeps what was found at `place`, or at the next one.
+IndexedDataset make_index(const DatasetOptions& options, const IndexPlaces& places,
+                          const std::string& place, const FoundFiles& found, Before before,
+                          const ProgressHook& hook) {
+  auto& [kept, chosen, names] = before;
+  const bool same_format = kept && kept->index.format == chosen.format->name;
+  IndexedDataset made{.index = {.format = std::string(chosen.format->name),
+                                .how = same_format ? kept->index.how : std::string(chosen.how),
+                                .files = {}},
+                      .folder = places.folder,
+                      .kept_at = kept ? kept->path : std::string()};
+  const bool same_names = kept && has_names(kept->index, names);
+  KnownFiles known = known_files(kept ? std::move(kept->index.files) : std::vector<NamedRecords>(),
+                                 read_journals(place, places.key));
+  IndexJournal journal(place, places.key);
+  const IndexRun::Task task{*chosen.format, options.format_options, places.folder, names, hook};
+  IndexRun run(task, std::move(known), journal);
+  run.run(indexing_threads(options.threads));
+  made.index.files = run.take_files();
+  made.indexed = run.indexed();
+  if (run.complaints().empty()) {
+    try {
+      check_catalogues(*chosen.format, found, places.folder, made.index.files);
+    } catch (...) {
+      journal.remove();  // an index of what is not whole would be taken as one of what is
+      throw;
+    }
+  }
+  if (is_useful(run, made.index) && (!same_names || made.indexed > 0)) {
+    made.kept_at = keep(places, place, made.index);
+  }
+  journal.remove();
+  if (!run.complaints().empty()) {
+    complain_of_files(run, names.size());
+  }
+  return made;
+}
+
 }  // namespace
 
 int indexing_threads(int wanted) {
@@ -288,48 +377,35 @@ FileRecords index_file(const Format& format, const FormatOptions& options,
 
 IndexedDataset index_dataset(const DatasetOptions& options, Trust trust, const ProgressHook& hook) {
   const IndexPlaces places = index_places(options);
-  std::optional<KeptIndex> kept = find_index(places);
   const FoundFiles found = find_files(options.paths);
-  const Recognised chosen = choose_format(options, kept, found);
-  const auto names = names_under(places.folder, files_of(*chosen.format, found));
-  if (kept && trust == Trust::names && has_names(kept->index, names)) {
-    return {std::move(kept->index), places.folder, kept->path};
+  IndexWatch watch(places);
+  Before before = look_around(options, places, found);
+  const auto known = [&] {
+    return IndexedDataset{.index = std::move(before.kept->index),
+                          .folder = places.folder,
+                          .kept_at = std::move(before.kept->path)};
+  };
+  if (before.is_done(trust)) {
+    return known();
   }
-  const bool same_format = kept && kept->index.format == chosen.format->name;
-  IndexedDataset made{.index = {.format = std::string(chosen.format->name),
-                                .how = same_format ? kept->index.how : std::string(chosen.how),
-                                .files = {}},
-                      .folder = places.folder,
-                      .kept_at = kept ? kept->path : std::string()};
-  const bool same_names = kept && has_names(kept->index, names);
   const std::string place = writable_place(places);
-  KnownFiles known = known_files(kept ? std::move(kept->index.files) : std::vector<NamedRecords>(),
-                                 read_journals(place, places.key));
-  IndexJournal journal(place, places.key);
-  const IndexRun::Task task{*chosen.format, options.format_options, places.folder, names, hook};
-  IndexRun run(task, std::move(known), journal);
-  run.run(indexing_threads(options.threads));
-  made.index.files = run.take_files();
-  made.indexed = run.indexed();
-  if (run.complaints().empty()) {
-    try {
-      check_catalogues(*chosen.format, found, places.folder, made.index.files);
-    } catch (...) {
-      journal.remove();  // an index of what is not whole would be taken as one of what is
-      throw;
+  const auto made = [&] {
+    if (watch.changed()) {
+      before = look_around(options, places, found);
     }
+    return before.is_done(trust);
+  };
+  IndexTurn turn(place, made);
+  if (made()) {  // another process may have been at work until now
+    return known();
   }
-  // Of files that cannot be indexed the index says nothing, so whoever opens the dataset next asks
-  // them again, and only them. An index of none at all would be of no use.
-  const bool useful = run.complaints().empty() || !made.index.files.empty();
-  if (useful && (!same_names || made.indexed > 0)) {
-    made.kept_at = keep(places, place, made.index);
-  }
-  journal.remove();
-  if (!run.complaints().empty()) {
-    complain_of_files(run, names.size());
-  }
-  return made;
+  const ProgressHook tell = [&](const IndexProgress& progress) {
+    turn.progress(progress.files, progress.of_files);
+    if (hook) {
+      hook(progress);
+    }
+  };
+  return make_index(options, places, place, found, std::move(before), tell);
 }
 
 }  // namespace sprat::io

@@ -24,6 +24,7 @@ struct LoadedSample {
   PooledMemory own = {};  ///< Of bytes that were read anew for this sample alone.
   std::vector<Field> fields;
   std::vector<std::uint32_t> lengths;
+  std::vector<bool> separated;  ///< As Sample has it.
 };
 
 }  // namespace sprat::io

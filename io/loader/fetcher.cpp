@@ -9,6 +9,7 @@
 #include "comm/base/log.hpp"
 #include "comm/base/thread.hpp"
 #include "io/loader/lustre/released_reads.hpp"
+#include "io/loader/separators.hpp"
 #include "io/reading/retries.hpp"
 
 namespace sprat::io {
@@ -93,6 +94,7 @@ class Fetcher::Loop {
   void judge(std::uint64_t request, const ReadVerdict& verdict);
   void give_up(std::uint64_t request, std::exception_ptr error);
   void hand_on(const std::vector<SampleRef>& samples);
+  void separate(DataBatch::Impl& batch, std::size_t number) const;
   void free_unwanted();
   void tell_of_queues();
   void look_around();
@@ -171,7 +173,6 @@ bool Fetcher::Loop::plan_ahead() {
 }
 
 void Fetcher::Loop::plan_batch(std::uint64_t batch) {
-  const BatchSlots share = order_.batches.share(order_.rank, order_.ranks);
   if (released_ != nullptr) {
     released_->advance(batch * order_.batches.share(0, 1).end);
   }
@@ -181,13 +182,15 @@ void Fetcher::Loop::plan_batch(std::uint64_t batch) {
   build->batch->first = batch;  // until its samples are numbered
   std::vector<std::size_t> samples;
   std::vector<Extents> extents;
-  for (std::uint64_t slot = share.begin; slot < share.end; ++slot) {
-    const Sample sample = order_.stream->sample(order_.batches.sample(batch, slot), skips_);
-    add_sample(*build, sample, batch, slot);
-    samples.push_back(samples.size());
-    extents.push_back(in_table(sample));
-    for (const Extent& extent : sample.extents) {
-      build->bytes += extent.bytes;
+  for (const BatchSlots& slots : order_.slots) {
+    for (std::uint64_t slot = slots.begin; slot < slots.end; ++slot) {
+      const Sample sample = order_.stream->sample(order_.batches.sample(batch, slot), skips_);
+      add_sample(*build, sample, batch, slot);
+      samples.push_back(samples.size());
+      extents.push_back(in_table(sample));
+      for (const Extent& extent : sample.extents) {
+        build->bytes += extent.bytes;
+      }
     }
   }
   next_position_ += samples.size();
@@ -234,7 +237,8 @@ void Fetcher::Loop::add_sample(BatchBuild& build, const Sample& sample, std::uin
                                   .record = sample.record,
                                   .bytes = {},
                                   .fields = {},
-                                  .lengths = sample.lengths});
+                                  .lengths = sample.lengths,
+                                  .separated = sample.separated});
 }
 
 Extents Fetcher::Loop::in_table(const Sample& sample) const {
@@ -334,6 +338,8 @@ void Fetcher::Loop::replace(const CorruptSample& corrupt) {
   const Sample next = order_.stream->sample(position, skips_);
   sample.record = next.record;
   sample.file = next.extents.empty() ? 0 : next.extents.front().file;
+  sample.lengths = next.lengths;
+  sample.separated = next.separated;
   sample.fields.clear();
   sample.own.reset();
   expect(ref.build, {ref.sample}, {in_table(next)});
@@ -457,12 +463,26 @@ void Fetcher::Loop::give_up(std::uint64_t request, std::exception_ptr error) {
 }
 
 void Fetcher::Loop::hand_on(const std::vector<SampleRef>& samples) {
+  for (const SampleRef& sample : samples) {
+    separate(*sample.build->batch, sample.sample);
+  }
   if (partners_.decode) {
     partners_.decode(samples);
     return;
   }
   for (const SampleRef& sample : samples) {
     partners_.delivery.sample_done(sample.build);
+  }
+}
+
+/// A row was filled as if there were no separators: they are put in once it is whole.
+void Fetcher::Loop::separate(DataBatch::Impl& batch, std::size_t number) const {
+  LoadedSample& sample = batch.samples[number];
+  if (!sample.separated.empty()) {
+    sample.bytes =
+        insert_separators(batch.row(number), {.lengths = sample.lengths,
+                                              .separated = sample.separated,
+                                              .separator = order_.separators[sample.source]});
   }
 }
 

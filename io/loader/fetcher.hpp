@@ -42,9 +42,10 @@ struct SampleForm {
 struct FetchOrder {
   std::shared_ptr<const SampleStream> stream;
   GlobalBatches batches;
-  std::uint64_t rank = 0, ranks = 1;
+  std::vector<BatchSlots> slots;  ///< Of each batch, in this order.
   std::uint64_t behind_last = 0;  ///< Batches are [0, behind_last).
   SampleForm form;
+  std::vector<std::vector<std::byte>> separators;  ///< Of each source; empty where it has none.
   Corrupt corrupt = Corrupt::stop;
 };
 

@@ -130,11 +130,11 @@ void Loader::Impl::start(io::StreamPosition from) {
   fetcher_ = std::make_unique<io::Fetcher>(
       io::FetchOrder{.stream = setup_.stream,
                      .batches = *batches_,
-                     .rank = static_cast<std::uint64_t>(options_.rank),
-                     .ranks = static_cast<std::uint64_t>(options_.ranks),
+                     .slots = setup_.slots,
                      .behind_last = batches_until(*batches_, options_.epochs,
                                                   options_.remainder == Remainder::carry),
                      .form = setup_.form,
+                     .separators = setup_.separators,
                      .corrupt = options_.corrupt},
       reading(),
       io::FetchPartners{

@@ -1,4 +1,5 @@
 // A loader's options as JSON: what the C API, Python and the command have in common.
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -53,6 +54,9 @@ DataSource read_source(const nlohmann::json& root, const std::string& name) {
   section.read("format", source.format);
   section.read("token_type", source.token_type);
   section.read("weight", source.weight);
+  if (section.find("separator") != nullptr) {
+    section.read("separator", source.separator.emplace());
+  }
   section.end();
   require(!source.paths.empty(), name,
           ".paths is missing or empty; it lists files, folders, or patterns such as data/*.tar");
@@ -60,13 +64,29 @@ DataSource read_source(const nlohmann::json& root, const std::string& name) {
   return source;
 }
 
-void read_sources(JsonSection& section, std::vector<DataSource>& sources) {
+void read_sources(JsonSection& section, const std::string& outer,
+                  std::vector<DataSource>& sources) {
   const nlohmann::json* list = section.find("sources");
-  require(list != nullptr && list->is_array() && !list->empty(),
-          "loader.sources is missing or empty; it is a list of {\"paths\": [...]}");
+  require(list != nullptr && list->is_array() && !list->empty(), outer,
+          ".sources is missing or empty; it is a list of {\"paths\": [...]}");
   for (std::size_t i = 0; i < list->size(); ++i) {
-    const std::string name = text("loader.sources[", i, "]");
+    const std::string name = text(outer, ".sources[", i, "]");
     sources.push_back(read_source(nlohmann::json{{name, (*list)[i]}}, name));
+  }
+}
+
+/// Pairs of a first sample and the one behind the last.
+void read_slots(JsonSection& section, std::vector<DataSlots>& slots) {
+  const auto is_number = [](const nlohmann::json& one) { return one.is_number_unsigned(); };
+  const nlohmann::json* list = section.find("slots");
+  if (list == nullptr) {
+    return;
+  }
+  for (const nlohmann::json& pair : *list) {
+    if (!pair.is_array() || pair.size() != 2 || !std::ranges::all_of(pair, is_number)) {
+      section.refuse("slots", *list, "a list of pairs, [first sample, behind the last one]");
+    }
+    slots.push_back({.begin = pair[0], .end = pair[1]});
   }
 }
 
@@ -124,15 +144,16 @@ nlohmann::json parse(std::string_view json) {
 
 }  // namespace
 
-LoaderOptions parse_loader_options(std::string_view json) {
+LoaderOptions parse_loader_options(std::string_view json, const std::string& name) {
   LoaderOptions options;
   // Sections are named by their way from the root, so the options become a section of their own.
-  const nlohmann::json root{{"loader", parse(json)}};
-  JsonSection section(root, "loader");
-  read_sources(section, options.sources);
+  const nlohmann::json root{{name, parse(json)}};
+  JsonSection section(root, name);
+  read_sources(section, name, options.sources);
   section.read("batch", options.batch);
   section.read("rank", options.rank);
   section.read("ranks", options.ranks);
+  read_slots(section, options.slots);
   read_order(section.section("order"), options);
   read_reading(section.section("reading"), options);
   read_cache(section.section("cache"), options.cache);

@@ -114,7 +114,8 @@ std::uint64_t bytes_of_element(std::string_view type) {
   return 0;
 }
 
-SamplingOptions sampling_of(const LoaderOptions& options, const Dataset& source) {
+SamplingOptions sampling_of(const LoaderOptions& options, const Dataset& source,
+                            std::optional<std::uint64_t> separator) {
   constexpr std::array names = {"", "records", "windows", "packed_cut", "packed_whole"};
   SampleKind kind = options.samples;
   if (kind == SampleKind::automatic) {
@@ -131,14 +132,15 @@ SamplingOptions sampling_of(const LoaderOptions& options, const Dataset& source)
           .chunk = chunks ? options.chunk : 0,
           .mixed_chunks = chunks ? options.mixed_chunks : SamplingOptions{}.mixed_chunks,
           .length = kind == SampleKind::records ? 0 : options.length + more,
-          .element_bytes = documents ? bytes_of_element(element_type(source)) : 0};
+          .element_bytes = documents ? bytes_of_element(element_type(source)) : 0,
+          .separator = separator};
 }
 
 SampleForm form_of(const LoaderOptions& options,
                    const std::vector<std::shared_ptr<const Dataset>>& sources) {
   SampleForm form;
   for (const std::shared_ptr<const Dataset>& source : sources) {
-    const SamplingOptions sampling = sampling_of(options, *source);
+    const SamplingOptions sampling = sampling_of(options, *source, {});
     if (sampling.kind == "records") {
       continue;
     }
@@ -157,6 +159,23 @@ SampleForm form_of(const LoaderOptions& options,
             .fills_rows = sampling.kind != "packed_whole"};
   }
   return form;
+}
+
+/// The bytes of a source's separator, as its tokens have them; none where it has none.
+std::vector<std::byte> separator_of(const DataSource& options, const Dataset& source) {
+  if (!options.separator) {
+    return {};
+  }
+  const std::string type = element_type(source);
+  const std::uint64_t bytes = bytes_of_element(type);
+  // Only whole numbers are named so, and none of them is wider than a separator.
+  const bool fits = bytes == 8 || (bytes > 0 && *options.separator >> (8 * bytes) == 0);
+  require(fits && (type[0] == 'u' || type[0] == 'i'), "separator ", *options.separator,
+          " is no token of type ", type.empty() ? "none" : type);
+  std::vector<std::byte> separator(bytes);
+  // Tokens lie in files with their lowest byte first, and so does the number here.
+  std::memcpy(separator.data(), &*options.separator, bytes);
+  return separator;
 }
 
 std::uint64_t memory_of(const LoaderOptions& options) {
@@ -200,6 +219,31 @@ void tell_facts(LoaderSetup& setup, int ranks) {
   }
 }
 
+/// Of each batch, in the order in which they are given.
+std::vector<BatchSlots> slots_of(const LoaderOptions& options) {
+  if (options.slots.empty()) {
+    // Only the batch's size decides on shares, and the epoch's on nothing of it.
+    const GlobalBatches batches({.epoch_samples = options.batch, .batch = options.batch});
+    return {batches.share(static_cast<std::uint64_t>(options.rank),
+                          static_cast<std::uint64_t>(options.ranks))};
+  }
+  std::vector<BatchSlots> slots;
+  for (const DataSlots& one : options.slots) {
+    require(one.begin <= one.end && one.end <= options.batch, "slots [", one.begin, ", ", one.end,
+            ") are no samples of a batch of ", options.batch);
+    slots.push_back({.begin = one.begin, .end = one.end});
+  }
+  return slots;
+}
+
+std::uint64_t samples_in(const std::vector<BatchSlots>& slots) {
+  std::uint64_t samples = 0;
+  for (const BatchSlots& one : slots) {
+    samples += one.end - one.begin;
+  }
+  return samples;
+}
+
 void check(const LoaderOptions& options) {
   require(!options.sources.empty(), "a loader needs a source: name files, folders or patterns");
   require(options.batch > 0, "batch is 0; it is the samples of one step of all ranks together");
@@ -225,12 +269,16 @@ LoaderSetup set_up(const LoaderOptions& options) {
   StreamOptions stream{.sources = {}, .seed = options.seed};
   for (const DataSource& source : options.sources) {
     setup.sources.push_back(open_source(source, quarter));
-    stream.sources.push_back({.table = setup.sources.back(),
-                              .sampling = sampling_of(options, *setup.sources.back()),
-                              .weight = source.weight});
+    stream.sources.push_back(
+        {.table = setup.sources.back(),
+         .sampling = sampling_of(options, *setup.sources.back(), source.separator),
+         .weight = source.weight});
     records += setup.sources.back()->records();
   }
   setup.form = form_of(options, setup.sources);
+  for (std::size_t i = 0; i < setup.sources.size(); ++i) {
+    setup.separators.push_back(separator_of(options.sources[i], *setup.sources[i]));
+  }
   // The probe reads a block of a true file, so it comes after all files are known.
   setup.files = std::make_shared<const FileTable>(setup.sources);
   setup.stream = std::make_shared<const SampleStream>(std::move(stream));
@@ -242,7 +290,8 @@ LoaderSetup set_up(const LoaderOptions& options) {
   const std::uint64_t record_bytes = bytes / std::max<std::uint64_t>(1, records);
   const std::uint64_t sample_bytes = setup.form.row_bytes > 0 ? setup.form.row_bytes : record_bytes;
   const auto ranks = static_cast<std::uint64_t>(options.ranks);
-  setup.batch_bytes = sample_bytes * ((options.batch + ranks - 1) / ranks);
+  setup.slots = slots_of(options);
+  setup.batch_bytes = sample_bytes * std::max<std::uint64_t>(1, samples_in(setup.slots));
   if (!options.fsx.empty()) {
     setup.facts.system = parse_fsx(options.fsx);
   }

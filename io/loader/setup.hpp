@@ -22,9 +22,11 @@ namespace sprat::io {
 struct LoaderSetup {
   std::vector<std::shared_ptr<const Dataset>> sources;
   SampleForm form;
+  std::vector<std::vector<std::byte>> separators;  ///< Of each source; empty where it has none.
   std::shared_ptr<const FileTable> files;
   std::shared_ptr<const LustreFiles> lustre;  ///< Null: none is on Lustre.
   std::shared_ptr<const SampleStream> stream;
+  std::vector<BatchSlots> slots;  ///< Of each batch, this loader's.
   std::uint64_t memory_bytes = 0;
   std::uint64_t batch_bytes = 0;  ///< What this rank's part of a batch takes, about.
   FileSystem where;               ///< Of the first source's files.

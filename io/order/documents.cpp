@@ -9,7 +9,8 @@ namespace sprat::io {
 Documents::Documents(const SamplingInput& input)
     : table_(input.table),
       element_bytes_(input.options.element_bytes),
-      sample_length_(input.options.length) {
+      sample_length_(input.options.length),
+      has_separator_(input.options.separator.has_value()) {
   const SamplingOptions& options = input.options;
   require(table_.records() > 0, "the dataset has no documents to pack");
   require(element_bytes_ > 0, options.kind, " needs element_bytes=BYTES, of one token: 2 for u16");
@@ -18,6 +19,10 @@ Documents::Documents(const SamplingInput& input)
 }
 
 std::uint64_t Documents::length(std::uint64_t document) const {
+  return elements_in_file(document) + (has_separator_ ? 1 : 0);
+}
+
+std::uint64_t Documents::elements_in_file(std::uint64_t document) const {
   const Extent extent = table_.record(document);
   need(extent.bytes % element_bytes_ == 0, table_.file_name(extent.file), ": document ", document,
        " at byte ", extent.offset, " has ", extent.bytes, " bytes, which are no whole tokens of ",
@@ -50,14 +55,22 @@ void Documents::append(const DocumentPiece& piece, SkippedRecords skipped, Sampl
 }
 
 void Documents::append_sound(const DocumentPiece& piece, Sample& sample) const {
-  const Extent extent = table_.record(piece.document);
-  if (sample.extents.empty()) {
+  if (sample.lengths.empty()) {
     sample.record = piece.document;
   }
-  sample.extents.push_back({.file = extent.file,
-                            .offset = extent.offset + piece.begin * element_bytes_,
-                            .bytes = (piece.end - piece.begin) * element_bytes_});
   sample.lengths.push_back(static_cast<std::uint32_t>(piece.end - piece.begin));
+  // The separator is the document's last element, and the only one that no file has.
+  const std::uint64_t in_file = elements_in_file(piece.document);
+  const std::uint64_t end = std::min(piece.end, in_file);
+  if (has_separator_) {
+    sample.separated.push_back(piece.end > in_file);
+  }
+  if (piece.begin < end || !has_separator_) {
+    const Extent extent = table_.record(piece.document);
+    sample.extents.push_back({.file = extent.file,
+                              .offset = extent.offset + piece.begin * element_bytes_,
+                              .bytes = (end - piece.begin) * element_bytes_});
+  }
 }
 
 }  // namespace sprat::io

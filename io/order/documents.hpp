@@ -19,7 +19,8 @@ class Documents {
   explicit Documents(const SamplingInput& input);
 
   std::uint64_t count() const noexcept { return table_.records(); }
-  /// Elements. Throws Error{unavailable} naming the file if a document ends inside of one.
+  /// Elements, with the separator behind it, if there is one. Throws Error{unavailable} naming the
+  /// file if a document ends inside of one.
   std::uint64_t length(std::uint64_t document) const;
   /// Adds a piece to a sample. A piece of a skipped document is replaced by as many elements of
   /// documents that follow it in the files' order, so that no other sample becomes another one.
@@ -28,9 +29,11 @@ class Documents {
 
  private:
   void append_sound(const DocumentPiece& piece, Sample& sample) const;
+  std::uint64_t elements_in_file(std::uint64_t document) const;
 
   const RecordTable& table_;
   std::uint64_t element_bytes_, sample_length_;
+  bool has_separator_;
 };
 
 }  // namespace sprat::io

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,9 @@ struct Sample {
   Extents extents = {};
   /// Of packed samples: the elements of each document in it, in their order.
   std::vector<std::uint32_t> lengths = {};
+  /// Of each document in it, whether its last element is a separator, which no extent has; empty
+  /// where there are none.
+  std::vector<bool> separated = {};
 };
 
 /// Immutable; any thread may ask, several at once.
@@ -52,7 +56,9 @@ struct SamplingOptions {
   std::uint64_t length = 0;
   bool across_files = true;         ///< Windows: all files are one stream.
   std::uint64_t element_bytes = 0;  ///< Of packed documents' tokens.
-  std::uint64_t block = 1 << 20;    ///< Documents that are packed together whole.
+  /// An element that stands behind each document, and in no file.
+  std::optional<std::uint64_t> separator = {};
+  std::uint64_t block = 1 << 20;  ///< Documents that are packed together whole.
 
   friend bool operator==(const SamplingOptions&, const SamplingOptions&) = default;
 };

@@ -36,6 +36,8 @@ constexpr std::array sampling_options = {
     SamplingOption{"length", [](TakenOptions o) { return text(o.length); }},
     SamplingOption{"across_files",
                    [](TakenOptions o) { return std::string(o.across_files ? "yes" : "no"); }},
+    SamplingOption{"separator",
+                   [](TakenOptions o) { return o.separator ? text(*o.separator) : "none"; }},
     SamplingOption{"element_bytes", [](TakenOptions o) { return text(o.element_bytes); }},
     SamplingOption{"block", [](TakenOptions o) { return text(o.block); }},
 };

@@ -51,17 +51,6 @@ void read_model(const nlohmann::json& root, GptShape& model) {
         model.width, model.heads);
 }
 
-void read_data(const nlohmann::json& root, DataConfig& data) {
-  JsonSection section(root, "data");
-  section.read("files", data.files);
-  section.read("tokenizer", data.tokenizer);
-  section.read("validation_share", data.validation_share);
-  section.end();
-  check(!data.files.empty(), "data.files is missing or empty; it lists the text files to learn");
-  check(data.validation_share > 0 && data.validation_share < 1,
-        "data.validation_share is {}; it is between 0 and 1", data.validation_share);
-}
-
 void read_rates(JsonSection& section, OptimizationConfig& train) {
   const double default_ratio = train.final_learning_rate / train.learning_rate;
   section.read("learning_rate", train.learning_rate);
@@ -187,9 +176,13 @@ TrainConfig parse(std::string_view json) {
   TrainConfig config;
   read_model(root, config.model);
   read_data(root, config.data);
-  if (config.data.tokenizer.empty()) {
+  if (config.data.is_bytes()) {
     fit_vocabulary(config, byte_values);
   }
+  check(
+      !config.data.has_sources() || !config.data.tokenizer.empty() || config.model.vocabulary > 0,
+      "model.vocabulary is missing: files of tokens do not say how many there may be; give it, or "
+      "data.tokenizer");
   read_train(root, config.train, config.sharding);
   read_parallel(root, config);
   check_tensor_degree(config);
@@ -238,12 +231,7 @@ TrainConfig parse_train_config(std::string_view json, const std::string& origin)
 TrainConfig read_train_config(const std::string& path) {
   TrainConfig config = parse_train_config(read_file("configuration", path), path);
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  for (std::string& name : config.data.files) {
-    name = (folder / name).string();  // an absolute name replaces the folder
-  }
-  if (!config.data.tokenizer.empty()) {
-    config.data.tokenizer = (folder / config.data.tokenizer).string();
-  }
+  find_data_from(folder, config.data);
   const std::string file_tier = "file:";
   for (std::string* tier : {&config.sharding.state_tier, &config.sharding.shard_tier,
                             &config.pipeline.activations.tier}) {

@@ -5,16 +5,26 @@
 #include <string_view>
 #include <vector>
 
+#include "sprat/data.hpp"
 #include "sprat/fsdp.hpp"
 #include "train/config/pipeline_config.hpp"
 #include "train/model/gpt.hpp"
 
 namespace sprat::train {
 
+/// Text that every rank has whole, or sources that a loader reads.
 struct DataConfig {
   std::vector<std::string> files;  ///< Text, plain or gzip. Relative to the configuration file.
+  /// Where sources are given, those, the order's shuffle, and how they are read; paths are relative
+  /// as files are. All else of a loader's options follows from the run.
+  LoaderOptions loader;
+  std::vector<DataSource> validation_sources;  ///< What is held out of `loader`.
   std::string tokenizer;           ///< Path of its file, as files are; empty: tokens are bytes.
   double validation_share = 0.05;  ///< The end of the text that is held out.
+
+  bool has_sources() const { return !loader.sources.empty(); }
+  /// Whether tokens are bytes, as of a text without a tokenizer, or of sources of u8.
+  bool is_bytes() const;
 };
 
 /// The run's own part of the section train; the rest is told to the sharded model.

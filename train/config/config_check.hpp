@@ -1,6 +1,7 @@
 // What the sections of a configuration share: refusals, and the readers that have their own files.
 #pragma once
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "comm/base/json_section.hpp"
@@ -17,6 +18,10 @@ inline void check_at_most(const char* key, int value, int most) {
   check(value <= most, "{} is {}; it is at most {}", key, value, most);
 }
 
+/// The section data.
+void read_data(const nlohmann::json& root, DataConfig& data);
+/// Paths that are relative become those from `folder` on.
+void find_data_from(const std::filesystem::path& folder, DataConfig& data);
 /// The section train.precision.
 void read_precision(JsonSection& train, FsdpOptions& sharding);
 /// The section parallel, by our names and SMP's; also train.clip_norm and train.micro_steps where

@@ -193,6 +193,45 @@ class Section {
   std::string name_;
 };
 
+/// Of sources all but their paths: hosts may mount a file system anywhere.
+std::string sources_text(const std::vector<DataSource>& sources) {
+  std::vector<std::string> told;
+  for (const DataSource& source : sources) {
+    told.push_back(fmt::format("{} {} {} of weight {}, separator {}", source.paths.size(),
+                               source.format, source.token_type, source.weight,
+                               source.separator ? std::to_string(*source.separator) : "none"));
+  }
+  return fmt::format("{}", fmt::join(told, ", "));
+}
+
+// As users type them, in the order of the enums.
+constexpr std::array sample_words = {"auto", "records", "windows", "packed", "packed_whole"};
+constexpr std::array shuffle_words = {"full", "chunks", "none"};
+
+void add_data(Settings& settings, const DataConfig& data) {
+  Section section(settings, "data");
+  section.add("validation_share", data.validation_share);
+  if (!data.has_sources()) {
+    return;
+  }
+  const LoaderOptions& loader = data.loader;
+  section.add("sources", sources_text(loader.sources));
+  section.add("validation.sources", sources_text(data.validation_sources));
+  section.add("order.samples", sample_words.at(static_cast<std::size_t>(loader.samples)));
+  section.add("order.shuffle", shuffle_words.at(static_cast<std::size_t>(loader.shuffle)));
+  section.add("order.chunk", loader.chunk);
+  section.add("order.mixed_chunks", loader.mixed_chunks);
+  section.add("reading.memory_bytes", loader.memory_bytes);
+  section.add("reading.reader", loader.reader);
+  section.add("reading.io_threads", loader.io_threads);
+  section.add("reading.decode_threads", loader.decode_threads);
+  section.add("reading.corrupt", loader.corrupt == Corrupt::stop ? "stop" : "skip");
+  section.add("reading.timeout_ms", loader.timeout.count());
+  section.add("reading.fsx", quoted(loader.fsx));
+  section.add("cache.folder", loader.cache.folder.empty() ? "not given" : "given");
+  section.add("cache.bytes", loader.cache.bytes);
+}
+
 void add_precision(Settings& settings, const FsdpOptions& sharding) {
   Section section(settings, "train.precision");
   section.add("parameters", name(sharding.parameter_dtype));
@@ -293,7 +332,7 @@ Settings settings_of(const TrainConfig& config) {
   model.add("heads", config.model.heads);
   model.add("context", config.model.context);
   model.add("vocabulary", config.model.vocabulary);
-  Section(settings, "data").add("validation_share", config.data.validation_share);
+  add_data(settings, config.data);
   add_train(settings, config.train, config.sharding);
   add_precision(settings, config.sharding);
   add_parallel(settings, config.sharding);
@@ -306,11 +345,10 @@ Settings settings_of(const TrainConfig& config) {
   return settings;
 }
 
-Settings text_settings(const Batches& batches) {
-  const TokenizedText& text = batches.text();
+Settings text_settings(const TokenizedText& text) {
   return {{"data.files",
            fmt::format("{} bytes with checksum {:016x}", text.text_bytes(), text.checksum())},
-          {"data.tokenizer", text.is_bytes() ? "not given" : text.tokenizer_text()}};
+          {"data.tokenizer", text.codec().is_bytes() ? "not given" : text.codec().description()}};
 }
 
 Settings request_settings(const TrainRequest& request) {

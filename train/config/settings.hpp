@@ -6,8 +6,8 @@
 #include <string>
 
 #include "sprat/communicator.hpp"
-#include "train/batches.hpp"
 #include "train/config/config.hpp"
+#include "train/data/tokenized_text.hpp"
 #include "train/train.hpp"
 
 namespace sprat::train {
@@ -18,10 +18,11 @@ using Settings = std::map<std::string, std::string>;
 /// Every key of the configuration, defaults included. Where hosts may call one thing by different
 /// names, what is named takes the place of the name: of checkpoint.folder whether there is one (a
 /// file system may be mounted anywhere; the first save is rehearsed in it), and of tiers their kind
-/// (their folders are each host's own). data.files and data.tokenizer are text_settings()'s.
+/// (their folders are each host's own). data.files and data.tokenizer are text_settings()'s; what
+/// data.sources hold is known when they are open.
 Settings settings_of(const TrainConfig& config);
 /// data.files and data.tokenizer: what they hold, wherever they lie.
-Settings text_settings(const Batches& batches);
+Settings text_settings(const TokenizedText& text);
 /// Of the command line. Not --report, which rank 0 alone looks at; of paths whether they are given,
 /// since loading holds what it finds there against the other ranks.
 Settings request_settings(const TrainRequest& request);

@@ -105,8 +105,8 @@ std::unique_ptr<const Sampling> make_packed_cut(SamplingInput input) {
   return std::make_unique<PackedCutSampling>(input, std::move(visits));
 }
 
-constexpr std::array<std::string_view, 5> packed_cut_options = {"shuffle", "chunk", "mixed_chunks",
-                                                                "length", "element_bytes"};
+constexpr std::array<std::string_view, 6> packed_cut_options = {
+    "shuffle", "chunk", "mixed_chunks", "length", "element_bytes", "separator"};
 
 }  // namespace
 

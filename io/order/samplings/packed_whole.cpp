@@ -171,8 +171,8 @@ std::unique_ptr<const Sampling> make_packed_whole(SamplingInput input) {
   return std::make_unique<PackedWholeSampling>(input, std::move(visits));
 }
 
-constexpr std::array<std::string_view, 6> packed_whole_options = {
-    "shuffle", "chunk", "mixed_chunks", "length", "element_bytes", "block"};
+constexpr std::array<std::string_view, 7> packed_whole_options = {
+    "shuffle", "chunk", "mixed_chunks", "length", "element_bytes", "separator", "block"};
 
 }  // namespace
 

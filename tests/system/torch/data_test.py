@@ -489,6 +489,8 @@ class Options(Case):
         self.assertEqual(written, {
             "sources": [{"format": "webdataset", "paths": ["a.tar"], "weight": 3}, {"format": "mds", "paths": ["b", "c"]}],
             "order": {"seed": 1}, "reading": {"reader": "pool"}})
+        separated = data._as_json([{"paths": "a", "separator": 3}, {"paths": "b"}], {"separator": 5})
+        self.assertEqual([source["separator"] for source in separated["sources"]], [3, 5])
         with self.assertRaisesRegex(ValueError, "give one kind"):
             data._as_json(["a", {"paths": "b"}], {})
 

@@ -29,10 +29,7 @@ std::map<std::string, std::string> notes_of(const SplitRun& run) {
   config.pipeline.cp_comm_type = run.way;
   return run_notes(config, {.data_ranks = run.ranks,
                             .row = "ddp, degree 1",
-                            .text_bytes = 100,
-                            .text_checksum = 7,
-                            .training_tokens = 90,
-                            .tokenizer = "bytes",
+                            .data = {{"bytes of text", "100"}, {"data.tokenizer", "bytes"}},
                             .gemm = "reference"});
 }
 
@@ -73,10 +70,7 @@ std::map<std::string, std::string> notes_of_blocks(bool error_feedback) {
   config.sharding.error_feedback = error_feedback;
   return run_notes(config, {.data_ranks = 2,
                             .row = "ddp, degree 1",
-                            .text_bytes = 100,
-                            .text_checksum = 7,
-                            .training_tokens = 90,
-                            .tokenizer = "bytes",
+                            .data = {{"bytes of text", "100"}, {"data.tokenizer", "bytes"}},
                             .gemm = "reference"});
 }
 

@@ -20,7 +20,7 @@
 #include "sprat/wire.hpp"
 #include "tests/unit/checkpoint/saved_values.hpp"
 #include "tests/unit/train/cut_jobs.hpp"
-#include "train/batches.hpp"
+#include "train/data/batches.hpp"
 #include "train/model/gpt.hpp"
 #include "train/model_part.hpp"
 #include "train/model_passes.hpp"
@@ -208,7 +208,7 @@ SentBytes sent_by_a_step(const std::string& parallel, const std::string& wire) {
     ModelPart part(world, config);
     const Batches batches(TokenizedText(std::vector<std::uint8_t>(2000, 'a')), config);
     ModelPasses passes(part, config, open_gemm_backend("reference"),
-                       batches.largest_share(part.share().ranks));
+                       batches.cut().largest_share(part.share().ranks));
     const std::vector<Batch> of_step = {batches.training(0, 0, part.share())};
     passes.train(of_step, 1.0f);
     part.step(0.01f, 1);

@@ -36,9 +36,10 @@ TEST(RankMemory, travels_as_numbers) {
                           .activations = 4,
                           .messages = 5,
                           .text = 6,
-                          .sample = 7};
+                          .read_ahead = 7,
+                          .sample = 8};
   EXPECT_EQ(numbers_of(memory_of(numbers_of(memory))), numbers_of(memory));
-  EXPECT_EQ(memory.total(), 28u);
+  EXPECT_EQ(memory.total(), 36u);
 }
 
 }  // namespace

@@ -130,6 +130,34 @@ TEST(Progress, of_a_run_that_offloads_nothing_knows_no_stall) {
   EXPECT_THAT(Progress(0, 1, now).step(record(1, 5), now).value(), Not(HasSubstr("stall")));
 }
 
+TEST(Progress, asks_why_where_data_is_waited_for) {
+  using namespace std::chrono_literals;
+  Progress::Clock::time_point now{};
+  Progress progress(0, 100, now);
+  const auto line = [&](int step, double data_wait_ms) {
+    StepRecord one = record(step, 5);
+    one.data_wait_ms = data_wait_ms;
+    return progress.step(one, now += 2s).value();
+  };
+  EXPECT_THAT(line(1, 1000), HasSubstr("data 50 %"));
+  EXPECT_FALSE(progress.waits_for_data()) << "every run waits for its first batch";
+  EXPECT_THAT(line(2, 100), HasSubstr("data 5 %"));
+  EXPECT_FALSE(progress.waits_for_data());
+  EXPECT_THAT(line(3, 120), HasSubstr("data 6 %"));
+  EXPECT_TRUE(progress.waits_for_data());
+  EXPECT_THAT(Progress(0, 1, now).step(record(1, 5), now).value(), Not(HasSubstr("data")));
+}
+
+TEST(Report, tells_of_data_that_was_waited_for) {
+  StepRecord one = record(3, 5);
+  EXPECT_FALSE(nlohmann::json::parse(to_json(one)).contains("data_wait_ms"));
+  one.data_wait_ms = 12.5;
+  one.data_limit = "storage is slow";
+  const auto line = nlohmann::json::parse(to_json(one));
+  EXPECT_EQ(line.at("data_wait_ms"), 12.5);
+  EXPECT_EQ(line.at("data_limit"), "storage is slow");
+}
+
 TEST(Plot, falls_from_the_first_row_to_the_last) {
   std::vector<StepRecord> records;
   for (int step = 1; step <= 200; ++step) {

@@ -118,6 +118,93 @@ TEST_F(Run, losses_have_the_same_bits_at_every_degree_where_the_batch_does_not_d
   EXPECT_EQ(losses(4), reference);
 }
 
+/// The text's bytes as shards of tokens, of which a loader makes the same samples.
+class LoadedRun : public Run {
+ protected:
+  LoadedRun() {
+    std::ifstream file(folder_ / "text.txt", std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const auto held_out = static_cast<std::size_t>(static_cast<double>(text.size()) * 0.05);
+    const std::size_t learnt = text.size() - held_out;
+    std::ofstream(folder_ / "learn0.bin") << text.substr(0, 3000);
+    std::ofstream(folder_ / "learn1.bin") << text.substr(3000, learnt - 3000);
+    std::ofstream(folder_ / "held.bin") << text.substr(learnt);
+  }
+  /// config(), but with sources of tokens instead of the text.
+  std::string loaded_config(const std::string& train, const std::string& sections) const {
+    std::ifstream file(config(train, sections));
+    nlohmann::json root = nlohmann::json::parse(file);
+    root["data"] = nlohmann::json::parse(R"({
+      "sources": [{"paths": ["learn*.bin"], "format": "tokens", "token_type": "u8"}],
+      "validation": {"sources": [{"paths": ["held.bin"], "format": "tokens", "token_type": "u8"}]},
+      "reading": {"memory_bytes": 4000000}})");
+    const auto path = folder_ / "loaded.json";
+    std::ofstream(path) << root.dump();
+    return path;
+  }
+};
+
+TEST_F(LoadedRun, has_the_bits_of_the_text_that_its_shards_hold) {
+  const std::string tree =
+      R"("parallel": {"gradient_order": "tree", "hybrid_shard_degree": 1, "microbatches": )";
+  const std::pair<int, std::string> runs[] = {
+      {1, degree(1)},
+      {4, degree(2)},
+      {2, tree + "2}"},
+      {2, R"("parallel": {"microbatches": 2})"},
+      {4, tree + R"(2, "tensor_parallel_degree": 2, "prescaled_batch": false})"},
+      {4, tree + R"(4, "pipeline_parallel_degree": 2})"},
+      {4, R"("parallel": {"context_parallel_degree": 2})"}};
+  for (const auto& [ranks, sections] : runs) {
+    const std::string train_keys = R"(, "gemm": "reference")";
+    const auto text = train(ranks, {.config = config(train_keys, sections)});
+    const auto loaded = train(ranks, {.config = loaded_config(train_keys, sections)});
+    ASSERT_EQ(text.lines.size(), 12u);
+    EXPECT_EQ(loaded.loss_hex(), text.loss_hex()) << sections;
+    EXPECT_EQ(loaded.lines.back().at("validation_loss"), text.lines.back().at("validation_loss"))
+        << sections;
+    EXPECT_TRUE(loaded.lines.back().contains("data_wait_ms"));
+    EXPECT_FALSE(text.lines.back().contains("data_wait_ms"));
+    EXPECT_THAT(loaded.output, HasSubstr("the model writes"));
+    EXPECT_THAT(loaded.output, HasSubstr("MiB data that is read ahead"));
+  }
+}
+
+TEST_F(LoadedRun, resumes_on_another_number_of_ranks_with_the_same_bits) {
+  const auto sections = [](int microbatches) {
+    return R"("checkpoint": {"folder": "saved"}, "parallel": {"gradient_order": "tree",
+              "hybrid_shard_degree": 1, "microbatches": )" +
+           std::to_string(microbatches) + "}";
+  };
+  const auto whole = train(1, {.config = loaded_config("", sections(4))}).loss_hex();
+  std::filesystem::remove_all(folder_ / "saved");
+  train(2, {.config = loaded_config("", sections(2)), .steps = 5});
+  EXPECT_EQ(train(4, {.config = loaded_config("", sections(1)), .resume = ""}).loss_hex(), whole);
+}
+
+TEST_F(LoadedRun, on_ranks_that_see_other_files_is_refused_on_all) {
+  const std::string mine = loaded_config("", degree(1));
+  std::ofstream(folder_ / "other.bin") << std::string(3000, 'x');
+  std::ifstream file(mine);
+  nlohmann::json root = nlohmann::json::parse(file);
+  root["data"]["sources"][0]["paths"] = {"other.bin"};
+  std::ofstream(folder_ / "other.json") << root.dump();
+  std::vector<std::string> said(3, "trained");
+  testing::internal::CaptureStdout();
+  run_virtual_ranks(3, Config{}, [&](Communicator& world) {
+    try {
+      run(world, {.config = world.rank() == 1 ? (folder_ / "other.json").string() : mine});
+    } catch (const Error& error) {
+      said[static_cast<std::size_t>(world.rank())] = error.what();
+    }
+  });
+  testing::internal::GetCapturedStdout();
+  for (const std::string& one : said) {
+    EXPECT_THAT(one, testing::AllOf(HasSubstr("data.sources is "), HasSubstr("on ranks 0, 2"),
+                                    HasSubstr("on rank 1")));
+  }
+}
+
 TEST_F(Run, learns) {
   const auto outcome = train(2, 2);
   EXPECT_LT(outcome.lines.back().at("loss"), 0.8 * outcome.lines.front().at("loss").get<double>());

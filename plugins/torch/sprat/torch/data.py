@@ -36,7 +36,7 @@ Decode = Union[
 
 # Where the JSON of the options has what is a keyword here.
 _SECTIONS = {
-    "source": ("format", "token_type"),
+    "source": ("format", "token_type", "separator"),
     "order": ("seed", "samples", "chunk", "mixed_chunks", "remainder"),
     "reading": ("memory_bytes", "reader", "io_threads", "decode_threads", "corrupt", "fsx"),
     "cache": ("cache_folder", "cache_bytes"),
@@ -125,7 +125,7 @@ class DataLoader:
     does and libraries of images and arrays do not, slows the training loop. What they raise makes the
     record a corrupt one.
 
-    Further options: format, token_type; seed, samples, shuffle, chunk, mixed_chunks, remainder;
+    Further options: format, token_type, separator; seed, samples, shuffle, chunk, mixed_chunks, remainder;
     memory_bytes, reader, io_threads, decode_threads, corrupt, timeout (seconds), fsx; cache_folder,
     cache_bytes, peers (a :class:`DataPeers`); ranks_on_host.
 

@@ -118,6 +118,22 @@ TEST_P(LoaderOfTokens, gives_every_window_of_an_epoch_once) {
   EXPECT_FALSE(loader.next());
 }
 
+TEST_P(LoaderOfTokens, gives_the_slots_of_each_batch_that_it_is_to) {
+  const TemporaryFolder folder;
+  write_tokens(folder.path(), {1000, 3000});
+  LoaderOptions options = windows(folder.path());
+  options.reader = GetParam();
+  const auto whole = read_all(options, 1, 20);
+  options.slots = {{.begin = 5, .end = 7}, {.begin = 2, .end = 2}, {.begin = 0, .end = 3}};
+  Loader loader(options);
+  for (const std::vector<std::string>& batch : whole) {
+    EXPECT_EQ(values_of(*loader.next()),
+              (std::vector{batch[5], batch[6], batch[0], batch[1], batch[2]}));
+  }
+  options.slots = {{.begin = 5, .end = 8}};
+  EXPECT_THROW(Loader{options}, Error);
+}
+
 TEST_P(LoaderOfTokens, any_number_of_ranks_gets_the_same_batches) {
   const TemporaryFolder folder;
   write_tokens(folder.path(), {5000, 3000});

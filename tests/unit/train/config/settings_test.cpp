@@ -165,7 +165,10 @@ TEST(Settings, hold_every_key_that_the_configuration_knows) {
   for (const std::string section : {"/model", "/data", "/train", "/train/precision",
                                     "/train/precision/loss_scale", "/parallel", "/checkpoint"}) {
     for (const std::string& key : known_keys(section)) {
-      if (key == "/data/files" || key == "/data/tokenizer" || says_nothing(key)) {
+      const bool of_sources = key == "/data/sources" || key == "/data/validation" ||
+                              key == "/data/order" || key == "/data/reading" ||
+                              key == "/data/cache";
+      if (key == "/data/files" || key == "/data/tokenizer" || of_sources || says_nothing(key)) {
         continue;  // of files what they hold is compared
       }
       ++keys;
@@ -174,6 +177,79 @@ TEST(Settings, hold_every_key_that_the_configuration_knows) {
     }
   }
   EXPECT_GT(keys, 40);
+}
+
+Json sources_base() {
+  Json config = base();
+  config["model"]["vocabulary"] = 300;
+  config["data"] = Json::parse(R"({"sources": [{"paths": ["a.bin"]}],
+                                   "validation": {"sources": [{"paths": ["b.bin"]}]}})");
+  return config;
+}
+
+/// Another value than sources_base() has, for every key of the section that sources have.
+const std::map<std::string, Json>& others_of_sources() {
+  static const std::map<std::string, Json> values = {
+      {"/data/sources/0/format", "megatron"},
+      {"/data/sources/0/token_type", "u16"},
+      {"/data/sources/0/weight", 2},
+      {"/data/sources/0/separator", 2},
+      {"/data/validation/sources/0/token_type", "u16"},
+      {"/data/order/samples", "packed"},
+      {"/data/order/shuffle", "chunks"},
+      {"/data/order/chunk", 7},
+      {"/data/order/mixed_chunks", 7},
+      {"/data/reading/memory_bytes", 100000000},
+      {"/data/reading/reader", "pool"},
+      {"/data/reading/io_threads", 3},
+      {"/data/reading/decode_threads", 3},
+      {"/data/reading/corrupt", "skip"},
+      {"/data/reading/timeout_ms", 1000},
+      {"/data/reading/fsx", "SCRATCH_2:200:1200"},
+      {"/data/cache/folder", "cache"},
+      {"/data/cache/bytes", 1000000}};
+  return values;
+}
+
+/// As a refusal of an unknown one lists them.
+std::vector<std::string> known_keys_of_sources(const std::string& path) {
+  Json config = sources_base();
+  config[Json::json_pointer(path + "/nosuchkey")] = 1;
+  try {
+    parse_train_config(config.dump(), "test.json");
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    static const std::regex word("[a-z_]+");
+    const std::string list = message.substr(message.find("known: ") + 7);
+    std::vector<std::string> keys;
+    for (std::sregex_iterator at(list.begin(), list.end(), word), end; at != end; ++at) {
+      keys.push_back(path + "/" + at->str());
+    }
+    return keys;
+  }
+  return {};
+}
+
+TEST(Settings, hold_every_key_of_sources) {
+  int keys = 0;
+  for (const std::string section :
+       {"/data/sources/0", "/data/order", "/data/reading", "/data/cache"}) {
+    for (const std::string& key : known_keys_of_sources(section)) {
+      const bool derived = key == "/data/order/seed" || key == "/data/order/length" ||
+                           key == "/data/order/epochs" || key == "/data/order/remainder";
+      if (key == "/data/sources/0/paths" || derived) {
+        continue;  // of files what they hold is compared; the others are the run's own
+      }
+      ++keys;
+      ASSERT_TRUE(others_of_sources().contains(key)) << "a new key: give another value of " << key;
+    }
+  }
+  EXPECT_GE(keys, 16);
+  for (const auto& [key, value] : others_of_sources()) {
+    Json config = sources_base();
+    config[Json::json_pointer(key)] = value;
+    EXPECT_NE(settings(config), settings(sources_base())) << key;
+  }
 }
 
 TEST(Settings, hold_an_optimizers_numbers) {

@@ -1,6 +1,6 @@
 // Samples: what a step takes does not depend on the number of ranks, and nothing leaks from the
 // end.
-#include "train/batches.hpp"
+#include "train/data/batches.hpp"
 
 #include <gtest/gtest.h>
 
@@ -165,7 +165,7 @@ TEST(Batches, validation_covers_each_sample_once_over_all_ranks) {
     for (const int ranks : {1, 3, 4, 5}) {
       std::size_t tokens = 0;
       std::vector<std::int32_t> joined, expected;
-      for (int index = 0; index < batches.validation_batches(samples, ranks); ++index) {
+      for (int index = 0; index < batches.cut().validation_batches(samples, ranks); ++index) {
         for (int rank = 0; rank < ranks; ++rank) {
           const Batch part = batches.validation(index, samples, {rank, ranks});
           joined.insert(joined.end(), part.inputs.begin(), part.inputs.end());

@@ -1,5 +1,5 @@
 // Tensor ranks that read samples of their own have together what each would have read.
-#include "train/gathered_batches.hpp"
+#include "train/data/gathered_batches.hpp"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "sprat/tensor.hpp"
-#include "train/batches.hpp"
+#include "train/data/batches.hpp"
 
 namespace sprat::train {
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "sprat/io.hpp"
+#include "train/data/token_codec.hpp"
 
 namespace sprat::train {
 
@@ -33,15 +33,10 @@ class TokenizedText {
   std::uint64_t text_bytes() const { return bytes_; }   ///< Of the text itself.
   std::uint64_t checksum() const { return checksum_; }  ///< Of the text: FNV-1a of 64 bits.
   std::size_t held_bytes() const;                       ///< What the tokens take.
-  int vocabulary() const;                               ///< Tokens that there may be.
-  bool is_bytes() const { return !tokenizer_; }
-  /// "bytes", or what tells this tokenizer from others.
-  const std::string& tokenizer_text() const { return tokenizer_text_; }
+  const TokenCodec& codec() const { return codec_; }
 
   /// Appends `count` tokens from `begin` on.
   void copy(std::size_t begin, std::size_t count, std::vector<std::int32_t>& to) const;
-  std::vector<std::int32_t> encode(std::string_view text) const;
-  std::string decode(std::span<const std::int32_t> tokens) const;
   /// The text of the tokens in [begin, end), in pieces that may be cut inside of a character.
   void for_each_piece(std::size_t begin, std::size_t end,
                       const std::function<void(std::string_view)>& visit) const;
@@ -54,8 +49,7 @@ class TokenizedText {
 
   void append(std::span<const std::int32_t> tokens);
 
-  std::optional<Tokenizer> tokenizer_;
-  std::string tokenizer_text_ = "bytes";
+  TokenCodec codec_;
   std::variant<Bytes, Narrow, Wide> tokens_;
   std::size_t size_ = 0;
   std::uint64_t bytes_ = 0, checksum_;

@@ -1,5 +1,5 @@
 // A text as tokens: the same whatever they take, and back.
-#include "train/tokenized_text.hpp"
+#include "train/data/tokenized_text.hpp"
 
 #include <gtest/gtest.h>
 
@@ -41,10 +41,10 @@ class TokenizedTexts : public testing::Test {
 TEST_F(TokenizedTexts, bytes_are_tokens) {
   const TokenizedText text(std::vector<std::uint8_t>{'a', 0, 255});
   EXPECT_EQ(all(text), (std::vector<std::int32_t>{'a', 0, 255}));
-  EXPECT_EQ(text.encode("b\xff"), (std::vector<std::int32_t>{'b', 255}));
-  EXPECT_EQ(text.decode(std::vector<std::int32_t>{'c', 255}), "c\xff");
-  EXPECT_EQ(text.vocabulary(), 256);
-  EXPECT_EQ(text.tokenizer_text(), "bytes");
+  EXPECT_EQ(text.codec().encode("b\xff"), (std::vector<std::int32_t>{'b', 255}));
+  EXPECT_EQ(text.codec().decode(std::vector<std::int32_t>{'c', 255}), "c\xff");
+  EXPECT_EQ(text.codec().vocabulary(), 256);
+  EXPECT_EQ(text.codec().description(), "bytes");
   EXPECT_EQ(text.held_bytes(), 3u);
 }
 
@@ -62,11 +62,11 @@ TEST_F(TokenizedTexts, files_become_the_tokens_of_the_whole_text) {
   for (const auto& [more, token_bytes] : {Case{0, 2}, Case{65536 - 258, 2}, Case{65537 - 258, 4}}) {
     const TokenizedText text(tokenizer(more), {folder_ / "a", b});
     EXPECT_EQ(all(text), tokens) << more;
-    EXPECT_EQ(text.vocabulary(), 258 + more);
+    EXPECT_EQ(text.codec().vocabulary(), 258 + more);
     EXPECT_EQ(text.held_bytes(), token_bytes * tokens.size());
     EXPECT_EQ(text.text_bytes(), bytes.size());
     EXPECT_EQ(text.checksum(), whole.checksum()) << "of the text, whatever the tokens";
-    EXPECT_EQ(text.decode(tokens), std::string(bytes.begin(), bytes.end()));
+    EXPECT_EQ(text.codec().decode(tokens), std::string(bytes.begin(), bytes.end()));
   }
 }
 

@@ -1,13 +1,11 @@
-// The text as training and validation samples.
+// How a step's samples are shared by ranks and micro-steps, and a validation's by ranks.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
-#include "sprat/io.hpp"
+#include "sprat/context.hpp"
 #include "train/config/config.hpp"
-#include "train/tokenized_text.hpp"
 
 namespace sprat::train {
 
@@ -48,16 +46,19 @@ struct MicrobatchPlace {
 /// subtree.
 int global_microbatch(GradientOrder order, const MicrobatchPlace& place);
 
-/// Which samples a step takes depends on the seed and on how many came before alone. Its
-/// micro-batches take consecutive parts of them, numbered by global_microbatch().
-class Batches {
- public:
-  /// Holds out the end of `text`. Throws Error{invalid_argument} if either part is too short.
-  Batches(TokenizedText text, const TrainConfig& config);
+/// Of each sample of so many tokens, what the rank reads.
+std::vector<ContextPiece> own_positions(int context, BatchShare share);
 
-  /// What this rank reads of its share of a micro-step of the step that begins at a global sample.
-  Batch training(std::int64_t first_sample, int micro_step, BatchShare share) const;
-  std::uint64_t samples_per_epoch() const { return order_.per_epoch(); }
+/// Which samples of a batch are whose. Pure.
+class BatchCut {
+ public:
+  explicit BatchCut(const TrainConfig& config);
+
+  /// Of a rank's share of a micro-step all samples, which ranks may have read in parts.
+  SampleRange micro_batch(int micro_step, BatchShare share) const;
+  /// What of that this rank reads, counted from the batch's first sample.
+  SampleRange own_part(int micro_step, BatchShare share) const;
+  int micro_steps() const { return micro_steps_; }
   /// The most samples that a rank of so many gets at once.
   int largest_share(int ranks) const;
   /// How many batches hold the first `samples` samples of the held-out text, if so many ranks share
@@ -65,24 +66,10 @@ class Batches {
   int validation_batches(int samples, int ranks) const;
   /// A share of one of them; may be empty.
   SampleRange validation_range(int index, int samples, BatchShare share) const;
-  /// What this rank reads of that.
-  Batch validation(int index, int samples, BatchShare share) const;
-  /// At most all there are.
-  int validation_samples(int wanted) const;
-
-  const TokenizedText& text() const { return text_; }
-  /// The first so many are to learn, all others held out.
-  std::size_t training_tokens() const { return training_tokens_; }
-  std::size_t validation_tokens() const { return text_.size() - training_tokens_; }
 
  private:
-  void append(std::uint64_t begin, BatchShare share, Batch& batch) const;
-
-  TokenizedText text_;
-  std::size_t training_tokens_;
   GradientOrder gradient_order_;
-  int micro_steps_, context_, batch_;
-  SampleOrder order_;
+  int micro_steps_, batch_;
 };
 
 }  // namespace sprat::train

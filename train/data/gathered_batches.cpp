@@ -1,7 +1,7 @@
 // One gather for all micro-batches of a step: token ids are few beside activations, so what counts
 // is how often ranks meet. All else that own samples take is what sequence parallelism does anyway:
 // rows are dealt in equal parts, and equal parts of whole samples are samples.
-#include "train/gathered_batches.hpp"
+#include "train/data/gathered_batches.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,4 @@
-#include "train/tokenized_text.hpp"
-
-#include <fmt/core.h>
+#include "train/data/tokenized_text.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -12,7 +10,6 @@
 namespace sprat::train {
 namespace {
 
-constexpr int byte_values = 256;
 constexpr std::size_t piece_tokens = 1 << 16;
 
 std::string_view characters(std::span<const std::uint8_t> bytes) {
@@ -30,16 +27,13 @@ TokenizedText::TokenizedText(std::vector<std::uint8_t> bytes)
 
 TokenizedText::TokenizedText(Tokenizer tokenizer, const std::vector<std::string>& files,
                              const Tell& tell)
-    : tokenizer_(std::move(tokenizer)),
-      tokenizer_text_(
-          fmt::format("{} tokens with checksum {:016x}", vocabulary(), tokenizer_->checksum())),
-      checksum_(fnv1a_begin) {
-  if (vocabulary() <= std::numeric_limits<std::uint16_t>::max() + 1) {
+    : codec_(std::move(tokenizer)), checksum_(fnv1a_begin) {
+  if (codec_.vocabulary() <= std::numeric_limits<std::uint16_t>::max() + 1) {
     tokens_.emplace<Narrow>();
   } else {
     tokens_.emplace<Wide>();
   }
-  TokenStream stream(*tokenizer_);
+  TokenStream stream(*codec_.tokenizer());
   read_text(files, [&](std::span<const std::uint8_t> piece) {
     bytes_ += piece.size();
     checksum_ = fnv1a(std::as_bytes(piece), checksum_);
@@ -67,10 +61,6 @@ std::size_t TokenizedText::held_bytes() const {
   return std::visit([&](const auto& tokens) { return tokens.size() * sizeof(tokens[0]); }, tokens_);
 }
 
-int TokenizedText::vocabulary() const {
-  return tokenizer_ ? tokenizer_->vocabulary() : byte_values;
-}
-
 void TokenizedText::copy(std::size_t begin, std::size_t count,
                          std::vector<std::int32_t>& to) const {
   std::visit(
@@ -81,35 +71,13 @@ void TokenizedText::copy(std::size_t begin, std::size_t count,
       tokens_);
 }
 
-std::vector<std::int32_t> TokenizedText::encode(std::string_view text) const {
-  if (tokenizer_) {
-    return tokenizer_->encode(text);
-  }
-  std::vector<std::int32_t> tokens;
-  for (const char byte : text) {
-    tokens.push_back(static_cast<std::uint8_t>(byte));
-  }
-  return tokens;
-}
-
-std::string TokenizedText::decode(std::span<const std::int32_t> tokens) const {
-  if (tokenizer_) {
-    return tokenizer_->decode(tokens);
-  }
-  std::string text;
-  for (const std::int32_t token : tokens) {
-    text.push_back(static_cast<char>(token));
-  }
-  return text;
-}
-
 void TokenizedText::for_each_piece(std::size_t begin, std::size_t end,
                                    const std::function<void(std::string_view)>& visit) const {
   std::vector<std::int32_t> piece;
   for (std::size_t at = begin; at < end; at += piece.size()) {
     piece.clear();
     copy(at, std::min(piece_tokens, end - at), piece);
-    visit(decode(piece));
+    visit(codec_.decode(piece));
   }
 }
 
