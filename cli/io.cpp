@@ -10,6 +10,7 @@
 #include "cli/io/diagnose.hpp"
 #include "cli/io/io_command.hpp"
 #include "cli/io/layout.hpp"
+#include "cli/plan/storage.hpp"
 
 namespace sprat::cli {
 
@@ -41,8 +42,12 @@ constexpr IoCommand io_cache_command = {"cache", io_cache_summary, io_cache_less
                                         prepare_io_cache};
 constexpr IoCommand io_bench_command = {"bench", io_bench_summary, io_bench_lesson,
                                         prepare_io_bench};
+// What runs need is asked of `sprat plan`; whoever looks for files looks here.
+constexpr IoCommand io_plan_command = {"plan", "The same as sprat plan storage",
+                                       "`sprat help plan` has examples.\n", prepare_plan_storage};
+
 constexpr std::array io_commands = {&io_index_command, &io_diagnose_command, &io_layout_command,
-                                    &io_cache_command, &io_bench_command};
+                                    &io_cache_command, &io_bench_command,    &io_plan_command};
 
 Action prepare_io(CLI::App& app) {
   app.require_subcommand(1);
@@ -77,6 +82,7 @@ Examples:
   sprat io layout /fsx/train/*.tar          on which storage targets are they?
   sprat io bench 'train/*.tar' --batch 256  how fast are they read here, and what limits?
   sprat io diagnose report.*.jsonl          what limited a run?
+  sprat io plan --dataset 100GB --epoch 30s --hosts 4     which file system feeds it? As sprat plan storage.
 `sprat io index --help` and so on say more.
 )",
     prepare_io,
