@@ -7,6 +7,7 @@
 #include "cli/command.hpp"
 #include "cli/io/bench.hpp"
 #include "cli/io/cache.hpp"
+#include "cli/io/convert.hpp"
 #include "cli/io/diagnose.hpp"
 #include "cli/io/io_command.hpp"
 #include "cli/io/layout.hpp"
@@ -42,12 +43,15 @@ constexpr IoCommand io_cache_command = {"cache", io_cache_summary, io_cache_less
                                         prepare_io_cache};
 constexpr IoCommand io_bench_command = {"bench", io_bench_summary, io_bench_lesson,
                                         prepare_io_bench};
+constexpr IoCommand io_convert_command = {"convert", io_convert_summary, io_convert_lesson,
+                                          prepare_io_convert};
 // What runs need is asked of `sprat plan`; whoever looks for files looks here.
 constexpr IoCommand io_plan_command = {"plan", "The same as sprat plan storage",
                                        "`sprat help plan` has examples.\n", prepare_plan_storage};
 
 constexpr std::array io_commands = {&io_index_command, &io_diagnose_command, &io_layout_command,
-                                    &io_cache_command, &io_bench_command,    &io_plan_command};
+                                    &io_cache_command, &io_bench_command,    &io_convert_command,
+                                    &io_plan_command};
 
 Action prepare_io(CLI::App& app) {
   app.require_subcommand(1);
@@ -81,6 +85,7 @@ Examples:
   sprat io index 'train/*.tar' --check      is it still as it was indexed?
   sprat io layout /fsx/train/*.tar          on which storage targets are they?
   sprat io bench 'train/*.tar' --batch 256  how fast are they read here, and what limits?
+  sprat io convert train/ --to train-mds    rows of Parquet as records that can be read alone
   sprat io diagnose report.*.jsonl          what limited a run?
   sprat io plan --dataset 100GB --epoch 30s --hosts 4     which file system feeds it? As sprat plan storage.
 `sprat io index --help` and so on say more.

@@ -116,6 +116,7 @@ const std::vector<Layer> layers = {
       "io/formats/format.hpp",
       "io/bench/",
       "io/dataset/",
+      "io/durable.hpp",
       "io/capacity/",
       "io/lustre/",
       "io/report/",
