@@ -10,6 +10,7 @@
 
 #include "cli/command.hpp"
 #include "cli/info/plan.hpp"
+#include "cli/io/convert/parquet.hpp"
 #include "cli/whole_number.hpp"
 #include "collectives/kernels/reduce.hpp"
 #include "collectives/plan/tuning.hpp"
@@ -104,6 +105,7 @@ Json collect() {
   all["rules"] = attempt([&] { return rules_json(config); });
   all["gemm"] = attempt(gemm_json);
   all["gemm_warnings"] = gemm_warnings();
+  all["parquet"] = parquet_reader();
   all["configuration"] = configuration_json(config);
   return all;
 }
@@ -194,6 +196,7 @@ void print(const Json& all) {
   for (const Json& warning : all["gemm_warnings"]) {
     fmt::print("  warning: {}\n", warning.get<std::string>());
   }
+  print("Parquet is converted by (sprat io convert)", Json::array({all["parquet"]}), plain);
   print("Configuration: name, value, who set it, variable", all["configuration"],
         configuration_line);
 }

@@ -5,10 +5,13 @@
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/io/bench.hpp"
 #include "cli/io/cache.hpp"
+#include "cli/io/convert.hpp"
 #include "cli/io/diagnose.hpp"
 #include "cli/io/io_command.hpp"
 #include "cli/io/layout.hpp"
+#include "cli/plan/storage.hpp"
 
 namespace sprat::cli {
 
@@ -38,9 +41,17 @@ Examples:
 
 constexpr IoCommand io_cache_command = {"cache", io_cache_summary, io_cache_lesson,
                                         prepare_io_cache};
+constexpr IoCommand io_bench_command = {"bench", io_bench_summary, io_bench_lesson,
+                                        prepare_io_bench};
+constexpr IoCommand io_convert_command = {"convert", io_convert_summary, io_convert_lesson,
+                                          prepare_io_convert};
+// What runs need is asked of `sprat plan`; whoever looks for files looks here.
+constexpr IoCommand io_plan_command = {"plan", "The same as sprat plan storage",
+                                       "`sprat help plan` has examples.\n", prepare_plan_storage};
 
 constexpr std::array io_commands = {&io_index_command, &io_diagnose_command, &io_layout_command,
-                                    &io_cache_command};
+                                    &io_cache_command, &io_bench_command,    &io_convert_command,
+                                    &io_plan_command};
 
 Action prepare_io(CLI::App& app) {
   app.require_subcommand(1);
@@ -65,7 +76,7 @@ Action prepare_io(CLI::App& app) {
 extern const Command io_command;
 const Command io_command = {
     "io",
-    "Index datasets, show where files lie, say what limited a run",
+    "Index datasets, show where files lie and how fast they are read, say what limited a run",
     R"(A dataset is files of one format: text, tokens, tar, TFRecord and others. Its index says where each record
 lies, so that any can be read alone, in any order.
 
@@ -73,7 +84,10 @@ Examples:
   sprat io index train/                     what is in these files, and where?
   sprat io index 'train/*.tar' --check      is it still as it was indexed?
   sprat io layout /fsx/train/*.tar          on which storage targets are they?
+  sprat io bench 'train/*.tar' --batch 256  how fast are they read here, and what limits?
+  sprat io convert train/ --to train-mds    rows of Parquet as records that can be read alone
   sprat io diagnose report.*.jsonl          what limited a run?
+  sprat io plan --dataset 100GB --epoch 30s --hosts 4     which file system feeds it? As sprat plan storage.
 `sprat io index --help` and so on say more.
 )",
     prepare_io,

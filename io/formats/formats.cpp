@@ -5,6 +5,7 @@
 #include <string>
 
 #include "comm/base/check.hpp"
+#include "io/formats/bytes.hpp"
 #include "io/formats/format.hpp"
 
 namespace sprat::io {
@@ -42,6 +43,9 @@ bool has_ending_of(const Format& format, std::string_view name) {
 }
 
 Recognised recognise(IndexedFile& file) {
+  // Before any ending is asked: a table that is called x.bin is not a file of tokens.
+  need(head_of(file, 4) != "PAR1", file.path(), " is Parquet, whose rows lie in compressed pages ",
+       "and cannot be read alone: `sprat io convert` makes MDS shards of it, or see docs/data.md");
   for (const Format* format : formats()) {
     if (format->recognises(file)) {
       return {format, "by what is in it"};

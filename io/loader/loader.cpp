@@ -15,6 +15,7 @@
 #include "io/loader/decoder.hpp"
 #include "io/loader/delivery.hpp"
 #include "io/loader/fetcher.hpp"
+#include "io/loader/gpu_use.hpp"
 #include "io/loader/observer.hpp"
 #include "io/loader/read_again.hpp"
 #include "io/loader/setup.hpp"
@@ -86,6 +87,7 @@ class Loader::Impl {
       mutex_;  // guards what report() shares: those below, but for given_ and batches_
   io::Diagnoser diagnoser_;
   io::ReadAhead window_;
+  io::GpuUse gpus_;
 
   // From a position on.
   std::optional<io::GlobalBatches> batches_;
@@ -291,12 +293,14 @@ std::vector<io::StageInterval> Loader::Impl::stages() const {
 }
 
 LoaderReport Loader::Impl::report() {
+  const std::optional<double> gpu_busy = gpus_.busy();  // next() need not wait for a driver
   const std::lock_guard lock(mutex_);
-  const io::Interval interval = observer_.take(
+  io::Interval interval = observer_.take(
       {.waited = delivery_->waited(), .stages = stages(), .cores = core_watch_.take()});
   if (setup_.lustre != nullptr) {
     diagnoser_.learn(setup_.lustre->facts(setup_.facts));
   }
+  interval.gpu_busy = gpu_busy;
   diagnoser_.add(interval);
   return {.json = io::report_json(options_.rank, setup_.facts, interval, diagnoser_.diagnosis()),
           .text = io::interval_text(interval, diagnoser_.diagnosis())};

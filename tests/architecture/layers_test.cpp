@@ -52,6 +52,8 @@ const std::vector<Layer> layers = {
     {"io/loader/",
      {"sprat/", "comm/base/", "io/formats/", "io/dataset/", "io/order/", "io/reading/",
       "io/readers/", "io/capacity/", "io/lustre/", "io/report/", "io/cores/", "io/caches/"}},
+    {"io/bench/",
+     {"sprat/", "comm/base/", "io/dataset/", "io/readers/", "io/report/", "io/loader/"}},
     {"io/", {"sprat/", "comm/base/"}},
     // What ranks do together: kernels < plan < patterns < algorithms < engine.
     {"collectives/kernels/", {"sprat/", "comm/base/"}},
@@ -112,7 +114,9 @@ const std::vector<Layer> layers = {
       "collectives/simulate/simulator.hpp",
       "io/caches/",
       "io/formats/format.hpp",
+      "io/bench/",
       "io/dataset/",
+      "io/durable.hpp",
       "io/capacity/",
       "io/lustre/",
       "io/report/",

@@ -202,6 +202,20 @@ TEST(Formats, compressed_files_are_refused_with_what_unpacks_them) {
   }
 }
 
+TEST(Formats, parquet_is_refused_with_what_makes_records_of_it) {
+  for (const char* name : {"a.parquet", "a.bin", "a.jsonl"}) {
+    const FilesByName files = {{name, std::string("PAR1\0\0\0\0PAR1", 12)}};
+    MemoryFile file(files, name);
+    try {
+      recognise(file);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(std::string(name) + " is Parquet"));
+      EXPECT_THAT(error.what(), HasSubstr("sprat io convert"));
+    }
+  }
+}
+
 TEST(Formats, endings_are_known_in_any_case) {
   EXPECT_TRUE(has_ending_of(format_named("webdataset"), "A.TAR"));
   EXPECT_FALSE(has_ending_of(format_named("webdataset"), ".tar"));
