@@ -98,6 +98,8 @@ class SPRAT_API SampleOrder {
   /// Throws Error{invalid_argument} if the text has fewer than 2 * length tokens.
   SampleOrder(std::uint64_t seed, std::uint64_t tokens, std::uint64_t length);
   std::uint64_t per_epoch() const noexcept { return per_epoch_; }
+  /// Where the first window of an epoch begins: less than length.
+  std::uint64_t shift(std::uint64_t epoch) const;
   /// Where the window of a global sample begins; at most tokens - length.
   std::uint64_t begin(std::uint64_t sample) const;
 

@@ -73,6 +73,7 @@ std::vector<SampleRef> Assembly::expect(const std::shared_ptr<BatchBuild>& build
                                         const ReadPlan& plan,
                                         std::span<const std::size_t> samples) {
   take_memory(plan);
+  build->progress.resize(build->batch->samples.size());
   // Pieces of requests that are whole already are delivered once all are counted: a sample is
   // complete when none is missing, and none would be missing after its first piece.
   std::unordered_map<std::uint64_t, std::vector<Piece>> here;
@@ -171,6 +172,9 @@ void Assembly::unwant(std::uint64_t request, std::uint64_t pieces) {
 }
 
 void Assembly::drop(const SampleRef& sample) {
+  if (sample.build->progress.empty()) {
+    return;  // it was copied out of the page cache: no request is wanted for it
+  }
   SampleProgress& progress = sample.build->progress[sample.sample];
   if (!sample.build->copies) {
     for (const std::uint64_t request : progress.requests) {

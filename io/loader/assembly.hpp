@@ -24,13 +24,17 @@ struct SampleProgress {
   std::size_t missing = 0;
 };
 
+class RowCopies;
+
 /// A batch whose samples are not all there.
 struct BatchBuild {
   std::shared_ptr<DataBatch::Impl> batch = std::make_shared<DataBatch::Impl>();
   std::uint64_t begin = 0;  ///< The position of its first sample among all that this rank is given.
   std::uint64_t bytes = 0;  ///< That it takes of the window of reading ahead.
   bool copies = false;      ///< Its batch has rows.
-  std::vector<SampleProgress> progress;
+  /// Rows that are tried in the page cache first. Shared, since its type is known to few.
+  std::shared_ptr<RowCopies> cached;
+  std::vector<SampleProgress> progress;  ///< Empty until a sample is planned.
   /// Samples that are not whole and decoded. Whoever brings it to 0 gives the batch out.
   std::atomic<std::size_t> left = 0;
   std::exception_ptr error;  ///< The first one.

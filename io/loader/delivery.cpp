@@ -1,9 +1,21 @@
 // Whoever brings a batch's last sample wakes whoever waits, if it is the first in line.
 #include "io/loader/delivery.hpp"
 
+#include <algorithm>
+#include <thread>
 #include <utility>
 
+#include "io/loader/cached_rows.hpp"
+
 namespace sprat::io {
+namespace {
+
+/// So many batches are looked at for open rows: as many as are planned at once, and one.
+constexpr std::size_t most_helped = 5;
+/// To sleep and be woken costs more than the last row that another thread copies just now.
+constexpr int yields_before_sleep = 16;
+
+}  // namespace
 
 void Delivery::announce(std::shared_ptr<BatchBuild> build) {
   const std::lock_guard lock(mutex_);
@@ -19,10 +31,10 @@ void Delivery::end() {
   changed_.notify_all();
 }
 
-void Delivery::sample_done(const std::shared_ptr<BatchBuild>& build) {
+void Delivery::sample_done(const std::shared_ptr<BatchBuild>& build, std::size_t samples) {
   // The lock is taken for the last sample alone, not for each of thousands.
   // Released by every thread that has filled a sample, acquired by whoever takes the batch.
-  if (build->left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+  if (build->left.fetch_sub(samples, std::memory_order_acq_rel) == samples && samples > 0) {
     const std::lock_guard lock(mutex_);
     changed_.notify_all();
   }
@@ -55,13 +67,53 @@ bool Delivery::front_is_ready() const {
          builds_.front()->left.load(std::memory_order_acquire) == 0;
 }
 
+std::shared_ptr<BatchBuild> Delivery::build_to_help() const {
+  const std::size_t looked_at = help_ ? std::min(most_helped, builds_.size()) : 0;
+  for (std::size_t i = 0; i < looked_at; ++i) {
+    if (builds_[i]->cached != nullptr && builds_[i]->cached->has_open_rows()) {
+      return builds_[i];
+    }
+  }
+  return nullptr;
+}
+
+bool Delivery::front_ends_soon() const {
+  return !builds_.empty() && builds_.front()->cached != nullptr &&
+         builds_.front()->cached->ends_soon();
+}
+
+/// What lies behind a batch that is not ready does not help whoever waits next, so it ends there.
+void Delivery::count_ready() {
+  for (; ready_ < builds_.size() && builds_[ready_]->left.load(std::memory_order_acquire) == 0;
+       ++ready_) {
+    ready_bytes_ += builds_[ready_]->bytes;
+  }
+}
+
 bool Delivery::wait(std::unique_lock<std::mutex>& lock, Clock::time_point deadline) {
   if (front_is_ready()) {
     return true;
   }
   const Clock::time_point begin = Clock::now();
   waits_since_ = begin;
-  const bool ready = changed_.wait_until(lock, deadline, [&] { return front_is_ready(); });
+  bool ready = false, in_time = true;
+  int yields = 0;
+  while (in_time && !ready) {
+    if (const std::shared_ptr<BatchBuild> build = build_to_help()) {
+      lock.unlock();
+      help_(build);
+      lock.lock();
+      in_time = Clock::now() < deadline;
+    } else if (front_ends_soon() && yields++ < yields_before_sleep) {
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    } else {
+      in_time = changed_.wait_until(lock, deadline,
+                                    [&] { return front_is_ready() || build_to_help() != nullptr; });
+    }
+    ready = front_is_ready();
+  }
   waits_since_.reset();
   waited_ += Clock::now() - begin;
   had_to_wait_ = true;
@@ -90,20 +142,29 @@ std::optional<Delivery::Taken> Delivery::take(Clock::time_point deadline) {
   if (build->error != nullptr) {
     std::rethrow_exception(build->error);  // and again for who asks again: no batch is left out
   }
+  count_ready();  // the first is ready, so it is among them
   builds_.pop_front();
   untaken_bytes_ -= build->bytes;
-  // What lies behind a batch that is not ready does not help whoever waits next, so it ends there.
-  std::uint64_t ready_bytes = 0;
-  for (const std::shared_ptr<BatchBuild>& behind : builds_) {
-    if (behind->left.load(std::memory_order_acquire) > 0) {
-      break;
-    }
-    ready_bytes += behind->bytes;
+  ready_bytes_ -= build->bytes;
+  --ready_;
+  const bool makes_room = wanted_untaken_ && untaken_bytes_ <= *wanted_untaken_;
+  if (makes_room) {
+    wanted_untaken_.reset();
   }
   return Taken{.batch = std::move(build->batch),
                .build = build,
                .was_ready = was_ready,
-               .ready_bytes = ready_bytes};
+               .ready_bytes = ready_bytes_,
+               .makes_room = makes_room};
+}
+
+bool Delivery::ask_for_room(std::uint64_t most_untaken) {
+  const std::lock_guard lock(mutex_);
+  wanted_untaken_.reset();
+  if (untaken_bytes_ > most_untaken) {
+    wanted_untaken_ = most_untaken;
+  }
+  return wanted_untaken_.has_value();
 }
 
 std::uint64_t Delivery::untaken_bytes() const {

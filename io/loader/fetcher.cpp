@@ -3,6 +3,8 @@
 #include "io/loader/fetcher.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <span>
 #include <utility>
 
 #include "comm/base/check.hpp"
@@ -47,7 +49,12 @@ class Fetcher::Loop {
                .pool = partners_.pool,
                .fill_bytes = reading_.fill_bytes,
                .alignment = reading_.alignment,
-               .notice = [this] { wake(); }}) {
+               .notice = [this] { wake(); }}),
+        // On Lustre a file that is released waits for a restore, whoever reads it. Separators are
+        // put in by this thread, when it hands a row on.
+        cached_rows_(*reading_.files, open_files_, partners_.observer,
+                     reading_.tries_cached && !reading_.direct && reading_.lustre == nullptr &&
+                         !has_separators()) {
     if (reading_.lustre != nullptr) {
       released_ =
           std::make_unique<ReleasedReads>(reading_.lustre->placement, restoring(), scheduler_);
@@ -74,12 +81,16 @@ class Fetcher::Loop {
 
   bool hear();
   bool plan_ahead();
+  bool has_room();
+  bool has_separators() const;
   void plan_batch(std::uint64_t batch);
   void give_rows(BatchBuild& build) const;
-  void add_sample(BatchBuild& build, const Sample& sample, std::uint64_t batch,
-                  std::uint64_t slot) const;
+  void add_sample(BatchBuild& build, const Sample& sample, StreamPosition position) const;
+  void copy_rows();
+  void hand_on_copied(const std::shared_ptr<BatchBuild>& build, std::size_t rows);
+  void expect_missing(const std::shared_ptr<BatchBuild>& build);
   void expect(const std::shared_ptr<BatchBuild>& build, const std::vector<std::size_t>& samples,
-              const std::vector<Extents>& extents);
+              std::span<const Extents> extents);
   void replace(const CorruptSample& corrupt);
   RestorerOptions restoring() const;
   PlannedFile place(std::uint32_t file);
@@ -98,7 +109,7 @@ class Fetcher::Loop {
   void free_unwanted();
   void tell_of_queues();
   void look_around();
-  Extents in_table(const Sample& sample) const;
+  Extents in_table(Sample&& sample) const;
 
   FetchOrder order_;
   FetchReading reading_;
@@ -108,7 +119,9 @@ class Fetcher::Loop {
   Scheduler scheduler_;
   Assembly assembly_;
   OpenFiles open_files_;
-  NearReads near_;                                         // after what its reads write into
+  NearReads near_;  // after what its reads write into
+  CachedRows cached_rows_;
+  std::vector<std::shared_ptr<BatchBuild>> copying_;       // this turn's
   std::unique_ptr<ReleasedReads> released_;                // null where nothing is on Lustre
   std::unordered_map<std::uint64_t, UnderWay> under_way_;  // by request
   std::uint64_t next_batch_ = 0, next_position_ = 0;
@@ -144,6 +157,9 @@ bool Fetcher::Loop::hear() {
     assembly_.let_go(*build);
   }
   free_unwanted();
+  for (const std::shared_ptr<BatchBuild>& build : letters.missing) {
+    expect_missing(build);
+  }
   for (const CorruptSample& corrupt : letters.corrupt) {
     replace(corrupt);
   }
@@ -152,24 +168,40 @@ bool Fetcher::Loop::hear() {
 
 /// A few batches a turn, so that reads start, and end, meanwhile. True if there is more to plan.
 bool Fetcher::Loop::plan_ahead() {
-  for (int planned = 0; next_batch_ < order_.behind_last; ++planned) {
-    // One batch is always under way, however small the window is.
-    const std::uint64_t untaken = partners_.delivery.untaken_bytes();
-    // Reading further ahead than the window would take memory for nothing; planning further than
-    // the reader can take would only make every look at the plan slower.
-    const bool full = untaken + last_batch_bytes_ > partners_.window();
-    if (partners_.delivery.untaken() > 0 && (full || outstanding_ >= most_outstanding)) {
-      return false;
-    }
-    if (planned == batches_a_turn) {
-      return true;
+  bool more = true;
+  for (int planned = 0; planned < batches_a_turn && more; ++planned) {
+    more = next_batch_ < order_.behind_last && has_room();
+    if (!more) {
+      break;
     }
     plan_batch(next_batch_++);
     if (next_batch_ == order_.behind_last) {
       partners_.delivery.end();
     }
   }
-  return false;
+  // Behind the planning of all of them: whoever waits may help with the copies from then on.
+  copy_rows();
+  return more;
+}
+
+/// For one more batch. If there is none, the take() that makes some wakes this thread: not each
+/// one, since a wake of a thread costs as much as the copies of several samples.
+bool Fetcher::Loop::has_room() {
+  // One batch is always under way, however small the window is.
+  if (partners_.delivery.untaken() == 0) {
+    return true;
+  }
+  // Planning further than the reader can take would only make every look at the plan slower.
+  if (outstanding_ >= most_outstanding) {
+    return false;
+  }
+  // Reading further ahead than the window would take memory for nothing.
+  const std::uint64_t window = partners_.window();
+  if (partners_.delivery.untaken_bytes() + last_batch_bytes_ <= window) {
+    return true;
+  }
+  const std::uint64_t free = window - std::min(window, last_batch_bytes_);
+  return !partners_.delivery.ask_for_room(std::min(free, window / 2));
 }
 
 void Fetcher::Loop::plan_batch(std::uint64_t batch) {
@@ -180,28 +212,82 @@ void Fetcher::Loop::plan_batch(std::uint64_t batch) {
   build->begin = next_position_;
   build->batch->index = batch;
   build->batch->first = batch;  // until its samples are numbered
-  std::vector<std::size_t> samples;
+  std::size_t count = 0;
+  for (const BatchSlots& slots : order_.slots) {
+    count += slots.end - slots.begin;
+  }
+  build->batch->samples.reserve(count);
   std::vector<Extents> extents;
   for (const BatchSlots& slots : order_.slots) {
     for (std::uint64_t slot = slots.begin; slot < slots.end; ++slot) {
-      const Sample sample = order_.stream->sample(order_.batches.sample(batch, slot), skips_);
-      add_sample(*build, sample, batch, slot);
-      samples.push_back(samples.size());
-      extents.push_back(in_table(sample));
+      const StreamPosition position = order_.batches.sample(batch, slot);
+      Sample sample = order_.stream->sample(position, skips_);
+      add_sample(*build, sample, position);
       for (const Extent& extent : sample.extents) {
         build->bytes += extent.bytes;
       }
+      extents.push_back(in_table(std::move(sample)));
     }
   }
-  next_position_ += samples.size();
-  build->bytes += samples.size() * bytes_beside_a_sample;
+  next_position_ += count;
+  // One more, since a rank without samples of small batches would else plan batches without end.
+  build->bytes += (count + 1) * bytes_beside_a_sample;
   last_batch_bytes_ = build->bytes;  // batches are nearly alike: the next one is taken to be so
-  build->left.store(samples.size(), std::memory_order_relaxed);  // published by announce()
-  build->progress.resize(samples.size());
+  build->left.store(count, std::memory_order_relaxed);  // published by announce()
   give_rows(*build);
+  if (build->copies) {
+    build->cached = cached_rows_.copies_of(*build->batch, extents);
+  }
+  const std::size_t tried = build->cached == nullptr ? 0 : build->cached->rows();
   // Announced before its reads start, so that it has its place in line whatever ends first.
   partners_.delivery.announce(build);
-  expect(build, samples, extents);
+  if (tried > 0) {
+    copying_.push_back(build);
+  }
+  std::vector<std::size_t> samples(count - tried);
+  std::iota(samples.begin(), samples.end(), tried);
+  expect(build, samples, std::span(extents).subspan(tried));
+}
+
+/// Together with whoever waits for a batch. The last one tells what the page cache has not.
+void Fetcher::Loop::copy_rows() {
+  for (const std::shared_ptr<BatchBuild>& build : std::exchange(copying_, {})) {
+    std::size_t rows = 0;
+    bool leaves_missing = false;
+    while (build->cached->has_open_rows()) {
+      const RowCopies::Copied copied = build->cached->copy();
+      rows += copied.rows;
+      leaves_missing = leaves_missing || copied.leaves_missing;
+    }
+    hand_on_copied(build, rows);
+    if (leaves_missing) {
+      expect_missing(build);
+    }
+  }
+}
+
+void Fetcher::Loop::hand_on_copied(const std::shared_ptr<BatchBuild>& build, std::size_t rows) {
+  if (!partners_.decode) {
+    partners_.delivery.sample_done(build, rows);
+    return;
+  }
+  // Nobody helps where samples are decoded, so all rows are this thread's.
+  std::vector<SampleRef> copied;
+  for (std::size_t row = 0; row < build->cached->rows(); ++row) {
+    if (build->cached->is_filled(row)) {
+      copied.push_back({build, row});
+    }
+  }
+  partners_.decode(copied);
+}
+
+void Fetcher::Loop::expect_missing(const std::shared_ptr<BatchBuild>& build) {
+  const std::vector<std::size_t> missing = build->cached->missing();
+  std::vector<Extents> extents;
+  for (const std::size_t row : missing) {
+    extents.push_back(build->cached->extents(row));
+  }
+  expect(build, missing, extents);
 }
 
 void Fetcher::Loop::give_rows(BatchBuild& build) const {
@@ -223,9 +309,8 @@ void Fetcher::Loop::give_rows(BatchBuild& build) const {
   }
 }
 
-void Fetcher::Loop::add_sample(BatchBuild& build, const Sample& sample, std::uint64_t batch,
-                               std::uint64_t slot) const {
-  const StreamPosition position = order_.batches.sample(batch, slot);
+void Fetcher::Loop::add_sample(BatchBuild& build, const Sample& sample,
+                               StreamPosition position) const {
   const std::uint64_t number = position.epoch * order_.stream->samples() + position.index;
   if (build.batch->samples.empty()) {
     build.batch->first = number;
@@ -241,8 +326,8 @@ void Fetcher::Loop::add_sample(BatchBuild& build, const Sample& sample, std::uin
                                   .separated = sample.separated});
 }
 
-Extents Fetcher::Loop::in_table(const Sample& sample) const {
-  Extents extents = sample.extents;
+Extents Fetcher::Loop::in_table(Sample&& sample) const {
+  Extents extents = std::move(sample.extents);
   for (Extent& extent : extents) {
     extent.file = reading_.files->number(sample.source, extent.file);
   }
@@ -251,7 +336,10 @@ Extents Fetcher::Loop::in_table(const Sample& sample) const {
 
 void Fetcher::Loop::expect(const std::shared_ptr<BatchBuild>& build,
                            const std::vector<std::size_t>& samples,
-                           const std::vector<Extents>& extents) {
+                           std::span<const Extents> extents) {
+  if (samples.empty()) {
+    return;
+  }
   std::vector<WantedSample> wanted;
   for (std::size_t i = 0; i < samples.size(); ++i) {
     wanted.push_back({.position = build->begin + samples[i], .extents = extents[i]});
@@ -335,14 +423,15 @@ void Fetcher::Loop::replace(const CorruptSample& corrupt) {
   free_unwanted();
   const StreamPosition position{.epoch = sample.epoch,
                                 .index = sample.number % order_.stream->samples()};
-  const Sample next = order_.stream->sample(position, skips_);
+  Sample next = order_.stream->sample(position, skips_);
   sample.record = next.record;
   sample.file = next.extents.empty() ? 0 : next.extents.front().file;
   sample.lengths = next.lengths;
   sample.separated = next.separated;
   sample.fields.clear();
   sample.own.reset();
-  expect(ref.build, {ref.sample}, {in_table(next)});
+  const Extents extents = in_table(std::move(next));
+  expect(ref.build, {ref.sample}, std::span(&extents, 1));
 }
 
 void Fetcher::Loop::start_reads() {
@@ -460,6 +549,10 @@ void Fetcher::Loop::give_up(std::uint64_t request, std::exception_ptr error) {
   for (const std::shared_ptr<BatchBuild>& build : assembly_.builds_of(request)) {
     partners_.delivery.fail(build, error);
   }
+}
+
+bool Fetcher::Loop::has_separators() const {
+  return std::ranges::any_of(order_.separators, [](const auto& one) { return !one.empty(); });
 }
 
 void Fetcher::Loop::hand_on(const std::vector<SampleRef>& samples) {

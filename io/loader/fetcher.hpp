@@ -13,6 +13,7 @@
 
 #include "io/cores/core_budget.hpp"
 #include "io/loader/assembly.hpp"
+#include "io/loader/cached_rows.hpp"
 #include "io/loader/delivery.hpp"
 #include "io/loader/depth.hpp"
 #include "io/loader/file_table.hpp"
@@ -55,6 +56,7 @@ struct FetchReading {
   std::unique_ptr<Reader> reader;
   std::uint32_t alignment = 1;
   bool direct = false;
+  bool tries_cached = false;  ///< Reads can be tried without waiting for storage.
   SchedulerLimits scheduler;
   ReadPlanLimits plan;
   std::shared_ptr<BlockCaches> caches = nullptr;        ///< Null: none.

@@ -24,6 +24,8 @@ class Inbox final {
   struct Letters {
     std::vector<std::shared_ptr<BatchBuild>> let_go;
     std::vector<CorruptSample> corrupt;
+    /// Whose rows are not all in the page cache.
+    std::vector<std::shared_ptr<BatchBuild>> missing;
     bool stop = false;
   };
 
@@ -37,6 +39,9 @@ class Inbox final {
   }
   void corrupt(CorruptSample sample) {
     tell([&](Letters& letters) { letters.corrupt.push_back(std::move(sample)); });
+  }
+  void missing(std::shared_ptr<BatchBuild> build) {
+    tell([&](Letters& letters) { letters.missing.push_back(std::move(build)); });
   }
   void stop() {
     tell([](Letters& letters) { letters.stop = true; });

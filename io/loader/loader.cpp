@@ -72,6 +72,7 @@ class Loader::Impl {
   void start(io::StreamPosition from);
   void stop();
   void require_here() const;
+  void help(const std::shared_ptr<io::BatchBuild>& build);
   io::FetchReading reading() const;
   io::DecoderOptions decoding() const;
   std::vector<io::StageInterval> stages() const;
@@ -122,9 +123,12 @@ void Loader::Impl::start(io::StreamPosition from) {
   std::function<void(const std::vector<io::SampleRef>&)> decode;
   {
     const std::lock_guard lock(mutex_);
-    delivery_ = std::make_unique<io::Delivery>();
-    // Rows of tokens are done once they are copied: no thread is woken for them.
-    if (setup_.form.row_bytes == 0 || !options_.decode.empty()) {
+    // Rows of tokens are done once they are copied: no thread is woken for them, and who waits for
+    // them copies, too.
+    if (setup_.form.row_bytes > 0 && options_.decode.empty()) {
+      delivery_ = std::make_unique<io::Delivery>([this](const auto& build) { help(build); });
+    } else {
+      delivery_ = std::make_unique<io::Delivery>();
       decoder_ = std::make_unique<io::Decoder>(decoding());
       decode = [this](const std::vector<io::SampleRef>& samples) { decoder_->push(samples); };
     }
@@ -155,6 +159,15 @@ void Loader::Impl::start(io::StreamPosition from) {
           .observer = observer_});
 }
 
+/// On the thread that waits for a batch.
+void Loader::Impl::help(const std::shared_ptr<io::BatchBuild>& build) {
+  const io::RowCopies::Copied copied = build->cached->copy();
+  delivery_->sample_done(build, copied.rows);
+  if (copied.leaves_missing) {
+    inbox_->missing(build);
+  }
+}
+
 /// The fetcher first: it hands on to the decoder, whose threads write to its inbox.
 void Loader::Impl::stop() {
   if (!process_.here()) {
@@ -180,6 +193,8 @@ io::FetchReading Loader::Impl::reading() const {
           {.depth = reads_under_way, .threads = setup_.io_threads, .direct = setup_.choice.direct}),
       .alignment = setup_.choice.direct ? setup_.where.alignment : 1,
       .direct = setup_.choice.direct,
+      // Caches fill with what is read: rows that are copied before would never come into one.
+      .tries_cached = setup_.where.tries_reads && setup_.caches == nullptr,
       .scheduler = {.budget_bytes =
                         setup_.memory_bytes - setup_.storing_bytes - setup_.filling_bytes,
                     .reads = reads_under_way,
@@ -252,13 +267,21 @@ std::optional<DataBatch> Loader::Impl::next() {
   if (taken->batch == nullptr) {
     return std::nullopt;
   }
+  bool makes_room = taken->makes_room;
   {
     const std::lock_guard lock(mutex_);
+    const std::uint64_t before = window_.bytes();
     window_.taken(taken->was_ready, taken->ready_bytes);
+    makes_room = makes_room || window_.bytes() > before;
   }
   // Only a batch that was given can be let go of; the closure keeps what the fetcher needs to know.
-  taken->batch->let_go = [inbox = inbox_, build = taken->build] { inbox->let_go(build); };
-  inbox_->poke();
+  // Rows are the batch's own: there is nothing that the fetcher would let go of with them.
+  if (!taken->build->copies) {
+    taken->batch->let_go = [inbox = inbox_, build = taken->build] { inbox->let_go(build); };
+  }
+  if (makes_room) {
+    inbox_->poke();
+  }
   observer_.samples_given(taken->batch->samples.size());
   ++given_;
   return DataBatch(taken->batch);

@@ -47,6 +47,12 @@ void Observer::brought_near(BlockSource source, std::uint64_t bytes) {
   (source == BlockSource::peer ? sums_.bytes.peers : sums_.bytes.host_cache) += bytes;
 }
 
+void Observer::reads_were_cached(const CachedReadSum& sum) {
+  const std::lock_guard lock(mutex_);
+  reads_of(sum.target).add(sum);
+  sums_.bytes.page_cache += sum.bytes;
+}
+
 void Observer::file_opened(std::chrono::nanoseconds took) {
   const std::lock_guard lock(mutex_);
   ++sums_.opens;

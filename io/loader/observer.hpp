@@ -41,6 +41,7 @@ class Observer final {
   void read_ended(const ReadDone& done, Target target, std::uint64_t asked_bytes);
   /// Bytes came from a cache.
   void brought_near(BlockSource source, std::uint64_t bytes);
+  void reads_were_cached(const CachedReadSum& sum);
   void file_opened(std::chrono::nanoseconds took);
   /// From now on it is so.
   void queues_are(const QueueState& state, std::span<const TargetLoad> targets);

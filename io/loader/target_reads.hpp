@@ -12,6 +12,13 @@
 
 namespace sprat::io {
 
+/// Reads of one target that were copies out of the page cache.
+struct CachedReadSum {
+  Target target = 0;
+  std::uint64_t reads = 0, bytes = 0;
+  std::chrono::nanoseconds took{};  ///< All of them together.
+};
+
 /// One thread at a time.
 class TargetReads {
  public:
@@ -23,6 +30,13 @@ class TargetReads {
     errors_ += done.error != 0 ? 1 : 0;
     short_reads_ += done.error == 0 && done.bytes < asked_bytes ? 1 : 0;
     latency_.add(std::chrono::duration<double>(done.took).count());
+  }
+  /// At least one read.
+  void add(const CachedReadSum& sum) {
+    reads_ += sum.reads;
+    bytes_ += sum.bytes;
+    const double all = std::chrono::duration<double>(sum.took).count();
+    latency_.add(all / static_cast<double>(sum.reads), sum.reads);
   }
   void queue_is(double in_flight, double cap, TimeMean::Time now) {
     in_flight_.becomes(in_flight, now);

@@ -13,11 +13,14 @@ SampleOrder::SampleOrder(std::uint64_t seed, std::uint64_t tokens, std::uint64_t
   per_epoch_ = tokens / length - 1;  // the shift takes less than one window from the text
 }
 
+// Each epoch cuts the text at other places, so that windows are not the same ones again.
+std::uint64_t SampleOrder::shift(std::uint64_t epoch) const {
+  return io::order_key(io::order_key(seed_ ^ length_) + epoch) % length_;
+}
+
 std::uint64_t SampleOrder::begin(std::uint64_t sample) const {
   const std::uint64_t epoch = sample / per_epoch_;
-  // Each epoch cuts the text at other places, so that windows are not the same ones again.
-  const std::uint64_t shift = io::order_key(io::order_key(seed_ ^ length_) + epoch) % length_;
-  return shift + length_ * Permutation(seed_, epoch, per_epoch_)(sample % per_epoch_);
+  return shift(epoch) + length_ * Permutation(seed_, epoch, per_epoch_)(sample % per_epoch_);
 }
 
 }  // namespace sprat

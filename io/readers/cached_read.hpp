@@ -1,11 +1,26 @@
 // Reads of what lies in the page cache: a copy by whoever asks, without a hand-over.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <span>
 
 #include "io/readers/reader.hpp"
 
 namespace sprat::io {
+
+/// To copy so much takes about as long as to wake another thread for it, twice: longer reads are
+/// handed over, so that several threads copy.
+inline constexpr std::size_t longest_cached_read = std::size_t{128} << 10;
+
+enum class CachedTry : std::uint8_t {
+  whole,       ///< All bytes came.
+  missing,     ///< Not all lies in the cache, or the file ends there; memory may have a part.
+  impossible,  ///< The file system knows no reads without waiting.
+};
+/// Never waits for storage. Any thread.
+CachedTry try_cached_read(int descriptor, std::uint64_t offset, std::span<std::byte> into) noexcept;
 
 /// Tries reads without waiting for storage. One thread at a time.
 class CachedReads final {

@@ -10,15 +10,15 @@ constexpr double shortest_time = 1e-6;
 
 }  // namespace
 
-void LatencyHistogram::add(double seconds) {
+void LatencyHistogram::add(double seconds, std::uint64_t times) {
   const double doubled = std::log2(std::max(seconds, shortest_time) / shortest_time);
   const double bucket = doubled * per_doubling;
   // The cast is of a number that fits: a NaN goes into the last bucket, as endless times do.
   const std::size_t last = buckets_.size() - 1;
   const std::size_t index =
       bucket < static_cast<double>(last) ? static_cast<std::size_t>(bucket) : last;
-  ++buckets_[index];
-  ++count_;
+  buckets_[index] += static_cast<std::uint32_t>(times);
+  count_ += times;
 }
 
 void LatencyHistogram::merge(const LatencyHistogram& other) {

@@ -12,7 +12,7 @@ namespace sprat::io {
 /// hours as 4 hours.
 class LatencyHistogram {
  public:
-  void add(double seconds);
+  void add(double seconds, std::uint64_t times = 1);
   void merge(const LatencyHistogram& other);
   void clear() { *this = {}; }
 

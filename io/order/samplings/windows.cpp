@@ -55,8 +55,7 @@ class WindowCut {
   /// Ascending with `window`, and not beyond the window's tokens.
   std::uint64_t begin(std::uint64_t epoch, std::uint64_t window) const {
     if (stream_) {
-      // A window of an epoch begins at its shift and whole windows more, so any of them tells it.
-      return stream_->begin(epoch * windows_) % length_ + window * length_;
+      return stream_->shift(epoch) + window * length_;
     }
     const auto behind = std::ranges::upper_bound(runs_, window, {}, &TokenRun::first_window);
     // Of runs that begin with this window the last one, as those before it have none.

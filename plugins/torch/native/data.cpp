@@ -141,12 +141,20 @@ class PythonLoader final {
 
   std::optional<PythonBatch> next() {
     Loader& loader = here();
-    while (!released([&] { return loader.wait(slice); })) {
+    std::optional<DataBatch> batch;
+    // One release for both calls: each costs as much as either of them where a batch lies ready.
+    const auto has_come = [&] {
+      const bool has = loader.wait(slice);
+      if (has) {
+        batch = loader.next();
+      }
+      return has;
+    };
+    while (!released(has_come)) {
       if (PyErr_CheckSignals() != 0) {
         throw py::error_already_set();
       }
     }
-    std::optional<DataBatch> batch = released([&] { return loader.next(); });
     return batch ? std::optional<PythonBatch>(std::move(*batch)) : std::nullopt;
   }
 

@@ -5,6 +5,9 @@
 
 #include <stdexcept>
 #include <thread>
+#include <vector>
+
+#include "io/loader/cached_rows.hpp"
 
 namespace sprat::io {
 namespace {
@@ -90,6 +93,48 @@ TEST(Delivery, an_error_of_all_spares_what_is_ready) {
   delivery.fail_all(std::make_exception_ptr(std::runtime_error("gone")));
   EXPECT_TRUE(delivery.take(late())->batch);
   EXPECT_THROW(delivery.take(late()), std::runtime_error);
+}
+
+TEST(Delivery, a_take_tells_when_it_makes_the_room_that_was_asked_for) {
+  Delivery delivery;
+  for (std::uint64_t index = 0; index < 4; ++index) {
+    const auto build = build_of(index, 1, 10);
+    delivery.announce(build);
+    delivery.sample_done(build);
+  }
+  EXPECT_FALSE(delivery.take(late())->makes_room) << "nobody has asked";
+  EXPECT_FALSE(delivery.ask_for_room(30)) << "there is room";
+  EXPECT_TRUE(delivery.ask_for_room(15));
+  EXPECT_FALSE(delivery.take(late())->makes_room);
+  EXPECT_TRUE(delivery.take(late())->makes_room);
+  EXPECT_FALSE(delivery.take(late())->makes_room) << "once";
+}
+
+TEST(Delivery, whoever_waits_helps_with_the_first_batch_that_has_open_rows) {
+  Observer observer(1 << 20);
+  const auto luck = std::make_shared<CacheLuck>();
+  const auto with_rows = [&](std::uint64_t index) {
+    const auto build = build_of(index, 1, 10);
+    build->batch->rows = MemoryPool::make(0)->take(4);
+    // Of no bytes, so that it is whole whatever the file system can do.
+    build->cached = std::make_shared<RowCopies>(
+        *build->batch, RowCopies::Rows{.pieces = {}, .behind = {0}, .files = {}}, luck, observer);
+    return build;
+  };
+  const auto first = with_rows(0), second = with_rows(1);
+  std::vector<std::uint64_t> helped;
+  Delivery* told = nullptr;
+  Delivery delivery([&](const std::shared_ptr<BatchBuild>& build) {
+    helped.push_back(build->batch->index);
+    told->sample_done(build, build->cached->copy().rows);
+  });
+  told = &delivery;
+  delivery.announce(first);
+  delivery.announce(second);
+  EXPECT_EQ(delivery.take(soon())->batch->index, 0u);
+  EXPECT_EQ(helped, std::vector<std::uint64_t>{0}) << "its own batch is ready then";
+  EXPECT_TRUE(delivery.wait(soon()));
+  EXPECT_EQ(helped, (std::vector<std::uint64_t>{0, 1}));
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // The loader as programs see it: orders, ranks, restarts, stages, damage, errors.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <fstream>
@@ -284,6 +286,71 @@ TEST(Loader, a_file_that_changed_since_it_was_indexed_is_named) {
     ADD_FAILURE() << "another file was read";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("lines.jsonl"));
+  }
+}
+
+TEST(Loader, a_file_of_tokens_that_changed_since_it_was_indexed_is_named) {
+  const TemporaryFolder folder;
+  write_tokens(folder.path(), {4000, 4000});
+  { Loader loader(windows(folder.path())); }
+  write_tokens(folder.path(), {4000, 4001});
+  try {
+    Loader loader(windows(folder.path()));
+    for (int i = 0; i < 200; ++i) {
+      loader.next();
+    }
+    ADD_FAILURE() << "another file was read";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("tokens1.bin"));
+  }
+}
+
+/// Writes what is dirty, and takes the file out of the page cache, where the file system lets it.
+void forget_file(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY);
+  ::fsync(descriptor);
+  ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+  ::close(descriptor);
+}
+
+TEST(Loader, gives_the_same_whether_files_are_cached_or_not) {
+  const TemporaryFolder folder;
+  write_tokens(folder.path(), {300000, 300000, 300000});
+  LoaderOptions options = windows(folder.path());
+  options.length = 2048;
+  options.batch = 64;
+  const auto cached = read_all(options, 1, 30);
+  for (const int forgotten : {1, 2, 3}) {
+    for (int file = 0; file < forgotten; ++file) {
+      forget_file(folder.path() + "/tokens" + std::to_string(file) + ".bin");
+    }
+    EXPECT_EQ(read_all(options, 1, 30), cached) << forgotten << " files are not cached";
+  }
+}
+
+TEST(Loader, stages_see_windows_whose_rows_were_cached) {
+  const TemporaryFolder folder;
+  write_tokens(folder.path(), {20000});
+  LoaderOptions options = windows(folder.path());
+  options.decode_threads = 2;
+  options.corrupt = Corrupt::skip;
+  options.decode = {{.name = "refuse some", .run = [](DecodedRecord& record) {
+                       std::uint16_t first = 0;
+                       std::memcpy(&first, record.find("tokens")->bytes.data(), sizeof first);
+                       if (first % 5 == 0) {
+                         throw std::runtime_error("a multiple of five");
+                       }
+                     }}};
+  Loader loader(options);
+  for (int i = 0; i < 30; ++i) {
+    const auto batch = loader.next();
+    for (std::size_t sample = 0; sample < batch->size(); ++sample) {
+      std::uint16_t row[33];
+      std::memcpy(row, batch->field(sample, 0).bytes.data(), sizeof row);
+      EXPECT_NE(row[0] % 5, 0);
+      EXPECT_EQ(row[32], row[0] + 32);
+      EXPECT_EQ(batch->record(sample), row[0]);
+    }
   }
 }
 
