@@ -11,8 +11,8 @@
 #include "fsdp/engine.hpp"
 #include "sprat/communicator.hpp"
 #include "sprat/mp.hpp"
-#include "train/data/batches.hpp"
 #include "train/config/config.hpp"
+#include "train/data/batches.hpp"
 #include "train/model/gpt_stages.hpp"
 
 namespace sprat::bench {

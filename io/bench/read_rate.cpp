@@ -197,7 +197,7 @@ ReleasedPages release_pages(const FileTable& files) {
   ReleasedPages released;
   // Not through OpenFiles: a file that has changed is for who reads it to complain of.
   for (std::uint32_t file = 0; file < files.files(); ++file) {
-    const OpenFile opened(::open(files.path(file).c_str(), O_RDONLY | O_CLOEXEC));
+    const OpenFile opened(::open(files.path(file).c_str(), O_RDONLY | O_CLOEXEC), {});
     const bool asked = opened.descriptor() >= 0 &&
                        ::posix_fadvise(opened.descriptor(), 0, 0, POSIX_FADV_DONTNEED) == 0;
     ++(asked ? released.files : released.refused);

@@ -361,9 +361,7 @@ RestorerOptions Fetcher::Loop::restoring() const {
                    .stream = order_.stream,
                    .batches = order_.batches,
                    .behind_last = order_.behind_last},
-          .restoring = {.host = static_cast<int>(order_.rank),
-                        .hosts = static_cast<int>(order_.ranks),
-                        .seed = order_.stream->seed()},
+          .restoring = {.host = order_.rank, .hosts = order_.ranks, .seed = order_.stream->seed()},
           .notice = [inbox = partners_.inbox] { inbox->poke(); }};
 }
 

@@ -43,6 +43,7 @@ struct SampleForm {
 struct FetchOrder {
   std::shared_ptr<const SampleStream> stream;
   GlobalBatches batches;
+  int rank = 0, ranks = 1;        ///< Those that share the work of bringing files back.
   std::vector<BatchSlots> slots;  ///< Of each batch, in this order.
   std::uint64_t behind_last = 0;  ///< Batches are [0, behind_last).
   SampleForm form;

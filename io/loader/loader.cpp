@@ -136,6 +136,8 @@ void Loader::Impl::start(io::StreamPosition from) {
   fetcher_ = std::make_unique<io::Fetcher>(
       io::FetchOrder{.stream = setup_.stream,
                      .batches = *batches_,
+                     .rank = options_.rank,
+                     .ranks = options_.ranks,
                      .slots = setup_.slots,
                      .behind_last = batches_until(*batches_, options_.epochs,
                                                   options_.remainder == Remainder::carry),

@@ -231,7 +231,7 @@ void read_head(const nlohmann::json& json, const std::string& where, SavedReport
   need(saved.facts.hosts > 0, where, " tells of ", saved.facts.hosts, " hosts");
   members.read("storage", saved.facts.about);
   members.read("metadata_iops", saved.facts.metadata_iops);
-  members.read("targets", saved.facts.targets);
+  members.read("storage_targets", saved.facts.targets);
   members.read("mean_file_bytes", saved.facts.mean_file_bytes);
   std::string fsx;
   members.read("fsx", fsx);
@@ -274,7 +274,7 @@ std::string report_head_json(int rank, const StorageFacts& facts) {
     json["metadata_iops"] = *facts.metadata_iops;
   }
   if (facts.targets) {
-    json["targets"] = *facts.targets;
+    json["storage_targets"] = *facts.targets;
   }
   for (const auto& [target, path] : facts.lone_files) {
     json["lone_files"].push_back({{"target", target}, {"path", path}});

@@ -17,6 +17,7 @@ namespace sprat::io {
 namespace {
 
 constexpr std::uint64_t row_bytes = 100, file_bytes = 10'000;
+const struct stat stat_of_nothing = {};
 
 char byte_at(std::uint64_t file, std::uint64_t offset) {
   return static_cast<char>((offset * 7 + file) % 251);
@@ -33,7 +34,8 @@ class CachedRowsOfFiles : public testing::Test {
         bytes[at] = byte_at(file, at);
       }
       std::ofstream(path, std::ios::binary) << bytes;
-      files_.push_back(std::make_shared<const OpenFile>(::open(path.c_str(), O_RDONLY)));
+      files_.push_back(
+          std::make_shared<const OpenFile>(::open(path.c_str(), O_RDONLY), stat_of_nothing));
     }
   }
   void SetUp() override {
