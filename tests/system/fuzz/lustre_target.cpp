@@ -5,7 +5,6 @@
 #include "io/capacity/fsx.hpp"
 #include "io/lustre/detection.hpp"
 #include "io/lustre/layout.hpp"
-#include "io/lustre/spread.hpp"
 #include "sprat/error.hpp"
 #include "tests/system/fuzz/targets.hpp"
 
