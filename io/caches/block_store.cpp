@@ -492,7 +492,7 @@ BlockStoreInfo describe_block_store(const std::string& folder) {
     }
   }
   std::ranges::sort(files);
-  files.erase(std::ranges::unique(files).begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
   info.files = files.size();
   const OwnedDescriptor lock = open_regular(path_in(folder, lock_name), O_RDONLY);
   info.in_use = lock.number() >= 0 && !take_folder(lock.number(), LOCK_EX, folder);

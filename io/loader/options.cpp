@@ -18,15 +18,19 @@ struct Word {
   Value value;
 };
 
-constexpr std::array sample_kinds = {
-    Word{"auto", SampleKind::automatic}, Word{"records", SampleKind::records},
-    Word{"windows", SampleKind::windows}, Word{"packed", SampleKind::packed},
-    Word{"packed_whole", SampleKind::packed_whole}};
-constexpr std::array shuffles = {Word{"full", Shuffle::full}, Word{"chunks", Shuffle::chunks},
-                                 Word{"none", Shuffle::none}};
-constexpr std::array remainders = {Word{"carry", Remainder::carry}, Word{"drop", Remainder::drop},
-                                   Word{"pad", Remainder::pad}};
-constexpr std::array corrupt_policies = {Word{"stop", Corrupt::stop}, Word{"skip", Corrupt::skip}};
+constexpr std::array sample_kinds = {Word<SampleKind>{"auto", SampleKind::automatic},
+                                     Word<SampleKind>{"records", SampleKind::records},
+                                     Word<SampleKind>{"windows", SampleKind::windows},
+                                     Word<SampleKind>{"packed", SampleKind::packed},
+                                     Word<SampleKind>{"packed_whole", SampleKind::packed_whole}};
+constexpr std::array shuffles = {Word<Shuffle>{"full", Shuffle::full},
+                                 Word<Shuffle>{"chunks", Shuffle::chunks},
+                                 Word<Shuffle>{"none", Shuffle::none}};
+constexpr std::array remainders = {Word<Remainder>{"carry", Remainder::carry},
+                                   Word<Remainder>{"drop", Remainder::drop},
+                                   Word<Remainder>{"pad", Remainder::pad}};
+constexpr std::array corrupt_policies = {Word<Corrupt>{"stop", Corrupt::stop},
+                                         Word<Corrupt>{"skip", Corrupt::skip}};
 
 /// Leaves `value` as it is if the key is missing. Throws with the words there are.
 template <class Value, std::size_t count>
