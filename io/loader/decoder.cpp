@@ -123,9 +123,13 @@ void Decoder::decode(const SampleRef& ref) {
       DecodedRecord decoded(record);
       options_.stages[i].run(decoded);
     }
+  } catch (const std::exception& error) {
+    // Only the thread that fetches may plan a replacement; it hears of the sample by this call. Of
+    // what was thrown it gets the words: the rest ends on the thread that threw it.
+    options_.corrupt(ref, error.what());
+    return;
   } catch (...) {
-    // Only the thread that fetches may plan a replacement; it hears of the sample by this call.
-    options_.corrupt(ref, std::current_exception());
+    options_.corrupt(ref, "what a stage threw is no std::exception");
     return;
   }
   options_.done(ref);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -29,7 +30,7 @@ struct DecoderOptions {
   std::function<void(LoadedSample&)> read_again;
   std::function<void(const SampleRef&)> done;
   /// The bytes are wrong on storage, too, or a stage has thrown.
-  std::function<void(const SampleRef&, std::exception_ptr)> corrupt;
+  std::function<void(const SampleRef&, std::string what)> corrupt;
 };
 
 /// push() and the counts: any thread. The functions are called on the decoder's threads, several at

@@ -393,15 +393,8 @@ void Fetcher::Loop::settle_released() {
 }
 
 void Fetcher::Loop::replace(const CorruptSample& corrupt) {
-  const auto& [ref, error] = corrupt;
+  const auto& [ref, what] = corrupt;
   LoadedSample& sample = ref.build->batch->samples[ref.sample];
-  std::string what = "what a stage threw is no std::exception";
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& one) {
-    what = one.what();
-  } catch (...) {  // NOLINT: said above
-  }
   const std::string where =
       text("record ", sample.record, " of source ", sample.source, " (",
            reading_.files->path(reading_.files->number(sample.source, sample.file)), "): ", what);

@@ -1,10 +1,10 @@
 // What other threads tell the one that fetches.
 #pragma once
 
-#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,7 +14,7 @@ namespace sprat::io {
 
 struct CorruptSample {
   SampleRef sample;
-  std::exception_ptr error;
+  std::string what;  ///< Is wrong with it.
 };
 
 /// Any thread, several at once. Lives as long as somebody may tell something, so longer than the

@@ -234,8 +234,8 @@ io::DecoderOptions Loader::Impl::decoding() const {
                         io::LoadedSample& sample) { io::read_again(*setup.files, *pool, sample); },
       .done = [this](const io::SampleRef& ref) { delivery_->sample_done(ref.build); },
       .corrupt =
-          [this](const io::SampleRef& ref, std::exception_ptr error) {
-            inbox_->corrupt({.sample = ref, .error = std::move(error)});
+          [this](const io::SampleRef& ref, std::string what) {
+            inbox_->corrupt({.sample = ref, .what = std::move(what)});
           }};
 }
 
