@@ -166,9 +166,9 @@ TEST_P(Readers, tell_what_the_system_says) {
 TEST_P(Readers, take_as_many_as_they_are_deep_until_some_are_reaped) {
   for (const bool direct :
        {false, true}) {  // cached reads are done at once, and count all the same
-    const auto reader = open({.depth = 3, .threads = 1, .direct = direct});
     const Descriptor file(path_, O_RDONLY);
     std::vector<std::array<std::byte, 4096>> into(4);
+    const auto reader = open({.depth = 3, .threads = 1, .direct = direct});  // ends before those
     for (std::uint64_t tag = 0; tag < 3; ++tag) {
       EXPECT_TRUE(reader->submit({file.number(), 0, into[tag], tag}));
     }
