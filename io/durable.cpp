@@ -49,8 +49,9 @@ const char* remedy(int error) {
     case EACCES:
     case EPERM:
       return "; choose a folder that this user may write to";
-    case ENOENT:
     case ENOTDIR:
+      return "; a part of that path is no folder: choose another one";
+    case ENOENT:
       return "; is the folder there? Every rank of a job needs it, on a file system that all hosts "
              "share";
     case EFBIG:

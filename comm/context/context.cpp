@@ -184,6 +184,8 @@ void Context::linger() noexcept {
        failure() == nullptr && Clock::now() < end && others_stay();
        pause = std::min<std::chrono::microseconds>(2 * pause, last_look)) {
     {
+      // Providers that move data in our calls alone finish what peers take of them. Nothing tells
+      // when there is such work, so it is looked for.
       const auto token = take_token();
       progress_.wire_messages().progress();
     }

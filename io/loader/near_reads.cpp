@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
+#include <semaphore>
 
 #include "comm/base/check.hpp"
 
@@ -20,13 +20,14 @@ void NearReads::settle() {
   if (!has_caches()) {
     return;
   }
-  options_.caches->set_notice({});
-  // A disk answers, and other hosts have a deadline: this ends.
-  while (!under_way_.empty()) {
-    if (reap().empty()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+  std::counting_semaphore<> notices(0);
+  options_.caches->set_notice([&notices] { notices.release(); });
+  // What ended before that gave its notice to somebody else. A disk answers, and other hosts have a
+  // deadline: this ends.
+  for (reap(); !under_way_.empty(); reap()) {
+    notices.acquire();
   }
+  options_.caches->set_notice({});
 }
 
 /// Direct reads may reach behind the end of a file; caches know files alone.

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -22,8 +23,10 @@
 
 namespace sprat::io {
 
-/// Queues of their own: a slow file system holds back nothing that lies near.
-inline constexpr Target host_cache_target = -1001, peers_target = -1002;
+/// Queues of their own: a slow file system holds back nothing that lies near. Far from the numbers
+/// of storage, which go down from -1 for what is not known.
+inline constexpr Target host_cache_target = std::numeric_limits<Target>::min(),
+                        peers_target = host_cache_target + 1;
 constexpr bool is_near(Target target) {
   return target == host_cache_target || target == peers_target;
 }

@@ -9,16 +9,13 @@ other     other data is refused where a run goes on, on every rank
 import array
 import json
 import os
-import pathlib
 import random
 import re
 import signal
 import struct
-import sys
-import tempfile
 import time
 
-from start import mpirun
+from start import mpirun, run_cases
 from stop import fail, finish, ranks_of
 
 STEPS = 6
@@ -178,13 +175,5 @@ def case_other(sprat, folder):
         fail(f"other data was not refused, status {run.returncode}", output, errors)
 
 
-def main():
-    sprat, cases = sys.argv[1], sys.argv[2:] or [name[5:] for name in globals() if name.startswith("case_")]
-    for case in cases:
-        with tempfile.TemporaryDirectory() as name:
-            globals()[f"case_{case}"](sprat, pathlib.Path(name))
-        print(f"ok {case}", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    run_cases(globals())

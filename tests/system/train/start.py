@@ -115,13 +115,14 @@ def case_slow_kernel(sprat, folder):
         fail(f"slow_kernel: nobody names it, status {run.returncode}", run.stdout, run.stderr)
 
 
-def main():
-    sprat, cases = sys.argv[1], sys.argv[2:] or [name[5:] for name in globals() if name.startswith("case_")]
+def run_cases(cases_of):
+    """The cases that the command line names, or all: functions case_NAME(sprat, folder) of a module."""
+    sprat, cases = sys.argv[1], sys.argv[2:] or [name[5:] for name in cases_of if name.startswith("case_")]
     for case in cases:
         with tempfile.TemporaryDirectory() as name:
-            globals()[f"case_{case}"](sprat, pathlib.Path(name))
+            cases_of[f"case_{case}"](sprat, pathlib.Path(name))
         print(f"ok {case}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    run_cases(globals())

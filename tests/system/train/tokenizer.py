@@ -6,12 +6,9 @@ ranks     1, 2 and 4 ranks, a pipeline of 2, and layers that are cut among ranks
 resume    a run goes on with its tokenizer, written in another way, and with no other
 """
 import json
-import pathlib
 import subprocess
-import sys
-import tempfile
 
-from start import mpirun
+from start import mpirun, run_cases
 from stop import fail, finish
 
 STEPS = 6
@@ -85,13 +82,5 @@ def case_resume(sprat, folder):
         fail(f"the run that resumes has the losses {losses}, not {whole}", output, "")
 
 
-def main():
-    sprat, cases = sys.argv[1], sys.argv[2:] or [name[5:] for name in globals() if name.startswith("case_")]
-    for case in cases:
-        with tempfile.TemporaryDirectory() as name:
-            globals()[f"case_{case}"](sprat, pathlib.Path(name))
-        print(f"ok {case}", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    run_cases(globals())

@@ -127,13 +127,8 @@ bool says_nothing(const std::string& key) {
          key == "/parallel/expert_parallel_degree";
 }
 
-/// Keys of the section at `path` that a refusal of an unknown one lists.
-std::vector<std::string> known_keys(const std::string& path) {
-  Json config = base();
-  config[Json::json_pointer(path)] = {{"no such key", 1}};
-  if (path != "/data") {
-    config["data"] = {{"files", {"text.txt"}}};
-  }
+/// Keys of the section at `path` that the refusal of a configuration with an unknown one lists.
+std::vector<std::string> keys_in_refusal(const Json& config, const std::string& path) {
   try {
     parse_train_config(config.dump(), "test.json");
   } catch (const Error& error) {
@@ -147,6 +142,15 @@ std::vector<std::string> known_keys(const std::string& path) {
     return keys;
   }
   return {};
+}
+
+std::vector<std::string> known_keys(const std::string& path) {
+  Json config = base();
+  config[Json::json_pointer(path)] = {{"no such key", 1}};
+  if (path != "/data") {
+    config["data"] = {{"files", {"text.txt"}}};
+  }
+  return keys_in_refusal(config, path);
 }
 
 /// base() with another value of one key.
@@ -211,23 +215,10 @@ const std::map<std::string, Json>& others_of_sources() {
   return values;
 }
 
-/// As a refusal of an unknown one lists them.
 std::vector<std::string> known_keys_of_sources(const std::string& path) {
   Json config = sources_base();
   config[Json::json_pointer(path + "/nosuchkey")] = 1;
-  try {
-    parse_train_config(config.dump(), "test.json");
-  } catch (const Error& error) {
-    const std::string message = error.what();
-    static const std::regex word("[a-z_]+");
-    const std::string list = message.substr(message.find("known: ") + 7);
-    std::vector<std::string> keys;
-    for (std::sregex_iterator at(list.begin(), list.end(), word), end; at != end; ++at) {
-      keys.push_back(path + "/" + at->str());
-    }
-    return keys;
-  }
-  return {};
+  return keys_in_refusal(config, path);
 }
 
 TEST(Settings, hold_every_key_of_sources) {
