@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
-#include "io/report/core_budget.hpp"
+#include "io/report/core_share.hpp"
 
 namespace sprat::io {
 namespace {

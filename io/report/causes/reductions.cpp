@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "io/report/core_budget.hpp"
+#include "io/report/core_share.hpp"
 
 namespace sprat::io {
 namespace {
@@ -18,7 +18,7 @@ std::optional<Cause> find_reductions(const ObservedWindow& window, const Past& p
   if (!share || !share->over || share->slowdown < least_slowdown) {
     return std::nullopt;
   }
-  return Cause{Limit::reductions, core_budget_sentence(*share),
+  return Cause{Limit::reductions, core_share_sentence(*share),
                fmt::format("give decoding and reading {} cores less, or preprocess beforehand",
                            figure(std::max(1.0, std::ceil(share->wanted - share->budget))))};
 }

@@ -1,4 +1,4 @@
-#include "io/report/core_budget.hpp"
+#include "io/report/core_share.hpp"
 
 #include <fmt/core.h>
 
@@ -46,7 +46,7 @@ std::optional<CoreShare> core_share(const ObservedWindow& window, const Past& pa
   return share;
 }
 
-std::string core_budget_sentence(const CoreShare& share) {
+std::string core_share_sentence(const CoreShare& share) {
   return fmt::format(
       "preprocessing slows all_reduce by {}{:.0f} %: of {} cores decoding takes {}, reading {}{}",
       share.estimated ? "about " : "", 100 * share.slowdown, figure(share.budget),

@@ -20,7 +20,7 @@ struct CoreShare {
 std::optional<CoreShare> core_share(const ObservedWindow& window, const Past& past);
 
 /// "preprocessing slows all_reduce by 31 %: ...".
-std::string core_budget_sentence(const CoreShare& share);
+std::string core_share_sentence(const CoreShare& share);
 
 /// Seconds for a byte of reductions in this window, if it had cores to spare.
 std::optional<double> undisturbed_seconds_per_byte(const ObservedWindow& window);
