@@ -20,6 +20,7 @@
 #include "io/loader/read_again.hpp"
 #include "io/loader/setup.hpp"
 #include "io/order/stream_state.hpp"
+#include "io/readers/warm_up.hpp"
 #include "io/report/report_line.hpp"
 #include "sprat/data.hpp"
 
@@ -27,7 +28,14 @@ namespace sprat {
 namespace {
 
 /// What a disk or a file system needs to be busy.
-constexpr int reads_under_way = 64;
+constexpr int reads_under_way = 128;
+
+/// Servers show by their times what they can take at once. A disk of this host shows nothing: it
+/// answers late or soon as it likes, and is as quick as its queue is long.
+io::FlowLimits flow_of(const io::FileSystem& where) {
+  constexpr std::uint32_t all = reads_under_way;
+  return where.tries_reads ? io::FlowLimits{all, all, all} : io::FlowLimits{};
+}
 
 /// Batches that begin before the end of epoch `epochs`; of Remainder::carry those that end there.
 std::uint64_t batches_until(const io::GlobalBatches& batches, std::uint64_t epochs, bool to_end) {
@@ -56,7 +64,7 @@ std::uint64_t batches_until(const io::GlobalBatches& batches, std::uint64_t epoc
 class Loader::Impl {
  public:
   explicit Impl(LoaderOptions options);
-  ~Impl() { stop(); }
+  ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
@@ -70,6 +78,7 @@ class Loader::Impl {
 
  private:
   void start(io::StreamPosition from);
+  void warm_up();
   void stop();
   void require_here() const;
   void help(const std::shared_ptr<io::BatchBuild>& build);
@@ -89,6 +98,7 @@ class Loader::Impl {
   io::Diagnoser diagnoser_;
   io::ReadAhead window_;
   io::GpuUse gpus_;
+  std::unique_ptr<io::WarmUp> warm_up_;  // null where nothing is read ahead in sequence
 
   // From a position on.
   std::optional<io::GlobalBatches> batches_;
@@ -110,6 +120,29 @@ Loader::Impl::Impl(LoaderOptions options)
       window_(2 * setup_.batch_bytes, setup_.memory_bytes) {
   ReductionObservers::add(cores_);
   start({});
+  warm_up();
+}
+
+Loader::Impl::~Impl() {
+  stop();
+  if (!process_.here()) {
+    static_cast<void>(warm_up_.release());  // the thread is the parent's, as in stop()
+  }
+}
+
+void Loader::Impl::warm_up() {
+  if (!setup_.choice.warms_up) {
+    return;
+  }
+  std::vector<std::uint64_t> sizes;
+  for (std::uint32_t file = 0; file < setup_.files->files(); ++file) {
+    sizes.push_back(setup_.files->known(file).stamp.bytes);
+  }
+  // Of ranks on several hosts each host has a part of it, and loses nothing by that.
+  warm_up_ = std::make_unique<io::WarmUp>(
+      [files = setup_.files](std::uint32_t file) { return files->known(file); },
+      io::warm_up_pieces(sizes, {.part = static_cast<std::uint64_t>(options_.rank),
+                                 .parts = static_cast<std::uint64_t>(options_.ranks)}));
 }
 
 void Loader::Impl::start(io::StreamPosition from) {
@@ -202,6 +235,7 @@ io::FetchReading Loader::Impl::reading() const {
                     .reads = reads_under_way,
                     .target_bytes = setup_.lustre != nullptr ? setup_.lustre->target_bytes
                                                              : io::SchedulerLimits{}.target_bytes,
+                    .flow = flow_of(setup_.where),
                     .retry_for = io::retry_time(setup_.where.kind),
                     .seed = options_.seed + static_cast<std::uint64_t>(options_.rank)},
       .plan = {.request_bytes = request_bytes},

@@ -298,7 +298,8 @@ LoaderSetup set_up(const LoaderOptions& options) {
   setup.lustre = find_lustre(system_probe(fake_lustre()), setup.files, setup.facts.system);
   setup.where = where_of(*setup.files, setup.lustre.get());
   setup.choice = choose_reader(setup.where,
-                               {.epoch_bytes = bytes / ranks,
+                               {.data_bytes = bytes,
+                                .epoch_bytes = bytes / ranks,
                                 .free_memory_bytes = free_memory_bytes(),
                                 .record_bytes = sample_bytes,
                                 .scattered = options.shuffle == Shuffle::full},

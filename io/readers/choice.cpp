@@ -8,8 +8,7 @@ namespace {
 /// Of free memory, what an epoch may take so that the page cache still has it when the next one
 /// comes by: others grow, too.
 constexpr double cached_share = 0.7;
-/// Shorter scattered reads gain from the page cache of whoever else reads the same blocks, and
-/// lose little by the copy.
+/// Shorter ones cost storage about the same time as these.
 constexpr std::uint64_t short_record_bytes = std::uint64_t{256} << 10;
 
 std::string bytes_in_words(std::uint64_t bytes) {
@@ -24,6 +23,14 @@ struct ChosenCache {
   std::string reason;
 };
 
+bool fits(std::uint64_t bytes, const ReadingShape& shape) {
+  return static_cast<double>(bytes) <= cached_share * static_cast<double>(shape.free_memory_bytes);
+}
+
+bool is_short_and_scattered(const ReadingShape& shape) {
+  return shape.scattered && shape.record_bytes < short_record_bytes;
+}
+
 ChosenCache choose_direct(const FileSystem& where, const ReadingShape& shape, DirectReads wish) {
   require(wish != DirectReads::always || where.takes_direct, "the file system here, ", where.kind,
           ", takes no direct reads; read through the page cache");
@@ -33,13 +40,15 @@ ChosenCache choose_direct(const FileSystem& where, const ReadingShape& shape, Di
   if (!where.takes_direct) {
     return {.direct = false, .reason = text(where.kind, " takes no direct reads")};
   }
-  const double room = cached_share * static_cast<double>(shape.free_memory_bytes);
-  if (static_cast<double>(shape.epoch_bytes) <= room) {
+  if (fits(shape.epoch_bytes, shape)) {
     return {.direct = false,
             .reason = text("an epoch's ", bytes_in_words(shape.epoch_bytes), " fit into ",
                            bytes_in_words(shape.free_memory_bytes), " of free memory")};
   }
-  if (shape.scattered && shape.record_bytes < short_record_bytes) {
+  // Servers merge and keep what clients read through their caches; each direct read is a question
+  // to them. A disk of this host takes many short ones at once past the page cache, which takes
+  // few.
+  if (is_short_and_scattered(shape) && !where.tries_reads) {
     return {.direct = false,
             .reason = text("records of ", bytes_in_words(shape.record_bytes), " are scattered")};
   }
@@ -79,11 +88,15 @@ ReaderChoice choose_reader(const FileSystem& where, const ReadingShape& shape,
                            const ReaderWish& wish) {
   const ChosenKind kind = choose_kind(where, wish.reader);
   const ChosenCache cached = choose_direct(where, shape, wish.direct);
+  // Not from servers: there other hosts would read all of it, too.
+  const bool warms_up = !cached.direct && where.takes_direct && where.tries_reads &&
+                        is_short_and_scattered(shape) && fits(shape.data_bytes, shape);
   return {.kind = kind.kind,
           .direct = cached.direct,
+          .warms_up = warms_up,
           .sentence = text("reads from ", where.kind, " by ", kind.kind->name, " (", kind.reason,
                            "), ", cached.direct ? "directly" : "through the page cache", " (",
-                           cached.reason, ")")};
+                           cached.reason, ")", warms_up ? ", whole files ahead in sequence" : "")};
 }
 
 }  // namespace sprat::io

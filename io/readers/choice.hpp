@@ -18,6 +18,7 @@ struct ReaderWish {
 
 /// What is going to be read on this host.
 struct ReadingShape {
+  std::uint64_t data_bytes = 0;         ///< Of all files.
   std::uint64_t epoch_bytes = 0;        ///< That this host reads in an epoch.
   std::uint64_t free_memory_bytes = 0;  ///< The page cache may grow to.
   std::uint64_t record_bytes = 0;       ///< Of one read, before any merging; a mean.
@@ -27,6 +28,8 @@ struct ReadingShape {
 struct ReaderChoice {
   const ReaderKind* kind = nullptr;
   bool direct = false;
+  /// Whole files are worth reading into the page cache beside what the order asks for.
+  bool warms_up = false;
   std::string sentence;  ///< What was chosen, and why: for the report.
 };
 

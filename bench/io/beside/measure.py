@@ -30,7 +30,7 @@ def measured(asked: dict) -> dict:
         before = time.perf_counter()
         total = checksum(arrays)
         summing += time.perf_counter() - before
-        size += sum(memoryview(array).nbytes for array in arrays)
+        size += sum(numpy.asarray(array).nbytes for array in arrays)
         taken.append((which if isinstance(which, (list, numpy.ndarray)) else which.records, total))
         del which, arrays
     seconds = time.perf_counter() - started

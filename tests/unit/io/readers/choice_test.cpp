@@ -42,21 +42,43 @@ TEST(ReaderChoice, takes_the_pool_where_io_uring_is_no_quicker_or_denied) {
   EXPECT_THAT(inside.sentence, HasSubstr("io_uring is denied here (EPERM): by a container's"));
 }
 
-TEST(ReaderChoice, keeps_to_the_page_cache_what_fits_or_is_short_and_scattered) {
+TEST(ReaderChoice, keeps_to_the_page_cache_what_fits_or_is_short_and_scattered_on_servers) {
   ReadingShape shape = large;
   shape.free_memory_bytes = 200'000'000'000;
   EXPECT_FALSE(choose_reader(local_disk, shape, {}).direct);
   shape = large;
   shape.scattered = true;
-  EXPECT_TRUE(choose_reader(local_disk, shape, {}).direct) << "long reads do without it";
+  EXPECT_TRUE(choose_reader(lustre_there, shape, {}).direct) << "long reads do without it";
   shape.record_bytes = 4096;
-  EXPECT_FALSE(choose_reader(local_disk, shape, {}).direct);
+  EXPECT_FALSE(choose_reader(lustre_there, shape, {}).direct);
+  EXPECT_TRUE(choose_reader(local_disk, shape, {}).direct);
   FileSystem memory = local_disk;
   memory.takes_direct = false;
   memory.kind = "tmpfs";
   const ReaderChoice choice = choose_reader(memory, large, {});
   EXPECT_FALSE(choice.direct);
   EXPECT_THAT(choice.sentence, HasSubstr("through the page cache (tmpfs takes no direct reads)"));
+}
+
+TEST(ReaderChoice, reads_files_ahead_in_sequence_where_a_scattered_order_of_a_local_disk_fits) {
+  ReadingShape fits = large;
+  fits.data_bytes = large.epoch_bytes;
+  fits.free_memory_bytes = 200'000'000'000;
+  fits.record_bytes = 4096;
+  fits.scattered = true;
+  const ReaderChoice choice = choose_reader(local_disk, fits, {});
+  EXPECT_TRUE(choice.warms_up);
+  EXPECT_THAT(choice.sentence, testing::EndsWith(", whole files ahead in sequence"));
+  const auto with = [&](auto change) {
+    ReadingShape shape = fits;
+    change(shape);
+    return choose_reader(local_disk, shape, {}).warms_up;
+  };
+  EXPECT_FALSE(with([](ReadingShape& shape) { shape.scattered = false; }));
+  EXPECT_FALSE(with([](ReadingShape& shape) { shape.record_bytes = 4 << 20; }));
+  EXPECT_FALSE(with([](ReadingShape& shape) { shape.data_bytes *= 2; })) << "other hosts' part";
+  EXPECT_FALSE(choose_reader(lustre_there, fits, {}).warms_up);
+  EXPECT_FALSE(choose_reader({.kind = "tmpfs", .tries_reads = true}, fits, {}).warms_up);
 }
 
 TEST(ReaderChoice, follows_wishes_or_says_why_not) {
