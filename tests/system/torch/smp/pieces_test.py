@@ -5,10 +5,13 @@ Use: python tests/system/torch/smp/pieces_test.py. Needs torch and sprat.torch.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import pathlib
 import tempfile
+import threading
 import unittest
+import weakref
 
 import torch
 from torch import nn
@@ -51,10 +54,11 @@ class Policies(unittest.TestCase):
             ("simple", waiting[1:], 1, 2, None),
             ("simple", waiting, 1, 0, 3),
             ("simple", begins, 9, 2, 4),  # all are active before the first backward
-            # A loss before the rest of a backward, a backward that begins before both.
+            # A forward before the rest of a backward, be it a loss or a new one; a backward that begins before all.
+            ("interleaved", [answered(B, 0, 1), candidate(F, 3, 2, begins=True)], 1, 0, 2),
             ("interleaved", [answered(B, 0, 1), answered(F, 3, 2)], 1, 0, 2),
             ("interleaved", [answered(F, 0, 1), candidate(B, 3, 2)], 1, 0, 2),
-            ("interleaved", [candidate(F, 0, 1), answered(B, 3, 2)], 1, 0, 2),
+            ("interleaved", [candidate(F, 0, 1), answered(B, 3, 2)], 1, 0, 1),
         ):
             with self.subTest(schedule=schedule, candidates=candidates, active=active, left=left):
                 self.assertEqual(self.chosen(schedule, candidates, active, left=left), number)
@@ -69,12 +73,11 @@ class Tasks(unittest.TestCase):
     def test_compute_with_as_many_threads_as_their_caller(self):
         before = torch.get_num_threads()
         try:
+            workers = tasks.Workers()  # one thread, which computes with another number each time
             for number, threads in enumerate((1, 3, 1)):
                 torch.set_num_threads(threads)
-                workers = tasks.Workers()
                 task = tasks.Task(torch.get_num_threads, F, 0, number)
                 task.hand_baton(workers)
-                workers.end()
                 self.assertEqual((task.done, task.error, task.result), (True, None, threads))
         finally:
             torch.set_num_threads(before)
@@ -88,6 +91,26 @@ class Tasks(unittest.TestCase):
         task.hand_baton(workers, "second")
         self.assertEqual(task.result, ["first", "second", True])
         self.assertIsNone(tasks.current())
+
+
+    def test_have_threads_that_stay_until_their_workers_go(self):
+        workers, seen = tasks.Workers(), []
+        for number in range(3):
+            tasks.Task(lambda: seen.append(threading.current_thread()), F, 0, number).hand_baton(workers)
+        thread, *others = seen
+        self.assertEqual([one is thread for one in others], [True, True])
+        self.assertTrue(thread.is_alive())
+        del workers
+        thread.join(timeout=60)
+        self.assertFalse(thread.is_alive())
+
+    def test_are_forgotten_once_they_are_done(self):
+        workers, task = tasks.Workers(), tasks.Task(lambda: None, F, 0, 1)
+        task.hand_baton(workers)
+        gone = weakref.ref(task)
+        del task
+        gc.collect()
+        self.assertIsNone(gone())
 
 
 class Messages(unittest.TestCase):

@@ -32,9 +32,9 @@ class View:
 def next_task(schedule: str, view: View) -> Candidate | None:
     """The candidate to run, or None to wait for messages.
 
-    interleaved: backwards first, the lowest micro-batch first, at most `most_active` begun. A forward
-    that goes on with an answer comes before a backward that does: the one is often the loss, which
-    the last rank waits for, the other all that is left of a backward.
+    interleaved: backwards first, the lowest micro-batch first, at most `most_active` begun. A backward
+    that goes on with an answer comes last: it is often all that is left of one, which nobody waits
+    for, while a forward is what the next rank computes with.
     simple: every forward of the step before the first backward; the number begun has no limit,
     since all are held then anyway. Backwards that other ranks ask for have passed that border.
     """
@@ -51,5 +51,5 @@ def next_task(schedule: str, view: View) -> Candidate | None:
 
 
 def _order(one: Candidate) -> tuple[int, int, int]:
-    turns = ((BACKWARD, False), (FORWARD, True), (BACKWARD, True), (FORWARD, False))
+    turns = ((BACKWARD, False), (FORWARD, True), (FORWARD, False), (BACKWARD, True))
     return (turns.index((one.direction, one.answered)), one.microbatch, one.number)

@@ -303,7 +303,6 @@ class Server:
                 raise message
             if message.kind == "failed":
                 raise StepFailed(message.value)
-        self._workers.end()
 
     def _guarded(self, part: Callable[[], None]) -> None:
         try:
@@ -327,7 +326,6 @@ class Server:
                 wire.forget()  # a group is broken, and its error is the one that counts
         while not self.wire.inbox.empty():
             self.wire.inbox.get()
-        self._workers.end()
         self._clear()
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise error

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,6 +21,8 @@ FIRST_BYTES = 16384
 _LENGTH_BYTES = 16
 # A tensor up to this size travels with the header; the random state has 5056.
 SMALL_BYTES = 6144
+# A longer one is waited for, since a copy of it may be more than there is memory for.
+COPIED_BYTES = 1 << 20
 
 
 class Wire:
@@ -33,9 +37,11 @@ class Wire:
         self.inbox = queue.SimpleQueue() if inbox is None else inbox
         self._globals = dist.get_process_group_ranks(group)
         self._receiver: threading.Thread | None = None
+        self._leaving: deque[tuple[Any, torch.Tensor]] = deque()  # works and their tensors, in order
 
     def send(self, peer: int, message: Message) -> None:
-        """Returns once the message has left."""
+        """Its tensors may be changed once it returns: the message has copies, or has left."""
+        self._forget_what_has_left()
         header, tensors = pack(message)
         body = torch.cat([torch.frombuffer(bytearray(header), dtype=torch.uint8),
                           *(_bytes_of(t) for t in tensors if _is_small(t))])
@@ -44,10 +50,13 @@ class Wire:
         room = FIRST_BYTES - _LENGTH_BYTES
         first[_LENGTH_BYTES : _LENGTH_BYTES + min(room, body.numel())] = body[:room]
         parts = [first] + ([body[room:]] if body.numel() > room else [])
-        for tensor in [*parts, *(t for t in tensors if t.numel() > 0 and not _is_small(t))]:
-            # Waiting drives the message at once; left to a thread behind, it would come late on a
-            # machine whose cores all compute. The peer's receiver always listens, so it is short.
-            dist.send(tensor, self._globals[peer], group=self.group)
+        for tensor in [*parts, *(t.clone() if t.nbytes <= COPIED_BYTES else t for t in tensors
+                                 if t.numel() > 0 and not _is_small(t))]:
+            # Posting begins it, and the receiver, which waits for the whole step, drives the rest. To wait here
+            # for a peer whose cores all compute costs more than the message does.
+            self._leaving.append((dist.isend(tensor, self._globals[peer], group=self.group), tensor))
+        if any(t.nbytes > COPIED_BYTES for t in tensors):
+            self._wait_until_all_have_left()
 
     def send_to_all(self, message: Message) -> None:
         for peer in range(self.size):
@@ -63,14 +72,27 @@ class Wire:
             self._receiver.start()
 
     def close(self) -> None:
-        """Waits for the receiver to end."""
+        """Waits until all messages have left, and for the receiver to end."""
+        self._wait_until_all_have_left()
         if self._receiver is not None:
             self._receiver.join()
             self._receiver = None
 
     def forget(self) -> None:
         """Of a step whose group is broken: nothing is waited for."""
+        self._leaving.clear()
         self._receiver = None
+
+    def _forget_what_has_left(self) -> None:
+        """Raises what a message ended with."""
+        while self._leaving and self._leaving[0][0].is_completed():
+            self._leaving[0][0].wait()
+            self._leaving.popleft()
+
+    def _wait_until_all_have_left(self) -> None:
+        while self._leaving:
+            self._leaving[0][0].wait()
+            self._leaving.popleft()
 
     def _receive(self, last_kinds: tuple[str, ...]) -> None:
         open_peers = set(range(self.size)) - {self.rank}
