@@ -16,6 +16,7 @@
 #include "collectives/plan/tuning.hpp"
 #include "comm/host/interfaces.hpp"
 #include "comm/transports/libfabric/provider.hpp"
+#include "comm/transports/transport_kind.hpp"
 #include "sprat/config.hpp"
 #include "sprat/error.hpp"
 #include "sprat/mp.hpp"
@@ -28,9 +29,9 @@ using Json = nlohmann::ordered_json;
 
 /// What carries messages between hosts here, and everything that libfabric offers.
 Json providers_json(const Config& config) {
-  const auto rails = comm::libfabric::find_rails(config.provider, config.interface);
-  return {{"chosen", comm::libfabric::describe_rails(rails)},
-          {"offered", comm::libfabric::describe_offers()}};
+  using comm::TransportKind;
+  const TransportKind& wire = comm::choose_transport(TransportKind::Scope::network, config);
+  return {{"chosen", wire.describe(config)}, {"offered", comm::libfabric::describe_offers()}};
 }
 
 Json interfaces_json(const Config& config) {
@@ -175,7 +176,7 @@ void print(const Json& all) {
     print("Between hosts", providers, plain);
   } else {
     print("Between hosts, messages go through", Json::array({providers["chosen"]}), plain);
-    print("Offered by libfabric (SPRAT_PROVIDER chooses; all of it: sprat info --json)",
+    print("Offered by libfabric (SPRAT_PROVIDER chooses, or sockets; all of it: sprat info --json)",
           shortened(providers["offered"]), plain);
   }
   print("Network interfaces (SPRAT_INTERFACE chooses)", all["interfaces"], [](const Json& entry) {

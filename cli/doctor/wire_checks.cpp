@@ -6,6 +6,7 @@
 #include "cli/doctor/checks.hpp"
 #include "comm/host/interfaces.hpp"
 #include "comm/transports/libfabric/provider.hpp"
+#include "comm/transports/transport_kind.hpp"
 #include "sprat/error.hpp"
 
 namespace sprat::cli {
@@ -46,9 +47,10 @@ bool has_efa() {
 
 Finding check_providers(const Config& config) {
   try {
-    const auto rails = comm::libfabric::find_rails(config.provider, config.interface);
-    return {"libfabric", Level::ok,
-            fmt::format("{}; {} efa here", comm::libfabric::describe_rails(rails),
+    using comm::TransportKind;
+    const TransportKind& wire = comm::choose_transport(TransportKind::Scope::network, config);
+    return {wire.name, Level::ok,
+            fmt::format("{}; {} efa here", wire.describe(config),
                         has_efa() ? "there is" : "there is no")};
   } catch (const Error& error) {
     return {"libfabric", Level::fail, error.what(),

@@ -7,7 +7,7 @@
 #include "comm/base/check.hpp"
 
 // One entry a folder; a test compares the list with the folders.
-#define SPRAT_TRANSPORTS(entry) entry(shm) entry(libfabric)
+#define SPRAT_TRANSPORTS(entry) entry(shm) entry(sockets) entry(libfabric)
 
 namespace sprat::comm {
 

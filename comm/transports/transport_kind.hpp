@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "comm/transports/transport.hpp"
@@ -43,6 +44,8 @@ struct TransportKind {
   /// Of each rank's control segment, if its scope is the host; of so many ranks.
   std::size_t (*control_bytes)(std::size_t ranks);
   std::unique_ptr<MessageTransport> (*open)(const TransportOptions& options);
+  /// What it would go through here, for people. Throws what open() does for want of it.
+  std::string (*describe)(const Config& config);
 };
 /// Best first.
 std::span<const TransportKind* const> all_transport_kinds() noexcept;

@@ -29,6 +29,11 @@ const TransportKind libfabric_transport = {
     .open =
         [](const TransportOptions& options) {
           return open_libfabric(options.config, options.rank, options.size);
+        },
+    .describe =
+        [](const Config& config) {
+          return libfabric::describe_rails(
+              libfabric::find_rails(config.provider, config.interface));
         }};
 
 }  // namespace sprat::comm

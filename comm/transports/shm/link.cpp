@@ -9,54 +9,6 @@
 
 namespace sprat::comm {
 
-namespace {
-
-/// What this link knows of a request lies in the request itself, so that posting one allocates
-/// nothing.
-PendingMessage& pending(MessageRequest& request) {
-  return *std::launder(reinterpret_cast<PendingMessage*>(request.provider.data()));
-}
-
-PendingMessage& post(MessageRequest& request) {
-  request.state = MessageRequest::State::posted;
-  request.bytes = 0;
-  request.error = 0;
-  return *std::construct_at(reinterpret_cast<PendingMessage*>(request.provider.data()));
-}
-
-void finish(MessageRequest& request, std::size_t bytes) {
-  request.bytes = bytes;
-  request.state = MessageRequest::State::done;
-}
-
-void fail_too_long(MessageRequest& request, std::size_t bytes) {
-  fail(request, EMSGSIZE);
-  request.bytes = bytes;
-}
-
-}  // namespace
-
-void RequestQueue::push(MessageRequest& request) {
-  pending(request).next = nullptr;
-  (first_ == nullptr ? first_ : pending(*last_).next) = &request;
-  last_ = &request;
-}
-
-template <class Predicate>
-MessageRequest* RequestQueue::take(Predicate wanted) {
-  MessageRequest* before = nullptr;
-  for (MessageRequest* at = first_; at != nullptr; before = at, at = pending(*at).next) {
-    if (wanted(*at)) {
-      (before == nullptr ? first_ : pending(*before).next) = pending(*at).next;
-      if (last_ == at) {
-        last_ = before;
-      }
-      return at;
-    }
-  }
-  return nullptr;
-}
-
 void ShmLink::send(MessageRequest& request, std::uint64_t tag, std::span<const std::byte> data) {
   PendingMessage& message = post(request);
   message.source = data.data();
@@ -156,7 +108,7 @@ bool ShmLink::write_new() {
     if (!out_.fits(whole ? message.bytes : 0) || (!whole && !has_room())) {
       break;
     }
-    new_.take([](const MessageRequest&) { return true; });
+    new_.take_front();
     if (whole) {
       // The bytes are in the ring, so the caller's buffer is free at once.
       out_.write(frame, {message.source, message.bytes});
@@ -190,7 +142,7 @@ bool ShmLink::write_pieces() {
         {message.source + message.sent, bytes});
     message.sent += bytes;
     if (message.sent == message.bytes) {
-      granted_.take([](const MessageRequest&) { return true; });
+      granted_.take_front();
       --withdrawable_;
       finish(request, message.bytes);
     }
@@ -404,7 +356,7 @@ void ShmLink::break_link() {
   // well.
   broken_ = true;
   for (RequestQueue* queue : {&new_, &announced_, &granted_, &posted_}) {
-    while (MessageRequest* request = queue->take([](const MessageRequest&) { return true; })) {
+    while (MessageRequest* request = queue->take_front()) {
       fail(*request, EPROTO);
     }
   }

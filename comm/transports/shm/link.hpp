@@ -9,43 +9,11 @@
 #include <span>
 #include <vector>
 
+#include "comm/transports/request_queue.hpp"
 #include "comm/transports/shm/frame_ring.hpp"
 #include "comm/transports/transport.hpp"
 
 namespace sprat::comm {
-
-/// Ends a request as failed.
-inline void fail(MessageRequest& request, int error) noexcept {
-  request.error = error;
-  request.state = MessageRequest::State::failed;
-}
-
-/// What the link knows of a posted request. Lies in MessageRequest::provider.
-struct PendingMessage {
-  MessageRequest* next = nullptr;
-  const std::byte* source = nullptr;  ///< Of a send.
-  std::byte* target = nullptr;        ///< Of a receive.
-  std::size_t bytes = 0;              ///< Of the message sent, or of the buffer received into.
-  std::size_t sent = 0;
-  std::uint64_t tag = 0;
-  std::uint64_t id = 0;  ///< Of an announced send.
-};
-static_assert(sizeof(PendingMessage) <= sizeof(MessageRequest::provider));
-
-/// Posted requests in order, linked through themselves.
-class RequestQueue {
- public:
-  bool empty() const { return first_ == nullptr; }
-  MessageRequest* front() const { return first_; }
-  void push(MessageRequest& request);
-  /// Takes the first request out for which `wanted` holds; null if there is none.
-  template <class Predicate>
-  MessageRequest* take(Predicate wanted);
-
- private:
-  MessageRequest* first_ = nullptr;
-  MessageRequest* last_ = nullptr;
-};
 
 /// Frames go out in this order of precedence: replies to the peer, new messages, pieces of long
 /// ones.

@@ -17,6 +17,7 @@ const TransportKind shm_transport = {
                                                       .mine = options.mine,
                                                       .memory = options.theirs,
                                                       .ring = options.ring});
-    }};
+    },
+    .describe = [](const Config&) -> std::string { return "rings in shared memory"; }};
 
 }  // namespace sprat::comm

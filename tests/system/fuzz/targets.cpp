@@ -11,6 +11,7 @@ std::span<const Target> all_targets() {
       Target{"handshake", run_handshake},
       Target{"control", run_control},
       Target{"ring", run_ring},
+      Target{"streams", run_streams},
       Target{"text", run_text},
       Target{"safetensors", run_safetensors},
       Target{"manifest", run_manifest},

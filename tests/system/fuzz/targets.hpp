@@ -17,8 +17,9 @@ void run_handshake(
     std::span<const std::byte> input);  ///< What a stranger sends to the coordinator's port.
 void run_control(
     std::span<const std::byte> input);  ///< Frames of joined ranks, and the coordinator's state.
-void run_ring(std::span<const std::byte> input);  ///< A local peer's memory.
-void run_text(std::span<const std::byte> input);  ///< Settings, rules, addresses, topologies.
+void run_ring(std::span<const std::byte> input);     ///< A local peer's memory.
+void run_streams(std::span<const std::byte> input);  ///< What comes over sockets between hosts.
+void run_text(std::span<const std::byte> input);     ///< Settings, rules, addresses, topologies.
 void run_safetensors(std::span<const std::byte> input);  ///< Files of tensors.
 void run_tokenizer(std::span<const std::byte> input);    ///< Files of tokenizers, texts and merges.
 void run_manifest(std::span<const std::byte> input);     ///< What a checkpoint says it holds.

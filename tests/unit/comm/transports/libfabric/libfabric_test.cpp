@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <chrono>
 #include <functional>
-#include <thread>
+#include <memory>
+#include <string_view>
+#include <vector>
 
 #include "sprat/error.hpp"
 #include "tests/unit/comm/transports/letters.hpp"
@@ -19,10 +21,10 @@ namespace {
 
 using State = MessageRequest::State;
 
-/// Ranks 0..size-1 in this process, joined over the loopback.
-class Wires {
+/// Ranks 0..size-1 in this process, joined over the loopback by one of libfabric's providers.
+class FabricWires {
  public:
-  explicit Wires(int size, const char* provider = "tcp") {
+  explicit FabricWires(int size, const char* provider = "tcp") {
     Config config;
     config.interface = "lo";
     config.provider = provider;
@@ -60,116 +62,6 @@ class Wires {
   std::vector<std::unique_ptr<MessageTransport>> wires_;
 };
 
-TEST(Libfabric, every_size_arrives_whichever_side_is_first) {
-  Wires wires(2);
-  // None, what is sent inline, just below and above what travels at once, many segments.
-  constexpr std::size_t sizes[] = {0, 1, 64, 65, 16'000, 16'384, 16'385, 200'000, (8 << 20) + 7};
-  for (const std::size_t bytes : sizes) {
-    for (const bool recv_first : {false, true}) {
-      const auto sent = pattern(bytes, bytes + 1);
-      std::vector<std::byte> got(bytes + 3);
-      MessageRequest send, recv;
-      if (recv_first) {
-        wires[1].recv(recv, 0, 7, got);
-      }
-      wires[0].send(send, 1, 7, sent);
-      if (!recv_first) {
-        for (int round = 0; round < 100; ++round) {
-          wires[0].progress();
-          wires[1].progress();
-        }
-        wires[1].recv(recv, 0, 7, got);
-      }
-      ASSERT_TRUE(wires.drive_until_ended({&send, &recv})) << bytes;
-      EXPECT_EQ(send.state, State::done) << bytes;
-      ASSERT_EQ(recv.state, State::done) << bytes;
-      ASSERT_EQ(recv.bytes, bytes);
-      EXPECT_TRUE(std::equal(sent.begin(), sent.end(), got.begin())) << bytes;
-    }
-  }
-}
-
-TEST(Libfabric, equal_tags_keep_their_order_and_others_need_none) {
-  for (const std::size_t bytes : {std::size_t{8}, std::size_t{100'000}}) {
-    Wires wires(2);
-    constexpr std::size_t count = 6;
-    std::vector<std::vector<std::byte>> sent;
-    std::vector<std::vector<std::byte>> got(count, std::vector<std::byte>(bytes));
-    std::array<MessageRequest, count> sends, recvs;
-    for (std::size_t i = 0; i < count; ++i) {
-      sent.push_back(pattern(bytes, i));
-      wires[0].send(sends[i], 1, i % 2, sent.back());
-    }
-    for (const std::size_t i : {1u, 0u, 3u, 5u, 2u, 4u}) {
-      wires[1].recv(recvs[i], 0, i % 2, got[i]);
-    }
-    ASSERT_TRUE(wires.drive_until([&] {
-      return std::all_of(recvs.begin(), recvs.end(),
-                         [](const MessageRequest& one) { return one.state == State::done; });
-    }));
-    EXPECT_EQ(got, sent);
-    ASSERT_TRUE(wires.drive_until_ended(
-        {&sends[0], &sends[1], &sends[2], &sends[3], &sends[4], &sends[5]}));
-  }
-}
-
-TEST(Libfabric, a_message_goes_to_the_receive_that_names_its_sender_and_its_whole_tag) {
-  Wires wires(3);
-  struct Case {
-    int from;
-    std::uint64_t tag;
-  };
-  constexpr std::array<Case, 5> cases = {{{1, 0},
-                                          {2, 0},
-                                          {1, ~std::uint64_t{0} >> 1},
-                                          {1, ~std::uint64_t{0} >> 2},
-                                          {2, std::uint64_t{1} << (tag_bits - 1)}}};
-  std::array<MessageRequest, cases.size()> sends, recvs;
-  std::array<std::byte, cases.size()> sent{}, got{};
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    const std::size_t other = cases.size() - 1 - i;
-    wires[0].recv(recvs[other], cases[other].from, cases[other].tag,
-                  std::span(got).subspan(other, 1));
-    sent[i] = static_cast<std::byte>(i + 1);
-    wires[cases[i].from].send(sends[i], 0, cases[i].tag, std::span(sent).subspan(i, 1));
-  }
-  ASSERT_TRUE(wires.drive_until_ended({&recvs[0], &recvs[1], &recvs[2], &recvs[3], &recvs[4]}));
-  EXPECT_EQ(got, sent);
-}
-
-TEST(Libfabric, too_long_message_fails_its_receive) {
-  for (const std::size_t bytes : {std::size_t{16}, std::size_t{200'000}}) {
-    for (const bool recv_first : {false, true}) {
-      Wires wires(2);
-      const auto sent = pattern(bytes, 3), next = pattern(bytes, 4);
-      std::vector<std::byte> small(bytes - 1), got(bytes);
-      MessageRequest send, send_next, recv, recv_next;
-      if (recv_first) {
-        wires[1].recv(recv, 0, 7, small);
-      }
-      wires[0].send(send, 1, 7, sent);
-      wires[0].send(send_next, 1, 7, next);
-      if (!recv_first) {
-        for (int round = 0; round < 100; ++round) {
-          wires[0].progress();
-          wires[1].progress();
-        }
-        wires[1].recv(recv, 0, 7, small);
-      }
-      wires[1].recv(recv_next, 0, 7, got);
-      ASSERT_TRUE(wires.drive_until_ended({&recv}));
-      EXPECT_EQ(recv.state, State::failed);
-      EXPECT_EQ(recv.error, EMSGSIZE);
-      // tcp may drop the connection with it; then what follows must at least be cancelled.
-      for (const auto& [rank, request] :
-           {std::pair(1, &recv_next), std::pair(0, &send_next), std::pair(0, &send)}) {
-        wires[rank].cancel(*request);
-        EXPECT_NE(request->state, State::posted);
-      }
-    }
-  }
-}
-
 /// As a provider on IP names an endpoint, behind the length of that: its name, a zero byte, a
 /// socket address.
 int port_of(MessageTransport& wire) {
@@ -192,25 +84,9 @@ bool is_open(const char* provider, int port) {
   }
 }
 
-TEST(Libfabric, cancelled_receive_leaves_the_wire_intact) {
-  Wires wires(2);
-  std::vector<std::byte> abandoned(100), got(100);
-  const auto sent = pattern(100, 1);
-  MessageRequest lost, recv, send;
-  wires[1].recv(lost, 0, 1, abandoned);
-  wires[1].cancel(lost);
-  EXPECT_EQ(lost.state, State::failed);
-  EXPECT_EQ(lost.error, ECANCELED);
-  wires[1].recv(recv, 0, 1, got);
-  wires[0].send(send, 1, 1, sent);
-  ASSERT_TRUE(wires.drive_until_ended({&recv, &send}));
-  EXPECT_EQ(got, sent);
-  EXPECT_EQ(abandoned, std::vector<std::byte>(100));
-}
-
 /// A long message that its receiver asks for by itself is under way when its sender gives it up.
 void give_up_a_send(const char* provider) {
-  Wires wires(2, provider);
+  FabricWires wires(2, provider);
   auto sent = pattern(64 << 20, 1);  // more than sockets take
   std::vector<std::byte> small(8);
   MessageRequest send, other, later, greeting, greeted;
@@ -249,7 +125,7 @@ TEST(Libfabric, an_endpoint_that_cannot_withdraw_a_message_is_closed) { give_up_
 TEST(Libfabric, a_peer_that_vanishes_neither_hangs_nor_crashes_its_peers) {
   for (const bool spoken_before : {false, true}) {
     for (const std::size_t bytes : {std::size_t{8}, std::size_t{1} << 20}) {
-      Wires wires(3);
+      FabricWires wires(3);
       const auto sent = pattern(bytes, 1);
       std::vector<std::byte> got(bytes), from_third(bytes);
       if (spoken_before) {
@@ -279,39 +155,8 @@ TEST(Libfabric, a_peer_that_vanishes_neither_hangs_nor_crashes_its_peers) {
   }
 }
 
-TEST(Libfabric, ranks_without_an_address_are_unreachable) {
-  Wires wires(2);
-  std::vector<std::byte> data(4);
-  for (const int peer : {-1, 2, 1000}) {
-    MessageRequest send;
-    wires[0].send(send, peer, 1, data);
-    EXPECT_EQ(send.error, EHOSTUNREACH);
-  }
-}
-
-TEST(Libfabric, random_letters_of_many_threads_arrive) {
-  constexpr int ranks = 3;
-  Wires wires(ranks);
-  const std::vector<Letter> letters = random_letters(ranks, 150, std::size_t{1} << 20);
-  std::atomic<int> busy = ranks;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      correspond(wires[rank], rank, letters, static_cast<std::uint64_t>(rank));
-      --busy;
-      while (busy > 0) {  // A peer may still need this rank's part of the protocol.
-        wires[rank].progress();
-        std::this_thread::yield();
-      }
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-}
-
 TEST(Libfabric, a_stranger_that_poses_as_a_peer_matches_no_receive) {
-  Wires wires(2);
+  FabricWires wires(2);
   Config config;
   config.interface = "lo";
   config.provider = "tcp";
@@ -381,7 +226,7 @@ TEST(Libfabric, an_unknown_provider_is_refused_with_what_there_is) {
 }
 
 TEST(Libfabric, peers_with_another_provider_are_refused_by_name) {
-  Wires wires(2);
+  FabricWires wires(2);
   const std::string_view foreign("\15\0\0\0efa\0somewhere", 17);  // one rail, 13 bytes
   const auto bytes = std::as_bytes(std::span(foreign));
   const Blob addresses[] = {{}, Blob(bytes.begin(), bytes.end())};

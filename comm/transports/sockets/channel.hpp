@@ -1,0 +1,98 @@
+// A connection: first the handshake, then bytes between its socket and a link, as many as the
+// kernel takes or gives now.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "comm/transports/sockets/handshake.hpp"
+#include "comm/transports/sockets/link.hpp"
+#include "comm/transports/sockets/tcp.hpp"
+
+namespace sprat::comm::sockets {
+
+/// What came of a call.
+struct Moved {
+  bool any = false;
+  int error = 0;  ///< Not 0: the connection is over, and why. ECONNRESET: the peer has closed it.
+};
+
+class Channel {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  /// This end connects.
+  Channel(Descriptor socket, const StreamName& name, std::string key)
+      : name_(name),
+        peer_(name.to),
+        socket_(std::move(socket)),
+        connecting_(std::in_place, name, std::move(key)) {}
+  /// This end was connected to.
+  Channel(Descriptor socket, Accepting::Keys keys, Time since)
+      : socket_(std::move(socket)), accepting_(std::in_place, std::move(keys)), since_(since) {}
+
+  int descriptor() const { return socket_.number(); }
+  /// What it is, once a peer has proved it.
+  const StreamName& name() const { return name_; }
+  /// The rank at the other end; -1: a stranger.
+  int peer() const { return peer_; }
+  std::size_t stream() const { return name_.stream; }
+  /// Nobody has proved to be a peer yet.
+  bool strange() const { return accepting_.has_value() && peer_ < 0; }
+  Time since() const { return since_; }
+  bool over() const { return socket_.number() < 0; }
+  void close() noexcept;
+
+  // --- the handshake ----------------------------------------------------------------------------
+  struct Progress {
+    Greeted greeted = Greeted::not_yet;
+    Moved moved;
+  };
+  Progress greet();
+  /// Once proved.
+  void answer(bool stands) { accepting_->answer(stands); }
+  /// The answer, or anything before, is still to be written.
+  bool greeting_waits() { return accepting_ && !accepting_->output().empty(); }
+  /// The stream stands: its bytes are the link's from now on.
+  void open(Link& link) noexcept;
+  bool opened() const { return link_ != nullptr; }
+
+  // --- an open stream ---------------------------------------------------------------------------
+  /// `buffer` is for what does not go straight to its place; nothing stays in it.
+  Moved read(std::span<std::byte> buffer) noexcept;
+  Moved write() noexcept;
+  /// Reads and drops, so that closing says that all was read.
+  void discard(std::span<std::byte> buffer) noexcept;
+
+  // --- what the kernel said ---------------------------------------------------------------------
+  void note_readable(bool hung_up) {
+    readable_ = true;
+    hung_up_ |= hung_up;
+  }
+  void note_writable() { blocked_ = false; }
+  /// Bytes may be there to be read.
+  bool readable() const { return readable_; }
+  /// The kernel takes no more, and will tell when it does.
+  bool blocked() const { return blocked_; }
+  /// What was read has no place yet.
+  bool stalled() const { return stalled_; }
+  bool queued = false;  ///< For its owner.
+
+ private:
+  Moved feed(std::span<const std::byte> bytes) noexcept;
+
+  StreamName name_;
+  int peer_ = -1;
+  Descriptor socket_;
+  std::optional<Connecting> connecting_;
+  std::optional<Accepting> accepting_;
+  Link* link_ = nullptr;
+  bool readable_ = true, hung_up_ = false, blocked_ = false, stalled_ = false;
+  std::vector<std::byte> rest_;  ///< What was read when it stalled.
+  Time since_{};                 ///< It was accepted.
+};
+
+}  // namespace sprat::comm::sockets

@@ -1,0 +1,594 @@
+// Events come edge-triggered: once for each change, so that who reads without asking epoll makes no
+// system call for it. What was told stays noted in the channel until the kernel says that there is
+// no more.
+#include "comm/transports/sockets/sockets.hpp"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
+#include "comm/transports/sockets/stream_plan.hpp"
+
+namespace sprat::comm::sockets {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Reading in vain from so many connections takes as long as asking epoll twice.
+constexpr std::size_t most_read_directly = 4;
+/// More of them would find what comes sooner still, and take the core from others for longer: who
+/// waits makes some tens of calls before it sleeps.
+constexpr int looks_a_call = 2;
+/// Rounds between two looks at what nobody awaits.
+constexpr std::size_t calls_a_look = 32;
+constexpr std::size_t events_a_look = 64;
+constexpr std::size_t buffer_bytes = 64 * 1024;
+/// Connections that have not proved anything; others wait in the kernel.
+constexpr std::size_t most_strangers = 256;
+/// From being accepted on, if others wait. It may be long: one that says nothing occupies one of
+/// the bounded places and a few bytes.
+constexpr auto patience_with_strangers = 10s;
+/// A listener may turn away who waits while strangers occupy all places.
+constexpr int most_attempts = 8;
+/// What was sent is with its host by then, unless that does not read.
+constexpr auto longest_farewell = 1s;
+constexpr auto first_pause = 50us, last_pause = 2'000us;
+
+std::array<std::byte, 32> random_key() {
+  const Nonce first = random_nonce(), second = random_nonce();
+  std::array<std::byte, 32> key{};
+  std::copy(first.begin(), first.end(), key.begin());
+  std::copy(second.begin(), second.end(), key.begin() + nonce_bytes);
+  return key;
+}
+
+std::string_view text_of(const std::array<std::byte, 32>& key) {
+  return {reinterpret_cast<const char*>(key.data()), key.size()};
+}
+
+}  // namespace
+
+Sockets::Sockets(SocketsOptions options)
+    : options_(std::move(options)),
+      epoll_(open_here_only([] { return ::epoll_create1(EPOLL_CLOEXEC); })),
+      peers_(static_cast<std::size_t>(options_.size)),
+      buffer_(buffer_bytes) {
+  need(epoll_.number() >= 0, "cannot watch sockets: ", std::strerror(errno));
+  require(!options_.rails.empty() && options_.rails.size() <= most_rails, "there are ",
+          options_.rails.size(), " interfaces for sockets; it must be 1 to ", most_rails,
+          ": name fewer in SPRAT_INTERFACE");
+  mine_.key = random_key();
+  mine_.streams_a_rail = static_cast<std::uint32_t>(options_.streams_a_rail);
+  for (const NetAddress& rail : options_.rails) {
+    listeners_.push_back(listen_at(rail, options_.ports));
+    mine_.rails.push_back(listeners_.back().address);
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLET;
+    event.data.u64 = listeners_.size() - 1;
+    need(
+        ::epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, listeners_.back().socket.number(), &event) == 0,
+        "cannot watch a socket: ", std::strerror(errno));
+    log().debug("messages through sockets at {}, {} streams to each peer",
+                describe(listeners_.back().address), options_.streams_a_rail);
+  }
+}
+
+Sockets::~Sockets() {
+  if (mark_.here() && !given_up_) {
+    see_off();
+  }
+}
+
+/// A socket that is closed while bytes for it come, even if only a credit, is reset, and forgets
+/// what it has not delivered yet. So it stays open until all of it is with the peer's host, where
+/// it may be read whatever becomes of this end.
+void Sockets::see_off() noexcept {
+  const Time end = std::chrono::steady_clock::now() + longest_farewell;
+  std::chrono::microseconds pause = first_pause;
+  for (bool waits = true; waits && std::chrono::steady_clock::now() < end;
+       pause = std::min<std::chrono::microseconds>(2 * pause, last_pause)) {
+    waits = false;
+    for (const auto& channel : channels_) {
+      if (channel->opened()) {
+        channel->discard(buffer_);
+        waits = waits || unacknowledged(channel->descriptor()) > 0;
+      }
+    }
+    if (waits) {
+      std::this_thread::sleep_for(pause);
+    }
+  }
+}
+
+void Sockets::connect(std::span<const Blob> addresses) {
+  for (std::size_t rank = 0; rank < addresses.size() && rank < peers_.size(); ++rank) {
+    // Messages of a rank to itself do not leave its host.
+    if (addresses[rank].empty() || static_cast<int>(rank) == options_.rank) {
+      continue;
+    }
+    auto contact = decode_contact(addresses[rank]);
+    if (!contact) {
+      throw Error(ErrorCode::mismatch,
+                  text("rank ", rank, " does not say where its sockets are as rank ", options_.rank,
+                       " does; both must run the same version of Sprat, with the same "
+                       "SPRAT_PROVIDER"),
+                  static_cast<int>(rank));
+    }
+    if (contact->rails.size() != mine_.rails.size()) {
+      throw Error(
+          ErrorCode::mismatch,
+          text("rank ", rank, " has ", contact->rails.size(), " rails, this rank ",
+               mine_.rails.size(), "; let SPRAT_INTERFACE name as many interfaces on every host"),
+          static_cast<int>(rank));
+    }
+    peers_[rank].contact = std::move(contact);
+  }
+}
+
+/// Null if the peer is not to be reached.
+Sockets::Line* Sockets::line_to(int peer) {
+  if (peer < 0 || static_cast<std::size_t>(peer) >= peers_.size()) {
+    return nullptr;
+  }
+  Peer& other = peers_[static_cast<std::size_t>(peer)];
+  if (!other.line && other.contact) {
+    const std::size_t a_rail = std::min(mine_.streams_a_rail, other.contact->streams_a_rail);
+    other.line = std::make_unique<Line>(std::min(a_rail * mine_.rails.size(), most_streams),
+                                        options_.unexpected_bytes);
+  }
+  return other.line.get();
+}
+
+std::optional<std::string> Sockets::key_of(const StreamName& name) const {
+  const int peer = name.from == options_.rank ? name.to : name.from;
+  if ((name.from != options_.rank && name.to != options_.rank) || peer < 0 ||
+      static_cast<std::size_t>(peer) >= peers_.size() || name.stream >= most_streams) {
+    return std::nullopt;
+  }
+  const auto& contact = peers_[static_cast<std::size_t>(peer)].contact;
+  if (!contact) {
+    return std::nullopt;
+  }
+  const std::string_view me = text_of(mine_.key), other = text_of(contact->key);
+  return stream_key(options_.rank < peer ? me : other, options_.rank < peer ? other : me, name);
+}
+
+void Sockets::send(MessageRequest& request, int peer, std::uint64_t tag,
+                   std::span<const std::byte> data) {
+  request.peer = peer;
+  Line* line = line_to(peer);
+  if (line == nullptr || data.size() > most_message) {
+    request.bytes = 0;
+    return fail(request, line == nullptr ? EHOSTUNREACH : EMSGSIZE);
+  }
+  line->link.send(request, tag, data);
+  flush(*line, peer);
+}
+
+void Sockets::recv(MessageRequest& request, int peer, std::uint64_t tag,
+                   std::span<std::byte> data) {
+  request.peer = peer;
+  Line* line = line_to(peer);
+  if (line == nullptr) {
+    request.bytes = 0;
+    return fail(request, EHOSTUNREACH);
+  }
+  line->link.in.recv(request, tag, data);
+  flush(*line, peer);  // it may have asked for what was announced
+}
+
+std::optional<std::size_t> Sockets::probe(int peer, std::uint64_t tag) noexcept {
+  const bool known = peer >= 0 && static_cast<std::size_t>(peer) < peers_.size() &&
+                     peers_[static_cast<std::size_t>(peer)].line;
+  return known ? peers_[static_cast<std::size_t>(peer)].line->link.in.probe(tag) : std::nullopt;
+}
+
+void Sockets::cancel(MessageRequest& request) noexcept {
+  if (request.state != MessageRequest::State::posted) {
+    return;
+  }
+  given_up_ = true;
+  Line& line = *peers_[static_cast<std::size_t>(request.peer)].line;
+  if (!line.link.cancel(request)) {
+    return break_line(request.peer, ENOMEM);
+  }
+  flush(line, request.peer);
+}
+
+/// Connects where something waits to be sent.
+void Sockets::want_streams(Line& line, int peer) noexcept {
+  for (std::size_t at = 0; at < line.streams.size(); ++at) {
+    Stream& stream = line.streams[at];
+    if (stream.channel == nullptr && !stream.left_alone && !line.link.broken()) {
+      attempt(line, peer, at);
+    }
+    if (!line.link.out.has_pieces()) {
+      return;
+    }
+  }
+}
+
+void Sockets::attempt(Line& line, int peer, std::size_t stream) noexcept {
+  const Contact& contact = *peers_[static_cast<std::size_t>(peer)].contact;
+  const std::size_t rail = stream % mine_.rails.size();
+  const StreamName name{.from = options_.rank, .to = peer, .stream = stream};
+  ++line.streams[stream].attempts;
+  int error = ENOMEM;
+  try {
+    Descriptor socket = connect_to(mine_.rails[rail], contact.rails[rail]);
+    error = socket.number() < 0 ? errno : 0;
+    if (error == 0) {
+      channels_.push_back(std::make_unique<Channel>(std::move(socket), name, *key_of(name)));
+      line.streams[stream].channel = channels_.back().get();
+      watch(*channels_.back());
+      return enqueue(*channels_.back());
+    }
+  } catch (const std::exception& failure) {
+    log().warn("sockets: no connection to rank {}: {}", peer, failure.what());
+  }
+  line.streams[stream].channel = nullptr;
+  line.streams[stream].left_alone = true;
+  if (stream == 0) {
+    break_line(peer, error);
+  }
+}
+
+void Sockets::watch(Channel& channel) {
+  // So that noting one never allocates: each of them is in a list at most once.
+  ready_.reserve(channels_.size());
+  moving_.reserve(channels_.size());
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.data.ptr = &channel;
+  need(::epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, channel.descriptor(), &event) == 0,
+       "cannot watch a socket: ", std::strerror(errno));
+}
+
+/// Writes what the kernel takes now.
+bool Sockets::flush(Line& line, int peer) noexcept {
+  bool moved = false;
+  const Outgoing first = line.link.broken() ? Outgoing{} : line.link.out.outgoing(0);
+  if (first.bytes() > 0 || line.link.out.has_pieces()) {
+    want_streams(line, peer);
+  }
+  for (const Stream& stream : line.streams) {
+    Channel* channel = stream.channel;
+    if (channel == nullptr || !channel->opened() || channel->blocked()) {
+      look_often_ |= channel != nullptr;
+      continue;
+    }
+    const Moved written = channel->write();
+    moved |= written.any;
+    if (written.error != 0) {
+      end_stream(*channel, written.error);
+      return true;
+    }
+    look_often_ |= channel->blocked();
+    if (!channel->blocked() && line.link.out.outgoing(channel->stream()).bytes() > 0) {
+      enqueue(*channel);  // a call writes only so much
+    }
+  }
+  return moved;
+}
+
+void Sockets::enqueue(Channel& channel) noexcept {
+  if (!std::exchange(channel.queued, true)) {
+    ready_.push_back(&channel);
+  }
+}
+
+// Reading in vain takes 70 ns, less than a round of who drives, so it is tried once more.
+bool Sockets::progress() noexcept {
+  bool moved = round();
+  for (int look = 1;
+       look < looks_a_call && !moved && channels_.size() <= most_read_directly && !look_often_;
+       ++look) {
+    moved = round();
+  }
+  return moved;
+}
+
+bool Sockets::round() noexcept {
+  const bool directly = channels_.size() <= most_read_directly;
+  if (!directly || look_often_ || ++calls_ % calls_a_look == 0) {
+    look_often_ = false;
+    look();
+  }
+  if (directly) {
+    for (const auto& channel : channels_) {
+      const int peer = channel->peer();
+      if (channel->opened() && peers_[static_cast<std::size_t>(peer)].line->link.awaits_peer()) {
+        channel->note_readable(false);
+        enqueue(*channel);
+      }
+      look_often_ |= channel->blocked() || !channel->opened();
+    }
+  }
+  return drive_ready();
+}
+
+/// Each channel that may have something to do, once.
+bool Sockets::drive_ready() noexcept {
+  bool moved = false;
+  moving_.swap(ready_);
+  // By index: a channel that is made meanwhile makes room for itself in the list.
+  for (std::size_t at = 0; at < moving_.size(); ++at) {
+    Channel* channel = moving_[at];
+    channel->queued = false;
+    if (channel->over()) {
+      continue;
+    }
+    moved |= move(*channel);
+    if (!channel->over() && channel->opened() && (channel->readable() || channel->stalled())) {
+      enqueue(*channel);
+    }
+  }
+  moving_.clear();
+  sweep();
+  return moved;
+}
+
+bool Sockets::move(Channel& channel) noexcept {
+  if (!channel.opened()) {
+    return greet(channel);
+  }
+  bool moved = false;
+  const int peer = channel.peer();
+  if (channel.readable() || channel.stalled()) {
+    const Moved read = channel.read(buffer_);
+    moved = read.any;
+    if (read.error != 0) {
+      end_stream(channel, read.error);
+      return true;
+    }
+  }
+  // What was read may have made something to write, on any stream.
+  return flush(*peers_[static_cast<std::size_t>(peer)].line, peer) || moved;
+}
+
+bool Sockets::greet(Channel& channel) noexcept {
+  Channel::Progress progress;
+  try {
+    progress = channel.greet();
+  } catch (const std::exception& failure) {
+    log().warn("sockets: {}", failure.what());  // without random numbers there is no greeting
+    progress.moved.error = EIO;
+  }
+  if (progress.moved.error != 0) {
+    end_attempt(channel, progress.moved.error);
+    return true;
+  }
+  switch (progress.greeted) {
+    case Greeted::not_yet:
+      break;
+    case Greeted::proved:
+      decide(channel);
+      break;
+    case Greeted::stands:
+      stand(channel);
+      break;
+    case Greeted::crossed:
+      // The peer's own connection is on its way here, or stands already.
+      peers_[static_cast<std::size_t>(channel.name().to)]
+          .line->streams[channel.stream()]
+          .left_alone = true;
+      end_attempt(channel, 0);
+      break;
+    case Greeted::wrong:
+      if (!channel.strange()) {
+        log().warn("sockets: who listens where rank {} should does not know this job's key",
+                   channel.peer());
+      }
+      end_attempt(channel, ECONNREFUSED);
+      break;
+  }
+  return progress.moved.any;
+}
+
+/// A peer has connected here. If this rank connects to it too, the lower one's connection stands:
+/// one side alone decides, so both go by the same.
+void Sockets::decide(Channel& channel) noexcept {
+  const int peer = channel.peer();
+  Line* line = nullptr;
+  try {
+    line = line_to(peer);
+  } catch (const std::exception& failure) {
+    log().warn("sockets: no room for rank {}: {}", peer, failure.what());
+  }
+  if (line == nullptr || line->link.broken() || channel.stream() >= line->streams.size()) {
+    return end_attempt(channel, ECONNREFUSED);
+  }
+  Stream& stream = line->streams[channel.stream()];
+  Channel* mine = stream.channel;
+  const bool stands = mine == nullptr || (!mine->opened() && peer < options_.rank);
+  channel.answer(stands);
+  const Channel::Progress progress = channel.greet();
+  if (progress.moved.error != 0 || channel.greeting_waits()) {
+    return end_attempt(channel, ECONNRESET);  // a new connection takes one byte
+  }
+  if (!stands) {
+    return end_attempt(channel, 0);
+  }
+  if (mine != nullptr) {
+    stream.channel = nullptr;
+    end_attempt(*mine, 0);
+  }
+  stand(channel);
+}
+
+void Sockets::stand(Channel& channel) noexcept {
+  const int peer = channel.peer();
+  Line& line = *peers_[static_cast<std::size_t>(peer)].line;
+  line.streams[channel.stream()].channel = &channel;
+  channel.open(line.link);
+  enqueue(channel);
+  flush(line, peer);
+}
+
+/// Of one that does not stand, for an error or, with 0, since another one does.
+void Sockets::end_attempt(Channel& channel, int error) noexcept {
+  const StreamName name = channel.name();
+  const bool strange = channel.peer() != name.to || name.from != options_.rank;
+  channel.close();
+  has_ended_ = true;
+  if (strange) {
+    return;  // who connected here tries again, or is nobody
+  }
+  Line& line = *peers_[static_cast<std::size_t>(name.to)].line;
+  Stream& stream = line.streams[name.stream];
+  if (stream.channel != &channel) {
+    return;
+  }
+  stream.channel = nullptr;
+  if (error == 0) {
+    return;
+  }
+  log().debug("sockets: no connection to rank {}: {}", name.to, std::strerror(error));
+  if (error == ECONNRESET && stream.attempts < most_attempts) {
+    return attempt(line, name.to, name.stream);
+  }
+  stream.left_alone = true;
+  if (name.stream == 0) {  // others only make it faster
+    break_line(name.to, error);
+  }
+}
+
+/// What the peer had sent before it went is read first, from all streams: of this one, too, for it
+/// may be writing that has told of the end.
+void Sockets::end_stream(Channel& channel, int error) noexcept {
+  const int peer = channel.peer();
+  Line& line = *peers_[static_cast<std::size_t>(peer)].line;
+  for (const Stream& stream : line.streams) {
+    Channel* one = stream.channel;
+    if (one == nullptr || !one->opened()) {
+      continue;
+    }
+    for (Moved moved{.any = true}; moved.any && moved.error == 0;) {
+      one->note_readable(true);
+      moved = one->read(buffer_);
+    }
+  }
+  log().debug("sockets: the connection to rank {} has ended: {}", peer, std::strerror(error));
+  break_line(peer, error);
+}
+
+void Sockets::break_line(int peer, int error) noexcept {
+  Line& line = *peers_[static_cast<std::size_t>(peer)].line;
+  line.link.break_off(error);
+  for (Stream& stream : line.streams) {
+    if (Channel* channel = std::exchange(stream.channel, nullptr)) {
+      channel->close();
+      has_ended_ = true;
+    }
+  }
+}
+
+/// Asks epoll; whether it had anything.
+bool Sockets::look() noexcept {
+  std::array<epoll_event, events_a_look> events;
+  const int count =
+      ::epoll_wait(epoll_.number(), events.data(), static_cast<int>(events.size()), 0);
+  bool any = false;
+  for (int at = 0; at < count; ++at) {
+    const epoll_event& event = events[static_cast<std::size_t>(at)];
+    any = true;
+    if (event.data.u64 < listeners_.size()) {
+      accept_some(listeners_[event.data.u64]);
+      continue;
+    }
+    auto& channel = *static_cast<Channel*>(event.data.ptr);
+    if (channel.over()) {
+      continue;
+    }
+    const bool hung_up = (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    if (hung_up || (event.events & EPOLLIN) != 0) {
+      channel.note_readable(hung_up);
+    }
+    if ((event.events & EPOLLOUT) != 0) {
+      channel.note_writable();
+    }
+    enqueue(channel);
+  }
+  if (others_wait_) {
+    others_wait_ = false;
+    for (const TcpListener& listener : listeners_) {
+      accept_some(listener);
+    }
+  }
+  return any;
+}
+
+void Sockets::accept_some(const TcpListener& listener) noexcept {
+  for (;;) {
+    const Time now = std::chrono::steady_clock::now();
+    if (!make_room_for_strangers(now)) {
+      others_wait_ = true;
+      return;
+    }
+    Descriptor socket = accept_from(listener);
+    if (socket.number() < 0) {
+      // Without descriptors the connection waits in the kernel; one that has ended is none.
+      others_wait_ |= errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      if (errno == EINTR || errno == ECONNABORTED) {
+        continue;
+      }
+      return;
+    }
+    try {
+      channels_.push_back(std::make_unique<Channel>(
+          std::move(socket),
+          [this](const StreamName& name) {
+            return name.to == options_.rank ? key_of(name) : std::nullopt;
+          },
+          now));
+      watch(*channels_.back());
+      enqueue(*channels_.back());
+    } catch (const std::exception& failure) {
+      log().warn("sockets: a connection is turned away: {}", failure.what());
+      return;
+    }
+  }
+}
+
+/// Whoever has been silent for long makes way for others, and for these alone: a rank that is
+/// stopped in the midst of its greeting comes back to it.
+bool Sockets::make_room_for_strangers(Time now) noexcept {
+  const auto strange = [](const auto& channel) { return channel->strange() && !channel->over(); };
+  if (static_cast<std::size_t>(std::ranges::count_if(channels_, strange)) < most_strangers) {
+    return true;
+  }
+  const auto oldest = std::ranges::find_if(channels_, strange);  // they are in order of arrival
+  if (now - (*oldest)->since() < patience_with_strangers) {
+    return false;
+  }
+  end_attempt(**oldest, ECONNRESET);
+  return true;
+}
+
+/// Channels are taken out where nobody is in the midst of their list.
+void Sockets::sweep() noexcept {
+  if (!std::exchange(has_ended_, false)) {
+    return;
+  }
+  std::erase_if(ready_, [](const Channel* channel) { return channel->over(); });
+  std::erase_if(channels_, [](const auto& channel) { return channel->over(); });
+}
+
+// Events that are taken here stay noted in their channels. The call of progress() that comes before
+// sleep moves these: either it is not in vain, or the kernel had no more of them, and tells anew
+// when it has. Most events are of what was read before anybody asked epoll, so to drive for each
+// would mean not to sleep here, but blindly for a fixed time.
+NewsDescriptors::Next Sockets::next() noexcept {
+  look();
+  const auto stalls = [](const Channel* channel) { return channel->stalled(); };
+  return others_wait_ || std::ranges::any_of(ready_, stalls) ? Next::look_later : Next::sleep;
+}
+
+}  // namespace sprat::comm::sockets

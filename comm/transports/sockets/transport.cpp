@@ -1,0 +1,79 @@
+// The transport between hosts over sockets of our own, as an entry of the table.
+#include <algorithm>
+#include <string>
+
+#include "comm/base/check.hpp"
+#include "comm/host/interfaces.hpp"
+#include "comm/transports/sockets/sockets.hpp"
+#include "comm/transports/sockets/stream_plan.hpp"
+#include "comm/transports/transport_kind.hpp"
+
+namespace sprat::comm {
+namespace {
+
+/// An interface that streams go through.
+struct SocketRail {
+  std::string interface;
+  sockets::NetAddress address;
+  std::size_t streams = 1;
+};
+
+/// All that are named are rails; of those that are not, the best one is used. Throws
+/// Error{unavailable}.
+std::vector<SocketRail> find_socket_rails(const Config& config) {
+  const bool named = !config.interface.empty() && !config.interface.starts_with('^');
+  std::vector<SocketRail> rails;
+  for (const InterfaceChoice& choice : choose_interfaces(read_interfaces(), config.interface)) {
+    if (!choice.chosen || (!named && !rails.empty())) {
+      continue;
+    }
+    for (const std::string& text : choice.interface.addresses) {
+      if (const auto address = sockets::parse_address(text, 0)) {
+        rails.push_back({.interface = choice.interface.name,
+                         .address = *address,
+                         .streams = sockets::streams_for(choice.interface.speed_mbit_s)});
+        break;
+      }
+    }
+  }
+  need(!rails.empty(), "no interface that SPRAT_INTERFACE=\"", config.interface,
+       "\" allows has an address for sockets: see ip -br addr");
+  return rails;
+}
+
+std::unique_ptr<MessageTransport> open_sockets(const TransportOptions& options) {
+  sockets::SocketsOptions sockets{.rank = options.rank,
+                                  .size = options.size,
+                                  .rails = {},
+                                  .streams_a_rail = 1,
+                                  .ports = options.config.ports};
+  for (const SocketRail& rail : find_socket_rails(options.config)) {
+    sockets.rails.push_back(rail.address);
+    sockets.streams_a_rail = std::max(sockets.streams_a_rail, rail.streams);
+  }
+  return std::make_unique<sockets::Sockets>(std::move(sockets));
+}
+
+std::string describe_sockets(const Config& config) {
+  std::string out;
+  for (const SocketRail& rail : find_socket_rails(config)) {
+    out +=
+        text(out.empty() ? "sockets of Sprat's own on " : ", ", rail.interface, " (", rail.streams,
+             rail.streams == 1 ? " stream to each peer)" : " streams to each peer)");
+  }
+  return out;
+}
+
+}  // namespace
+
+extern const TransportKind sockets_transport;
+const TransportKind sockets_transport = {
+    .name = "sockets",
+    .summary = "TCP sockets of our own: SPRAT_PROVIDER=sockets",
+    .scope = TransportKind::Scope::network,
+    .available = [](const Config& config) { return config.provider == "sockets"; },
+    .control_bytes = [](std::size_t) { return std::size_t{0}; },
+    .open = &open_sockets,
+    .describe = &describe_sockets};
+
+}  // namespace sprat::comm

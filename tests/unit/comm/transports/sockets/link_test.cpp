@@ -1,0 +1,373 @@
+// Two ends of a link whose streams are memory: what comes is what was sent, in whatever parts the
+// streams carry it, and nothing is touched that has ended.
+#include "comm/transports/sockets/link.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <deque>
+#include <random>
+#include <vector>
+
+#include "comm/transports/sockets/stream_plan.hpp"
+#include "tests/unit/comm/transports/letters.hpp"
+
+namespace sprat::comm::sockets {
+namespace {
+
+using State = MessageRequest::State;
+
+/// Two links, and their streams each way: bytes under way, of which there is room for so many.
+struct Pair {
+  explicit Pair(std::size_t streams, std::size_t room = 100'000,
+                std::size_t unexpected = std::size_t{64} << 20)
+      : ends{Link(streams, unexpected), Link(streams, unexpected)},
+        under_way{std::vector<std::vector<std::byte>>(streams),
+                  std::vector<std::vector<std::byte>>(streams)},
+        most(room) {}
+
+  /// Writes up to `bytes` of what an end's stream has to say.
+  bool write(std::size_t end, std::size_t stream, std::size_t bytes) {
+    auto& wire = under_way[end][stream];
+    const Outgoing next = ends[end].out.outgoing(stream);
+    const std::size_t header = std::min({next.header.size(), bytes, most - wire.size()});
+    const std::size_t body =
+        std::min({next.body.size(), bytes - header, most - wire.size() - header});
+    if (header + body == 0) {
+      return false;
+    }
+    wire.insert(wire.end(), next.header.begin(),
+                next.header.begin() + static_cast<std::ptrdiff_t>(header));
+    if (header == next.header.size()) {
+      wire.insert(wire.end(), next.body.begin(),
+                  next.body.begin() + static_cast<std::ptrdiff_t>(body));
+    }
+    ends[end].out.wrote(stream, header + (header == next.header.size() ? body : 0));
+    return true;
+  }
+  /// Lets the other end read up to `bytes` of what an end has written.
+  Inbox::Taken read(std::size_t end, std::size_t stream, std::size_t bytes) {
+    auto& wire = under_way[end][stream];
+    const auto fed =
+        ends[1 - end].in.feed(stream, std::span(wire).first(std::min(bytes, wire.size())));
+    wire.erase(wire.begin(), wire.begin() + static_cast<std::ptrdiff_t>(fed.bytes));
+    return fed.taken;
+  }
+  /// Everything that can move does, some rounds.
+  void drive(int rounds = 2000) {
+    for (int round = 0; round < rounds; ++round) {
+      bool moved = false;
+      for (const std::size_t end : {0u, 1u}) {
+        for (std::size_t stream = 0; stream < ends[end].out.streams(); ++stream) {
+          moved |= write(end, stream, 1 << 20);
+          const std::size_t before = under_way[end][stream].size();
+          ASSERT_NE(read(end, stream, 1 << 20), Inbox::Taken::nonsense);
+          moved |= under_way[end][stream].size() != before;
+        }
+      }
+      if (!moved) {
+        return;
+      }
+    }
+  }
+
+  std::array<Link, 2> ends;
+  std::array<std::vector<std::vector<std::byte>>, 2> under_way;
+  std::size_t most;
+};
+
+constexpr std::array<std::size_t, 9> lengths = {0,
+                                                1,
+                                                least_cut - 1,
+                                                least_cut,
+                                                100'001,
+                                                most_unasked - 1,
+                                                most_unasked,
+                                                most_unasked + 1,
+                                                3'000'001};
+
+TEST(SocketLink, carries_every_length_whichever_side_is_first) {
+  for (const std::size_t streams : {1u, 2u, 5u}) {
+    Pair pair(streams);
+    std::uint64_t tag = 0;
+    for (const std::size_t bytes : lengths) {
+      for (const int first : {0, 1, 2}) {  // the receive, the send, the receive in its midst
+        const auto sent = pattern(bytes, bytes + ++tag);
+        std::vector<std::byte> got(bytes);
+        MessageRequest send, recv;
+        if (first == 0) {
+          pair.ends[1].in.recv(recv, tag, got);
+        }
+        pair.ends[0].send(send, tag, sent);
+        if (first != 0) {
+          pair.drive(first == 1 ? 2000 : 1);
+          pair.ends[1].in.recv(recv, tag, got);
+        }
+        pair.drive();
+        ASSERT_EQ(send.state, State::done) << bytes << " bytes, " << streams << " streams";
+        ASSERT_EQ(recv.state, State::done) << bytes << " bytes, " << streams << " streams";
+        EXPECT_EQ(recv.bytes, bytes);
+        EXPECT_TRUE(got == sent) << bytes << " bytes, " << streams << " streams";
+      }
+    }
+  }
+}
+
+TEST(SocketLink, announces_what_is_past_the_credit_and_sends_it_when_it_is_asked_for) {
+  Pair pair(1, std::size_t{64} << 20);
+  constexpr std::size_t count = 40, bytes = 300'000;
+  std::deque<MessageRequest> sends(count), recvs(count);
+  std::vector<std::vector<std::byte>> sent, got;
+  for (std::size_t at = 0; at < count; ++at) {
+    sent.push_back(pattern(bytes, at));
+    got.emplace_back(bytes);
+    pair.ends[0].send(sends[at], at, sent.back());
+  }
+  pair.drive();
+  // What the peer keeps is bounded by the credit; the rest waits here.
+  const auto gone =
+      static_cast<std::size_t>(std::ranges::count(sends, State::done, &MessageRequest::state));
+  EXPECT_EQ(gone, Outbox::credit_bytes / (bytes + frame_bytes));
+  EXPECT_EQ(pair.ends[1].in.probe(count - 1), bytes);
+  // The other way round: none of those that wait is in the way of another one.
+  for (std::size_t at = count; at-- > 0;) {
+    pair.ends[1].in.recv(recvs[at], at, got[at]);
+    pair.drive();
+    ASSERT_EQ(recvs[at].state, State::done) << at;
+    EXPECT_TRUE(got[at] == sent[at]) << at;
+  }
+  // The credit has come back: as much goes unasked again.
+  MessageRequest again;
+  pair.ends[0].send(again, 1000, sent.front());
+  pair.drive();
+  EXPECT_EQ(again.state, State::done);
+}
+
+TEST(SocketLink, keeps_no_more_than_its_limit_and_goes_on_once_there_is_room) {
+  Pair pair(1, 1 << 20, 10'000);
+  const auto sent = pattern(4'000, 1);
+  std::array<MessageRequest, 4> sends, recvs;
+  std::array<std::vector<std::byte>, 4> got;
+  for (std::size_t at = 0; at < sends.size(); ++at) {
+    pair.ends[0].send(sends[at], at, sent);
+  }
+  pair.drive();
+  EXPECT_TRUE(pair.ends[1].in.probe(1));
+  EXPECT_FALSE(pair.ends[1].in.probe(2));
+  for (std::size_t at = 0; at < sends.size(); ++at) {
+    got[at].resize(sent.size());
+    pair.ends[1].in.recv(recvs[at], at, got[at]);
+    pair.drive();
+    EXPECT_EQ(recvs[at].state, State::done) << at;
+    EXPECT_TRUE(got[at] == sent) << at;
+  }
+}
+
+TEST(SocketLink, refuses_what_does_not_fit_and_goes_on) {
+  for (const std::size_t streams : {1u, 3u}) {
+    for (const std::size_t bytes : {std::size_t{1}, std::size_t{100'001}, std::size_t{2} << 20}) {
+      for (const bool recv_first : {false, true}) {
+        Pair pair(streams);
+        const auto sent = pattern(bytes, 1);
+        std::vector<std::byte> small(bytes - 1), next(bytes);
+        MessageRequest send, send_next, recv, recv_next;
+        if (recv_first) {
+          pair.ends[1].in.recv(recv, 7, small);
+        }
+        pair.ends[0].send(send, 7, sent);
+        pair.ends[0].send(send_next, 7, sent);
+        pair.drive(recv_first ? 2000 : 3);
+        if (!recv_first) {
+          pair.ends[1].in.recv(recv, 7, small);
+        }
+        pair.ends[1].in.recv(recv_next, 7, next);
+        pair.drive();
+        EXPECT_EQ(recv.state, State::failed);
+        EXPECT_EQ(recv.error, EMSGSIZE);
+        EXPECT_EQ(recv.bytes, bytes);
+        EXPECT_TRUE(std::ranges::all_of(small, [](std::byte one) { return one == std::byte{}; }));
+        EXPECT_EQ(send.state, State::done);
+        EXPECT_EQ(recv_next.state, State::done);
+        EXPECT_EQ(send_next.state, State::done);
+        EXPECT_TRUE(next == sent);
+      }
+    }
+  }
+}
+
+// At every moment of a message: nothing of it is touched afterwards, and the next ones arrive.
+TEST(SocketLink, withdraws_either_side_at_any_moment) {
+  for (const std::size_t streams : {1u, 3u}) {
+    for (const std::size_t bytes : {std::size_t{10}, std::size_t{100'001}, std::size_t{2} << 20}) {
+      for (const bool sender : {false, true}) {
+        for (int moment = 0; moment < 12; ++moment) {
+          Pair pair(streams, 30'000);
+          auto sent = pattern(bytes, 1);
+          const auto next = pattern(bytes, 2);
+          std::vector<std::byte> got(bytes), got_next(bytes);
+          MessageRequest send, recv, send_next, recv_next;
+          const bool recv_first = moment % 2 == 0;
+          if (recv_first) {
+            pair.ends[1].in.recv(recv, 7, got);
+          }
+          pair.ends[0].send(send, 7, sent);
+          pair.drive(moment / 2);
+          if (!recv_first) {
+            pair.ends[1].in.recv(recv, 7, got);
+          }
+          pair.drive(moment / 3);
+          MessageRequest& given_up = sender ? send : recv;
+          if (given_up.state == State::posted) {
+            ASSERT_TRUE(pair.ends[sender ? 0 : 1].cancel(given_up));
+            EXPECT_EQ(given_up.state, State::failed);
+            EXPECT_EQ(given_up.error, ECANCELED);
+          }
+          const std::vector<std::byte> before = got;
+          if (sender) {
+            std::ranges::fill(sent, std::byte{0xee});  // it is the caller's again
+          }
+          pair.drive();
+          if (!sender && given_up.error == ECANCELED) {
+            EXPECT_TRUE(got == before);
+          }
+          if (sender && recv.state == State::done) {
+            EXPECT_TRUE(got == pattern(bytes, 1));
+          }
+          if (recv.state == State::posted) {  // the sender had not begun
+            ASSERT_TRUE(pair.ends[1].cancel(recv));
+          }
+          pair.ends[1].in.recv(recv_next, 8, got_next);
+          pair.ends[0].send(send_next, 8, next);
+          pair.drive();
+          ASSERT_EQ(recv_next.state, State::done)
+              << bytes << " bytes, " << streams << " streams, moment " << moment;
+          EXPECT_EQ(send_next.state, State::done);
+          EXPECT_TRUE(got_next == next);
+          // What was announced waits until somebody asks for it.
+          if (send.state == State::posted) {
+            ASSERT_TRUE(pair.ends[0].cancel(send));
+          }
+          EXPECT_NE(send.state, State::posted);
+        }
+      }
+    }
+  }
+}
+
+TEST(SocketLink, ends_everything_but_what_came_whole_when_it_breaks) {
+  Pair pair(2, 1 << 20);
+  const auto sent = pattern(100, 1), large = pattern(2 << 20, 2);
+  std::vector<std::byte> got(100), never(100);
+  std::vector<std::byte> half(large.size());
+  MessageRequest send, send_large, recv, recv_large, recv_never, announced;
+  pair.ends[1].in.recv(recv_large, 2, half);
+  pair.ends[1].in.recv(recv_never, 3, never);
+  pair.ends[0].send(send, 1, sent);
+  pair.ends[0].send(send_large, 2, large);
+  pair.drive(3);
+  pair.ends[0].send(announced, 4, large);
+  ASSERT_EQ(send_large.state, State::posted);
+  pair.ends[1].break_off(ECONNRESET);
+  pair.ends[0].break_off(EPIPE);
+  for (const MessageRequest* one : {&recv_large, &recv_never}) {
+    EXPECT_EQ(one->state, State::failed);
+    EXPECT_EQ(one->error, ECONNRESET);
+  }
+  for (const MessageRequest* one : {&send_large, &announced}) {
+    EXPECT_EQ(one->state, State::failed);
+    EXPECT_EQ(one->error, EPIPE);
+  }
+  // It came before the end, so it can still be received.
+  pair.ends[1].in.recv(recv, 1, got);
+  EXPECT_EQ(recv.state, State::done);
+  EXPECT_EQ(got, sent);
+  MessageRequest late;
+  pair.ends[1].in.recv(late, 1, got);
+  EXPECT_EQ(late.error, ECONNRESET);
+  pair.ends[0].send(late, 1, sent);
+  EXPECT_EQ(late.error, EPIPE);
+}
+
+TEST(SocketLink, takes_no_frame_that_its_state_has_no_place_for) {
+  using Kind = StreamFrameKind;
+  struct Case {
+    std::size_t stream;
+    StreamFrame frame;
+  };
+  const std::vector<Case> cases = {
+      {1, {.kind = Kind::message}},  // of the first stream alone
+      {1, {.kind = Kind::grant}},
+      {0, {.kind = Kind::announce, .id = 1}},                                 // not the next number
+      {0, {.kind = Kind::piece, .id = 0, .tag = 0, .from = 0, .bytes = 1}},   // of nothing
+      {0, {.kind = Kind::credit, .id = 0, .tag = 0, .from = 0, .bytes = 1}},  // nothing was sent
+      {0, {.kind = Kind::withdraw, .id = 5}},                                 // never told
+  };
+  for (std::size_t at = 0; at < cases.size(); ++at) {
+    Pair pair(2);
+    const FrameHeader header = encode(cases[at].frame);
+    EXPECT_EQ(pair.ends[0].in.feed(cases[at].stream, header).taken, Inbox::Taken::nonsense)
+        << "case " << at;
+  }
+  // More than was announced, before it was granted, and twice.
+  Pair pair(2);
+  const auto feed = [&](const StreamFrame& frame) {
+    return pair.ends[0].in.feed(0, encode(frame)).taken;
+  };
+  EXPECT_EQ(feed({.kind = Kind::announce, .id = 0, .tag = 3, .from = 0, .bytes = 10}),
+            Inbox::Taken::yes);
+  EXPECT_EQ(feed({.kind = Kind::piece, .id = 0, .tag = 0, .from = 0, .bytes = 5}),
+            Inbox::Taken::nonsense);
+}
+
+/// Any order of sends, receives and parts of streams.
+TEST(SocketLink, carries_random_letters_in_random_parts) {
+  for (const unsigned seed : {1u, 2u, 3u}) {
+    for (const std::size_t streams : {1u, 3u}) {
+      std::mt19937 random(seed);
+      Pair pair(streams, 40'000);
+      struct Mail {
+        std::vector<std::byte> sent, got;
+        MessageRequest send, recv;
+      };
+      std::deque<Mail> mails;
+      std::vector<std::size_t> order;
+      for (std::size_t at = 0; at < 200; ++at) {
+        const std::size_t bytes = random() % (at % 20 == 0 ? 2'000'000 : at % 3 == 0 ? 60'000 : 99);
+        mails.push_back({pattern(bytes, at), std::vector<std::byte>(bytes), {}, {}});
+        order.push_back(at);
+      }
+      std::shuffle(order.begin(), order.end(), random);
+      std::size_t sent = 0, received = 0;
+      for (int round = 0; round < 2'000'000; ++round) {
+        const unsigned what = random() % 16;
+        if (what == 0 && sent < mails.size()) {
+          pair.ends[0].send(mails[sent].send, sent, mails[sent].sent);
+          ++sent;
+        } else if (what == 1 && received < order.size()) {
+          Mail& mail = mails[order[received]];
+          pair.ends[1].in.recv(mail.recv, order[received], mail.got);
+          ++received;
+        } else {
+          const std::size_t end = random() % 2, stream = random() % streams;
+          const std::size_t bytes = random() % 50'000;
+          pair.write(end, stream, bytes);
+          ASSERT_NE(pair.read(end, stream, random() % 50'000), Inbox::Taken::nonsense);
+        }
+        if (received == order.size() && sent == mails.size() &&
+            std::ranges::all_of(mails,
+                                [](const Mail& one) { return one.recv.state != State::posted; })) {
+          break;
+        }
+      }
+      for (std::size_t at = 0; at < mails.size(); ++at) {
+        ASSERT_EQ(mails[at].recv.state, State::done) << "seed " << seed << " letter " << at;
+        ASSERT_TRUE(mails[at].got == mails[at].sent) << "seed " << seed << " letter " << at;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sprat::comm::sockets

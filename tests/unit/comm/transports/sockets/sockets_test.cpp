@@ -1,0 +1,372 @@
+// Sockets of our own over the loopback: who connects to whom, strangers, and what remains of a peer
+// that has gone. What every wire does is in wires_test.cpp.
+#include "comm/transports/sockets/sockets.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "comm/transports/sockets/tcp.hpp"
+#include "comm/transports/transport_kind.hpp"
+#include "sprat/error.hpp"
+#include "tests/unit/comm/transports/letters.hpp"
+#include "tests/unit/comm/transports/wires.hpp"
+
+namespace sprat::comm::sockets {
+namespace {
+
+using State = MessageRequest::State;
+using namespace std::chrono_literals;
+
+std::unique_ptr<Sockets> open(int rank, int size, std::size_t streams = 1, PortRange ports = {}) {
+  return std::make_unique<Sockets>(SocketsOptions{.rank = rank,
+                                                  .size = size,
+                                                  .rails = {*parse_address("127.0.0.1", 0)},
+                                                  .streams_a_rail = streams,
+                                                  .ports = ports});
+}
+
+struct Job {
+  explicit Job(int size, std::size_t streams = 1) {
+    for (int rank = 0; rank < size; ++rank) {
+      ranks.push_back(open(rank, size, streams));
+      addresses.push_back(ranks.back()->address());
+    }
+    for (const auto& rank : ranks) {
+      rank->connect(addresses);
+    }
+  }
+  bool drive_until(const std::function<bool()>& done) {
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (!done() && std::chrono::steady_clock::now() < deadline) {
+      for (const auto& rank : ranks) {
+        if (rank) {
+          rank->progress();
+        }
+      }
+    }
+    return done();
+  }
+  bool drive_until_ended(std::initializer_list<const MessageRequest*> requests) {
+    return drive_until([&] {
+      return std::ranges::all_of(
+          requests, [](const MessageRequest* one) { return one->state != State::posted; });
+    });
+  }
+
+  std::vector<std::unique_ptr<Sockets>> ranks;
+  std::vector<Blob> addresses;
+};
+
+Contact contact_of(Sockets& rank) { return *decode_contact(rank.address()); }
+
+/// A socket that has connected to a rank.
+Descriptor stranger_at(Sockets& rank) {
+  Descriptor socket = connect_to(*parse_address("127.0.0.1", 0), contact_of(rank).rails.front());
+  EXPECT_GE(socket.number(), 0);
+  return socket;
+}
+
+/// What has come; nothing once the other end has closed.
+std::optional<std::vector<std::byte>> heard(const Descriptor& socket) {
+  std::vector<std::byte> bytes(4096);
+  const ssize_t got = ::recv(socket.number(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (got < 0 && errno == EAGAIN) {
+    return std::vector<std::byte>();
+  }
+  if (got <= 0) {
+    return std::nullopt;
+  }
+  bytes.resize(static_cast<std::size_t>(got));
+  return bytes;
+}
+
+TEST(Sockets, are_one_of_the_tables_that_is_chosen_by_name) {
+  Config config;
+  config.provider = "sockets";
+  EXPECT_STREQ(choose_transport(TransportKind::Scope::network, config).name, "sockets");
+  for (const char* provider : {"tcp", "net", "efa"}) {
+    config.provider = provider;
+    EXPECT_STREQ(choose_transport(TransportKind::Scope::network, config).name, "libfabric");
+  }
+}
+
+TEST(Sockets, connect_when_there_is_something_to_send) {
+  Job job(3);
+  std::vector<std::byte> data(8);
+  MessageRequest recv, send;
+  job.ranks[1]->recv(recv, 0, 7, data);
+  for (int round = 0; round < 100; ++round) {
+    job.drive_until([] { return true; });
+    for (const auto& rank : job.ranks) {
+      rank->progress();
+      EXPECT_EQ(rank->connections(), 0u);
+    }
+  }
+  job.ranks[0]->send(send, 1, 7, data);
+  ASSERT_TRUE(job.drive_until_ended({&send, &recv}));
+  EXPECT_EQ(job.ranks[0]->connections(), 1u);
+  EXPECT_EQ(job.ranks[1]->connections(), 1u);
+  EXPECT_EQ(job.ranks[2]->connections(), 0u);
+}
+
+// Both at a time, again and again: the lower one's stands, and no message is lost.
+TEST(Sockets, of_two_connections_that_cross_keep_one) {
+  for (int round = 0; round < 30; ++round) {
+    for (const std::size_t streams : {1u, 3u}) {
+      Job job(2, streams);
+      const auto sent = pattern(300'000, 1);
+      std::array<std::vector<std::byte>, 2> got = {std::vector<std::byte>(sent.size()),
+                                                   std::vector<std::byte>(sent.size())};
+      std::array<MessageRequest, 2> sends, recvs;
+      for (int rank = 0; rank < 2; ++rank) {
+        const auto at = static_cast<std::size_t>(rank);
+        job.ranks[at]->recv(recvs[at], 1 - rank, 7, got[at]);
+        job.ranks[at]->send(sends[at], 1 - rank, 7, sent);
+        for (int ahead = 0; ahead < round % 5; ++ahead) {
+          job.ranks[at]->progress();
+        }
+      }
+      ASSERT_TRUE(job.drive_until_ended({&sends[0], &sends[1], &recvs[0], &recvs[1]}));
+      for (const std::size_t at : {0u, 1u}) {
+        EXPECT_EQ(recvs[at].state, State::done) << std::strerror(recvs[at].error);
+        EXPECT_EQ(sends[at].state, State::done) << std::strerror(sends[at].error);
+        EXPECT_TRUE(got[at] == sent);
+      }
+      ASSERT_TRUE(job.drive_until([&] {
+        return job.ranks[0]->connections() == job.ranks[1]->connections() &&
+               job.ranks[0]->connections() <= streams;
+      }));
+    }
+  }
+}
+
+TEST(Sockets, keep_what_came_from_a_peer_that_has_gone) {
+  for (const std::size_t bytes : {std::size_t{8}, std::size_t{1'000'000}}) {
+    Job job(2);
+    const auto sent = pattern(bytes, 1);
+    std::vector<std::byte> got(bytes), none(8);
+    MessageRequest send, recv, posted;
+    job.ranks[0]->recv(posted, 1, 9, none);
+    job.ranks[1]->send(send, 0, 7, sent);
+    ASSERT_TRUE(job.drive_until_ended({&send}));
+    job.ranks[1].reset();
+    job.ranks[0]->recv(recv, 1, 7, got);
+    ASSERT_TRUE(job.drive_until_ended({&recv, &posted}));
+    EXPECT_EQ(recv.state, State::done);
+    EXPECT_TRUE(got == sent);
+    EXPECT_EQ(posted.state, State::failed);
+    EXPECT_EQ(posted.error, ECONNRESET);
+  }
+}
+
+TEST(Sockets, of_a_rank_that_never_listens_again_refuse) {
+  Job job(2);
+  job.ranks[1].reset();
+  std::vector<std::byte> data(8);
+  MessageRequest send, recv;
+  job.ranks[0]->recv(recv, 1, 7, data);
+  job.ranks[0]->send(send, 1, 7, data);
+  ASSERT_TRUE(job.drive_until_ended({&send, &recv}));
+  EXPECT_EQ(send.error, ECONNREFUSED);
+  EXPECT_EQ(recv.error, ECONNREFUSED);
+  MessageRequest later;
+  job.ranks[0]->send(later, 1, 7, data);
+  EXPECT_EQ(later.error, ECONNREFUSED);
+}
+
+TEST(Sockets, tell_strangers_nothing) {
+  Job job(2);
+  const StreamName name{.from = 1, .to = 0, .stream = 0};
+  const HelloBytes hello = encode(StreamHello{.name = name, .nonce = random_nonce()});
+  HelloBytes other_magic = hello,
+             other_rank =
+                 encode(StreamHello{.name = {.from = 7, .to = 0, .stream = 0}, .nonce = {}});
+  other_magic.front() = std::byte{'G'};
+  for (const HelloBytes& said : {other_magic, other_rank}) {
+    const Descriptor stranger = stranger_at(*job.ranks[0]);
+    ASSERT_TRUE(job.drive_until([&] {
+      static_cast<void>(::send(stranger.number(), said.data(), said.size(), MSG_NOSIGNAL));
+      const auto bytes = heard(stranger);
+      EXPECT_TRUE(!bytes || bytes->empty());
+      return !bytes;
+    }));
+  }
+  // Who speaks the protocol hears a challenge, and nothing more without the key.
+  const Descriptor stranger = stranger_at(*job.ranks[0]);
+  ASSERT_EQ(::send(stranger.number(), hello.data(), hello.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(hello.size()));
+  std::size_t got = 0;
+  ASSERT_TRUE(job.drive_until([&] {
+    const auto bytes = heard(stranger);
+    got += bytes ? bytes->size() : 0;
+    return got >= nonce_bytes + proof_bytes;
+  }));
+  const Proof guess{};
+  ASSERT_EQ(::send(stranger.number(), guess.data(), guess.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(guess.size()));
+  ASSERT_TRUE(job.drive_until([&] {
+    const auto bytes = heard(stranger);
+    got += bytes ? bytes->size() : 0;
+    return !bytes;
+  }));
+  EXPECT_EQ(got, nonce_bytes + proof_bytes);
+}
+
+TEST(Sockets, of_a_rank_with_another_key_are_turned_away) {
+  Job job(2);
+  const auto stranger = open(1, 2);
+  stranger->connect(std::vector{job.addresses[0], stranger->address()});
+  std::vector<std::byte> forged(1000, std::byte{'x'}), got(1000), sent = pattern(1000, 1);
+  MessageRequest forgery, recv, send;
+  job.ranks[0]->recv(recv, 1, 7, got);
+  stranger->send(forgery, 0, 7, forged);
+  ASSERT_TRUE(job.drive_until([&] {
+    stranger->progress();
+    return forgery.state != State::posted;
+  }));
+  EXPECT_EQ(forgery.state, State::failed);
+  EXPECT_EQ(recv.state, State::posted);
+  job.ranks[1]->send(send, 0, 7, sent);
+  ASSERT_TRUE(job.drive_until_ended({&recv, &send}));
+  EXPECT_EQ(recv.state, State::done);
+  EXPECT_EQ(got, sent);
+}
+
+// Strangers that say nothing fill the places; whoever comes then waits in the kernel until one of
+// them has had its time, and nobody is harmed whose greeting is over.
+TEST(Sockets, serve_peers_beside_many_silent_strangers) {
+  Job job(2);
+  std::vector<Descriptor> strangers;
+  for (int count = 0; count < 200; ++count) {
+    strangers.push_back(stranger_at(*job.ranks[0]));
+    job.ranks[0]->progress();
+  }
+  const auto sent = pattern(1000, 1);
+  std::vector<std::byte> got(1000);
+  MessageRequest send, recv;
+  job.ranks[0]->recv(recv, 1, 7, got);
+  job.ranks[1]->send(send, 0, 7, sent);
+  ASSERT_TRUE(job.drive_until_ended({&send, &recv}));
+  EXPECT_EQ(got, sent);
+}
+
+TEST(Sockets, of_a_peer_that_sends_nonsense_are_closed) {
+  Job job(2);
+  // Rank 1 in person, by hand: it knows the key of the pair.
+  const StreamName name{.from = 1, .to = 0, .stream = 0};
+  const auto text = [](const Contact& contact) {
+    return std::string(reinterpret_cast<const char*>(contact.key.data()), contact.key.size());
+  };
+  Connecting greeting(
+      name, stream_key(text(contact_of(*job.ranks[0])), text(contact_of(*job.ranks[1])), name));
+  const Descriptor peer = stranger_at(*job.ranks[0]);
+  Greeted greeted = Greeted::not_yet;
+  ASSERT_TRUE(job.drive_until([&] {
+    const auto out = greeting.output();
+    const ssize_t sent = ::send(peer.number(), out.data(), out.size(), MSG_NOSIGNAL);
+    greeting.wrote(static_cast<std::size_t>(std::max<ssize_t>(sent, 0)));
+    const auto in = greeting.input();
+    const ssize_t got = ::recv(peer.number(), in.data(), in.size(), MSG_DONTWAIT);
+    if (got > 0) {
+      greeted = greeting.got(static_cast<std::size_t>(got));
+    }
+    return greeted != Greeted::not_yet;
+  }));
+  ASSERT_EQ(greeted, Greeted::stands);
+  std::vector<std::byte> data(8);
+  MessageRequest recv;
+  job.ranks[0]->recv(recv, 1, 7, data);
+  const std::array<std::byte, frame_bytes> nonsense{std::byte{77}};
+  ASSERT_EQ(::send(peer.number(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(nonsense.size()));
+  ASSERT_TRUE(job.drive_until_ended({&recv}));
+  EXPECT_EQ(recv.error, EPROTO);
+}
+
+TEST(Sockets, listen_within_the_range_of_ports) {
+  std::unique_ptr<Sockets> first, second;
+  int last = 0;
+  for (int attempt = 0; !second; ++attempt) {
+    last =
+        contact_of(*open(0, 3)).rails.front().port;  // free a moment ago; the one before may not be
+    try {
+      first = open(0, 3, 1, {last - 1, last});
+      second = open(1, 3, 1, {last - 1, last});
+    } catch (const Error& error) {
+      ASSERT_LT(attempt, 20) << error.what();
+    }
+  }
+  EXPECT_EQ(contact_of(*first).rails.front().port, last);
+  EXPECT_EQ(contact_of(*second).rails.front().port, last - 1);
+  try {
+    open(2, 3, 1, {last - 1, last});
+    FAIL() << "was opened";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unavailable);
+    EXPECT_THAT(error.what(), testing::HasSubstr("every port of SPRAT_PORTS="));
+  }
+}
+
+TEST(Sockets, refuse_peers_that_have_other_ones_by_name) {
+  const auto mine = open(0, 2);
+  Contact two = contact_of(*mine);
+  two.rails.push_back(two.rails.front());
+  struct Case {
+    Blob address;
+    const char* said;
+  };
+  for (const Case& one : {Case{encode(two), "rank 1 has 2 rails, this rank 1"},
+                          Case{Blob(7), "rank 1 does not say where its sockets are"}}) {
+    try {
+      mine->connect(std::vector{mine->address(), one.address});
+      FAIL() << "was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::mismatch);
+      EXPECT_EQ(error.rank(), 1);
+      EXPECT_THAT(error.what(), testing::HasSubstr(one.said));
+    }
+  }
+}
+
+// More connections than are looked at one by one.
+TEST(Sockets, join_many_ranks) {
+  constexpr int size = 12;
+  Job job(size, 2);
+  std::vector<MessageRequest> sends(size * size), recvs(size * size);
+  std::vector<std::vector<std::byte>> sent, got;
+  for (int from = 0; from < size; ++from) {
+    for (int to = 0; to < size; ++to) {
+      const auto at = static_cast<std::size_t>(from * size + to);
+      sent.push_back(pattern(from == to ? 0 : 1000 * at, at));
+      got.emplace_back(sent.back().size());
+    }
+  }
+  for (int from = 0; from < size; ++from) {
+    for (int to = 0; to < size; ++to) {
+      const auto at = static_cast<std::size_t>(from * size + to);
+      if (from != to) {
+        job.ranks[static_cast<std::size_t>(to)]->recv(recvs[at], from, 7, got[at]);
+        job.ranks[static_cast<std::size_t>(from)]->send(sends[at], to, 7, sent[at]);
+      }
+    }
+  }
+  ASSERT_TRUE(job.drive_until([&] {
+    return std::ranges::none_of(recvs,
+                                [](const auto& one) { return one.state == State::posted; }) &&
+           std::ranges::none_of(sends, [](const auto& one) { return one.state == State::posted; });
+  }));
+  EXPECT_TRUE(got == sent);
+}
+
+}  // namespace
+}  // namespace sprat::comm::sockets
