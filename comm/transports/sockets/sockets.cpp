@@ -35,6 +35,8 @@ constexpr std::size_t most_strangers = 256;
 /// From being accepted on, if others wait. It may be long: one that says nothing occupies one of
 /// the bounded places and a few bytes.
 constexpr auto patience_with_strangers = 10s;
+/// More than the kernel holds of one stream: a peer that goes on sending does not keep us here.
+constexpr int most_last_reads = 64;
 /// A listener may turn away who waits while strangers occupy all places.
 constexpr int most_attempts = 8;
 /// What was sent is with its host by then, unless that does not read.
@@ -470,7 +472,8 @@ void Sockets::end_stream(Channel& channel, int error) noexcept {
     if (one == nullptr || !one->opened()) {
       continue;
     }
-    for (Moved moved{.any = true}; moved.any && moved.error == 0;) {
+    Moved moved{.any = true};
+    for (int call = 0; call < most_last_reads && moved.any && moved.error == 0; ++call) {
       one->note_readable(true);
       moved = one->read(buffer_);
     }
