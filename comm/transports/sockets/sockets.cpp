@@ -23,11 +23,8 @@ using namespace std::chrono_literals;
 
 /// Reading in vain from so many connections takes as long as asking epoll twice.
 constexpr std::size_t most_read_directly = 4;
-/// More of them would find what comes sooner still, and take the core from others for longer: who
-/// waits makes some tens of calls before it sleeps.
-constexpr int looks_a_call = 2;
-/// Rounds between two looks at what nobody awaits.
-constexpr std::size_t calls_a_look = 32;
+/// Calls of progress() between two looks at what nobody awaits.
+constexpr std::size_t calls_a_look = 16;
 constexpr std::size_t events_a_look = 64;
 constexpr std::size_t buffer_bytes = 64 * 1024;
 /// Connections that have not proved anything; others wait in the kernel.
@@ -286,18 +283,7 @@ void Sockets::enqueue(Channel& channel) noexcept {
   }
 }
 
-// Reading in vain takes 70 ns, less than a round of who drives, so it is tried once more.
 bool Sockets::progress() noexcept {
-  bool moved = round();
-  for (int look = 1;
-       look < looks_a_call && !moved && channels_.size() <= most_read_directly && !look_often_;
-       ++look) {
-    moved = round();
-  }
-  return moved;
-}
-
-bool Sockets::round() noexcept {
   const bool directly = channels_.size() <= most_read_directly;
   if (!directly || look_often_ || ++calls_ % calls_a_look == 0) {
     look_often_ = false;

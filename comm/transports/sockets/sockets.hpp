@@ -100,7 +100,6 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   bool make_room_for_strangers(Time now) noexcept;
   void watch(Channel& channel);
   void enqueue(Channel& channel) noexcept;
-  bool round() noexcept;
   bool drive_ready() noexcept;
   void sweep() noexcept;
   void see_off() noexcept;
