@@ -55,9 +55,10 @@ Communicator holders_of_part(Communicator& world, const ModelState& held, int pa
     return unit.is_held() && unit.parts == parts && unit.copies > 1;
   });
   if (own == held.units.end()) {
-    return *world.split(world.rank());  // a rank of other units
+    return *world.split(world.rank(), 0, "", Failing::together);  // a rank of other units
   }
-  return *world.split(own->holders[static_cast<std::size_t>(own->part)], own->copy);
+  return *world.split(own->holders[static_cast<std::size_t>(own->part)], own->copy, "",
+                      Failing::together);
 }
 
 /// Each unit's values from the copy that has read them to the others that hold the same part.

@@ -41,7 +41,7 @@ class FoundingAgreement final {
       // Threads of a member may be forming other communicators, so the largest number may be taken
       // there by now. The second exchange asks whether it was free everywhere.
       const std::uint64_t accepts = reserve(agreement.id) ? 1 : 0;
-      const auto answers = exchange({agreement.id, founding_.control_block, accepts}, false);
+      const auto answers = ask_all({agreement.id, founding_.control_block, accepts});
       accepted = std::ranges::all_of(answers, [](const Proposal& one) { return one.accepts != 0; });
     }
     return agreement;
@@ -72,6 +72,17 @@ class FoundingAgreement final {
     }
     context_.next_communicator = id + 1;
     return !context_.is_like_another(id);
+  }
+
+  std::vector<Proposal> ask_all(const Proposal& proposal) {
+    try {
+      return exchange(proposal, false);
+    } catch (const Error& error) {
+      if (founding_.given_up) {
+        founding_.given_up(proposal.id, error);
+      }
+      throw;
+    }
   }
 
   std::vector<Proposal> exchange(const Proposal& proposal, bool with_members) {
@@ -159,7 +170,7 @@ class FoundingAgreement final {
              comm::ranks_text(theirs), ", ", context_.describe_peer(context_.rank()), " with ",
              comm::ranks_text(founding_.members), "; members, and their order, must be the same"),
         world);
-    context_.fail(error);
+    context_.fail(parent_.scope(), error);
     throw error;
   }
 

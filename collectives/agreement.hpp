@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct Founding {
   int me = 0;                     ///< This rank's place among them.
   std::size_t control_block = 0;  ///< This rank's, in its control segment.
   std::chrono::milliseconds timeout{0};
+  /// Called if the agreement fails so late that other members may have the number all the same.
+  std::function<void(std::uint64_t id, const Error& cause)> given_up = {};
 };
 
 /// What they agree on: a number that no communicator of theirs has had, and where their control

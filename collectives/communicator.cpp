@@ -93,7 +93,7 @@ const std::string& Communicator::name() const noexcept { return impl_->executor.
 const std::vector<int>& Communicator::hosts() const noexcept { return impl_->hosts; }
 
 std::optional<Error> Communicator::failure() const {
-  const Error* failure = impl_->context->failure();
+  const Error* failure = impl_->executor.scope()->first();
   return failure == nullptr ? std::nullopt : std::optional(*failure);
 }
 
@@ -104,13 +104,33 @@ std::string Communicator::flight_record() const {
 
 double Communicator::seconds_waited() const noexcept { return impl_->context->seconds_waited(); }
 
+// The world stands for the job, and so do those that fail with it.
 void Communicator::abort(std::string_view reason) {
   check_process(*impl_);
-  impl_->context->fail(Error(
-      ErrorCode::aborted,
-      text(impl_->context->describe_peer(impl_->context->rank()), " aborted the job: ", reason),
-      impl_->context->rank()));
-  impl_->context->await_record();
+  comm::Context& context = *impl_->context;
+  const comm::FailureScope& scope = *impl_->executor.scope();
+  const bool of_job = scope.domain() == 0;
+  const Error error(ErrorCode::aborted,
+                    text(context.describe_peer(context.rank()), " aborted ",
+                         of_job ? std::string("the job") : name(), ": ", reason),
+                    context.rank());
+  if (of_job) {
+    context.fail(error);
+  } else {
+    context.fail(scope, error);
+  }
+  context.await_record();
+}
+
+void Communicator::revoke(std::string_view reason) {
+  check_process(*impl_);
+  comm::Context& context = *impl_->context;
+  context.fail(*impl_->executor.scope(),
+               Error(ErrorCode::aborted,
+                     text(context.describe_peer(context.rank()), " revoked ", name(),
+                          reason.empty() ? "" : ": ", reason),
+                     context.rank()),
+               comm::Context::Record::none);
 }
 
 Work Communicator::all_reduce(Elements data, const Reduction& op, Options options) {

@@ -1,6 +1,8 @@
 // What a Communicator owns.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -30,7 +32,11 @@ class Communicator::Impl {
   std::vector<int> hosts;
   collectives::Executor executor;
   collectives::PointToPoint messages;
-  int children = 0;  ///< Names of communicators split off are numbered.
+  int children = 0;           ///< Names of communicators split off are numbered.
+  std::uint64_t shrinks = 0;  ///< How often it was shrunk.
+
+  /// Those that are left of it, in the same job: a communicator that fails alone.
+  std::unique_ptr<Impl> shrink(int at_least, std::chrono::milliseconds patience);
 };
 
 }  // namespace sprat

@@ -12,6 +12,7 @@
 #include "collectives/agreement.hpp"
 #include "collectives/communicator_impl.hpp"
 #include "collectives/record/flight_file.hpp"
+#include "collectives/remainder.hpp"
 #include "comm/base/check.hpp"
 #include "comm/base/thread.hpp"
 #include "comm/coordinator/rendezvous.hpp"
@@ -42,8 +43,10 @@ std::vector<Ticket> exchange_tickets(Communicator& parent, const Ticket& mine) {
 /// `mine` after that. Ranks propose their lowest free number and take the highest proposal. Other
 /// threads may be making communicators at the same time, so a number that was free may be taken a
 /// moment later: if it is on any rank, all of them try again.
-std::uint64_t reserve_ids(Communicator& parent, std::size_t count,
-                          std::optional<std::uint64_t> mine) {
+/// `given_up` is called if the parent fails so late that others may have the numbers all the same.
+std::uint64_t reserve_ids(
+    Communicator& parent, std::size_t count, std::optional<std::uint64_t> mine,
+    const std::function<void(std::uint64_t first, const Error& cause)>& given_up) {
   comm::Context& context = *parent.impl().context;
   // The tags of messages hold only some bits of a communicator's number. A number that looks like
   // that of one that lives here would give each the other's messages, so it is skipped.
@@ -74,7 +77,13 @@ std::uint64_t reserve_ids(Communicator& parent, std::size_t count,
         free = is_taken(agreed) ? 0 : 1;
       }
     }
-    const auto answers = exchange_tickets(parent, {0, 0, 0, free});
+    std::vector<Ticket> answers;
+    try {
+      answers = exchange_tickets(parent, {0, 0, 0, free});
+    } catch (const Error& error) {
+      given_up(static_cast<std::uint64_t>(first), error);
+      throw;
+    }
     if (std::ranges::all_of(answers, [](const Ticket& answer) { return answer.id != 0; })) {
       return static_cast<std::uint64_t>(first);
     }
@@ -88,6 +97,28 @@ std::uint64_t identity(std::uint64_t number, const std::vector<int>& world_ranks
   const std::uint64_t members =
       XXH3_64bits(world_ranks.data(), world_ranks.size() * sizeof world_ranks[0]);
   return members << 16 | (number & 0xffff);
+}
+
+/// Those of a color, in the order of their keys; of equal keys, in the order that they have in the
+/// parent.
+Membership members_of(const Membership& parent, const std::vector<Ticket>& tickets, int color) {
+  std::vector<std::size_t> members;
+  for (std::size_t rank = 0; rank < tickets.size(); ++rank) {
+    if (tickets[rank].color == color) {
+      members.push_back(rank);
+    }
+  }
+  std::stable_sort(members.begin(), members.end(),
+                   [&](std::size_t a, std::size_t b) { return tickets[a].key < tickets[b].key; });
+  Membership membership;
+  for (const std::size_t rank : members) {
+    if (static_cast<int>(rank) == parent.rank) {
+      membership.rank = static_cast<int>(membership.world_ranks.size());
+    }
+    membership.world_ranks.push_back(parent.world_ranks[rank]);
+    membership.control_blocks.push_back(static_cast<std::size_t>(tickets[rank].control_block));
+  }
+  return membership;
 }
 
 void check_members(std::span<const int> ranks, int me, int size) {
@@ -160,14 +191,57 @@ Communicator Communicator::join(const Config& config, Store& store) {
 Communicator Communicator::shrink(int at_least, std::optional<std::chrono::milliseconds> patience) {
   comm::Context& context = *impl_->context;
   context.require_here();
-  require(size() == context.size(), name(), " has ", size(), " of the job's ", context.size(),
-          " ranks; shrink a communicator of all of them, then split it again");
-  auto smaller = context.shrink(sizeof(ControlBlock), at_least,
-                                patience.value_or(context.config().join_timeout));
+  const auto longest = patience.value_or(context.config().join_timeout);
+  const bool has_failed = context.failure() != nullptr;
+  if (impl_->executor.membership().id != 0 && !(has_failed && size() == context.size())) {
+    require(!has_failed, "the whole job has failed, not ", name(),
+            " alone; shrink a communicator of all ranks, then split it again");
+    return Communicator(impl_->shrink(at_least, longest));
+  }
+  auto smaller = context.shrink(sizeof(ControlBlock), at_least, longest);
   return Communicator(Impl::world(std::move(smaller), impl_->rules));
 }
 
-std::optional<Communicator> Communicator::split(int color, int key, std::string_view name_) {
+// What is under way on it never ends otherwise: not everybody may be left to do their part.
+std::unique_ptr<Communicator::Impl> Communicator::Impl::shrink(int at_least,
+                                                               std::chrono::milliseconds patience) {
+  const Membership& old = executor.membership();
+  require(at_least >= 1 && at_least <= grouping->ranks(), "at_least is ", at_least,
+          "; it must be 1 to ", grouping->ranks());
+  need(!executor.scope()->with_job(), old.name,
+       " has ranks on several hosts, whose wire lets no communicator fail alone; shrink the world, "
+       "then split it again");
+  context->fail(
+      *executor.scope(),
+      Error(ErrorCode::aborted,
+            text(context->describe_peer(context->rank()), " shrinks ", old.name), context->rank()),
+      comm::Context::Record::none);
+  const std::size_t control_block = make_control_block(*context);
+  // If this throws, the control block stays out of use: the others may count on it.
+  collectives::Remainder rest = collectives::agree_on_remainder(
+      *context, old, {.control_block = control_block, .attempt = shrinks++, .patience = patience});
+  if (static_cast<int>(rest.members.size()) < at_least) {  // which all of them see
+    const auto token = context->take_token();
+    context->free_control(control_block, sizeof(ControlBlock));
+    throw Error(ErrorCode::unavailable,
+                text(rest.members.size(), " of the ", grouping->ranks(), " ranks of ", old.name,
+                     " are left; ", at_least, " are needed"));
+  }
+  Membership membership;
+  for (const int member : rest.members) {
+    if (member == old.rank) {
+      membership.rank = static_cast<int>(membership.world_ranks.size());
+    }
+    membership.world_ranks.push_back(old.world_ranks[static_cast<std::size_t>(member)]);
+  }
+  membership.name = old.name;
+  membership.id = membership.domain = identity(rest.id, membership.world_ranks);
+  membership.control_blocks = std::move(rest.control_blocks);
+  return std::make_unique<Impl>(context, std::move(membership), rules);
+}
+
+std::optional<Communicator> Communicator::split(int color, int key, std::string_view name_,
+                                                Failing failing) {
   comm::Context& context = *impl_->context;
   context.require_here();  // before anything is taken from memory shared with the parent process
   const Membership& parent = impl_->executor.membership();
@@ -183,36 +257,29 @@ std::optional<Communicator> Communicator::split(int color, int key, std::string_
   if (color >= 0) {
     place = static_cast<std::uint64_t>(std::distance(colors.begin(), colors.find(color)));
   }
+  Membership membership = members_of(parent, tickets, color);
+  // The last step of a split ends on some ranks and fails on others, if the parent fails just then.
+  // Those that have the communicator must not wait in it for those that have not.
+  const auto given_up = [&](std::uint64_t first, const Error& cause) {
+    if (place) {
+      context.fail_unmade(
+          identity(first + *place, membership.world_ranks),
+          Error(cause.code(), text("made of ", parent.name, ": ", cause.what()), cause.rank()));
+    }
+  };
   // All ranks reserve the numbers of all colors, those without a color as well, so that they agree
   // on what is free next time.
-  const std::uint64_t first_id = reserve_ids(*this, colors.size(), place);
+  const std::uint64_t first_id = reserve_ids(*this, colors.size(), place, given_up);
   const int child = impl_->children++;
-  const auto control_block = static_cast<std::size_t>(tickets[rank()].control_block);
   if (color < 0) {
     const auto token = context.take_token();
-    context.free_control(control_block, sizeof(ControlBlock));
+    context.free_control(static_cast<std::size_t>(tickets[rank()].control_block),
+                         sizeof(ControlBlock));
     return std::nullopt;
   }
-  std::vector<int> members;
-  for (int rank = 0; rank < size(); ++rank) {
-    if (tickets[rank].color == color) {
-      members.push_back(rank);
-    }
-  }
-  // Members of equal keys keep the order that they have in the parent.
-  std::stable_sort(members.begin(), members.end(),
-                   [&](int a, int b) { return tickets[a].key < tickets[b].key; });
-  Membership membership;
-  const std::uint64_t number = first_id + *place;
   membership.name = name_.empty() ? text(parent.name, ".", child, "/", color) : std::string(name_);
-  for (const int rank : members) {
-    if (rank == this->rank()) {
-      membership.rank = static_cast<int>(membership.world_ranks.size());
-    }
-    membership.world_ranks.push_back(parent.world_ranks[rank]);
-    membership.control_blocks.push_back(static_cast<std::size_t>(tickets[rank].control_block));
-  }
-  membership.id = identity(number, membership.world_ranks);
+  membership.id = identity(first_id + *place, membership.world_ranks);
+  membership.domain = failing == Failing::together ? parent.domain : membership.id;
   return Communicator(std::make_unique<Impl>(impl_->context, std::move(membership), impl_->rules));
 }
 
@@ -227,20 +294,25 @@ Communicator Communicator::create_group(std::span<const int> ranks, std::string_
   founding.me = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
   founding.control_block = make_control_block(context);
   founding.timeout = options.timeout.value_or(context.config().timeout);
-  collectives::Agreement agreement = collectives::agree(context, impl_->messages, founding);
   Membership membership;
   membership.name = name_;
   membership.rank = founding.me;
   for (const int rank : ranks) {
     membership.world_ranks.push_back(impl_->messages.world_rank(rank));
   }
-  membership.id = identity(agreement.id, membership.world_ranks);
+  founding.given_up = [&](std::uint64_t id, const Error& cause) {
+    context.fail_unmade(identity(id, membership.world_ranks),
+                        Error(cause.code(), cause.what(), cause.rank()));
+  };
+  collectives::Agreement agreement = collectives::agree(context, impl_->messages, founding);
+  membership.id = membership.domain = identity(agreement.id, membership.world_ranks);
   membership.control_blocks = std::move(agreement.control_blocks);
   return Communicator(std::make_unique<Impl>(impl_->context, std::move(membership), impl_->rules));
 }
 
-Communicator Communicator::duplicate(std::string_view name_) {
-  return *split(0, rank(), name_.empty() ? text(name(), ".", impl_->children) : std::string(name_));
+Communicator Communicator::duplicate(std::string_view name_, Failing failing) {
+  return *split(0, rank(), name_.empty() ? text(name(), ".", impl_->children) : std::string(name_),
+                failing);
 }
 
 void collectives::follow(Communicator& communicator, Rules rules) {
@@ -273,7 +345,7 @@ void run_virtual_ranks(int size, const Config& config,
         body(world);
       } catch (const std::exception& error) {
         remember();
-        // The other ranks would wait for this one until their deadline.
+        // The other ranks would wait for this one until their deadline, on any communicator.
         world.abort(error.what());
       }
     } catch (...) {

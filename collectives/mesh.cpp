@@ -72,7 +72,7 @@ Mesh::Mesh(Communicator& world, std::vector<MeshAxis> axes) {
     // axis only, so all of them compute the same.
     const int color = world.rank() - impl_->coordinates[i] * strides[i];
     std::optional<Communicator> group =
-        world.split(color, impl_->coordinates[i], impl_->axes[i].name);
+        world.split(color, impl_->coordinates[i], impl_->axes[i].name, Failing::together);
     impl_->groups.push_back(std::move(*group));
   }
 }

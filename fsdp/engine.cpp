@@ -156,7 +156,8 @@ void Engine::open_encoded_sums(const QueueKind& queues) {
   const bool of_replicas = hops.back().axis == replica_axis;
   AxisCommunicator& exchanges = of_replicas ? replicas_ : shards_;
   if (!hops.back().scatters) {
-    encoded_.ranks.emplace(mesh_[of_replicas ? "replica" : "shard"].duplicate("replies"));
+    encoded_.ranks.emplace(
+        mesh_[of_replicas ? "replica" : "shard"].duplicate("replies", Failing::together));
     encoded_.replies.emplace(*encoded_.ranks, queues.make());
   }
   encoded_.sums.emplace(exchanges, encoded_.replies ? *encoded_.replies : exchanges,

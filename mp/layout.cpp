@@ -246,7 +246,7 @@ Communicator split_along(Communicator& world, const ParallelLayout& layout, Axes
           " ranks does not fit a communicator of ", world.size());
   // All members of a group know its first rank, and no other group has it.
   const int color = layout.group(axes, world.rank()).front();
-  return std::move(*world.split(color, world.rank(), describe(axes)));
+  return std::move(*world.split(color, world.rank(), describe(axes), Failing::together));
 }
 
 }  // namespace sprat

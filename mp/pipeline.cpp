@@ -95,7 +95,7 @@ class Pipeline::Impl {
     // Equal schedules have equal faults, so from here on every rank throws or none.
     schedule_ = with_messages(std::move(schedule));
     const std::vector<std::size_t> most = mp::agree_on_elements(ranks, schedule_, stages);
-    ranks_.emplace(ranks.duplicate(text(ranks.name(), ".pipeline")));
+    ranks_.emplace(ranks.duplicate(text(ranks.name(), ".pipeline"), Failing::together));
     plan_ = mp::plan_handovers(schedule_, ranks.rank(), most, options.messages_ahead);
     arena_.emplace(plan_.slots);
     // In the first run nothing is known of lengths, so messages are as long as they may be.

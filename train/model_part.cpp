@@ -13,7 +13,7 @@ namespace {
 /// Ranks of a pipeline that have the first or the last stage; none if one rank has both.
 std::optional<Communicator> join_ends(Communicator& pipeline, const RankPlan& mine) {
   const bool at_one_end = mine.has_first_stage != mine.has_last_stage;
-  return pipeline.split(at_one_end ? 0 : -1, pipeline.rank(), "ends");
+  return pipeline.split(at_one_end ? 0 : -1, pipeline.rank(), "ends", Failing::together);
 }
 
 std::optional<Communicator> join_context(Communicator& world, const ParallelLayout& layout) {

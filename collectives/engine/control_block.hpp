@@ -61,6 +61,9 @@ struct ControlBlock {
   std::atomic<std::uint64_t> owner;
   /// Where inputs and outputs in private memory are staged; valid once an announcement is.
   alignas(64) comm::MemoryRef staging;
+  /// Not 0 once the communicator has failed on this rank: set before a caller can have its buffers
+  /// back. On a line that peers keep in their caches, for nothing else here changes.
+  std::atomic<std::uint32_t> failed;
   Slot slot[slots];
   alignas(64) std::byte room[rooms][Slot::inline_bytes];
 
@@ -68,6 +71,7 @@ struct ControlBlock {
   void clear() {
     owner.store(0);
     completed.store(0);
+    failed.store(0);  // of an owner that all its peers have left
     for (Slot& one : slot) {
       one.announced.store(0, std::memory_order_relaxed);
     }

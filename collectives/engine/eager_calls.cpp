@@ -5,9 +5,11 @@
 
 namespace sprat::collectives {
 
-EagerCalls::EagerCalls(comm::Context& context, const Membership& membership, LocalPeers& peers)
+EagerCalls::EagerCalls(comm::Context& context, const Membership& membership, LocalPeers& peers,
+                       const comm::FailureScope& scope)
     : context_(context),
       peers_(peers),
+      scope_(scope),
       rank_(membership.rank),
       inputs_(membership.world_ranks.size()) {}
 
@@ -51,7 +53,7 @@ bool EagerCalls::have_announced(const Announcement& call) {
 }
 
 bool EagerCalls::wait(const Announcement& call, comm::Clock::time_point& now) {
-  return rest_until([&] { return have_announced(call); }, now) && context_.failure() == nullptr;
+  return rest_until([&] { return have_announced(call); }, now) && scope_.first() == nullptr;
 }
 
 // A look at the clock costs as much as a few looks at the peers.
@@ -64,7 +66,7 @@ bool EagerCalls::rest_until(const Done& done, comm::Clock::time_point& now) cons
     if (round == comm::unclocked_rounds) {
       since = wait_policy.now();
     }
-    over = done() || context_.failure() != nullptr;
+    over = done() || scope_.first() != nullptr;
   }
   if (since != comm::Clock::time_point{}) {
     now = wait_policy.now();

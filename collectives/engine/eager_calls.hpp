@@ -19,7 +19,8 @@ namespace sprat::collectives {
 class EagerCalls final {
  public:
   /// All that is borrowed outlives it.
-  EagerCalls(comm::Context& context, const Membership& membership, LocalPeers& peers);
+  EagerCalls(comm::Context& context, const Membership& membership, LocalPeers& peers,
+             const comm::FailureScope& scope);
 
   /// An eager call that was made before: no plan has to be looked for.
   struct Known {
@@ -70,6 +71,7 @@ class EagerCalls final {
 
   comm::Context& context_;
   LocalPeers& peers_;
+  const comm::FailureScope& scope_;
   const int rank_;
   std::array<Known, places> known_;
   std::vector<const std::byte*> inputs_;  ///< By rank.

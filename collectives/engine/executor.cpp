@@ -28,9 +28,14 @@ Executor::Executor(std::shared_ptr<comm::Context> context, Membership membership
       recorder_(context_, membership_.id, membership_.name, membership_.rank,
                 membership_.world_ranks),
       peers_(*context_, membership_, *grouping_),
+      scope_(context_->open_scope({.communicator = membership_.id,
+                                   .domain = membership_.domain,
+                                   .name = membership_.name,
+                                   .world_ranks = membership_.world_ranks,
+                                   .shown = &peers_.mine().failed})),
       memory_(*context_, membership_, peers_),
       steps_(*context_, membership_, peers_, memory_),
-      eager_(*context_, membership_, peers_),
+      eager_(*context_, membership_, peers_, *scope_),
       stalls_(context_->config().straggler_after) {
   const auto token = context_->take_token();
   context_->add(this);
@@ -43,11 +48,19 @@ Executor::~Executor() {
     return;
   }
   drain();
-  context_->note_freed(membership_.id, history_.next());
+  const bool failed = scope_->first() != nullptr;
+  if (!failed) {
+    context_->note_freed(membership_.id, history_.next());
+  }
   context_->remove(this);
+  context_->close_scope(*scope_);  // before the control block may be another communicator's
   const auto token = context_->take_token();
   context_->free_control_when(membership_.control_blocks[membership_.rank], sizeof(ControlBlock),
                               peers_.all_completed_or_left(history_.next()));
+  if (failed) {
+    peers_.leave();  // the calls that they wait for never come
+    context_->progress().forget_messages(membership_.id);
+  }
 }
 
 // --- how operations come
@@ -63,7 +76,7 @@ void Executor::follow(std::shared_ptr<const Rules> rules) {
 bool Executor::call_eagerly(const Signature& signature, const std::byte* input, std::byte* output,
                             const std::function<std::shared_ptr<Operation>()>& make) {
   auto token = context_->try_token();
-  if (!token || !context_->idle() || context_->failure() != nullptr) {
+  if (!token || !context_->idle() || scope_->first() != nullptr) {
     return false;
   }
   const EagerCalls::Known* known = eager_.find(signature);
@@ -222,7 +235,7 @@ comm::Advance Executor::advance() noexcept {
 }
 
 comm::Advance Executor::advance_queue() {
-  if (const Error* failure = context_->failure()) {
+  if (const Error* failure = scope_->first()) {
     fail_all(*failure);
     return {.moved = true};
   }
@@ -415,16 +428,19 @@ bool Executor::leave() {
   return true;
 }
 
-// A peer that has failed may have given its buffers back before this rank was done reading them.
-// Then the job has failed, and word of it is under way.
+// A peer on which the communicator has failed may have given its buffers back before this rank was
+// done reading them. Then word of the failure is under way.
 bool Executor::read_good_memory() {
-  for (const int world : peers_.world_ranks()) {
-    if (context_->peer_failed(world)) {
+  for (const int peer : peers_.ranks()) {
+    if (peers_.has_failed(peer)) {
+      const int world = membership_.world_ranks[peer];
       if (peer_failed_ == comm::Clock::time_point{}) {
         peer_failed_ = context_->wait_policy().now();
       }
       if (context_->wait_policy().now() - peer_failed_ > failure_grace) {
-        throw Error(ErrorCode::aborted, text(context_->describe_peer(world), " failed the job"),
+        throw Error(ErrorCode::aborted,
+                    text(context_->describe_peer(world), " failed ",
+                         membership_.domain == 0 ? std::string("the job") : membership_.name),
                     world);
       }
       return false;
@@ -455,7 +471,7 @@ void Executor::finish_active() {
 }
 
 void Executor::fail_active(const Error& error) {
-  context_->fail(Error(error.code(), text(words(), ": ", error.what()), error.rank()));
+  context_->fail(*scope_, Error(error.code(), text(words(), ": ", error.what()), error.rank()));
 }
 
 void Executor::fail_all(const Error& failure) {
@@ -473,7 +489,8 @@ void Executor::fail_all(const Error& failure) {
     queue_.pop_front();
     in_flight_.fetch_sub(1, std::memory_order_release);
     context_->end_operation();
-    operation->fail(Error(failure.code(), named ? what : text(call, ": ", what), failure.rank()));
+    operation->fail(Error(failure.code(), named ? what : text(call, ": ", what), failure.rank()),
+                    scope_);
   }
 }
 
@@ -521,7 +538,7 @@ const WireFailure* Executor::wire_failure() const {
 }
 
 std::vector<int> Executor::late() const {
-  std::vector<int> ranks = context_->lateness(membership_.id, active_->sequence).late;
+  std::vector<int> ranks = members_of(context_->lateness(membership_.id, active_->sequence).late);
   std::erase_if(ranks,
                 [&](int world) { return context_->peer(world).local; });  // control blocks know
   std::ranges::copy(peers_.late(active_->sequence), std::back_inserter(ranks));
@@ -530,7 +547,14 @@ std::vector<int> Executor::late() const {
 }
 
 std::vector<int> Executor::silent() const {
-  return context_->lateness(membership_.id, active_->sequence).silent;
+  return members_of(context_->lateness(membership_.id, active_->sequence).silent);
+}
+
+// The coordinator knows no members: one that was lost before, and answers nothing, may be of
+// others.
+std::vector<int> Executor::members_of(std::vector<int> ranks) const {
+  std::erase_if(ranks, [&](int world) { return !scope_->has(world); });
+  return ranks;
 }
 
 std::vector<int> Executor::awaited() const {
@@ -573,7 +597,7 @@ void Executor::report() {
 }
 
 void Executor::search() {
-  context_->look_for(phase_ == Phase::running ? steps_.far_peers() : std::vector<int>());
+  context_->look_for(phase_ == Phase::running ? steps_.far_peers() : std::vector<int>(), scope_);
 }
 
 }  // namespace sprat::collectives

@@ -47,6 +47,8 @@ class Executor final : public comm::Driver, private WatchedCall {
 
   const Membership& membership() const { return membership_; }
   const Grouping& grouping() const { return *grouping_; }
+  /// How the communicator fails. Shared with works, which outlast it.
+  const std::shared_ptr<const comm::FailureScope>& scope() const { return scope_; }
   Recorder& recorder() { return recorder_; }
 
   comm::Advance advance() noexcept override;
@@ -88,6 +90,7 @@ class Executor final : public comm::Driver, private WatchedCall {
   std::string words() const override;
   std::string name_of(int rank) const override { return context_->describe_peer(rank); }
   const WireFailure* wire_failure() const override;
+  std::vector<int> members_of(std::vector<int> ranks) const;
   std::vector<int> late() const override;
   std::vector<int> silent() const override;
   std::vector<int> awaited() const override;
@@ -105,6 +108,7 @@ class Executor final : public comm::Driver, private WatchedCall {
   PlanCache plans_;
   Recorder recorder_;
   LocalPeers peers_;
+  std::shared_ptr<const comm::FailureScope> scope_;
   OperandMemory memory_;
   StepRunner steps_;
   EagerCalls eager_;

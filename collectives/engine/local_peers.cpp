@@ -34,15 +34,20 @@ bool LocalPeers::is_member(int rank) const {
 }
 
 std::function<bool()> LocalPeers::all_completed_or_left(std::uint64_t calls) const {
-  std::vector<const ControlBlock*> peers;
-  for (const int rank : ranks_) {
-    peers.push_back(boards_[rank]);
+  struct Peer {
+    const ControlBlock* block;
+    int world_rank;
+  };
+  std::vector<Peer> peers;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    peers.push_back({boards_[ranks_[i]], world_ranks_[i]});
   }
   const std::uint64_t owner = control_block(rank_).owner.load(std::memory_order_relaxed);
-  return [peers = std::move(peers), owner, calls] {
-    return std::ranges::all_of(peers, [&](const ControlBlock* peer) {
-      return peer->owner.load(std::memory_order_acquire) != owner ||
-             peer->completed.load(std::memory_order_acquire) >= calls;
+  return [&context = context_, peers = std::move(peers), owner, calls] {
+    return std::ranges::all_of(peers, [&](const Peer& peer) {
+      return peer.block->owner.load(std::memory_order_acquire) != owner ||
+             peer.block->completed.load(std::memory_order_acquire) >= calls ||
+             context.lost(peer.world_rank);
     });
   };
 }

@@ -35,8 +35,16 @@ class LocalPeers final {
   const Slot& slot(int rank, std::uint64_t sequence) const {
     return control_block(rank).of(sequence);
   }
-  /// Whether all have come so far, or left the communicator. May be asked when this is gone.
+  /// Whether all have come so far, or left the communicator, or are dead. May be asked when this is
+  /// gone, as long as the context is there.
   std::function<bool()> all_completed_or_left(std::uint64_t calls) const;
+  /// Of a communicator that has failed: this rank reads nothing of its peers any more.
+  void leave() { mine().owner.store(0, std::memory_order_release); }
+  /// The communicator has failed on that peer, so its memory may hold anything by now. What was
+  /// read of it before this returned false was good.
+  bool has_failed(int rank) const {
+    return comm::FailureState::is_shown(control_block(rank).failed);
+  }
 
   // --- announcing ---
   /// No peer is so far behind that it may read what this rank shows of a call long ago, where a

@@ -11,6 +11,7 @@ namespace sprat::collectives {
 /// World ranks in communicator order, and their control blocks' offsets.
 struct Membership {
   std::uint64_t id = 0;
+  std::uint64_t domain = 0;  ///< What it fails with: see comm::FailureScope.
   std::string name;
   int rank = 0;
   std::vector<int> world_ranks;

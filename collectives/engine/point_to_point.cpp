@@ -41,6 +41,7 @@ PointToPoint::PointToPoint(std::shared_ptr<comm::Context> context, Executor& exe
     : context_(std::move(context)),
       membership_(executor.membership()),
       recorder_(executor.recorder()),
+      scope_(executor.scope()),
       counts_(membership_.world_ranks.size()) {
   const auto token = context_->take_token();
   context_->add(this);
@@ -80,7 +81,7 @@ PointToPoint::~PointToPoint() {
 void PointToPoint::drain() {
   context_->drive_until([this] {
     const auto token = context_->take_token();
-    return context_->failure() != nullptr || std::ranges::none_of(in_flight_, [&](const auto& one) {
+    return scope_->first() != nullptr || std::ranges::none_of(in_flight_, [&](const auto& one) {
              return one->sends && !context_->departed(membership_.world_ranks[one->peer]);
            });
   });
@@ -94,12 +95,14 @@ void PointToPoint::post(const std::shared_ptr<Message>& message) {
   message->entry =
       recorder_.posted(message->sends, message->peer, message->tag, message->bytes, now);
   context_->begin_messages(1);
+  // What fails at once is not sent.
+  const bool over = scope_->first() != nullptr;
   const bool waits =
       !message->sends &&
       (message->peer == any_source || std::ranges::any_of(waiting_, [&](const auto& earlier) {
          return wire_tag(membership_.id, *earlier) == wire_tag(membership_.id, *message);
        }));
-  if (waits) {
+  if (waits || over) {
     waiting_.push_back(message);
   } else {
     start(*message);
@@ -160,7 +163,7 @@ bool PointToPoint::find_source(Message& message) {
 comm::Advance PointToPoint::advance() noexcept {
   bool moved = false;
   const bool look_at_clock = ++idle_calls_ % 64 == 0;
-  const Error* failure = context_->failure();
+  const Error* failure = scope_->first();
   if (!waiting_.empty() && (failure != nullptr || look_at_clock)) {
     moved |= end_waiting(failure);
   }
@@ -192,8 +195,8 @@ comm::Advance PointToPoint::advance() noexcept {
       message->finish();
     } catch (const Error& error) {
       withdraw(*message);
-      context_->fail(error);
-      message->fail(error);
+      context_->fail(*scope_, error);
+      message->fail(error, scope_);
     }
   }
   return {.moved = moved};
@@ -231,8 +234,8 @@ void PointToPoint::warn_if_long(Message& message, Clock::time_point now) const {
              awaited(message));
 }
 
-// The peer may have freed this communicator: then nothing comes, and the coordinator fails the job
-// once the peer has said so. A receive from any rank asks nobody, for another may still send.
+// The peer may have freed this communicator: then nothing comes, and the coordinator fails it once
+// the peer has said so. A receive from any rank asks nobody, for another may still send.
 void PointToPoint::ask_if_long(Message& message, Clock::time_point now) {
   if (now - message.posted < question_after || now < next_question_ ||
       (message.asked != Clock::time_point{} && now - message.asked < question_again)) {
@@ -256,7 +259,7 @@ std::string PointToPoint::awaited(const Message& message) const {
              : context_->describe_peer(membership_.world_ranks[message.peer]);
 }
 
-// Receives that no message has matched, and none will: the job has failed, or time is up.
+// Receives that no message has matched, and none will: the communicator has failed, or time is up.
 bool PointToPoint::end_waiting(const Error* failure) {
   const auto now = context_->wait_policy().now();
   bool moved = false;
@@ -273,14 +276,15 @@ bool PointToPoint::end_waiting(const Error* failure) {
     moved = true;
     if (failure != nullptr) {
       message->fail(
-          Error(failure->code(), text(describe(*message), ": ", failure->what()), failure->rank()));
+          Error(failure->code(), text(describe(*message), ": ", failure->what()), failure->rank()),
+          scope_);
       continue;
     }
     const Error error(ErrorCode::timeout,
                       text(describe(*message), ": no message came within ",
                            1e-3 * static_cast<double>(message->timeout.count()), " s"));
-    context_->fail(error);
-    message->fail(error);
+    context_->fail(*scope_, error);
+    message->fail(error, scope_);
   }
   return moved;
 }

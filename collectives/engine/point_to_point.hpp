@@ -45,6 +45,7 @@ class PointToPoint final : public comm::Driver {
   ~PointToPoint() override;
 
   void post(const std::shared_ptr<Message>& message);
+  const comm::FailureScope& scope() const { return *scope_; }
   int world_rank(int rank) const { return membership_.world_ranks[rank]; }
 
   comm::Advance advance() noexcept override;
@@ -70,6 +71,7 @@ class PointToPoint final : public comm::Driver {
   std::shared_ptr<comm::Context> context_;  ///< Shared by the communicators of a rank.
   const Membership& membership_;
   Recorder& recorder_;
+  const std::shared_ptr<const comm::FailureScope> scope_;  ///< The executor's; shared with works.
   // Guarded by the context's token.
   std::list<std::shared_ptr<Message>> in_flight_;  ///< The transports have them.
   /// Receives from any source, and those behind them that the same messages may match, in order.

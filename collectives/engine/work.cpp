@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "comm/base/check.hpp"
 
@@ -135,7 +136,9 @@ void Work::State::drive_until(const std::function<bool()>& done) { context_->dri
 
 void Work::State::rethrow() {
   if (error_) {
-    context_->quiesce();
+    if (failed_with_) {
+      context_->quiesce(*failed_with_);
+    }
     context_->await_record();
     throw *error_;
   }
@@ -164,8 +167,9 @@ void Work::State::on_done(std::function<void()> notice) {
 
 void Work::State::finish() { end(); }
 
-void Work::State::fail(const Error& error) {
+void Work::State::fail(const Error& error, std::shared_ptr<const comm::FailureScope> scope) {
   error_.emplace(error);
+  failed_with_ = std::move(scope);
   end();
 }
 

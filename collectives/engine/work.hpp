@@ -39,7 +39,8 @@ class Work::State {
  protected:
   /// Ends the operation. Token held; once.
   void finish();
-  void fail(const Error& error);
+  /// `scope`: of the communicator that has failed, if it was not this operation alone.
+  void fail(const Error& error, std::shared_ptr<const comm::FailureScope> scope = nullptr);
 
  private:
   void end();
@@ -51,6 +52,8 @@ class Work::State {
   std::function<void()> notice_;
   std::atomic<bool> to_notice_ = false;  ///< notice_ is complete; whoever clears this calls it.
   std::optional<Error> error_;
+  std::shared_ptr<const comm::FailureScope>
+      failed_with_;  ///< Outlasts its communicator. Null: none.
 };
 
 }  // namespace sprat

@@ -52,8 +52,8 @@ struct Fusion::Impl {
       : parameters(std::move(given)),
         options(std::move(how)),
         layout(collectives::plan_fusion(parameters, options.bucket_bytes)),
-        reductions(ranks.duplicate(text(ranks.name(), ".fusion"))),
-        agreements(ranks.duplicate(text(ranks.name(), ".fusion"))),
+        reductions(ranks.duplicate(text(ranks.name(), ".fusion"), Failing::together)),
+        agreements(ranks.duplicate(text(ranks.name(), ".fusion"), Failing::together)),
         memory(layout.bytes),
         entries(parameters.size()),
         works(layout.buffers.size()) {

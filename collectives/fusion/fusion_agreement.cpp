@@ -38,7 +38,7 @@ const std::vector<int>& world_ranks(Communicator& ranks) {
 /// `rank` is one of those that differ, in the job's numbering.
 [[noreturn]] void differ(Communicator& ranks, const std::string& message, int rank) {
   const Error error(ErrorCode::mismatch, text(ranks.name(), ": ", message), rank);
-  ranks.impl().context->fail(error);
+  ranks.impl().context->fail(*ranks.impl().executor.scope(), error);
   throw error;
 }
 

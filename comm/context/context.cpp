@@ -20,6 +20,8 @@ using namespace std::chrono_literals;
 /// A rank that leaves keeps its wire for others for so long, and looks at it so often.
 constexpr auto longest_linger = 1s;
 constexpr std::chrono::microseconds first_look = 20us, last_look = 1ms;
+/// The coordinator ends a round of gather(): so much later it does not answer at all.
+constexpr auto gather_grace = 2s;
 
 }  // namespace
 
@@ -33,9 +35,8 @@ Context::Context(const Config& config, Environment environment, MemoryMap memory
       bells_(*wait_policy_, memory_.header(), rank_),
       progress_(*wait_policy_, bells_, environment.progress),
       failure_(*wait_policy_, bells_,
-               {.header = memory_.header(),
-                .size = rendezvous_->size(),
-                .record_may_hang = !config_.flight_recorder.empty()}) {}
+               {.size = rendezvous_->size(), .record_may_hang = !config_.flight_recorder.empty()}) {
+}
 
 std::shared_ptr<Context> Context::join(const Config& config, Environment environment,
                                        std::size_t world_bytes) {
@@ -165,15 +166,15 @@ Context::~Context() {
 /// Peers may not have taken yet what this rank has sent, and would lose it with the wire. Those
 /// that leave, too, need nothing any more; others have a second.
 void Context::linger() noexcept {
-  const bool needed = here() && failure() == nullptr && progress_.has_wire() &&
-                      !progress_.wire_messages().keeps_what_came();
+  const bool needed = here() && failure() == nullptr && failure_.scopes().some_ended_well() &&
+                      progress_.has_wire() && !progress_.wire_messages().keeps_what_came();
   if (!needed) {
     return;
   }
   rendezvous_->say_farewell();
   const auto others_stay = [this] {
     for (int rank = 0; rank < size(); ++rank) {
-      if (!peers_[rank].local && !departed(rank)) {
+      if (!peers_[rank].local && !departed(rank) && !lost(rank)) {
         return true;
       }
     }
@@ -232,28 +233,138 @@ void Context::fail(const Error& error) noexcept {
   message.code = static_cast<int>(error.code());
   message.text = error.what();
   rendezvous_->tell(std::move(message));
-  failure_.start_record();
+  failure_.start_record(error.what());
 }
 
 // Others know it already: nobody is told.
 void Context::learn_failure(const Error& error) noexcept {
   if (failure_.set(error)) {
-    failure_.start_record();
+    failure_.start_record(error.what());
   }
 }
 
-void Context::quiesce() {
-  if (failure() == nullptr) {
-    return;  // one operation failed, such as a message whose communicator is gone, and not the job
+// A rank may be lost while a communicator with it is being made: whoever comes second, the loss or
+// the communicator, finds the other.
+std::shared_ptr<const FailureScope> Context::open_scope(FailureScope::About about) {
+  const std::vector<int> members = about.world_ranks;
+  const bool on_wire = std::ranges::any_of(members, [&](int rank) { return !shares_memory(rank); });
+  about.with_job = on_wire && !progress_.wire_messages().drops_unreceived();
+  auto scope = failure_.scopes().open(std::move(about));
+  for (const int rank : members) {
+    if (failure_.lost(rank) && scope->first() == nullptr) {
+      learn_failure(scope->domain(), Error(ErrorCode::lost_peer,
+                                           text("lost ", describe_peer(rank), " before"), rank));
+    }
+  }
+  if (const Error* failure = scope->first()) {
+    fail_job_if_due(*failure);
+  }
+  return scope;
+}
+
+void Context::fail(const FailureScope& scope, const Error& error, Record record) noexcept {
+  if (scope.with_job()) {
+    return fail(error);
+  }
+  if (scope.first() != nullptr || !failure_.set(scope.domain(), error)) {
+    return;
+  }
+  tell_failure(scope.domain(), error, record);
+  fail_job_if_due(error);  // another one of the domain may take the job along
+  if (record == Record::leave) {
+    failure_.start_record(error.what());
+  }
+}
+
+void Context::fail_unmade(std::uint64_t communicator, const Error& error) noexcept {
+  failure_.set(communicator, error);
+  tell_failure(communicator, error, Record::leave);
+}
+
+void Context::tell_failure(std::uint64_t domain, const Error& error, Record record) noexcept {
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::domain_failed;
+  message.comm = domain;
+  message.sequence = record == Record::leave ? 0 : 1;
+  message.rank = error.rank();
+  message.code = static_cast<int>(error.code());
+  message.text = error.what();
+  rendezvous_->tell(std::move(message));
+}
+
+void Context::learn_failure(std::uint64_t domain, const Error& error) noexcept {
+  if (failure_.set(domain, error)) {
+    failure_.start_record(error.what());
+    fail_job_if_due(error);
+  }
+}
+
+// What a failed communicator has on a wire that does not drop it would hold up all others there, so
+// they fail, too.
+void Context::fail_job_if_due(const Error& error) noexcept {
+  if (!failure_.scopes().job_follows()) {
+    return;
+  }
+  if (failure_.scopes().has_failed(0)) {
+    learn_failure(error);  // all ranks are in the world, and hear of it as this one did
+  } else {
+    fail(error);
+  }
+}
+
+void Context::quiesce(const FailureScope& scope) {
+  const Error* failure = scope.first();
+  if (failure == nullptr) {
+    return;  // one operation failed, such as a message whose communicator is gone, and nothing else
   }
   for (Context* sibling : siblings_) {
     if (sibling != this) {
-      sibling->learn_failure(*failure());
+      sibling->learn_failure(scope.domain(), *failure);
       // Whoever drives the sibling sees the failure before its next step; what has begun ends
       // first.
-      sibling->progress_.await_tasks();
+      sibling->progress_.await_tasks(scope.communicator());
     }
   }
+}
+
+// Half of the numbers that tags can tell apart stay for communicators that live: who proposes one
+// looks for a free one from the last on.
+bool Context::is_like_another(std::uint64_t number) {
+  constexpr std::size_t most_spent = std::size_t{1} << (communicator_bits - 1);
+  const std::size_t spent = failure_.scopes().spent();
+  need(spent < most_spent, spent,
+       " communicators of this rank have failed, and their numbers are not used again; join a new "
+       "job");
+  return progress_.drivers().is_like_another(number) ||
+         failure_.scopes().is_spent(number, communicator_bits);
+}
+
+GatherResult Context::gather(std::uint64_t communicator, std::uint64_t round,
+                             const GatherPart& part) {
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::gather;
+  message.rank = rank_;
+  message.comm = communicator;
+  message.sequence = round;
+  message.payload = encode(part);
+  rendezvous_->tell(std::move(message));
+  const auto end = wait_policy_->now() + std::chrono::milliseconds(part.patience_ms) + gather_grace;
+  std::optional<GatherResult> result;
+  drive_until([&] {  // other communicators go on meanwhile
+    std::lock_guard lock(gathered_mutex_);
+    if (const auto found = gathered_.find({communicator, round}); found != gathered_.end()) {
+      result = std::move(found->second);
+      gathered_.erase(found);
+    }
+    return result || failure() != nullptr || wait_policy_->now() > end;
+  });
+  if (!result && failure() != nullptr) {
+    throw Error(*failure());
+  }
+  if (!result) {
+    throw Error(ErrorCode::timeout, "the hub beside rank 0 did not answer", 0);
+  }
+  return std::move(*result);
 }
 
 void Context::report_stall(std::uint64_t communicator, std::uint64_t sequence, Blob signature) {
@@ -267,13 +378,13 @@ void Context::report_stall(std::uint64_t communicator, std::uint64_t sequence, B
 }
 
 void Context::on_failure(std::function<void()> leave) {
-  failure_.on_failure([this, leave = std::move(leave)] {
-    status_->fail(failure()->what());
+  failure_.on_failure([this, leave = std::move(leave)](const std::string& cause) {
+    status_->fail(cause);
     leave();
   });
 }
 
-void Context::look_for(const std::vector<int>& ranks) {
+void Context::look_for(const std::vector<int>& ranks, std::shared_ptr<const FailureScope> scope) {
   if (!survivor_listener_) {
     return;
   }
@@ -282,20 +393,50 @@ void Context::look_for(const std::vector<int>& ranks) {
     targets.push_back({rank, survivor_listener_->addresses_of(numbers_[rank])});
   }
   reachability_.start(
-      std::move(targets), [this] { return failure() != nullptr; },
-      [this](int rank) {
-        fail(Error(ErrorCode::lost_peer,
-                   text(describe_peer(rank_), " cannot reach ", describe_peer(rank),
-                        ": nothing has come from it, and its host takes no connection"),
-                   rank));
+      std::move(targets), [scope] { return scope->first() != nullptr; },
+      [this, scope](int rank) {
+        fail(*scope, Error(ErrorCode::lost_peer,
+                           text(describe_peer(rank_), " cannot reach ", describe_peer(rank),
+                                ": nothing has come from it, and its host takes no connection"),
+                           rank));
       });
 }
 
-// Said here too, not only thrown: a launcher may end this process before anyone catches.
-void Context::learn_loss(const std::string& what, int rank) {
-  const std::string during = progress_.operation_under_way();
-  learn_failure(Error(ErrorCode::lost_peer, what, rank));
-  log().failure(what,
+// What the rank takes part in has failed, and no more, unless nobody can hear of anything any more:
+// the coordinator lives beside rank 0.
+void Context::learn_loss(const ControlMessage& message) {
+  const std::string what = text("lost ", describe_peer(message.rank), ": ", message.text);
+  const Error error(ErrorCode::lost_peer, what, message.rank);
+  if (message.rank == 0 && !memory_.in_process()) {
+    return hear_failure(error, [&] { return failure_.set(error); });
+  }
+  hear_failure(error, [&] {
+    const std::vector<std::uint64_t> failed = failure_.set_lost(message.rank, error);
+    for (const std::uint64_t domain : failed) {
+      // Of a domain there may be communicators elsewhere that the lost rank was not in. The world
+      // has all ranks, who hear of the loss itself.
+      if (domain != 0) {
+        tell_failure(domain, error, Record::leave);
+      }
+    }
+    return !failed.empty();
+  });
+}
+
+// A loss is said here too, not only thrown: a launcher may end this process before anyone catches.
+template <class Set>
+void Context::hear_failure(const Error& error, const Set& set) {
+  const bool lost = error.code() == ErrorCode::lost_peer;
+  const std::string during = lost ? progress_.operation_under_way() : std::string();
+  if (!set()) {
+    return;
+  }
+  fail_job_if_due(error);
+  failure_.start_record(error.what());
+  if (!lost) {
+    return;
+  }
+  log().failure(error.what(),
                 text(" during ", during,
                      config_.flight_recorder.empty()
                          ? "; SPRAT_FLIGHT_RECORDER=DIR keeps the last operations of each rank"
@@ -308,23 +449,29 @@ void Context::on_control(const ControlMessage& message) {
     case Kind::lost: {
       failure_.note_lost(message.rank);
       if (failure() == nullptr && message.rank != rank_) {
-        learn_loss(text("lost ", describe_peer(message.rank), ": ", message.text), message.rank);
+        learn_loss(message);
       }
       return;
     }
-    case Kind::failed:
-      if (static_cast<ErrorCode>(message.code) == ErrorCode::lost_peer && failure() == nullptr) {
-        learn_loss(message.text, message.rank);
-      } else {
-        learn_failure(Error(static_cast<ErrorCode>(message.code), message.text, message.rank));
+    case Kind::failed: {
+      const Error error(static_cast<ErrorCode>(message.code), message.text, message.rank);
+      return hear_failure(error, [&] { return failure_.set(error); });
+    }
+    case Kind::domain_failed: {
+      const Error error(static_cast<ErrorCode>(message.code), message.text, message.rank);
+      if (message.sequence == 0) {
+        return hear_failure(error, [&] { return failure_.set(message.comm, error); });
       }
+      failure_.set(message.comm, error);  // a revocation leaves no record
+      fail_job_if_due(error);
       return;
+    }
     case Kind::query:
       answer(message);
       return;
     case Kind::verdict:
       if (static_cast<ErrorCode>(message.code) == ErrorCode::mismatch) {
-        learn_failure(Error(ErrorCode::mismatch, message.text, message.rank));
+        learn_mismatch(message);
       } else {
         failure_.note_lateness(message.comm, message.sequence, decode_lateness(message.payload));
       }
@@ -333,9 +480,29 @@ void Context::on_control(const ControlMessage& message) {
       failure_.note_departed(message.rank);
       ring_self();  // somebody may wait for a message to it
       return;
+    case Kind::gathered:
+      if (auto result = decode_gather_result(message.payload)) {
+        {
+          std::lock_guard lock(gathered_mutex_);
+          gathered_.insert_or_assign({message.comm, message.sequence}, std::move(*result));
+        }
+        ring_self();
+      }
+      return;
     case Kind::stalled:
     case Kind::answer:
+    case Kind::gather:
       return;
+  }
+}
+
+// The coordinator tells all ranks, but knows no domains.
+void Context::learn_mismatch(const ControlMessage& message) {
+  const Error error(ErrorCode::mismatch, message.text, message.rank);
+  const std::uint64_t domain = failure_.scopes().domain_of(message.comm);
+  learn_failure(domain, error);
+  if (domain != message.comm) {
+    tell_failure(domain, error, Record::leave);
   }
 }
 
@@ -349,7 +516,8 @@ void Context::answer(const ControlMessage& query) {
     reply.code = static_cast<int>(recalled.state);
     reply.payload = std::move(recalled.words);
   }
-  if (failure() != nullptr) {  // what is called after a failure is no disagreement
+  // What is called after a failure is no disagreement.
+  if (failure() != nullptr || failure_.scopes().has_failed(query.comm)) {
     reply.code = static_cast<int>(Recall::State::forgotten);
     reply.payload.clear();
   }

@@ -3,9 +3,12 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/base/fork.hpp"
@@ -16,6 +19,7 @@
 #include "comm/context/memory_map.hpp"
 #include "comm/context/progress.hpp"
 #include "comm/context/wait_policy.hpp"
+#include "comm/coordinator/gathering.hpp"
 #include "comm/coordinator/rendezvous.hpp"
 #include "comm/status/status_page.hpp"
 #include "comm/survival/reachability.hpp"
@@ -132,24 +136,43 @@ class Context : public std::enable_shared_from_this<Context> {
 
   // --- failure; any thread. More is said in comm/context/failure_state.hpp
   // ------------------------------
+  /// Of the whole job, which all of its communicators fail with.
   const Error* failure() const noexcept { return failure_.first(); }
-  /// A local peer has failed, so its memory may hold anything by now.
-  bool peer_failed(int rank) const noexcept {
-    return FailureState::shown_by(*memory_.header(rank));
-  }
   /// It has said farewell: it calls nothing any more.
   bool departed(int rank) const { return failure_.departed(rank); }
+  /// It is known to be dead.
+  bool lost(int rank) const { return failure_.lost(rank); }
   /// The job has failed here; tells every other rank. The first failure stays.
   void fail(const Error& error) noexcept;
+
+  /// A communicator of this rank begins; it may have failed before, with what it belongs to.
+  std::shared_ptr<const FailureScope> open_scope(FailureScope::About about);
+  /// It ends: from here on its peers are not shown whether it has failed.
+  void close_scope(const FailureScope& scope) noexcept { failure_.scopes().close(scope); }
+  enum class Record { leave, none };
+  /// The communicator has failed here, with all of its domain; tells every other rank. The first
+  /// failure stays.
+  void fail(const FailureScope& scope, const Error& error, Record record = Record::leave) noexcept;
+  /// A communicator that others may have, and this rank has not: it was to be made of one that has
+  /// failed meanwhile.
+  void fail_unmade(std::uint64_t communicator, const Error& error) noexcept;
   /// Nothing has come from these ranks of other hosts for long: looks in the background whether
-  /// their processes can be reached from here, and fails the job if not. A stopped one can.
-  void look_for(const std::vector<int>& ranks);
-  /// `leave` runs once if the job fails, after the other ranks were told, in a thread of its own:
-  /// what it writes to may hang. It takes no token and does not throw.
+  /// their processes can be reached from here, and fails the communicator if not. A stopped one
+  /// can.
+  void look_for(const std::vector<int>& ranks, std::shared_ptr<const FailureScope> scope);
+  /// `leave` runs once, with the first failure of a communicator or of the job, after the other
+  /// ranks were told, in a thread of its own: what it writes to may hang. It takes no token and
+  /// does not throw.
   void on_failure(std::function<void()> leave);
   void await_record() noexcept { failure_.await_record(); }
-  /// Until no peer thread of this process can be reading this rank's memory. Token not held.
-  void quiesce();
+  /// Members of a communicator, this rank among them, give each other parts through the
+  /// coordinator, each with its own of the same round. Everyone gets those of the members that came
+  /// before `part.patience_ms` was over and are not gone. Throws what failed the job, or
+  /// Error{timeout}.
+  GatherResult gather(std::uint64_t communicator, std::uint64_t round, const GatherPart& part);
+  /// Of a communicator that has failed: until no peer thread of this process can be reading this
+  /// rank's memory for it. Token not held.
+  void quiesce(const FailureScope& scope);
   /// This rank has waited unusually long at (communicator, sequence). Ends in a failure, or
   /// nothing.
   void report_stall(std::uint64_t communicator, std::uint64_t sequence, Blob signature);
@@ -161,7 +184,9 @@ class Context : public std::enable_shared_from_this<Context> {
   std::uint64_t next_communicator = 1;  ///< Guarded by the token.
   static constexpr int communicator_bits = Drivers::communicator_bits;
   /// Token held.
-  bool is_like_another(std::uint64_t number) { return progress_.drivers().is_like_another(number); }
+  /// The number is like that of one that lives, or that has failed: see Drivers and FailureScopes.
+  /// Throws Error{unavailable} if failed ones have used up too many.
+  bool is_like_another(std::uint64_t number);
 
  private:
   Context(const Config& config, Environment environment, MemoryMap memory);
@@ -169,10 +194,16 @@ class Context : public std::enable_shared_from_this<Context> {
   void connect_bells();
   status::About about(std::uint64_t nonce) const;  ///< Rank 0's.
   void on_control(const ControlMessage& message);
-  void learn_loss(const std::string& what, int rank);
+  void learn_loss(const ControlMessage& message);
+  void learn_mismatch(const ControlMessage& message);
+  template <class Set>
+  void hear_failure(const Error& error, const Set& set);
   void answer(const ControlMessage& query);
   void linger() noexcept;
   void learn_failure(const Error& error) noexcept;
+  void learn_failure(std::uint64_t domain, const Error& error) noexcept;
+  void fail_job_if_due(const Error& error) noexcept;
+  void tell_failure(std::uint64_t domain, const Error& error, Record record) noexcept;
 
   ProcessMark mark_;
   Config config_;
@@ -191,6 +222,9 @@ class Context : public std::enable_shared_from_this<Context> {
   std::unique_ptr<status::Writer> status_;
   FailureState failure_;
   ReachabilityCheck reachability_;  ///< Of silent ranks.
+  std::mutex gathered_mutex_;       ///< Guards the one below.
+  /// By (communicator, round): what has come and nobody has taken yet.
+  std::map<std::pair<std::uint64_t, std::uint64_t>, GatherResult> gathered_;
 };
 
 }  // namespace sprat::comm

@@ -20,8 +20,6 @@ struct ControlHeader {
   std::atomic<std::uint64_t> pipe_inode;
   /// 1 if register_fences() was. Set before its peers map this.
   std::atomic<std::uint32_t> fences;
-  /// Not 0 once this rank's job has failed: set before a caller can have its buffers back.
-  alignas(64) std::atomic<std::uint32_t> failed;
 };
 
 }  // namespace sprat::comm

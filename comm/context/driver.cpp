@@ -24,8 +24,10 @@ std::shared_ptr<Drivers::Entry> Drivers::find(const Driver* driver) const {
   return *std::ranges::find(drivers_, driver, [](const auto& entry) { return entry->driver; });
 }
 
-std::shared_ptr<Drivers::Entry> Drivers::find_busy() const {
-  const auto found = std::ranges::find_if(drivers_, [](const auto& entry) { return entry->busy; });
+std::shared_ptr<Drivers::Entry> Drivers::find_busy(std::uint64_t communicator) const {
+  const auto found = std::ranges::find_if(drivers_, [communicator](const auto& entry) {
+    return entry->busy && entry->driver->communicator() == communicator;
+  });
   return found == drivers_.end() ? nullptr : *found;
 }
 

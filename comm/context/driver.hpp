@@ -82,8 +82,8 @@ class Drivers {
   void remove(Driver* driver);
   /// The entry of one that is not removed.
   std::shared_ptr<Entry> find(const Driver* driver) const;
-  /// One that is busy; null: none is.
-  std::shared_ptr<Entry> find_busy() const;
+  /// A communicator's, if it is busy; else null.
+  std::shared_ptr<Entry> find_busy(std::uint64_t communicator) const;
   /// A communicator goes that has called so many operations.
   void note_freed(std::uint64_t communicator, std::uint64_t calls);
   /// What a communicator that goes has exchanged with one rank in messages.
@@ -100,7 +100,7 @@ class Drivers {
   /// Text of the oldest operation in flight of the first driver that has one; empty: none has.
   std::string under_way() const;
   /// So many of a communicator's lowest bits are in the tags of its messages.
-  static constexpr int communicator_bits = 15;
+  static constexpr int communicator_bits = comm::communicator_bits;
   /// A communicator has the same lowest bits as `number`: messages of the two would be mixed up.
   bool is_like_another(std::uint64_t number) const;
 

@@ -15,9 +15,8 @@ constexpr auto record_patience = 5s;
 }  // namespace
 
 FailureState::FailureState(WaitPolicy& wait_policy, Bells& bells, const Setup& options)
-    : wait_policy_(wait_policy),
-      bells_(bells),
-      header_(options.header),
+    : bells_(bells),
+      scopes_(wait_policy),
       record_may_hang_(options.record_may_hang),
       departed_(std::make_unique<std::atomic<bool>[]>(options.size)),
       lost_(std::make_unique<std::atomic<bool>[]>(options.size)) {}
@@ -29,41 +28,57 @@ FailureState::~FailureState() {
   delete first_.load(std::memory_order_acquire);
 }
 
-// A waiter that sees first_ throws, and its caller may write to its buffers: by then peers must be
-// able to see that what they read there is not good any more. So header_.failed comes first. It is
-// never taken back: who loses the race below finds a job that has failed as well.
+// Communicators first: who waits in one looks at its own failure alone, and may throw from then on.
+// Whoever loses the race finds a job of which all communicators have failed.
 bool FailureState::set(const Error& error) noexcept {
-  header_.failed.store(1, std::memory_order_seq_cst);
-  wait_policy_.point();
-  const Error* none = nullptr;
-  const auto* first = new Error(error);
-  if (!first_.compare_exchange_strong(none, first, std::memory_order_acq_rel)) {
-    delete first;
+  if (!scopes_.fail_all(error)) {
     return false;
   }
+  first_.store(new Error(error), std::memory_order_release);
   bells_.wake_self();
   return true;
 }
 
-// The reader's loads of the peer's memory come before this load, the peer's store before its caller
-// can write there again.
-bool FailureState::shown_by(const ControlHeader& header) noexcept {
-  std::atomic_thread_fence(std::memory_order_acquire);
-  return header.failed.load(std::memory_order_acquire) != 0;
+bool FailureState::set(std::uint64_t domain, const Error& error) noexcept {
+  const bool any = scopes_.fail(domain, error);
+  if (any) {
+    bells_.wake_self();
+  }
+  return any;
 }
 
-void FailureState::on_failure(std::function<void()> leave) {
+std::vector<std::uint64_t> FailureState::set_lost(int rank, const Error& error) {
+  std::vector<std::uint64_t> failed = scopes_.fail_those_with(rank, error);
+  if (!failed.empty()) {
+    bells_.wake_self();
+  }
+  return failed;
+}
+
+// The reader's loads of the peer's memory come before this load, the peer's store before its caller
+// can write there again.
+bool FailureState::is_shown(const std::atomic<std::uint32_t>& shown) noexcept {
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return shown.load(std::memory_order_acquire) != 0;
+}
+
+void FailureState::on_failure(std::function<void(const std::string&)> leave) {
   {
     std::lock_guard lock(leave_mutex_);
     leave_ = std::move(leave);
   }
-  if (first() != nullptr) {
-    leave_record();
-  }
+  leave_record();
 }
 
 // Only what writes a file may hang, and only that is worth a thread.
-void FailureState::start_record() noexcept {
+void FailureState::start_record(const std::string& cause) noexcept {
+  {
+    std::lock_guard lock(leave_mutex_);
+    if (cause_) {
+      return;  // of an earlier failure
+    }
+    cause_ = cause;
+  }
   if (!record_may_hang_) {
     leave_record();
     return;
@@ -77,16 +92,16 @@ void FailureState::start_record() noexcept {
 }
 
 void FailureState::leave_record() noexcept {
-  std::function<void()> leave;
+  std::function<void(const std::string&)> leave;
   {
     std::lock_guard lock(leave_mutex_);
-    if (first() == nullptr || !leave_) {
+    if (!cause_ || !leave_) {
       return;
     }
     leave = std::exchange(leave_, nullptr);
     leaving_ = true;
   }
-  leave();
+  leave(*cause_);  // it is set once
   {
     std::lock_guard lock(leave_mutex_);
     leaving_ = false;
@@ -100,8 +115,7 @@ void FailureState::await_record() noexcept {
     return;
   }
   std::unique_lock lock(leave_mutex_);
-  left_.wait_for(lock, record_patience,
-                 [this] { return first() == nullptr || (!leave_ && !leaving_); });
+  left_.wait_for(lock, record_patience, [this] { return !cause_ || (!leave_ && !leaving_); });
 }
 
 Lateness FailureState::lateness(std::uint64_t communicator, std::uint64_t sequence) {

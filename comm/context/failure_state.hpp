@@ -1,4 +1,5 @@
-// What a rank knows of the end of its job: the first failure, who has died or left, who is late.
+// What a rank knows of failures: of the job's, of communicators', who has died or left, who is
+// late.
 #pragma once
 
 #include <atomic>
@@ -7,10 +8,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "comm/context/bells.hpp"
-#include "comm/context/context_header.hpp"
+#include "comm/context/failure_scope.hpp"
 #include "comm/context/wait_policy.hpp"
 #include "comm/coordinator/rendezvous.hpp"
 #include "sprat/error.hpp"
@@ -21,7 +25,6 @@ namespace sprat::comm {
 class FailureState {
  public:
   struct Setup {
-    ControlHeader& header;  ///< Where this rank's peers see that it has failed.
     int size;
     bool record_may_hang;  ///< What on_failure() is given writes to files.
   };
@@ -30,21 +33,27 @@ class FailureState {
   FailureState(const FailureState&) = delete;
   FailureState& operator=(const FailureState&) = delete;
 
-  // --- the first failure ------------------------------------------------------------------------
-  /// Null while the job is well. Set once, never changes.
+  // --- what has failed --------------------------------------------------------------------------
+  /// Of the whole job. Null while it is well. Set once, never changes.
   const Error* first() const noexcept { return first_.load(std::memory_order_acquire); }
-  /// The job has failed: shows it to local peers, then to this rank's threads, which it wakes.
-  /// False if it had failed before.
+  /// The job has failed, and all communicators with it: shows it to local peers, then to this
+  /// rank's threads, which it wakes. False if it had failed before.
   bool set(const Error& error) noexcept;
-  /// Whether the rank of this header has failed, so that its memory may hold anything by now. What
-  /// was read of it before this returned false was good.
-  static bool shown_by(const ControlHeader& header) noexcept;
+  /// A domain has failed. True if a communicator here has failed by it.
+  bool set(std::uint64_t domain, const Error& error) noexcept;
+  /// A rank is lost: the domains that failed by it here.
+  std::vector<std::uint64_t> set_lost(int rank, const Error& error);
+  FailureScopes& scopes() noexcept { return scopes_; }
+  /// Whether the rank that shows this word has failed, so that its memory may hold anything by now.
+  /// What was read of it before this returned false was good.
+  static bool is_shown(const std::atomic<std::uint32_t>& shown) noexcept;
 
   // --- the record that a failed rank leaves -----------------------------------------------------
-  /// `leave` runs once if the job fails, with start_record(). It takes no token and does not throw.
-  void on_failure(std::function<void()> leave);
+  /// `leave` runs once, with the first start_record(), and gets its cause. It takes no token and
+  /// does not throw.
+  void on_failure(std::function<void(const std::string& cause)> leave);
   /// After the other ranks were told. Runs `leave`: in a thread of its own if that may hang.
-  void start_record() noexcept;
+  void start_record(const std::string& cause) noexcept;
   /// Until `leave` is through, so that the caller may end the process; not for ever.
   void await_record() noexcept;
 
@@ -63,15 +72,15 @@ class FailureState {
  private:
   void leave_record() noexcept;
 
-  WaitPolicy& wait_policy_;
   Bells& bells_;
-  ControlHeader& header_;
+  FailureScopes scopes_;
   std::atomic<const Error*> first_ = nullptr;  ///< Release on set: the Error is complete. Owned.
 
   const bool record_may_hang_;
-  std::mutex leave_mutex_;  ///< Guards the four below.
+  std::mutex leave_mutex_;  ///< Guards the five below.
   std::condition_variable left_;
-  std::function<void()> leave_;
+  std::optional<std::string> cause_;
+  std::function<void(const std::string&)> leave_;
   bool leaving_ = false;  ///< leave_ runs, or was not there to be run.
   std::thread leave_thread_;
 

@@ -33,6 +33,14 @@ void Progress::open(Transports transports, std::atomic<std::int64_t>& waiting_th
   watch_.open(transports_.wire.get());
 }
 
+void Progress::forget_messages(std::uint64_t communicator) noexcept {
+  for (MessageTransport* transport : {transports_.local.get(), transports_.wire.get()}) {
+    if (transport != nullptr) {
+      transport->forget(communicator);
+    }
+  }
+}
+
 void Progress::stop() {
   {
     std::lock_guard lock(thread_mutex_);
@@ -119,13 +127,14 @@ void Progress::remove(Driver* driver) {
   }
 }
 
-// Once the job has failed, a driver whose task is over leaves no other.
-void Progress::await_tasks() {
+// Once a communicator has failed, its driver leaves no other task. Whoever drives it holds the
+// token for what it does without one, so to have had the token means that this is over, too.
+void Progress::await_tasks(std::uint64_t communicator) {
   for (;;) {
     std::shared_ptr<Drivers::Entry> entry;
     {
       const Token token = take_token();
-      entry = drivers_.find_busy();
+      entry = drivers_.find_busy(communicator);
     }
     if (!entry) {
       return;

@@ -72,6 +72,8 @@ class Progress {
   MessageTransport& local_messages() { return *transports_.local; }
   bool has_wire() const { return transports_.wire != nullptr; }
   MessageTransport& wire_messages() { return *transports_.wire; }
+  /// A communicator has failed, and withdrawn what it had posted.
+  void forget_messages(std::uint64_t communicator) noexcept;
   /// Transports are polled only while someone has messages in flight.
   void begin_messages(int count) { messages_in_flight_ += count; }
   void end_messages(int count) { messages_in_flight_ -= count; }
@@ -106,8 +108,8 @@ class Progress {
   Token carry_out(const Drivers::Round& round);
   /// Until the task that a driver has left, if any, is over, and its driver not called any more.
   void remove(Driver* driver);
-  /// Until no task runs of those that run now. Token not held.
-  void await_tasks();
+  /// Until no task of this communicator runs of those that run now. Token not held.
+  void await_tasks(std::uint64_t communicator);
 
   // --- driving; any thread ----------------------------------------------------------------------
   /// Drives until `done` is true. What makes it true rings this rank's bell.

@@ -174,8 +174,8 @@ bool is_sound(const Value&) {
 bool is_sound(const Refusal& refusal) { return is_error_code(refusal.code); }
 bool is_sound(const ControlMessage& message) {
   using Kind = ControlMessage::Kind;
-  return message.kind <= Kind::farewell &&
-         (message.kind != Kind::failed || is_error_code(message.code));
+  const bool fails = message.kind == Kind::failed || message.kind == Kind::domain_failed;
+  return message.kind <= Kind::gathered && (!fails || is_error_code(message.code));
 }
 
 template <class Value>

@@ -37,7 +37,7 @@ std::vector<int> Inquiry::asked(int rank, Blob signature, const std::vector<bool
     opened_ = now;
     askers_.clear();
     for (int other = 0; other < static_cast<int>(answers_.size()); ++other) {
-      Answer& answer = answers_[other];
+      RankAnswer& answer = answers_[other];
       // What a rank has called does not change, so only other answers are asked for again.
       if (answer.state != State::called) {
         answer = {};
@@ -98,9 +98,9 @@ bool Inquiry::due(const std::vector<bool>& gone, Time now) const {
     return true;
   }
   bool all_known = true, all_heard = true, alike = true;
-  const Answer* called = nullptr;
+  const RankAnswer* called = nullptr;
   for (std::size_t rank = 0; rank < answers_.size(); ++rank) {
-    const Answer& answer = answers_[rank];
+    const RankAnswer& answer = answers_[rank];
     all_known &= answer.state != State::unknown || gone[rank];
     all_heard &= answer.heard || gone[rank];
     if (answer.state == State::called) {
@@ -132,7 +132,7 @@ bool Inquiry::find_mismatch() {
     if (answers_[rank].state != State::called) {
       continue;
     }
-    const auto same = std::ranges::count_if(answers_, [&](const Answer& other) {
+    const auto same = std::ranges::count_if(answers_, [&](const RankAnswer& other) {
       return other.state == State::called && other.signature == answers_[rank].signature;
     });
     if (same > most) {
@@ -141,7 +141,7 @@ bool Inquiry::find_mismatch() {
     }
   }
   for (int rank = 0; rank < static_cast<int>(answers_.size()); ++rank) {
-    const Answer& answer = answers_[rank];
+    const RankAnswer& answer = answers_[rank];
     if (answer.state != State::called || answer.signature == answers_[right].signature) {
       continue;
     }
@@ -158,8 +158,8 @@ bool Inquiry::find_mismatch() {
 /// A rank that has freed the communicator will never call, so waiting for it would end at the
 /// deadline only.
 bool Inquiry::find_freed() {
-  const auto freed = std::ranges::find(answers_, State::freed, &Answer::state);
-  const auto called = std::ranges::find(answers_, State::called, &Answer::state);
+  const auto freed = std::ranges::find(answers_, State::freed, &RankAnswer::state);
+  const auto called = std::ranges::find(answers_, State::called, &RankAnswer::state);
   if (freed == answers_.end() || called == answers_.end()) {
     return false;
   }
@@ -176,7 +176,7 @@ void Inquiry::list_late() {
   std::vector<int> not_called, silent;
   Lateness lateness;
   for (int rank = 0; rank < static_cast<int>(answers_.size()); ++rank) {
-    const Answer& answer = answers_[rank];
+    const RankAnswer& answer = answers_[rank];
     if (answer.state == State::not_yet) {
       not_called.push_back(rank);
     }

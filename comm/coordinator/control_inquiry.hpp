@@ -38,7 +38,7 @@ class Inquiry {
 
  private:
   enum class State : std::uint8_t { unknown, called, not_yet, forgotten, not_member, freed };
-  struct Answer {
+  struct RankAnswer {
     State state = State::unknown;
     bool heard = false;  ///< Since this inquiry opened. What was called does not change.
     Blob signature;
@@ -47,7 +47,7 @@ class Inquiry {
   bool find_freed();
   void list_late();
 
-  std::vector<Answer> answers_;
+  std::vector<RankAnswer> answers_;
   std::vector<int> askers_;
   bool open_ = false;
   Time opened_{}, settled_{};

@@ -12,6 +12,7 @@ namespace {
 // What ranks and strangers can make the coordinator keep is bounded.
 constexpr std::size_t most_inquiries = 64;
 constexpr std::size_t most_notes = 8;
+constexpr std::size_t most_failed_domains = 1024;
 constexpr std::size_t most_signature_bytes = std::size_t{64} << 10;
 
 std::string seconds_text(std::uint64_t milliseconds) {
@@ -324,9 +325,41 @@ void Coordinator::receive(int rank, ControlMessage message, Time now) {
     case Kind::farewell:
       leave(rank);
       return;
+    case Kind::domain_failed:
+      return domain_failed(rank, std::move(message));
+    case Kind::gather:
+      return gather(rank, message, now);
     case Kind::query:
     case Kind::verdict:
+    case Kind::gathered:
       return;  // what only the coordinator says
+  }
+}
+
+// Told once: after a loss, each of a domain's ranks says the same.
+void Coordinator::domain_failed(int rank, ControlMessage message) {
+  if (std::ranges::count(failed_domains_, message.comm) > 0) {
+    return;
+  }
+  if (failed_domains_.size() == most_failed_domains) {
+    failed_domains_.pop_front();
+  }
+  failed_domains_.push_back(message.comm);
+  if (message.rank < -1 || message.rank >= size()) {
+    message.rank = rank;
+  }
+  send(joined_but(rank), std::move(message));
+}
+
+void Coordinator::gather(int rank, const ControlMessage& message, Time now) {
+  gatherings_.came(rank, message, size(), now);
+  settle_gatherings();
+}
+
+void Coordinator::settle_gatherings() {
+  for (Gatherings::Answer& answer : gatherings_.settle(gone())) {
+    std::erase_if(answer.to, [&](int rank) { return members_[rank] != Presence::joined; });
+    send(std::move(answer.to), std::move(answer.message));
   }
 }
 
@@ -433,6 +466,7 @@ void Coordinator::lose(int rank, std::string_view how) {
     failure_ = message;
   }
   send(in_state(Presence::joined), std::move(message));
+  settle_gatherings();
 }
 
 void Coordinator::leave(int rank) {
@@ -450,6 +484,7 @@ void Coordinator::leave(int rank) {
   if (!failure_) {
     finish_exchange();
   }
+  settle_gatherings();
 }
 
 void Coordinator::fail(ErrorCode code, int rank, std::string text) {
@@ -472,6 +507,8 @@ void Coordinator::tick(Time now) {
   for (auto& [key, inquiry] : inquiries_) {
     settle_if_due(inquiry, now);
   }
+  gatherings_.expire(now);
+  settle_gatherings();
 }
 
 std::optional<Coordinator::Time> Coordinator::deadline() const {
@@ -480,6 +517,9 @@ std::optional<Coordinator::Time> Coordinator::deadline() const {
     if (inquiry.open() && (!first || inquiry.deadline() < *first)) {
       first = inquiry.deadline();
     }
+  }
+  if (const auto end = gatherings_.deadline(); end && (!first || *end < *first)) {
+    first = end;
   }
   return first;
 }

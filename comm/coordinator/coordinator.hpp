@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include "comm/coordinator/control_frame.hpp"
 #include "comm/coordinator/control_inquiry.hpp"
+#include "comm/coordinator/gathering.hpp"
 #include "comm/coordinator/message_question.hpp"
 #include "sprat/error.hpp"
 
@@ -73,6 +75,9 @@ class Coordinator {
   std::optional<Refusal> reason_to_refuse(const Hello& hello, std::string_view from);
   void receive(int rank, Part part, Time now);
   void receive(int rank, ControlMessage message, Time now);
+  void domain_failed(int rank, ControlMessage message);
+  void gather(int rank, const ControlMessage& message, Time now);
+  void settle_gatherings();
   void stalled(int rank, ControlMessage message, Time now);
   void ask(int rank, const MessageQuestion& question, const ControlMessage& asked);
   void answered(int rank, const MessageQuestion& question, const ControlMessage& answer);
@@ -101,7 +106,9 @@ class Coordinator {
   std::vector<Term> terms_;
   /// Who was turned away; for the error that lists who is missing.
   std::vector<std::string> notes_;
-  std::optional<ControlMessage> failure_;  ///< The first one.
+  std::optional<ControlMessage> failure_;     ///< The job's first one, or the first loss.
+  std::deque<std::uint64_t> failed_domains_;  ///< The last ones that were told of.
+  Gatherings gatherings_;
 
   std::uint64_t ordinal_ = 1;  ///< Of the exchange that is under way or comes next.
   std::vector<std::optional<Part>> parts_;

@@ -24,8 +24,8 @@ struct ControlMessage {
   enum class Kind : std::uint8_t {
     lost,  ///< coordinator -> all, watcher -> coordinator: `rank` died or left without a farewell;
            ///< text says how it is known.
-    failed,   ///< rank -> coordinator -> all: `rank` failed the job; code is an ErrorCode, text its
-              ///< message.
+    failed,  ///< rank -> coordinator -> all: `rank` failed the whole job; code is an ErrorCode,
+             ///< text its message.
     stalled,  ///< rank -> coordinator: `rank` waits in (comm, sequence), payload is its signature.
               ///< Or for a message: sequence is a MessageQuestion, which only its peer is asked.
     query,    ///< coordinator -> all: what did you call at (comm, sequence)?
@@ -33,7 +33,12 @@ struct ControlMessage {
               ///< forgotten, 3 not a member, 4 never: it has freed that communicator.
     verdict,  ///< coordinator -> all: at (comm, sequence) code is mismatch (text, rank), or, to who
               ///< asked, timeout (payload: a Lateness).
-    farewell,  ///< rank -> coordinator -> all: `rank` leaves in good order.
+    farewell,       ///< rank -> coordinator -> all: `rank` leaves in good order.
+    domain_failed,  ///< rank -> coordinator -> all: communicators of domain `comm` have failed;
+                    ///< code and text as of failed. sequence 1: a rank revoked them.
+    gather,    ///< rank -> coordinator: its part of what members of `comm` give each other in round
+               ///< `sequence`; payload is a GatherPart.
+    gathered,  ///< coordinator -> those who came: payload is a GatherResult.
   };
   Kind kind = Kind::lost;
   int rank = -1;

@@ -55,7 +55,7 @@ void Member::say_farewell() noexcept {
 void Member::send_farewell() {
   {
     std::lock_guard lock(mutex_);
-    said_farewell_ |= failure_.has_value();
+    said_farewell_ |= job_failed_;
   }
   if (client_ && !std::exchange(said_farewell_, true)) {
     ControlMessage farewell;
@@ -110,6 +110,10 @@ std::vector<Blob> Member::exchange(Blob mine, std::string_view purpose,
 }
 
 void Member::listen(std::function<void(const ControlMessage&)> handler) {
+  {
+    std::lock_guard lock(mutex_);
+    listens_ = true;
+  }
   loop_->post([this, handler = std::move(handler)]() mutable {
     handler_ = std::move(handler);
     for (const ControlMessage& message : std::exchange(backlog_, {})) {
@@ -120,8 +124,7 @@ void Member::listen(std::function<void(const ControlMessage&)> handler) {
 
 void Member::tell(ControlMessage message) noexcept {
   try {
-    if (message.kind == ControlMessage::Kind::failed &&
-        !note_failure(static_cast<ErrorCode>(message.code), message.text, message.rank)) {
+    if (message.kind == ControlMessage::Kind::failed && !note_failure(message)) {
       return;  // the job had failed for this rank before, and the coordinator knows
     }
     loop_->post([this, message = std::move(message)] {
@@ -214,13 +217,8 @@ void Member::take(ControlMessage message) {
       watch.mapped()->cancel();
     }
   }
-  const auto code = static_cast<ErrorCode>(message.code);
-  if (message.kind == Kind::lost) {
-    note_failure(ErrorCode::lost_peer, text("lost rank ", message.rank, ": ", message.text),
-                 message.rank);
-  } else if (message.kind == Kind::failed ||
-             (message.kind == Kind::verdict && code == ErrorCode::mismatch)) {
-    note_failure(code, message.text, message.rank);
+  if (message.kind == Kind::lost || message.kind == Kind::failed) {
+    note_failure(message);
   }
   dispatch(message);
 }
@@ -237,14 +235,19 @@ void Member::dispatch(const ControlMessage& message) noexcept {
   }
 }
 
-bool Member::note_failure(ErrorCode code, const std::string& text, int rank) {
+// While ranks join, a loss fails the job: each waits for all others. Later it fails what the lost
+// rank took part in, unless that is the rank beside which the coordinator lived.
+bool Member::note_failure(const ControlMessage& message) {
+  const bool lost = message.kind == ControlMessage::Kind::lost;
   std::lock_guard lock(mutex_);
-  const bool first = !failure_;
-  if (first) {
-    failure_.emplace(code, text, rank);
+  if (!failure_) {
+    failure_.emplace(static_cast<ErrorCode>(message.code),
+                     lost ? text("lost rank ", message.rank, ": ", message.text) : message.text,
+                     message.rank);
   }
   changed_.notify_all();
-  return first;
+  const bool of_job = !lost || message.rank == 0 || !listens_;
+  return of_job && !std::exchange(job_failed_, true);
 }
 
 }  // namespace sprat::comm

@@ -64,8 +64,8 @@ class Member final : public Rendezvous {
   void take(ControlMessage message);
   void process_ended(int rank, pid_t pid);
   void dispatch(const ControlMessage& message) noexcept;
-  /// False if the job had failed before.
-  bool note_failure(ErrorCode code, const std::string& text, int rank);
+  /// Ends exchanges. True if it is the job's first failure.
+  bool note_failure(const ControlMessage& message);
 
   int rank_;        ///< Changes once, when survivors have gathered, before exchange() returns.
   bool gathering_;  ///< The loop's.
@@ -84,7 +84,9 @@ class Member final : public Rendezvous {
   std::condition_variable changed_;
   std::uint64_t exchanges_ = 0;
   std::optional<Parts> parts_;
-  std::optional<Error> failure_;  ///< The first one: no exchange succeeds any more, no farewell.
+  std::optional<Error> failure_;  ///< The first one: no exchange succeeds any more.
+  bool listens_ = false;          ///< All have joined.
+  bool job_failed_ = false;       ///< No farewell is said.
 };
 
 }  // namespace sprat::comm

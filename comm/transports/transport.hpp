@@ -30,6 +30,12 @@ struct MessageRequest {
 /// has no more.
 inline constexpr int tag_bits = 63;
 
+/// A communicator's number, as far as tags hold it, has the bits below the highest one.
+inline constexpr int communicator_bits = 15;
+constexpr std::uint64_t communicator_of(std::uint64_t tag) {
+  return tag >> (tag_bits - 1 - communicator_bits) & ((std::uint64_t{1} << communicator_bits) - 1);
+}
+
 /// A receive of as many bytes or more is for a message of just its length: of another length, it
 /// may take what belongs to later messages of its tag. Shorter receives may be longer than what
 /// comes. A transport may cut messages of this size into pieces.
@@ -77,6 +83,13 @@ class MessageTransport {
   /// Whether what has come from a rank stays to be received once that rank has closed its
   /// transport.
   virtual bool keeps_what_came() const noexcept { return true; }
+  /// Whether messages that are never received hold up none that come behind them, even once their
+  /// sends were withdrawn. Otherwise a communicator that fails takes along all that use this.
+  virtual bool drops_unreceived() const noexcept { return false; }
+  /// Of a transport that drops_unreceived(): no receive asks for messages of this communicator any
+  /// more, nor of another whose tags have the same number. Those that have come, or will come, are
+  /// dropped.
+  virtual void forget(std::uint64_t /*communicator*/) noexcept {}
   /// Withdraws a posted request. On return its memory is no longer touched; state is failed or
   /// done.
   virtual void cancel(MessageRequest& request) noexcept = 0;

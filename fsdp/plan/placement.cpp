@@ -50,7 +50,8 @@ std::span<const Strategy> all_strategies() noexcept { return strategies; }
 
 Communicator order_by_host(Communicator& world) {
   const std::vector<int> order = fsdp::host_order(world.hosts());
-  return std::move(*world.split(0, order[static_cast<std::size_t>(world.rank())], "by host"));
+  return std::move(
+      *world.split(0, order[static_cast<std::size_t>(world.rank())], "by host", Failing::together));
 }
 
 namespace fsdp {

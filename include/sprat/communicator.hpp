@@ -70,6 +70,12 @@ struct Options {
   bool blocking = false;
 };
 
+/// How a communicator that is made of another one fails.
+enum class Failing {
+  alone,    ///< By itself: the other one goes on when it fails, and it when the other one does.
+  together  ///< With the other one, and all that fails together with that.
+};
+
 /// Ranks that call the same operations in the same order. Any thread may call; calls serialise.
 /// Counts are elements. Memory may be private or sprat::Memory; it may differ between ranks.
 /// Broken contracts throw Error{invalid_argument} before any byte moves; later errors are in Work.
@@ -148,24 +154,35 @@ class SPRAT_API Communicator {
   Work start_barrier(Options options = {});
 
   /// Collective. Ranks of one `color` form a communicator ordered by (key, rank); color < 0: none.
-  std::optional<Communicator> split(int color, int key = 0, std::string_view name = "");
+  std::optional<Communicator> split(int color, int key = 0, std::string_view name = "",
+                                    Failing failing = Failing::alone);
   /// Collective over `ranks` alone, in the order of the new ranks: nobody else takes part or need
   /// know. Every member gives the same list and name; two groups that are made at the same time
   /// by ranks of both have different names.
   Communicator create_group(std::span<const int> ranks, std::string_view name,
                             Options options = {});
   /// Collective. The same ranks, with operations of their own.
-  Communicator duplicate(std::string_view name = "");
-  /// Collective over the ranks that are left: a job of them alone, in the same order, after the one
-  /// of this communicator (of all its ranks) has failed, or to start afresh. Ranks that are dead
-  /// are not waited for; those that live and do not call within `patience` (the configuration's
-  /// join_timeout) are left behind. Communicators of the old job stay failed; sprat::Memory stays.
-  /// Throws Error{unavailable} if fewer than `at_least` ranks are left.
+  Communicator duplicate(std::string_view name = "", Failing failing = Failing::alone);
+  /// Collective over the ranks that are left: they alone, in the same order, after this
+  /// communicator has failed, or to start afresh. Ranks that are dead are not waited for; those
+  /// that live and do not call within `patience` (the configuration's join_timeout) are left
+  /// behind. This communicator stays failed; sprat::Memory stays.
+  /// Of the world, which join() or shrink() returned, and of one with all ranks of a job that has
+  /// failed as a whole: a job of them alone, and all communicators of the old job fail. Of any
+  /// other: a communicator, in the same job, whose other communicators go on meanwhile.
+  /// Throws Error{unavailable} if fewer than `at_least` ranks are left, Error{lost_peer} if the
+  /// others went on without this rank.
   Communicator shrink(int at_least = 1,
                       std::optional<std::chrono::milliseconds> patience = std::nullopt);
-  /// Fails every operation of the job, on every rank, with `reason`.
+  /// Fails this communicator on all its ranks, with Error{aborted} and `reason`. Of the world, and
+  /// of what fails together with it: the whole job.
   void abort(std::string_view reason);
-  /// What failed the job; nothing while it is well. Never blocks.
+  /// Ends what is under way on this communicator, on all its ranks, with Error{aborted}; later
+  /// calls throw it too. The ranks stay: shrink() makes a new communicator of them. Other
+  /// communicators go on, the world's as well; not over libfabric between hosts, where the job ends
+  /// (docs/failure.md). Leaves no flight record.
+  void revoke(std::string_view reason = "");
+  /// What failed this communicator; nothing while it is well. Never blocks.
   std::optional<Error> failure() const;
   /// What this rank did last, on every communicator of the job, as JSON: what SPRAT_FLIGHT_RECORDER
   /// keeps when a job fails. Any time.

@@ -14,7 +14,7 @@ enum class ErrorCode {
   timeout,           ///< A deadline passed; the message says who was waited for.
   lost_peer,         ///< A rank died or left while others needed it.
   mismatch,          ///< Ranks disagree on what they call together.
-  aborted,           ///< A rank called abort().
+  aborted,           ///< A rank called abort() or revoke().
   internal,          ///< A defect of Sprat or of a library below it.
 };
 

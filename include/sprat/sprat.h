@@ -22,7 +22,7 @@ typedef enum sprat_status {
   SPRAT_timeout,          /* A deadline passed; the message says who was waited for. */
   SPRAT_lost_peer,        /* A rank died or left while others needed it. */
   SPRAT_mismatch,         /* Ranks disagree on what they call together. */
-  SPRAT_aborted,          /* A rank called sprat_comm_abort(). */
+  SPRAT_aborted,          /* A rank called sprat_comm_abort() or sprat_comm_revoke(). */
   SPRAT_internal          /* A defect of Sprat or of a library below it. */
 } sprat_status;
 
@@ -94,15 +94,19 @@ SPRAT_C_API sprat_status sprat_comm_duplicate(sprat_comm* comm, sprat_comm** out
  * list and name. */
 SPRAT_C_API sprat_status sprat_comm_create_group(sprat_comm* comm, const int* ranks, size_t count,
                                                  const char* name, sprat_comm** out);
-/* After a failure: a job of the ranks that are left and call this too, in the same order. Waits for
- * no dead rank. SPRAT_unavailable if fewer than `at_least` are left. `comm` has all ranks of its
- * job, and is still to be freed. */
+/* After a failure: the ranks that are left and call this too, in the same order. Waits for no dead
+ * rank. SPRAT_unavailable if fewer than `at_least` are left. Of the world, which sprat_comm_join()
+ * or this returned: a job of them, and all communicators of the old job fail. Of another: a
+ * communicator of the same job, whose others go on. `comm` is still to be freed. */
 SPRAT_C_API sprat_status sprat_comm_shrink(sprat_comm* comm, int at_least, sprat_comm** out);
-/* *out is what failed the job, and sprat_last_error() says it in words; SPRAT_ok while it is well.
+/* *out is what failed `comm`, and sprat_last_error() says it in words; SPRAT_ok while it is well.
  * Never blocks. */
 SPRAT_C_API sprat_status sprat_comm_failure(sprat_comm* comm, sprat_status* out);
-/* Fails every operation of the job, on every rank, with `reason`. */
+/* Fails `comm` on all its ranks, with `reason`; of the world: the whole job. */
 SPRAT_C_API sprat_status sprat_comm_abort(sprat_comm* comm, const char* reason);
+/* Ends what is under way on `comm`, on all its ranks, with SPRAT_aborted, and keeps the ranks:
+ * sprat_comm_shrink() makes a new communicator of them. Others go on. `reason` may be NULL. */
+SPRAT_C_API sprat_status sprat_comm_revoke(sprat_comm* comm, const char* reason);
 
 /* right[i] <- left[i] op right[i], for i < count; `left` comes from lower ranks than `right`. It
  * must be associative; it need not be commutative. Runs on whichever thread drives the

@@ -163,7 +163,7 @@ class ContextAttention::Impl {
 ContextAttention::Impl::Impl(Communicator& ranks, const AttentionShape& shape, mp::context::Way way)
     : shape_(shape),
       ranks_((mp::context::agree_on_attention(ranks, shape, way),
-              ranks.duplicate(text(ranks.name(), ".attention")))),
+              ranks.duplicate(text(ranks.name(), ".attention"), Failing::together))),
       chunk_(mp::context::chunk_length(shape.length, ranks.size())),
       width_(shape.heads * shape.head_width),
       sequences_(shape.sequences),

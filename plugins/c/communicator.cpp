@@ -105,6 +105,10 @@ sprat_status sprat_comm_abort(sprat_comm* comm, const char* reason) {
   return guard([&] { communicator_of(comm).abort(reason == nullptr ? "" : reason); });
 }
 
+sprat_status sprat_comm_revoke(sprat_comm* comm, const char* reason) {
+  return guard([&] { communicator_of(comm).revoke(reason == nullptr ? "" : reason); });
+}
+
 sprat_status sprat_all_reduce(sprat_comm* comm, const void* in, void* out_data, size_t count,
                               sprat_dtype dtype, sprat_op op, const sprat_options* options,
                               sprat_work** out) {

@@ -87,6 +87,19 @@ void ShmLink::cancel(MessageRequest& request) noexcept {
   fail(request, ECANCELED);
 }
 
+void ShmLink::drop_forgotten() noexcept {
+  std::erase_if(unexpected_, [this](const Unexpected& one) {
+    if (!is_forgotten(one.tag)) {
+      return false;
+    }
+    unexpected_bytes_ -= sizeof(Unexpected) + (one.announced ? 0 : one.bytes);
+    if (!one.announced) {
+      owe(one.bytes);
+    }
+    return true;
+  });
+}
+
 bool ShmLink::write_replies() {
   std::size_t written = 0;
   while (written < replies_.size() && out_.fits(0)) {
@@ -216,6 +229,10 @@ ShmLink::Taken ShmLink::take_message(const RingFrame& frame) {
   }
   MessageRequest* request =
       posted_.take([&frame](MessageRequest& one) { return pending(one).tag == frame.tag; });
+  if (request == nullptr && is_forgotten(frame.tag)) {
+    owe(frame.bytes);  // the sender may send as much again, as if it had been received
+    return Taken::yes;
+  }
   if (request == nullptr) {
     return keep(frame, false) ? Taken::yes : Taken::not_yet;
   }
@@ -268,6 +285,9 @@ ShmLink::Taken ShmLink::take_announcement(const RingFrame& frame) {
   }
   MessageRequest* request =
       posted_.take([&frame](MessageRequest& one) { return pending(one).tag == frame.tag; });
+  if (request == nullptr && is_forgotten(frame.tag)) {
+    return Taken::yes;  // its sender withdraws it once the failure has reached it
+  }
   if (request == nullptr) {
     return keep(frame, true) ? Taken::yes : Taken::not_yet;
   }
@@ -298,7 +318,7 @@ ShmLink::Taken ShmLink::take_piece(const RingFrame& frame) {
 /// Stores what no receive asks for yet; false if there is no room.
 bool ShmLink::keep(const RingFrame& frame, bool announced) {
   const std::size_t bytes = sizeof(Unexpected) + (announced ? 0 : frame.bytes);
-  if (unexpected_bytes_ + bytes > unexpected_limit_) {
+  if (unexpected_bytes_ + bytes > rules_.most_bytes) {
     return false;
   }
   try {

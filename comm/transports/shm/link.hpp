@@ -15,12 +15,19 @@
 
 namespace sprat::comm {
 
+/// What becomes of messages that no receive has asked for yet.
+struct UnexpectedRules {
+  std::size_t most_bytes;       ///< Of those kept for one peer.
+  std::vector<bool> forgotten;  ///< By a communicator's number in tags: they are dropped.
+};
+
 /// Frames go out in this order of precedence: replies to the peer, new messages, pieces of long
 /// ones.
 class ShmLink {
  public:
-  ShmLink(FrameLane& mine, const FrameLane& peers, std::size_t unexpected_limit)
-      : out_(mine, peers), in_(mine, peers), unexpected_limit_(unexpected_limit) {}
+  /// `unexpected` may change, with drop_forgotten(), and outlives this.
+  ShmLink(FrameLane& mine, const FrameLane& peers, const UnexpectedRules& unexpected)
+      : out_(mine, peers), in_(mine, peers), rules_(unexpected) {}
 
   /// Frames of whole messages that may wait for their receives at the peer, in bytes; past them
   /// messages are announced, however short. So senders that run ahead wait, not memory fill.
@@ -33,6 +40,7 @@ class ShmLink {
   /// Moves at most about one ring of bytes each way; returns whether anything moved.
   bool progress() noexcept;
   void cancel(MessageRequest& request) noexcept;
+  void drop_forgotten() noexcept;
 
  private:
   enum class Taken { yes, not_yet, nonsense };
@@ -62,6 +70,7 @@ class ShmLink {
   bool keep(const RingFrame& frame, bool announced);
   void accept(MessageRequest& request, std::uint64_t id, std::size_t bytes);
   void withdraw_inbound(std::uint64_t id);
+  bool is_forgotten(std::uint64_t tag) const { return rules_.forgotten[communicator_of(tag)]; }
   void owe(std::size_t payload);
   void pay_credit();
   bool has_room() noexcept;
@@ -70,6 +79,7 @@ class ShmLink {
 
   FrameWriter out_;
   FrameReader in_;
+  const UnexpectedRules& rules_;
   RequestQueue new_;        ///< Sends that no frame speaks of yet.
   RequestQueue announced_;  ///< Sends that the peer has not asked for yet.
   RequestQueue granted_;    ///< Sends whose pieces go out, one message after another.
@@ -78,7 +88,6 @@ class ShmLink {
   std::list<Unexpected> unexpected_;  ///< In order of arrival.
   std::vector<RingFrame> replies_;    ///< Frames without payload that the peer is owed, in order.
   std::size_t withdrawable_ = 0;      ///< Sends in announced_ and granted_.
-  std::size_t unexpected_limit_;
   std::size_t unexpected_bytes_ = 0;
   std::uint64_t next_id_ = 0;
   std::size_t uncredited_ = 0;  ///< Of frames of ours that the peer has not said to be matched.

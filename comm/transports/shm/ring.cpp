@@ -11,7 +11,10 @@ namespace sprat::comm {
 
 ShmRing::~ShmRing() = default;
 
-ShmRing::ShmRing(ShmRingOptions options) : options_(std::move(options)) {
+ShmRing::ShmRing(ShmRingOptions options)
+    : options_(std::move(options)),
+      unexpected_(std::make_unique<UnexpectedRules>(UnexpectedRules{
+          options_.unexpected_bytes, std::vector<bool>(std::size_t{1} << communicator_bits)})) {
   const std::size_t ranks = options_.ranks.size();
   require(options_.mine.size() >= bytes_needed(ranks), "shared memory for the rings of ", ranks,
           " ranks is ", options_.mine.size(), " bytes; it must be ", bytes_needed(ranks));
@@ -33,8 +36,8 @@ ShmRing::ShmRing(ShmRingOptions options) : options_(std::move(options)) {
     }
     position_[static_cast<std::size_t>(rank)] = static_cast<int>(at);
     const auto* peers_lanes = reinterpret_cast<const FrameLane*>(options_.memory[at]);
-    links_.push_back(std::make_unique<ShmLink>(my_lanes[at], peers_lanes[my_position],
-                                               options_.unexpected_bytes));
+    links_.push_back(
+        std::make_unique<ShmLink>(my_lanes[at], peers_lanes[my_position], *unexpected_));
   }
 }
 
@@ -109,6 +112,14 @@ bool ShmRing::progress() noexcept {
 void ShmRing::cancel(MessageRequest& request) noexcept {
   if (request.state == MessageRequest::State::posted) {
     link_to(request.peer)->cancel(request);
+  }
+}
+
+void ShmRing::forget(std::uint64_t communicator) noexcept {
+  std::vector<bool>& forgotten = unexpected_->forgotten;
+  forgotten[communicator % forgotten.size()] = true;
+  for (const auto& link : links_) {
+    link->drop_forgotten();
   }
 }
 

@@ -19,6 +19,7 @@
 namespace sprat::comm {
 
 class ShmLink;
+struct UnexpectedRules;
 
 /// Where the rings of one rank lie.
 struct ShmRingOptions {
@@ -63,11 +64,14 @@ class ShmRing final : public MessageTransport {
   bool progress() noexcept override;
   NewsDescriptors* news() noexcept override { return nullptr; }  ///< Peers ring.
   void cancel(MessageRequest& request) noexcept override;
+  bool drops_unreceived() const noexcept override { return true; }
+  void forget(std::uint64_t communicator) noexcept override;
 
  private:
   ShmLink* link_to(int peer);
 
   ShmRingOptions options_;
+  std::unique_ptr<UnexpectedRules> unexpected_;  ///< Outlives the links.
   std::vector<std::unique_ptr<ShmLink>> links_;  ///< By position in options_.ranks.
   std::vector<int> position_;                    ///< By rank; -1: does not share memory.
 };

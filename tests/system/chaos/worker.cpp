@@ -4,16 +4,23 @@
 //                                shrink: survivors go on, "shrunk N" after 100 right collectives.
 //   differ CASE BYTES            rank 1 disagrees with the others; CASE A/B: it calls B, they call
 //   A
+//   domains WAY SEED N           one communicator fails, by timeout, mismatch, abort, revoke or
+//   loss (of
+//                                a rank of it); three others of the same ranks, but the lost one,
+//                                do N right collectives each, then the first is shrunk; "well"
 // Ends with 1 and "worker: CODE: rank R: TEXT" on standard error; with 3 on a wrong byte.
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "comm/base/hash.hpp"
@@ -263,6 +270,118 @@ void differ(sprat::Communicator& world, const std::string& how, std::size_t byte
   world.barrier();
 }
 
+constexpr int rounds_of_the_shrunk = 20;
+
+/// Lets `group` fail. What is posted on it keeps its buffer to the end.
+struct Doomed {
+  sprat::Communicator& group;
+  std::string way;
+  int odd = 1;  ///< The rank that is to blame.
+  std::vector<float> data = std::vector<float>(50'000, 1.0f), whole = {};
+
+  sprat::Work post() {
+    using namespace std::chrono_literals;
+    const bool me = group.rank() == odd;
+    if (way == "timeout") {
+      return me ? sprat::Work()
+                : group.all_reduce(elements(data), ReduceOp::sum, {.timeout = 500ms});
+    }
+    if (way == "mismatch" && me) {
+      whole.resize(data.size() * static_cast<std::size_t>(group.size()));
+      return group.all_gather(elements(data), elements(whole));
+    }
+    return me ? sprat::Work() : group.all_reduce(elements(data));
+  }
+  /// In the midst of the others' work.
+  void strike() {
+    if (group.rank() != odd) {
+      return;
+    }
+    if (way == "abort") {
+      group.abort("as it was told");
+    } else if (way == "revoke") {
+      group.revoke("as it was told");
+    } else if (way == "loss") {
+      raise(SIGKILL);
+    }
+  }
+  const char* code() const {
+    return way == "timeout"    ? "timeout"
+           : way == "mismatch" ? "mismatch"
+           : way == "loss"     ? "lost peer"
+                               : "aborted";
+  }
+};
+
+void expect_failure(Doomed& doomed, sprat::Work& work) {
+  std::string code = "none", text;
+  try {
+    work.wait();
+    // Of a rank that had nothing to wait for. A call of its own now would be one more disagreement.
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!doomed.group.failure() && std::chrono::steady_clock::now() < patience) {
+      std::this_thread::yield();
+    }
+    doomed.group.barrier();
+  } catch (const sprat::Error& error) {
+    code = sprat::name(error.code());
+    text = error.what();
+  }
+  if (code != doomed.code()) {
+    throw sprat::Error(sprat::ErrorCode::internal,
+                       "group failed by " + code + ", not by " + doomed.code() + ": " + text);
+  }
+  std::fill(doomed.data.begin(), doomed.data.end(), -1.0f);
+}
+
+void domains(sprat::Communicator world, const std::string& way, std::uint64_t seed,
+             std::uint64_t operations) {
+  Random random{seed};
+  // The coordinator lives beside rank 0: without that rank the whole job ends.
+  const int odd =
+      way == "loss" ? 1 + static_cast<int>(random.below(static_cast<std::size_t>(world.size()) - 1))
+                    : static_cast<int>(random.below(static_cast<std::size_t>(world.size())));
+  const bool apart = way == "loss" && world.rank() == odd;
+  sprat::Communicator group = world.duplicate("group");
+  std::vector<sprat::Communicator> others;
+  for (int number = 0; number < 3; ++number) {
+    others.push_back(*world.split(apart ? 1 : 0));
+  }
+  Doomed doomed{group, way, odd};
+  sprat::Work work = doomed.post();
+  const std::uint64_t strike = random.below(operations);
+  Random draws[3] = {{seed + 1}, {seed + 2}, {seed + 3}};
+  const auto run = [&](std::uint64_t round) {
+    for (std::size_t number = 0; number < others.size(); ++number) {
+      run_round(others[number], draws[number], round);
+    }
+  };
+  for (std::uint64_t round = 0; round < operations; ++round) {
+    if (round == strike) {
+      doomed.strike();
+    }
+    run(round);
+  }
+  expect_failure(doomed, work);
+  for (std::uint64_t round = 0; round < operations / 10 + 10; ++round) {
+    run(round);
+  }
+  for (const float value : doomed.data) {
+    expect(value == -1.0f, "late write", 0, 0);
+  }
+  group = group.shrink();
+  expect(group.size() == world.size() - (way == "loss" ? 1 : 0), "size", 0, 0);
+  Random last{seed + 4};
+  for (std::uint64_t round = 0; round < rounds_of_the_shrunk; ++round) {
+    run_round(group, last, round);
+    run(round);
+  }
+  for (const sprat::Communicator& other : others) {
+    expect(!other.failure(), "failure of another communicator", 0, 0);
+  }
+  say("well");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -285,6 +404,8 @@ int main(int argc, char** argv) {
       soak(std::move(world), std::stoull(arguments[1]), has("shrink"));
     } else if (arguments[0] == "differ" && arguments.size() > 2) {
       differ(world, arguments[1], std::stoull(arguments[2]));
+    } else if (arguments[0] == "domains" && arguments.size() > 3) {
+      domains(std::move(world), arguments[1], std::stoull(arguments[2]), std::stoull(arguments[3]));
     }
   } catch (const sprat::Error& error) {
     std::fprintf(stderr, "worker: %s: rank %d: %s\n", sprat::name(error.code()), error.rank(),

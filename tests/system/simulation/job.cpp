@@ -1,5 +1,6 @@
 #include "tests/system/simulation/job.hpp"
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -33,7 +34,15 @@ struct Outcome {
   std::string complaint;
   int step = -1;
   Time when{};
+  /// Where communicators fail alone: by family, why it has, and when that was heard of.
+  struct Failed {
+    Error error;
+    Time when;
+  };
+  std::map<std::size_t, Failed> failed = {};
 };
+/// Of one rank, in the order of the splits; none where the split failed.
+using Families = std::vector<std::optional<Communicator>>;
 
 /// All ranks of one scenario.
 class Job {
@@ -51,9 +60,12 @@ class Job {
  private:
   void rank_task(int rank);
   void live(int rank);
-  void take_step(int rank, std::size_t index, std::vector<Communicator>& families);
+  void take_step(int rank, std::size_t index, Families& families);
   Call own_call(int rank, std::size_t index, std::size_t at, const Communicator& communicator);
-  void make_calls(int rank, std::size_t index, std::vector<Communicator>& families);
+  void make_calls(int rank, std::size_t index, Families& families);
+  bool goes_on(int rank, std::size_t family, const Families& families) const;
+  void note_failure(int rank, std::size_t family, const Error& error);
+  void check(int rank, std::size_t index, std::unique_ptr<Payload> payload, bool failed);
   Work post(int rank, Communicator& communicator, const Call& call, Payload& payload,
             std::vector<Work>& more);
   void arm_fault(int rank, int step);
@@ -61,7 +73,8 @@ class Job {
   void lose_core(int rank, int times);
   bool misses(int rank, std::size_t index);
   std::string judge() const;
-  std::string judge_error(int rank) const;
+  std::string judge_rank(int rank) const;
+  std::string judge_error(int rank, const Error& error, Time when) const;
 
   const Scenario& scenario_;
   Simulator simulator_;
@@ -154,7 +167,7 @@ void Job::live(int rank) {
   auto context =
       comm::Context::join(config, std::move(environment), sizeof(collectives::ControlBlock));
   simulator_.trace(rank, "has joined");
-  std::vector<Communicator> families;
+  Families families;
   auto rules = std::make_shared<const collectives::Rules>(collectives::rules_of(context->config()));
   families.emplace_back(Communicator::Impl::world(std::move(context), std::move(rules)));
   for (std::size_t index = 0; index < scenario_.steps.size(); ++index) {
@@ -164,7 +177,7 @@ void Job::live(int rank) {
       lose_core(rank, most_losses);
     }
     if (misses(rank, index)) {
-      families.front().abort("the simulation says so");
+      families[scenario_.fault.family]->abort("the simulation says so");
     }
     take_step(rank, index, families);
   }
@@ -191,15 +204,37 @@ bool Job::misses(int rank, std::size_t index) {
   return false;
 }
 
-void Job::take_step(int rank, std::size_t index, std::vector<Communicator>& families) {
+void Job::take_step(int rank, std::size_t index, Families& families) {
   const Step& step = scenario_.steps[index];
   if (!step.splits) {
     make_calls(rank, index, families);
     return;
   }
   simulator_.trace(rank, text("step ", index, ": split of family ", step.parent));
-  auto child = families[step.parent].split(static_cast<int>(step.colors >> rank & 1));
-  families.push_back(std::move(*child));
+  const int color = static_cast<int>(step.colors >> rank & 1);
+  families.emplace_back();
+  if (!goes_on(rank, step.parent, families)) {
+    return;
+  }
+  try {
+    families.back() = families[step.parent]->split(
+        color, 0, "", scenario_.alone ? Failing::alone : Failing::together);
+  } catch (const Error& error) {
+    note_failure(rank, step.parent, error);
+  }
+}
+
+bool Job::goes_on(int rank, std::size_t family, const Families& families) const {
+  return families[family] && !outcomes_[rank].failed.contains(family);
+}
+
+/// A family has failed; the rank goes on with the others if they fail alone.
+void Job::note_failure(int rank, std::size_t family, const Error& error) {
+  if (!scenario_.alone) {
+    throw Error(error);
+  }
+  simulator_.trace(rank, text("family ", family, " has failed: ", error.what()));
+  outcomes_[rank].failed.try_emplace(family, Outcome::Failed{error, simulator_.now()});
 }
 
 /// The step's call as this rank makes it.
@@ -215,56 +250,69 @@ Call Job::own_call(int rank, std::size_t index, std::size_t at, const Communicat
   return fitted(call, communicator.size());
 }
 
-void Job::make_calls(int rank, std::size_t index, std::vector<Communicator>& families) {
+void Job::make_calls(int rank, std::size_t index, Families& families) {
   const Step& step = scenario_.steps[index];
-  std::vector<std::unique_ptr<Payload>> payloads;
+  std::vector<std::unique_ptr<Payload>> payloads(step.calls.size());  // null: not called
   std::vector<Work> works, more;
-  std::optional<Error> failure;
-  const auto wait = [&](Work& work) {
+  std::vector<std::optional<Error>> errors(step.calls.size());
+  bool stops = false;
+  const auto wait = [&](Work& work, std::size_t at) {
     try {
       work.wait();
     } catch (const Error& error) {
-      failure = failure ? failure : error;
+      errors[at] = errors[at] ? errors[at] : error;
+      stops |= !scenario_.alone;
     }
   };
-  for (std::size_t at = 0; at < step.calls.size() && !failure; ++at) {
-    Communicator& communicator = families[step.calls[at].family];
+  std::vector<std::size_t> more_of;  // the calls that they belong to
+  for (std::size_t at = 0; at < step.calls.size() && !stops; ++at) {
+    works.emplace_back();
+    if (!goes_on(rank, step.calls[at].family, families)) {
+      continue;
+    }
+    Communicator& communicator = *families[step.calls[at].family];
     const Call call = own_call(rank, index, at, communicator);
-    payloads.push_back(std::make_unique<Payload>(call, scenario_.seed * 4'096 + index * 512 + at,
-                                                 members(scenario_.families[call.family], rank),
-                                                 rank));
+    payloads[at] = std::make_unique<Payload>(call, scenario_.seed * 4'096 + index * 512 + at,
+                                             members(scenario_.families[call.family], rank), rank);
     simulator_.trace(rank, text("step ", index, ": ", words(call), " on ", communicator.name()));
     try {
-      works.push_back(post(rank, communicator, call, *payloads.back(), more));
+      works.back() = post(rank, communicator, call, *payloads[at], more);
     } catch (const Error& error) {
-      failure = error;
+      errors[at] = error;
+      stops |= !scenario_.alone;
     }
+    more_of.resize(more.size(), at);
     if (at >= step.most_in_flight) {
-      wait(works[at - step.most_in_flight]);
+      wait(works[at - step.most_in_flight], at - step.most_in_flight);
     }
-  }
-  for (auto& work : more) {
-    works.push_back(std::move(work));
   }
   for (const std::size_t at : step.waits) {
     if (at < works.size()) {
-      wait(works[at]);
+      wait(works[at], at);
     }
   }
-  for (Work& work : works) {
-    wait(work);
+  for (std::size_t one = 0; one < more.size(); ++one) {
+    wait(more[one], more_of[one]);
   }
-  simulator_.trace(rank, text("step ", index, failure ? " failed" : " is done"));
-  for (auto& payload : payloads) {
-    if (failure) {
-      payload->refill();
-      reused_.push_back(std::move(payload));
-    } else if (const std::string wrong = payload->complaint(); !wrong.empty()) {
-      simulator_.violation(text("rank ", rank, " got wrong bytes in step ", index, ": ", wrong));
+  simulator_.trace(rank, text("step ", index, stops ? " failed" : " is done"));
+  for (std::size_t at = 0; at < payloads.size(); ++at) {
+    if (payloads[at]) {
+      check(rank, index, std::move(payloads[at]), stops || errors[at].has_value());
     }
   }
-  if (failure) {
-    throw Error(*failure);
+  for (std::size_t at = 0; at < errors.size(); ++at) {
+    if (errors[at]) {
+      note_failure(rank, step.calls[at].family, *errors[at]);
+    }
+  }
+}
+
+void Job::check(int rank, std::size_t index, std::unique_ptr<Payload> payload, bool failed) {
+  if (failed) {
+    payload->refill();
+    reused_.push_back(std::move(payload));
+  } else if (const std::string wrong = payload->complaint(); !wrong.empty()) {
+    simulator_.violation(text("rank ", rank, " got wrong bytes in step ", index, ": ", wrong));
   }
 }
 
@@ -342,10 +390,10 @@ std::string Job::judge() const {
       continue;
     }
     std::string complaint = outcome.complaint;
-    if (complaint.empty() && outcome.error) {
-      complaint = judge_error(rank);
+    if (complaint.empty()) {
+      complaint = judge_rank(rank);
     }
-    if (complaint.empty() && !outcome.error && struck_ &&
+    if (complaint.empty() && !outcome.error && struck_ && !scenario_.alone &&
         scenario_.fault.kind == Fault::Kind::differ) {
       complaint = "ended as if all ranks had called the same";
     }
@@ -359,10 +407,26 @@ std::string Job::judge() const {
   return {};
 }
 
-std::string Job::judge_error(int rank) const {
+std::string Job::judge_rank(int rank) const {
+  const Outcome& outcome = outcomes_[rank];
+  if (outcome.error) {
+    return judge_error(rank, *outcome.error, outcome.when);
+  }
+  for (const auto& [family, failed] : outcome.failed) {
+    const std::string complaint = may_fail(scenario_, rank, family)
+                                      ? judge_error(rank, failed.error, failed.when)
+                                      : "it has failed, though the fault is none of its";
+    if (!complaint.empty()) {
+      return text("family ", family, ": ", complaint, " [", name(failed.error.code()), ", rank ",
+                  failed.error.rank(), ": ", failed.error.what(), "]");
+    }
+  }
+  return {};
+}
+
+std::string Job::judge_error(int rank, const Error& error, Time when) const {
   using Kind = Fault::Kind;
   const Fault& fault = scenario_.fault;
-  const Error& error = *outcomes_[rank].error;
   const std::string what = error.what();
   if (!struck_ || fault.kind == Kind::none || fault.kind == Kind::pause) {
     return "an error though nothing had gone wrong";
@@ -374,7 +438,7 @@ std::string Job::judge_error(int rank) const {
   if (fault.kind == Kind::stop || fault.kind == Kind::absent) {
     bound += rank == fault.rank || fault.rank == 0 || !scenario_.processes ? 12s : 0s;
   }
-  if (outcomes_[rank].when > bound) {
+  if (when > bound) {
     return "the error came late";
   }
   const std::string named = text("rank ", fault.rank);

@@ -158,6 +158,23 @@ Fault draw_fault(Random& random, const Scenario& scenario) {
   return fault;
 }
 
+/// By family, of which it is split; of the world, itself.
+std::vector<std::size_t> parents_of_families(const Scenario& scenario) {
+  std::vector<std::size_t> parents = {0};
+  for (const Step& step : scenario.steps) {
+    if (step.splits) {
+      parents.push_back(step.parent);
+    }
+  }
+  return parents;
+}
+
+std::size_t families_before(const Scenario& scenario, int step) {
+  const auto end = scenario.steps.begin() + step;
+  return 1 + static_cast<std::size_t>(std::count_if(scenario.steps.begin(), end,
+                                                    [](const Step& one) { return one.splits; }));
+}
+
 }  // namespace
 
 std::string name(What what) {
@@ -203,7 +220,41 @@ Scenario draw_scenario(std::uint64_t seed) {
     add_bursts(more, scenario);
     scenario.busy = kind == Kind::none;
   }
+  // And so is a seed whose communicators fail together.
+  Random scopes(seed ^ 0xd0a1);
+  scenario.alone = scenario.families.size() > 1 && scopes.once_in(2) &&
+                   (kind == Kind::kill || kind == Kind::differ || kind == Kind::abort);
+  if (scenario.alone && kind == Kind::abort) {
+    scenario.fault.family = scopes.below(families_before(scenario, scenario.fault.step));
+  }
   return scenario;
+}
+
+bool may_fail(const Scenario& scenario, int rank, std::size_t family) {
+  using Kind = Fault::Kind;
+  const Fault& fault = scenario.fault;
+  const auto shared = [&](std::size_t one) {
+    return scenario.families[one][rank] == scenario.families[one][fault.rank];
+  };
+  // The coordinator lives beside rank 0, and the world stands for the job.
+  if ((fault.kind == Kind::kill && fault.rank == 0) ||
+      (fault.kind == Kind::abort && fault.family == 0)) {
+    return true;
+  }
+  const std::vector<std::size_t> parents = parents_of_families(scenario);
+  for (std::size_t one = family;; one = parents[one]) {
+    const bool hit = fault.kind == Kind::kill    ? true
+                     : fault.kind == Kind::abort ? one == fault.family
+                     : fault.kind == Kind::differ
+                         ? one == scenario.steps[fault.step].calls[differing_call(scenario)].family
+                         : false;
+    if (hit && shared(one)) {
+      return true;
+    }
+    if (one == 0) {
+      return false;
+    }
+  }
 }
 
 std::size_t differing_call(const Scenario& scenario) {
@@ -253,7 +304,8 @@ std::string words(const Call& call) {
 std::string describe(const Scenario& scenario) {
   std::string out = text("seed ", scenario.seed, ": ", scenario.ranks, " ranks on ", scenario.hosts,
                          scenario.processes ? "" : " in one process", ", ", scenario.steps.size(),
-                         " steps", scenario.busy ? ", a busy machine" : "");
+                         " steps", scenario.busy ? ", a busy machine" : "",
+                         scenario.alone ? ", communicators fail alone" : "");
   const Fault& fault = scenario.fault;
   if (fault.kind != Fault::Kind::none) {
     out += text(", ", name(fault.kind), " of rank ", fault.rank, " in step ", fault.step);

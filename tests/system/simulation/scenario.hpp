@@ -59,11 +59,12 @@ struct Fault {
     stop,    ///< A rank stands still beyond the deadline, then goes on.
     absent,  ///< A rank stays away from a step.
     differ,  ///< A rank calls something else.
-    abort    ///< A rank aborts instead of a step.
+    abort    ///< A rank aborts before a step.
   };
   Kind kind = Kind::none;
   int rank = 0;
   int step = -1;             ///< -1: while joining.
+  std::size_t family = 0;    ///< Abort: whose communicator.
   std::uint64_t points = 0;  ///< Kill, pause, stop: after so many points of the simulation in it.
   std::chrono::milliseconds duration{0};
 };
@@ -80,6 +81,9 @@ struct Scenario {
   std::vector<Family> families;  ///< In the order of the splits; first the world.
   std::size_t first_burst = 0;   ///< The step with which many calls in flight begin; 0: none.
   bool busy = false;             ///< From then on every rank loses its core now and then.
+  /// Communicators fail each by itself, and ranks go on with those that are well; otherwise all
+  /// that were split of the world fail with it.
+  bool alone = false;
   Fault fault;
 };
 
@@ -91,6 +95,9 @@ std::size_t differing_call(const Scenario& scenario);
 /// The call as a communicator of so many ranks makes it.
 Call fitted(Call call, int size);
 std::vector<int> members(const Family& family, int world_rank);
+/// Whether the fault may fail a rank's communicator of a family: it hits it, or one that it was to
+/// be split of.
+bool may_fail(const Scenario& scenario, int rank, std::size_t family);
 /// For people: "seed 7: 3 ranks on a,a,b, kill of rank 2 in step 4".
 std::string describe(const Scenario& scenario);
 /// The words of a call in errors: "all_reduce of 12 f32".

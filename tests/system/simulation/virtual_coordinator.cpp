@@ -134,7 +134,7 @@ VirtualMember::VirtualMember(VirtualCoordinator& coordinator, Simulator& simulat
 }
 
 void VirtualMember::say_farewell() noexcept {
-  if (!failure_ && !std::exchange(said_farewell_, true)) {
+  if (!job_failed_ && !std::exchange(said_farewell_, true)) {
     ControlMessage farewell;
     farewell.kind = ControlMessage::Kind::farewell;
     farewell.rank = rank_;
@@ -239,19 +239,17 @@ void VirtualMember::take(ControlMessage message) {
     }
     standing_[message.rank] = message.kind == Kind::lost ? Standing::lost : Standing::left;
   }
-  const bool mismatch =
-      message.kind == Kind::verdict && static_cast<ErrorCode>(message.code) == ErrorCode::mismatch;
-  if (message.kind == Kind::lost || message.kind == Kind::failed || mismatch) {
+  if (message.kind == Kind::lost || message.kind == Kind::failed) {
     note_failure(message);
   }
   inbox_.push_back(std::move(message));
 }
 
 void VirtualMember::note_failure(const ControlMessage& message) {
+  const bool is_loss = message.kind == ControlMessage::Kind::lost;
+  job_failed_ |= !is_loss || message.rank == 0 || !handler_;
   if (!failure_) {
-    const std::string lost = message.kind == ControlMessage::Kind::lost
-                                 ? text("lost rank ", message.rank, ": ")
-                                 : std::string();
+    const std::string lost = is_loss ? text("lost rank ", message.rank, ": ") : std::string();
     failure_.emplace(static_cast<ErrorCode>(message.code), lost + message.text, message.rank);
   }
 }

@@ -83,7 +83,7 @@ class VirtualMember final : public comm::Rendezvous {
   std::function<void(const comm::ControlMessage&)> handler_;
   std::deque<comm::ControlMessage> inbox_;
   bool coordinator_gone_ = false, closing_ = false, control_ended_ = false;
-  bool said_farewell_ = false;
+  bool said_farewell_ = false, job_failed_ = false;
   std::uint64_t exchanges_ = 0;
   std::optional<comm::Parts> parts_;
   std::optional<Error> failure_;

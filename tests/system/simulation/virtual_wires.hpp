@@ -70,6 +70,7 @@ class VirtualWires final : public comm::MessageTransport, private comm::NewsDesc
     return network_.has_descriptors_ ? this : nullptr;
   }
   void cancel(comm::MessageRequest& request) noexcept override;
+  bool drops_unreceived() const noexcept override { return true; }
 
  private:
   struct Receive {

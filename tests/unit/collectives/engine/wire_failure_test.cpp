@@ -177,7 +177,7 @@ TEST(WireFailure, that_has_passed_with_its_operation_does_not_end_a_later_one_th
       waited = true;
       work.wait();
     } else {
-      while (!waited && world.impl().context->failure() == nullptr) {
+      while (!waited && !world.failure()) {
         world.impl().context->drive_once();
       }
       world.all_reduce(elements(data)).wait();

@@ -91,15 +91,110 @@ TEST(Failure, is_told_before_its_record_is_written) {
 /// Whoever sees the failure may write to its buffers again: by then a peer that reads there must be
 /// able to see that what it has read is not good.
 TEST(Failure, shows_to_peers_before_callers_hear_of_it) {
-  std::function<void()> at_point;
-  const auto contexts = join_two(Config{}, at_point);
-  bool marked_first = false;
-  at_point = [&] {
-    marked_first |= contexts[1]->peer_failed(0) && contexts[0]->failure() == nullptr;
+  for (const bool alone : {true, false}) {
+    std::function<void()> at_point;
+    const auto contexts = join_two(Config{}, at_point);
+    std::atomic<std::uint32_t> shown = 0;
+    const auto scope = contexts[0]->open_scope(
+        {.communicator = 5, .domain = 5, .name = "five", .world_ranks = {0, 1}, .shown = &shown});
+    bool marked_first = false;
+    at_point = [&] { marked_first |= shown.load() != 0 && scope->first() == nullptr; };
+    const Error error(ErrorCode::aborted, "enough", 0);
+    alone ? contexts[0]->fail(*scope, error) : contexts[0]->fail(error);
+    EXPECT_TRUE(marked_first);
+    EXPECT_TRUE(FailureState::is_shown(shown));
+    EXPECT_EQ(contexts[0]->failure() == nullptr, alone);
+  }
+}
+
+struct TwoContexts {
+  std::function<void()> nothing;
+  std::vector<std::shared_ptr<Context>> contexts = join_two(Config{}, nothing);
+
+  std::shared_ptr<const FailureScope> open(std::size_t rank, std::uint64_t communicator,
+                                           std::uint64_t domain) {
+    return contexts[rank]->open_scope(
+        {.communicator = communicator, .domain = domain, .name = "some", .world_ranks = {0, 1}});
+  }
+};
+
+void expect_told(const FailureScope& scope, const char* what) {
+  const auto patience = Clock::now() + 20s;
+  while (scope.first() == nullptr && Clock::now() < patience) {
+    std::this_thread::yield();
+  }
+  ASSERT_NE(scope.first(), nullptr);
+  EXPECT_STREQ(scope.first()->what(), what);
+}
+
+TEST(Failure, of_one_communicator_reaches_its_other_rank_and_nothing_else) {
+  TwoContexts two;
+  const auto here = two.open(0, 5, 5), other_here = two.open(0, 6, 6);
+  const auto there = two.open(1, 5, 5), other_there = two.open(1, 6, 6);
+  two.contexts[0]->fail(*here, Error(ErrorCode::timeout, "nobody came", 1));
+  expect_told(*there, "nobody came");
+  EXPECT_EQ(there->first()->code(), ErrorCode::timeout);
+  EXPECT_EQ(there->first()->rank(), 1);
+  EXPECT_EQ(other_here->first(), nullptr);
+  EXPECT_EQ(other_there->first(), nullptr);
+  EXPECT_EQ(two.contexts[0]->failure(), nullptr);
+  EXPECT_EQ(two.contexts[1]->failure(), nullptr);
+}
+
+TEST(Failure, of_a_domain_reaches_all_of_its_communicators) {
+  TwoContexts two;
+  const auto here = two.open(0, 5, 5);
+  const auto there = two.open(1, 7, 5), other_there = two.open(1, 6, 6);
+  two.contexts[0]->fail(*here, Error(ErrorCode::aborted, "enough", 0));
+  expect_told(*there, "enough");
+  EXPECT_EQ(other_there->first(), nullptr);
+}
+
+/// A rank may hear of it before it has made the communicator, whose other ranks were faster.
+TEST(Failure, waits_for_the_communicator_that_it_is_about) {
+  TwoContexts two;
+  const auto here = two.open(0, 5, 5), probe = two.open(1, 8, 8);
+  const auto probe_here = two.open(0, 8, 8);
+  two.contexts[0]->fail(*here, Error(ErrorCode::aborted, "enough", 0));
+  two.contexts[0]->fail(*probe_here, Error(ErrorCode::aborted, "word has come", 0));
+  expect_told(*probe, "word has come");  // and so has what was told before it
+  expect_told(*two.open(1, 5, 5), "enough");
+}
+
+TEST(Failure, of_the_job_reaches_all_communicators_those_to_come_as_well) {
+  TwoContexts two;
+  const auto here = two.open(0, 5, 5), there = two.open(1, 6, 6);
+  two.contexts[0]->fail(Error(ErrorCode::aborted, "enough", 0));
+  expect_told(*here, "enough");
+  expect_told(*there, "enough");
+  expect_told(*two.open(1, 9, 9), "enough");
+}
+
+TEST(Failure, of_a_communicator_is_not_shown_once_that_is_closed) {
+  TwoContexts two;
+  std::atomic<std::uint32_t> shown = 0;
+  const auto scope = two.contexts[0]->open_scope(
+      {.communicator = 5, .domain = 5, .name = "five", .world_ranks = {0}, .shown = &shown});
+  two.contexts[0]->close_scope(*scope);
+  two.contexts[0]->fail(*scope, Error(ErrorCode::aborted, "enough", 0));
+  two.contexts[0]->fail(Error(ErrorCode::aborted, "enough", 0));
+  EXPECT_EQ(shown.load(), 0u);
+}
+
+/// Messages of a failed communicator may still be under way: the lowest bits of its number are in
+/// their tags.
+TEST(Failure, keeps_the_numbers_of_failed_communicators_from_others) {
+  TwoContexts two;
+  const std::uint64_t alike = 5 + (std::uint64_t{1} << Context::communicator_bits);
+  const auto is_taken = [&] {
+    const auto token = two.contexts[0]->take_token();
+    return two.contexts[0]->is_like_another(alike);
   };
-  contexts[0]->fail(Error(ErrorCode::aborted, "enough", 0));
-  EXPECT_TRUE(marked_first);
-  EXPECT_TRUE(contexts[1]->peer_failed(0));
+  const auto scope = two.open(0, 5, 5);
+  EXPECT_FALSE(is_taken());  // no driver of that number lives here
+  two.contexts[0]->fail(*scope, Error(ErrorCode::aborted, "enough", 0));
+  two.contexts[0]->close_scope(*scope);
+  EXPECT_TRUE(is_taken());
 }
 
 }  // namespace

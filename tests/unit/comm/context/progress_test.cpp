@@ -93,16 +93,17 @@ TEST_F(ProgressTest, removes_a_driver_once_its_task_is_over) {
   EXPECT_EQ(slow.advances, 1);
 }
 
-TEST_F(ProgressTest, waits_for_tasks_that_have_begun) {
+TEST_F(ProgressTest, waits_for_tasks_of_a_communicator_that_have_begun) {
   std::thread working = start_task();
+  progress.await_tasks(slow.communicator() - 1);  // not for those of others
   std::thread awaiting([this] {
-    progress.await_tasks();
+    progress.await_tasks(slow.communicator());
     EXPECT_EQ(slow.runs, 1);
   });
   slow.end_tasks();
   awaiting.join();
   working.join();
-  progress.await_tasks();
+  progress.await_tasks(slow.communicator());
 }
 
 TEST_F(ProgressTest, takes_the_tasks_of_drivers_in_turn) {

@@ -477,6 +477,50 @@ TEST(Coordinator, waits_for_no_answer_of_the_dead) {
   EXPECT_THAT(decode_lateness(scene.only<ControlMessage>().second.payload).late, ElementsAre(2));
 }
 
+ControlMessage domain_failed(int rank, std::uint64_t domain) {
+  ControlMessage out = message(Kind::domain_failed, rank, "", static_cast<int>(ErrorCode::timeout));
+  out.comm = domain;
+  out.text = "nobody came";
+  return out;
+}
+
+TEST(Coordinator, tells_once_that_a_domain_has_failed_and_the_job_goes_on) {
+  Scene scene(4);
+  scene.admit_all();
+  scene.say(1, domain_failed(3, 7));
+  const auto [to, failed] = scene.only<ControlMessage>();
+  EXPECT_THAT(to, ElementsAre(0, 2, 3));
+  EXPECT_EQ(failed.kind, Kind::domain_failed);
+  EXPECT_EQ(failed.rank, 3);
+  EXPECT_EQ(failed.text, "nobody came");
+  scene.say(2, domain_failed(3, 7));
+  EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+  scene.say(2, domain_failed(99, 8));  // whose fault it is must be a rank
+  EXPECT_EQ(scene.only<ControlMessage>().second.rank, 2);
+  for (int rank = 0; rank < 4; ++rank) {
+    scene.part(rank, 1, "meeting");
+  }
+  EXPECT_EQ(scene.only<Parts>().second.blobs.size(), 4u);
+}
+
+TEST(Coordinator, tells_those_of_a_communicator_who_of_them_are_left) {
+  Scene scene(4);
+  scene.admit_all();
+  ControlMessage come = message(Kind::gather, 0);
+  come.payload = encode(GatherPart{1000, {0, 2, 3}, blob_of("part")});
+  scene.say(0, come);
+  scene.say(3, come);
+  EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+  scene.coordinator.ended(2, "its connection ended");
+  const auto outputs = scene.coordinator.take();
+  ASSERT_EQ(outputs.size(), 2u);  // the loss, and what follows from it
+  EXPECT_THAT(outputs[1].to, ElementsAre(0, 3));
+  const auto result = decode_gather_result(std::get<ControlMessage>(outputs[1].frame).payload);
+  ASSERT_TRUE(result);
+  EXPECT_THAT(result->ranks, ElementsAre(0, 3));
+  EXPECT_THAT(scene.coordinator.deadline(), std::nullopt);
+}
+
 TEST(Coordinator, takes_no_frames_that_only_the_coordinator_sends) {
   Scene scene(2);
   scene.admit_all();

@@ -89,6 +89,24 @@ TEST_F(CGroups, of_works_end_one_by_one) {
   }
 }
 
+TEST_F(CGroups, that_are_revoked_keep_their_ranks_and_leave_others_well) {
+  sprat_comm* copy = nullptr;
+  sprat_comm* next = nullptr;
+  ASSERT_EQ(sprat_comm_duplicate(world, &copy), SPRAT_ok) << sprat_last_error();
+  ASSERT_EQ(sprat_comm_revoke(copy, nullptr), SPRAT_ok) << sprat_last_error();
+  EXPECT_EQ(sprat_barrier(copy, nullptr), SPRAT_aborted);
+  EXPECT_THAT(sprat_last_error(), HasSubstr("revoked"));
+  sprat_status status = SPRAT_internal;
+  ASSERT_EQ(sprat_comm_failure(world, &status), SPRAT_ok);
+  EXPECT_EQ(status, SPRAT_ok);
+  ASSERT_EQ(sprat_comm_shrink(copy, 1, &next), SPRAT_ok) << sprat_last_error();
+  EXPECT_EQ(sprat_barrier(next, nullptr), SPRAT_ok) << sprat_last_error();
+  EXPECT_EQ(sprat_barrier(world, nullptr), SPRAT_ok) << sprat_last_error();
+  EXPECT_EQ(sprat_comm_revoke(nullptr, ""), SPRAT_invalid_argument);
+  EXPECT_EQ(sprat_comm_free(next), SPRAT_ok);
+  EXPECT_EQ(sprat_comm_free(copy), SPRAT_ok);
+}
+
 TEST_F(CGroups, that_failed_say_why_and_shrink) {
   sprat_status status = SPRAT_internal;
   ASSERT_EQ(sprat_comm_failure(world, &status), SPRAT_ok);
