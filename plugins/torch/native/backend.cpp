@@ -8,6 +8,7 @@
 #include "plugins/torch/native/elements.hpp"
 #include "plugins/torch/native/errors.hpp"
 #include "plugins/torch/native/memory.hpp"
+#include "plugins/torch/native/profiling.hpp"
 
 namespace sprat::pytorch {
 namespace {
@@ -18,13 +19,19 @@ using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 // expect that. So these checks are TORCH_CHECK and not TORCH_CHECK_VALUE.
 
 const at::Tensor& only(const Tensors& tensors) {
-  TORCH_CHECK(tensors.size() == 1, "sprat takes one tensor at a time, not ", tensors.size());
+  TORCH_CHECK(tensors.size() == 1, "requires a single-element tensor list, not one of ",
+              tensors.size());
   return tensors.front();
 }
 
 const Tensors& only(const std::vector<Tensors>& lists) {
-  TORCH_CHECK(lists.size() == 1, "sprat takes one list of tensors at a time, not ", lists.size());
+  TORCH_CHECK(lists.size() == 1, "requires a single-element list of tensor lists, not one of ",
+              lists.size());
   return lists.front();
+}
+
+void check_some(const Tensors& tensors, const char* what) {
+  TORCH_CHECK(!tensors.empty(), what, " requires non-empty tensor list");
 }
 
 void check_length(const Tensors& list, int size, const char* what) {
@@ -60,11 +67,16 @@ WorkPointer Backend::issue(const Tensors& inputs, const Tensors& outputs, Manner
   if (either.empty() || either.front().is_cpu()) {
     return guard([&] { return issue(make(inputs, outputs), manner); });
   }
+  const std::uint64_t number = ++sequence_;
   DeviceOperation operation{.inputs = inputs, .outputs = outputs, .rank = rank_, .start = {}};
-  operation.start = [this, make, manner](const Tensors& host_inputs, const Tensors& host_outputs) {
-    return guard([&] { return start(make(host_inputs, host_outputs), manner.timeout, true); });
+  operation.start = [this, make, manner, number](const Tensors& host_inputs,
+                                                 const Tensors& host_outputs) {
+    return guard([&] {
+      Call call = make(host_inputs, host_outputs);
+      const Observed observed = observe(call.operation, number, manner);
+      return start(std::move(call), *device_ranks(), observed);
+    });
   };
-  ++sequence_;
   auto work = lane(either.front().device().type()).run(std::move(operation));
   if (Batch* batch = open_batch()) {
     batch->device_works.push_back(work);
@@ -73,11 +85,20 @@ WorkPointer Backend::issue(const Tensors& inputs, const Tensors& outputs, Manner
 }
 
 WorkPointer Backend::issue(Call call, Manner manner) {
-  ++sequence_;
+  const std::uint64_t number = ++sequence_;
+  const ProfiledCall profiled(call.operation,
+                              {.name = observer_->notes.group,
+                               .description = pg_desc_,
+                               .rank = rank_,
+                               .size = size_,
+                               .ranks = observer_->ranks},
+                              number);
+  const auto group = ranks();
+  const Observed observed = observe(call.operation, number, manner);
   if (Batch* batch = open_batch()) {
-    const sprat::Options options{.timeout = or_default(manner.timeout), .blocking = false};
     // Nothing in a batch waits: a receive may need a send that comes later in the same batch.
-    batch->works.push_back(call.start(*ranks(), options));
+    batch->works.push_back(begun(call, *group, observed));
+    batch->observed.push_back(observed);
     batch->messages |= c10d::isP2POp(call.operation.type);
     batch->operations.push_back(std::move(call.operation));
     return nullptr;
@@ -85,37 +106,65 @@ WorkPointer Backend::issue(Call call, Manner manner) {
   // If collectives in flight may be inputs of graphs, c10d registers the Work of every call, and
   // wait_tensor() on a null one would crash. So there is a Work even of a call that is waited for.
   if (manner.async || c10d::allow_inflight_collective_as_graph_input()) {
-    return start(std::move(call), manner.timeout, false);
+    return start(std::move(call), *group, observed);
   }
   RECORD_USER_SCOPE(call.operation.title);
-  const auto group = ranks();
-  const sprat::Options options{.timeout = or_default(manner.timeout), .blocking = true};
-  run_now(call.operation, *notes_, [&] { call.start(*group, options).wait(); });
+  const sprat::Options options{.timeout = observed.deadline.timeout, .blocking = true};
+  run_now(call.operation, *observer_, observed, [&] { call.start(*group, options).wait(); });
   return nullptr;
 }
 
-c10::intrusive_ptr<Work> Backend::start(Call call, std::chrono::milliseconds timeout,
-                                        bool of_device) {
-  const auto group = of_device ? device_ranks() : ranks();
-  sprat::Work work = call.start(*group, {.timeout = or_default(timeout), .blocking = false});
-  return c10::make_intrusive<Work>(std::move(call.operation), std::move(work), notes_, sequence_);
+Observed Backend::observe(const Operation& operation, std::uint64_t number, Manner manner) {
+  return observer_->begin(operation, number, manner.timeout, pg_desc_);
+}
+
+sprat::Work Backend::begun(Call& call, sprat::Communicator& ranks, const Observed& observed) {
+  try {
+    sprat::Work work = call.start(ranks, {.timeout = observed.deadline.timeout, .blocking = false});
+    observer_->started(observed, work);
+    return work;
+  } catch (...) {
+    observer_->end(observed, std::current_exception(), Observed::Clock::now());
+    throw;
+  }
+}
+
+c10::intrusive_ptr<Work> Backend::start(Call call, sprat::Communicator& ranks,
+                                        const Observed& observed) {
+  sprat::Work started = begun(call, ranks, observed);
+  auto work = c10::make_intrusive<Work>(std::move(call.operation), std::move(started), observer_,
+                                        Work::Parts{observed});
+  if (observer_->follows()) {
+    work->follow();
+  }
+  return work;
 }
 
 WorkPointer Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
-  only(tensors);
+  const int root = checked_root(opts.rootRank, size_);
+  TORCH_CHECK(opts.rootTensor >= 0 && opts.rootTensor < std::ssize(tensors), "invalid root tensor ",
+              opts.rootTensor, "; the list has ", tensors.size());
+  if (tensors.size() == 1) {
+    return issue(
+        tensors, tensors, {opts.timeout, opts.asyncOp},
+        [root](const Tensors& in, const Tensors&) { return calls::broadcast(in.front(), root); });
+  }
+  const auto from = static_cast<std::size_t>(opts.rootTensor);
   return issue(tensors, tensors, {opts.timeout, opts.asyncOp},
-               [root = checked_root(opts.rootRank, size_)](const Tensors& in, const Tensors&) {
-                 return calls::broadcast(in.front(), root);
+               [root, from](const Tensors& in, const Tensors&) {
+                 return calls::broadcast_several(in, root, from);
                });
 }
 
 WorkPointer Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
-  if (only(tensors).is_sparse()) {
+  check_some(tensors, "all_reduce");
+  if (tensors.front().is_sparse()) {
     return allreduce_sparse(tensors, opts);
   }
   return issue(tensors, tensors, {opts.timeout, opts.asyncOp},
                [op = opts.reduceOp](const Tensors& in, const Tensors&) {
-                 return calls::all_reduce(in.front(), op);
+                 return in.size() == 1 ? calls::all_reduce(in.front(), op)
+                                       : calls::all_reduce_several(in, op);
                });
 }
 
@@ -143,11 +192,37 @@ WorkPointer Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
 
 WorkPointer Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                const c10d::AllgatherOptions& opts) {
-  only(inputs);
+  check_some(inputs, "all_gather");
+  if (inputs.size() > 1) {
+    return gather_several(outputs, inputs, opts);
+  }
   check_length(only(outputs), size_, "all_gather's output");
   return issue(
       inputs, outputs.front(), {opts.timeout, opts.asyncOp},
       [](const Tensors& in, const Tensors& out) { return calls::all_gather(out, in.front()); });
+}
+
+WorkPointer Backend::gather_several(std::vector<Tensors>& outputs, Tensors& inputs,
+                                    const c10d::AllgatherOptions& opts) {
+  TORCH_CHECK(outputs.size() == inputs.size(), "all_gather of ", inputs.size(), " inputs has ",
+              outputs.size(), " output lists; it needs one for each");
+  Tensors flat;
+  for (const Tensors& list : outputs) {
+    TORCH_CHECK(list.size() == inputs.size() * static_cast<std::size_t>(size_),
+                "all_gather's output has ", list.size(), " tensors; ", inputs.size(),
+                " inputs of each of ", size_, " ranks need one for each");
+    flat.insert(flat.end(), list.begin(), list.end());
+  }
+  return issue(inputs, flat, {opts.timeout, opts.asyncOp},
+               [lists = outputs.size()](const Tensors& in, const Tensors& out) {
+                 const std::size_t each = out.size() / lists;
+                 std::vector<Tensors> whole;
+                 for (std::size_t i = 0; i < lists; ++i) {
+                   const auto first = out.begin() + static_cast<std::ptrdiff_t>(i * each);
+                   whole.emplace_back(first, first + static_cast<std::ptrdiff_t>(each));
+                 }
+                 return calls::all_gather_several(whole, in);
+               });
 }
 
 WorkPointer Backend::_allgather_base(at::Tensor& output, at::Tensor& input,

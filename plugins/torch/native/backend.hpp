@@ -5,6 +5,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -12,6 +14,8 @@
 
 #include "plugins/torch/native/calls.hpp"
 #include "plugins/torch/native/device_lane.hpp"
+#include "plugins/torch/native/observer.hpp"
+#include "plugins/torch/native/torch_version.hpp"
 #include "plugins/torch/native/work.hpp"
 #include "sprat/communicator.hpp"
 
@@ -23,15 +27,20 @@ class Backend;
 /// made, split() included. It keeps none alive. Any thread.
 class Groups final {
  public:
+  /// Whether their operations are recorded.
+  explicit Groups(bool records = true) : trace_(std::make_shared<FlightTrace>(records)) {}
   void add(const c10::intrusive_ptr<Backend>& group);
   void remove(const Backend& group);
   /// Shuts all of them down, the newest first.
   void leave();
   std::size_t size();
+  /// What all of them did last, as c10d's flight record.
+  const std::shared_ptr<FlightTrace>& trace() const { return trace_; }
 
  private:
   std::mutex mutex_;
   std::vector<c10::weak_intrusive_ptr<Backend>> groups_;  ///< In the order of their making.
+  const std::shared_ptr<FlightTrace> trace_;
 };
 
 /// Any thread may call; calls of one group serialise, and every rank makes the same ones in the
@@ -45,23 +54,43 @@ class Backend final : public c10d::Backend {
     int rank = 0, size = 1;
     std::chrono::milliseconds timeout{};
     std::string group;
+    std::vector<std::uint64_t> ranks = {};     ///< The job's; none: 0, 1, ... of the job itself.
     std::shared_ptr<Groups> groups = nullptr;  ///< Shared with the process's others, or null.
+    bool reconfigurable = false;               ///< It has no ranks until reconfigure().
   };
 
   /// A job of its own, whose ranks meet in the store.
   static c10::intrusive_ptr<Backend> join(Membership membership);
   /// A group of this one's ranks, in their order. Only its members call.
   c10::intrusive_ptr<Backend> create_group(const std::vector<int>& ranks, Membership membership);
-  Backend(sprat::Communicator ranks, Membership membership);
+  Backend(std::optional<sprat::Communicator> ranks, Membership membership);
   ~Backend() override;
 
   const std::string getBackendName() const override { return "sprat"; }
   bool supportsSplitting() const override { return true; }
+  bool supportsShrinking() const override { return true; }
   bool supportsCoalescing() const override { return true; }
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
   at::Tensor allocateTensor(long size, at::TensorOptions options = {}) override;
   c10::intrusive_ptr<Options> getBackendOptions() override;
   void setTimeout(std::chrono::milliseconds timeout) override;
+  /// Calls from here on get as much more, until the first of them has ended.
+  void addEphemeralTimeout(const std::chrono::milliseconds& extra) SPRAT_SINCE_TORCH_2_14;
+  /// Works of calls from here on have a getDuration().
+  void enableCollectivesTiming() override;
+  /// Called with each operation that has ended, from a thread of its own, in order.
+  void registerOnCompletionHook(
+      std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override;
+  void waitForPendingWorks() override;
+  /// Called before abort(), and when an operation fails but by the caller's mistake; once.
+  void registerAbortHook(std::int64_t number, HookTable<>::Function hook) SPRAT_SINCE_TORCH_2_14;
+  void unregisterAbortHook(std::int64_t number) SPRAT_SINCE_TORCH_2_14;
+#if SPRAT_TORCH_HAS_COMPLETION_HOOKS
+  bool supportsAbortHooks() const override { return true; }
+  bool supportsCompletionHooks() const override { return true; }
+  void registerCompletionHook(std::int64_t number, c10d::CompletionHook hook) override;
+  void unregisterCompletionHook(std::int64_t number) override;
+#endif
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
   c10d::ErrorType getError() override;
@@ -113,6 +142,19 @@ class Backend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
                                           const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<Options>& opts) override;
+  /// The ranks that stay, and they alone, call: a group of their own, in the same order, whatever
+  /// became of this one.
+  c10::intrusive_ptr<c10d::Backend> shrink(
+      const std::vector<std::int64_t>& excluded, int flags = 0,
+      const c10::intrusive_ptr<Options>& opts = nullptr) override;
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  bool supportsReconfigure() const override { return true; }
+  /// What the others hand to reconfigure() for this rank.
+  c10d::ReconfigureHandle get_reconfigure_handle() const override;
+  /// Makes the group anew of the ranks whose handles are given, which all call: a job of its own,
+  /// whatever became of the one before. No other call of the group goes on at the same time.
+  c10::intrusive_ptr<c10d::Work> reconfigure(const c10d::ReconfigureOptions& opts) override;
+#endif
   /// Fails every operation of the job on every rank.
   void abort() override;
   /// Leaves the group, and the job with its last group.
@@ -134,13 +176,21 @@ class Backend final : public c10d::Backend {
   struct Batch {
     std::vector<Operation> operations;
     std::vector<sprat::Work> works;
+    Work::Parts observed;
     std::vector<c10::intrusive_ptr<c10d::Work>> device_works;
     bool messages = false;  ///< Has sends or receives.
   };
 
   /// Known to the process's groups.
-  static c10::intrusive_ptr<Backend> make(sprat::Communicator ranks, const Membership& membership);
+  static c10::intrusive_ptr<Backend> make(std::optional<sprat::Communicator> ranks,
+                                          const Membership& membership);
+  /// The job's numbers of some of the group's ranks.
+  std::vector<std::uint64_t> job_ranks(const std::vector<int>& members) const;
+  static sprat::Communicator join_job(const Membership& membership);
+  /// Leaves the job with the last group of it.
+  void drop_ranks();
   std::shared_ptr<sprat::Communicator> ranks();
+  std::shared_ptr<sprat::Communicator> ranks_or_null();
   /// The same ranks again: device tensors' operations start in an order of their own.
   std::shared_ptr<sprat::Communicator> device_ranks();
   DeviceLane& lane(at::DeviceType type);
@@ -149,16 +199,25 @@ class Backend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> issue(const Tensors& inputs, const Tensors& outputs, Manner manner,
                                        const MakeCall& make);
   c10::intrusive_ptr<c10d::Work> issue(Call call, Manner manner);
-  c10::intrusive_ptr<Work> start(Call call, std::chrono::milliseconds timeout, bool of_device);
+  /// all_gather of several tensors a rank.
+  c10::intrusive_ptr<c10d::Work> gather_several(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                const c10d::AllgatherOptions& opts);
+  c10::intrusive_ptr<Work> start(Call call, sprat::Communicator& ranks, const Observed& observed);
+  /// Starts what is not waited for here; an operation that is refused has ended.
+  sprat::Work begun(Call& call, sprat::Communicator& ranks, const Observed& observed);
+  Observed observe(const Operation& operation, std::uint64_t number, Manner manner);
   /// Null if this thread has none open.
   Batch* open_batch();
-  std::chrono::milliseconds or_default(std::chrono::milliseconds timeout) const;
 
-  Membership membership_;               ///< Its store is in notes_.
-  const std::shared_ptr<Notes> notes_;  ///< Shared with Works, which outlive the group.
-  std::atomic<std::chrono::milliseconds> timeout_;
+  Membership membership_;                    ///< Its store is in observer_.
+  std::shared_ptr<Observer> observer_;       ///< Shared with Works, which outlive the group.
   std::atomic<std::uint64_t> sequence_ = 0;  ///< Operations so far.
   std::uint64_t monitored_barriers_ = 0;     ///< So far; one thread calls.
+  std::uint64_t shrunk_ = 0;                 ///< Calls of shrink() so far; one thread calls.
+  const int first_rank_;                     ///< Before reconfigure() gave it another.
+  const std::string nonce_;                  ///< In the handle of reconfigure().
+  std::set<std::int64_t> instances_;         ///< Of reconfigure(); one thread calls.
+  std::atomic<bool> revoked_ = false;        ///< By abort() here, until reconfigure().
   std::atomic<int> batches_open_ = 0;        ///< batches_.size(), for a look without the lock.
   std::mutex mutex_;                         ///< Guards what follows.
   std::shared_ptr<sprat::Communicator> ranks_, device_ranks_;  ///< Shared with calls under way.

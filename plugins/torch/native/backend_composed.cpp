@@ -57,25 +57,30 @@ WorkPointer Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOpt
   const at::Tensor sum =
       at::sparse_coo_tensor(indices, values, mine.sizes(), mine.options()).coalesce();
   tensors.front().copy_(sum);
-  Operation done{.type = c10d::OpType::_ALLREDUCE_SPARSE,
-                 .title = "sprat:all_reduce_sparse",
-                 .inputs = {},
-                 .results = {tensors.front()},
-                 .staging = {},
-                 .finish = nullptr};
-  return opts.asyncOp ? c10::make_intrusive<Work>(std::move(done), sprat::Work(), notes_, sequence_)
-                      : nullptr;
+  if (!opts.asyncOp) {
+    return nullptr;
+  }
+  Operation done;
+  done.type = c10d::OpType::_ALLREDUCE_SPARSE;
+  done.title = "sprat:all_reduce_sparse";
+  done.results = {tensors.front()};
+  Observed observed;  // its parts have been told
+  observed.type = done.type;
+  observed.sequence = sequence_;
+  return c10::make_intrusive<Work>(std::move(done), sprat::Work(), observer_,
+                                   Work::Parts{observed});
 }
 
 // Goes by the store. An operation of the job would fail the whole job if a rank does not come, and
 // this barrier is there to tell which one that is.
 void Backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
-  const auto timeout = or_default(opts.timeout);
+  const auto timeout =
+      opts.timeout == c10d::kUnsetTimeout ? observer_->timeouts->usual() : opts.timeout;
   const auto deadline = Clock::now() + timeout;
   const auto key = [this](std::uint64_t barrier, const std::string& whose) {
     return "sprat/monitored_barrier/" + std::to_string(barrier) + "/" + whose;
   };
-  const auto shared = notes_->store();
+  const auto shared = observer_->notes.store();
   TORCH_CHECK(shared, "the process group ", membership_.group, " has been destroyed");
   Store store(shared);
   const std::uint64_t barrier = monitored_barriers_++;

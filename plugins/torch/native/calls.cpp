@@ -1,10 +1,13 @@
 #include "plugins/torch/native/calls.hpp"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+
 #include <iterator>
 #include <numeric>
 #include <utility>
 
 #include "plugins/torch/native/elements.hpp"
+#include "plugins/torch/native/memory.hpp"
 #include "plugins/torch/native/reduction.hpp"
 #include "plugins/torch/native/staging.hpp"
 
@@ -17,12 +20,19 @@ using sprat::Communicator;
 using sprat::Options;
 
 Operation operation(OpType type, const char* title, Tensors inputs, Tensors results) {
-  return {.type = type,
-          .title = title,
-          .inputs = std::move(inputs),
-          .results = std::move(results),
-          .staging = {},
-          .finish = nullptr};
+  Operation made;
+  made.type = type;
+  made.title = title;
+  made.inputs = std::move(inputs);
+  made.results = std::move(results);
+  return made;
+}
+
+/// Of a root, or of a message.
+Operation operation(OpType type, const char* title, Tensors inputs, Tensors results, int peer) {
+  Operation made = operation(type, title, std::move(inputs), std::move(results));
+  made.peer = peer;
+  return made;
 }
 
 void check_same_type(const at::Tensor& one, const at::Tensor& other) {
@@ -91,8 +101,46 @@ Call all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& op) {
   return call;
 }
 
+namespace {
+
+/// Writes one tensor's elements into others of the same type and shape, as bytes: autograd is not
+/// concerned, and an operation may end on another thread than the caller's.
+void copy_to_all(const at::Tensor& from, const Tensors& to) {
+  const at::AutoDispatchBelowADInplaceOrView plain;
+  for (const at::Tensor& tensor : to) {
+    if (!tensor.is_same(from)) {
+      tensor.copy_(from);
+    }
+  }
+}
+
+void check_alike(const Tensors& tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    TORCH_CHECK(tensor.scalar_type() == tensors.front().scalar_type(),
+                "invalid tensor type: tensors of one call are ", tensors.front().scalar_type(),
+                " and ", tensor.scalar_type(), "; they must be the same");
+    TORCH_CHECK(tensor.sizes() == tensors.front().sizes(),
+                "invalid tensor size: tensors of one call are ", tensors.front().sizes(), " and ",
+                tensor.sizes(), "; they must be the same");
+  }
+}
+
+}  // namespace
+
+// The tensors are combined here first, so that a type or an operation which PyTorch cannot do is
+// refused before any byte moves.
+Call all_reduce_several(const Tensors& tensors, const c10d::ReduceOp& op) {
+  check_alike(tensors);
+  const at::Tensor combined = combined_here(tensors, op);
+  Call call = all_reduce(combined, op);
+  call.operation.inputs = call.operation.results = tensors;
+  call.operation.staging.push_back(combined);
+  finish_also(call.operation, [combined, tensors] { copy_to_all(combined, tensors); });
+  return call;
+}
+
 Call broadcast(const at::Tensor& tensor, int root) {
-  Call call{operation(OpType::BROADCAST, "sprat:broadcast", {tensor}, {tensor}), nullptr};
+  Call call{operation(OpType::BROADCAST, "sprat:broadcast", {tensor}, {tensor}, root), nullptr};
   const Elements data = moved(updatable(tensor, call.operation));
   call.start = [data, root](Communicator& ranks, const Options& options) {
     return ranks.broadcast(data, root, options);
@@ -100,8 +148,16 @@ Call broadcast(const at::Tensor& tensor, int root) {
   return call;
 }
 
+Call broadcast_several(const Tensors& tensors, int root, std::size_t from) {
+  check_alike(tensors);
+  Call call = broadcast(tensors[from], root);
+  call.operation.inputs = call.operation.results = tensors;
+  finish_also(call.operation, [tensors, from] { copy_to_all(tensors[from], tensors); });
+  return call;
+}
+
 Call reduce(const at::Tensor& tensor, int root, const c10d::ReduceOp& op) {
-  Call call{operation(OpType::REDUCE, "sprat:reduce", {tensor}, {tensor}), nullptr};
+  Call call{operation(OpType::REDUCE, "sprat:reduce", {tensor}, {tensor}, root), nullptr};
   const Elements data = reduced(updatable(tensor, call.operation));
   call.start = [data, root, reduction = reduction_of(op, tensor)](Communicator& ranks,
                                                                   const Options& options) {
@@ -142,6 +198,30 @@ Call all_gather(const Tensors& outputs, const at::Tensor& input) {
   return call;
 }
 
+Call all_gather_several(const std::vector<Tensors>& outputs, const Tensors& inputs) {
+  check_alike(inputs);
+  Tensors all;
+  for (const Tensors& list : outputs) {
+    all.insert(all.end(), list.begin(), list.end());
+  }
+  check_list(all, inputs.front());
+  check_equal_counts(all, inputs.front(), "all_gather");
+  Call call{operation(OpType::ALLGATHER, "sprat:all_gather", inputs, all), nullptr};
+  const Elements part = moved(joined_readable(inputs, call.operation));
+  const Elements whole = moved(joined_writable(outputs.front(), call.operation));
+  call.start = [part, whole](Communicator& ranks, const Options& options) {
+    return ranks.all_gather(part, whole, options);
+  };
+  finish_also(call.operation, [outputs] {
+    for (std::size_t i = 0; i < outputs.front().size(); ++i) {
+      for (const Tensors& list : outputs) {
+        copy_to_all(outputs.front()[i], {list[i]});
+      }
+    }
+  });
+  return call;
+}
+
 Call reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
                            const c10d::ReduceOp& op) {
   check_same_type(output, input);
@@ -177,7 +257,7 @@ Call reduce_scatter(const at::Tensor& output, const Tensors& inputs, const c10d:
 }
 
 Call gather(const Tensors& outputs, const at::Tensor& input, int root) {
-  Call call{operation(OpType::GATHER, "sprat:gather", {input}, outputs), nullptr};
+  Call call{operation(OpType::GATHER, "sprat:gather", {input}, outputs, root), nullptr};
   const Elements part = moved(readable(input, call.operation));
   Elements whole{nullptr, 0, part.dtype};
   if (!outputs.empty()) {
@@ -192,7 +272,7 @@ Call gather(const Tensors& outputs, const at::Tensor& input, int root) {
 }
 
 Call scatter(const at::Tensor& output, const Tensors& inputs, int root) {
-  Call call{operation(OpType::SCATTER, "sprat:scatter", inputs, {output}), nullptr};
+  Call call{operation(OpType::SCATTER, "sprat:scatter", inputs, {output}, root), nullptr};
   const Elements part = moved(writable(output, call.operation));
   Elements whole{nullptr, 0, part.dtype};
   if (!inputs.empty()) {
@@ -211,6 +291,8 @@ Call all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                        const std::vector<std::int64_t>& input_splits) {
   check_same_type(output, input);
   Call call{operation(OpType::ALLTOALL_BASE, "sprat:all_to_all", {input}, {output}), nullptr};
+  call.operation.input_splits = input_splits;
+  call.operation.output_splits = output_splits;
   const Elements in = moved(readable(input, call.operation));
   const Elements out = moved(writable(output, call.operation));
   if (output_splits.empty() && input_splits.empty()) {
@@ -247,7 +329,7 @@ Call all_to_all(const Tensors& outputs, const Tensors& inputs) {
 }
 
 Call send(const at::Tensor& tensor, int to, int tag) {
-  Call call{operation(OpType::SEND, "sprat:send", {tensor}, {tensor}), nullptr};
+  Call call{operation(OpType::SEND, "sprat:send", {tensor}, {tensor}, to), nullptr};
   const Elements data = moved(readable(tensor, call.operation));
   call.start = [data, to, tag](Communicator& ranks, const Options& options) {
     return ranks.send(data, to, tag, options);
@@ -258,7 +340,7 @@ Call send(const at::Tensor& tensor, int to, int tag) {
 Call recv(const at::Tensor& tensor, int from, int tag) {
   const bool any = from == any_source;
   Call call{operation(any ? OpType::RECVANYSOURCE : OpType::RECV,
-                      any ? "sprat:recvAnySource" : "sprat:recv", {tensor}, {tensor}),
+                      any ? "sprat:recvAnySource" : "sprat:recv", {tensor}, {tensor}, from),
             nullptr};
   const Elements data = moved(writable(tensor, call.operation));
   call.start = [data, from, tag](Communicator& ranks, const Options& options) {
@@ -294,8 +376,9 @@ Call all_of(std::vector<Call> each, OpType type, const char* title) {
 }  // namespace calls
 
 Operation all_of(std::vector<Operation> operations, c10d::OpType type, const char* title) {
-  Operation all{
-      .type = type, .title = title, .inputs = {}, .results = {}, .staging = {}, .finish = {}};
+  Operation all;
+  all.type = type;
+  all.title = title;
   const auto append = [](Tensors& to, Tensors& from) {
     std::move(from.begin(), from.end(), std::back_inserter(to));
   };

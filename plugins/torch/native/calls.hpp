@@ -24,12 +24,18 @@ struct Call {
 namespace calls {
 
 Call all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& op);
+/// Every tensor <- op over ranks of op over their tensors, of which all have as many.
+Call all_reduce_several(const Tensors& tensors, const c10d::ReduceOp& op);
 Call broadcast(const at::Tensor& tensor, int root);
+/// Every tensor <- the root's tensor number `from`.
+Call broadcast_several(const Tensors& tensors, int root, std::size_t from);
 Call reduce(const at::Tensor& tensor, int root, const c10d::ReduceOp& op);
 /// output holds one input for each rank, in rank order.
 Call all_gather_single(const at::Tensor& output, const at::Tensor& input);
 /// outputs[r] <- rank r's input, which may differ in length from rank to rank.
 Call all_gather(const Tensors& outputs, const at::Tensor& input);
+/// Each list <- the inputs of all ranks, of which all have as many: rank 0's first.
+Call all_gather_several(const std::vector<Tensors>& outputs, const Tensors& inputs);
 Call reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
                            const c10d::ReduceOp& op);
 /// output <- op over ranks of their inputs[rank], which may differ in length.

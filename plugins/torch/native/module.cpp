@@ -1,5 +1,6 @@
 // The Python module sprat.torch._native.
 #include <pybind11/chrono.h>
+#include <pybind11/functional.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/extension.h>
@@ -21,11 +22,17 @@ namespace sprat::pytorch {
 namespace {
 
 Backend::Membership membership_of(const c10d::DistributedBackendOptions& options) {
-  return {.store = options.store,
-          .rank = options.group_rank,
-          .size = options.group_size,
-          .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout),
-          .group = options.group_id};
+  Backend::Membership membership{
+      .store = options.store,
+      .rank = options.group_rank,
+      .size = options.group_size,
+      .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout),
+      .group = options.group_id,
+      .ranks = {options.global_ranks_in_group.begin(), options.global_ranks_in_group.end()}};
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  membership.reconfigurable = options.enable_reconfigure;
+#endif
+  return membership;
 }
 
 c10::intrusive_ptr<Backend> join(std::shared_ptr<Groups> groups,
@@ -38,6 +45,16 @@ c10::intrusive_ptr<Backend> join(std::shared_ptr<Groups> groups,
 c10::intrusive_ptr<Backend> create_group(Backend& parent, const std::vector<int>& ranks,
                                          const c10d::DistributedBackendOptions& options) {
   return parent.create_group(ranks, membership_of(options));
+}
+
+py::bytes dump_trace(const Groups& groups, bool operations, bool frames, bool only_active) {
+  std::string dump;
+  {
+    const py::gil_scoped_release released;
+    dump = groups.trace()->dump(
+        {.operations = operations, .frames = frames, .only_active = only_active});
+  }
+  return py::bytes(dump);
 }
 
 at::Tensor empty(const std::vector<std::int64_t>& sizes, at::ScalarType dtype) {
@@ -57,11 +74,29 @@ PYBIND11_MODULE(_native, module) {
       .def("shutdown", &Backend::shutdown, Released())
       // PyTorch calls this name; each of its own backends binds it for itself.
       .def("_set_default_timeout", &Backend::setTimeout, Released())
+      .def("_add_ephemeral_timeout", &Backend::addEphemeralTimeout, py::arg("timeout"), Released())
+      .def("_enable_collectives_timing", &Backend::enableCollectivesTiming)
+      .def("register_abort_hook", &Backend::registerAbortHook, py::arg("hook_id"), py::arg("hook"),
+           Released())
+      .def("unregister_abort_hook", &Backend::unregisterAbortHook, py::arg("hook_id"), Released())
+      .def("get_error", &Backend::getError, Released())
+      .def_property_readonly("supports_shrinking", &Backend::supportsShrinking)
+      .def("shrink", &Backend::shrink, py::arg("ranks_to_exclude"), py::arg("shrink_flags") = 0,
+           py::arg("opts_override") = nullptr, Released())
       .def_property_readonly("options", &Backend::getBackendOptions)
       .def("flight_record", &Backend::flight_record, Released());
+  // What operations with async_op=True return: PyTorch's Work, and what it had no name for yet.
+  py::class_<Work, c10d::Work, c10::intrusive_ptr<Work>>(module, "Work")
+      .def_property_readonly("timeout", &Work::getTimeout);
   py::class_<Groups, std::shared_ptr<Groups>>(module, "Groups")
-      .def(py::init<>())
+      .def(py::init<bool>(), py::arg("records"))
       .def("__len__", &Groups::size)
+      .def("_dump_fr_trace", &dump_trace, py::arg("operations"), py::arg("frames"),
+           py::arg("only_active"))
+      .def("_set_fr_version",
+           [](const Groups& groups, const std::string& version) {
+             groups.trace()->set_version(version);
+           })
       .def("leave", &Groups::leave, Released());
   module.def("join", &join, Released());
   module.def("create_group", &create_group, Released());

@@ -58,4 +58,45 @@ Reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& tensor) {
   return reduction;
 }
 
+at::Tensor combined_here(const std::vector<at::Tensor>& tensors, const c10d::ReduceOp& op) {
+  using c10d::ReduceOp;
+  at::Tensor all = tensors.front().clone(at::MemoryFormat::Contiguous);
+  for (std::size_t i = 1; i < tensors.size(); ++i) {
+    const at::Tensor& next = tensors[i];
+    switch (op.op_) {
+      case ReduceOp::SUM:
+      case ReduceOp::AVG:
+      case ReduceOp::PREMUL_SUM:
+        all.add_(next);
+        break;
+      case ReduceOp::PRODUCT:
+        all.mul_(next);
+        break;
+      case ReduceOp::MIN:
+        all = at::minimum(all, next);
+        break;
+      case ReduceOp::MAX:
+        all = at::maximum(all, next);
+        break;
+      case ReduceOp::BAND:
+        all.bitwise_and_(next);
+        break;
+      case ReduceOp::BOR:
+        all.bitwise_or_(next);
+        break;
+      case ReduceOp::BXOR:
+        all.bitwise_xor_(next);
+        break;
+      case ReduceOp::UNUSED:
+        C10_THROW_ERROR(ValueError, "sprat has no such reduction operation");
+    }
+  }
+  if (op.op_ == ReduceOp::AVG) {
+    const auto count = static_cast<std::int64_t>(tensors.size());
+    at::isIntegralType(all.scalar_type(), /*includeBool=*/false) ? all.div_(count, "trunc")
+                                                                 : all.div_(count);
+  }
+  return all;
+}
+
 }  // namespace sprat::pytorch

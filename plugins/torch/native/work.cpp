@@ -32,24 +32,32 @@ std::string describe(const Operation& operation) {
   return tensors.empty() ? name : name + " of " + shapes_of(tensors);
 }
 
-void run_now(const Operation& operation, const Notes& notes, const std::function<void()>& start) {
+void run_now(const Operation& operation, Observer& observer, const Observed& observed,
+             const std::function<void()>& start) {
+  std::exception_ptr failed;
   try {
     start();
   } catch (const Error& error) {
-    std::rethrow_exception(as_error(error, operation, notes));
+    failed = as_error(error, operation, observer.notes);
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  observer.end(observed, failed, Observed::Clock::now());
+  if (failed) {
+    observer.tell_of_failure(failed);
+    std::rethrow_exception(failed);
   }
   if (operation.finish) {
     operation.finish();
   }
 }
 
-Work::Work(Operation operation, sprat::Work work, std::shared_ptr<const Notes> notes,
-           std::uint64_t sequence)
-    : c10d::Work(notes->rank, operation.type, operation.title,
+Work::Work(Operation operation, sprat::Work work, std::shared_ptr<Observer> observer, Parts parts)
+    : c10d::Work(observer->notes.rank, operation.type, operation.title,
                  std::optional<std::vector<at::Tensor>>(operation.inputs)),
       work_(std::move(work)),
-      notes_(std::move(notes)),
-      sequence_(sequence),
+      observer_(std::move(observer)),
+      parts_(std::move(parts)),
       operation_(std::move(operation)) {}
 
 Work::~Work() {
@@ -61,18 +69,27 @@ Work::~Work() {
   struct Rest {
     Operation operation;
     sprat::Work work;
+    std::shared_ptr<Observer> observer;
+    Parts parts;
     void end() {
+      std::exception_ptr failed;
       try {
         work.wait();
         if (operation.finish) {
           operation.finish();
         }
       } catch (const std::exception&) {
-        // Sprat has logged why the job failed
+        failed = std::current_exception();  // Sprat has logged why the job failed
+      }
+      for (const Observed& part : parts) {
+        observer->end(part, failed, Observed::Clock::now());
+      }
+      if (failed) {
+        observer->tell_of_failure(failed);
       }
     }
   };
-  auto rest = std::make_shared<Rest>(Rest{std::move(operation_), work_});
+  auto rest = std::make_shared<Rest>(Rest{std::move(operation_), work_, observer_, parts_});
   work_.on_done([rest] {
     CallbackThreads::of_process().post([rest = std::move(*rest)]() mutable { rest.end(); });
   });
@@ -89,20 +106,37 @@ void Work::complete() {
   } catch (const Error& caught) {
     error = caught;
   }
-  const std::lock_guard lock(completing_);
-  if (ended_.load(std::memory_order_relaxed)) {
-    return;
+  {
+    const std::lock_guard lock(completing_);
+    if (ended_.load(std::memory_order_relaxed)) {
+      return;
+    }
+    failed = finish(error);
   }
+  if (failed) {
+    // Without the lock: a hook may wait for this Work.
+    observer_->tell_of_failure(failed);
+  }
+}
+
+std::exception_ptr Work::finish(const std::optional<Error>& error) {
+  std::exception_ptr failed;
   try {
     if (error) {
-      failed = as_error(*error, operation_, *notes_);
+      failed = as_error(*error, operation_, observer_->notes);
     } else if (operation_.finish) {
       operation_.finish();
     }
   } catch (...) {
     failed = std::current_exception();
   }
-  std::vector<at::Tensor> gone_inputs, gone_staging;  // freed once the locks are let go
+  const auto seen = done_at_.load(std::memory_order_relaxed);
+  ended_at_ = seen != 0 ? Observed::Clock::time_point(Observed::Clock::duration(seen))
+                        : Observed::Clock::now();
+  for (const Observed& part : parts_) {
+    observer_->end(part, failed, ended_at_);
+  }
+  std::vector<at::Tensor> gone_inputs, gone_staging;  // freed once the lock is let go
   {
     const std::lock_guard base_lock(mutex_);
     exception_ = failed;
@@ -111,14 +145,25 @@ void Work::complete() {
     gone_staging.swap(operation_.staging);
     operation_.finish = nullptr;
   }
-  // Release: whoever sees it sees exception_ and the results.
+  // Release: whoever sees it sees exception_, ended_at_ and the results.
   ended_.store(true, std::memory_order_release);
   cv_.notify_all();
   if (recordFunctionEndCallback_) {
     recordFunctionEndCallback_();
     recordFunctionEndCallback_ = nullptr;
   }
+  return failed;
 }
+
+float Work::getDuration() const {
+  TORCH_CHECK(parts_.front().timed, operation_.title, " of group ", observer_->notes.group,
+              " was not timed; call the group's _enable_collectives_timing() before it");
+  TORCH_CHECK(ended_.load(std::memory_order_acquire), operation_.title, " of group ",
+              observer_->notes.group, " is not done; wait for it before you ask how long it took");
+  return std::chrono::duration<float, std::milli>(ended_at_ - parts_.front().began).count();
+}
+
+std::chrono::milliseconds Work::getTimeout() const { return parts_.front().deadline.timeout; }
 
 bool Work::isCompleted() {
   if (!ended_.load(std::memory_order_acquire)) {
@@ -155,8 +200,8 @@ bool Work::wait(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
     if (!cv_.wait_for(lock, timeout, [this] { return completed_; })) {
       C10_THROW_ERROR(DistBackendError,
-                      c10::str("Wait timeout: ", describe(operation_), " of group ", notes_->group,
-                               " is not done after ", timeout.count(),
+                      c10::str("Wait timeout: ", describe(operation_), " of group ",
+                               observer_->notes.group, " is not done after ", timeout.count(),
                                " ms; it goes on. `sprat status --explain` says who is late"));
     }
   }
@@ -211,6 +256,8 @@ void Work::watch() {
   auto self = std::make_shared<c10::intrusive_ptr<Work>>(
       c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this));
   work_.on_done([self] {
+    (*self)->done_at_.store(Observed::Clock::now().time_since_epoch().count(),
+                            std::memory_order_relaxed);
     CallbackThreads::of_process().post([work = std::move(*self)] { work->complete_futures(); });
   });
 }

@@ -1,7 +1,11 @@
 // An operation of Sprat as PyTorch's Work.
 #pragma once
 
+#include <c10/util/SmallVector.h>
+
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -9,7 +13,8 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
-#include "plugins/torch/native/disagreement.hpp"
+#include "plugins/torch/native/observer.hpp"
+#include "plugins/torch/native/torch_version.hpp"
 #include "sprat/communicator.hpp"
 
 namespace sprat::pytorch {
@@ -21,6 +26,8 @@ struct Operation {
   std::vector<at::Tensor> inputs;       ///< Kept until done, as are the others.
   std::vector<at::Tensor> results;      ///< What the future holds.
   std::vector<at::Tensor> staging;
+  int peer = -1;  ///< The root, or whom a message goes to or comes from; -1: nobody, or anybody.
+  std::vector<std::int64_t> input_splits, output_splits;  ///< Rows for each rank; none: equal ones.
   /// Puts what has come into the tensors that it is for. Once, when done well; may be null.
   std::function<void()> finish;
 };
@@ -31,8 +38,9 @@ std::string describe(const Operation& operation);
 /// if there is a future, a thread of CallbackThreads. Futures' callbacks run with no lock held.
 class Work final : public c10d::Work {
  public:
-  Work(Operation operation, sprat::Work work, std::shared_ptr<const Notes> notes,
-       std::uint64_t sequence);
+  /// `observed` are the operations that it is: one, or those of a batch.
+  using Parts = c10::SmallVector<Observed, 1>;
+  Work(Operation operation, sprat::Work work, std::shared_ptr<Observer> observer, Parts observed);
   /// An operation that nobody waited for goes on, keeps its tensors, and is finished.
   ~Work() override;
 
@@ -48,8 +56,18 @@ class Work final : public c10d::Work {
   void abort() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
-  std::uint64_t getSequencenumber() const override { return sequence_; }
+  std::uint64_t getSequencenumber() const override { return parts_.front().sequence; }
+  /// Milliseconds from the call to the end. Throws c10::Error if the operation is not done, or
+  /// began before timing was enabled.
+  float getDuration() const override;
+  /// What the operation got.
+  std::chrono::milliseconds getTimeout() const SPRAT_SINCE_TORCH_2_14;
+#if SPRAT_TORCH_HAS_COMPLETION_HOOKS
+  std::uint64_t getCompletionKey() const override { return parts_.front().key; }
+#endif
 
+  /// Sees to it that the operation is finished when it is done, though nobody waits for it.
+  void follow() { watch(); }
   /// The operation, which is done or will be, finished. Throws nothing.
   void complete();
 
@@ -57,10 +75,15 @@ class Work final : public c10d::Work {
   /// Makes the futures, and sees to it that somebody completes them. Once does something.
   void watch();
   void complete_futures();
+  /// What complete() does, once; why it failed, or null. The caller holds completing_.
+  std::exception_ptr finish(const std::optional<Error>& error);
 
   sprat::Work work_;
-  const std::shared_ptr<const Notes> notes_;  ///< Shared with the group's other works.
-  const std::uint64_t sequence_;
+  const std::shared_ptr<Observer> observer_;  ///< Shared with the group's other works.
+  const Parts parts_;                         ///< At least one.
+  /// Of Observed::Clock, when a thread of Sprat's saw the end; 0: none has. Relaxed: it is a time.
+  std::atomic<Observed::Clock::rep> done_at_ = 0;
+  Observed::Clock::time_point ended_at_{};  ///< Written before ended_.
   std::mutex completing_;  ///< Guards operation_ until completed_; taken before mutex_.
   Operation operation_;
   std::atomic<bool> ended_ = false;  ///< Release: exception_ and the results are complete.
@@ -82,6 +105,7 @@ class Works final : public c10d::Work {
 
 /// Runs an operation that the caller waits for, and finishes it: `start` does and waits. Throws
 /// PyTorch's errors.
-void run_now(const Operation& operation, const Notes& notes, const std::function<void()>& start);
+void run_now(const Operation& operation, Observer& observer, const Observed& observed,
+             const std::function<void()>& start);
 
 }  // namespace sprat::pytorch

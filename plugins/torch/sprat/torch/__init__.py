@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from sprat.torch._version import check_torch
+from sprat.torch._extension import load
 
-check_torch(torch.__version__)
-from sprat.torch import _native  # noqa: E402  (after the check, which says more than the loader)
+_native = load(torch.__version__)  # before whatever imports it
 from sprat.torch.allocation import empty, is_shared, memory_use, release_kept_memory  # noqa: E402
 from sprat.torch.backend import flight_record, independent_group, register  # noqa: E402
 from sprat.torch.block_compress import BlockCompressState, block_compress_hook  # noqa: E402

@@ -13,9 +13,9 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from sprat import autoload
-from sprat.torch import _native
+from sprat.torch import _native, flight_trace
 
-_groups = _native.Groups()
+_groups = flight_trace.groups
 # Without it the others would take a process that ends for one that died.
 atexit.register(_groups.leave)
 # Whether the group that this thread is making is to be a job of its own.
@@ -52,6 +52,9 @@ def register() -> None:
         dist.monitored_barrier = c10d.monitored_barrier = monitored_barrier
         set_timeout.others = c10d._set_pg_timeout
         c10d._set_pg_timeout = set_timeout
+        add_ephemeral_timeout.others = c10d._add_ephemeral_timeout_for_all_pgs
+        c10d._add_ephemeral_timeout_for_all_pgs = add_ephemeral_timeout
+        flight_trace.put_in()
 
 
 def independent_group(
@@ -79,6 +82,18 @@ def set_timeout(timeout: timedelta, group: dist.ProcessGroup | None = None) -> N
         set_timeout.others(timeout, group)
     for backend in ours:
         backend._set_default_timeout(timeout)
+
+
+def add_ephemeral_timeout(timeout: timedelta) -> None:
+    """``torch.distributed``'s ``_add_ephemeral_timeout_for_all_pgs``, which itself knows only NCCL.
+
+    Calls from here on get ``timeout`` more, in every group, until the first of them has ended.
+    """
+    add_ephemeral_timeout.others(timeout)
+    for group in list(c10d._world.pg_map):
+        if not c10d._rank_not_in_group(group):
+            for backend in _backends_of(group):
+                backend._add_ephemeral_timeout(timeout)
 
 
 def monitored_barrier(

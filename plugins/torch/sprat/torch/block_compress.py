@@ -32,7 +32,7 @@ class BlockCompressState:
         process_group: dist.ProcessGroup | None = None,
         wire: str = "i8",
         error_feedback: bool = True,
-    ):
+    ) -> None:
         # Refuses a wire that it does not know, before anybody waits.
         _native.encode(wire, torch.empty(0), torch.empty(0, dtype=torch.uint8), None)
         ranks = dist.get_process_group_ranks(process_group or dist.group.WORLD)
