@@ -8,7 +8,7 @@
 #include "plugins/torch/native/elements.hpp"
 #include "plugins/torch/native/errors.hpp"
 #include "plugins/torch/native/memory.hpp"
-#include "plugins/torch/native/profiling.hpp"
+#include "plugins/torch/native/observing/profiling.hpp"
 
 namespace sprat::pytorch {
 namespace {

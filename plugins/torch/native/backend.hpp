@@ -14,7 +14,7 @@
 
 #include "plugins/torch/native/calls.hpp"
 #include "plugins/torch/native/device_lane.hpp"
-#include "plugins/torch/native/observer.hpp"
+#include "plugins/torch/native/observing/observer.hpp"
 #include "plugins/torch/native/torch_version.hpp"
 #include "plugins/torch/native/work.hpp"
 #include "sprat/communicator.hpp"
@@ -43,22 +43,22 @@ class Groups final {
   const std::shared_ptr<FlightTrace> trace_;
 };
 
+/// How a group is joined; `group` is equal on its members.
+struct Membership {
+  c10::intrusive_ptr<c10d::Store> store;
+  int rank = 0, size = 1;
+  std::chrono::milliseconds timeout{};
+  std::string group;
+  std::vector<std::uint64_t> ranks = {};     ///< The job's; none: 0, 1, ... of the job itself.
+  std::shared_ptr<Groups> groups = nullptr;  ///< Shared with the process's others, or null.
+  bool reconfigurable = false;               ///< It has no ranks until reconfigure().
+};
+
 /// Any thread may call; calls of one group serialise, and every rank makes the same ones in the
 /// same order. Operations that the caller waits for at once (asyncOp false) are done when the call
 /// returns, which then returns null. An operation that fails ends all groups of the job.
 class Backend final : public c10d::Backend {
  public:
-  /// How a group is joined; `group` is equal on its members.
-  struct Membership {
-    c10::intrusive_ptr<c10d::Store> store;
-    int rank = 0, size = 1;
-    std::chrono::milliseconds timeout{};
-    std::string group;
-    std::vector<std::uint64_t> ranks = {};     ///< The job's; none: 0, 1, ... of the job itself.
-    std::shared_ptr<Groups> groups = nullptr;  ///< Shared with the process's others, or null.
-    bool reconfigurable = false;               ///< It has no ranks until reconfigure().
-  };
-
   /// A job of its own, whose ranks meet in the store.
   static c10::intrusive_ptr<Backend> join(Membership membership);
   /// A group of this one's ranks, in their order. Only its members call.

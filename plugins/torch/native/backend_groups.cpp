@@ -93,7 +93,7 @@ std::vector<std::uint64_t> ranks_or_all(const std::vector<std::uint64_t>& ranks,
   return all;
 }
 
-GroupPlace place_of(const Backend::Membership& membership) {
+GroupPlace place_of(const Membership& membership) {
   return {.store = membership.store,
           .name = membership.group,
           .rank = membership.rank,

@@ -21,8 +21,8 @@ namespace py = pybind11;
 namespace sprat::pytorch {
 namespace {
 
-Backend::Membership membership_of(const c10d::DistributedBackendOptions& options) {
-  Backend::Membership membership{
+Membership membership_of(const c10d::DistributedBackendOptions& options) {
+  Membership membership{
       .store = options.store,
       .rank = options.group_rank,
       .size = options.group_size,
@@ -37,7 +37,7 @@ Backend::Membership membership_of(const c10d::DistributedBackendOptions& options
 
 c10::intrusive_ptr<Backend> join(std::shared_ptr<Groups> groups,
                                  const c10d::DistributedBackendOptions& options) {
-  Backend::Membership membership = membership_of(options);
+  Membership membership = membership_of(options);
   membership.groups = std::move(groups);
   return Backend::join(std::move(membership));
 }

@@ -13,7 +13,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
-#include "plugins/torch/native/observer.hpp"
+#include "plugins/torch/native/observing/observer.hpp"
 #include "plugins/torch/native/torch_version.hpp"
 #include "sprat/communicator.hpp"
 

@@ -1,4 +1,4 @@
-#include "plugins/torch/native/observer.hpp"
+#include "plugins/torch/native/observing/observer.hpp"
 
 #include <c10/util/Exception.h>
 

@@ -1,4 +1,4 @@
-#include "plugins/torch/native/hooks.hpp"
+#include "plugins/torch/native/observing/hooks.hpp"
 
 #include "plugins/torch/native/callback_threads.hpp"
 

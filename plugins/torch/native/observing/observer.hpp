@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "plugins/torch/native/disagreement.hpp"
-#include "plugins/torch/native/flight_trace.hpp"
-#include "plugins/torch/native/hooks.hpp"
-#include "plugins/torch/native/timeouts.hpp"
+#include "plugins/torch/native/observing/flight_trace.hpp"
+#include "plugins/torch/native/observing/hooks.hpp"
+#include "plugins/torch/native/observing/timeouts.hpp"
 
 namespace sprat::pytorch {
 

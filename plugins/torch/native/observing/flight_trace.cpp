@@ -1,4 +1,4 @@
-#include "plugins/torch/native/flight_trace.hpp"
+#include "plugins/torch/native/observing/flight_trace.hpp"
 
 #include <c10/util/ApproximateClock.h>
 #include <c10/util/Logging.h>

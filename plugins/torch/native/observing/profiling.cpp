@@ -1,4 +1,4 @@
-#include "plugins/torch/native/profiling.hpp"
+#include "plugins/torch/native/observing/profiling.hpp"
 
 #include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
 #include <tuple>

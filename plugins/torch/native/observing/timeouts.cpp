@@ -1,4 +1,4 @@
-#include "plugins/torch/native/timeouts.hpp"
+#include "plugins/torch/native/observing/timeouts.hpp"
 
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
