@@ -41,7 +41,7 @@ void agree(Communicator& world, const std::optional<Error>& mine) {
   std::vector<std::uint64_t> lengths(static_cast<std::size_t>(world.size()));
   world
       .all_gather(elements(std::span(&length, 1)), elements(lengths),
-                  {.timeout = {}, .blocking = true})
+                  {.timeout = {}, .blocking = true, .digested = false})
       .wait();
   std::vector<std::size_t> failed;
   for (std::size_t rank = 0; rank < lengths.size(); ++rank) {

@@ -22,7 +22,9 @@
 namespace sprat::fsdp {
 namespace {
 
-constexpr Options at_once{.timeout = {}, .blocking = true};
+/// A save ends whenever the disk is done, and so its calls come in another step of each run: they
+/// are not what runs are compared by.
+constexpr Options at_once{.timeout = {}, .blocking = true, .digested = false};
 /// How long a rank waits for its own disk before it asks the others, so that no collective lasts.
 constexpr std::chrono::milliseconds patience{200};
 constexpr std::size_t piece_elements = std::size_t{1} << 22;  // of a write that may be given up
@@ -313,7 +315,7 @@ std::vector<std::uint64_t> Saver::gather_checksums(const std::vector<io::FileRec
     }
     all.resize(total);
   }
-  world_.gatherv(elements(std::as_const(part)), elements(all), counts, 0).wait();
+  world_.gatherv(elements(std::as_const(part)), elements(all), counts, 0, at_once).wait();
   return all;
 }
 

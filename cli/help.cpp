@@ -26,6 +26,7 @@ constexpr const char* introduction =
   sprat topo                                           what is this machine made of?
   sprat info                                           which choices does Sprat make here, and why?
   sprat status --explain                               what do the ranks that run here wait for?
+  sprat diff RUN RUN                                   at which call, rank and element do two runs part?
 
 Commands:
 )";

@@ -45,13 +45,15 @@ std::shared_ptr<Operation> operation_of(Communicator::Impl& impl, const Call& ca
   operation->output = static_cast<std::byte*>(call.out.data);
   operation->stage_input = call.stage_input;
   operation->timeout = options.timeout.value_or(impl.context->config().timeout);
+  operation->digested = options.digested;
   return operation;
 }
 
 /// Tries the short path: true if the call is over already. Only calls that wait, have equal blocks
-/// and an operation without a value of its own can take it.
+/// and an operation without a value of its own can take it. It digests all that it carries.
 bool was_eager(Communicator::Impl& impl, const Call& call, const Options& options) {
-  if (!options.blocking || call.counts || call.op.op() >= ReduceOp::premultiplied_sum) {
+  if (!options.blocking || !options.digested || call.counts ||
+      call.op.op() >= ReduceOp::premultiplied_sum) {
     return false;
   }
   const auto make = [&] { return operation_of(impl, call, options); };

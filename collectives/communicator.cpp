@@ -46,6 +46,7 @@ Work post_message(Communicator::Impl& impl, bool sends, ConstElements data, int 
   message->data = static_cast<std::byte*>(const_cast<void*>(data.data));
   message->bytes = data.bytes();
   message->timeout = options.timeout.value_or(impl.context->config().timeout);
+  message->digested = options.digested;
   impl.messages.post(message);
   if (options.blocking) {
     message->wait();

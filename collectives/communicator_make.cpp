@@ -34,7 +34,7 @@ std::vector<Ticket> exchange_tickets(Communicator& parent, const Ticket& mine) {
   constexpr std::size_t words = sizeof(Ticket) / sizeof(std::int64_t);
   parent
       .all_gather({&mine, words, DType::i64}, {tickets.data(), words * tickets.size(), DType::i64},
-                  {.timeout = {}, .blocking = true})
+                  {.timeout = {}, .blocking = true, .digested = false})
       .wait();
   return tickets;
 }

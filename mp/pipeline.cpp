@@ -420,13 +420,15 @@ struct ClockOffset {
 };
 
 constexpr int clock_questions = 8;
+/// Times differ from run to run.
+constexpr Options of_this_run{.timeout = {}, .blocking = true, .digested = false};
 
 void answer_with_clock(Communicator& ranks, int who, int tag) {
   std::array<double, 1> told{};
   for (int i = 0; i < clock_questions; ++i) {
-    ranks.recv(elements(told), who, tag).wait();
+    ranks.recv(elements(told), who, tag, of_this_run).wait();
     told[0] = seconds_now();
-    ranks.send(elements(std::as_const(told)), who, tag).wait();
+    ranks.send(elements(std::as_const(told)), who, tag, of_this_run).wait();
   }
 }
 
@@ -437,8 +439,8 @@ ClockOffset ask_rank_0(Communicator& ranks, int tag) {
   std::array<double, 1> told{};
   for (int i = 0; i < clock_questions; ++i) {
     const double asked = seconds_now();
-    ranks.send(elements(std::as_const(told)), 0, tag).wait();
-    ranks.recv(elements(told), 0, tag).wait();
+    ranks.send(elements(std::as_const(told)), 0, tag, of_this_run).wait();
+    ranks.recv(elements(told), 0, tag, of_this_run).wait();
     const double answered = seconds_now();
     if ((answered - asked) / 2 < best.error) {
       best = {.seconds = told[0] - (asked + answered) / 2, .error = (answered - asked) / 2};
@@ -467,7 +469,7 @@ std::vector<ClockOffset> clock_offsets(Communicator& ranks, int tag) {
   }
   const std::array<double, 2> told = {mine.seconds, mine.error};
   std::vector<double> all(2 * std::size_t(ranks.size()));
-  ranks.all_gather(elements(told), elements(all)).wait();
+  ranks.all_gather(elements(told), elements(all), of_this_run).wait();
   std::vector<ClockOffset> offsets;
   for (int rank = 0; rank < ranks.size(); ++rank) {
     const auto at = 2 * std::size_t(first_of_host(rank));
@@ -494,7 +496,7 @@ mp::Timeline Pipeline::Impl::timeline() {
     count += counts.back();
   }
   std::vector<double> all(count);
-  ranks_->all_gatherv(elements(std::as_const(mine)), elements(all), counts).wait();
+  ranks_->all_gatherv(elements(std::as_const(mine)), elements(all), counts, of_this_run).wait();
   std::vector<mp::MeasuredRank> measured;
   auto next = all.begin();
   for (const auto& actions : schedule_.actions) {

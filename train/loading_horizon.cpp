@@ -30,7 +30,11 @@ std::optional<HorizonChoice> agree_on_horizon(Communicator& world,
   if (mine) {
     std::ranges::copy(mine->stalls, values.begin() + first_stall);
   }
-  world.all_reduce(elements(std::span(values)), ReduceOp::max).wait();
+  // Of measured times, which differ from run to run.
+  world
+      .all_reduce(elements(std::span(values)), ReduceOp::max,
+                  {.timeout = {}, .blocking = true, .digested = false})
+      .wait();
   if (values[0] > 0) {
     return std::nullopt;
   }

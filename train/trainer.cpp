@@ -130,30 +130,32 @@ Trainer::Totals Trainer::pass() {
   // and DeepSpeed do, a step that is skipped takes its samples, and nothing of the schedule.
   const double rate =
       leads() ? learning_rate(config_.train, static_cast<int>(part_.model().updates())) : 0.0;
-  std::array<double, 9> totals = {loss,
-                                  part_.mine().tells_loss ? tokens : 0.0,
-                                  asked ? 1.0 : 0.0,
-                                  rate,
-                                  times.idle,
-                                  times.message_wait_s,
-                                  times.load_stall_s,
-                                  times.store_wait_s,
-                                  data_wait};
+  std::array<double, 4> totals = {loss, part_.mine().tells_loss ? tokens : 0.0, asked ? 1.0 : 0.0,
+                                  rate};
   part_.sum_over_job(totals);
+  // Apart from what is the same in every run, or digests of these sums would tell no two runs
+  // alike.
+  std::array<double, 5> waits_of_job = {times.idle, times.message_wait_s, times.load_stall_s,
+                                        times.store_wait_s, data_wait};
+  world_
+      .all_reduce(elements(waits_of_job), ReduceOp::sum,
+                  {.timeout = {}, .blocking = true, .digested = false})
+      .wait();
   const double ranks = world_.size();
   return {.loss = totals[0],
           .tokens = totals[1],
           .stop = totals[2] > 0,
           .learning_rate = totals[3],
-          .times = {.idle = totals[4] / ranks,
-                    .message_wait_s = totals[5] / ranks,
-                    .load_stall_s = totals[6] / ranks,
-                    .store_wait_s = totals[7] / ranks},
-          .data_wait_s = totals[8] / ranks};
+          .times = {.idle = waits_of_job[0] / ranks,
+                    .message_wait_s = waits_of_job[1] / ranks,
+                    .load_stall_s = waits_of_job[2] / ranks,
+                    .store_wait_s = waits_of_job[3] / ranks},
+          .data_wait_s = waits_of_job[4] / ranks};
 }
 
 StepRecord Trainer::train_step() {
   const auto begin = Clock::now();
+  world_.mark_step(step_ + 1);
   const double waited = world_.seconds_waited();
   const Totals totals = pass();
   const StepResult result =

@@ -21,7 +21,8 @@ void EagerCalls::remember(const Operation& operation, const Planned& planned) {
              .eager = planned.eager,
              .arithmetic = arithmetic_of(operation.problem),
              .algorithm = planned.algorithm,
-             .bytes = operation.problem.payload_bytes()};
+             .bytes = operation.problem.payload_bytes(),
+             .extents = digests::extents_of(operation.problem)};
   }
 }
 

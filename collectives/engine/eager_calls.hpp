@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/digests/chunks.hpp"
 #include "collectives/engine/eager_plan.hpp"
 #include "collectives/engine/local_peers.hpp"
 #include "collectives/engine/operation.hpp"
@@ -29,6 +30,7 @@ class EagerCalls final {
     Arithmetic arithmetic;
     const Algorithm* algorithm = nullptr;
     std::uint64_t bytes = 0;  ///< Of the caller's larger buffer.
+    digests::Extents extents;
   };
   /// Null if it was not. Valid until the next remember().
   const Known* find(const Signature& signature) const {

@@ -27,6 +27,8 @@ Executor::Executor(std::shared_ptr<comm::Context> context, Membership membership
       plans_(std::move(rules)),
       recorder_(context_, membership_.id, membership_.name, membership_.rank,
                 membership_.world_ranks),
+      digests_(context_, membership_.id, membership_.name, membership_.rank,
+               membership_.world_ranks),
       peers_(*context_, membership_, *grouping_),
       scope_(context_->open_scope({.communicator = membership_.id,
                                    .domain = membership_.domain,
@@ -94,8 +96,22 @@ bool Executor::call_eagerly(const Signature& signature, const std::byte* input, 
   comm::Clock::time_point now = context_->wait_policy().recent();
   recorder_.began({call.sequence, signature, known->bytes, static_cast<int>(signature.detail), now},
                   known->algorithm->name);
+  const digests::CallMemory memory{signature,
+                                   call.sequence,
+                                   static_cast<int>(signature.detail),
+                                   false,
+                                   known->arithmetic.output,
+                                   known->extents,
+                                   input,
+                                   output};
+  if (digests_.on()) [[unlikely]] {
+    digests_.take_input(memory);
+  }
   if (eager_.wait(call, now) &&
       eager_.finish(*known->eager, known->arithmetic, call.sequence, input, output)) {
+    if (digests_.on()) [[unlikely]] {
+      digests_.over(memory, now);
+    }
     peers_.complete(call.sequence);
     if (call.eager.runs_ahead) {
       peers_.ring();  // a rank that is far ahead may wait for just that
@@ -293,6 +309,10 @@ std::size_t Executor::most_shown_bytes() const {
 // Publishes what this rank calls and where its buffers lie, unless it has run so far ahead that
 // peers may still read what it published long ago.
 bool Executor::announce() {
+  // Before anything is told: from then on an output may be written that lies over the input.
+  if (is_digested() && !digests_.take_input(memory_of(*active_))) {
+    return steps_.end_slice();  // in pieces: others may want the token
+  }
   if (!peers_.may_open(active_->sequence, most_shown_bytes())) {
     return false;
   }
@@ -424,6 +444,10 @@ bool Executor::leave() {
   if (planned_.plan->traits.reads_peers && !all_inlined() && !read_good_memory()) {
     return false;
   }
+  // Peers have been told already that they may go on, and nobody waits for this but the caller.
+  if (is_digested() && !digests_.take_result(memory_of(*active_))) {
+    return steps_.end_slice();
+  }
   finish_active();
   return true;
 }
@@ -456,6 +480,9 @@ void Executor::finish_active() {
   }
   const auto now = context_->wait_policy().now();
   stalls_.end(*this, now);
+  if (is_digested()) {
+    digests_.over(memory_of(*active_), now);
+  }
   // Eager calls are not told of: what they take is the meeting, whatever the cores do.
   if (ReductionObservers::any() && reduces(active_->problem.collective)) {
     ReductionObservers::tell(now - times().since, active_->problem.payload_bytes());
@@ -508,6 +535,18 @@ std::string Executor::words() const {
 Recorder::PostedCall Executor::call_of(const Operation& operation) {
   return {operation.sequence, operation.signature, operation.problem.payload_bytes(),
           operation.problem.root, operation.posted};
+}
+
+digests::CallMemory Executor::memory_of(const Operation& operation) {
+  const Problem& problem = operation.problem;
+  return {.signature = operation.signature,
+          .sequence = operation.sequence,
+          .root = problem.root,
+          .uneven = problem.counts != nullptr,
+          .result_type = problem.output,
+          .extents = digests::extents_of(problem),
+          .input = operation.input,
+          .result = operation.output};
 }
 
 // Nothing of calls behind the one under way: where that one waits lies the first disagreement, if

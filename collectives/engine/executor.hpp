@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/digests/digest_recorder.hpp"
 #include "collectives/engine/eager_calls.hpp"
 #include "collectives/engine/history.hpp"
 #include "collectives/engine/local_peers.hpp"
@@ -50,6 +51,7 @@ class Executor final : public comm::Driver, private WatchedCall {
   /// How the communicator fails. Shared with works, which outlast it.
   const std::shared_ptr<const comm::FailureScope>& scope() const { return scope_; }
   Recorder& recorder() { return recorder_; }
+  digests::DigestRecorder& digests() { return digests_; }
 
   comm::Advance advance() noexcept override;
   std::uint64_t communicator() const noexcept override { return membership_.id; }
@@ -84,6 +86,8 @@ class Executor final : public comm::Driver, private WatchedCall {
   void fail_active(const Error& error);
   void fail_all(const Error& failure);
   static Recorder::PostedCall call_of(const Operation& operation);
+  static digests::CallMemory memory_of(const Operation& operation);
+  bool is_digested() const { return digests_.on() && active_->digested; }
 
   // Of the active operation.
   Times times() const override;
@@ -107,6 +111,7 @@ class Executor final : public comm::Driver, private WatchedCall {
   // All below: guarded by the context's token.
   PlanCache plans_;
   Recorder recorder_;
+  digests::DigestRecorder digests_;
   LocalPeers peers_;
   std::shared_ptr<const comm::FailureScope> scope_;
   OperandMemory memory_;

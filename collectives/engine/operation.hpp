@@ -27,6 +27,7 @@ class Operation final : public Work::State {
   /// The output overwrites blocks of the input that peers have yet to read.
   bool stage_input = false;
   std::chrono::milliseconds timeout{0};
+  bool digested = true;  ///< See Options.
 
   using State::fail;
   using State::finish;

@@ -42,6 +42,7 @@ PointToPoint::PointToPoint(std::shared_ptr<comm::Context> context, Executor& exe
       membership_(executor.membership()),
       recorder_(executor.recorder()),
       scope_(executor.scope()),
+      digests_(executor.digests()),
       counts_(membership_.world_ranks.size()) {
   const auto token = context_->take_token();
   context_->add(this);
@@ -115,6 +116,13 @@ void PointToPoint::start(Message& message) {
   const int world = membership_.world_ranks[message.peer];
   comm::MessageTransport& transport = context_->messages(world);
   const std::uint64_t tag = wire_tag(membership_.id, message);
+  if (is_digested(message)) {  // in the order in which both sides match their messages
+    if (message.sends) {
+      digests_.sends(message.peer, message.tag, {message.data, message.bytes}, message.posted);
+    } else {
+      message.number = digests_.receives(message.peer, message.tag);
+    }
+  }
   if (message.sends) {
     ++counts_[message.peer].sent;
     transport.send(message.request, world, tag, {message.data, message.bytes});
@@ -188,6 +196,10 @@ comm::Advance PointToPoint::advance() noexcept {
       counts_[message->peer].received += message->sends ? 0 : 1;
       const auto now = context_->wait_policy().now();
       recorder_.ended(message->entry, now, true);
+      if (!message->sends && is_digested(*message)) {
+        digests_.received(message->peer, message->tag, message->number,
+                          {message->data, message->bytes}, now);
+      }
       if (message->warned) {
         log().warn("{}: {} came {:.1f} s late", describe(*message), awaited(*message),
                    seconds_of(now - message->posted));

@@ -34,6 +34,8 @@ class Message final : public Work::State {
   comm::Clock::time_point asked{};  ///< When its peer was asked whether it can still come.
   comm::MessageRequest request;
   Recorder::Entry entry = nullptr;
+  bool digested = true;      ///< See Options; the library's own are not.
+  std::uint64_t number = 0;  ///< Of a receive that is digested: see DigestRecorder.
   int source() const override { return sends ? -1 : peer; }
 };
 
@@ -57,6 +59,9 @@ class PointToPoint final : public comm::Driver {
  private:
   void drain();
   void start(Message& message);
+  bool is_digested(const Message& message) const {
+    return digests_.on() && message.digested && message.purpose.empty();
+  }
   bool start_waiting();
   bool end_waiting(const Error* failure);
   bool find_source(Message& message);
@@ -72,6 +77,7 @@ class PointToPoint final : public comm::Driver {
   const Membership& membership_;
   Recorder& recorder_;
   const std::shared_ptr<const comm::FailureScope> scope_;  ///< The executor's; shared with works.
+  digests::DigestRecorder& digests_;
   // Guarded by the context's token.
   std::list<std::shared_ptr<Message>> in_flight_;  ///< The transports have them.
   /// Receives from any source, and those behind them that the same messages may match, in order.

@@ -58,6 +58,11 @@ void StepRunner::begin(const Operation& operation, const Plan& plan, const Windo
 
 bool StepRunner::slice_is_over() const { return slice_traffic_ >= most_traffic; }
 
+bool StepRunner::end_slice() {
+  slice_traffic_ = std::max(slice_traffic_, most_traffic);
+  return true;
+}
+
 bool StepRunner::advance() {
   if (work_.waits()) {
     return false;

@@ -49,6 +49,8 @@ class StepRunner final {
   void begin_slice() { slice_traffic_ = 0; }
   /// Others may want the token.
   bool slice_is_over() const;
+  /// It is over now: whoever drives did bulk work of another kind. True, for that has moved.
+  bool end_slice();
 
   /// Communicator ranks that its steps wait for now; a rank may come up more than once.
   std::vector<int> awaited() const;

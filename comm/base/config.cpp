@@ -115,12 +115,16 @@ std::string write_ports(const Config& config) {
 
 constexpr std::string_view suffixes = "KMG";
 
-bool read_cross_memory(Config& config, std::string_view text) {
-  config.cross_memory = text == "1";
+template <bool Config::*member>
+bool read_switch(Config& config, std::string_view text) {
+  config.*member = text == "1";
   return text == "0" || text == "1";
 }
 
-std::string write_cross_memory(const Config& config) { return config.cross_memory ? "1" : "0"; }
+template <bool Config::*member>
+std::string write_switch(const Config& config) {
+  return config.*member ? "1" : "0";
+}
 
 bool read_staging(Config& config, std::string_view text) {
   int shift = 0;
@@ -228,7 +232,7 @@ constexpr Field fields[] = {
      "Processes of a host read each other's private memory where the kernel lets them; 0: only "
      "what "
      "is staged for them.",
-     read_cross_memory, write_cross_memory, "0 or 1"},
+     read_switch<&Config::cross_memory>, write_switch<&Config::cross_memory>, "0 or 1"},
     {"straggler_after", "SPRAT_STRAGGLER_AFTER", "seconds",
      "How long an operation waits until a warning says for whom; 0: never.",
      read_seconds_or_never<&Config::straggler_after>, write_seconds<&Config::straggler_after>,
@@ -236,6 +240,20 @@ constexpr Field fields[] = {
     {"flight_recorder", "SPRAT_FLIGHT_RECORDER", "path",
      "Folder into which each rank writes its last operations when the job fails; empty: none.",
      read_text<&Config::flight_recorder>, write_text<&Config::flight_recorder>, "a path"},
+    {"digests", "SPRAT_DIGESTS", "path",
+     "Folder into which each rank writes digests of what its calls gave, for sprat diff; empty: "
+     "none.",
+     read_text<&Config::digests>, write_text<&Config::digests>, "a path"},
+    {"digests_inputs", "SPRAT_DIGESTS_INPUTS", "switch",
+     "Digests also of what ranks put into their calls: tells whose buffer differed first.",
+     read_switch<&Config::digests_inputs>, write_switch<&Config::digests_inputs>, "0 or 1"},
+    {"digests_check", "SPRAT_DIGESTS_CHECK", "steps",
+     "Every so many steps ranks compare digests of results that all must have alike; 0: never. The "
+     "same on every rank.",
+     read_integer<&Config::digests_check, 0>, write_integer<&Config::digests_check>, "0 or more"},
+    {"digests_keep", "SPRAT_DIGESTS_KEEP", "call",
+     "A call whose values are kept beside the digests, as sprat diff prints it; empty: none.",
+     read_text<&Config::digests_keep>, write_text<&Config::digests_keep>, "a call"},
     {"fake_lustre", "SPRAT_FAKE_LUSTRE", "path",
      "For trials without Lustre: a folder that is taken for a mount of it. Layouts are in the "
      "files' "

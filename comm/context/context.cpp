@@ -112,7 +112,12 @@ void Context::join_by(Joining& joining, std::size_t world_bytes) {
   peers_ = joining.peers();
   connect_bells();
   // Before anybody can end joining, and fail.
-  status_ = std::make_unique<status::Writer>(about(infos.front().memory.nonce));
+  const status::About shown = about(infos.front().memory.nonce);
+  status_ = std::make_unique<status::Writer>(shown);
+  if (!config_.digests.empty()) {
+    call_log_ = std::make_unique<status::CallLog>(
+        config_.digests, text("sprat-", std::string(shown.job), "-rank", rank_));
+  }
   name_log(rank_, size(), one_process ? "thread" : joining.host().name);
   if (!joining.unmapped().empty()) {
     log().warn(

@@ -21,6 +21,7 @@
 #include "comm/context/wait_policy.hpp"
 #include "comm/coordinator/gathering.hpp"
 #include "comm/coordinator/rendezvous.hpp"
+#include "comm/status/call_log.hpp"
 #include "comm/status/status_page.hpp"
 #include "comm/survival/reachability.hpp"
 #include "comm/survival/survivor_listener.hpp"
@@ -94,6 +95,8 @@ class Context : public std::enable_shared_from_this<Context> {
 
   /// What `sprat status` sees of this rank.
   status::Writer& status() { return *status_; }
+  /// Where digests of this rank's calls are kept; null: nowhere.
+  status::CallLog* call_log() { return call_log_.get(); }
 
   // --- progress: contracts are in comm/context/progress.hpp
   // ---------------------------------------------
@@ -220,6 +223,7 @@ class Context : public std::enable_shared_from_this<Context> {
   Bells bells_;
   Progress progress_;
   std::unique_ptr<status::Writer> status_;
+  std::unique_ptr<status::CallLog> call_log_;
   FailureState failure_;
   ReachabilityCheck reachability_;  ///< Of silent ranks.
   std::mutex gathered_mutex_;       ///< Guards the one below.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -68,6 +69,9 @@ struct Options {
   std::optional<std::chrono::milliseconds> timeout = std::nullopt;
   /// The caller waits at once: the call itself waits, and no helper thread is woken for it.
   bool blocking = false;
+  /// Its values belong into digests (docs/diff.md): false of times, file names and what else
+  /// differs from run to run. Equal on all ranks.
+  bool digested = true;
 };
 
 /// How a communicator that is made of another one fails.
@@ -174,6 +178,12 @@ class SPRAT_API Communicator {
   /// others went on without this rank.
   Communicator shrink(int at_least = 1,
                       std::optional<std::chrono::milliseconds> patience = std::nullopt);
+  /// What this rank calls from here on, on any communicator, belongs to this step: `sprat diff`
+  /// tells places by it (docs/diff.md). Every rank calls it at the same place of its calls here:
+  /// if SPRAT_DIGESTS_CHECK asks for it at this step, ranks compare what all must have alike.
+  /// Throws Error{mismatch} if a rank differs, and fails the job. Otherwise nothing is sent. Not
+  /// below 0.
+  void mark_step(std::int64_t step);
   /// Fails this communicator on all its ranks, with Error{aborted} and `reason`. Of the world, and
   /// of what fails together with it: the whole job.
   void abort(std::string_view reason);

@@ -39,6 +39,10 @@ struct Config {
   bool cross_memory = true;  ///< SPRAT_CROSS_MEMORY: processes of a host read each other's memory.
   std::chrono::milliseconds straggler_after{30'000};  ///< SPRAT_STRAGGLER_AFTER, seconds; 0: never.
   std::string flight_recorder;  ///< SPRAT_FLIGHT_RECORDER: folder for what ranks did last.
+  std::string digests;          ///< SPRAT_DIGESTS: folder for digests of what each call gave.
+  bool digests_inputs = false;  ///< SPRAT_DIGESTS_INPUTS: also of what went into it.
+  int digests_check = 0;        ///< SPRAT_DIGESTS_CHECK, steps: how often replicas are compared.
+  std::string digests_keep;     ///< SPRAT_DIGESTS_KEEP: a call whose values are kept.
   std::string fake_lustre;  ///< SPRAT_FAKE_LUSTRE: folder taken for a mount of Lustre; for tests.
 
   /// Reads the environment; throws Error{invalid_argument} naming the variable and its value.

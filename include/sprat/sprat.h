@@ -102,6 +102,10 @@ SPRAT_C_API sprat_status sprat_comm_shrink(sprat_comm* comm, int at_least, sprat
 /* *out is what failed `comm`, and sprat_last_error() says it in words; SPRAT_ok while it is well.
  * Never blocks. */
 SPRAT_C_API sprat_status sprat_comm_failure(sprat_comm* comm, sprat_status* out);
+/* What this rank calls from here on belongs to this step, for `sprat diff`. Every rank calls it at
+ * the same place. SPRAT_mismatch: SPRAT_DIGESTS_CHECK found that a rank has other results than the
+ * others. */
+SPRAT_C_API sprat_status sprat_comm_mark_step(sprat_comm* comm, int64_t step);
 /* Fails `comm` on all its ranks, with `reason`; of the world: the whole job. */
 SPRAT_C_API sprat_status sprat_comm_abort(sprat_comm* comm, const char* reason);
 /* Ends what is under way on `comm`, on all its ranks, with SPRAT_aborted, and keeps the ranks:

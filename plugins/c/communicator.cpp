@@ -101,6 +101,10 @@ sprat_status sprat_comm_split(sprat_comm* comm, int color, int key, sprat_comm**
   });
 }
 
+sprat_status sprat_comm_mark_step(sprat_comm* comm, int64_t step) {
+  return guard([&] { communicator_of(comm).mark_step(step); });
+}
+
 sprat_status sprat_comm_abort(sprat_comm* comm, const char* reason) {
   return guard([&] { communicator_of(comm).abort(reason == nullptr ? "" : reason); });
 }

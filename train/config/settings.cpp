@@ -57,6 +57,9 @@ Statement statement_of(const std::function<Settings()>& read) {
   }
 }
 
+/// Settings name folders, which are another in every run.
+constexpr Options of_this_run{.timeout = {}, .blocking = true, .digested = false};
+
 /// Of fixed length, so that ranks that have read different things meet in the same call.
 struct Summary {
   std::uint64_t digest = 0, bytes = 0, failed = 0;
@@ -66,7 +69,7 @@ std::vector<Summary> summaries(Communicator& world, const Summary& mine) {
   constexpr std::size_t words = sizeof(Summary) / sizeof(std::uint64_t);
   const std::array<std::uint64_t, words> part = {mine.digest, mine.bytes, mine.failed};
   std::vector<std::uint64_t> whole(words * static_cast<std::size_t>(world.size()));
-  world.all_gather(elements(std::span(part)), elements(whole)).wait();
+  world.all_gather(elements(std::span(part)), elements(whole), of_this_run).wait();
   std::vector<Summary> all;
   for (std::size_t at = 0; at < whole.size(); at += words) {
     all.push_back({.digest = whole[at], .bytes = whole[at + 1], .failed = whole[at + 2]});
@@ -84,7 +87,7 @@ std::vector<Statement> statements(Communicator& world, const std::string& mine,
   }
   const std::vector<std::uint8_t> part(mine.begin(), mine.end());
   std::vector<std::uint8_t> whole(total);
-  world.all_gatherv(elements(std::as_const(part)), elements(whole), counts).wait();
+  world.all_gatherv(elements(std::as_const(part)), elements(whole), counts, of_this_run).wait();
   std::vector<Statement> result;
   auto at = whole.begin();
   for (const Summary& one : all) {

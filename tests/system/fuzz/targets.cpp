@@ -31,6 +31,7 @@ std::span<const Target> all_targets() {
       Target{"tensors", run_tensors},
       Target{"dataset_index", run_dataset_index},
       Target{"caches", run_caches},
+      Target{"digests", run_digests},
   };
   return targets;
 }

@@ -29,6 +29,7 @@ void run_stream_state(std::span<const std::byte> input);  ///< Where a run stand
 void run_lustre(std::span<const std::byte> input);        ///< Layouts, mounts, sizes of FSx.
 void run_report(std::span<const std::byte> input);        ///< What loaders reported.
 void run_caches(std::span<const std::byte> input);        ///< Indices of caches, hosts' messages.
+void run_digests(std::span<const std::byte> input);       ///< What calls gave, and their values.
 
 // Formats of datasets: where records are, and what is in them.
 void run_webdataset(std::span<const std::byte> input);     ///< Tars.

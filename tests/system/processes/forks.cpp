@@ -207,6 +207,7 @@ void call_c_verbs(const Inherited& of_parent) {
   refused_in_c("sprat_comm_split", [&] { return sprat_comm_split(comm, 0, 0, &made); });
   refused_in_c("sprat_comm_duplicate", [&] { return sprat_comm_duplicate(comm, &made); });
   refused_in_c("sprat_comm_shrink", [&] { return sprat_comm_shrink(comm, 1, &made); });
+  refused_in_c("sprat_comm_mark_step", [&] { return sprat_comm_mark_step(comm, 1); });
   refused_in_c("sprat_comm_abort", [&] { return sprat_comm_abort(comm, "by a child"); });
   int me = 0;
   need_ok("sprat_comm_rank", sprat_comm_rank(comm, &me));

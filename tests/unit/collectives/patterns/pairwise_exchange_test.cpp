@@ -6,18 +6,18 @@
 namespace sprat::collectives {
 namespace {
 
-constexpr std::size_t KiB = 1024;
+constexpr std::size_t pairwise_KiB = 1024;
 
 TEST(PairwiseExchange, cut_messages_from_two_chunks_on_and_into_no_more_than_plans_can_bear) {
   EXPECT_EQ(chunks_of(0), 1);
-  EXPECT_EQ(chunks_of(256 * KiB - 1), 1);
-  EXPECT_EQ(chunks_of(256 * KiB), 2);
-  EXPECT_EQ(chunks_of(1024 * KiB + 1), 8);
+  EXPECT_EQ(chunks_of(256 * pairwise_KiB - 1), 1);
+  EXPECT_EQ(chunks_of(256 * pairwise_KiB), 2);
+  EXPECT_EQ(chunks_of(1024 * pairwise_KiB + 1), 8);
   EXPECT_EQ(chunks_of(std::size_t{1} << 40), 256);
 }
 
 TEST(PairwiseExchange, hold_a_chunk_back_behind_what_comes_four_turns_before) {
-  PairwiseExchange exchange(3, 512 * KiB);  // four chunks
+  PairwiseExchange exchange(3, 512 * pairwise_KiB);  // four chunks
   std::uint32_t step = 0;
   for (int distance = 1; distance <= 3; ++distance) {
     for (int chunk = 0; chunk < 4; ++chunk, ++step) {
@@ -32,7 +32,7 @@ TEST(PairwiseExchange, hold_a_chunk_back_behind_what_comes_four_turns_before) {
 }
 
 TEST(PairwiseExchange, hold_small_messages_back_only_when_they_add_up) {
-  PairwiseExchange exchange(1000, 1 * KiB);
+  PairwiseExchange exchange(1000, 1 * pairwise_KiB);
   for (int distance = 1; distance <= 1000; ++distance) {
     exchange.arrives(distance, 0, {7, 8});
   }

@@ -76,6 +76,10 @@ TEST(Config, reads_every_variable) {
                          {"SPRAT_CROSS_MEMORY", "0"},
                          {"SPRAT_FLIGHT_RECORDER", "/tmp"},
                          {"SPRAT_FAKE_LUSTRE", "/tmp"},
+                         {"SPRAT_DIGESTS", "/tmp"},
+                         {"SPRAT_DIGESTS_INPUTS", "1"},
+                         {"SPRAT_DIGESTS_CHECK", "100"},
+                         {"SPRAT_DIGESTS_KEEP", "world 412"},
                          {"SPRAT_STAGING", "512K"}});
   const Config config = Config::from_environment();
   EXPECT_EQ(config.rank, 3);
@@ -97,6 +101,10 @@ TEST(Config, reads_every_variable) {
   EXPECT_EQ(config.straggler_after, milliseconds(0));
   EXPECT_EQ(config.flight_recorder, "/tmp");
   EXPECT_EQ(config.fake_lustre, "/tmp");
+  EXPECT_EQ(config.digests, "/tmp");
+  EXPECT_TRUE(config.digests_inputs);
+  EXPECT_EQ(config.digests_check, 100);
+  EXPECT_EQ(config.digests_keep, "world 412");
   EXPECT_EQ(config.staging_bytes, 512u << 10);
   EXPECT_FALSE(config.cross_memory);
   for (const ConfigField& field : describe(config)) {

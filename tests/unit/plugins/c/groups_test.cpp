@@ -107,6 +107,11 @@ TEST_F(CGroups, that_are_revoked_keep_their_ranks_and_leave_others_well) {
   EXPECT_EQ(sprat_comm_free(copy), SPRAT_ok);
 }
 
+TEST_F(CGroups, mark_their_steps) {
+  EXPECT_EQ(sprat_comm_mark_step(world, 3), SPRAT_ok) << sprat_last_error();
+  EXPECT_EQ(sprat_comm_mark_step(world, -1), SPRAT_invalid_argument);
+}
+
 TEST_F(CGroups, that_failed_say_why_and_shrink) {
   sprat_status status = SPRAT_internal;
   ASSERT_EQ(sprat_comm_failure(world, &status), SPRAT_ok);
