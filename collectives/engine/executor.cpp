@@ -96,21 +96,25 @@ bool Executor::call_eagerly(const Signature& signature, const std::byte* input, 
   comm::Clock::time_point now = context_->wait_policy().recent();
   recorder_.began({call.sequence, signature, known->bytes, static_cast<int>(signature.detail), now},
                   known->algorithm->name);
-  const digests::CallMemory memory{signature,
-                                   call.sequence,
-                                   static_cast<int>(signature.detail),
-                                   false,
-                                   known->arithmetic.output,
-                                   known->extents,
-                                   input,
-                                   output};
+  // Made where it is wanted: a short call lasts no longer than some hundred instructions.
+  const auto memory = [&]() -> digests::CallMemory {
+    return {signature,
+            call.sequence,
+            static_cast<int>(signature.detail),
+            false,
+            known->arithmetic.output,
+            known->extents,
+            input,
+            output};
+  };
+  // The announcement has a copy of the input, so peers cannot have written over it yet.
   if (digests_.on()) [[unlikely]] {
-    digests_.take_input(memory);
+    digests_.take_input(memory());
   }
   if (eager_.wait(call, now) &&
       eager_.finish(*known->eager, known->arithmetic, call.sequence, input, output)) {
     if (digests_.on()) [[unlikely]] {
-      digests_.over(memory, now);
+      digests_.over(memory(), now);
     }
     peers_.complete(call.sequence);
     if (call.eager.runs_ahead) {

@@ -24,8 +24,8 @@ struct ControlMessage {
   enum class Kind : std::uint8_t {
     lost,  ///< coordinator -> all, watcher -> coordinator: `rank` died or left without a farewell;
            ///< text says how it is known.
-    failed,  ///< rank -> coordinator -> all: `rank` failed the whole job; code is an ErrorCode,
-             ///< text its message.
+    failed,   ///< rank -> coordinator -> all: `rank` failed the whole job; code is an ErrorCode,
+              ///< text its message.
     stalled,  ///< rank -> coordinator: `rank` waits in (comm, sequence), payload is its signature.
               ///< Or for a message: sequence is a MessageQuestion, which only its peer is asked.
     query,    ///< coordinator -> all: what did you call at (comm, sequence)?

@@ -134,11 +134,14 @@ void Loader::Impl::warm_up() {
   if (!setup_.choice.warms_up) {
     return;
   }
+  // As they were indexed: a file that has another size now is refused by whoever reads it.
   std::vector<std::uint64_t> sizes;
   for (std::uint32_t file = 0; file < setup_.files->files(); ++file) {
     sizes.push_back(setup_.files->known(file).stamp.bytes);
   }
-  // Of ranks on several hosts each host has a part of it, and loses nothing by that.
+  // Of ranks on several hosts each host has a part of it, and loses nothing by that. It begins with
+  // the first batch's reads and shares the disk with them: a third of their rate is theirs
+  // meanwhile.
   warm_up_ = std::make_unique<io::WarmUp>(
       [files = setup_.files](std::uint32_t file) { return files->known(file); },
       io::warm_up_pieces(sizes, {.part = static_cast<std::uint64_t>(options_.rank),

@@ -64,14 +64,19 @@ WarmUp::~WarmUp() {
   }
 }
 
+// Each rank of a host reads a part, so that their parts together are all files, read once. Ranks of
+// other hosts have parts, too, that this host does without: then its readers find the rest by
+// themselves, as they would without this.
 void WarmUp::run(const OpenFiles::Known& known, const std::vector<WarmUpPiece>& pieces) noexcept {
   try {
+    // One at a time: pieces of a file follow each other.
     OpenFiles files(known, {.most = 1});
     std::vector<PieceUnderWay> under_way;
     for (const WarmUpPiece& piece : pieces) {
       if (stop_.load(std::memory_order_relaxed)) {
         return;
       }
+      // readahead() begins and returns; a read of the same bytes would copy them for nobody.
       const OpenFiles::Opened opened = files.open(piece.file);
       if (opened.error != 0 || readahead(opened.file->descriptor(),
                                          static_cast<off64_t>(piece.offset), piece.bytes) != 0) {
