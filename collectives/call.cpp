@@ -60,7 +60,8 @@ bool was_eager(Communicator::Impl& impl, const Call& call, const Options& option
   return impl.executor.call_eagerly(
       signature_of(
           {call.collective, call.count, call.root, call.in.dtype, call.out.dtype, call.op.op()}),
-      static_cast<const std::byte*>(call.in.data), static_cast<std::byte*>(call.out.data),
+      call.out.dtype, static_cast<const std::byte*>(call.in.data),
+      static_cast<std::byte*>(call.out.data),
       std::ref(make));  // a reference fits into a std::function without allocation
 }
 

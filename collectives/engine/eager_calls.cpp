@@ -16,7 +16,7 @@ EagerCalls::EagerCalls(comm::Context& context, const Membership& membership, Loc
 // A call that is not plain has more to agree on than its signature, which is all that find() sees.
 void EagerCalls::remember(const Operation& operation, const Planned& planned) {
   Known& known = known_[place_of(operation.signature)];
-  if (is_plain(operation.problem) && !(known.eager && known.signature == operation.signature)) {
+  if (is_plain(operation.problem) && !is(known, operation.signature, operation.problem.output)) {
     known = {.signature = operation.signature,
              .eager = planned.eager,
              .arithmetic = arithmetic_of(operation.problem),

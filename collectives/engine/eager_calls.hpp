@@ -32,10 +32,11 @@ class EagerCalls final {
     std::uint64_t bytes = 0;  ///< Of the caller's larger buffer.
     digests::Extents extents;
   };
-  /// Null if it was not. Valid until the next remember().
-  const Known* find(const Signature& signature) const {
+  /// Null if it was not, with such results here: of those of a reduce, which its root alone has,
+  /// the signature says nothing. Valid until the next remember().
+  const Known* find(const Signature& signature, DType results) const {
     const Known& known = known_[place_of(signature)];
-    return known.eager && known.signature == signature ? &known : nullptr;
+    return is(known, signature, results) ? &known : nullptr;
   }
   void remember(const Operation& operation, const Planned& planned);
   void forget() { known_ = {}; }
@@ -60,6 +61,9 @@ class EagerCalls final {
               const std::byte* input, std::byte* output);
 
  private:
+  static bool is(const Known& known, const Signature& signature, DType results) {
+    return known.eager && known.signature == signature && known.arithmetic.output == results;
+  }
   static constexpr std::size_t places = 16;
   static std::size_t place_of(const Signature& signature) {
     return (signature.count * 5 + signature.detail * 3 +

@@ -75,13 +75,14 @@ void Executor::follow(std::shared_ptr<const Rules> rules) {
   eager_.forget();
 }
 
-bool Executor::call_eagerly(const Signature& signature, const std::byte* input, std::byte* output,
+bool Executor::call_eagerly(const Signature& signature, DType results, const std::byte* input,
+                            std::byte* output,
                             const std::function<std::shared_ptr<Operation>()>& make) {
   auto token = context_->try_token();
   if (!token || !context_->idle() || scope_->first() != nullptr) {
     return false;
   }
-  const EagerCalls::Known* known = eager_.find(signature);
+  const EagerCalls::Known* known = eager_.find(signature, results);
   if (known == nullptr) {
     return false;
   }

@@ -38,8 +38,8 @@ class Executor final : public comm::Driver, private WatchedCall {
   /// and waits for as long as it pays to hold the token. False if it is none of these, and nothing
   /// happened. A call that outlasts this goes on as the operation that `make` gives. Throws what
   /// Work::wait() does.
-  bool call_eagerly(const Signature& signature, const std::byte* input, std::byte* output,
-                    const std::function<std::shared_ptr<Operation>()>& make);
+  bool call_eagerly(const Signature& signature, DType results, const std::byte* input,
+                    std::byte* output, const std::function<std::shared_ptr<Operation>()>& make);
   /// Queues an operation and moves it as far as it goes at once; stays with a short one that the
   /// caller would wait for anyway. Any thread.
   void post(const std::shared_ptr<Operation>& operation, bool blocking);

@@ -13,7 +13,8 @@ Planned planned(const Problem& problem, const Algorithm& algorithm) {
 }
 
 std::size_t PlanCache::Hash::operator()(const Key& key) const {
-  return digest(key.shape) ^ (reinterpret_cast<std::uintptr_t>(key.algorithm) >> 4);
+  return digest(key.shape) ^ static_cast<std::size_t>(key.results) ^
+         (reinterpret_cast<std::uintptr_t>(key.algorithm) >> 4);
 }
 
 std::shared_ptr<const Planned> PlanCache::if_apart(Problem problem, const Algorithm& otherwise) {
@@ -30,7 +31,7 @@ const Planned& PlanCache::of(const Problem& problem) {
     unkept_ = planned(problem, algorithm);
     return unkept_;
   }
-  const Key key{shape_of(problem), nullptr};
+  const Key key{shape_of(problem), problem.output, nullptr};
   if (last_ != nullptr && last_key_ == key) {
     return *last_;
   }
@@ -54,7 +55,7 @@ const Planned& PlanCache::of(const Problem& problem, const Algorithm& algorithm,
                              std::size_t count) {
   Problem part = problem;
   part.count = count;
-  const Key key{shape_of(part), &algorithm};
+  const Key key{shape_of(part), part.output, &algorithm};
   const auto found = plans_.find(key);
   if (found != plans_.end()) {
     return found->second;

@@ -41,6 +41,7 @@ class PlanCache {
   static constexpr std::size_t limit = 1024;
   struct Key {
     Signature shape;
+    DType results;  ///< Of this rank: the shape of a reduce says nothing of the root's.
     const Algorithm* algorithm;  ///< Null: as the rules choose.
     bool operator==(const Key&) const = default;
   };

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <functional>
 #include <numeric>
 #include <vector>
@@ -33,6 +35,11 @@ const RootedLayout rooted_layouts[] = {
     {"uneven_hosts", 5, "a,b,b,c,c"},
     {"one_rank_per_host", 3, "a,b,c"},
 };
+
+/// A float of few bits as bf16.
+std::uint16_t bf16_of(float value) {
+  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
+}
 
 // Counts around the inline limit and the staging windows of 64 KiB.
 constexpr std::size_t rooted_counts[] = {0, 1, 7, 1000, 70'001};
@@ -100,6 +107,34 @@ std::span<float> block(std::vector<float>& whole, const Counts& table, int rank)
 }
 
 const Elements nothing{nullptr, 0, DType::f32};
+
+// Other ranks do not know of the root's type, nor does the call that all announce.
+TEST_P(Rooted, reduce_gives_the_type_that_the_root_asks_for_now) {
+  for (const std::size_t count : rooted_counts) {
+    on_ranks([&](Communicator& world) {
+      const std::vector<std::uint16_t> in(count, bf16_of(static_cast<float>(world.rank() + 1)));
+      const int ranks = world.size();
+      const float sum = static_cast<float>(ranks * (ranks + 1) / 2);
+      for (int round = 0; round < 3; ++round) {
+        std::vector<std::uint16_t> narrow(count);
+        std::vector<float> wide(count);
+        world
+            .reduce({in.data(), count, DType::bf16}, {narrow.data(), count, DType::bf16}, 0,
+                    ReduceOp::sum, {.timeout = {}, .blocking = true})
+            .wait();
+        world
+            .reduce({in.data(), count, DType::bf16}, {wide.data(), count, DType::f32}, 0,
+                    ReduceOp::sum, {.timeout = {}, .blocking = true})
+            .wait();
+        if (world.rank() == 0) {
+          EXPECT_EQ(narrow, std::vector<std::uint16_t>(count, bf16_of(sum)))
+              << count << ", " << round;
+          EXPECT_EQ(wide, std::vector<float>(count, sum)) << count << ", " << round;
+        }
+      }
+    });
+  }
+}
 
 TEST_P(Rooted, reduce_sums_at_every_root_in_place_and_not) {
   on_ranks([](Communicator& world) {
