@@ -95,9 +95,9 @@ struct DigestFile {
   About about;
   std::vector<Group> groups;  ///< By index.
   std::vector<ReadCall> calls;
-  std::uint64_t lost = 0;              ///< Calls that were not kept.
-  bool ended = false;                  ///< The rank left in good order: this is all.
-  bool failed = false;                 ///< Its job failed: this is all up to there.
+  std::uint64_t lost = 0;  ///< Calls that were not kept.
+  bool ended = false;      ///< The rank left in good order: this is all.
+  bool failed = false;     ///< Its job failed, or a communicator of it: this is all up to there.
   std::optional<std::size_t> torn_at;  ///< Byte from which nothing can be read.
 };
 

@@ -87,7 +87,7 @@ DigestRecorder::~DigestRecorder() {
   log_->replicas.erase(replicas_);
   if (log_->replicas.empty()) {
     lose();
-    log_->append(encode_end(context_->failure() != nullptr), {});
+    log_->append(encode_end(log_->has_failed || context_->failure() != nullptr), {});
   }
 }
 

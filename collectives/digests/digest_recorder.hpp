@@ -42,6 +42,12 @@ class DigestRecorder final {
   DigestRecorder(const DigestRecorder&) = delete;
 
   bool on() const { return log_ != nullptr; }
+  /// The communicator has failed: its calls end where they do for no reason of the program's.
+  void note_failure() noexcept {
+    if (on()) {
+      log_->has_failed = true;
+    }
+  }
 
   // Of one collective at a time. A long buffer takes several calls, so that others get the token.
   /// True once its input is digested, before anything is written into it.

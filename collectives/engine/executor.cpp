@@ -60,6 +60,7 @@ Executor::~Executor() {
   context_->free_control_when(membership_.control_blocks[membership_.rank], sizeof(ControlBlock),
                               peers_.all_completed_or_left(history_.next()));
   if (failed) {
+    digests_.note_failure();
     peers_.leave();  // the calls that they wait for never come
     context_->progress().forget_messages(membership_.id);
   }

@@ -40,6 +40,7 @@ class CallLog final {
   std::uint64_t lost = 0;             ///< Records for which there was no room since the last one.
   std::uint32_t communicators = 0;    ///< Made so far.
   std::int64_t steps_agreed_at = -1;  ///< The step at which replicas were last found alike.
+  bool has_failed = false;            ///< A communicator of this rank has: calls may be missing.
 
   /// The results that all ranks of a communicator must have alike, folded into one number.
   struct Replicas {

@@ -12,14 +12,9 @@
 #include "comm/transports/request_queue.hpp"
 #include "comm/transports/shm/frame_ring.hpp"
 #include "comm/transports/transport.hpp"
+#include "comm/transports/unexpected.hpp"
 
 namespace sprat::comm {
-
-/// What becomes of messages that no receive has asked for yet.
-struct UnexpectedRules {
-  std::size_t most_bytes;       ///< Of those kept for one peer.
-  std::vector<bool> forgotten;  ///< By a communicator's number in tags: they are dropped.
-};
 
 /// Frames go out in this order of precedence: replies to the peer, new messages, pieces of long
 /// ones.
@@ -70,7 +65,7 @@ class ShmLink {
   bool keep(const RingFrame& frame, bool announced);
   void accept(MessageRequest& request, std::uint64_t id, std::size_t bytes);
   void withdraw_inbound(std::uint64_t id);
-  bool is_forgotten(std::uint64_t tag) const { return rules_.forgotten[communicator_of(tag)]; }
+  bool is_forgotten(std::uint64_t tag) const { return rules_.is_forgotten(tag); }
   void owe(std::size_t payload);
   void pay_credit();
   bool has_room() noexcept;

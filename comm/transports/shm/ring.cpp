@@ -13,8 +13,7 @@ ShmRing::~ShmRing() = default;
 
 ShmRing::ShmRing(ShmRingOptions options)
     : options_(std::move(options)),
-      unexpected_(std::make_unique<UnexpectedRules>(UnexpectedRules{
-          options_.unexpected_bytes, std::vector<bool>(std::size_t{1} << communicator_bits)})) {
+      unexpected_(std::make_unique<UnexpectedRules>(UnexpectedRules{options_.unexpected_bytes})) {
   const std::size_t ranks = options_.ranks.size();
   require(options_.mine.size() >= bytes_needed(ranks), "shared memory for the rings of ", ranks,
           " ranks is ", options_.mine.size(), " bytes; it must be ", bytes_needed(ranks));
@@ -116,8 +115,7 @@ void ShmRing::cancel(MessageRequest& request) noexcept {
 }
 
 void ShmRing::forget(std::uint64_t communicator) noexcept {
-  std::vector<bool>& forgotten = unexpected_->forgotten;
-  forgotten[communicator % forgotten.size()] = true;
+  unexpected_->forget(communicator);
   for (const auto& link : links_) {
     link->drop_forgotten();
   }

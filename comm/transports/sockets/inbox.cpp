@@ -68,6 +68,21 @@ bool Inbox::cancel(MessageRequest& request) noexcept {
   return found;
 }
 
+void Inbox::drop_forgotten() noexcept {
+  for (auto at = arrivals_.begin(); at != arrivals_.end();) {
+    Arrival& arrival = *at++;
+    if (arrival.request != nullptr || !rules_.is_forgotten(arrival.tag)) {
+      continue;
+    }
+    if (arrival.state == Arrival::State::kept) {
+      out_.owe(arrival.bytes);  // the sender may send as much again, as if it had been received
+      drop(arrival);
+    } else if (arrival.state == Arrival::State::announced) {
+      forget(arrival);  // its sender withdraws it once the failure has reached it
+    }
+  }
+}
+
 void Inbox::break_off(int error) noexcept {
   error_ = error;
   while (MessageRequest* request = posted_.take_front()) {
@@ -158,6 +173,12 @@ Inbox::Taken Inbox::take(std::size_t stream, const StreamFrame& frame) noexcept 
 Inbox::Taken Inbox::take_message(InStream& in, const StreamFrame& frame) noexcept {
   MessageRequest* request =
       posted_.take([&frame](MessageRequest& one) { return pending(one).tag == frame.tag; });
+  if (request == nullptr && rules_.is_forgotten(frame.tag)) {
+    out_.owe(frame.body_bytes());
+    in.arrival = nullptr;
+    begin_body(in, frame, nullptr);
+    return Taken::yes;
+  }
   if (request == nullptr) {
     Arrival* arrival = make_arrival(frame, Arrival::State::kept);
     if (arrival == nullptr) {
@@ -192,16 +213,24 @@ Inbox::Taken Inbox::take_number(const StreamFrame& frame) noexcept {
   }
   MessageRequest* request =
       posted_.take([&frame](MessageRequest& one) { return pending(one).tag == frame.tag; });
-  const auto state = request != nullptr ? Arrival::State::placed
-                     : unasked          ? Arrival::State::kept
-                                        : Arrival::State::announced;
+  const bool forgotten = request == nullptr && rules_.is_forgotten(frame.tag);
+  if (forgotten && !unasked) {
+    ++next_id_;  // its sender withdraws it, and a withdrawal of what is not known is taken
+    return Taken::yes;
+  }
+  const auto state = request != nullptr || forgotten ? Arrival::State::placed
+                     : unasked                       ? Arrival::State::kept
+                                                     : Arrival::State::announced;
   Arrival* arrival = make_arrival(frame, state);
   if (arrival == nullptr) {
     return Taken::not_yet;  // only without a receive: with one nothing has to be kept
   }
   ++next_id_;
   arrival->id = frame.id;
-  if (request != nullptr && unasked) {
+  if (forgotten) {
+    out_.owe(arrival->bytes);
+    drop(*arrival);
+  } else if (request != nullptr && unasked) {
     out_.owe(arrival->bytes);
     if (arrival->bytes > pending(*request).bytes) {
       fail_too_long(*request, arrival->bytes);

@@ -14,6 +14,7 @@
 #include "comm/transports/sockets/outbox.hpp"
 #include "comm/transports/sockets/stream_frame.hpp"
 #include "comm/transports/transport.hpp"
+#include "comm/transports/unexpected.hpp"
 
 namespace sprat::comm::sockets {
 
@@ -25,10 +26,13 @@ struct Incoming {
 
 class Inbox {
  public:
-  /// `unexpected_bytes` may be kept of messages and announcements that no receive has asked for;
-  /// what is more stays in the stream. Replies go to `out`, which outlives this.
-  Inbox(Outbox& out, std::size_t unexpected_bytes)
-      : out_(out), unexpected_room_(unexpected_bytes), in_(out.streams()) {}
+  /// `unexpected.most_bytes` may be kept of messages and announcements that no receive has asked
+  /// for; what is more stays in the stream. Replies go to `out`. Both outlive this.
+  Inbox(Outbox& out, const UnexpectedRules& unexpected)
+      : out_(out),
+        rules_(unexpected),
+        unexpected_room_(unexpected.most_bytes),
+        in_(out.streams()) {}
 
   // --- the caller's side ------------------------------------------------------------------------
   void recv(MessageRequest& request, std::uint64_t tag, std::span<std::byte> data);
@@ -38,6 +42,8 @@ class Inbox {
   bool cancel(MessageRequest& request) noexcept;
   /// Ends everything but what has come whole. Nothing else comes.
   void break_off(int error) noexcept;
+  /// Lets go of what no receive has asked for and no receive will, by the rules of now.
+  void drop_forgotten() noexcept;
   /// Something waits for bytes of the peer's.
   bool awaits_peer() const { return !posted_.empty() || receiving_ > 0; }
 
@@ -102,6 +108,7 @@ class Inbox {
   Arrival* find(std::uint32_t id) noexcept;
 
   Outbox& out_;
+  const UnexpectedRules& rules_;
   RequestQueue posted_;          ///< Receives that no message has matched.
   std::list<Arrival> arrivals_;  ///< In order of arrival.
   std::list<Arrival> spare_;     ///< Of arrivals that are over, for those to come.

@@ -14,8 +14,9 @@ namespace sprat::comm::sockets {
 /// The verbs of a caller; streams speak to `out` and `in`.
 class Link {
  public:
-  Link(std::size_t streams, std::size_t unexpected_bytes)
-      : out(streams), in(out, unexpected_bytes) {}
+  /// `unexpected` may change, with in.drop_forgotten(), and outlives this.
+  Link(std::size_t streams, const UnexpectedRules& unexpected)
+      : out(streams), in(out, unexpected) {}
 
   void send(MessageRequest& request, std::uint64_t tag, std::span<const std::byte> data) {
     out.send(request, tag, data);

@@ -56,6 +56,7 @@ std::string_view text_of(const std::array<std::byte, 32>& key) {
 
 Sockets::Sockets(SocketsOptions options)
     : options_(std::move(options)),
+      unexpected_{options_.unexpected_bytes},
       epoll_(open_here_only([] { return ::epoll_create1(EPOLL_CLOEXEC); })),
       peers_(static_cast<std::size_t>(options_.size)),
       buffer_(buffer_bytes) {
@@ -80,7 +81,7 @@ Sockets::Sockets(SocketsOptions options)
 }
 
 Sockets::~Sockets() {
-  if (mark_.here() && !given_up_) {
+  if (mark_.here()) {
     see_off();
   }
 }
@@ -139,8 +140,8 @@ Sockets::Line* Sockets::line_to(int peer) {
   Peer& other = peers_[static_cast<std::size_t>(peer)];
   if (!other.line && other.contact) {
     const std::size_t a_rail = std::min(mine_.streams_a_rail, other.contact->streams_a_rail);
-    other.line = std::make_unique<Line>(std::min(a_rail * mine_.rails.size(), most_streams),
-                                        options_.unexpected_bytes);
+    other.line =
+        std::make_unique<Line>(std::min(a_rail * mine_.rails.size(), most_streams), unexpected_);
   }
   return other.line.get();
 }
@@ -189,11 +190,20 @@ std::optional<std::size_t> Sockets::probe(int peer, std::uint64_t tag) noexcept 
   return known ? peers_[static_cast<std::size_t>(peer)].line->link.in.probe(tag) : std::nullopt;
 }
 
+void Sockets::forget(std::uint64_t communicator) noexcept {
+  unexpected_.forget(communicator);
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    if (Line* line = peers_[peer].line.get()) {
+      line->link.in.drop_forgotten();
+      flush(*line, static_cast<int>(peer));  // the credit that it has given back
+    }
+  }
+}
+
 void Sockets::cancel(MessageRequest& request) noexcept {
   if (request.state != MessageRequest::State::posted) {
     return;
   }
-  given_up_ = true;
   Line& line = *peers_[static_cast<std::size_t>(request.peer)].line;
   if (!line.link.cancel(request)) {
     return break_line(request.peer, ENOMEM);

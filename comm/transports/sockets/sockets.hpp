@@ -54,6 +54,8 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   std::optional<std::size_t> probe(int peer, std::uint64_t tag) noexcept override;
   bool progress() noexcept override;
   NewsDescriptors* news() noexcept override { return this; }
+  bool drops_unreceived() const noexcept override { return true; }
+  void forget(std::uint64_t communicator) noexcept override;
   void cancel(MessageRequest& request) noexcept override;
 
   /// For tests: connections that stand or are being made.
@@ -70,8 +72,8 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   };
   /// A peer that this rank has had to do with.
   struct Line {
-    Line(std::size_t count, std::size_t unexpected_bytes)
-        : link(count, unexpected_bytes), streams(count) {}
+    Line(std::size_t count, const UnexpectedRules& unexpected)
+        : link(count, unexpected), streams(count) {}
     Link link;
     std::vector<Stream> streams;
   };
@@ -105,6 +107,7 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   void see_off() noexcept;
 
   const SocketsOptions options_;
+  UnexpectedRules unexpected_;
   const ProcessMark mark_;
   Contact mine_;
   std::vector<TcpListener> listeners_;
@@ -117,7 +120,6 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   bool look_often_ = true;    ///< Something is awaited that only epoll shows.
   bool others_wait_ = false;  ///< Connections wait in the kernel to be accepted.
   bool has_ended_ = false;    ///< Some channel is over.
-  bool given_up_ = false;     ///< A request was withdrawn: the job does not end well.
 };
 
 }  // namespace sprat::comm::sockets

@@ -44,7 +44,8 @@ void greet_as_a_stranger(std::span<const std::byte> input) {
 /// Parts [stream, length, bytes]; what this end answers is thrown away.
 void send_as_a_peer(std::span<const std::byte> input) {
   constexpr std::size_t guard = 64;
-  Link link(streams, std::size_t{1} << 20);
+  const UnexpectedRules unexpected{std::size_t{1} << 20};
+  Link link(streams, unexpected);
   std::array<std::vector<std::byte>, 3> buffers;
   std::array<MessageRequest, 5> requests;
   for (std::size_t at = 0; at < buffers.size(); ++at) {

@@ -21,8 +21,9 @@ constexpr int ranks = 4;
 // On each communicator that is well, while another one fails and after.
 constexpr int rounds = 60;
 
-Config on_hosts(const std::string& hosts) {
+Config on_hosts(const std::string& hosts, const std::string& provider = "") {
   Config config;
+  config.provider = provider;
   config.timeout = 20s;
   config.host = hosts;
   return config;
@@ -150,9 +151,9 @@ void fail_one(const Way& way, Communicator& group, std::vector<Communicator>& ot
 }
 
 TEST(FailureDomains, one_communicator_fails_and_three_of_the_same_ranks_go_on) {
-  for (const char* hosts : {"", "a,a,b,b"}) {
+  for (const Config& config : {on_hosts(""), on_hosts("a,a,b,b"), on_hosts("a,a,b,b", "sockets")}) {
     for (const Way& way : ways()) {
-      run_virtual_ranks(ranks, on_hosts(hosts), [&](Communicator& world) {
+      run_virtual_ranks(ranks, config, [&](Communicator& world) {
         Communicator group = world.duplicate("group");
         std::vector<Communicator> others;
         for (int number = 0; number < 3; ++number) {

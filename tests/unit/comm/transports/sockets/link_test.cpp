@@ -23,7 +23,8 @@ using State = MessageRequest::State;
 struct Pair {
   explicit Pair(std::size_t streams, std::size_t room = 100'000,
                 std::size_t unexpected = std::size_t{64} << 20)
-      : ends{Link(streams, unexpected), Link(streams, unexpected)},
+      : rules{unexpected},
+        ends{Link(streams, rules), Link(streams, rules)},
         under_way{std::vector<std::vector<std::byte>>(streams),
                   std::vector<std::vector<std::byte>>(streams)},
         most(room) {}
@@ -73,6 +74,7 @@ struct Pair {
     }
   }
 
+  UnexpectedRules rules;
   std::array<Link, 2> ends;
   std::array<std::vector<std::vector<std::byte>>, 2> under_way;
   std::size_t most;
@@ -319,6 +321,58 @@ TEST(SocketLink, takes_no_frame_that_its_state_has_no_place_for) {
             Inbox::Taken::yes);
   EXPECT_EQ(feed({.kind = Kind::piece, .id = 0, .tag = 0, .from = 0, .bytes = 5}),
             Inbox::Taken::nonsense);
+}
+
+std::uint64_t tag_of(std::uint64_t communicator, std::uint64_t tag) {
+  return communicator << (tag_bits - 1 - communicator_bits) | tag;
+}
+
+// Messages of a communicator that has failed, before and after this end hears of it, take neither
+// room nor credit from those of another.
+TEST(SocketLink, drops_what_no_receive_will_ask_for) {
+  for (const std::size_t streams : {1u, 3u}) {
+    Pair pair(streams, 100'000, 5 * most_unasked);
+    std::deque<MessageRequest> sends;
+    std::deque<std::vector<std::byte>> letters;
+    const auto send = [&](std::uint64_t tag, std::size_t bytes) {
+      letters.push_back(pattern(bytes, tag));
+      pair.ends[0].send(sends.emplace_back(), tag, letters.back());
+    };
+    const auto send_all = [&](std::uint64_t communicator) {
+      for (const std::size_t bytes : lengths) {
+        send(tag_of(communicator, bytes), bytes);
+      }
+    };
+    send_all(7);
+    pair.drive();
+    EXPECT_TRUE(pair.ends[1].in.probe(tag_of(7, 1)));
+    pair.rules.forget(7);
+    pair.ends[1].in.drop_forgotten();
+    EXPECT_FALSE(pair.ends[1].in.probe(tag_of(7, 1)));
+    for (int round = 0; round < 3; ++round) {
+      send_all(7);
+      pair.drive();
+    }
+    EXPECT_FALSE(pair.ends[1].in.probe(tag_of(7, 1)));
+    // The failure has reached the sender, who gives up what nobody has asked for.
+    for (MessageRequest& one : sends) {
+      EXPECT_TRUE(one.state != State::posted || pair.ends[0].cancel(one));
+    }
+    pair.drive();
+    for (int round = 0; round < 3; ++round) {
+      for (const std::size_t bytes : lengths) {
+        send(tag_of(8, bytes), bytes);
+        pair.drive();
+        std::vector<std::byte> got(bytes);
+        MessageRequest recv;
+        pair.ends[1].in.recv(recv, tag_of(8, bytes), got);
+        pair.drive();
+        EXPECT_EQ(recv.state, State::done) << bytes << " bytes, " << streams << " streams";
+        EXPECT_EQ(sends.back().state, State::done);
+        EXPECT_TRUE(got == letters.back());
+      }
+    }
+  }
 }
 
 /// Any order of sends, receives and parts of streams.
