@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <tuple>
 
 #include "comm/base/check.hpp"
@@ -343,13 +344,20 @@ std::vector<TargetLoad> Scheduler::targets() const {
   std::vector<TargetLoad> loads;
   for (const auto& [number, target] : targets_) {
     // As many as has_room() lets it have of the length of those under way.
-    const std::uint64_t fit = calls_in_flight * call_bytes * target.reads_in_flight /
-                              std::max<std::uint64_t>(target.bytes_in_flight, 1);
-    const auto few = static_cast<std::uint32_t>(
-        std::min<std::uint64_t>({fit, calls_in_flight, limits_.flow.most_reads}));
+    const auto fit = [&target = target](std::uint64_t bytes) {
+      return static_cast<std::uint32_t>(std::min<std::uint64_t>(
+          bytes * target.reads_in_flight / std::max<std::uint64_t>(target.bytes_in_flight, 1),
+          std::numeric_limits<std::uint32_t>::max()));
+    };
+    const std::uint32_t few =
+        std::min({fit(calls_in_flight * call_bytes), calls_in_flight, limits_.flow.most_reads});
+    // Long reads come to the bound of bytes before the one of reads.
+    const std::uint32_t most = target.bytes_in_flight == 0
+                                   ? limits_.flow.most_reads
+                                   : std::max(fit(limits_.target_bytes), target.reads_in_flight);
     loads.push_back({.target = number,
                      .reads_in_flight = target.reads_in_flight,
-                     .cap = std::max(target.flow.cap(), few),
+                     .cap = std::min(std::max(target.flow.cap(), few), most),
                      .queued = target.queue.size(),
                      .bytes = target.bytes,
                      .reads = target.reads,

@@ -56,6 +56,21 @@ TEST(Scheduler, gives_the_parts_of_one_sample_to_the_least_busy_target_first) {
   EXPECT_EQ(started(scheduler), (Ids{0, 2, 1}));
 }
 
+// Who looks at the load asks whether more would be given if more were ready.
+TEST(Scheduler, tells_the_bound_of_bytes_where_it_comes_before_that_of_reads) {
+  Scheduler scheduler({.reads = 64,
+                       .target_bytes = 4 << 20,
+                       .flow = {.least_reads = 64, .first_reads = 64, .most_reads = 64}});
+  std::vector<Request> requests;
+  for (std::uint64_t id = 0; id < 10; ++id) {
+    requests.push_back(scheduled(id, 1, id, 1 << 20));
+  }
+  scheduler.add(requests);
+  EXPECT_EQ(started(scheduler).size(), 4u);
+  EXPECT_EQ(scheduler.targets()[0].cap, 4u);
+  EXPECT_EQ(scheduler.targets()[0].queued, 6u);
+}
+
 TEST(Scheduler, never_gives_a_target_fewer_short_reads_than_lustre_has_in_flight) {
   Scheduler scheduler({.flow = {.least_reads = 2, .first_reads = 2}});
   for (std::uint64_t id = 0; id < 20; ++id) {
