@@ -334,7 +334,7 @@ bool Inbox::has_spare() noexcept {
 }
 
 /// Null if there is no room.
-Inbox::Arrival* Inbox::make_arrival(const StreamFrame& frame, Arrival::State state) noexcept {
+Arrival* Inbox::make_arrival(const StreamFrame& frame, Arrival::State state) noexcept {
   const auto bytes = static_cast<std::size_t>(frame.bytes);
   const bool keeps = state == Arrival::State::kept;
   const std::size_t counted =
@@ -434,7 +434,7 @@ void Inbox::forget(Arrival& arrival) noexcept {
   spare_.splice(spare_.begin(), arrivals_, found);
 }
 
-Inbox::Arrival* Inbox::find(std::uint32_t id) noexcept {
+Arrival* Inbox::find(std::uint32_t id) noexcept {
   const auto found = std::find_if(arrivals_.begin(), arrivals_.end(),
                                   [id](const Arrival& one) { return one.id == id; });
   return found == arrivals_.end() ? nullptr : &*found;

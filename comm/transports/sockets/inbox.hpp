@@ -24,6 +24,22 @@ struct Incoming {
   std::size_t bytes = 0;
 };
 
+/// A message that has come, or comes, but for those that come whole to a receive.
+struct Arrival {
+  enum class State : std::uint8_t {
+    announced,  ///< Waits for a receive.
+    kept,       ///< Comes unasked into memory of its own, with or without a receive.
+    placed,     ///< Comes into its receive.
+    dropped     ///< Nobody wants it.
+  };
+  State state = State::announced;
+  std::optional<std::uint32_t> id = std::nullopt;  ///< If it comes in pieces.
+  std::uint64_t tag = 0;
+  std::size_t bytes = 0, begun = 0, received = 0;
+  MessageRequest* request = nullptr;  ///< Its receive.
+  std::unique_ptr<std::byte[]> data = nullptr;
+};
+
 class Inbox {
  public:
   /// `unexpected.most_bytes` may be kept of messages and announcements that no receive has asked
@@ -67,21 +83,6 @@ class Inbox {
   Fed feed(std::size_t stream, std::span<const std::byte> bytes) noexcept;
 
  private:
-  /// A message that has come, or comes, but for those that come whole to a receive.
-  struct Arrival {
-    enum class State : std::uint8_t {
-      announced,  ///< Waits for a receive.
-      kept,       ///< Comes unasked into memory of its own, with or without a receive.
-      placed,     ///< Comes into its receive.
-      dropped     ///< Nobody wants it.
-    };
-    State state = State::announced;
-    std::optional<std::uint32_t> id = std::nullopt;  ///< If it comes in pieces.
-    std::uint64_t tag = 0;
-    std::size_t bytes = 0, begun = 0, received = 0;
-    MessageRequest* request = nullptr;  ///< Its receive.
-    std::unique_ptr<std::byte[]> data = nullptr;
-  };
   /// The frame that a stream reads.
   struct InStream {
     FrameReader header = {};
