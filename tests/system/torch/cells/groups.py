@@ -216,8 +216,7 @@ def timeout(rank: int, size: int) -> None:
     assert rank == 1 or "rank 1" in message, f"the message does not name rank 1: {message}"
 
 
-# Not in the subset for CI: on sprat an error ends the job (docs/failure.md), and the table says so.
-@CELLS.cell("after a timeout in a group, other groups go on", quick=False, last=True)
+@CELLS.cell("after a timeout in a group, other groups go on", last=True)
 def after_timeout(rank: int, size: int) -> None:
     other = dist.new_group()
     _time_out(rank, size)
