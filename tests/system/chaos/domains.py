@@ -4,7 +4,8 @@
 Each round is a job whose ranks have four communicators. One of them times out, is called otherwise by one
 rank, is aborted or revoked, or loses a rank; the other three do --operations right collectives each
 meanwhile, and some after it, and the failed one is shrunk and used. Every rank that lives ends well, and
-nothing may be left behind. All ranks share a host: between hosts libfabric ends the job. A thousand rounds: --rounds 1000 --operations 10000.
+nothing may be left behind. All ranks share a host; of several hosts, over our
+sockets, hosts.communicators_fail_alone.* are samples. A thousand rounds: --rounds 1000 --operations 10000.
 """
 import argparse
 import concurrent.futures
