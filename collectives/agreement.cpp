@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "collectives/communicator_numbers.hpp"
 #include "comm/base/check.hpp"
 #include "comm/base/rank_list.hpp"
 #include "comm/transports/transport.hpp"
@@ -32,7 +33,7 @@ class FoundingAgreement final {
     bool accepted = false;
     for (int round = 0; !accepted; ++round) {
       const std::vector<Proposal> proposals =
-          exchange({free_id(), founding_.control_block, 0}, round == 0);
+          exchange({free_number(context_), founding_.control_block, 0}, round == 0);
       agreement.id = std::ranges::max(proposals, {}, &Proposal::id).id;
       agreement.control_blocks.clear();
       for (const Proposal& proposal : proposals) {
@@ -40,7 +41,7 @@ class FoundingAgreement final {
       }
       // Threads of a member may be forming other communicators, so the largest number may be taken
       // there by now. The second exchange asks whether it was free everywhere.
-      const std::uint64_t accepts = reserve(agreement.id) ? 1 : 0;
+      const std::uint64_t accepts = reserve_number(context_, agreement.id) ? 1 : 0;
       const auto answers = ask_all({agreement.id, founding_.control_block, accepts});
       accepted = std::ranges::all_of(answers, [](const Proposal& one) { return one.accepts != 0; });
     }
@@ -52,26 +53,6 @@ class FoundingAgreement final {
     std::vector<std::byte> list(founding.members.size() * sizeof(int));
     std::memcpy(list.data(), founding.members.data(), list.size());
     return list;
-  }
-
-  std::uint64_t free_id() {
-    const auto token = context_.take_token();
-    std::uint64_t id = context_.next_communicator;
-    while (context_.is_like_another(id)) {
-      ++id;  // it ends: fewer communicators live than a tag can tell apart
-    }
-    return id;
-  }
-
-  /// A number is reserved even if another member refuses it: numbers are never used again, so that
-  /// no late message finds a new communicator.
-  bool reserve(std::uint64_t id) {
-    const auto token = context_.take_token();
-    if (id < context_.next_communicator) {
-      return false;
-    }
-    context_.next_communicator = id + 1;
-    return !context_.is_like_another(id);
   }
 
   std::vector<Proposal> ask_all(const Proposal& proposal) {

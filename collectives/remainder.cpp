@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "collectives/communicator_numbers.hpp"
 #include "comm/base/check.hpp"
 
 namespace sprat::collectives {
@@ -50,9 +51,10 @@ class Shrinking final {
 
   Remainder run() {
     for (;;) {
-      const Ballots proposals = vote({free_id(), leaving_.control_block, 0});
+      const Ballots proposals = vote({free_number(context_), leaving_.control_block, 0});
       const std::uint64_t id = std::ranges::max(proposals.ballots, {}, &Ballot::id).id;
-      const Ballots answers = vote({id, leaving_.control_block, reserve(id) ? 1u : 0u});
+      const Ballots answers =
+          vote({id, leaving_.control_block, reserve_number(context_, id) ? 1u : 0u});
       const bool accepted = std::ranges::all_of(
           answers.ballots, [](const Ballot& ballot) { return ballot.accepts != 0; });
       if (accepted && answers.ranks == proposals.ranks) {
@@ -89,26 +91,6 @@ class Shrinking final {
     left_ = ballots.ranks;
     patience_ = next_patience;
     return ballots;
-  }
-
-  std::uint64_t free_id() {
-    const auto token = context_.take_token();
-    std::uint64_t id = context_.next_communicator;
-    while (context_.is_like_another(id)) {
-      ++id;  // it ends: is_like_another() sees to it that many numbers are free
-    }
-    return id;
-  }
-
-  /// Kept even if another member refuses it: numbers are never used again, so that no late message
-  /// finds a new communicator.
-  bool reserve(std::uint64_t id) {
-    const auto token = context_.take_token();
-    if (id < context_.next_communicator) {
-      return false;
-    }
-    context_.next_communicator = id + 1;
-    return !context_.is_like_another(id);
   }
 
   Remainder in_order(std::uint64_t id, const Ballots& ballots) const {
