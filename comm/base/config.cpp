@@ -196,9 +196,9 @@ constexpr Field fields[] = {
      "Ports that Sprat may listen on, first-last; empty: any. The same on every rank.", read_ports,
      write_ports, "a range of ports from 1 to 65535, as in 30000-30099"},
     {"provider", "SPRAT_PROVIDER", "name",
-     "What carries messages between hosts: sockets, Sprat's own, or a libfabric provider; empty: "
-     "efa "
-     "where there is one, else tcp (net in libfabric 1.17). The same on every rank.",
+     "What carries messages between hosts: sockets, Sprat's own, or libfabric, or one of its "
+     "providers by name; empty: libfabric where a host has efa or InfiniBand "
+     "(/sys/class/infiniband), else sockets. The same on every rank.",
      read_text<&Config::provider>, write_text<&Config::provider>, "a name"},
     {"topology", "SPRAT_TOPOLOGY", "path", "hwloc XML file that replaces detection.",
      read_text<&Config::topology>, write_text<&Config::topology>, "a path"},

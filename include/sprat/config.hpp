@@ -25,7 +25,7 @@ struct Config {
   std::string host;        ///< SPRAT_HOST: name of this rank's host, or a comma list by rank.
   std::string interface;   ///< SPRAT_INTERFACE: network interfaces, comma list; ^ excludes.
   PortRange ports;         ///< SPRAT_PORTS: "first-last", all that Sprat listens on.
-  std::string provider;    ///< SPRAT_PROVIDER: libfabric's, or sockets; empty: efa, else tcp.
+  std::string provider;    ///< SPRAT_PROVIDER; empty: efa by libfabric, else sockets.
   std::string topology;    ///< SPRAT_TOPOLOGY: hwloc XML that replaces detection.
   std::string algorithm;   ///< SPRAT_ALGORITHM: rules put before all others.
   std::string tuning;      ///< SPRAT_TUNING: file of rules put before ours, as bench writes it.

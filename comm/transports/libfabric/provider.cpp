@@ -119,7 +119,7 @@ bool is(const Offer& offer, std::string_view provider) {
 /// The providers to try, best first. libfabric 1.17 has what became tcp in 1.18 under the name of
 /// net; its messages need no ofi_rxm.
 std::vector<std::string> preferences(std::span<const Offer> offers, std::string_view wish) {
-  if (!wish.empty()) {
+  if (!wish.empty() && wish != any_provider) {
     return {std::string(wish)};
   }
   std::vector<std::string> order = {"efa", "net", "tcp"};

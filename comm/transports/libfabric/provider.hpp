@@ -20,10 +20,14 @@ struct Offer {
   int tag_bits = 0;
 };
 
+/// Config::provider of who wants libfabric, and leaves the choice to it.
+inline constexpr std::string_view any_provider = "libfabric";
+
 /// Pure. The indices of the best offers, one for each rail; none if none fits. `wish` is
-/// Config::provider: a provider ("tcp" also means "tcp;ofi_rxm"), or empty for efa, else
-/// tcp;ofi_rxm, else any that reaches other hosts. Of offers on IP only those on a chosen interface
-/// count, in the interfaces' order; each of the first `rails` that has one is a rail.
+/// Config::provider: a provider ("tcp" also means "tcp;ofi_rxm"), or any_provider or
+/// empty for efa, else net, else tcp;ofi_rxm, else any that reaches other hosts. Of offers on IP
+/// only those on a chosen interface count, in the interfaces' order; each of the first `rails` that
+/// has one is a rail.
 std::vector<std::size_t> choose_offers(std::span<const Offer> offers, std::string_view wish,
                                        std::span<const InterfaceChoice> interfaces,
                                        std::size_t rails);

@@ -22,7 +22,7 @@ std::unique_ptr<MessageTransport> open_libfabric(const Config& config, int rank,
 extern const TransportKind libfabric_transport;
 const TransportKind libfabric_transport = {
     .name = "libfabric",
-    .summary = "tagged messages of a libfabric provider: efa on AWS, tcp elsewhere",
+    .summary = "tagged messages of a libfabric provider: efa on AWS",
     .scope = TransportKind::Scope::network,
     .available = [](const Config&) { return true; },
     .control_bytes = [](std::size_t) { return std::size_t{0}; },

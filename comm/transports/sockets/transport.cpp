@@ -1,6 +1,8 @@
 // The transport between hosts over sockets of our own, as an entry of the table.
 #include <algorithm>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "comm/base/check.hpp"
 #include "comm/host/interfaces.hpp"
@@ -41,6 +43,19 @@ std::vector<SocketRail> find_socket_rails(const Config& config) {
   return rails;
 }
 
+/// Whether this host has a network that programs reach without the kernel, such as efa: each of its
+/// devices has an entry there. libfabric is for those. On plain TCP ours are faster, and nothing
+/// that nobody receives is in another message's way.
+bool has_rdma_devices() noexcept {
+  std::error_code none;
+  return std::filesystem::directory_iterator("/sys/class/infiniband", none) !=
+         std::filesystem::directory_iterator();
+}
+
+bool sockets_are_available(const Config& config) {
+  return config.provider == "sockets" || (config.provider.empty() && !has_rdma_devices());
+}
+
 std::unique_ptr<MessageTransport> open_sockets(const TransportOptions& options) {
   sockets::SocketsOptions sockets{.rank = options.rank,
                                   .size = options.size,
@@ -69,9 +84,9 @@ std::string describe_sockets(const Config& config) {
 extern const TransportKind sockets_transport;
 const TransportKind sockets_transport = {
     .name = "sockets",
-    .summary = "TCP sockets of our own: SPRAT_PROVIDER=sockets",
+    .summary = "TCP sockets of our own, where a host has no efa or the like",
     .scope = TransportKind::Scope::network,
-    .available = [](const Config& config) { return config.provider == "sockets"; },
+    .available = &sockets_are_available,
     .control_bytes = [](std::size_t) { return std::size_t{0}; },
     .open = &open_sockets,
     .describe = &describe_sockets};

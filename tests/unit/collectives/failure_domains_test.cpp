@@ -151,7 +151,8 @@ void fail_one(const Way& way, Communicator& group, std::vector<Communicator>& ot
 }
 
 TEST(FailureDomains, one_communicator_fails_and_three_of_the_same_ranks_go_on) {
-  for (const Config& config : {on_hosts(""), on_hosts("a,a,b,b"), on_hosts("a,a,b,b", "sockets")}) {
+  for (const Config& config :
+       {on_hosts(""), on_hosts("a,a,b,b"), on_hosts("a,a,b,b", "libfabric")}) {
     for (const Way& way : ways()) {
       run_virtual_ranks(ranks, config, [&](Communicator& world) {
         Communicator group = world.duplicate("group");

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace sprat::comm {
@@ -15,7 +17,15 @@ using State = MessageRequest::State;
 
 TEST(TransportKind, one_is_chosen_for_each_scope) {
   EXPECT_STREQ(choose_transport(TransportKind::Scope::host, Config()).name, "shm");
-  EXPECT_STREQ(choose_transport(TransportKind::Scope::network, Config()).name, "libfabric");
+  const bool rdma = std::filesystem::exists("/sys/class/infiniband") &&
+                    !std::filesystem::is_empty("/sys/class/infiniband");
+  for (const auto& [provider, wire] :
+       {std::pair{"", rdma ? "libfabric" : "sockets"}, std::pair{"sockets", "sockets"},
+        std::pair{"libfabric", "libfabric"}, std::pair{"tcp", "libfabric"}}) {
+    Config config;
+    config.provider = provider;
+    EXPECT_STREQ(choose_transport(TransportKind::Scope::network, config).name, wire) << provider;
+  }
 }
 
 /// Opened as joining does it: whatever the table says is all that it takes.
@@ -23,7 +33,7 @@ TEST(TransportKind, each_carries_a_message_between_two_ranks) {
   for (const TransportKind* kind : all_transport_kinds()) {
     Config config;
     config.interface = "lo";
-    config.provider = std::string_view(kind->name) == "sockets" ? "sockets" : "";
+    config.provider = kind->name;
     ASSERT_TRUE(kind->available(config)) << kind->name;
     EXPECT_NE(kind->describe(config), "") << kind->name;
     const std::size_t bytes = kind->control_bytes(2);
