@@ -31,18 +31,3 @@ if(pmix_FOUND)
   target_link_libraries(sprat_dependencies INTERFACE PkgConfig::pmix)
   target_compile_definitions(sprat_dependencies INTERFACE SPRAT_PMIX=1)
 endif()
-
-if(SPRAT_CUDA)
-  # The toolkit's own place, for machines where nvcc is not on the path.
-  if(NOT CMAKE_CUDA_COMPILER AND EXISTS /usr/local/cuda/bin/nvcc)
-    set(CMAKE_CUDA_COMPILER /usr/local/cuda/bin/nvcc)
-  endif()
-  enable_language(CUDA)
-  # CMake 3.25 does not know how newer compilers are told; 3.26 does.
-  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
-    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
-    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
-  endif()
-  find_package(CUDAToolkit REQUIRED)
-  target_link_libraries(sprat_dependencies INTERFACE CUDA::cudart_static)
-endif()

@@ -8,6 +8,7 @@
 #include "sprat/config.hpp"
 #include "sprat/context.hpp"
 #include "sprat/data.hpp"
+#include "sprat/device.hpp"
 #include "sprat/error.hpp"
 #include "sprat/fsdp.hpp"
 #include "sprat/fusion.hpp"
