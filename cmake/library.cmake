@@ -1,6 +1,6 @@
 # The library itself, shared and static, from the layers' objects.
 include(GNUInstallDirs)
-set(layers comm io collectives memory gemm layers fsdp mp checkpoint plugins)
+set(layers comm io collectives device memory gemm layers fsdp mp checkpoint plugins)
 set(objects)
 foreach(layer IN LISTS layers)
   list(APPEND objects $<TARGET_OBJECTS:sprat_${layer}>)

@@ -199,7 +199,7 @@ class SPRAT_API DeviceLane {
   void settle();
 
   /// Any operation, whole.
-  DeviceWork run(const DeviceCall& call);
+  DeviceWork run(DeviceCall call);
 
   // As Communicator's of the same name, which say what is legal; `stream` is the caller's.
   DeviceWork all_reduce(ConstElements in, Elements out, const Reduction& op, DeviceStream stream,
