@@ -280,6 +280,9 @@ std::string origin_of(const Field& field, const Config& config, const std::strin
 
 /// A misspelt variable would otherwise be ignored without a word. Every rank of a process reads the
 /// environment, so only the first one warns.
+/// Read where no Config is at hand: they say something of the machine, not of a job.
+constexpr std::array<std::string_view, 1> read_elsewhere = {"SPRAT_CUDA_DRIVER"};
+
 void warn_of_unknown_variables(const Config& config) {
   static std::atomic<bool> warned = false;
   if (config.log_level == "error" || config.log_level == "off" || warned.exchange(true)) {
@@ -298,7 +301,8 @@ std::vector<UnknownVariable> unknown_variables() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view variable(*entry);
     const std::string_view name = variable.substr(0, variable.find('='));
-    if (!name.starts_with("SPRAT_") || std::ranges::count(fields, name, &Field::variable) > 0) {
+    if (!name.starts_with("SPRAT_") || std::ranges::count(read_elsewhere, name) > 0 ||
+        std::ranges::count(fields, name, &Field::variable) > 0) {
       continue;
     }
     const auto nearest = std::ranges::min_element(

@@ -121,17 +121,17 @@ struct DeviceCall {
 
   /// An output that has an input's pointer has that input's stand-in: in place stays in place.
   /// Stand-ins are aligned to 256 bytes, and there until the operation has ended. Lists are copied.
-  std::span<const ConstDeviceBuffer> inputs;
-  std::span<const DeviceBuffer> outputs;
+  std::span<const ConstDeviceBuffer> inputs = {};
+  std::span<const DeviceBuffer> outputs = {};
   /// What comes before in this stream is in the inputs, and is done with the outputs.
   DeviceStream stream = nullptr;
   const char* name = "";  ///< For errors; a literal.
   /// Starts the operation on the stand-ins, which are in the order of the lists, and returns
   /// without waiting for other ranks. Called once, on the lane's thread, in the order of calls.
-  std::function<Work(Inputs, Outputs)> start;
+  std::function<Work(Inputs, Outputs)> start = {};
   /// In the place of `start`, for what is not one Work: it sees to it that `Ended` is called, or
   /// throws.
-  std::function<void(Inputs, Outputs, Ended)> begin;
+  std::function<void(Inputs, Outputs, Ended)> begin = {};
 };
 
 /// An operation that a lane carries out. A handle: copies are of one operation; dropping it does

@@ -76,6 +76,9 @@ const std::vector<Layer> layers = {
     {"collectives/",
      {"sprat/", "comm/", "collectives/kernels/", "collectives/plan/", "collectives/record/",
       "collectives/digests/", "collectives/engine/"}},
+    // The same on the memory of devices.
+    {"device/kinds/", {"sprat/", "comm/base/", "device/cuda_driver.hpp"}},
+    {"device/", {"sprat/", "comm/base/"}},
     // How a model is trained.
     {"memory/", {"sprat/", "comm/base/"}},
     {"gemm/", {"sprat/", "comm/base/"}},

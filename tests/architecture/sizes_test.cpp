@@ -104,7 +104,7 @@ TEST(Sizes, a_folder_of_the_library_has_a_readme) {
                          file.path.starts_with("fsdp/plan/") ||
                          file.path.starts_with("checkpoint/plan/");
     // A table's rows are told by the folder that holds the table.
-    const bool rows = folder.ends_with("/devices") || folder.find("/transports/") != folder.npos;
+    const bool rows = folder.find("/transports/") != folder.npos;
     if (library && !rows) {
       folders.insert(folder);
     }

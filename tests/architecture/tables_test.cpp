@@ -22,6 +22,7 @@
 #include "io/tier.hpp"
 #include "io/tier_kind.hpp"
 #include "mp/schedule.hpp"
+#include "sprat/device.hpp"
 #include "tests/architecture/source_tree.hpp"
 #include "train/schedule.hpp"
 
@@ -53,6 +54,14 @@ TEST(Tables, every_block_format_is_a_file_named_for_it) {
     names.emplace_back(format->name);
   }
   EXPECT_EQ(names, stems("collectives/block_formats", ".cpp"));
+}
+
+TEST(Tables, every_kind_of_device_is_a_file_named_for_it) {
+  std::vector<std::string> names;
+  for (const DeviceKind* kind : all_device_kinds()) {
+    names.emplace_back(kind->name);
+  }
+  EXPECT_EQ(names, stems("device/kinds", ".cpp"));
 }
 
 TEST(Tables, every_optimizer_is_a_file_named_for_it) {
