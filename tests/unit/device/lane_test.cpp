@@ -371,6 +371,7 @@ TEST(Lane, messages_of_one_exchange_go_in_one_call) {
     }
     bench.lane.send({sent.data(), 9, DType::u8}, peer, 5, bench.stream);
     bench.lane.recv({got.data(), 9, DType::u8}, peer, 5, bench.stream).wait(bench.stream);
+    bench.lane.settle();  // the memory is freed here
   });
 }
 
