@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
@@ -34,6 +35,17 @@ void for_each_block(const Operand& operand, std::byte* begin, const Chunk& chunk
   }
 }
 
+/// For cores that something may still look at when they are over.
+void keep_forever(std::shared_ptr<LaneCore> core) {
+  struct Kept {
+    std::mutex mutex;
+    std::vector<std::shared_ptr<LaneCore>> cores;
+  };
+  static auto* const kept = new Kept;  // never destroyed, as what it keeps
+  const std::lock_guard lock(kept->mutex);
+  kept->cores.push_back(std::move(core));
+}
+
 Error unexpected(const std::exception& error) { return Error(ErrorCode::internal, error.what()); }
 
 }  // namespace
@@ -44,10 +56,11 @@ LaneCore::LaneCore(Communicator& communicator, std::shared_ptr<Device> device,
   require(options_.chunk_bytes > 0 && options_.chunk_bytes * 2 <= options_.slab_bytes,
           "a lane's slab of ", options_.slab_bytes, " bytes must hold two chunks of ",
           options_.chunk_bytes);
-  words_ = WordPage::take(device_);
   slab_ = std::make_unique<Slab>(*device_, options_.slab_bytes);
   in_ = device_->make_stream();
   out_ = device_->make_stream();
+  words_ =
+      WordPage::take(device_);  // last: streams may wait for its words, so none may end with us
 }
 
 LaneCore::~LaneCore() {
@@ -64,7 +77,7 @@ void LaneCore::end() noexcept {
   // A child of fork() has neither the thread nor the device: what is there stays as it is.
   if (!process_.here()) {
     thread_.detach();
-    static_cast<void>(new std::shared_ptr<LaneCore>(shared_from_this()));
+    keep_forever(shared_from_this());
     return;
   }
   settle();
@@ -84,6 +97,11 @@ void LaneCore::end() noexcept {
   }
   slab_.reset();
   WordPage::give(std::move(words_));
+  if (broken_) {
+    // synchronize() waits for nothing on a device that broke down: a function that it called may
+    // be about to count.
+    keep_forever(shared_from_this());
+  }
 }
 
 Operation* LaneCore::open(DeviceStream stream, const char* name) {

@@ -278,11 +278,11 @@ std::string origin_of(const Field& field, const Config& config, const std::strin
   return field.write(config) == default_value ? "default" : "program";
 }
 
-/// A misspelt variable would otherwise be ignored without a word. Every rank of a process reads the
-/// environment, so only the first one warns.
 /// Read where no Config is at hand: they say something of the machine, not of a job.
 constexpr std::array<std::string_view, 1> read_elsewhere = {"SPRAT_CUDA_DRIVER"};
 
+/// A misspelt variable would otherwise be ignored without a word. Every rank of a process reads the
+/// environment, so only the first one warns.
 void warn_of_unknown_variables(const Config& config) {
   static std::atomic<bool> warned = false;
   if (config.log_level == "error" || config.log_level == "off" || warned.exchange(true)) {

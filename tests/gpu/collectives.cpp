@@ -198,6 +198,7 @@ class Rank {
     }
     calls_return_while_streams_are_held();
     opposite_order();
+    copies_pass_held_streams();
     limits_ = measure_copies(*device_, arguments_.bytes);
     for (const CollectiveCase& test : collective_cases) {
       measure(test);
@@ -312,6 +313,47 @@ class Rank {
       right = right && a.get(stream_) == wanted && b.get(side_) == wanted;
     }
     end(line("opposite order"), right);
+  }
+
+  /// How many streams may stand with a copy behind a word before a copy of another stream stands
+  /// behind them: streams share channels, and this says how many there are.
+  void copies_pass_held_streams() {
+    begin("held copies");
+    constexpr int most = 24;
+    int passed = 0;
+    if (world_.rank() == 0) {
+      Memory host(2 * 4096);
+      device_->pin(host.data(), host.bytes());
+      auto* const word = static_cast<std::uint32_t*>(host.data());
+      std::byte* const target = static_cast<std::byte*>(host.data()) + 4096;
+      const DeviceBytes memory(*device_, 4096);
+      std::vector<DeviceStream> held;
+      while (static_cast<int>(held.size()) < most) {
+        held.push_back(device_->make_stream());
+        device_->wait_word(held.back(), word, 1);
+        device_->copy(held.back(), target, memory.data(), 64);
+        device_->copy(side_, target + 64, memory.data(), 64);
+        const auto start = Clock::now();
+        while (!device_->idle(side_) && seconds_since(start) < 0.3) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        if (!device_->idle(side_)) {
+          break;
+        }
+        ++passed;
+      }
+      std::atomic_ref(*word).store(1);
+      for (const DeviceStream stream : held) {
+        device_->synchronize(stream);
+        device_->destroy_stream(stream);
+      }
+      device_->synchronize(side_);
+      device_->unpin(host.data());
+    }
+    world_.barrier();
+    // Two lanes of a rank hold as many.
+    end(line("held copies").add("passed", passed).add("tried", most),
+        world_.rank() != 0 || passed >= 2);
   }
 
   /// Seconds of one call, of `calls` in a row on one stream.

@@ -198,29 +198,31 @@ void expect_failure(DeviceWork& work, Bench& bench, ErrorCode code) {
   EXPECT_THROW(work.wait(bench.stream), Error);
 }
 
-TEST(Lane, a_revoked_communicator_releases_every_stream) {
-  run_virtual_ranks(2, patient(), [](Communicator& world) {
-    Bench bench(world);
-    const Sum sum(bench, 50'000), other(bench, 10);
-    world.barrier();
-    if (world.rank() == 0) {
-      // Rank 1 never comes, and the one after that waits for memory or for its turn.
-      DeviceWork first =
-          bench.lane.all_reduce(sum.elements, sum.elements, ReduceOp::sum, bench.stream);
-      first.wait(bench.stream);
-      DeviceWork second =
-          bench.lane.all_reduce(other.elements, other.elements, ReduceOp::sum, bench.stream);
-      second.wait(bench.stream);
+TEST(Lane, a_communicator_that_is_revoked_or_aborted_releases_every_stream) {
+  for (const bool aborts : {false, true}) {
+    run_virtual_ranks(2, patient(), [aborts](Communicator& world) {
+      Bench bench(world);
+      const Sum sum(bench, 50'000), other(bench, 10);
       world.barrier();
-      bench.stream.synchronize();
-      expect_failure(first, bench, ErrorCode::aborted);
-      expect_failure(second, bench, ErrorCode::aborted);
-    } else {
-      world.barrier();
-      bench.own.revoke("enough");
-    }
-    world.barrier();  // it fails alone
-  });
+      if (world.rank() == 0) {
+        // Rank 1 never comes, and the one after that waits for memory or for its turn.
+        DeviceWork first =
+            bench.lane.all_reduce(sum.elements, sum.elements, ReduceOp::sum, bench.stream);
+        first.wait(bench.stream);
+        DeviceWork second =
+            bench.lane.all_reduce(other.elements, other.elements, ReduceOp::sum, bench.stream);
+        second.wait(bench.stream);
+        world.barrier();
+        bench.stream.synchronize();
+        expect_failure(first, bench, ErrorCode::aborted);
+        expect_failure(second, bench, ErrorCode::aborted);
+      } else {
+        world.barrier();
+        aborts ? bench.own.abort("enough") : bench.own.revoke("enough");
+      }
+      world.barrier();  // it fails alone
+    });
+  }
 }
 
 TEST(Lane, an_operation_that_is_late_releases_its_stream) {
@@ -289,6 +291,7 @@ TEST(Lane, memory_may_be_freed_behind_the_wait) {
 }
 
 /// Of the runtime, which the stand-in has beside the driver.
+extern "C" int cudaMallocManaged(void** memory, std::size_t bytes, unsigned flags);
 extern "C" int cudaStreamBeginCapture(void* stream, int mode);
 extern "C" int cudaStreamEndCapture(void* stream, void** graph);
 
@@ -343,6 +346,21 @@ TEST(Lane, memory_of_the_host_is_taken_too) {
     gate.open();
     work.synchronize();
     EXPECT_EQ(host, sum.wanted);
+  });
+}
+
+TEST(Lane, managed_memory_is_taken_too) {
+  run_virtual_ranks(2, patient(), [](Communicator& world) {
+    Bench bench(world);
+    const Sum sum(bench, 1000);
+    void* managed = nullptr;
+    ASSERT_EQ(cudaMallocManaged(&managed, sum.values.size(), 1), 0);
+    EXPECT_EQ(bench.device->memory_of(managed).kind, MemoryKind::managed);
+    std::memcpy(managed, sum.values.data(), sum.values.size());
+    const Elements all{managed, 1000, DType::f32};
+    bench.lane.all_reduce(all, all, ReduceOp::sum, bench.stream).synchronize();
+    EXPECT_EQ(std::memcmp(managed, sum.wanted.data(), sum.wanted.size()), 0);
+    bench.device->free(managed);
   });
 }
 
@@ -421,6 +439,7 @@ TEST(Lane, handles_and_waiting_streams_outlive_their_lane) {
         gate.hold(late);  // comes to the wait when the lane is gone, and another one is there
       }
       work.wait(late);
+      bench.lane.settle();  // the memory is freed here; the stream is not there yet
     }
     EXPECT_TRUE(work.done());
     gate.open();
