@@ -59,13 +59,15 @@ LaneCore::LaneCore(Communicator& communicator, std::shared_ptr<Device> device,
   slab_ = std::make_unique<Slab>(*device_, options_.slab_bytes);
   in_ = device_->make_stream();
   out_ = device_->make_stream();
-  words_ =
-      WordPage::take(device_);  // last: streams may wait for its words, so none may end with us
+  // Last: should we end here, no page ends with us that streams may wait for.
+  words_ = WordPage::take(device_);
 }
 
 LaneCore::~LaneCore() {
   for (const Operation& operation : operations_) {
-    device_->destroy_event(operation.came);
+    if (operation.came != nullptr) {
+      device_->destroy_event(operation.came);
+    }
   }
 }
 
@@ -108,18 +110,16 @@ Operation* LaneCore::open(DeviceStream stream, const char* name) {
   require(!device_->capturing(stream), name,
           " on a stream that is being captured into a graph: Sprat's operations run on the host, ",
           "and a graph cannot hold them; call it outside the capture");
-  std::unique_lock lock(mutex_);
-  Operation* operation = spare_.pop();
-  if (operation == nullptr) {
-    need(operations_.size() < WordPage::words, "a lane of ", device_->name(), " has ",
-         operations_.size(),
-         " operations that are under way or whose DeviceWork is kept; wait for ",
-         "some, and let go of their DeviceWork");
-    operation = &operations_.emplace_back();
-    operation->word = words_->word(operations_.size() - 1);
-    // Words count on from lane to lane.
-    operation->value = std::atomic_ref(*operation->word).load(std::memory_order_acquire);
-    operation->came = device_->make_event();
+  Operation* const operation = spare_operation();
+  // Not in the lock, for which functions that the device calls wait.
+  if (operation->came == nullptr) {
+    try {
+      operation->came = device_->make_event();
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      spare_.push(operation);
+      throw;
+    }
   }
   operation->name = name;
   operation->holders.store(1);
@@ -131,6 +131,21 @@ Operation* LaneCore::open(DeviceStream stream, const char* name) {
   operation->failed = operation->finished = false;
   operation->error.reset();
   return operation;
+}
+
+Operation* LaneCore::spare_operation() {
+  const std::lock_guard lock(mutex_);
+  if (Operation* const operation = spare_.pop()) {
+    return operation;
+  }
+  need(operations_.size() < WordPage::words, "a lane of ", device_->name(), " has ",
+       operations_.size(), " operations that are under way or whose DeviceWork is kept; wait for ",
+       "some, and let go of their DeviceWork");
+  Operation& operation = operations_.emplace_back();
+  operation.word = words_->word(operations_.size() - 1);
+  // Words count on from lane to lane.
+  operation.value = std::atomic_ref(*operation.word).load(std::memory_order_acquire);
+  return &operation;
 }
 
 Operand LaneCore::operand(const void* memory, std::size_t bytes, const char* name) {

@@ -77,6 +77,7 @@ class LaneCore : public std::enable_shared_from_this<LaneCore> {
     bool any() const { return arrived > 0 || left > 0 || !ended.empty() || !posted.empty(); }
   };
 
+  Operation* spare_operation();
   static void note_arrival(void* core);
   static void note_departure(void* core);
   void note_end(Flight* flight);
