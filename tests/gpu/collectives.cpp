@@ -490,7 +490,9 @@ Arguments parse(int argc, char** argv) {
     } else if (option == "--as") {
       arguments.as = split(value);
     } else if (option == "--bytes") {
-      arguments.bytes = std::stoull(value) << (value.ends_with("M") ? 20 : 0);
+      arguments.bytes = std::stoull(value) << (value.ends_with("M")   ? 20
+                                               : value.ends_with("K") ? 10
+                                                                      : 0);
     } else if (option == "--limit") {
       arguments.limit = std::stoi(value);
     } else {
