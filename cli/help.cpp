@@ -21,7 +21,9 @@ constexpr const char* introduction =
   sprat simulate all_reduce --topology p4d --hosts 64  how fast would they be there?
   sprat pipeline -p 4 -m 16 --all                      which pipeline schedule waits least?
   sprat partition config.json -p 4                     where to cut a GPT-2 for a pipeline?
+  sprat plan --model gpt-30b --hosts 16                does it fit, how to spread it, how fast?
   sprat plan storage --dataset 100GB --epoch 30s       which file system feeds it?
+  sprat trace summary TRACE.json                       where did the time go, and what to change?
   sprat doctor                                         what is missing on this machine?
   sprat topo                                           what is this machine made of?
   sprat info                                           which choices does Sprat make here, and why?

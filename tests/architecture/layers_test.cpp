@@ -102,10 +102,15 @@ const std::vector<Layer> layers = {
     {"train/",
      {"sprat/", "comm/base/hash.hpp", "comm/base/json_keys.hpp", "comm/base/aligned.hpp",
       "comm/base/spelling.hpp", "comm/base/vector.hpp", "comm/base/json_section.hpp"}},
+    // What a run would take, by the planners that would run it.
+    {"planning/",
+     {"sprat/", "comm/base/", "collectives/plan/", "collectives/simulate/", "memory/", "fsdp/plan/",
+      "mp/"}},
     // Beside the public API: the functions by which layers describe themselves.
     {"cli/",
      {"sprat/",
       "train/",
+      "planning/",
       "comm/base/",
       "comm/host/topology.hpp",
       "comm/host/interfaces.hpp",

@@ -1,0 +1,233 @@
+// Leaves are bounded before they are computed, and sorted by their bounds.
+#include "planning/search.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <tuple>
+
+#include "comm/base/check.hpp"
+
+namespace sprat::planning {
+namespace {
+
+/// Powers of two that divide `whole`, ascending, and `whole` itself.
+std::vector<int> powers_dividing(int whole, std::int64_t most) {
+  std::vector<int> powers;
+  for (int power = 1; power <= whole && power <= most; power *= 2) {
+    if (whole % power == 0) {
+      powers.push_back(power);
+    }
+  }
+  if (whole <= most && powers.back() != whole) {
+    powers.push_back(whole);
+  }
+  return powers;
+}
+
+template <class Value>
+bool wanted(const std::optional<Value>& pin, Value value) {
+  return !pin || *pin == value;
+}
+
+/// Rows of fsdp's table with their degrees.
+std::vector<std::pair<const char*, int>> rows(const PlanRequest& request, const Arrangement& base) {
+  const int data = data_ranks(request, base);
+  std::vector<std::pair<const char*, int>> found = {{"ddp", 1}};
+  if (data == 1) {
+    return found;
+  }
+  // By fsdp's table these three shard over all data ranks, the hybrid ones over some.
+  for (const char* row : {"zero1", "zero2", "zero3"}) {
+    found.emplace_back(row, data);
+  }
+  for (const int shards : powers_dividing(data, data - 1)) {
+    if (shards > 1) {
+      found.emplace_back("hsdp", shards);
+      found.emplace_back("hfsdp", shards);
+    }
+  }
+  return found;
+}
+
+/// Adds what is left to choose once degrees are. A batch that the ranks do not divide ends here.
+void add_passes(const PlanRequest& request, const Pins& pins, Arrangement base,
+                std::vector<Arrangement>& all) {
+  const std::int64_t shares = data_ranks(request, base) / base.context;
+  if (request.batch_sequences % shares != 0) {
+    return;
+  }
+  // Micro-batches of a power of two of sequences, and all at once; others lie between in time and
+  // memory.
+  const auto own = static_cast<int>(request.batch_sequences / shares);
+  constexpr int most_microbatches = 1024;
+  for (const int sequences : powers_dividing(own, own)) {
+    base.microbatches = own / sequences;
+    if (base.microbatches > most_microbatches || !wanted(pins.microbatches, base.microbatches)) {
+      continue;
+    }
+    for (const auto& [recompute, offload] :
+         {std::pair{false, false}, std::pair{true, false}, std::pair{true, true}}) {
+      base.recompute = recompute;
+      base.offload = offload;
+      const bool take = wanted(pins.recompute, recompute) && wanted(pins.offload, offload);
+      const bool said = !pins.smp_only || smp_refusal(base).empty();
+      if (take && said && refusal(request, base).empty()) {
+        all.push_back(base);
+      }
+    }
+  }
+}
+
+/// By row and degree, then by context, which divides the degree.
+void add_rows(const PlanRequest& request, const Pins& pins, Arrangement base,
+              std::vector<Arrangement>& all) {
+  constexpr std::int64_t least_chunk =
+      256;  // of keys: attention's block, below which C wins nothing
+  for (const auto& [row, shards] : rows(request, base)) {
+    base.strategy = row;
+    base.shards = shards;
+    if (!wanted(pins.shards, shards) || !wanted(pins.strategy, base.strategy)) {
+      continue;
+    }
+    // Sequences are cut among ranks that share parameters, so C divides S.
+    for (const int context : powers_dividing(shards, shards)) {
+      base.context = context;
+      const bool long_enough = request.sequence / (2 * context) >= least_chunk || context == 1;
+      if (std::has_single_bit(unsigned(context)) && long_enough && wanted(pins.context, context)) {
+        add_passes(request, pins, base, all);
+      }
+    }
+  }
+}
+
+/// What is known of an arrangement without simulating it.
+struct Leaf {
+  Arrangement arrangement;
+  double bound = 0;
+  int complexity = 0;
+};
+
+/// Times of equal plans are equal bits, since both come from the same sums in the same order.
+bool better(const Plan& a, const Plan& b) {
+  const auto key = [](const Plan& plan) {
+    return std::tuple(plan.time.total(), complexity(plan.arrangement));
+  };
+  return key(a) < key(b);
+}
+
+class Search {
+ public:
+  Search(const PlanRequest& request, double tolerance)
+      : request_(request), tolerance_(tolerance), rehearsals_(request), groups_(request.machine) {}
+
+  SearchResult run(const Pins& pins) {
+    std::vector<Leaf> leaves = bounded(arrangements(request_, pins));
+    std::ranges::sort(leaves, {},
+                      [](const Leaf& leaf) { return std::pair(leaf.bound, leaf.complexity); });
+    for (const Leaf& leaf : leaves) {
+      if (leaf.bound > best_ * (1 + tolerance_)) {
+        break;  // and so are all that follow
+      }
+      visit(leaf.arrangement);
+    }
+    finish(leaves);
+    return std::move(result_);
+  }
+
+ private:
+  std::vector<Leaf> bounded(std::vector<Arrangement> all) {
+    result_.arrangements = all.size();
+    std::vector<Leaf> leaves;
+    for (Arrangement& one : all) {
+      // The bound costs a millionth of a step's simulation, and most leaves never need more.
+      const double bound = least_time(rehearsals_, groups_, one);
+      const int steps = complexity(one);
+      leaves.push_back({.arrangement = std::move(one), .bound = bound, .complexity = steps});
+    }
+    return leaves;
+  }
+
+  void visit(const Arrangement& arrangement) {
+    // Quick sums first: most of what is fast does not fit by far.
+    if (least_memory(rehearsals_, arrangement) > request_.machine.usable_bytes()) {
+      return;
+    }
+    ++result_.simulated;
+    Plan plan{
+        .arrangement = arrangement, .memory = memory_of(rehearsals_, arrangement), .time = {}};
+    if (!fits(request_, plan.memory)) {
+      return;
+    }
+    plan.time = time_of(rehearsals_, groups_, arrangement);
+    best_ = std::min(best_, plan.time.total());
+    result_.plans.push_back(std::move(plan));
+  }
+
+  void finish(const std::vector<Leaf>& leaves) {
+    std::erase_if(result_.plans, [this](const Plan& plan) {
+      return plan.time.total() > best_ * (1 + tolerance_);
+    });
+    std::ranges::stable_sort(result_.plans, better);
+    if (!result_.plans.empty() || leaves.empty()) {
+      return;
+    }
+    // By the quick sums: an answer in a second is worth more here than the last MiB.
+    const auto least = std::ranges::min_element(leaves, {}, [this](const Leaf& leaf) {
+      return least_memory(rehearsals_, leaf.arrangement);
+    });
+    result_.smallest = Plan{.arrangement = least->arrangement,
+                            .memory = memory_of(rehearsals_, least->arrangement),
+                            .time = time_of(rehearsals_, groups_, least->arrangement)};
+  }
+
+  const PlanRequest& request_;
+  double tolerance_;
+  Rehearsals rehearsals_;
+  GroupCost groups_;
+  double best_ = std::numeric_limits<double>::infinity();
+  SearchResult result_;
+};
+
+}  // namespace
+
+std::vector<Arrangement> arrangements(const PlanRequest& request, const Pins& pins) {
+  std::vector<Arrangement> all;
+  // From outside in: tensor ranks, stages, rows, then what needs no rank.
+  const int per_host = request.machine.network.ranks;
+  for (const int tensor : powers_dividing(per_host, per_host)) {
+    const int groups = request.ranks() / tensor;
+    for (const int pipeline : powers_dividing(groups, request.model.layers)) {
+      const bool powers =
+          std::has_single_bit(unsigned(tensor)) && std::has_single_bit(unsigned(pipeline));
+      if (!powers || !wanted(pins.tensor, tensor) || !wanted(pins.pipeline, pipeline)) {
+        continue;
+      }
+      for (const char* placement : {"DPT", "PDT"}) {
+        Arrangement base{.tensor = tensor, .pipeline = pipeline, .strategy = ""};
+        base.placement = placement;
+        // Without stages both orders are one.
+        if (pipeline > 1 || base.placement == "DPT") {
+          add_rows(request, pins, base, all);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+SearchResult search(const PlanRequest& request, const Pins& pins, double tolerance) {
+  return Search(request, tolerance).run(pins);
+}
+
+Plan evaluate(const PlanRequest& request, const Arrangement& arrangement) {
+  const std::string reason = refusal(request, arrangement);
+  require(reason.empty(), "plan: ", reason);
+  Rehearsals rehearsals(request);
+  GroupCost groups(request.machine);
+  return {.arrangement = arrangement,
+          .memory = memory_of(rehearsals, arrangement),
+          .time = time_of(rehearsals, groups, arrangement)};
+}
+
+}  // namespace sprat::planning

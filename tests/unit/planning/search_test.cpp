@@ -1,0 +1,180 @@
+// Memory against the documents' bytes, and the search against trying everything.
+#include "planning/search.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+#include <tuple>
+
+namespace sprat::planning {
+namespace {
+
+PlanRequest request_for(const char* model, const char* machine, int hosts, std::int64_t sequences,
+                        std::int64_t sequence) {
+  return {.model = shape_from_words(model),
+          .machine = machine_from(machine),
+          .hosts = hosts,
+          .sequence = sequence,
+          .batch_sequences = sequences};
+}
+
+/// One of SMP's reference configurations: GPT-2, sequences of 512, on p4d, each layer checkpointed.
+/// Batches are of a model's tensor group, which reads the same samples.
+struct Reference {
+  const char* model;
+  int hosts, tensor, pipeline, batch, microbatches;
+};
+constexpr Reference references[] = {
+    {"gpt-10b", 16, 4, 1, 40, 1}, {"gpt-30b", 16, 8, 1, 32, 1}, {"gpt-60b", 32, 8, 2, 56, 4}};
+
+Plan plan_of(const Reference& reference, const char* strategy) {
+  PlanRequest request = request_for(reference.model, "p4d.24xlarge", reference.hosts, 1, 512);
+  Arrangement a{.tensor = reference.tensor,
+                .pipeline = reference.pipeline,
+                .strategy = strategy,
+                .recompute = true,
+                .microbatches = reference.microbatches};
+  const int data = data_ranks(request, a);
+  request.batch_sequences = std::int64_t{data} * reference.batch;
+  a.shards = a.strategy == "ddp" ? 1 : data;
+  return evaluate(request, a);
+}
+
+TEST(PlanMemory, reference_configurations_fit_with_sharded_optimizer_state_alone) {
+  const double room = machine_from("p4d").usable_bytes();
+  for (const Reference& reference : references) {
+    EXPECT_LE(plan_of(reference, "zero1").memory.total(), room) << reference.model;
+    EXPECT_GT(plan_of(reference, "ddp").memory.total(), room) << reference.model;
+  }
+}
+
+// docs/fsdp.md's table: bytes kept an element with parameters of 16 bits and AdamW.
+TEST(PlanMemory, states_are_those_of_the_table) {
+  const PlanRequest request =
+      request_for("layers=4,width=1024,heads=8,vocabulary=32768", "p4d", 1, 64, 512);
+  const double elements = parameter_count(request.model);
+  constexpr int n = 8, s = 4;
+  const std::vector<std::tuple<const char*, int, double>> rows = {
+      {"ddp", 1, 18.0},       {"zero1", n, 6 + 12.0 / n}, {"zero2", n, 2 + 16.0 / n},
+      {"zero3", n, 18.0 / n}, {"hsdp", s, 18.0 / s},      {"hfsdp", s, 6.0 / s + 12.0 / n}};
+  for (const auto& [row, shards, bytes] : rows) {
+    const DeviceMemory memory = evaluate(request, {.shards = shards, .strategy = row}).memory;
+    // The head's own gradient, where it is tied to the embedding: 4 bytes, cut as the row cuts.
+    const double head =
+        1024.0 * 32768 * 4 *
+        (std::string_view(row) == "ddp" || std::string_view(row) == "zero1" ? 1 : 1.0 / shards);
+    EXPECT_NEAR(memory.parameters + memory.gradients + memory.optimizer, elements * bytes + head,
+                0.01 * elements * bytes)
+        << row;
+  }
+}
+
+TEST(PlanMemory, a_few_microbatches_show_what_all_of_them_hold) {
+  Rehearsals rehearsals(
+      request_for("layers=14,width=256,heads=8,vocabulary=512", "p4d", 1, 64, 128));
+  for (const int pipeline : {2, 3, 4, 8}) {
+    const int shown = rehearsed_microbatches({.pipeline = pipeline, .microbatches = 64});
+    for (int rank = 0; rank < pipeline; ++rank) {
+      EXPECT_EQ(mp::most_microbatches_held(rehearsals.schedule(pipeline, shown), rank),
+                mp::most_microbatches_held(rehearsals.schedule(pipeline, 64), rank))
+          << pipeline << " stages, rank " << rank;
+    }
+  }
+}
+
+/// Small machines with little memory, so that some arrangements fit and some do not.
+struct Space {
+  const char *model, *machine;
+  int hosts;
+  std::int64_t sequences, sequence;
+  double memory_GiB;
+};
+constexpr const char* small = "layers=6,width=512,heads=8,vocabulary=8192,positions=1024";
+constexpr Space spaces[] = {{small, "p4d,ranks=2", 1, 8, 512, 0.5},
+                            {small, "p4d,ranks=4", 2, 16, 1024, 0.6},
+                            {small, "g5,ranks=2", 4, 16, 1024, 0.4},
+                            {small, "c5n,ranks=4", 2, 16, 1024, 0.5},
+                            {small, "p5,ranks=2", 2, 32, 512, 0.3}};
+
+TEST(PlanSearch, finds_the_optimum_of_every_small_space) {
+  for (const Space& space : spaces) {
+    PlanRequest request =
+        request_for(space.model, space.machine, space.hosts, space.sequences, space.sequence);
+    request.machine.measured.memory_GiB = space.memory_GiB;
+    const SearchResult found = search(request);
+    Rehearsals rehearsals(request);
+    GroupCost groups(request.machine);
+    double best = std::numeric_limits<double>::infinity();
+    std::vector<double> times;
+    for (const Arrangement& one : arrangements(request, {})) {
+      const DeviceMemory memory = memory_of(rehearsals, one);
+      EXPECT_LE(least_memory(rehearsals, one), memory.total()) << describe(request, one);
+      const double seconds = time_of(rehearsals, groups, one).total();
+      EXPECT_LE(least_time(rehearsals, groups, one), seconds) << describe(request, one);
+      if (fits(request, memory)) {
+        times.push_back(seconds);
+        best = std::min(best, seconds);
+      }
+    }
+    const auto within = std::ranges::count_if(
+        times, [&](double seconds) { return seconds <= best * (1 + told_share); });
+    ASSERT_FALSE(found.plans.empty()) << space.machine;
+    EXPECT_EQ(found.plans.front().time.total(), best) << space.machine;
+    EXPECT_EQ(static_cast<std::ptrdiff_t>(found.plans.size()), within) << space.machine;
+    EXPECT_LT(times.size(), found.arrangements) << space.machine << ": something must not fit";
+  }
+}
+
+TEST(PlanSearch, of_equal_plans_the_one_with_less_technique_is_first) {
+  const PlanRequest request = request_for(small, "p4d,ranks=1", 1, 4, 512);
+  const SearchResult found = search(request);
+  ASSERT_FALSE(found.plans.empty());
+  EXPECT_FALSE(found.plans.front().arrangement.recompute);
+  EXPECT_EQ(found.plans.front().arrangement.strategy, "ddp");
+}
+
+TEST(PlanSearch, where_nothing_fits_it_tells_what_holds_least) {
+  PlanRequest request = request_for("gpt-10b", "p4d", 1, 8, 512);
+  request.machine.measured.memory_GiB = 1;
+  const SearchResult found = search(request);
+  EXPECT_TRUE(found.plans.empty());
+  ASSERT_TRUE(found.smallest);
+  EXPECT_GT(found.smallest->memory.total(), request.machine.usable_bytes());
+}
+
+TEST(PlanArrangements, degrees_that_do_not_divide_are_refused_with_their_numbers) {
+  const PlanRequest request = request_for(small, "p4d", 2, 16, 512);
+  const std::vector<std::pair<Arrangement, const char*>> refused = {
+      {{.tensor = 3}, "T 3 x P 1 does not divide the 16 ranks"},
+      {{.tensor = 16}, "does not divide the 8 ranks of a host"},
+      {{.shards = 3, .strategy = "hsdp"}, "hybrid_shard_degree 3 does not divide the 16"},
+      {{.shards = 2, .strategy = "zero3"}, "strategy zero3 has 2 shards on 16"},
+      {{.offload = true}, "without activation checkpointing"},
+      {{.microbatches = 3}, "is no multiple of 48"},
+      {{.shards = 2, .context = 4, .strategy = "hsdp"}, "context_parallel_degree 4"}};
+  for (const auto& [arrangement, words] : refused) {
+    EXPECT_NE(refusal(request, arrangement).find(words), std::string::npos)
+        << refusal(request, arrangement);
+  }
+  EXPECT_EQ(refusal(request, {}), "");
+}
+
+// T fastest, then P, then S: what lies inside of a host of eight.
+TEST(PlanArrangements, groups_lie_as_the_placement_says) {
+  const PlanRequest request = request_for(small, "p4d", 4, 32, 512);
+  Arrangement a{.tensor = 2, .pipeline = 2, .shards = 4, .strategy = "hsdp"};
+  const auto together = [&](GroupAxis axis) { return place_of(request, a, axis).per_host; };
+  EXPECT_EQ(together(GroupAxis::tensor), 2);
+  EXPECT_EQ(together(GroupAxis::pipeline), 2);
+  EXPECT_EQ(together(GroupAxis::shard), 2);
+  EXPECT_EQ(together(GroupAxis::replica), 1);
+  EXPECT_EQ(place_of(request, a, GroupAxis::shard).hosts, 2);
+  a.placement = "PDT";
+  EXPECT_EQ(together(GroupAxis::pipeline), 1);
+  EXPECT_EQ(together(GroupAxis::shard), 4);
+}
+
+}  // namespace
+}  // namespace sprat::planning
