@@ -12,8 +12,9 @@ fs::path source_root() { return SPRAT_SOURCE_DIR; }
 
 std::vector<SourceFile> source_files() {
   static const std::set<std::string> folders = {
-      "include", "comm",       "io",      "collectives", "memory", "gemm",     "layers", "fsdp",
-      "mp",      "checkpoint", "plugins", "cli",         "train",  "examples", "bench",  "tests"};
+      "include", "comm",   "planning", "io",    "collectives", "memory",
+      "gemm",    "layers", "fsdp",     "mp",    "checkpoint",  "plugins",
+      "cli",     "train",  "examples", "bench", "tests"};
   static const std::set<std::string> extensions = {".h", ".hpp", ".cpp", ".cu", ".c", ".def"};
   std::vector<SourceFile> files;
   for (const std::string& folder : folders) {
