@@ -74,7 +74,7 @@ constexpr std::array rate_keys = {
     RateKey{"host_link_GBps", &Calibration::host_link_GBps, 1},
     RateKey{"memory_GiB", &Calibration::memory_GiB, 1},
     RateKey{"loader_MBps", &Calibration::loader_MBps, 1},
-    RateKey{"layer_overhead_us", &Calibration::step_overhead_s, 1e-6},
+    RateKey{"layer_overhead_us", &Calibration::layer_overhead_s, 1e-6},
 };
 
 /// A misspelt rate would leave an assumption in force, so it is refused.
@@ -115,8 +115,12 @@ Calibration parse_calibration(std::string_view text, const std::string& origin) 
       read_rates(line, where, rates);
       continue;
     }
-    const bool whole = line.contains("bytes") && line.contains("ranks") &&
-                       line.contains("time_us") && line["time_us"].contains("median");
+    const auto is_number = [](const Json& object, const char* key) {
+      return object.is_object() && object.contains(key) && object[key].is_number();
+    };
+    const bool whole = line["collective"].is_string() && is_number(line, "bytes") &&
+                       is_number(line, "ranks") && line.contains("time_us") &&
+                       is_number(line["time_us"], "median");
     require(whole, where,
             " has no bytes, ranks or time_us.median; give rows of sprat bench --json");
     const auto what = collective_named(line["collective"].get<std::string>());

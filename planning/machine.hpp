@@ -38,12 +38,12 @@ struct MeasuredCollective {
 
 /// Rates of real machines; what is 0 or absent is taken from the table.
 struct Calibration {
-  double flops = 0;            ///< Of products on one rank, achieved.
-  double memory_GBps = 0;      ///< Copying in its memory.
-  double host_link_GBps = 0;   ///< To and from where activations are offloaded.
-  double memory_GiB = 0;       ///< That a rank may take.
-  double loader_MBps = 0;      ///< Of the whole job.
-  double step_overhead_s = 0;  ///< Of a micro-batch and layer, beside products.
+  double flops = 0;             ///< Of products on one rank, achieved.
+  double memory_GBps = 0;       ///< Copying in its memory.
+  double host_link_GBps = 0;    ///< To and from where activations are offloaded.
+  double memory_GiB = 0;        ///< That a rank may take.
+  double loader_MBps = 0;       ///< Of the whole job.
+  double layer_overhead_s = 0;  ///< Of a micro-batch and layer, beside products.
   std::vector<MeasuredCollective> collectives;
 };
 /// Lines of JSON: rows of `sprat bench --json`, and objects with any of gemm_flops, memory_GBps,

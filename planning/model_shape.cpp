@@ -103,7 +103,9 @@ bool has_gate(const Json& root) {
 ModelShape from_hugging_face(const Json& root, const std::string& origin) {
   constexpr std::int64_t needed = -1;
   const bool gpt2 = root.contains("n_embd");
-  ModelShape shape{.name = root.value("model_type", origin)};
+  const Json* type = first_of(root, {"model_type"});
+  ModelShape shape{.name =
+                       type != nullptr && type->is_string() ? type->get<std::string>() : origin};
   shape.layers = whole(root, origin, {"num_hidden_layers", "n_layer"}, needed);
   shape.width = whole(root, origin, {"hidden_size", "n_embd"}, needed);
   shape.heads = whole(root, origin, {"num_attention_heads", "n_head"}, needed);

@@ -99,7 +99,7 @@ LayerTime StepModel::computed_passes(int layer) {
   const LayerCost& cost = layers[static_cast<std::size_t>(layer)];
   LayerTime time;
   time.forward = tokens_ * cost.forward_flops / request_.machine.flops(request_.precision) +
-                 (cost.is_block ? request_.machine.measured.step_overhead_s : 0);
+                 (cost.is_block ? request_.machine.measured.layer_overhead_s : 0);
   const bool anew = a_.recompute && cost.is_block;
   time.recompute = anew ? time.forward : 0;
   if (a_.tensor > 1) {

@@ -61,6 +61,10 @@ TEST(ModelShapes, what_is_no_model_is_refused_by_its_key) {
             std::string::npos);
   EXPECT_NE(refused([] { shape_from_json("{}", "c.json"); }).find("c.json: num_hidden_layers"),
             std::string::npos);
+  EXPECT_NE(refused([] {
+              shape_from_json(R"({"model_type": 7, "num_hidden_layers": "x"})", "c.json");
+            }).find("num_hidden_layers is \"x\""),
+            std::string::npos);
   EXPECT_NE(refused([] { shape_from_json("[", "c.json"); }).find("no JSON object"),
             std::string::npos);
 }
@@ -109,7 +113,7 @@ TEST(PlanCalibration, a_line_goes_through_measured_times) {
       R"({"collective": "sendrecv", "bytes": 8, "ranks": 2, "time_us": {"median": 1}})",
       "rates");
   EXPECT_EQ(rates.flops, 5e10);
-  EXPECT_NEAR(rates.step_overhead_s, 20e-6, 1e-12);
+  EXPECT_NEAR(rates.layer_overhead_s, 20e-6, 1e-12);
   ASSERT_EQ(rates.collectives.size(), 1u);
   EXPECT_NEAR(rates.collectives[0].seconds, 10e-6, 1e-9);
   EXPECT_NEAR(rates.collectives[0].seconds_per_byte, 1e-10, 1e-14);
@@ -124,6 +128,10 @@ TEST(PlanCalibration, what_is_no_rate_is_refused_by_line_and_key) {
   EXPECT_NE(refused([] { parse_calibration("{\"flops\": 1}", "r"); }).find("r line 1: \"flops\""),
             std::string::npos);
   EXPECT_NE(refused([] { parse_calibration("\n{\"gemm_flops\": -1}", "r"); }).find("r line 2"),
+            std::string::npos);
+  EXPECT_NE(refused([] {
+              parse_calibration("{\"collective\": 7, \"bytes\": \"x\"}", "r");
+            }).find("r line 1 has no bytes"),
             std::string::npos);
   EXPECT_NE(refused([] { parse_calibration("half", "r"); }).find("no JSON object"),
             std::string::npos);
