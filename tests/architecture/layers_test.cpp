@@ -32,6 +32,9 @@ const std::vector<Layer> layers = {
     {"comm/transports/",
      {"sprat/", "comm/base/", "comm/host/", "comm/coordinator/control_proof.hpp"}},
     {"comm/coordinator/", {"sprat/", "comm/base/", "comm/host/"}},
+    {"comm/endpoint/",
+     {"sprat/", "comm/base/", "comm/host/", "comm/transports/",
+      "comm/coordinator/control_proof.hpp"}},
     {"comm/bootstrap/", {"sprat/", "comm/base/", "comm/host/", "comm/coordinator/"}},
     {"comm/survival/", {"sprat/", "comm/base/", "comm/coordinator/", "comm/bootstrap/"}},
     {"comm/context/",
@@ -96,6 +99,8 @@ const std::vector<Layer> layers = {
       "fsdp/plan/"}},
     {"checkpoint/", {"sprat/", "comm/base/", "io/", "collectives/", "fsdp/", "checkpoint/plan/"}},
     // Doors into the library.
+    // NCCL brings its processes together itself, so its plugin has the connections below a job.
+    {"plugins/nccl_net/", {"sprat/", "comm/base/", "comm/transports/", "comm/endpoint/"}},
     {"plugins/", {"sprat/"}},
     {"examples/", {"sprat/"}},
     // And the headers of layer 0 that need no library.

@@ -1,0 +1,175 @@
+// Whoever waits, drives: there is no thread and no epoll. A connection is looked at when one of its
+// requests is, by reading from it; the kernel is asked first only where there are several streams
+// to read from in vain.
+#include "comm/endpoint/connection.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
+#include "comm/transports/sockets/stream_plan.hpp"
+#include "comm/transports/sockets/tcp.hpp"
+
+namespace sprat::comm::endpoint {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t buffer_bytes = 64 * 1024;
+/// Kept of what no receive has asked for yet; 16 times what a peer of ours sends unasked.
+constexpr std::size_t most_unexpected = std::size_t{64} << 20;
+/// More than the kernel holds of one stream: a peer that goes on sending does not keep us here.
+constexpr int most_last_reads = 64;
+/// What was sent is with its host by then, unless that does not read.
+constexpr auto longest_farewell = 1s;
+constexpr auto first_pause = 50us, last_pause = 2'000us;
+
+/// The other end has closed: it reads no more, and what it has not acknowledged it never will.
+bool has_gone(int descriptor) noexcept {
+  std::byte next{};
+  const ssize_t got = ::recv(descriptor, &next, sizeof next, MSG_PEEK);
+  return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+}  // namespace
+
+Connection::Connection(Channels channels)
+    : unexpected_{most_unexpected},
+      link_(channels.size(), unexpected_),
+      channels_(std::move(channels)),
+      buffer_(buffer_bytes) {
+  for (const auto& channel : channels_) {
+    channel->open(link_);
+  }
+}
+
+Connection::~Connection() {
+  // A child of fork() shares the sockets, and must not take from them what its parent shall read.
+  if (mark_.here() && error_ == 0 && idle()) {
+    see_off();
+  }
+}
+
+/// Nothing of ours is under way in either direction.
+bool Connection::idle() noexcept {
+  for (std::size_t stream = 0; stream < channels_.size(); ++stream) {
+    if (link_.out.outgoing(stream).bytes() > 0) {
+      return false;
+    }
+  }
+  return !link_.awaits_peer() && !link_.out.has_pieces();
+}
+
+/// A socket that is closed while bytes for it come, even if only a credit, is reset, and forgets
+/// what it has not delivered yet. So it stays open until all of it is with the peer's host, where
+/// it may be read whatever becomes of this end.
+void Connection::see_off() noexcept {
+  const auto end = std::chrono::steady_clock::now() + longest_farewell;
+  std::chrono::microseconds pause = first_pause;
+  for (bool waits = true; waits && std::chrono::steady_clock::now() < end;
+       pause = std::min<std::chrono::microseconds>(2 * pause, last_pause)) {
+    waits = false;
+    for (const auto& channel : channels_) {
+      channel->discard(buffer_);
+      waits = waits || (sockets::unacknowledged(channel->descriptor()) > 0 &&
+                        !has_gone(channel->descriptor()));
+    }
+    if (waits) {
+      std::this_thread::sleep_for(pause);
+    }
+  }
+}
+
+void Connection::send(MessageRequest& request, std::uint64_t tag, std::span<const std::byte> data) {
+  link_.send(request, tag, data);  // which ends it at once if the link is broken
+  write();
+}
+
+void Connection::recv(MessageRequest& request, std::uint64_t tag, std::span<std::byte> data) {
+  link_.in.recv(request, tag, data);
+  write();  // it may have asked for what was announced
+}
+
+bool Connection::progress() noexcept {
+  if (error_ != 0) {
+    return false;
+  }
+  bool moved = look(link_.awaits_peer());
+  moved = write() || moved;  // what was read may have made something to write
+  return moved;
+}
+
+/// Reads where there may be something. `awaited`: bytes of the peer's are wanted; else they may lie
+/// in the kernel, which holds back a peer that sends what nobody asks for.
+bool Connection::look(bool awaited) noexcept {
+  std::array<pollfd, sockets::most_streams> asked{};
+  const std::size_t count = channels_.size();
+  const bool several = count > 1 && awaited;
+  for (std::size_t at = 0; at < count && several; ++at) {
+    asked[at] = {.fd = channels_[at]->descriptor(), .events = POLLIN, .revents = 0};
+  }
+  if (several && ::poll(asked.data(), count, 0) < 0) {
+    return false;  // interrupted: whoever waits comes again
+  }
+  bool moved = false;
+  for (std::size_t at = 0; at < count; ++at) {
+    sockets::Channel& channel = *channels_[at];
+    if ((awaited && (!several || asked[at].revents != 0)) || channel.stalled()) {
+      moved = read(channel) || moved;
+    }
+    if (error_ != 0) {
+      return true;
+    }
+  }
+  return moved;
+}
+
+bool Connection::read(sockets::Channel& channel) noexcept {
+  channel.note_readable(false);
+  const sockets::Moved moved = channel.read(buffer_);
+  if (moved.error != 0) {
+    end(moved.error);
+    return true;
+  }
+  return moved.any;
+}
+
+/// Writes what the kernel takes now. Nobody tells when it takes more, so a stream that was full is
+/// simply tried again.
+bool Connection::write() noexcept {
+  bool moved = false;
+  for (std::size_t at = 0; at < channels_.size() && error_ == 0; ++at) {
+    sockets::Channel& channel = *channels_[at];
+    channel.note_writable();
+    const sockets::Moved written = channel.write();
+    moved = moved || written.any;
+    if (written.error != 0) {
+      end(written.error);
+    }
+  }
+  return moved;
+}
+
+/// What the peer had sent before it went is read first, from all streams: it may be writing that
+/// has told of the end.
+void Connection::end(int error) noexcept {
+  for (const auto& channel : channels_) {
+    sockets::Moved moved{.any = true};
+    for (int call = 0; call < most_last_reads && moved.any && moved.error == 0; ++call) {
+      channel->note_readable(true);
+      moved = channel->read(buffer_);
+    }
+  }
+  error_ = error;
+  link_.break_off(error);
+  for (const auto& channel : channels_) {
+    channel->close();
+  }
+}
+
+}  // namespace sprat::comm::endpoint
