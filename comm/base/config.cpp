@@ -301,7 +301,9 @@ std::vector<UnknownVariable> unknown_variables() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view variable(*entry);
     const std::string_view name = variable.substr(0, variable.find('='));
-    if (!name.starts_with("SPRAT_") || std::ranges::count(read_elsewhere, name) > 0 ||
+    // What begins with SPRAT_NCCL_ is read by the plugins for NCCL.
+    if (!name.starts_with("SPRAT_") || name.starts_with("SPRAT_NCCL_") ||
+        std::ranges::count(read_elsewhere, name) > 0 ||
         std::ranges::count(fields, name, &Field::variable) > 0) {
       continue;
     }
