@@ -37,10 +37,13 @@ void keep_line(LogLevel level, unsigned long, const char*, int, const char* form
 }
 
 void* plugin_symbol(const std::string& name) {
-  static void* const library = dlopen(SPRAT_NCCL_NET, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    throw std::runtime_error(dlerror());
-  }
+  static void* const library = [] {
+    void* opened = dlopen(SPRAT_NCCL_NET, RTLD_NOW | RTLD_LOCAL);
+    if (opened == nullptr) {
+      throw std::runtime_error(dlerror());
+    }
+    return opened;
+  }();
   return dlsym(library, name.c_str());
 }
 

@@ -1,0 +1,29 @@
+// NCCL's interface of networks that reduce, version 7: our declaration of ncclCollNet_v7_t.
+#pragma once
+
+#include "plugins/nccl_net/abi/net_v7.hpp"
+
+namespace sprat::nccl_net {
+
+struct CollNetV7 {
+  const char* name;
+  Result (*init)(Logger log);
+  Result (*devices)(int* count);
+  Result (*get_properties)(int device, NetPropertiesV7* properties);
+  Result (*listen)(int device, void* handle, void** listener);
+  Result (*connect)(void** handles, int ranks, int rank, void* listener, void** comm);
+  Result (*reduce_support)(int data_type, int operation, int* supported);
+  Result (*reg_mr)(void* comm, void* data, int bytes, int type, void** registration);
+  Result (*reg_mr_dma_buf)(void* comm, void* data, std::size_t bytes, int type,
+                           std::uint64_t offset, int descriptor, void** registration);
+  Result (*dereg_mr)(void* comm, void* registration);
+  Result (*iallreduce)(void* comm, void* source, void* target, int count, int data_type,
+                       int operation, void* source_registration, void* target_registration,
+                       void** request);
+  Result (*iflush)(void* comm, void* data, int bytes, void* registration, void** request);
+  Result (*test)(void* request, int* done, int* bytes);
+  Result (*close_coll)(void* comm);
+  Result (*close_listen)(void* listener);
+};
+
+}  // namespace sprat::nccl_net
