@@ -16,6 +16,9 @@ using State = comm::MessageRequest::State;
 /// since each may be for another message of the peer's requests.
 constexpr std::size_t most_messages = std::size_t{most_requests} * most_receives;
 
+/// Each moves up to 1 MiB each way: a call lasts a millisecond at most.
+constexpr int most_turns = 4;
+
 std::uint64_t wire_tag(int tag) { return static_cast<std::uint32_t>(tag); }
 
 }  // namespace
@@ -88,8 +91,11 @@ Result NetComm::test(NetRequest& request, int* done, int* bytes) {
   require(request.busy(), "test() of a request that has been told to be done");
   const std::span messages(request.messages.data(), static_cast<std::size_t>(request.count));
   const auto posted = [](const auto* one) { return one->state == State::posted; };
-  if (std::any_of(messages.begin(), messages.end(), posted)) {
-    connection_->progress();
+  // As long as bytes come or go, and not for long: NCCL's thread has other connections, and lets
+  // others have its core whenever a call ends with nothing done.
+  for (int turn = 0; turn < most_turns && std::any_of(messages.begin(), messages.end(), posted) &&
+                     connection_->progress();
+       ++turn) {
   }
   const auto failed = [](const auto* one) { return one->state == State::failed; };
   const auto bad = std::find_if(messages.begin(), messages.end(), failed);
