@@ -29,43 +29,44 @@ std::vector<int> read_by(const Problem& problem, const Plan& plan, const Step& s
   return peers;
 }
 
-void cost_copy(const Problem& problem, const Operand& from, const Machine& machine, Task& task) {
+void cost_copy(const Problem& problem, const Operand& from, const Machine& machine,
+               TaskCost& cost) {
   const double bytes = bytes_of(problem, from);
   if (from.rank == problem.rank) {
-    task.seconds = bytes / (machine.copy_GBps * GBps);
+    cost.seconds = bytes / (machine.copy_GBps * GBps);
   } else {
-    task.seconds = bytes / (machine.pull_GBps * GBps);
-    task.link_seconds = bytes / (machine.link_GBps * GBps);
+    cost.seconds = bytes / (machine.pull_GBps * GBps);
+    cost.link_seconds = bytes / (machine.link_GBps * GBps);
   }
 }
 
 /// The sources of one step are equally long, so each peer's link is busy for as long.
 void cost_reduction(const Problem& problem, const Plan& plan, const Step& step,
-                    const Machine& machine, Task& task) {
+                    const Machine& machine, TaskCost& cost) {
   for (std::uint32_t i = step.sources.first; i < step.sources.last; ++i) {
     const Operand& from = plan.sources[i].from;
     const double bytes = bytes_of(problem, from);
     if (from.rank == problem.rank) {
-      task.seconds += bytes / (machine.copy_GBps * GBps);
+      cost.seconds += bytes / (machine.copy_GBps * GBps);
     } else {
-      task.seconds += bytes / (machine.pull_GBps * GBps);
-      task.link_seconds = bytes / (machine.link_GBps * GBps);
+      cost.seconds += bytes / (machine.pull_GBps * GBps);
+      cost.link_seconds = bytes / (machine.link_GBps * GBps);
     }
     if (i > step.sources.first) {
-      task.seconds += bytes / (machine.add_GBps * GBps);
+      cost.seconds += bytes / (machine.add_GBps * GBps);
     }
   }
 }
 
 /// A message between hosts occupies rails, one inside a host the receiver's core.
 void cost_message(const Problem& problem, const Operand& operand, const Machine& machine,
-                  Task& task) {
+                  const Task& task, TaskCost& cost) {
   const double bytes = bytes_of(problem, operand);
   if (problem.grouping->together(problem.rank, task.peer)) {
-    task.seconds = task.verb == Verb::recv ? bytes / (machine.pull_GBps * GBps) : 0;
+    cost.seconds = task.verb == Verb::recv ? bytes / (machine.pull_GBps * GBps) : 0;
   } else {
     const RailShare share = rail_of(*problem.grouping, machine, problem.rank);
-    task.seconds = machine.message_us * us + bytes * share.seconds_per_byte;
+    cost.seconds = machine.message_us * us + bytes * share.seconds_per_byte;
   }
 }
 
@@ -100,10 +101,11 @@ void SimulatedPlan::add_task(const Problem& problem, const Plan& plan, const Ste
   Task& task = tasks.emplace_back();
   task.verb = step.verb;
   task.ordinal = step.needs;
+  TaskCost cost;
   switch (step.verb) {
     case Verb::share:
       if (step.snapshot) {
-        cost_copy(problem, step.from, machine, task);
+        cost_copy(problem, step.from, machine, cost);
       }
       break;
     case Verb::signal:
@@ -113,19 +115,36 @@ void SimulatedPlan::add_task(const Problem& problem, const Plan& plan, const Ste
       break;
     case Verb::copy:
       task.peer = step.from.rank == problem.rank ? -1 : step.from.rank;
-      cost_copy(problem, step.from, machine, task);
+      cost_copy(problem, step.from, machine, cost);
       break;
     case Verb::reduce:
       task.peer = joint(read_by(problem, plan, step));
-      cost_reduction(problem, plan, step, machine, task);
+      cost_reduction(problem, plan, step, machine, cost);
       break;
     case Verb::send:
     case Verb::recv:
       task.peer = step.peer;
       task.ordinal = step.message;
-      cost_message(problem, step.verb == Verb::send ? step.from : step.to, machine, task);
+      cost_message(problem, step.verb == Verb::send ? step.from : step.to, machine, task, cost);
       break;
   }
+  task.cost = number_of(cost);
+}
+
+/// Neighbours mostly cost the same, so the one before is looked at first.
+std::uint32_t SimulatedPlan::number_of(const TaskCost& cost) {
+  if (tasks.size() > 1) {
+    const std::uint32_t before = tasks[tasks.size() - 2].cost;
+    if (costs_[before] == cost) {
+      return before;
+    }
+  }
+  const auto [found, is_new] =
+      cost_numbers_.try_emplace(cost, static_cast<std::uint32_t>(costs_.size()));
+  if (is_new) {
+    costs_.push_back(cost);
+  }
+  return found->second;
 }
 
 /// One number for any set of peers, as a task has room for no more: a rank, -1 for nobody, and

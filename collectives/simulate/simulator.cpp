@@ -107,6 +107,7 @@ class Engine {
   };
 
   Task& task(Name name) { return plans_[name.rank].tasks[name.task]; }
+  const TaskCost& cost(Name name) { return plans_[name.rank].cost_of(task(name)); }
 
   void at(double time, Event::Kind kind, int where, Name what) {
     events_.push({.time = time, .order = ++order_, .kind = kind, .where = where, .what = what});
@@ -174,7 +175,7 @@ class Engine {
     what.reached = true;
     switch (what.verb) {
       case Verb::share:
-        return what.seconds > 0 ? to_core(name) : finish(name);
+        return cost(name).seconds > 0 ? to_core(name) : finish(name);
       case Verb::signal:
         at(now_ + signal_seconds_, Event::Kind::signalled, 0, name);
         return finish(name);
@@ -268,18 +269,19 @@ class Engine {
     mine.work.pop();
     mine.computes = true;
     const Task& what = task(name);
-    double end = now_ + what.seconds, pulling = 0;
-    if (what.link_seconds > 0) {
+    const TaskCost& takes = cost(name);
+    double end = now_ + takes.seconds, pulling = 0;
+    if (takes.link_seconds > 0) {
       for (int peer : plans_[rank].peers_of(what)) {
         Rank& theirs = ranks_[peer];
-        theirs.link_free = std::max(theirs.link_free, now_) + what.link_seconds;
-        theirs.link_busy += what.link_seconds;
-        pulling += what.link_seconds * link_rate_;
+        theirs.link_free = std::max(theirs.link_free, now_) + takes.link_seconds;
+        theirs.link_busy += takes.link_seconds;
+        pulling += takes.link_seconds * link_rate_;
         end = std::max(end, theirs.link_free);
       }
     }
     mine.pulling += pulling;
-    mine.core_busy += what.seconds - pulling;
+    mine.core_busy += takes.seconds - pulling;
     mine.core_begin = now_;
     at(end, Event::Kind::core_done, 0, name);
   }
@@ -314,15 +316,15 @@ class Engine {
   void send_next(int rail) {
     const Name name = out_[rail].queue.front();
     const Task& what = task(name);
-    out_[rail].busy += what.seconds;
-    at(now_ + what.seconds, Event::Kind::left, rail, name);
+    out_[rail].busy += cost(name).seconds;
+    at(now_ + cost(name).seconds, Event::Kind::left, rail, name);
     at(now_ + wire_seconds_, Event::Kind::heads, rail_index(what.peer), name);
   }
 
   void left(int rail) {
     const Name name = out_[rail].queue.front();
     out_[rail].queue.pop_front();
-    show(name, now_ - task(name).seconds);
+    show(name, now_ - cost(name).seconds);
     finish(name);
     if (!out_[rail].queue.empty()) {
       send_next(rail);
@@ -336,7 +338,7 @@ class Engine {
 
   /// As long as the slower of the two rails takes.
   double receiving_seconds(Name sender) {
-    return std::max(task(sender).seconds, task(receiver_of(sender)).seconds);
+    return std::max(cost(sender).seconds, cost(receiver_of(sender)).seconds);
   }
 
   void receive_next(int rail) {

@@ -47,7 +47,7 @@ struct Span {
 };
 
 /// Runs every rank's plan to its end. `observe` sees copies, reductions and messages as they end.
-/// Memory: some 40 bytes a step. Throws Error{invalid_argument} if the algorithm does not fit,
+/// Memory: some 30 bytes a step. Throws Error{invalid_argument} if the algorithm does not fit,
 /// Error{internal} that names a step if the plans wait for each other.
 Simulation simulate(const std::vector<Problem>& each, const Algorithm& algorithm,
                     const Machine& machine, const std::function<void(const Span&)>& observe = {});
