@@ -3,37 +3,85 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cstring>
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
 #include "collectives/communicator_numbers.hpp"
 #include "comm/base/check.hpp"
 #include "comm/base/rank_list.hpp"
-#include "comm/transports/transport.hpp"
 
 namespace sprat::collectives {
 namespace {
 
-/// What members send each other in each round; in the first one the list of members follows.
+/// A list of members in a length that does not depend on it: a hash, by which lists are compared,
+/// and its beginning, which people are shown where two differ.
+struct MemberList {
+  struct Run {
+    std::int32_t first, last;
+  };
+  static constexpr std::size_t most_runs = 16;  ///< As many as ranks_text() shows.
+
+  std::uint64_t hash, count, runs;
+  std::array<Run, most_runs> run;
+};
+
+MemberList summary_of(const std::vector<int>& members) {
+  MemberList list{.hash = XXH3_64bits(members.data(), members.size() * sizeof members[0]),
+                  .count = members.size(),
+                  .runs = 0,
+                  .run = {}};
+  for (std::size_t at = 0; at < members.size(); ++at) {
+    if (list.runs > 0 && members[at] == list.run[list.runs - 1].last + 1) {
+      ++list.run[list.runs - 1].last;
+    } else if (list.runs < MemberList::most_runs) {
+      list.run[list.runs++] = {members[at], members[at]};
+    } else {
+      break;
+    }
+  }
+  return list;
+}
+
+/// Of another process: a run is as long as a job can have ranks, at most.
+std::string text_of(const MemberList& list) {
+  constexpr int most_ranks = 1 << 20;
+  std::vector<int> shown;
+  for (std::size_t at = 0; at < std::min<std::size_t>(list.runs, MemberList::most_runs); ++at) {
+    const auto [first, last] = list.run[at];
+    for (int rank = first; rank >= 0 && rank <= last && rank < most_ranks; ++rank) {
+      shown.push_back(rank);
+    }
+  }
+  return comm::ranks_text(shown) +
+         (list.count > shown.size() ? text(", and ", list.count - shown.size(), " more") : "");
+}
+
+/// What members send each other in each round. Its length is the same whatever the members are, for
+/// each of them has one of every other.
 struct Proposal {
   std::uint64_t id;             ///< The smallest number that is free here.
   std::uint64_t control_block;  ///< Offset of the sender's.
   std::uint64_t accepts;        ///< Not 0: the number agreed on in the round before is free here.
+  MemberList members;           ///< As the sender has them.
 };
 
 class FoundingAgreement final {
  public:
   FoundingAgreement(comm::Context& context, PointToPoint& parent, const Founding& founding)
-      : context_(context), parent_(parent), founding_(founding), mine_(encode(founding)) {}
+      : context_(context),
+        parent_(parent),
+        founding_(founding),
+        mine_(summary_of(founding.members)) {}
 
   /// Each round proposes numbers and takes the largest, if it is still free on every member.
   Agreement run() {
     Agreement agreement;
     bool accepted = false;
-    for (int round = 0; !accepted; ++round) {
+    while (!accepted) {
       const std::vector<Proposal> proposals =
-          exchange({free_number(context_), founding_.control_block, 0}, round == 0);
+          exchange({free_number(context_), founding_.control_block, 0, mine_});
       agreement.id = std::ranges::max(proposals, {}, &Proposal::id).id;
       agreement.control_blocks.clear();
       for (const Proposal& proposal : proposals) {
@@ -42,22 +90,16 @@ class FoundingAgreement final {
       // Threads of a member may be forming other communicators, so the largest number may be taken
       // there by now. The second exchange asks whether it was free everywhere.
       const std::uint64_t accepts = reserve_number(context_, agreement.id) ? 1 : 0;
-      const auto answers = ask_all({agreement.id, founding_.control_block, accepts});
+      const auto answers = ask_all({agreement.id, founding_.control_block, accepts, mine_});
       accepted = std::ranges::all_of(answers, [](const Proposal& one) { return one.accepts != 0; });
     }
     return agreement;
   }
 
  private:
-  static std::vector<std::byte> encode(const Founding& founding) {
-    std::vector<std::byte> list(founding.members.size() * sizeof(int));
-    std::memcpy(list.data(), founding.members.data(), list.size());
-    return list;
-  }
-
   std::vector<Proposal> ask_all(const Proposal& proposal) {
     try {
-      return exchange(proposal, false);
+      return exchange(proposal);
     } catch (const Error& error) {
       if (founding_.given_up) {
         founding_.given_up(proposal.id, error);
@@ -66,31 +108,23 @@ class FoundingAgreement final {
     }
   }
 
-  std::vector<Proposal> exchange(const Proposal& proposal, bool with_members) {
+  std::vector<Proposal> exchange(Proposal proposal) {
     const auto size = founding_.members.size();
-    std::vector<std::byte> out(sizeof proposal);
-    std::memcpy(out.data(), &proposal, sizeof proposal);
-    if (with_members) {
-      out.insert(out.end(), mine_.begin(), mine_.end());
-    }
-    std::vector<std::vector<std::byte>> in(size);
+    std::vector<Proposal> proposals(size, proposal);
     std::vector<std::shared_ptr<Message>> messages;
     for (std::size_t member = 0; member < size; ++member) {
       if (static_cast<int>(member) == founding_.me) {
         continue;
       }
-      // A member may have called with another list, which is read in full to say the difference.
-      in[member].resize(with_members ? std::max(longest, out.size()) : out.size());
-      messages.push_back(post(member, false, in[member]));
-      messages.push_back(post(member, true, out));
+      messages.push_back(post(member, false, proposals[member]));
+      messages.push_back(post(member, true, proposal));
     }
     wait_for(messages);
-    std::vector<Proposal> proposals(size, proposal);
-    for (std::size_t index = 0; index < messages.size(); index += 2) {
-      const auto member = static_cast<std::size_t>(
-          std::ranges::find(founding_.members, messages[index]->peer) - founding_.members.begin());
-      in[member].resize(messages[index]->request.bytes);
-      proposals[member] = read(in[member], static_cast<int>(member), with_members);
+    for (std::size_t member = 0; member < size; ++member) {
+      const MemberList& theirs = proposals[member].members;
+      if (theirs.hash != mine_.hash || theirs.count != mine_.count) {
+        differ(theirs, static_cast<int>(member));
+      }
     }
     return proposals;
   }
@@ -112,56 +146,36 @@ class FoundingAgreement final {
     }
   }
 
-  std::shared_ptr<Message> post(std::size_t member, bool sends, std::vector<std::byte>& data) {
+  std::shared_ptr<Message> post(std::size_t member, bool sends, Proposal& data) {
     auto message = std::make_shared<Message>(context_.shared_from_this());
     message->sends = sends;
     message->peer = founding_.members[member];
     // Groups that are formed at the same time are told apart by their names.
     message->tag = static_cast<int>(XXH3_64bits(founding_.name.data(), founding_.name.size()));
     message->purpose = text("creating group \"", founding_.name, "\"");
-    message->data = data.data();
-    message->bytes = data.size();
+    message->data = reinterpret_cast<std::byte*>(&data);
+    message->bytes = sizeof data;
     message->timeout = founding_.timeout;
     parent_.post(message);
     return message;
   }
 
-  Proposal read(const std::vector<std::byte>& data, int member, bool with_members) {
-    Proposal proposal{};
-    const std::size_t due = sizeof proposal + (with_members ? mine_.size() : 0);
-    std::memcpy(&proposal, data.data(), std::min(data.size(), sizeof proposal));
-    const bool same =
-        data.size() == due &&
-        (!with_members || std::equal(mine_.begin(), mine_.end(), data.begin() + sizeof proposal));
-    if (!same) {
-      differ(data, member);
-    }
-    return proposal;
-  }
-
-  [[noreturn]] void differ(const std::vector<std::byte>& data, int member) {
-    std::vector<int> theirs((data.size() - std::min(data.size(), sizeof(Proposal))) / sizeof(int));
-    if (!theirs.empty()) {
-      std::memcpy(theirs.data(), data.data() + sizeof(Proposal), theirs.size() * sizeof(int));
-    }
+  [[noreturn]] void differ(const MemberList& theirs, int member) {
     const int world = parent_.world_rank(founding_.members[member]);
     const Error error(
         ErrorCode::mismatch,
         text("group \"", founding_.name, "\": ", context_.describe_peer(world), " calls it with ",
-             comm::ranks_text(theirs), ", ", context_.describe_peer(context_.rank()), " with ",
+             text_of(theirs), ", ", context_.describe_peer(context_.rank()), " with ",
              comm::ranks_text(founding_.members), "; members, and their order, must be the same"),
         world);
     context_.fail(parent_.scope(), error);
     throw error;
   }
 
-  /// Receives that are longer could not take another list than their own.
-  static constexpr std::size_t longest = comm::exact_bytes - 1;
-
   comm::Context& context_;
   PointToPoint& parent_;
   const Founding& founding_;
-  const std::vector<std::byte> mine_;  ///< The list of members.
+  const MemberList mine_;
 };
 
 }  // namespace
