@@ -638,7 +638,8 @@ void Executor::show(const std::vector<int>& ranks, std::size_t late) {
 }
 
 void Executor::report() {
-  context_->report_stall(membership_.id, active_->sequence, called(active_->sequence).words);
+  context_->report_stall(membership_.id, active_->sequence, called(active_->sequence).words,
+                         membership_.world_ranks);
 }
 
 void Executor::search() {

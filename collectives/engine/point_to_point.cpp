@@ -261,7 +261,7 @@ void PointToPoint::ask_if_long(Message& message, Clock::time_point now) {
                                       .peer = membership_.world_ranks[message.peer],
                                       .count = message.sends ? counts.sent : counts.received});
   if (question) {
-    context_->report_stall(membership_.id, *question, {});
+    context_->report_stall(membership_.id, *question, {}, {});
   }
 }
 

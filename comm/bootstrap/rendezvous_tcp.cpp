@@ -8,6 +8,7 @@
 
 #include "comm/base/check.hpp"
 #include "comm/base/config.hpp"
+#include "comm/base/descriptors.hpp"
 #include "comm/base/log.hpp"
 #include "comm/bootstrap/bootstrap_place.hpp"
 #include "comm/bootstrap/coordinator_search.hpp"
@@ -46,6 +47,13 @@ Listening listen_at(asio::io_context& io, const BootstrapPlace& place, Clock::ti
 
 std::unique_ptr<Rendezvous> serve(BootstrapPlace& place, const Hello& hello,
                                   Clock::time_point deadline) {
+  // Every rank has a connection here. Known before anyone has come, this needs no timeout to be
+  // noticed.
+  need(make_room_for_descriptors(static_cast<std::size_t>(hello.size)),
+       "rank 0 holds a connection to each of ", hello.size, " ranks, and no more than ",
+       most_descriptors(),
+       " files may be open in its process; raise the hard limit on its host (see ulimit -n; docker "
+       "run --ulimit nofile=65536)");
   auto loop = std::make_shared<ControlLoop>();
   Listening listening = listen_at(loop->io(), place, deadline);
   const int port = listening.port;

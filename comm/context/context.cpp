@@ -10,6 +10,7 @@
 
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
+#include "comm/base/rank_ranges.hpp"
 #include "comm/base/signals.hpp"
 
 namespace sprat::comm {
@@ -372,13 +373,24 @@ GatherResult Context::gather(std::uint64_t communicator, std::uint64_t round,
   return std::move(*result);
 }
 
-void Context::report_stall(std::uint64_t communicator, std::uint64_t sequence, Blob signature) {
+void Context::report_stall(std::uint64_t communicator, std::uint64_t sequence, Blob signature,
+                           std::span<const int> members) {
+  // A message's text is cut beyond this; members that are so many ranges are asked with all others.
+  constexpr std::size_t most_bytes = std::size_t{32} << 10;
   ControlMessage message;
   message.kind = ControlMessage::Kind::stalled;
   message.rank = rank_;
   message.comm = communicator;
   message.sequence = sequence;
   message.payload = std::move(signature);
+  if (static_cast<int>(members.size()) < size()) {
+    std::vector<int> ascending(members.begin(), members.end());
+    std::ranges::sort(ascending);
+    const Blob ranges = encode_ranks(ascending);
+    if (ranges.size() <= most_bytes) {
+      message.text.assign(reinterpret_cast<const char*>(ranges.data()), ranges.size());
+    }
+  }
   rendezvous_->tell(std::move(message));
 }
 

@@ -176,9 +176,10 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Of a communicator that has failed: until no peer thread of this process can be reading this
   /// rank's memory for it. Token not held.
   void quiesce(const FailureScope& scope);
-  /// This rank has waited unusually long at (communicator, sequence). Ends in a failure, or
-  /// nothing.
-  void report_stall(std::uint64_t communicator, std::uint64_t sequence, Blob signature);
+  /// This rank has waited unusually long at (communicator, sequence), of whose `members` nobody
+  /// else need be asked. Ends in a failure, or nothing.
+  void report_stall(std::uint64_t communicator, std::uint64_t sequence, Blob signature,
+                    std::span<const int> members);
   Lateness lateness(std::uint64_t communicator, std::uint64_t sequence) {
     return failure_.lateness(communicator, sequence);
   }

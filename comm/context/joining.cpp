@@ -26,7 +26,7 @@ std::vector<int> allowed_cores() {
   return cores;
 }
 
-/// The secret that survivors prove to each other is rank 0's.
+/// The secret that survivors prove to each other is rank 0's, so nobody else says one.
 void settle(SurvivorListener& survivor_listener, int rank, const std::vector<PeerInfo>& infos) {
   std::vector<std::vector<SocketAddress>> addresses;
   for (std::size_t peer = 0; peer < infos.size(); ++peer) {
@@ -58,7 +58,7 @@ const std::vector<PeerInfo>& Joining::meet(const MemoryMap::Offer& offer, std::u
   }
   if (options_.survivor_listener != nullptr && !shrunk_) {
     mine.survival = {.addresses = options_.survivor_listener->addresses(),
-                     .secret = options_.survivor_listener->secret()};
+                     .secret = rank() == 0 ? options_.survivor_listener->secret() : ""};
   }
   const std::vector<Blob> greetings =
       options_.rendezvous.exchange(encode(mine), "meeting", options_.deadline);

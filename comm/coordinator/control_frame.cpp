@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "comm/base/packing.hpp"
 #include "sprat/error.hpp"
 
 namespace sprat::comm {
@@ -70,6 +71,8 @@ class Reader {
     return good_ ? count : 0;
   }
   bool whole() const { return good_ && in_.empty(); }
+  /// What was taken makes no sense.
+  void refuse() { good_ = false; }
 
  private:
   std::size_t length() {
@@ -132,16 +135,30 @@ void read(Reader& in, Part& part) {
 }
 
 void write(Writer& out, const Parts& parts) {
-  out.integer(parts.ordinal).integer(static_cast<std::uint32_t>(parts.blobs.size()));
+  Blob blobs;
+  Writer writer(blobs);
+  writer.integer(static_cast<std::uint32_t>(parts.blobs.size()));
   for (const Blob& blob : parts.blobs) {
-    out.bytes(blob);
+    writer.bytes(blob);
   }
+  out.integer(parts.ordinal).bytes(pack(blobs));
 }
 void read(Reader& in, Parts& parts) {
+  Blob packed;
   in.integer(parts.ordinal);
-  parts.blobs.resize(in.items());
+  in.bytes(packed);
+  const std::optional<Blob> blobs = unpack(packed, max_frame_bytes);
+  // The same could be packed in other ways; one form of each frame is enough to be read.
+  if (!blobs || pack(*blobs) != packed) {
+    return in.refuse();
+  }
+  Reader inner(*blobs);
+  parts.blobs.resize(inner.items());
   for (Blob& blob : parts.blobs) {
-    in.bytes(blob);
+    inner.bytes(blob);
+  }
+  if (!inner.whole()) {
+    in.refuse();
   }
 }
 

@@ -43,7 +43,8 @@ struct Part {
   std::string purpose;
   Blob blob;
 };
-/// coordinator -> rank: every rank's blob of that exchange.
+/// coordinator -> rank: every rank's blob of that exchange. It goes to every rank and is the
+/// longest frame there is, so it travels packed.
 struct Parts {
   std::uint64_t ordinal = 0;
   std::vector<Blob> blobs;
@@ -54,8 +55,9 @@ struct Beat {};
 
 using Frame = std::variant<Hello, Welcome, Refusal, Part, Parts, ControlMessage, Beat>;
 
-/// All blobs of one exchange together, in bytes.
-inline constexpr std::size_t max_exchange_bytes = std::size_t{16} << 20;
+/// All blobs of one exchange together, in bytes: 4 KiB for each of 16,384 ranks, as many addresses
+/// as a host with 32 rails has.
+inline constexpr std::size_t max_exchange_bytes = std::size_t{64} << 20;
 /// An encoded frame, in bytes; what follows the length in front of it.
 inline constexpr std::size_t max_frame_bytes = max_exchange_bytes + (std::size_t{1} << 20);
 /// The same, from a connection that has not joined yet.

@@ -1,7 +1,8 @@
 #include "comm/coordinator/control_inquiry.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <numeric>
+#include <utility>
 
 #include "comm/base/check.hpp"
 #include "comm/base/rank_list.hpp"
@@ -22,33 +23,67 @@ std::string readable(const Blob& signature) {
   return out;
 }
 
+/// As what can be looked up.
+std::string key_of(const Blob& signature) {
+  return {reinterpret_cast<const char*>(signature.data()), signature.size()};
+}
+
 }  // namespace
 
-Inquiry::Inquiry(std::uint64_t comm, std::uint64_t sequence, int size) : answers_(size) {
+Inquiry::Inquiry(std::uint64_t comm, std::uint64_t sequence, std::vector<int> members, int size)
+    : members_(std::move(members)) {
+  if (members_.empty()) {
+    members_.resize(static_cast<std::size_t>(size));
+    std::iota(members_.begin(), members_.end(), 0);
+  }
+  answers_.resize(members_.size());
   verdict_.kind = ControlMessage::Kind::verdict;
   verdict_.comm = comm;
   verdict_.sequence = sequence;
 }
 
+/// Null if it is no member: nobody waits for it.
+Inquiry::RankAnswer* Inquiry::answer_of(int rank) {
+  const std::size_t place = place_of(rank);
+  return place == members_.size() ? nullptr : &answers_[place];
+}
+
+/// As many as there are members if it is none.
+std::size_t Inquiry::place_of(int rank) const {
+  const auto found = std::ranges::lower_bound(members_, rank);
+  return found == members_.end() || *found != rank
+             ? members_.size()
+             : static_cast<std::size_t>(found - members_.begin());
+}
+
 std::vector<int> Inquiry::asked(int rank, Blob signature, const std::vector<bool>& gone, Time now) {
+  RankAnswer* const asker = answer_of(rank);
   std::vector<int> queried;
+  if (asker == nullptr) {
+    return queried;
+  }
   if (!open_) {
     open_ = true;
     opened_ = now;
     askers_.clear();
-    for (int other = 0; other < static_cast<int>(answers_.size()); ++other) {
-      RankAnswer& answer = answers_[other];
+    due_ = {};
+    for (std::size_t at = 0; at < members_.size(); ++at) {
+      const int other = members_[at];
+      RankAnswer& answer = answers_[at];
       // What a rank has called does not change, so only other answers are asked for again.
       if (answer.state != State::called) {
         answer = {};
       }
       answer.heard = false;
-      if (!gone[other] && other != rank) {
+      answer.awaited = !gone[static_cast<std::size_t>(other)];
+      due_.unheard += answer.awaited ? 1 : 0;
+      due_.unknown += answer.awaited && answer.state == State::unknown ? 1 : 0;
+      if (answer.awaited && other != rank) {
         queried.push_back(other);
       }
     }
   }
-  answers_[rank] = {State::called, true, std::move(signature)};
+  answered(rank, 0, std::move(signature));
   if (std::ranges::find(askers_, rank) == askers_.end()) {
     askers_.push_back(rank);
   }
@@ -56,61 +91,77 @@ std::vector<int> Inquiry::asked(int rank, Blob signature, const std::vector<bool
 }
 
 bool Inquiry::still_answers(int rank, const Blob& signature, Time now) const {
-  if (open_) {
+  const auto found = call_by_signature_.find(key_of(signature));
+  const std::size_t place = place_of(rank);
+  if (open_ || found == call_by_signature_.end() || place == members_.size()) {
     return false;
   }
+  const RankAnswer& answer = answers_[place];
   // A mismatch is final; a list of late ranks is soon out of date.
-  return answers_[rank].state == State::called && answers_[rank].signature == signature &&
+  return answer.state == State::called && answer.call == found->second &&
          (mismatch() || now - settled_ < validity);
 }
 
 void Inquiry::answered(int rank, int code, Blob signature) {
-  answers_[rank].heard = true;
-  if (answers_[rank].state == State::called) {
+  RankAnswer* const answer = answer_of(rank);
+  if (answer == nullptr) {
     return;
   }
-  switch (code) {
+  switch (answer->state == State::called ? 0 : code) {
     case 0:
-      answers_[rank] = {State::called, true, std::move(signature)};
-      return;
+      if (answer->state != State::called) {
+        answer->call = call_of(rank, std::move(signature));
+      }
+      return hear(*answer, State::called);
     case 1:
-      answers_[rank].state = State::not_yet;
-      return;
+      return hear(*answer, State::not_yet);
     case 2:
-      answers_[rank].state = State::forgotten;
-      return;
+      return hear(*answer, State::forgotten);
     case 3:
-      answers_[rank].state = State::not_member;
-      return;
+      return hear(*answer, State::not_member);
     case 4:
-      answers_[rank].state = State::freed;
-      return;
+      return hear(*answer, State::freed);
     default:
-      return;  // no version of Sprat says this, so it counts as no answer
+      return hear(*answer, answer->state);  // no version of Sprat says this: it says nothing
   }
 }
 
-bool Inquiry::due(const std::vector<bool>& gone, Time now) const {
+void Inquiry::hear(RankAnswer& answer, State state) {
+  if (answer.awaited) {
+    due_.unheard -= answer.heard ? 0 : 1;
+    due_.unknown -= answer.state == State::unknown && state != State::unknown ? 1 : 0;
+  }
+  answer.heard = true;
+  answer.state = state;
+}
+
+void Inquiry::has_gone(int rank) {
+  RankAnswer* const answer = answer_of(rank);
+  if (answer != nullptr && std::exchange(answer->awaited, false)) {
+    due_.unheard -= answer->heard ? 0 : 1;
+    due_.unknown -= answer->state == State::unknown ? 1 : 0;
+  }
+}
+
+/// Signatures are numbered, since thousands of ranks have the same one.
+std::size_t Inquiry::call_of(int rank, Blob signature) {
+  const auto [found, is_new] = call_by_signature_.try_emplace(key_of(signature), calls_.size());
+  if (is_new) {
+    calls_.push_back({.signature = std::move(signature), .ranks = 0, .lowest = rank});
+  }
+  Called& called = calls_[found->second];
+  ++called.ranks;
+  called.lowest = std::min(called.lowest, rank);
+  return found->second;
+}
+
+bool Inquiry::due(Time now) const {
   if (!open_) {
     return false;
   }
-  if (now >= deadline()) {
-    return true;
-  }
-  bool all_known = true, all_heard = true, alike = true;
-  const RankAnswer* called = nullptr;
-  for (std::size_t rank = 0; rank < answers_.size(); ++rank) {
-    const RankAnswer& answer = answers_[rank];
-    all_known &= answer.state != State::unknown || gone[rank];
-    all_heard &= answer.heard || gone[rank];
-    if (answer.state == State::called) {
-      alike &= called == nullptr || called->signature == answer.signature;
-      called = &answer;
-    }
-  }
   // Once every rank has ever answered, two different calls are a mismatch, whatever is still to
   // come.
-  return all_heard || (all_known && !alike);
+  return now >= deadline() || due_.unheard == 0 || (due_.unknown == 0 && calls_.size() > 1);
 }
 
 bool Inquiry::mismatch() const { return verdict_.code == static_cast<int>(ErrorCode::mismatch); }
@@ -127,47 +178,39 @@ const ControlMessage& Inquiry::settle(Time now) {
 /// Takes the signature that most ranks called for the right one (the lowest rank's, if equally
 /// many). Of the ranks that differ from it, the lowest is named.
 bool Inquiry::find_mismatch() {
-  int right = -1, most = 0;
-  for (int rank = 0; rank < static_cast<int>(answers_.size()); ++rank) {
-    if (answers_[rank].state != State::called) {
-      continue;
-    }
-    const auto same = std::ranges::count_if(answers_, [&](const RankAnswer& other) {
-      return other.state == State::called && other.signature == answers_[rank].signature;
-    });
-    if (same > most) {
-      right = rank;
-      most = static_cast<int>(same);
+  if (calls_.size() < 2) {
+    return false;
+  }
+  const auto less_right = [](const Called& a, const Called& b) {
+    return a.ranks != b.ranks ? a.ranks < b.ranks : a.lowest > b.lowest;
+  };
+  const auto right = std::ranges::max_element(calls_, less_right);
+  const Called* wrong = nullptr;
+  for (const Called& called : calls_) {
+    if (&called != &*right && (wrong == nullptr || called.lowest < wrong->lowest)) {
+      wrong = &called;
     }
   }
-  for (int rank = 0; rank < static_cast<int>(answers_.size()); ++rank) {
-    const RankAnswer& answer = answers_[rank];
-    if (answer.state != State::called || answer.signature == answers_[right].signature) {
-      continue;
-    }
-    verdict_.code = static_cast<int>(ErrorCode::mismatch);
-    verdict_.rank = rank;
-    verdict_.payload.clear();
-    verdict_.text = text("rank ", right, " called ", readable(answers_[right].signature), "; rank ",
-                         rank, " called ", readable(answer.signature));
-    return true;
-  }
-  return false;
+  verdict_.code = static_cast<int>(ErrorCode::mismatch);
+  verdict_.rank = wrong->lowest;
+  verdict_.payload.clear();
+  verdict_.text = text("rank ", right->lowest, " called ", readable(right->signature), "; rank ",
+                       wrong->lowest, " called ", readable(wrong->signature));
+  return true;
 }
 
 /// A rank that has freed the communicator will never call, so waiting for it would end at the
 /// deadline only.
 bool Inquiry::find_freed() {
   const auto freed = std::ranges::find(answers_, State::freed, &RankAnswer::state);
-  const auto called = std::ranges::find(answers_, State::called, &RankAnswer::state);
-  if (freed == answers_.end() || called == answers_.end()) {
+  if (freed == answers_.end() || calls_.empty()) {
     return false;
   }
-  const auto first = static_cast<int>(called - answers_.begin());
+  const auto first = std::ranges::min_element(calls_, {}, &Called::lowest);
   verdict_.code = static_cast<int>(ErrorCode::mismatch);
-  verdict_.rank = static_cast<int>(freed - answers_.begin());
+  verdict_.rank = members_[static_cast<std::size_t>(freed - answers_.begin())];
   verdict_.payload.clear();
-  verdict_.text = text("rank ", first, " called ", readable(called->signature), "; rank ",
+  verdict_.text = text("rank ", first->lowest, " called ", readable(first->signature), "; rank ",
                        verdict_.rank, " has freed that communicator before");
   return true;
 }
@@ -175,8 +218,9 @@ bool Inquiry::find_freed() {
 void Inquiry::list_late() {
   std::vector<int> not_called, silent;
   Lateness lateness;
-  for (int rank = 0; rank < static_cast<int>(answers_.size()); ++rank) {
-    const RankAnswer& answer = answers_[rank];
+  for (std::size_t at = 0; at < members_.size(); ++at) {
+    const int rank = members_[at];
+    const RankAnswer& answer = answers_[at];
     if (answer.state == State::not_yet) {
       not_called.push_back(rank);
     }

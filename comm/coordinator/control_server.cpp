@@ -248,6 +248,8 @@ void ControlServer::close() noexcept {
       linger);
   loop_.run([this] {
     stop_accepting();
+    // Before the connections end: who has not heard that a rank left takes it for lost.
+    coordinator_->tell_farewells();
     for (const auto& connection : std::vector(seats_)) {
       if (connection) {
         connection->finish();

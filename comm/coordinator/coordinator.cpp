@@ -1,9 +1,11 @@
 #include "comm/coordinator/coordinator.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "comm/base/check.hpp"
 #include "comm/base/rank_list.hpp"
+#include "comm/base/rank_ranges.hpp"
 #include "comm/coordinator/survivors.hpp"
 
 namespace sprat::comm {
@@ -15,6 +17,14 @@ constexpr std::size_t most_notes = 8;
 constexpr std::size_t most_failed_domains = 1024;
 constexpr std::size_t most_signature_bytes = std::size_t{64} << 10;
 
+/// Of the communicator in which a rank waits, as it says; nothing where it says all, or nonsense.
+std::vector<int> members_said(const ControlMessage& stalled, int rank, int size) {
+  const auto bytes = std::as_bytes(std::span(stalled.text));
+  auto ranks = decode_ranks(bytes, size).value_or(std::vector<int>());
+  // A rank that is none of those it names is not understood.
+  return std::ranges::binary_search(ranks, rank) ? std::move(ranks) : std::vector<int>();
+}
+
 std::string seconds_text(std::uint64_t milliseconds) {
   return text(static_cast<double>(milliseconds) / 1e3, " s");
 }
@@ -25,8 +35,11 @@ Coordinator::Coordinator(int size, std::vector<Term> terms, Quorum quorum)
     : gathering_(quorum == Quorum::survivors),
       size_at_first_(size),
       members_(size, Presence::absent),
+      gone_(size, true),
+      counts_{size, 0, 0, 0},
       refused_(size),
       terms_(std::move(terms)),
+      farewells_(size),
       parts_(size) {}
 
 std::optional<Refusal> Coordinator::admit(const Hello& hello, std::string_view from) {
@@ -36,7 +49,7 @@ std::optional<Refusal> Coordinator::admit(const Hello& hello, std::string_view f
     refused_[hello.rank] = true;
   }
   if (!refusal) {
-    members_[hello.rank] = Presence::joined;
+    set(hello.rank, Presence::joined);
   }
   return refusal;
 }
@@ -86,7 +99,7 @@ std::optional<Refusal> Coordinator::reason_to_refuse(const Hello& hello, std::st
 /// them.
 Refusal Coordinator::refuse(ErrorCode code, int rank, std::string text, std::string_view from) {
   turned_away(sprat::text(from, ": ", text));
-  if (!gathering_ && !in_state(Presence::absent).empty()) {
+  if (!gathering_ && count(Presence::absent) > 0) {
     fail(code, rank, text);
   }
   return {static_cast<int>(code), rank, std::move(text)};
@@ -153,12 +166,12 @@ void Coordinator::receive(int rank, Part part, Time now) {
          text("rank ", rank, " sent exchange ", part.ordinal, " during exchange ", ordinal_));
     return;
   }
-  for (int other = 0; other < size(); ++other) {
-    if (!parts_[other] || parts_[other]->purpose == part.purpose) {
-      continue;
-    }
+  // Of those that came, all have the first one's purpose: it is the only one to compare with.
+  if (came_ > 0 && purpose_ != part.purpose) {
+    const auto other =
+        std::ranges::find_if(parts_, [](const auto& came) { return came.has_value(); });
     fail(ErrorCode::mismatch, rank,
-         text("rank ", other, " is ", parts_[other]->purpose, " while rank ", rank, " is ",
+         text("rank ", other - parts_.begin(), " is ", purpose_, " while rank ", rank, " is ",
               part.purpose));
     return;
   }
@@ -176,24 +189,26 @@ void Coordinator::receive(int rank, Part part, Time now) {
   // The exchange fails for all when the first rank's patience ends, so that nobody goes on alone.
   if (!exchange_deadline_ || now + patience < *exchange_deadline_) {
     exchange_deadline_ = now + patience;
-    exchange_patience_ms_ = part.patience_ms;
     exchange_hurry_ = rank;
+  }
+  if (came_++ == 0) {
+    purpose_ = part.purpose;
   }
   parts_[rank] = std::move(part);
   finish_exchange();
 }
 
+// Comes with every part, so nothing here looks at all ranks before the last part has come, unless a
+// rank has left or survivors gather.
 void Coordinator::finish_exchange() {
-  const auto begun =
-      std::ranges::find_if(parts_, [](const auto& part) { return part.has_value(); });
-  if (begun == parts_.end()) {
+  if (came_ == 0) {
     return;
   }
-  for (int rank = 0; rank < size() && !gathering_; ++rank) {
+  for (int rank = 0; rank < size() && !gathering_ && count(Presence::left) > 0; ++rank) {
     // Whoever has left in good order never sends its part. While survivors gather it is merely no
     // survivor.
     if (!parts_[rank] && members_[rank] == Presence::left) {
-      fail(ErrorCode::lost_peer, rank, text("rank ", rank, " left before ", (*begun)->purpose));
+      fail(ErrorCode::lost_peer, rank, text("rank ", rank, " left before ", purpose_));
       return;
     }
   }
@@ -206,6 +221,7 @@ void Coordinator::finish_exchange() {
     part.reset();
   }
   ++ordinal_;
+  came_ = 0;
   part_bytes_ = 0;
   exchange_deadline_.reset();
   // Everyone gets the testimonies under the old numbers, and renumbers right after them, as this
@@ -218,9 +234,11 @@ void Coordinator::finish_exchange() {
 }
 
 bool Coordinator::complete() const {
+  if (!gathering_) {
+    return came_ == size();
+  }
   for (int rank = 0; rank < size(); ++rank) {
-    const bool excused =
-        gathering_ && members_[rank] != Presence::absent && members_[rank] != Presence::joined;
+    const bool excused = members_[rank] != Presence::absent && members_[rank] != Presence::joined;
     if (!parts_[rank] && !excused) {
       return false;
     }
@@ -231,6 +249,9 @@ bool Coordinator::complete() const {
 void Coordinator::renumber(const std::vector<int>& kept) {
   gathering_ = false;
   members_.assign(kept.size(), Presence::joined);
+  gone_.assign(kept.size(), false);
+  counts_ = {0, size(), 0, 0};
+  farewells_ = Farewells(size());
   refused_.assign(kept.size(), false);
   parts_.assign(kept.size(), std::nullopt);
   renumbering_ = kept;
@@ -245,9 +266,10 @@ void Coordinator::excuse(int rank) {
 /// While survivors gather, a rank that ends is merely not one of them: the exchange goes on without
 /// it.
 void Coordinator::give_up(int rank) {
-  members_[rank] = Presence::lost;
+  set(rank, Presence::lost);
   if (parts_[rank]) {
     part_bytes_ -= parts_[rank]->blob.size();
+    --came_;
   }
   parts_[rank].reset();
   finish_exchange();
@@ -258,24 +280,22 @@ void Coordinator::expire_exchange() {
     // Whoever is alive and has not come by now is left behind (docs/failure.md).
     for (int rank = 0; rank < size(); ++rank) {
       if (!parts_[rank] && members_[rank] != Presence::left) {
-        members_[rank] = Presence::lost;
+        set(rank, Presence::lost);
       }
     }
     return finish_exchange();
   }
   std::vector<int> came, behind, absent = in_state(Presence::absent);
-  std::string purpose;
   for (int rank = 0; rank < size(); ++rank) {
     if (parts_[rank]) {
       came.push_back(rank);
-      purpose = parts_[rank]->purpose;
     } else if (members_[rank] != Presence::absent) {
       behind.push_back(rank);
     }
   }
-  std::string what = text(purpose, ": ", came.size(), " of ", size(), " ranks came within the ",
-                          seconds_text(exchange_patience_ms_), " that rank ", exchange_hurry_,
-                          " had left (", ranks_text(came), ")");
+  std::string what = text(purpose_, ": ", came.size(), " of ", size(), " ranks came within the ",
+                          seconds_text(parts_[exchange_hurry_]->patience_ms), " that rank ",
+                          exchange_hurry_, " had left (", ranks_text(came), ")");
   if (!absent.empty()) {
     what += text("; missing: ", ranks_text(absent));
   }
@@ -323,7 +343,7 @@ void Coordinator::receive(int rank, ControlMessage message, Time now) {
       }
       return;
     case Kind::farewell:
-      leave(rank);
+      leave(rank, now);
       return;
     case Kind::domain_failed:
       return domain_failed(rank, std::move(message));
@@ -357,7 +377,7 @@ void Coordinator::gather(int rank, const ControlMessage& message, Time now) {
 }
 
 void Coordinator::settle_gatherings() {
-  for (Gatherings::Answer& answer : gatherings_.settle(gone())) {
+  for (Gatherings::Answer& answer : gatherings_.settle(gone_)) {
     std::erase_if(answer.to, [&](int rank) { return members_[rank] != Presence::joined; });
     send(std::move(answer.to), std::move(answer.message));
   }
@@ -371,7 +391,10 @@ void Coordinator::stalled(int rank, ControlMessage message, Time now) {
   auto found = inquiries_.find(key);
   if (found == inquiries_.end()) {
     forget_old_inquiries();
-    found = inquiries_.try_emplace(key, message.comm, message.sequence, size()).first;
+    found = inquiries_
+                .try_emplace(key, message.comm, message.sequence,
+                             members_said(message, rank, size()), size())
+                .first;
     inquiry_order_.push_back(key);
   }
   Inquiry& inquiry = found->second;
@@ -381,7 +404,7 @@ void Coordinator::stalled(int rank, ControlMessage message, Time now) {
     send({rank}, inquiry.verdict());
     return;
   }
-  auto queried = inquiry.asked(rank, std::move(message.payload), gone(), now);
+  auto queried = inquiry.asked(rank, std::move(message.payload), gone_, now);
   if (!queried.empty()) {
     ControlMessage query;
     query.kind = ControlMessage::Kind::query;
@@ -433,7 +456,7 @@ void Coordinator::forget_old_inquiries() {
 }
 
 void Coordinator::settle_if_due(Inquiry& inquiry, Time now) {
-  if (!inquiry.due(gone(), now)) {
+  if (!inquiry.due(now)) {
     return;
   }
   const ControlMessage& verdict = inquiry.settle(now);
@@ -456,7 +479,7 @@ void Coordinator::lose(int rank, std::string_view how) {
   if (gathering_) {
     return give_up(rank);
   }
-  members_[rank] = Presence::lost;
+  set(rank, Presence::lost);
   ControlMessage message;
   message.kind = ControlMessage::Kind::lost;
   message.rank = rank;
@@ -469,22 +492,50 @@ void Coordinator::lose(int rank, std::string_view how) {
   settle_gatherings();
 }
 
-void Coordinator::leave(int rank) {
+void Coordinator::leave(int rank, Time now) {
   if (gathering_) {
     return give_up(rank);
   }
-  ControlMessage message;
-  message.kind = ControlMessage::Kind::farewell;
-  message.rank = rank;
-  // Those that have left, too: they stay for a moment, until nobody needs their wires any more.
-  send(in_state(Presence::left), message);
-  members_[rank] = Presence::left;
-  send(in_state(Presence::joined), std::move(message));
+  set(rank, Presence::left);
+  farewells_.said(rank);
+  tell_farewells(farewells_.due(now));
   // An exchange that is under way fails now, since this rank's part will not come.
   if (!failure_) {
     finish_exchange();
   }
   settle_gatherings();
+}
+
+void Coordinator::tell_farewells() { tell_farewells(farewells_.rest()); }
+
+// Those that have left hear it, too: they stay for a moment, until nobody needs their wires any
+// more.
+void Coordinator::tell_farewells(const std::vector<int>& ranks) {
+  if (ranks.empty()) {
+    return;
+  }
+  std::vector<int> to;
+  for (int rank = 0; rank < size(); ++rank) {
+    const bool hears = members_[rank] == Presence::joined || members_[rank] == Presence::left;
+    // Of itself alone a rank need not hear.
+    if (hears && (ranks.size() > 1 || rank != ranks.front())) {
+      to.push_back(rank);
+    }
+  }
+  send(std::move(to), farewell_of(ranks));
+}
+
+/// Inquiries that are open wait no longer for whoever has gone.
+void Coordinator::set(int rank, Presence presence) {
+  --counts_[static_cast<std::size_t>(members_[rank])];
+  ++counts_[static_cast<std::size_t>(presence)];
+  members_[rank] = presence;
+  gone_[rank] = presence != Presence::joined;
+  if (gone_[rank]) {
+    for (auto& [key, inquiry] : inquiries_) {
+      inquiry.has_gone(rank);
+    }
+  }
 }
 
 void Coordinator::fail(ErrorCode code, int rank, std::string text) {
@@ -507,6 +558,7 @@ void Coordinator::tick(Time now) {
   for (auto& [key, inquiry] : inquiries_) {
     settle_if_due(inquiry, now);
   }
+  tell_farewells(farewells_.due(now));
   gatherings_.expire(now);
   settle_gatherings();
 }
@@ -518,13 +570,17 @@ std::optional<Coordinator::Time> Coordinator::deadline() const {
       first = inquiry.deadline();
     }
   }
-  if (const auto end = gatherings_.deadline(); end && (!first || *end < *first)) {
-    first = end;
+  for (const auto end : {gatherings_.deadline(), farewells_.deadline()}) {
+    if (end && (!first || *end < *first)) {
+      first = end;
+    }
   }
   return first;
 }
 
-bool Coordinator::alone(int rank) const { return joined_but(rank).empty(); }
+bool Coordinator::alone(int rank) const {
+  return count(Presence::joined) == (members_[rank] == Presence::joined ? 1 : 0);
+}
 
 bool Coordinator::everyone_has_come() const {
   return std::ranges::all_of(in_state(Presence::absent), [&](int rank) { return refused_[rank]; });
@@ -550,14 +606,6 @@ std::vector<int> Coordinator::joined_but(int rank) const {
   std::vector<int> ranks = in_state(Presence::joined);
   std::erase(ranks, rank);
   return ranks;
-}
-
-std::vector<bool> Coordinator::gone() const {
-  std::vector<bool> gone(members_.size());
-  for (int rank = 0; rank < size(); ++rank) {
-    gone[rank] = members_[rank] != Presence::joined;
-  }
-  return gone;
 }
 
 }  // namespace sprat::comm

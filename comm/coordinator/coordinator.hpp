@@ -2,6 +2,7 @@
 // no threads, no clock but the times it is given.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -14,6 +15,7 @@
 
 #include "comm/coordinator/control_frame.hpp"
 #include "comm/coordinator/control_inquiry.hpp"
+#include "comm/coordinator/farewells.hpp"
 #include "comm/coordinator/gathering.hpp"
 #include "comm/coordinator/message_question.hpp"
 #include "sprat/error.hpp"
@@ -61,6 +63,9 @@ class Coordinator {
   std::optional<Time> deadline() const;
   std::vector<Output> take() { return std::exchange(outputs_, {}); }
 
+  /// Those farewells now that wait for others to be told with them: nobody ticks any more.
+  void tell_farewells();
+
   /// Every rank but `rank` has left, is lost, or never came.
   bool alone(int rank) const;
   /// Every rank has joined or been refused: nobody is left who would look for this coordinator in
@@ -84,38 +89,44 @@ class Coordinator {
   void settle_if_due(Inquiry& inquiry, Time now);
   void forget_old_inquiries();
   void lose(int rank, std::string_view how);
-  void leave(int rank);
+  void leave(int rank, Time now);
+  void tell_farewells(const std::vector<int>& ranks);
   void finish_exchange();
   bool complete() const;
   void renumber(const std::vector<int>& kept);
   void give_up(int rank);
   void expire_exchange();
+  void set(int rank, Presence presence);
+  int count(Presence presence) const { return counts_[static_cast<std::size_t>(presence)]; }
   void fail(ErrorCode code, int rank, std::string text);
   void send(std::vector<int> to, Frame frame);
   std::vector<int> in_state(Presence state) const;
   std::vector<int> joined_but(int rank) const;
-  std::vector<bool> gone() const;
   Refusal refuse(ErrorCode code, int rank, std::string text, std::string_view from);
   std::string differences(const Hello& hello) const;
 
   bool gathering_;  ///< The exchange of survivors is to come or under way.
   const int size_at_first_;
   std::optional<std::vector<int>> renumbering_;
-  std::vector<Presence> members_;
-  std::vector<bool> refused_;  ///< By rank.
+  std::vector<Presence> members_;  ///< Changed by set() alone.
+  std::vector<bool> gone_;         ///< By rank: not joined.
+  std::array<int, 4> counts_{};    ///< How many ranks are in each state.
+  std::vector<bool> refused_;      ///< By rank.
   std::vector<Term> terms_;
   /// Who was turned away; for the error that lists who is missing.
   std::vector<std::string> notes_;
   std::optional<ControlMessage> failure_;     ///< The job's first one, or the first loss.
   std::deque<std::uint64_t> failed_domains_;  ///< The last ones that were told of.
   Gatherings gatherings_;
+  Farewells farewells_;
 
   std::uint64_t ordinal_ = 1;  ///< Of the exchange that is under way or comes next.
   std::vector<std::optional<Part>> parts_;
+  int came_ = 0;         ///< How many parts there are.
+  std::string purpose_;  ///< Of them all.
   std::size_t part_bytes_ = 0;
   std::optional<Time> exchange_deadline_;
-  std::uint64_t exchange_patience_ms_ = 0;
-  int exchange_hurry_ = 0;  ///< The rank whose patience ends first.
+  int exchange_hurry_ = 0;  ///< The rank whose patience ends first. Its part is there.
 
   std::map<Key, Inquiry> inquiries_;
   std::vector<Key> inquiry_order_;  ///< Oldest first.

@@ -26,14 +26,16 @@ struct ControlMessage {
            ///< text says how it is known.
     failed,   ///< rank -> coordinator -> all: `rank` failed the whole job; code is an ErrorCode,
               ///< text its message.
-    stalled,  ///< rank -> coordinator: `rank` waits in (comm, sequence), payload is its signature.
+    stalled,  ///< rank -> coordinator: `rank` waits in (comm, sequence), payload is its signature,
+              ///< text the members as encode_ranks() has them; empty: all ranks.
               ///< Or for a message: sequence is a MessageQuestion, which only its peer is asked.
-    query,    ///< coordinator -> all: what did you call at (comm, sequence)?
+    query,    ///< coordinator -> members: what did you call at (comm, sequence)?
     answer,   ///< rank -> coordinator: payload is that signature; code 0 called, 1 not yet, 2
               ///< forgotten, 3 not a member, 4 never: it has freed that communicator.
     verdict,  ///< coordinator -> all: at (comm, sequence) code is mismatch (text, rank), or, to who
               ///< asked, timeout (payload: a Lateness).
-    farewell,       ///< rank -> coordinator -> all: `rank` leaves in good order.
+    farewell,       ///< rank -> coordinator -> all: `rank` leaves in good order. From the
+                    ///< coordinator of several at once: see farewells.hpp.
     domain_failed,  ///< rank -> coordinator -> all: communicators of domain `comm` have failed;
                     ///< code and text as of failed. sequence 1: a rank revoked them.
     gather,    ///< rank -> coordinator: its part of what members of `comm` give each other in round

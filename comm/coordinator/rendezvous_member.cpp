@@ -5,6 +5,7 @@
 
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
+#include "comm/coordinator/farewells.hpp"
 #include "comm/coordinator/survivors.hpp"
 #include "comm/host/process_watch.hpp"
 
@@ -173,9 +174,25 @@ void Member::received(Frame frame) {
     parts_ = std::move(*parts);
     changed_.notify_all();
   } else if (auto* message = std::get_if<ControlMessage>(&frame)) {
-    take(std::move(*message));
+    receive(std::move(*message));
   } else if (!std::holds_alternative<Welcome>(frame)) {  // it comes first, and says nothing more
     log().warn("the hub sent a frame of kind {} after joining", frame.index());
+  }
+}
+
+/// Whoever listens hears of each rank that leaves by itself, though the coordinator tells of many
+/// at once.
+void Member::receive(ControlMessage message) {
+  if (message.kind != ControlMessage::Kind::farewell) {
+    return take(std::move(message));
+  }
+  for (const int rank : departing(message, size())) {
+    if (rank != rank_) {
+      ControlMessage one;
+      one.kind = ControlMessage::Kind::farewell;
+      one.rank = rank;
+      take(std::move(one));
+    }
   }
 }
 

@@ -61,6 +61,7 @@ class Member final : public Rendezvous {
 
   void send_farewell();
   void renumber(const Parts& testimonies);
+  void receive(ControlMessage message);
   void take(ControlMessage message);
   void process_ended(int rank, pid_t pid);
   void dispatch(const ControlMessage& message) noexcept;

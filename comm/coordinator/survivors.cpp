@@ -2,24 +2,34 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
+#include <utility>
+
+#include "comm/base/rank_ranges.hpp"
 
 namespace sprat::comm {
 
 Blob encode(const Testimony& testimony) {
-  std::vector<std::int32_t> words = {static_cast<std::int32_t>(testimony.generation)};
-  words.insert(words.end(), testimony.members.begin(), testimony.members.end());
-  Blob blob(words.size() * sizeof words[0]);
-  std::memcpy(blob.data(), words.data(), blob.size());
+  Blob blob(sizeof testimony.generation);
+  std::memcpy(blob.data(), &testimony.generation, blob.size());
+  const Blob members = encode_ranks(testimony.members);
+  blob.insert(blob.end(), members.begin(), members.end());
   return blob;
 }
 
 std::optional<Testimony> decode_testimony(const Blob& blob) {
-  std::vector<std::int32_t> words(blob.size() / sizeof(std::int32_t));
-  if (words.empty() || blob.size() % sizeof words[0] != 0) {
+  constexpr int most_ranks = 1 << 22;  // few bytes may name many, and memory is made for each
+  Testimony testimony;
+  if (blob.size() < sizeof testimony.generation) {
     return std::nullopt;
   }
-  std::memcpy(words.data(), blob.data(), blob.size());
-  return Testimony{static_cast<std::uint32_t>(words[0]), {words.begin() + 1, words.end()}};
+  std::memcpy(&testimony.generation, blob.data(), sizeof testimony.generation);
+  auto members = decode_ranks(std::span(blob).subspan(sizeof testimony.generation), most_ranks);
+  if (!members) {
+    return std::nullopt;
+  }
+  testimony.members = std::move(*members);
+  return testimony;
 }
 
 std::vector<int> survivors(const std::vector<Blob>& testimonies) {
@@ -37,7 +47,7 @@ std::vector<int> survivors(const std::vector<Blob>& testimonies) {
   }
   // The latest generation decides: a rank that slept through a shrink is no member any more, and is
   // not taken back.
-  std::erase_if(came, [&](int rank) { return std::ranges::count(latest.members, rank) == 0; });
+  std::erase_if(came, [&](int rank) { return !std::ranges::binary_search(latest.members, rank); });
   return came;
 }
 

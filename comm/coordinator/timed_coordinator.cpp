@@ -27,6 +27,11 @@ void TimedCoordinator::excuse(int rank) {
   settle();
 }
 
+void TimedCoordinator::tell_farewells() {
+  coordinator_.tell_farewells();
+  settle();
+}
+
 void TimedCoordinator::stop() {
   deliver_ = nullptr;
   timer_.cancel();

@@ -73,6 +73,17 @@ def processes_with_few_descriptors(sprat):
     print("ok two processes with few descriptors")
 
 
+def more_ranks_than_descriptors(sprat):
+    """Rank 0, which has a connection to each, says so before anybody has come."""
+    case = "a thousand ranks and 64 descriptors"
+    command = ["prlimit", "--nofile=64", sprat, "bench", "all_reduce", "-e", "64"]
+    results = run.collect(run.start(command, ranks=1000, skip=range(1, 1000), SPRAT_JOIN_TIMEOUT="60"), LIMIT_S)
+    status, errors, _ = results[0]
+    if status != 1 or "no more than 64 files" not in errors:
+        run.fail(case, "rank 0 does not say that the limit is too low", results)
+    print(f"ok {case}")
+
+
 def address_space(sprat):
     """Somewhere between joining and having all buffers mapped the room ends, wherever libraries lie."""
     command = [sprat, "bench", "all_reduce", "-b", "128M", "-e", "128M", "--memory", "shared", "-n", "1", "-w", "0"]
@@ -103,6 +114,7 @@ def main():
     else:
         print("threads: skipped, since only root can be a user without other processes")
     processes_with_few_descriptors(sprat)
+    more_ranks_than_descriptors(sprat)
 
 
 if __name__ == "__main__":

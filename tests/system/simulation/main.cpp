@@ -1,4 +1,5 @@
-// The simulation as a program: test_simulation [--seeds FIRST..LAST | --seed N [--trace]].
+// The simulation as a program:
+// test_simulation [--seeds FIRST..LAST | --seed N [--trace] | --control-plane RANKS].
 // Without arguments it is a GoogleTest program.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -14,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/system/simulation/control_plane.hpp"
 #include "tests/system/simulation/job.hpp"
 #include "tests/system/simulation/scenario.hpp"
 #include "tests/system/simulation/seeds.hpp"
@@ -49,6 +51,10 @@ int main(int argc, char** argv) {
     const std::uint64_t last =
         dots == std::string::npos ? first : std::strtoull(range.c_str() + dots + 2, nullptr, 10);
     return sprat::simulation::run_seeds(first, last, !has("--all"), argv[0]) == 0 ? 0 : 1;
+  }
+  if (arguments.size() >= 2 && arguments[0] == "--control-plane") {
+    sprat::simulation::print_control_plane(std::atoi(arguments[1].c_str()));
+    return 0;
   }
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

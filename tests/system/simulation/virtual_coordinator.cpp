@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/coordinator/farewells.hpp"
 
 namespace sprat::simulation {
 namespace {
@@ -154,6 +155,8 @@ VirtualMember::~VirtualMember() {
     simulator_.wait_for([this, patience] {
       return simulator_.now() >= patience || coordinator_.coordinator_.alone(0);
     });
+    coordinator_.coordinator_.tell_farewells();
+    coordinator_.settle();
   }
   coordinator_.members_[rank_] = nullptr;
   if (!coordinator_.processes_) {
@@ -200,7 +203,14 @@ void VirtualMember::received(comm::Frame frame) {
   if (auto* parts = std::get_if<comm::Parts>(&frame)) {
     parts_ = std::move(*parts);
   } else if (auto* message = std::get_if<ControlMessage>(&frame)) {
-    take(std::move(*message));
+    if (message->kind != ControlMessage::Kind::farewell) {
+      return take(std::move(*message));
+    }
+    for (const int rank : comm::departing(*message, size())) {
+      if (rank != rank_) {
+        take(comm::farewell_of({rank}));
+      }
+    }
   }
 }
 

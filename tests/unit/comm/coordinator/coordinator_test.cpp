@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "comm/base/rank_ranges.hpp"
+
 namespace sprat::comm {
 namespace {
 
@@ -519,6 +521,81 @@ TEST(Coordinator, tells_those_of_a_communicator_who_of_them_are_left) {
   ASSERT_TRUE(result);
   EXPECT_THAT(result->ranks, ElementsAre(0, 3));
   EXPECT_THAT(scene.coordinator.deadline(), std::nullopt);
+}
+
+TEST(Coordinator, tells_of_ranks_that_leave_together_at_once) {
+  Scene scene(6);
+  scene.admit_all();
+  scene.say(5, message(Kind::farewell, 5));
+  EXPECT_THAT(scene.only<ControlMessage>().first, ElementsAre(0, 1, 2, 3, 4));
+  for (const int rank : {2, 1, 4}) {
+    scene.say(rank, message(Kind::farewell, rank));
+  }
+  EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+  ASSERT_TRUE(scene.coordinator.deadline());
+  scene.now = *scene.coordinator.deadline();
+  scene.coordinator.tick(scene.now);
+  const auto [to, farewell] = scene.only<ControlMessage>();
+  EXPECT_THAT(to, ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(departing(farewell, 6), ElementsAre(1, 2, 4));
+  // Whoever ends the connections does not wait for a tick.
+  scene.say(3, message(Kind::farewell, 3));
+  EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+  scene.coordinator.tell_farewells();
+  EXPECT_THAT(departing(scene.only<ControlMessage>().second, 6), ElementsAre(3));
+  EXPECT_TRUE(scene.coordinator.alone(0));
+}
+
+ControlMessage stalled_among(int rank, const std::vector<int>& members) {
+  ControlMessage out = message(Kind::stalled, rank, "sum of 8");
+  const Blob ranges = encode_ranks(members);
+  out.text.assign(reinterpret_cast<const char*>(ranges.data()), ranges.size());
+  return out;
+}
+
+TEST(Coordinator, asks_only_members_of_what_is_stalled) {
+  Scene scene(6);
+  scene.admit_all();
+  scene.say(4, stalled_among(4, {1, 2, 4}));
+  EXPECT_THAT(scene.only<ControlMessage>().first, ElementsAre(1, 2));
+  scene.say(0, message(Kind::answer, 0, "max of 9"));  // nobody asked it
+  scene.say(1, message(Kind::answer, 1, "sum of 8"));
+  EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+  scene.say(2, message(Kind::answer, 2, "", 1));
+  const auto [to, verdict] = scene.only<ControlMessage>();
+  EXPECT_THAT(to, ElementsAre(4));
+  EXPECT_EQ(decode_lateness(verdict.payload), (Lateness{{2}, {}}));
+  // One who speaks for others than itself, or in riddles, has everybody asked.
+  for (ControlMessage odd : {stalled_among(0, {1, 2}), message(Kind::stalled, 0, "sum of 8")}) {
+    odd.sequence += odd.text.empty() ? 1 : 2;
+    odd.text += odd.text.empty() ? "?" : "";
+    scene.say(0, odd);
+    EXPECT_THAT(scene.only<ControlMessage>().first, ElementsAre(1, 2, 3, 4, 5));
+  }
+}
+
+TEST(Coordinator, waits_no_longer_for_whoever_goes_while_it_asks) {
+  Scene scene(4);
+  scene.admit_all();
+  scene.say(0, message(Kind::stalled, 0, "barrier"));
+  scene.say(1, message(Kind::answer, 1, "barrier"));
+  scene.say(3, message(Kind::farewell, 3));
+  scene.coordinator.take();
+  scene.say(2, message(Kind::answer, 2, "barrier"));
+  EXPECT_THAT(decode_lateness(scene.only<ControlMessage>().second.payload).silent, ElementsAre(3));
+}
+
+TEST(Coordinator, compares_the_calls_of_thousands_of_ranks_in_no_time) {
+  constexpr int ranks = 16'384;
+  Scene scene(ranks);
+  scene.admit_all();
+  scene.say(0, message(Kind::stalled, 0, "barrier"));
+  scene.coordinator.take();
+  for (int rank = 1; rank < ranks; ++rank) {
+    scene.say(rank, message(Kind::answer, rank, rank % 2 == 0 ? "barrier" : "all_reduce"));
+  }
+  const ControlMessage verdict = scene.only<ControlMessage>().second;
+  EXPECT_EQ(verdict.text, "rank 0 called barrier; rank 1 called all_reduce");
 }
 
 TEST(Coordinator, takes_no_frames_that_only_the_coordinator_sends) {

@@ -45,6 +45,15 @@ TEST(Survivors, do_not_take_back_whom_an_earlier_shrink_left_behind) {
               ElementsAre(2, 3));
 }
 
+TEST(Survivors, of_thousands_say_so_in_few_bytes) {
+  std::vector<int> members(16'384);
+  std::iota(members.begin(), members.end(), 0);
+  std::erase(members, 77);
+  const Blob blob = of(3, members);
+  EXPECT_LE(blob.size(), 20u);
+  EXPECT_EQ(decode_testimony(blob), (Testimony{3, members}));
+}
+
 TEST(Survivors, ignore_what_is_no_testimony) {
   EXPECT_THAT(survivors({of(0, {0, 1}), Blob(3)}), ElementsAre(0));
 }

@@ -1,0 +1,262 @@
+#include "tests/system/simulation/control_plane.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/base/check.hpp"
+#include "comm/base/rank_ranges.hpp"
+#include "comm/context/neighbours.hpp"
+#include "comm/context/peer_info.hpp"
+#include "comm/coordinator/coordinator.hpp"
+#include "tests/system/simulation/random.hpp"
+
+namespace sprat::simulation {
+namespace {
+
+using comm::Blob;
+using comm::ControlMessage;
+using comm::Frame;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// The job's ranks, and the lines between them and the coordinator.
+class Star {
+ public:
+  Star(int hosts, int ranks_per_host)
+      : size_(hosts * ranks_per_host),
+        ranks_per_host_(ranks_per_host),
+        coordinator_(size_, {{"version", "1"}}) {}
+
+  int size() const { return size_; }
+  Traffic said() const { return per_rank(said_); }
+  Traffic heard() const { return per_rank(heard_); }
+  double frames() const { return said_.frames + heard_.frames; }
+  double cpu_seconds() const { return cpu_seconds_; }
+  void count_anew() { said_ = heard_ = {}; }
+  /// The last long frame, as it came.
+  const Blob& last_parts() const { return last_parts_; }
+
+  void admit_all() {
+    for (int rank = 0; rank < size_; ++rank) {
+      const comm::Hello hello{rank, size_, {{"version", "1"}}};
+      said_.frames += 1;
+      said_.bytes += static_cast<double>(comm::encode(hello).size());
+      need(!coordinator_.admit(hello, "the simulation"), "rank ", rank, " is refused");
+      heard_.frames += 1;
+      heard_.bytes += static_cast<double>(comm::encode(comm::Welcome{}).size());
+    }
+  }
+
+  template <class BlobOf>
+  void exchange(std::uint64_t ordinal, const char* purpose, const BlobOf& blob_of) {
+    for (int rank = 0; rank < size_; ++rank) {
+      say(rank, comm::Part{ordinal, 120'000, purpose, blob_of(rank)});
+    }
+  }
+
+  void say(int rank, const Frame& frame) {
+    said_.frames += 1;
+    said_.bytes += static_cast<double>(comm::encode(frame).size());
+    const auto begin = Clock::now();
+    coordinator_.received(rank, frame, now_);
+    cpu_seconds_ += seconds_since(begin);
+    deliver();
+  }
+  void loses(int rank) {
+    coordinator_.ended(rank, "its connection ended");
+    deliver();
+  }
+  void passes(std::chrono::microseconds time) {
+    now_ += time;
+    if (const auto deadline = coordinator_.deadline(); deadline && *deadline <= now_) {
+      coordinator_.tick(now_);
+      deliver();
+    }
+  }
+  /// Whom the coordinator has asked since this was called last.
+  std::vector<int> take_queried() { return std::exchange(queried_, {}); }
+
+  // --- what a rank says of itself, as Joining does ---
+  comm::PeerInfo greeting(int rank) {
+    const int host = rank / ranks_per_host_;
+    const std::string machine = text(host_id(host), "/pid=4026531836");
+    return {
+        .label = machine + "/mnt=4026531841/ipc=4026531839/user=4026531837",
+        .machine = machine,
+        .name = text("ip-10-0-", host / 250, "-", host % 250),
+        .cores = cores_of(rank % ranks_per_host_),
+        .memory = {.pid = static_cast<pid_t>(2'000 + random_.below(4'000'000)),
+                   .segment = {comm::MemoryRef::Kind::segment, 7, random_.next() >> 44, 1 << 20, 0},
+                   .address = 0x7f0000000000 + (random_.next() >> 28 << 12),
+                   .nonce = random_.next() | 1},
+        .context = 0x550000000000 + (random_.next() >> 24),
+        .survival = comm::PeerInfo::Survival{
+            .addresses = {{text("10.0.", host / 250, ".", host % 250),
+                           static_cast<int>(32'768 + random_.below(28'000))}},
+            .secret = rank == 0 ? std::string(32, 's') : ""}};
+  }
+  comm::Reach reach(int rank) const {
+    comm::Reach reach{.label =
+                          text(host_id(rank / ranks_per_host_),
+                               "/pid=4026531836/mnt=4026531841/ipc=4026531839/user=4026531837")};
+    const int first = rank / ranks_per_host_ * ranks_per_host_;
+    for (int peer = first; peer < first + ranks_per_host_; ++peer) {
+      reach.mapped.push_back(peer);
+      reach.readable.push_back(peer);
+    }
+    return reach;
+  }
+  /// A wire's address: that of a socket, and 16 random bytes that connections prove.
+  comm::TransportAddresses address(int rank) {
+    comm::TransportAddresses address{.wire_kind = "sockets"};
+    const std::string endpoint =
+        text("10.0.", rank / ranks_per_host_ / 250, ".", rank / ranks_per_host_ % 250, ":");
+    for (const char letter : endpoint) {
+      address.wire.push_back(static_cast<std::byte>(letter));
+    }
+    for (int byte = 0; byte < 18; ++byte) {
+      address.wire.push_back(static_cast<std::byte>(random_.next() & 0xff));
+    }
+    return address;
+  }
+
+ private:
+  void deliver() {
+    const auto begin = Clock::now();
+    for (const comm::Coordinator::Output& output : coordinator_.take()) {
+      Blob bytes = comm::encode(output.frame);
+      heard_.frames += static_cast<double>(output.to.size());
+      heard_.bytes += static_cast<double>(output.to.size() * bytes.size());
+      const auto* message = std::get_if<ControlMessage>(&output.frame);
+      if (message != nullptr && message->kind == ControlMessage::Kind::query) {
+        queried_.insert(queried_.end(), output.to.begin(), output.to.end());
+      }
+      if (std::holds_alternative<comm::Parts>(output.frame)) {
+        last_parts_ = std::move(bytes);
+      }
+    }
+    cpu_seconds_ += seconds_since(begin);
+  }
+  Traffic per_rank(const Traffic& all) const { return {all.frames / size_, all.bytes / size_}; }
+  static std::string host_id(int host) {
+    Random random(static_cast<std::uint64_t>(host) + 1);
+    return fmt::format("{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}", random.next() >> 32,
+                       random.next() >> 48, random.next() >> 52, random.next() >> 52,
+                       random.next() >> 16);
+  }
+  static std::vector<int> cores_of(int place) {
+    std::vector<int> cores;
+    for (int core = 0; core < 12; ++core) {
+      cores.push_back(12 * place + core);
+    }
+    return cores;
+  }
+
+  const int size_, ranks_per_host_;
+  comm::Coordinator coordinator_;
+  comm::Coordinator::Time now_{};
+  Random random_{1};
+  Traffic said_, heard_;
+  double cpu_seconds_ = 0;
+  std::vector<int> queried_;
+  Blob last_parts_;
+};
+
+/// A rank of [first, first + ranks) waits, the others but the last have called: every frame of it.
+double frames_of_stall(Star& star, int first, int ranks) {
+  star.count_anew();
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::stalled;
+  message.comm = static_cast<std::uint64_t>(ranks);
+  message.payload = Blob(96);
+  if (ranks < star.size()) {
+    std::vector<int> members;
+    for (int rank = first; rank < first + ranks; ++rank) {
+      members.push_back(rank);
+    }
+    const Blob ranges = comm::encode_ranks(members);
+    message.text.assign(reinterpret_cast<const char*>(ranges.data()), ranges.size());
+  }
+  star.take_queried();
+  star.say(first, message);
+  message.kind = ControlMessage::Kind::answer;
+  message.text.clear();
+  for (const int rank : star.take_queried()) {
+    message.code = rank == first + ranks - 1 ? 1 : 0;
+    star.say(rank, message);
+  }
+  return star.frames();
+}
+
+}  // namespace
+
+ControlPlaneCost measure_control_plane(int hosts, int ranks_per_host) {
+  ControlPlaneCost cost{.ranks = hosts * ranks_per_host, .hosts = hosts, .rounds = 5};
+  Star star(hosts, ranks_per_host);
+  star.admit_all();
+  star.exchange(1, "joining", [](int) { return Blob(); });
+  star.exchange(2, "meeting", [&](int rank) { return encode(star.greeting(rank)); });
+  const auto begin = Clock::now();
+  const auto parts = comm::decode(std::span(star.last_parts()).subspan(comm::frame_header_bytes));
+  std::vector<comm::PeerInfo> infos;
+  for (const Blob& blob : std::get<comm::Parts>(parts.value()).blobs) {
+    infos.push_back(comm::decode_peer_info(blob, 0));
+  }
+  const auto found = comm::find_neighbours(infos, cost.ranks - 1);
+  need(static_cast<int>(found.same_host.size()) == ranks_per_host, "neighbours are not found");
+  cost.rank_seconds = seconds_since(begin);
+  star.exchange(3, "mapping memory", [&](int rank) { return encode(star.reach(rank)); });
+  star.exchange(4, "opening transports", [&](int rank) { return encode(star.address(rank)); });
+  cost.said = star.said();
+  cost.heard = star.heard();
+  cost.cpu_seconds = star.cpu_seconds();
+  cost.group_stall = frames_of_stall(star, 0, ranks_per_host);
+  cost.job_stall = frames_of_stall(star, 0, cost.ranks);
+  star.count_anew();
+  const std::chrono::microseconds between(1'000'000 / cost.ranks);
+  for (int rank = 0; rank < cost.ranks; ++rank) {
+    ControlMessage farewell;
+    farewell.kind = ControlMessage::Kind::farewell;
+    farewell.rank = rank;
+    star.say(rank, farewell);
+    star.passes(between);
+  }
+  star.passes(1s);
+  cost.leaving = star.heard();
+
+  Star unlucky(hosts, ranks_per_host);
+  unlucky.admit_all();
+  unlucky.count_anew();
+  unlucky.loses(cost.ranks / 2);
+  cost.loss = unlucky.frames();
+  return cost;
+}
+
+void print_control_plane(int most) {
+  std::printf(
+      "# ranks  hosts rounds |  said by a rank |   heard by a rank |  heard leaving  |   stalls of:"
+      "        |   loss | coordinator  a rank\n"
+      "#                     | frames    bytes | frames      bytes | frames    bytes | a host    "
+      "the job | frames | seconds     seconds\n");
+  for (int ranks = 64; ranks <= most; ranks *= 4) {
+    const ControlPlaneCost cost = measure_control_plane(ranks / 8, 8);
+    std::printf(
+        "%7d %6d %6d | %6.1f %8.0f | %6.1f %10.0f | %6.1f %8.0f | %6.0f %10.0f | %6.0f | %11.3f "
+        "%7.3f\n",
+        cost.ranks, cost.hosts, cost.rounds, cost.said.frames, cost.said.bytes, cost.heard.frames,
+        cost.heard.bytes, cost.leaving.frames, cost.leaving.bytes, cost.group_stall, cost.job_stall,
+        cost.loss, cost.cpu_seconds, cost.rank_seconds);
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace sprat::simulation

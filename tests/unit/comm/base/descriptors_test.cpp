@@ -1,0 +1,52 @@
+// Limits of open files: raised as far as needed, and no further than they may be.
+#include "comm/base/descriptors.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+namespace sprat::comm {
+namespace {
+
+/// Puts the soft limit back; a hard one cannot be.
+class SoftLimit {
+ public:
+  explicit SoftLimit(rlim_t files) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit now = before_;
+    now.rlim_cur = files;
+    setrlimit(RLIMIT_NOFILE, &now);
+  }
+  ~SoftLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
+  rlim_t hard() const { return before_.rlim_max; }
+
+ private:
+  rlimit before_{};
+};
+
+rlim_t soft_limit() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_cur;
+}
+
+TEST(Descriptors, raise_the_soft_limit_if_it_is_too_low) {
+  const SoftLimit low(200);
+  EXPECT_TRUE(make_room_for_descriptors(8));
+  EXPECT_EQ(soft_limit(), 200u);
+  EXPECT_TRUE(make_room_for_descriptors(400));
+  EXPECT_GE(soft_limit(), 400u);
+  EXPECT_LT(soft_limit(), 1'024u);
+}
+
+TEST(Descriptors, say_that_the_hard_limit_is_too_low) {
+  const SoftLimit low(200);
+  if (low.hard() == RLIM_INFINITY) {
+    GTEST_SKIP() << "needs a hard limit";
+  }
+  EXPECT_EQ(most_descriptors(), low.hard());
+  EXPECT_FALSE(make_room_for_descriptors(low.hard()));
+  EXPECT_EQ(soft_limit(), low.hard());
+}
+
+}  // namespace
+}  // namespace sprat::comm
