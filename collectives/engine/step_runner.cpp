@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "collectives/engine/copy.hpp"
 #include "comm/base/check.hpp"
 
 namespace sprat::collectives {
 namespace {
+
+constexpr std::uint32_t no_step = ~std::uint32_t{0};
 
 // Bytes read and written between two looks at the rest of the world: some 50 to 100 µs of work. A
 // piece of a step is about as long, so that slices end soon after. Half of it took up to a fifth
@@ -51,6 +54,12 @@ void StepRunner::begin(const Operation& operation, const Plan& plan, const Windo
   bulk_ = {};
   work_.drop();
   states_.assign(plan.steps.size(), State::pending);
+  watchers_.assign(plan.steps.size(), no_step);
+  next_watcher_.resize(plan.steps.size());
+  ready_.clear();
+  for (std::uint32_t index = 0; index < states_.size(); ++index) {
+    watch(index, no_step);
+  }
   if (requests_.size() < plan.steps.size()) {
     requests_.resize(plan.steps.size());
   }
@@ -71,17 +80,62 @@ bool StepRunner::advance() {
   if (moved) {
     move(bulk_.step);  // which ends before others of its verbs begin
   }
-  const auto steps = static_cast<std::uint32_t>(states_.size());
-  for (std::uint32_t index = first_open_; index < steps; ++index) {
+  // Steps that become ready meanwhile come behind the one that they waited for, and so in this
+  // round.
+  for (std::size_t at = 0; at < ready_.size(); ++at) {
     if (bulk_.step != Bulk::none || slice_is_over()) {
       return true;
     }
+    const std::uint32_t index = ready_[at];
     moved |= states_[index] != State::done && move(index);
-    if (index == first_open_ && states_[index] == State::done) {
-      ++first_open_;
+  }
+  std::erase_if(ready_, [this](std::uint32_t index) { return states_[index] == State::done; });
+  return moved;
+}
+
+// A step watches the first of those before it that is not done, and is looked at again when that
+// is: a ring over thousands of ranks has as many steps, of which a few are ready at any time. What
+// came before the one that it `watched` is done: nothing is looked at twice.
+void StepRunner::watch(std::uint32_t index, std::uint32_t watched) {
+  const Step& step = plan_->steps[index];
+  const bool is_new = watched == no_step;
+  const bool was_after = !is_new && step.after.first <= watched && watched < step.after.last;
+  const IndexRange after = {is_new      ? step.after.first
+                            : was_after ? watched + 1
+                                        : step.after.last,
+                            step.after.last};
+  const IndexRange behind = {is_new || was_after ? step.behind.first : watched + 1,
+                             step.behind.last};
+  for (const IndexRange& range : {after, behind}) {
+    for (std::uint32_t before = range.first; before < range.last; ++before) {
+      if (states_[before] != State::done) {
+        next_watcher_[index] = std::exchange(watchers_[before], index);
+        return;
+      }
     }
   }
-  return moved;
+  make_ready(index);
+}
+
+void StepRunner::make_ready(std::uint32_t index) {
+  if (ready_.empty() || ready_.back() < index) {
+    ready_.push_back(index);
+  } else {
+    ready_.insert(std::ranges::lower_bound(ready_, index), index);
+  }
+}
+
+void StepRunner::finish(std::uint32_t index) {
+  states_[index] = State::done;
+  while (first_open_ < states_.size() && states_[first_open_] == State::done) {
+    ++first_open_;
+  }
+  std::uint32_t watcher = std::exchange(watchers_[index], no_step);
+  while (watcher != no_step) {
+    const std::uint32_t next = next_watcher_[watcher];
+    watch(watcher, index);
+    watcher = next;
+  }
 }
 
 // Starts or asks the step. A message that has just been posted is asked in the next round: until
@@ -90,7 +144,7 @@ bool StepRunner::move(std::uint32_t index) {
   const Step& step = plan_->steps[index];
   const bool starts = states_[index] == State::pending;
   if (starts) {
-    if (!may_start(step)) {
+    if (step.needs > 0 && !signals_have_come(step)) {
       return false;
     }
     start(index);
@@ -100,23 +154,10 @@ bool StepRunner::move(std::uint32_t index) {
     }
   }
   if (is_complete(index)) {
-    states_[index] = State::done;
+    finish(index);
     return true;
   }
   return starts;
-}
-
-// Steps name what they come after as ranges, most of them empty or short, so looking at all of it
-// again costs less than keeping count.
-bool StepRunner::may_start(const Step& step) {
-  for (const IndexRange& range : {step.after, step.behind}) {
-    for (std::uint32_t before = range.first; before < range.last; ++before) {
-      if (states_[before] != State::done) {
-        return false;
-      }
-    }
-  }
-  return step.needs == 0 || signals_have_come(step);
 }
 
 bool StepRunner::signals_have_come(const Step& step) {

@@ -71,7 +71,9 @@ class StepRunner final {
     std::size_t traffic = 0;  ///< Bytes that the piece reads and writes.
   };
 
-  bool may_start(const Step& step);
+  void watch(std::uint32_t index, std::uint32_t watched);
+  void make_ready(std::uint32_t index);
+  void finish(std::uint32_t index);
   bool signals_have_come(const Step& step);
   bool move(std::uint32_t index);
   void start(std::uint32_t index);
@@ -102,6 +104,11 @@ class StepRunner final {
   std::uint32_t signals_ = 0;
   std::vector<State> states_;
   std::uint32_t first_open_ = 0;  ///< All steps before it are done.
+  /// Steps that nothing before them holds up, ascending; some of them are done.
+  std::vector<std::uint32_t> ready_;
+  /// By step: the first of those that are looked at again when it is done, and the one after a step
+  /// in the list that it is in.
+  std::vector<std::uint32_t> watchers_, next_watcher_;
   std::vector<comm::MessageRequest> requests_;
   Bulk bulk_;
   BulkWork work_;
