@@ -8,6 +8,7 @@
 #include "comm/base/packing.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -17,7 +18,8 @@ namespace {
 
 /// Shorter runs would cost as many bytes as they save.
 constexpr std::size_t least_run = 4;
-constexpr int table_bits = 16;
+/// Small jobs pack some hundred bytes, and need no table that is longer to clear than they are.
+constexpr int least_table_bits = 6, most_table_bits = 16;
 
 void put_number(Blob& out, std::size_t value) {
   while (value >= 0x80) {
@@ -30,7 +32,10 @@ void put_number(Blob& out, std::size_t value) {
 class Packer {
  public:
   explicit Packer(std::span<const std::byte> bytes)
-      : bytes_(bytes), places_(std::size_t{1} << table_bits, nowhere) {}
+      : bytes_(bytes),
+        table_bits_(std::clamp(static_cast<int>(std::bit_width(bytes.size())), least_table_bits,
+                               most_table_bits)),
+        places_(std::size_t{1} << table_bits_, nowhere) {}
 
   Blob run() {
     std::size_t at = 0;
@@ -58,7 +63,7 @@ class Packer {
     std::uint32_t word = 0;
     std::memcpy(&word, &bytes_[at], sizeof word);
     // Knuth's multiplicative hash: the upper bits depend on all four bytes.
-    return (word * 2'654'435'761U) >> (32 - table_bits);
+    return (word * 2'654'435'761U) >> (32 - table_bits_);
   }
   void note(std::size_t at) {
     if (at + least_run <= bytes_.size()) {
@@ -94,6 +99,7 @@ class Packer {
   }
 
   const std::span<const std::byte> bytes_;
+  const int table_bits_;
   std::vector<std::size_t> places_;  ///< By hash of four bytes: where they stood last.
   Blob out_;
   std::size_t begin_ = 0;     ///< Of the literals that have not been written.
