@@ -12,6 +12,7 @@
 #include "comm/base/log.hpp"
 #include "comm/base/rank_ranges.hpp"
 #include "comm/base/signals.hpp"
+#include "comm/host/topology.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -203,6 +204,12 @@ void Context::linger() noexcept {
 void Context::require_here() const {
   need(here(), "this process was forked by rank ", rank_,
        ", whose communicators are not usable here; join a job of its own after fork()");
+}
+
+Config Context::own_config() const {
+  Config own = config_;
+  own.host = named_host(config_.host, survivor_listener_ ? survivor_listener_->number() : rank_);
+  return own;
 }
 
 std::vector<int> Context::hosts() const {

@@ -67,6 +67,8 @@ class Context : public std::enable_shared_from_this<Context> {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(peers_.size()); }
   const Config& config() const { return config_; }
+  /// The same for this rank alone: of a list by rank its own entry.
+  Config own_config() const;
   WaitPolicy& wait_policy() const { return *wait_policy_; }
   const Peer& peer(int rank) const { return peers_[rank]; }
   std::vector<int> hosts() const;
@@ -145,13 +147,20 @@ class Context : public std::enable_shared_from_this<Context> {
   bool departed(int rank) const { return failure_.departed(rank); }
   /// It is known to be dead.
   bool lost(int rank) const { return failure_.lost(rank); }
+  /// As FailureState's.
+  std::shared_ptr<void> watch_ends(std::function<void(int rank)> told) {
+    return failure_.watch_ends(std::move(told));
+  }
   /// The job has failed here; tells every other rank. The first failure stays.
   void fail(const Error& error) noexcept;
 
   /// A communicator of this rank begins; it may have failed before, with what it belongs to.
   std::shared_ptr<const FailureScope> open_scope(FailureScope::About about);
   /// It ends: from here on its peers are not shown whether it has failed.
-  void close_scope(const FailureScope& scope) noexcept { failure_.scopes().close(scope); }
+  void close_scope(const FailureScope& scope) noexcept {
+    failure_.scopes().close(scope);
+    failure_.forget_lateness(scope.communicator());
+  }
   enum class Record { leave, none };
   /// The communicator has failed here, with all of its domain; tells every other rank. The first
   /// failure stays.

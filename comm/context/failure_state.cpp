@@ -1,6 +1,7 @@
 #include "comm/context/failure_state.hpp"
 
 #include <chrono>
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -17,6 +18,7 @@ constexpr auto record_patience = 5s;
 FailureState::FailureState(WaitPolicy& wait_policy, Bells& bells, const Setup& options)
     : bells_(bells),
       scopes_(wait_policy),
+      size_(options.size),
       record_may_hang_(options.record_may_hang),
       departed_(std::make_unique<std::atomic<bool>[]>(options.size)),
       lost_(std::make_unique<std::atomic<bool>[]>(options.size)) {}
@@ -118,18 +120,56 @@ void FailureState::await_record() noexcept {
   left_.wait_for(lock, record_patience, [this] { return !cause_ || (!leave_ && !leaving_); });
 }
 
-Lateness FailureState::lateness(std::uint64_t communicator, std::uint64_t sequence) {
-  std::lock_guard lock(verdict_mutex_);
-  const bool same = verdict_communicator_ == communicator && verdict_sequence_ == sequence;
-  return same ? verdict_ : Lateness{};
+void FailureState::note_departed(int rank) { note_end(departed_[rank], rank); }
+
+void FailureState::note_lost(int rank) { note_end(lost_[rank], rank); }
+
+// Under the lock: a watcher that begins meanwhile finds the rank has ended, or is told, and one
+// that is gone is not told any more.
+void FailureState::note_end(std::atomic<bool>& ended, int rank) {
+  std::lock_guard lock(end_mutex_);
+  ended.store(true, std::memory_order_release);
+  for (const auto& told : end_watchers_) {
+    told(rank);
+  }
 }
 
+std::shared_ptr<void> FailureState::watch_ends(std::function<void(int)> told) {
+  std::lock_guard lock(end_mutex_);
+  for (int rank = 0; rank < size_; ++rank) {
+    if (lost(rank) || departed(rank)) {
+      told(rank);
+    }
+  }
+  const auto place = end_watchers_.insert(end_watchers_.end(), std::move(told));
+  return {static_cast<void*>(nullptr), [this, place](void*) {
+            std::lock_guard ending(end_mutex_);
+            end_watchers_.erase(place);
+          }};
+}
+
+// Threads may wait in several communicators at the same time, each late for other reasons.
+Lateness FailureState::lateness(std::uint64_t communicator, std::uint64_t sequence) {
+  std::lock_guard lock(verdict_mutex_);
+  const auto found = verdicts_.find(communicator);
+  const bool same = found != verdicts_.end() && found->second.sequence == sequence;
+  return same ? found->second.lateness : Lateness{};
+}
+
+// A verdict may come after the communicator that it is about has gone, and nobody forgets it then.
 void FailureState::note_lateness(std::uint64_t communicator, std::uint64_t sequence,
                                  Lateness lateness) {
+  constexpr std::size_t most_verdicts = 4096;
   std::lock_guard lock(verdict_mutex_);
-  verdict_communicator_ = communicator;
-  verdict_sequence_ = sequence;
-  verdict_ = std::move(lateness);
+  if (verdicts_.size() >= most_verdicts && !verdicts_.contains(communicator)) {
+    verdicts_.erase(verdicts_.begin());
+  }
+  verdicts_.insert_or_assign(communicator, Verdict{sequence, std::move(lateness)});
+}
+
+void FailureState::forget_lateness(std::uint64_t communicator) noexcept {
+  std::lock_guard lock(verdict_mutex_);
+  verdicts_.erase(communicator);
 }
 
 }  // namespace sprat::comm

@@ -6,6 +6,8 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -60,22 +62,30 @@ class FailureState {
   // --- peers ------------------------------------------------------------------------------------
   /// It has said farewell: it calls nothing any more.
   bool departed(int rank) const { return departed_[rank].load(std::memory_order_acquire); }
-  void note_departed(int rank) { departed_[rank].store(true, std::memory_order_release); }
+  void note_departed(int rank);
   /// It is known to be dead.
   bool lost(int rank) const { return lost_[rank].load(std::memory_order_acquire); }
-  void note_lost(int rank) { lost_[rank].store(true, std::memory_order_release); }
+  void note_lost(int rank);
+  /// Until what it returns is gone, `told` hears of each rank that dies or leaves, at once of those
+  /// that have. On the thread that learns of it: it waits for nobody and does not throw. The caller
+  /// lets it go before this ends.
+  std::shared_ptr<void> watch_ends(std::function<void(int rank)> told);
   /// World ranks known not to have called (communicator, sequence), or to have fallen silent after
-  /// that, from the last verdict about it.
+  /// that, from the last verdict about that communicator.
   Lateness lateness(std::uint64_t communicator, std::uint64_t sequence);
   void note_lateness(std::uint64_t communicator, std::uint64_t sequence, Lateness lateness);
+  /// Nobody waits in it any more.
+  void forget_lateness(std::uint64_t communicator) noexcept;
 
  private:
+  void note_end(std::atomic<bool>& ended, int rank);
   void leave_record() noexcept;
 
   Bells& bells_;
   FailureScopes scopes_;
   std::atomic<const Error*> first_ = nullptr;  ///< Release on set: the Error is complete. Owned.
 
+  const int size_;  ///< Of the job.
   const bool record_may_hang_;
   std::mutex leave_mutex_;  ///< Guards the five below.
   std::condition_variable left_;
@@ -85,9 +95,14 @@ class FailureState {
   std::thread leave_thread_;
 
   std::unique_ptr<std::atomic<bool>[]> departed_, lost_;
-  std::mutex verdict_mutex_;  ///< Guards the three below.
-  std::uint64_t verdict_communicator_ = 0, verdict_sequence_ = 0;
-  Lateness verdict_;
+  std::mutex end_mutex_;  ///< Guards the one below, and is held while they are told.
+  std::list<std::function<void(int)>> end_watchers_;
+  struct Verdict {
+    std::uint64_t sequence;
+    Lateness lateness;
+  };
+  std::mutex verdict_mutex_;                   ///< Guards the one below.
+  std::map<std::uint64_t, Verdict> verdicts_;  ///< The last one about each communicator.
 };
 
 }  // namespace sprat::comm

@@ -183,6 +183,40 @@ TEST(Failure, of_a_communicator_is_not_shown_once_that_is_closed) {
 
 /// Messages of a failed communicator may still be under way: the lowest bits of its number are in
 /// their tags.
+/// What a rank alone knows, without peers.
+struct Alone {
+  std::unique_ptr<WaitPolicy> wait_policy = real_wait_policy();
+  ControlHeader header{};
+  Bells bells{*wait_policy, header, 0};
+  FailureState state{*wait_policy, bells, {.size = 4, .record_may_hang = false}};
+};
+
+TEST(Failure, keeps_one_verdict_on_lateness_for_each_communicator) {
+  Alone alone;
+  alone.state.note_lateness(7, 1, {{2}, {}});
+  alone.state.note_lateness(8, 5, {{3}, {3}});
+  EXPECT_EQ(alone.state.lateness(7, 1), (Lateness{{2}, {}}));
+  EXPECT_EQ(alone.state.lateness(8, 5), (Lateness{{3}, {3}}));
+  EXPECT_EQ(alone.state.lateness(7, 2), Lateness()) << "that is about another call";
+  alone.state.forget_lateness(7);
+  EXPECT_EQ(alone.state.lateness(7, 1), Lateness());
+}
+
+TEST(Failure, tells_watchers_of_each_rank_that_ends_or_has) {
+  Alone alone;
+  std::vector<int> early, late;
+  alone.state.note_lost(3);
+  {
+    const auto watch = alone.state.watch_ends([&](int rank) { early.push_back(rank); });
+    alone.state.note_departed(1);
+    const auto other = alone.state.watch_ends([&](int rank) { late.push_back(rank); });
+    alone.state.note_lost(2);
+  }
+  alone.state.note_departed(0);
+  EXPECT_EQ(early, (std::vector<int>{3, 1, 2}));
+  EXPECT_EQ(late, (std::vector<int>{1, 3, 2}));
+}
+
 TEST(Failure, keeps_the_numbers_of_failed_communicators_from_others) {
   TwoContexts two;
   const std::uint64_t alike = 5 + (std::uint64_t{1} << Context::communicator_bits);
