@@ -56,9 +56,12 @@ struct ControlBlock {
 
   /// Operations that are over here: this rank reads nothing of theirs any more.
   alignas(64) std::atomic<std::uint64_t> completed;
-  /// Communicator + 1. Control blocks are used again, and a peer may look once more after its owner
-  /// has gone: another owner, or 0, has completed all that this peer can mean.
+  /// Communicator + 1; 0 until its rank has made that. Control blocks are used again, and a peer
+  /// may look once more after its owner has gone: another owner has completed all that this peer
+  /// can mean.
   std::atomic<std::uint64_t> owner;
+  /// An owner that has failed, and waits for nobody.
+  static constexpr std::uint64_t left = ~std::uint64_t{0};
   /// Where inputs and outputs in private memory are staged; valid once an announcement is.
   alignas(64) comm::MemoryRef staging;
   /// Not 0 once the communicator has failed on this rank: set before a caller can have its buffers

@@ -33,21 +33,29 @@ bool LocalPeers::is_member(int rank) const {
          control_block(rank_).owner.load(std::memory_order_relaxed);
 }
 
+// A peer's control block was cleared before this rank heard where it lies. So while its owner is
+// nobody, and it has not been seen to be this communicator's, the peer is still making it: a root
+// may have broadcast to it and be gone, and the peer comes for what it left. A peer that never
+// makes it, since what it was made of failed meanwhile, costs a control block: it may not have
+// heard yet.
 std::function<bool()> LocalPeers::all_completed_or_left(std::uint64_t calls) const {
   struct Peer {
     const ControlBlock* block;
     int world_rank;
+    bool seen = false;
   };
   std::vector<Peer> peers;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     peers.push_back({boards_[ranks_[i]], world_ranks_[i]});
   }
-  const std::uint64_t owner = control_block(rank_).owner.load(std::memory_order_relaxed);
-  return [&context = context_, peers = std::move(peers), owner, calls] {
-    return std::ranges::all_of(peers, [&](const Peer& peer) {
-      return peer.block->owner.load(std::memory_order_acquire) != owner ||
-             peer.block->completed.load(std::memory_order_acquire) >= calls ||
-             context.lost(peer.world_rank);
+  const std::uint64_t mine = control_block(rank_).owner.load(std::memory_order_relaxed);
+  return [&context = context_, peers = std::move(peers), mine, calls]() mutable {
+    return std::ranges::all_of(peers, [&](Peer& peer) {
+      const std::uint64_t owner = peer.block->owner.load(std::memory_order_acquire);
+      peer.seen |= owner == mine;
+      const bool has_left = owner != mine && (peer.seen || owner != 0);
+      return has_left || peer.block->completed.load(std::memory_order_acquire) >= calls ||
+             context.lost(peer.world_rank) || context.departed(peer.world_rank);
     });
   };
 }

@@ -35,11 +35,11 @@ class LocalPeers final {
   const Slot& slot(int rank, std::uint64_t sequence) const {
     return control_block(rank).of(sequence);
   }
-  /// Whether all have come so far, or left the communicator, or are dead. May be asked when this is
-  /// gone, as long as the context is there.
+  /// Whether all have come so far, or have left the communicator or the job; who has not even made
+  /// it yet is to come. May be asked when this is gone, as long as the context is there.
   std::function<bool()> all_completed_or_left(std::uint64_t calls) const;
   /// Of a communicator that has failed: this rank reads nothing of its peers any more.
-  void leave() { mine().owner.store(0, std::memory_order_release); }
+  void leave() { mine().owner.store(ControlBlock::left, std::memory_order_release); }
   /// The communicator has failed on that peer, so its memory may hold anything by now. What was
   /// read of it before this returned false was good.
   bool has_failed(int rank) const {
