@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "collectives/engine/executor.hpp"
 #include "collectives/engine/point_to_point.hpp"
@@ -37,6 +38,11 @@ class Communicator::Impl {
 
   /// Those that are left of it, in the same job: a communicator that fails alone.
   std::unique_ptr<Impl> shrink(int at_least, std::chrono::milliseconds patience);
+  /// A job of its ranks, and of newcomers, who come where `meet` says.
+  std::unique_ptr<Impl> grow(
+      int newcomers, std::optional<std::chrono::milliseconds> patience,
+      const std::function<std::unique_ptr<comm::Rendezvous>(const Config&, const comm::Growth&)>&
+          meet);
 };
 
 }  // namespace sprat

@@ -64,9 +64,12 @@ std::unique_ptr<BootstrapPlace> find_bootstrap_place(const Config& config, const
 std::unique_ptr<BootstrapPlace> bootstrap_at_address(const Config& config, const Launch& launch);
 std::unique_ptr<BootstrapPlace> bootstrap_at_file(const Config& config, const Launch& launch);
 std::unique_ptr<BootstrapPlace> bootstrap_by_pmix(const Config& config, const Launch& launch);
-/// `store` outlives it.
+/// Under `key`. `store` outlives it.
 std::unique_ptr<BootstrapPlace> bootstrap_at_store(const Config& config, const Launch& launch,
-                                                   Store& store);
+                                                   Store& store, std::string_view key);
+/// Newcomers look elsewhere than those who join from the start, so that neither find the other's.
+inline constexpr std::string_view contact_key = "sprat/contact";
+inline constexpr std::string_view growth_key = "sprat/growth";
 
 /// Where rank 0 may listen if nothing else says it: SPRAT_PORTS, or {0}, any.
 std::vector<int> free_ports(const Config& config);

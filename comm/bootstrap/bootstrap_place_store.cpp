@@ -13,13 +13,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr const char* contact_key = "sprat/contact";
-
 class StorePlace final : public BootstrapPlace {
  public:
-  StorePlace(const Config& config, const Launch& launch, Store& store)
+  StorePlace(const Config& config, const Launch& launch, Store& store, std::string_view key)
       : config_(config),
         store_(store),
+        key_(key),
         size_(launch.size),
         token_(!config.token.empty() ? config.token
                : launch.rank == 0    ? random_token()
@@ -30,7 +29,7 @@ class StorePlace final : public BootstrapPlace {
       return;
     }
     try {
-      store_.remove(contact_key);
+      store_.remove(key_);
     } catch (const std::exception& error) {
       log().warn("{} keeps the address of a job that has joined: {}", store_.name(), error.what());
     }
@@ -43,15 +42,15 @@ class StorePlace final : public BootstrapPlace {
   Trust trust() const override { return Trust::proof; }
 
   void publish(int port) override {
-    store_.set(contact_key, write_contact({addresses_of_this_host(config_, port),
-                                           config_.token.empty() ? token_ : std::string()}));
+    store_.set(key_, write_contact({addresses_of_this_host(config_, port),
+                                    config_.token.empty() ? token_ : std::string()}));
     published_ = true;
   }
 
   Found look_up(Clock::time_point deadline) override {
     // Waits in one call, since some frameworks' stores log every wait that ends with nothing.
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    const auto value = store_.get(contact_key, std::max(left, 1ms));
+    const auto value = store_.get(key_, std::max(left, 1ms));
     if (!value) {
       return {std::nullopt, "rank 0 has not come"};
     }
@@ -65,6 +64,7 @@ class StorePlace final : public BootstrapPlace {
  private:
   const Config config_;
   Store& store_;
+  const std::string key_;
   const int size_;
   const std::string token_;
   bool published_ = false;
@@ -73,8 +73,8 @@ class StorePlace final : public BootstrapPlace {
 }  // namespace
 
 std::unique_ptr<BootstrapPlace> bootstrap_at_store(const Config& config, const Launch& launch,
-                                                   Store& store) {
-  return std::make_unique<StorePlace>(config, launch, store);
+                                                   Store& store, std::string_view key) {
+  return std::make_unique<StorePlace>(config, launch, store, key);
 }
 
 }  // namespace sprat::comm

@@ -31,7 +31,19 @@ constexpr auto first_pause = 10ms, longest_pause = 500ms;
 constexpr auto first_patience = 500ms, longest_patience = 8000ms;
 
 /// What came of an address: the connection, or why there is none.
-using Outcome = std::variant<StreamSocket, std::string>;
+using Outcome = std::variant<Entrance, std::string>;
+
+bool is_newcomer(const Hello& hello) {
+  return hello.rank == unnumbered && hello.size == unnumbered;
+}
+
+/// What the coordinator says is held against what was asked: it may number newcomers, and nobody
+/// else.
+bool answers(const Welcome& welcome, const Hello& hello) {
+  const bool sound = welcome.rank >= 0 && welcome.rank < welcome.size;
+  return sound &&
+         (is_newcomer(hello) || (welcome.rank == hello.rank && welcome.size == hello.size));
+}
 
 /// One try at one address, step by step, each within its deadline.
 class ConnectionAttempt final {
@@ -154,12 +166,17 @@ Outcome probe(asio::io_context& io, const tcp::endpoint& endpoint, std::string_v
     return "the hub closed the connection";
   }
   if (const auto* refusal = std::get_if<Refusal>(&*answer)) {
+    // The place that a newcomer waits for may open later, here or where the next look finds it.
+    if (is_newcomer(hello) && static_cast<ErrorCode>(refusal->code) == ErrorCode::unavailable) {
+      return refusal->text;
+    }
     throw Error(static_cast<ErrorCode>(refusal->code), refusal->text, refusal->rank);
   }
-  if (!std::holds_alternative<Welcome>(*answer)) {
+  const auto* welcome = std::get_if<Welcome>(&*answer);
+  if (welcome == nullptr || !answers(*welcome, hello)) {
     return "the hub did not let this rank in";
   }
-  return attempt.release(io);
+  return Entrance{attempt.release(io), *welcome};
 }
 
 class Search final {
@@ -168,12 +185,12 @@ class Search final {
          Clock::time_point deadline)
       : io_(io), place_(place), hello_(hello), deadline_(deadline) {}
 
-  StreamSocket run() {
+  Entrance run() {
     auto pause = std::chrono::milliseconds(first_pause);
     auto patience = std::chrono::milliseconds(first_patience);
     for (;;) {
-      if (auto socket = round(patience)) {
-        return std::move(*socket);
+      if (auto entrance = round(patience)) {
+        return std::move(*entrance);
       }
       if (Clock::now() + pause >= deadline_) {
         throw not_found();
@@ -186,7 +203,7 @@ class Search final {
   }
 
  private:
-  std::optional<StreamSocket> round(std::chrono::milliseconds patience) {
+  std::optional<Entrance> round(std::chrono::milliseconds patience) {
     // The error tells what the last round met; earlier ones met a rank 0 that had not come yet.
     notes_.clear();
     auto [contact, why_not] = place_.look_up(deadline_);
@@ -205,8 +222,8 @@ class Search final {
       for (const auto& entry : found) {
         const auto answer_by = std::min(Clock::now() + patience, deadline_);
         Outcome outcome = probe_safely(entry.endpoint(), contact->token, answer_by);
-        if (auto* socket = std::get_if<StreamSocket>(&outcome)) {
-          return std::move(*socket);
+        if (auto* entrance = std::get_if<Entrance>(&outcome)) {
+          return std::move(*entrance);
         }
         note(endpoint_text(entry.endpoint()), std::get<std::string>(outcome));
       }
@@ -222,7 +239,7 @@ class Search final {
     try {
       return probe(io_, endpoint, token, place_.trust(), hello_, answer_by, deadline_);
     } catch (const boost::system::system_error& error) {
-      need(!is_exhaustion(error.code()), "rank ", hello_.rank, " of ", hello_.size,
+      need(!is_exhaustion(error.code()), who(),
            " cannot look for the hub: ", error.code().message(), " (see ulimit -n)");
       return error.code().message();
     }
@@ -237,9 +254,13 @@ class Search final {
 
   Error not_found() const {
     return Error(ErrorCode::timeout,
-                 text("rank ", hello_.rank, " of ", hello_.size, " found no hub by ", place_.name(),
+                 text(who(), " found no hub by ", place_.name(),
                       " in time. Rank 0 serves it: is it running, and there? ", notes_),
                  0);
+  }
+
+  std::string who() const {
+    return is_newcomer(hello_) ? "a newcomer" : text("rank ", hello_.rank, " of ", hello_.size);
   }
 
   asio::io_context& io_;
@@ -251,8 +272,8 @@ class Search final {
 
 }  // namespace
 
-StreamSocket find_coordinator(asio::io_context& io, BootstrapPlace& place, const Hello& hello,
-                              Clock::time_point deadline) {
+Entrance find_coordinator(asio::io_context& io, BootstrapPlace& place, const Hello& hello,
+                          Clock::time_point deadline) {
   return Search(io, place, hello, deadline).run();
 }
 

@@ -11,10 +11,16 @@
 
 namespace sprat::comm {
 
-/// A connection that the coordinator has let in, for use with `io`. Ranks may come before the
-/// coordinator does. Throws Error{timeout} saying what every address did, or the coordinator's
+/// A connection that the coordinator has let in, and as whom.
+struct Entrance {
+  StreamSocket socket;
+  Welcome welcome;
+};
+
+/// For use with `io`. Ranks may come before the coordinator does, and newcomers before there is
+/// a place for them. Throws Error{timeout} saying what every address did, or the coordinator's
 /// refusal.
-StreamSocket find_coordinator(boost::asio::io_context& io, BootstrapPlace& place,
-                              const Hello& hello, std::chrono::steady_clock::time_point deadline);
+Entrance find_coordinator(boost::asio::io_context& io, BootstrapPlace& place, const Hello& hello,
+                          std::chrono::steady_clock::time_point deadline);
 
 }  // namespace sprat::comm

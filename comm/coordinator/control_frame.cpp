@@ -112,8 +112,11 @@ void read(Reader& in, Hello& hello) {
   }
 }
 
-void write(Writer&, const Welcome&) {}
-void read(Reader&, Welcome&) {}
+void write(Writer& out, const Welcome& welcome) { out.integer(welcome.rank).integer(welcome.size); }
+void read(Reader& in, Welcome& welcome) {
+  in.integer(welcome.rank);
+  in.integer(welcome.size);
+}
 
 void write(Writer& out, const Refusal& refusal) {
   out.integer(refusal.code).integer(refusal.rank).text(refusal.text);

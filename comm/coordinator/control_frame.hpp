@@ -22,11 +22,14 @@ struct Term {
 
 /// rank -> coordinator: may I join? The first frame of a connection that has proved the token.
 struct Hello {
-  int rank = -1, size = 0;
+  int rank = -1, size = 0;  ///< Both `unnumbered`: a newcomer to a job that grows.
   std::vector<Term> terms;
 };
-/// coordinator -> rank: you have joined.
-struct Welcome {};
+inline constexpr int unnumbered = -1;
+/// coordinator -> rank: you have joined, as this rank.
+struct Welcome {
+  int rank = unnumbered, size = 0;
+};
 /// coordinator -> rank: you cannot join. Code is an ErrorCode, rank the one at fault.
 struct Refusal {
   int code = 0, rank = -1;

@@ -95,7 +95,8 @@ void ControlServer::turned_away(const std::shared_ptr<PendingConnection>& pendin
   coordinator_->turned_away(text(pending->from(), ": ", note));
 }
 
-void ControlServer::enters(const std::shared_ptr<PendingConnection>& pending, const Hello& hello) {
+void ControlServer::enters(const std::shared_ptr<PendingConnection>& pending, const Hello& said) {
+  const Hello hello = coordinator_->numbered(said);
   const Objection& objection = pending->objection();
   if (objection.text.empty()) {
     if (objection.elsewhere && !std::exchange(warned_, true)) {
@@ -167,7 +168,7 @@ void ControlServer::renumber(const std::vector<int>& kept) {
 void ControlServer::seat(int rank, std::shared_ptr<ControlConnection> connection) {
   connection->hand_over(max_frame_bytes, events_of(rank));
   seats_[rank] = std::move(connection);
-  seats_[rank]->send(std::make_shared<const Blob>(encode(Welcome{})));
+  seats_[rank]->send(std::make_shared<const Blob>(encode(Welcome{rank, coordinator_->size()})));
 }
 
 void ControlServer::received(int rank, Frame frame) {

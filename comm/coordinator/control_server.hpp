@@ -33,6 +33,8 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
   static std::shared_ptr<ControlServer> start(
       ControlLoop& loop, Listening listening, Admission admission, const Hello& own,
       Coordinator::Quorum quorum = Coordinator::Quorum::everyone);
+  /// Ranks from `first` on are newcomers'. On the loop's thread, before anybody is let in.
+  void take_newcomers(int first) { coordinator_->take_newcomers(first); }
   /// Of a quorum of survivors: `rank` is dead. On the loop's thread.
   void excuse(int rank) { coordinator_->excuse(rank); }
   /// Of a quorum of survivors: ranks that have neither come nor been given up.
@@ -48,7 +50,7 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
   const Admission& admission() const { return admission_; }
   boost::asio::io_context& io() { return loop_.io(); }
   void turned_away(const std::shared_ptr<PendingConnection>& pending, std::string note);
-  void enters(const std::shared_ptr<PendingConnection>& pending, const Hello& hello);
+  void enters(const std::shared_ptr<PendingConnection>& pending, const Hello& said);
   void dismiss(const std::shared_ptr<PendingConnection>& pending);
 
  private:

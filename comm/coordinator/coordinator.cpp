@@ -34,6 +34,7 @@ std::string seconds_text(std::uint64_t milliseconds) {
 Coordinator::Coordinator(int size, std::vector<Term> terms, Quorum quorum)
     : gathering_(quorum == Quorum::survivors),
       size_at_first_(size),
+      first_newcomer_(size),
       members_(size, Presence::absent),
       gone_(size, true),
       counts_{size, 0, 0, 0},
@@ -41,6 +42,20 @@ Coordinator::Coordinator(int size, std::vector<Term> terms, Quorum quorum)
       terms_(std::move(terms)),
       farewells_(size),
       parts_(size) {}
+
+Hello Coordinator::numbered(Hello hello) const {
+  if (hello.rank != unnumbered || hello.size != unnumbered) {
+    return hello;
+  }
+  for (int rank = first_newcomer_; rank < size() && !failure_; ++rank) {
+    if (members_[rank] == Presence::absent) {
+      hello.rank = rank;
+      hello.size = size();
+      break;
+    }
+  }
+  return hello;
+}
 
 std::optional<Refusal> Coordinator::admit(const Hello& hello, std::string_view from) {
   auto refusal = reason_to_refuse(hello, from);
@@ -55,6 +70,9 @@ std::optional<Refusal> Coordinator::admit(const Hello& hello, std::string_view f
 }
 
 std::optional<Refusal> Coordinator::reason_to_refuse(const Hello& hello, std::string_view from) {
+  if (hello.rank == unnumbered && hello.size == unnumbered) {
+    return turn_newcomer_away(from);
+  }
   if (failure_) {
     const bool lost = failure_->kind == ControlMessage::Kind::lost;
     return Refusal{failure_->code, failure_->rank,
@@ -92,6 +110,18 @@ std::optional<Refusal> Coordinator::reason_to_refuse(const Hello& hello, std::st
     return Refusal{static_cast<int>(ErrorCode::invalid_argument), hello.rank, what};
   }
   return std::nullopt;
+}
+
+/// Those who are in have done nothing wrong, and another place for newcomers may open here soon, or
+/// where the newcomer looks next.
+Refusal Coordinator::turn_newcomer_away(std::string_view from) {
+  const int places = size() - first_newcomer_;
+  const std::string what = failure_ ? text("a communicator could not grow: ", failure_->text)
+                           : places > 0
+                               ? text("all ", places, " places for newcomers are taken")
+                               : std::string("this job takes no newcomers: it does not grow");
+  turned_away(text(from, ": ", what));
+  return {static_cast<int>(ErrorCode::unavailable), unnumbered, what};
 }
 
 /// A rank that belongs to the job and cannot join ends the job while others still join, for they
@@ -253,6 +283,7 @@ void Coordinator::renumber(const std::vector<int>& kept) {
   counts_ = {0, size(), 0, 0};
   farewells_ = Farewells(size());
   refused_.assign(kept.size(), false);
+  first_newcomer_ = size();
   parts_.assign(kept.size(), std::nullopt);
   renumbering_ = kept;
 }
@@ -298,6 +329,9 @@ void Coordinator::expire_exchange() {
                           exchange_hurry_, " had left (", ranks_text(came), ")");
   if (!absent.empty()) {
     what += text("; missing: ", ranks_text(absent));
+    if (absent.back() >= first_newcomer_) {
+      what += text(" (newcomers are those from ", first_newcomer_, " on)");
+    }
   }
   if (!behind.empty()) {
     what += text("; joined but did not come: ", ranks_text(behind));

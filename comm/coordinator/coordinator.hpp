@@ -42,6 +42,12 @@ class Coordinator {
   /// `terms` are rank 0's: those that every rank is held against.
   Coordinator(int size, std::vector<Term> terms, Quorum quorum = Quorum::everyone);
 
+  /// Ranks from this one on are newcomers', who get their numbers as they come. Before the first
+  /// admit().
+  void take_newcomers(int first) { first_newcomer_ = first; }
+  /// `hello` with the number that its sender has, or gets if it is let in: a newcomer's is the
+  /// first that is free. Unnumbered still if there is no place for it.
+  Hello numbered(Hello hello) const;
   /// Lets a rank in, or says why not. `from` names its address for people.
   std::optional<Refusal> admit(const Hello& hello, std::string_view from);
   /// A frame of a rank that has joined. False if a rank may not send it: its connection is to end.
@@ -78,6 +84,7 @@ class Coordinator {
   using Key = std::pair<std::uint64_t, std::uint64_t>;  ///< (comm, sequence)
 
   std::optional<Refusal> reason_to_refuse(const Hello& hello, std::string_view from);
+  Refusal turn_newcomer_away(std::string_view from);
   void receive(int rank, Part part, Time now);
   void receive(int rank, ControlMessage message, Time now);
   void domain_failed(int rank, ControlMessage message);
@@ -107,6 +114,7 @@ class Coordinator {
 
   bool gathering_;  ///< The exchange of survivors is to come or under way.
   const int size_at_first_;
+  int first_newcomer_;  ///< The size: there are none.
   std::optional<std::vector<int>> renumbering_;
   std::vector<Presence> members_;  ///< Changed by set() alone.
   std::vector<bool> gone_;         ///< By rank: not joined.

@@ -104,6 +104,20 @@ Launch detect_launch(const Config& config,
 std::unique_ptr<Rendezvous> open_rendezvous(const Config& config);
 /// As rank config.rank of config.size, which meet in `store`, whatever launched them.
 std::unique_ptr<Rendezvous> open_rendezvous(const Config& config, Store& store);
+/// A job that ranks who know each other form with others who come later.
+struct Growth {
+  int rank = -1;      ///< This rank's number among those who know each other; -1: a newcomer.
+  int members = 0;    ///< Of these.
+  int newcomers = 0;  ///< Who get the numbers after them, as they come.
+  /// Called once this rank can tell others something, and before it waits for them. What it returns
+  /// goes once all have come, or before the rendezvous does.
+  std::function<std::shared_ptr<void>(Rendezvous&)> watch = {};
+};
+/// Joins such a job at config.rendezvous, whatever launched the rank; the size is a newcomer's to
+/// learn. Throws as the others do, Error{lost_peer} naming a rank that has gone.
+std::unique_ptr<Rendezvous> open_rendezvous(const Config& config, const Growth& growth);
+std::unique_ptr<Rendezvous> open_rendezvous(const Config& config, const Growth& growth,
+                                            Store& store);
 /// A job of `size` ranks that are threads of this process: element r is for rank r's thread.
 std::vector<std::unique_ptr<Rendezvous>> open_rendezvous_in_process(int size);
 

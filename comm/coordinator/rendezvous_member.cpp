@@ -175,7 +175,7 @@ void Member::received(Frame frame) {
     changed_.notify_all();
   } else if (auto* message = std::get_if<ControlMessage>(&frame)) {
     receive(std::move(*message));
-  } else if (!std::holds_alternative<Welcome>(frame)) {  // it comes first, and says nothing more
+  } else if (!std::holds_alternative<Welcome>(frame)) {  // it comes first, and was read before
     log().warn("the hub sent a frame of kind {} after joining", frame.index());
   }
 }

@@ -26,6 +26,8 @@ class TimedCoordinator final : public std::enable_shared_from_this<TimedCoordina
     renumbered_ = std::move(listener);
   }
 
+  void take_newcomers(int first) { coordinator_.take_newcomers(first); }
+  Hello numbered(Hello hello) const { return coordinator_.numbered(std::move(hello)); }
   /// The same as the coordinator's, with what follows delivered before they return.
   std::optional<Refusal> admit(const Hello& hello, std::string_view from);
   bool received(int rank, Frame frame);

@@ -253,8 +253,9 @@ SurvivorListener::Assembly SurvivorListener::lead(Time deadline) const {
 SurvivorListener::Assembly SurvivorListener::follow(int leader, Time deadline) const {
   auto loop = std::make_shared<ControlLoop>();
   LeaderPlace place(hello().size, {all_addresses_[leader], token_});
-  auto member = make_member(hello(), loop, find_coordinator(loop->io(), place, hello(), deadline),
-                            nullptr, Coordinator::Quorum::survivors);
+  auto member =
+      make_member(hello(), loop, find_coordinator(loop->io(), place, hello(), deadline).socket,
+                  nullptr, Coordinator::Quorum::survivors);
   auto testimonies = member->exchange(encode(testimony_), "shrinking", deadline);
   return {std::move(member), std::move(testimonies)};
 }

@@ -178,6 +178,24 @@ class SPRAT_API Communicator {
   /// others went on without this rank.
   Communicator shrink(int at_least = 1,
                       std::optional<std::chrono::milliseconds> patience = std::nullopt);
+  /// Collective over these ranks and `newcomers` others, who call join_growing() with the same
+  /// store: a communicator of all of them, in a job of their own. These ranks keep their numbers;
+  /// newcomers, new processes or ranks that were lost before, have those after them, as they come.
+  /// This communicator stays as it is, goes on meanwhile, and also if this throws. Whoever has not
+  /// come within `patience` (the configuration's join_timeout) is named by Error{timeout}, who dies
+  /// meanwhile by Error{lost_peer}, and a newcomer whose version or settings differ by
+  /// Error{mismatch}, on all ranks. A store serves one growth at a time.
+  Communicator grow(int newcomers, Store& store,
+                    std::optional<std::chrono::milliseconds> patience = std::nullopt);
+  /// The same where newcomers have no store, only an address: file://path, in a folder that all
+  /// see, or tcp://host:port, where host is rank 0's and the port is free there.
+  Communicator grow(int newcomers, std::string_view rendezvous,
+                    std::optional<std::chrono::milliseconds> patience = std::nullopt);
+  /// As a newcomer to a communicator that grows, which may begin to later. Blocks at most
+  /// config.join_timeout; rank and size of `config` do not matter.
+  static Communicator join_growing(const Config& config, Store& store);
+  /// By config.rendezvous.
+  static Communicator join_growing(const Config& config);
   /// What this rank calls from here on, on any communicator, belongs to this step: `sprat diff`
   /// tells places by it (docs/diff.md). Every rank calls it at the same place of its calls here:
   /// if SPRAT_DIGESTS_CHECK asks for it at this step, ranks compare what all must have alike.

@@ -99,6 +99,15 @@ SPRAT_C_API sprat_status sprat_comm_create_group(sprat_comm* comm, const int* ra
  * or this returned: a job of them, and all communicators of the old job fail. Of another: a
  * communicator of the same job, whose others go on. `comm` is still to be freed. */
 SPRAT_C_API sprat_status sprat_comm_shrink(sprat_comm* comm, int at_least, sprat_comm** out);
+/* *out has the ranks of `comm`, with the numbers that they have, and `newcomers` more after them,
+ * which call sprat_comm_join_growing() with the same `rendezvous`: file://path, in a folder that
+ * all see, or tcp://host:port of rank 0's host. A job of their own; `comm` stays as it is. Who does
+ * not come within `patience_ms` (0: the configuration's join timeout) is named: SPRAT_timeout. */
+SPRAT_C_API sprat_status sprat_comm_grow(sprat_comm* comm, int newcomers, const char* rendezvous,
+                                         int64_t patience_ms, sprat_comm** out);
+/* Joins a communicator that grows at config->rendezvous, or will do so within the join timeout. The
+ * rest of `config` is as for sprat_comm_join(), but size and rank do not matter. */
+SPRAT_C_API sprat_status sprat_comm_join_growing(const sprat_config* config, sprat_comm** out);
 /* *out is what failed `comm`, and sprat_last_error() says it in words; SPRAT_ok while it is well.
  * Never blocks. */
 SPRAT_C_API sprat_status sprat_comm_failure(sprat_comm* comm, sprat_status* out);

@@ -10,7 +10,8 @@
 namespace sprat {
 
 /// What a framework has for its processes to find each other, as PyTorch's TCPStore. A job that
-/// joins by it writes one key, which it removes once every rank has joined. Values hold the job's
+/// joins by it writes one key, which it removes once every rank has joined; so does a communicator
+/// that grows by it. Values hold the job's
 /// token: whoever reads the store may join. One thread at a time calls.
 class SPRAT_API Store {
  public:

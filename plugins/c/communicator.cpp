@@ -71,6 +71,14 @@ const char* sprat_version(void) { return SPRAT_VERSION; }
 
 const char* sprat_last_error(void) { return c::last_error().c_str(); }
 
+sprat_status sprat_comm_join_growing(const sprat_config* config, sprat_comm** out) {
+  return guard([&] {
+    deref(out, "out") = nullptr;
+    *out = std::make_unique<sprat_comm>(sprat_comm{Communicator::join_growing(config_from(config))})
+               .release();
+  });
+}
+
 sprat_status sprat_comm_join(const sprat_config* config, sprat_comm** out) {
   return guard([&] {
     // Set first, here and below: a caller that frees what it got finds null after an error.

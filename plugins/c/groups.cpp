@@ -1,5 +1,9 @@
 // The C API's groups: of ranks, of calls, and of works.
+#include <chrono>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -39,6 +43,22 @@ sprat_status sprat_comm_shrink(sprat_comm* comm, int at_least, sprat_comm** out)
   return guard([&] {
     deref(out, "out") = nullptr;
     *out = new_handle(communicator_of(comm).shrink(at_least));
+  });
+}
+
+sprat_status sprat_comm_grow(sprat_comm* comm, int newcomers, const char* rendezvous,
+                             int64_t patience_ms, sprat_comm** out) {
+  return guard([&] {
+    deref(out, "out") = nullptr;
+    deref(rendezvous, "rendezvous");
+    if (patience_ms < 0) {
+      c::refuse("patience_ms is " + std::to_string(patience_ms) + "; it must not be negative");
+    }
+    std::optional<std::chrono::milliseconds> patience;
+    if (patience_ms > 0) {
+      patience = std::chrono::milliseconds(patience_ms);
+    }
+    *out = new_handle(communicator_of(comm).grow(newcomers, rendezvous, patience));
   });
 }
 

@@ -36,6 +36,15 @@ class Job:
                 inside + [worker] + arguments, env=environment, text=True, start_new_session=True,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
+    def add(self, rank, command, space=None, **variables):
+        """Starts a rank that no launcher knows, and so tells nothing."""
+        environment = {name: value for name, value in os.environ.items()
+                       if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")}
+        environment.update(dict([MARK.split("=")]), **variables)
+        self.processes[rank] = subprocess.Popen(
+            (["ip", "netns", "exec", space] if space else []) + command, env=environment, text=True, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
     def wait_until_ready(self, limit_s=60):
         """False if a rank ended or said nothing in time."""
         return all(self.read_line(rank, limit_s).startswith("ready") for rank in self.processes)

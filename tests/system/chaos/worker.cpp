@@ -8,6 +8,11 @@
 //   loss (of
 //                                a rank of it); three others of the same ranks, but the lost one,
 //                                do N right collectives each, then the first is shrunk; "well"
+//   elastic SEED PLACE N           a rank after the other is killed: the others shrink, and grow by
+//                                a newcomer to as many as they were, whom they meet at PLACE;
+//                                "whole SIZE G" for each generation, "shrunk SIZE G"; generation N
+//                                ends well
+//   newcomer SEED PLACE N          the same, of one that comes later
 // Ends with 1 and "worker: CODE: rank R: TEXT" on standard error; with 3 on a wrong byte.
 #include <unistd.h>
 
@@ -382,6 +387,50 @@ void domains(sprat::Communicator world, const std::string& way, std::uint64_t se
   say("well");
 }
 
+/// Right collectives until one fails, or the last generation has done enough of them.
+bool run_generation(sprat::Communicator& world, std::uint64_t seed, std::uint64_t generation,
+                    bool last) {
+  constexpr std::uint64_t enough = 30;
+  Random random{seed * 1'000 + generation};
+  try {
+    for (std::uint64_t round = 0; !last || round < enough; ++round) {
+      run_round(world, random, round);
+      if (round == 3) {
+        say("whole " + std::to_string(world.size()) + " " + std::to_string(generation));
+      }
+    }
+    return true;
+  } catch (const sprat::Error& error) {
+    std::fprintf(stderr, "worker: %s: rank %d: %s\n", sprat::name(error.code()), error.rank(),
+                 error.what());
+    return false;
+  }
+}
+
+void elastic(sprat::Communicator world, std::uint64_t seed, const std::string& place,
+             std::uint64_t generations) {
+  using namespace std::chrono_literals;
+  std::uint64_t generation = 0;
+  for (;;) {
+    // A newcomer does not know how often the others have grown.
+    world.all_reduce(elements(std::span(&generation, 1)), ReduceOp::max).wait();
+    if (run_generation(world, seed, generation, generation == generations)) {
+      world.barrier();  // nobody leaves while others still need it
+      return say("well");
+    }
+    const int size = world.size();
+    world = world.shrink();
+    Random random{seed * 1'000 + generation + 500};
+    for (std::uint64_t round = 0; round < rounds_of_the_shrunk; ++round) {
+      run_round(world, random, round);
+    }
+    say("shrunk " + std::to_string(world.size()) + " " + std::to_string(generation));
+    ++generation;
+    // The old one lives until it is replaced: nothing of it may reach the new one.
+    world = world.grow(size - world.size(), place, 30s);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -393,6 +442,13 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
+    if (arguments[0] == "newcomer" && arguments.size() > 3) {
+      sprat::Config config = sprat::Config::from_environment();
+      config.rendezvous = arguments[2];
+      elastic(sprat::Communicator::join_growing(config), std::stoull(arguments[1]), arguments[2],
+              std::stoull(arguments[3]));
+      return 0;
+    }
     auto world = sprat::Communicator::join();
     if (has("fork") && fork() == 0) {
       std::fclose(stdout);
@@ -404,6 +460,8 @@ int main(int argc, char** argv) {
       soak(std::move(world), std::stoull(arguments[1]), has("shrink"));
     } else if (arguments[0] == "differ" && arguments.size() > 2) {
       differ(world, arguments[1], std::stoull(arguments[2]));
+    } else if (arguments[0] == "elastic" && arguments.size() > 3) {
+      elastic(std::move(world), std::stoull(arguments[1]), arguments[2], std::stoull(arguments[3]));
     } else if (arguments[0] == "domains" && arguments.size() > 3) {
       domains(std::move(world), arguments[1], std::stoull(arguments[2]), std::stoull(arguments[3]));
     }

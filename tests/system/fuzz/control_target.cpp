@@ -74,7 +74,7 @@ void run_control(std::span<const std::byte> input) {
         break;
       case 3:
         if (frame && std::holds_alternative<Hello>(*frame)) {
-          coordinator.admit(std::get<Hello>(*frame), "there");
+          coordinator.admit(coordinator.numbered(std::get<Hello>(*frame)), "there");
         }
         break;
       default:

@@ -141,6 +141,7 @@ void call_verbs(const Inherited& of_parent) {
   refused("duplicate", [&] { world.duplicate(); });
   refused("create_group", [&] { world.create_group(everybody, "children"); });
   refused("shrink", [&] { world.shrink(); });
+  refused("grow", [&] { world.grow(1, "file:///nowhere"); });
   refused("abort", [&] { world.abort("by a child"); });
   refused("flight_record", [&] { world.flight_record(); });
   refused("Fusion", [&] { sprat::Fusion(world, {{.count = 4}}); });
@@ -207,6 +208,8 @@ void call_c_verbs(const Inherited& of_parent) {
   refused_in_c("sprat_comm_split", [&] { return sprat_comm_split(comm, 0, 0, &made); });
   refused_in_c("sprat_comm_duplicate", [&] { return sprat_comm_duplicate(comm, &made); });
   refused_in_c("sprat_comm_shrink", [&] { return sprat_comm_shrink(comm, 1, &made); });
+  refused_in_c("sprat_comm_grow",
+               [&] { return sprat_comm_grow(comm, 1, "file:///nowhere", 0, &made); });
   refused_in_c("sprat_comm_mark_step", [&] { return sprat_comm_mark_step(comm, 1); });
   refused_in_c("sprat_comm_abort", [&] { return sprat_comm_abort(comm, "by a child"); });
   int me = 0;

@@ -18,7 +18,7 @@ Blob blob(std::string_view text) {
 
 const std::vector<Frame> samples = {
     Hello{3, 8, {{"version", "1"}, {"SPRAT_TIMEOUT", "30"}}},
-    Welcome{},
+    Welcome{3, 8},
     Refusal{4, 3, "no"},
     Part{2, 60'000, "meeting", blob("abc")},
     Parts{2, {blob("a"), blob(""), blob("ccc")}},

@@ -130,6 +130,61 @@ TEST(Coordinator, refuses_a_second_rank_of_a_number_and_harms_nobody) {
   EXPECT_EQ(scene.only<Parts>().second.ordinal, 1u);
 }
 
+const Hello newcomer{unnumbered, unnumbered, terms};
+
+TEST(Coordinator, numbers_newcomers_as_they_come_and_keeps_the_numbers_of_the_others) {
+  Scene scene(4);
+  scene.coordinator.take_newcomers(2);
+  EXPECT_FALSE(scene.admit(0));
+  for (const int rank : {2, 3}) {
+    const Hello hello = scene.coordinator.numbered(newcomer);
+    EXPECT_EQ(hello.rank, rank);
+    EXPECT_EQ(hello.size, 4);
+    EXPECT_FALSE(scene.coordinator.admit(hello, "there"));
+  }
+  EXPECT_EQ(scene.coordinator.numbered({1, 4, terms}).rank, 1);
+  EXPECT_FALSE(scene.admit(1));
+  EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+}
+
+TEST(Coordinator, turns_newcomers_away_that_have_no_place_and_harms_nobody) {
+  for (const int first : {1, 2}) {  // one place, which is taken; none
+    Scene scene(2);
+    scene.coordinator.take_newcomers(first);
+    scene.admit_all();
+    const Hello hello = scene.coordinator.numbered(newcomer);
+    const auto refusal = scene.coordinator.admit(hello, "there");
+    ASSERT_TRUE(refusal);
+    EXPECT_EQ(refusal->code, static_cast<int>(ErrorCode::unavailable));
+    EXPECT_THAT(refusal->text, HasSubstr(first == 1 ? "all 1 places" : "does not grow"));
+    EXPECT_THAT(scene.coordinator.take(), IsEmpty());
+  }
+}
+
+/// The next growth may take it.
+TEST(Coordinator, does_not_let_newcomers_fail_by_a_growth_that_has) {
+  Scene scene(3);
+  scene.coordinator.take_newcomers(1);
+  scene.admit(0);
+  scene.coordinator.ended(0, "it died");
+  const auto refusal = scene.coordinator.admit(scene.coordinator.numbered(newcomer), "there");
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->code, static_cast<int>(ErrorCode::unavailable));
+  EXPECT_THAT(refusal->text, HasSubstr("could not grow: it died"));
+}
+
+TEST(Coordinator, says_of_who_is_missing_which_are_newcomers) {
+  Scene scene(3);
+  scene.coordinator.take_newcomers(1);
+  scene.admit(0);
+  scene.coordinator.admit(scene.coordinator.numbered(newcomer), "there");
+  scene.part(0, 1, "growing");
+  scene.now += 1s;
+  scene.coordinator.tick(scene.now);
+  const auto [to, failed] = scene.only<ControlMessage>();
+  EXPECT_THAT(failed.text, HasSubstr("missing: rank 2 (newcomers are those from 1 on)"));
+}
+
 TEST(Coordinator, lists_who_came_and_who_did_not_at_the_deadline) {
   Scene scene(5);
   for (const int rank : {0, 1, 3}) {

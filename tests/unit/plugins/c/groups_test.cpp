@@ -1,8 +1,11 @@
 // The C API's groups of ranks, of calls and of works, in a job of one rank that talks to itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "sprat/sprat.h"
@@ -105,6 +108,35 @@ TEST_F(CGroups, that_are_revoked_keep_their_ranks_and_leave_others_well) {
   EXPECT_EQ(sprat_comm_revoke(nullptr, ""), SPRAT_invalid_argument);
   EXPECT_EQ(sprat_comm_free(next), SPRAT_ok);
   EXPECT_EQ(sprat_comm_free(copy), SPRAT_ok);
+}
+
+TEST_F(CGroups, grow_by_ranks_that_come_later) {
+  const std::string place =
+      "file://" + testing::TempDir() + "sprat-growth-" + std::to_string(getpid());
+  sprat_status came = SPRAT_internal;
+  std::thread newcomer([&] {
+    sprat_config config{};
+    config.rendezvous = place.c_str();
+    sprat_comm* grown = nullptr;
+    came = sprat_comm_join_growing(&config, &grown);
+    EXPECT_EQ(came, SPRAT_ok) << sprat_last_error();
+    int rank = -1;
+    EXPECT_EQ(sprat_comm_rank(grown, &rank), SPRAT_ok);
+    EXPECT_EQ(rank, 1);
+    EXPECT_EQ(sprat_barrier(grown, nullptr), SPRAT_ok) << sprat_last_error();
+    EXPECT_EQ(sprat_comm_free(grown), SPRAT_ok);
+  });
+  sprat_comm* grown = nullptr;
+  EXPECT_EQ(sprat_comm_grow(world, 1, place.c_str(), 20'000, &grown), SPRAT_ok)
+      << sprat_last_error();
+  EXPECT_EQ(sprat_barrier(grown, nullptr), SPRAT_ok) << sprat_last_error();
+  newcomer.join();
+  EXPECT_EQ(sprat_comm_free(grown), SPRAT_ok);
+  EXPECT_EQ(sprat_barrier(world, nullptr), SPRAT_ok) << sprat_last_error();
+  EXPECT_EQ(sprat_comm_grow(world, 0, place.c_str(), 0, &grown), SPRAT_invalid_argument);
+  EXPECT_EQ(sprat_comm_grow(world, 1, "pmix://job", 0, &grown), SPRAT_invalid_argument);
+  EXPECT_EQ(sprat_comm_grow(world, 1, place.c_str(), -1, &grown), SPRAT_invalid_argument);
+  EXPECT_EQ(sprat_comm_grow(world, 1, nullptr, 0, &grown), SPRAT_invalid_argument);
 }
 
 TEST_F(CGroups, mark_their_steps) {
