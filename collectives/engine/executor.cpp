@@ -98,25 +98,14 @@ bool Executor::call_eagerly(const Signature& signature, DType results, const std
   comm::Clock::time_point now = context_->wait_policy().recent();
   recorder_.began({call.sequence, signature, known->bytes, static_cast<int>(signature.detail), now},
                   known->algorithm->name);
-  // Made where it is wanted: a short call lasts no longer than some hundred instructions.
-  const auto memory = [&]() -> digests::CallMemory {
-    return {signature,
-            call.sequence,
-            static_cast<int>(signature.detail),
-            false,
-            known->arithmetic.output,
-            known->extents,
-            input,
-            output};
-  };
   // The announcement has a copy of the input, so peers cannot have written over it yet.
   if (digests_.on()) [[unlikely]] {
-    digests_.take_input(memory());
+    digests_.take_input(memory_of(*known, call, input, output));
   }
   if (eager_.wait(call, now) &&
       eager_.finish(*known->eager, known->arithmetic, call.sequence, input, output)) {
     if (digests_.on()) [[unlikely]] {
-      digests_.over(memory(), now);
+      digests_.over(memory_of(*known, call, input, output), now);
     }
     peers_.complete(call.sequence);
     if (call.eager.runs_ahead) {
@@ -541,6 +530,20 @@ std::string Executor::words() const {
 Recorder::PostedCall Executor::call_of(const Operation& operation) {
   return {operation.sequence, operation.signature, operation.problem.payload_bytes(),
           operation.problem.root, operation.posted};
+}
+
+// Apart from the short way, which has no registers to spare for what is seldom wanted.
+[[gnu::cold]] digests::CallMemory Executor::memory_of(const EagerCalls::Known& known,
+                                                      const EagerCalls::Announcement& call,
+                                                      const std::byte* input, std::byte* output) {
+  return {.signature = call.signature,
+          .sequence = call.sequence,
+          .root = static_cast<int>(call.signature.detail),
+          .uneven = false,
+          .result_type = known.arithmetic.output,
+          .extents = known.extents,
+          .input = input,
+          .result = output};
 }
 
 digests::CallMemory Executor::memory_of(const Operation& operation) {

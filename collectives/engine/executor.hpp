@@ -87,6 +87,9 @@ class Executor final : public comm::Driver, private WatchedCall {
   void fail_all(const Error& failure);
   static Recorder::PostedCall call_of(const Operation& operation);
   static digests::CallMemory memory_of(const Operation& operation);
+  static digests::CallMemory memory_of(const EagerCalls::Known& known,
+                                       const EagerCalls::Announcement& call, const std::byte* input,
+                                       std::byte* output);
   bool is_digested() const { return digests_.on() && active_->digested; }
 
   // Of the active operation.

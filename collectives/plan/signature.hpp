@@ -1,8 +1,11 @@
 // What a rank called: the words that every rank of a communicator must agree on.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "collectives/plan/problem.hpp"
 
@@ -16,9 +19,16 @@ struct Signature {
   DType input = DType::f32;
   DType output = DType::f32;
   ReduceOp op = ReduceOp::sum;
-  bool operator==(const Signature&) const = default;
+  /// Two words at once: a short call asks it of its own and of each peer's, and field by field that
+  /// is as many branches.
+  constexpr bool operator==(const Signature& other) const {
+    using Words = std::array<std::uint64_t, 2>;
+    const auto mine = std::bit_cast<Words>(*this), theirs = std::bit_cast<Words>(other);
+    return ((mine[0] ^ theirs[0]) | (mine[1] ^ theirs[1])) == 0;
+  }
 };
 static_assert(sizeof(Signature) == 16);
+static_assert(std::has_unique_object_representations_v<Signature>, "its words have no gaps");
 
 Signature signature_of(const Problem& problem);
 /// All there is to a call without block counts, by an operation that is no more than its name.

@@ -20,7 +20,13 @@ namespace {
 // Sparse: pages are taken as they are touched.
 constexpr std::size_t control_bytes = std::size_t{256} << 20;
 
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+// Processors fetch lines of 64 bytes in pairs. What begins in the middle of a pair has its first
+// and last line in pairs with somebody else's, who writes them at other times: a short input costs
+// one transfer more.
+constexpr std::size_t line_pair = 128;
+constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + line_pair - 1) / line_pair * line_pair;
+}
 
 // Never 0, which is what a segment holds that nobody has written to.
 std::uint64_t make_nonce() {

@@ -60,7 +60,7 @@ class MemoryMap {
     return controls_[rank] == nullptr ? nullptr : &header_of(controls_[rank]);
   }
   bool reaches(int rank) const { return controls_[rank] != nullptr; }
-  /// Bytes of the control segment, 64-byte aligned: zero, or as release() got them. Throws
+  /// Bytes of the control segment, 128-byte aligned: zero, or as release() got them. Throws
   /// Error{unavailable} when it is full. Token held.
   std::size_t allocate(std::size_t bytes);
   void release(std::size_t offset, std::size_t bytes);
