@@ -12,28 +12,15 @@
 namespace sprat::device {
 namespace {
 
-/// A stream that fails calls no function any more, so silence is looked into this often.
+/// A page of words has room for them, and for the lane's own.
+constexpr std::size_t most_operations = WordPage::words - 16;
+/// A stream that fails tells nothing any more, so streams with work are looked at this often.
 constexpr std::chrono::milliseconds silence{100};
-
-std::byte* stand_in(const Operand& operand, std::byte* begin, const Chunk& chunk) {
-  return begin + operand.offset + operand.first_block * operand.size * chunk.count;
-}
-
-/// Calls `copy(device's, host's, bytes)` for each block of the chunk; once for all if they lie
-/// beside each other on both sides.
-template <class Copy>
-void for_each_block(const Operand& operand, std::byte* begin, const Chunk& chunk,
-                    const Copy& copy) {
-  const std::size_t bytes = operand.size * chunk.count;
-  std::byte* const host = stand_in(operand, begin, chunk);
-  std::byte* const memory = operand.memory + chunk.first * operand.size;
-  if (operand.blocks > 1 && operand.stride == bytes) {
-    return copy(memory, host, bytes * operand.blocks);
-  }
-  for (std::size_t block = 0; block < operand.blocks && bytes > 0; ++block) {
-    copy(memory + block * operand.stride, host + block * bytes, bytes);
-  }
-}
+/// What a device that refused a call is given to end the copies that it has.
+constexpr std::chrono::milliseconds last_copies{300};
+/// Words that a device writes wake nobody, so the thread looks at them: without sleeping for a
+/// while after it has found something, which is when the next is near, then this often.
+constexpr std::chrono::microseconds looks_on{500}, nap{100};
 
 /// For cores that something may still look at when they are over.
 void keep_forever(std::shared_ptr<LaneCore> core) {
@@ -46,22 +33,23 @@ void keep_forever(std::shared_ptr<LaneCore> core) {
   kept->cores.push_back(std::move(core));
 }
 
+const LaneOptions& checked(const LaneOptions& options) {
+  require(options.chunk_bytes > 0 && options.chunk_bytes * 2 <= options.slab_bytes,
+          "a lane's slab of ", options.slab_bytes, " bytes must hold two chunks of ",
+          options.chunk_bytes);
+  return options;
+}
+
 Error unexpected(const std::exception& error) { return Error(ErrorCode::internal, error.what()); }
 
 }  // namespace
 
 LaneCore::LaneCore(Communicator& communicator, std::shared_ptr<Device> device,
                    const LaneOptions& options)
-    : communicator_(communicator), device_(std::move(device)), options_(options) {
-  require(options_.chunk_bytes > 0 && options_.chunk_bytes * 2 <= options_.slab_bytes,
-          "a lane's slab of ", options_.slab_bytes, " bytes must hold two chunks of ",
-          options_.chunk_bytes);
-  slab_ = std::make_unique<Slab>(*device_, options_.slab_bytes);
-  in_ = device_->make_stream();
-  out_ = device_->make_stream();
-  // Last: should we end here, no page ends with us that streams may wait for.
-  words_ = WordPage::take(device_);
-}
+    : communicator_(communicator),
+      device_(std::move(device)),
+      options_(checked(options)),
+      queue_(device_, options.slab_bytes) {}
 
 LaneCore::~LaneCore() {
   for (const Operation& operation : operations_) {
@@ -73,12 +61,14 @@ LaneCore::~LaneCore() {
 
 void LaneCore::begin() {
   thread_ = start_thread("the thread of a device lane", [this] { run(); });
+  watch_ = start_thread("the watch of a device lane", [this] { watch_streams(); });
 }
 
 void LaneCore::end() noexcept {
   // A child of fork() has neither the thread nor the device: what is there stays as it is.
   if (!process_.here()) {
     thread_.detach();
+    watch_.detach();
     keep_forever(shared_from_this());
     return;
   }
@@ -88,22 +78,10 @@ void LaneCore::end() noexcept {
     stopping_ = true;
   }
   heard_.notify_one();
+  watched_.notify_one();
   thread_.join();
-  for (const DeviceStream stream : {in_, out_}) {
-    try {
-      device_->synchronize(stream);  // the last functions that it calls have returned
-    } catch (const Error&) {
-      // Told to the operations already.
-    }
-    device_->destroy_stream(stream);
-  }
-  slab_.reset();
-  WordPage::give(std::move(words_));
-  if (broken_) {
-    // synchronize() waits for nothing on a device that broke down: a function that it called may
-    // be about to count.
-    keep_forever(shared_from_this());
-  }
+  watch_.join();
+  queue_.close();
 }
 
 Operation* LaneCore::open(DeviceStream stream, const char* name) {
@@ -127,7 +105,7 @@ Operation* LaneCore::open(DeviceStream stream, const char* name) {
   operation->inputs.clear();
   operation->outputs.clear();
   operation->terms.start = nullptr;
-  operation->admitted = operation->landed = operation->retired = 0;
+  operation->retired = 0;
   operation->failed = operation->finished = false;
   operation->error.reset();
   return operation;
@@ -138,11 +116,11 @@ Operation* LaneCore::spare_operation() {
   if (Operation* const operation = spare_.pop()) {
     return operation;
   }
-  need(operations_.size() < WordPage::words, "a lane of ", device_->name(), " has ",
+  need(operations_.size() < most_operations, "a lane of ", device_->name(), " has ",
        operations_.size(), " operations that are under way or whose DeviceWork is kept; wait for ",
        "some, and let go of their DeviceWork");
   Operation& operation = operations_.emplace_back();
-  operation.word = words_->word(operations_.size() - 1);
+  operation.word = queue_.word(operations_.size() - 1);
   // Words count on from lane to lane.
   operation.value = std::atomic_ref(*operation.word).load(std::memory_order_acquire);
   return &operation;
@@ -163,15 +141,57 @@ Operand LaneCore::operand(const void* memory, std::size_t bytes, const char* nam
 }
 
 void LaneCore::post(Operation& operation, DeviceStream stream) {
-  device_->record(operation.came, stream);
-  hold(operation);  // the lane's
+  const std::lock_guard order(order_);
   {
     const std::lock_guard lock(mutex_);
-    ++operation.value;
-    ++active_;
-    news_.posted.push(&operation);
+    if (broken_) {
+      throw Error(*broken_);
+    }
   }
-  heard_.notify_one();
+  queue_.follow(operation, stream);
+  hold(operation);  // the lane's
+  ++operation.value;
+  operation.flights = operation.chunks.size();
+  {
+    const std::lock_guard lock(mutex_);
+    ++active_;
+  }
+  watched_.notify_one();
+  for (std::size_t i = 0; i < operation.chunks.size(); ++i) {
+    Flight* const flight = new_flight();
+    flight->operation = &operation;
+    flight->chunk = operation.chunks[i];
+    std::optional<Error> refused;
+    try {
+      queue_.queue(*flight, i + 1 == operation.chunks.size());
+    } catch (const Error& error) {
+      refused = error;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      // The thread looks at the number once it knows of the break.
+      operation.flights = refused ? i + 1 : operation.flights;
+      posted_.push(flight);
+      woken_ = true;
+      if (refused && !broken_) {
+        // What is queued cannot be taken back, so the lane ends, and the operation tells why.
+        broken_.emplace(refused->code(), text(operation.name, ": ", refused->what()));
+      }
+    }
+    heard_.notify_one();
+    if (refused) {
+      return;
+    }
+  }
+}
+
+Flight* LaneCore::new_flight() {
+  const std::lock_guard lock(mutex_);
+  Flight* const spare = spare_flights_.pop();
+  Flight* const flight = spare != nullptr ? spare : &flights_.emplace_back();
+  flight->landed = false;
+  flight->memory = nullptr;
+  return flight;
 }
 
 void LaneCore::let_go(Operation* operation) noexcept {
@@ -228,134 +248,99 @@ void LaneCore::settle() {
   finished_.wait(lock, [this] { return active_ == 0; });
 }
 
-void LaneCore::note_arrival(void* core) {
-  auto& self = *static_cast<LaneCore*>(core);
-  const std::lock_guard lock(self.mutex_);
-  ++self.news_.arrived;
-  self.heard_.notify_one();
-}
-
-void LaneCore::note_departure(void* core) {
-  auto& self = *static_cast<LaneCore*>(core);
-  const std::lock_guard lock(self.mutex_);
-  ++self.news_.left;
-  self.heard_.notify_one();
-}
-
 void LaneCore::note_end(Flight* flight) {
   const std::lock_guard lock(mutex_);
-  news_.ended.push(flight);
+  ended_.push(flight);
+  woken_ = true;
   heard_.notify_one();
 }
 
-void LaneCore::run() {
-  while (std::optional<News> news = next_news()) {
-    const bool silent = !news->any();
-    // A device that broke down has had its lines emptied: what is counted may be gone.
-    for (; news->arrived > 0 && !copying_.empty(); --news->arrived) {
-      start(copying_.pop());
+/// Apart from the thread, since a look at the device may wait for a caller that is in the driver.
+void LaneCore::watch_streams() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (active_ == 0 || broken_) {
+      watched_.wait(lock, [this] { return stopping_ || (active_ > 0 && !broken_); });
+      continue;
     }
-    while (Flight* const flight = news->ended.pop()) {
+    if (watched_.wait_for(lock, silence, [this] { return stopping_; })) {
+      return;
+    }
+    lock.unlock();
+    std::optional<Error> failed;
+    try {
+      queue_.look();
+    } catch (const Error& error) {
+      failed = error;
+    }
+    lock.lock();
+    if (failed && !broken_) {
+      broken_ = failed;
+      woken_ = true;
+      heard_.notify_one();
+    }
+  }
+}
+
+void LaneCore::run() {
+  auto well = std::chrono::steady_clock::now();
+  while (std::optional<Line<Flight>> ended = listen()) {
+    start_arrived();
+    while (Flight* const flight = ended->pop()) {
       land(flight);
     }
-    for (; news->left > 0 && !leaving_.empty(); --news->left) {
-      retire(leaving_.pop());
-    }
-    waiting_.append(news->posted);
-    admit();
-    if (silent) {
-      watch_streams();
-      admit();  // a device that broke down has no room to wait for
+    retire_left();
+    if (is_broken()) {
+      give_up(well);
+    } else {
+      well = std::chrono::steady_clock::now();
     }
   }
 }
 
-std::optional<LaneCore::News> LaneCore::next_news() {
+bool LaneCore::is_broken() {
+  const std::lock_guard lock(mutex_);
+  return broken_.has_value();
+}
+
+bool LaneCore::words_moved() const {
+  const LaneWords& counts = queue_.counts();
+  return (!coming_.empty() && reached(counts.arrived, coming_.front()->number + 1)) ||
+         (!leaving_.empty() && reached(counts.retired, leaving_.front()->number + 1));
+}
+
+/// Sleeps until there is something to do; what has ended on the host. Nothing: the lane ends.
+std::optional<Line<Flight>> LaneCore::listen() {
+  const auto until = std::chrono::steady_clock::now() + looks_on;
   std::unique_lock lock(mutex_);
-  const auto something = [this] { return news_.any() || stopping_; };
-  const bool copies = !copying_.empty() || !leaving_.empty();
-  if (copies) {
-    heard_.wait_for(lock, silence, something);
-  } else {
-    heard_.wait(lock, something);
+  while (!woken_ && !stopping_ && !words_moved()) {
+    if (active_ == 0) {
+      heard_.wait(lock, [this] { return woken_ || stopping_; });
+    } else if (std::chrono::steady_clock::now() < until) {
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    } else {
+      heard_.wait_for(lock, nap, [this] { return woken_ || stopping_; });
+      if (broken_) {
+        break;  // no word may come any more
+      }
+    }
   }
-  if (stopping_ && !news_.any()) {
+  if (stopping_ && active_ == 0) {
     return std::nullopt;
   }
-  return std::exchange(news_, News());
+  woken_ = false;
+  coming_.append(posted_.take());
+  return ended_.take();
 }
 
-/// Asks streams whose copies have been silent whether they have failed.
-void LaneCore::watch_streams() {
-  if (broken_ || (copying_.empty() && leaving_.empty())) {
-    return;
-  }
-  try {
-    device_->idle(in_);
-    device_->idle(out_);
-  } catch (const Error& error) {
-    break_down(error);
-  }
-}
-
-/// In the order of the calls, as far as there is memory: all ranks start in the same order.
-void LaneCore::admit() {
-  while (Operation* const operation = waiting_.front()) {
-    while (!operation->all_admitted()) {
-      if (broken_) {
-        fail(*operation, *broken_);
-        break;
-      }
-      const ChunkMemory layout = operation->chunks.memory(operation->chunks[operation->admitted]);
-      std::byte* memory = nullptr;
-      if (!operation->failed) {
-        try {
-          memory = slab_->take(layout.bytes);
-          if (memory == nullptr) {
-            return;  // until something retires
-          }
-        } catch (const Error& error) {
-          fail_for_all(*operation, error);
-        }
-      }
-      admit_chunk(*operation, memory, layout);
-    }
-    waiting_.pop();
-    finish_if_over(*operation);
-  }
-}
-
-/// Queues the copies of a chunk's inputs. A chunk that fails here goes the same way as others,
-/// without copies: so the lines stay in the order of the streams.
-void LaneCore::admit_chunk(Operation& operation, std::byte* memory, const ChunkMemory& layout) {
-  Flight* const flight = new_flight();
-  flight->operation = &operation;
-  flight->chunk = operation.chunks[operation.admitted];
-  flight->memory = memory;
-  flight->bytes = layout.bytes;
-  if (!operation.failed) {
-    try {
-      if (operation.admitted == 0) {
-        device_->wait(in_, operation.came);
-      }
-      for (const Operand& input : operation.inputs) {
-        if (!input.of_host) {
-          for_each_block(input, memory + layout.in, flight->chunk,
-                         [this](std::byte* from, std::byte* to, std::size_t bytes) {
-                           device_->copy(in_, to, from, bytes);
-                         });
-        }
-      }
-    } catch (const Error& error) {
-      fail_for_all(operation, error);
-    }
-  }
-  ++operation.admitted;
-  copying_.push(flight);
-  try {
-    device_->notify(in_, note_arrival, this);
-  } catch (const Error& error) {
-    break_down(error);
+/// In the order of the calls, so that all ranks start in the same order.
+void LaneCore::start_arrived() {
+  while (!coming_.empty() && reached(queue_.counts().arrived, coming_.front()->number + 1)) {
+    Flight* const flight = coming_.pop();
+    flying_.push(flight);
+    start(flight);
   }
 }
 
@@ -395,10 +380,10 @@ void LaneCore::start_call(Flight* flight) {
   operation.host_inputs.clear();
   operation.host_outputs.clear();
   for (const Operand& input : operation.inputs) {
-    operation.host_inputs.push_back(stand_in(input, flight->memory, flight->chunk));
+    operation.host_inputs.push_back(flight->memory + input.offset);
   }
   for (const Operand& output : operation.outputs) {
-    operation.host_outputs.push_back(stand_in(output, flight->memory, flight->chunk));
+    operation.host_outputs.push_back(flight->memory + output.offset);
   }
   const DeviceCall& call = operation.call;
   try {
@@ -420,8 +405,7 @@ void LaneCore::start_call(Flight* flight) {
   flight->work->on_done([this, flight] { note_end(flight); });
 }
 
-/// The host's part is over: queues the copies of the outputs and, behind the operation's last ones,
-/// the word.
+/// The host's part is over. Streams hear of flights in their order.
 void LaneCore::land(Flight* flight) {
   Operation& operation = *flight->operation;
   if (flight->work) {
@@ -435,77 +419,97 @@ void LaneCore::land(Flight* flight) {
     fail(operation, *flight->error);
     flight->error.reset();
   }
-  ++operation.landed;
-  if (broken_) {
-    fail(operation, *broken_);
-    return retire(flight);
-  }
   if (!operation.failed) {
-    queue_outputs(*flight);
-  }
-  leaving_.push(flight);
-  try {
-    // A failed operation's word goes through the stream, too: chunks before may still be copied.
-    if (operation.all_landed()) {
-      device_->write_word(out_, operation.word, operation.value);
+    std::byte* const out = flight->memory + operation.chunks.memory(flight->chunk).out;
+    for (const Operand& output : operation.outputs) {
+      if (output.of_host) {
+        for_each_block(output, out, flight->chunk,
+                       [](std::byte* to, const std::byte* from, std::size_t bytes) {
+                         std::memcpy(to, from, bytes);
+                       });
+      }
     }
-    device_->notify(out_, note_departure, this);
-  } catch (const Error& error) {
-    break_down(error);
+  }
+  flight->landed = true;
+  while (flying_.front() != nullptr && flying_.front()->landed) {
+    Flight* const first = flying_.pop();
+    tell_landed(*first);
+    leaving_.push(first);
   }
 }
 
-void LaneCore::queue_outputs(const Flight& flight) {
-  Operation& operation = *flight.operation;
-  std::byte* const out = flight.memory + operation.chunks.memory(flight.chunk).out;
-  try {
-    for (const Operand& output : operation.outputs) {
-      for_each_block(output, out, flight.chunk,
-                     [&](std::byte* to, const std::byte* from, std::size_t bytes) {
-                       if (output.of_host) {
-                         std::memcpy(to, from, bytes);
-                       } else {
-                         device_->copy(out_, to, from, bytes);
-                       }
-                     });
-    }
-  } catch (const Error& error) {
-    fail_for_all(operation, error);
+/// Never backwards: of a lane that broke down, later flights may have landed before.
+void LaneCore::tell_landed(const Flight& flight) {
+  std::uint32_t* const word = queue_.counts().landed;
+  if (!reached(word, flight.number + 1)) {
+    // Release: streams, and threads, that see the word see the outputs.
+    std::atomic_ref(*word).store(flight.number + 1, std::memory_order_release);
+  }
+}
+
+void LaneCore::retire_left() {
+  while (leaving_.front() != nullptr &&
+         reached(queue_.counts().retired, leaving_.front()->number + 1)) {
+    retire(leaving_.pop());
   }
 }
 
 void LaneCore::retire(Flight* flight) {
   Operation& operation = *flight->operation;
-  if (flight->memory != nullptr) {
-    slab_->give(flight->memory, flight->bytes);
-  }
-  spare_flights_.push(flight);
-  ++operation.retired;
-  if (waiting_.front() != &operation) {
-    finish_if_over(operation);
-  }
-}
-
-void LaneCore::finish_if_over(Operation& operation) {
-  if (!operation.all_retired() && !(broken_ && operation.retired == operation.admitted)) {
-    return;
-  }
   std::function<void()> notice;
   {
     const std::lock_guard lock(mutex_);
+    spare_flights_.push(flight);
+    if (++operation.retired < operation.flights) {
+      return;
+    }
     operation.finished = true;
     --active_;
     notice.swap(operation.notice);
-  }
-  if (broken_) {
-    // No stream of this device writes any more. Release: the error is there.
-    std::atomic_ref(*operation.word).store(operation.value, std::memory_order_release);
   }
   finished_.notify_all();
   if (notice) {
     notice();
   }
   let_go(&operation);
+}
+
+/// If the device broke down: ends what waits for it. What is under way on the host is left until it
+/// has ended, which the revoke sees to; peers hear of it by the same. Streams that still work are
+/// let go on to their ends, for a while: callers have their memory back once an operation has
+/// ended.
+void LaneCore::give_up(std::chrono::steady_clock::time_point since) {
+  std::optional<Error> error;
+  {
+    const std::lock_guard lock(mutex_);
+    error = broken_;
+    coming_.append(posted_.take());
+  }
+  if (!communicator_.failure()) {
+    const std::string said =
+        text("rank ", communicator_.rank(), " of ", communicator_.name(), ": ", error->what());
+    try {
+      communicator_.revoke(said);
+    } catch (const Error& refused) {
+      log().warn("{}; peers could not be told: {}", said, std::string_view(refused.what()));
+    }
+  }
+  Line<Flight> all = leaving_.take();
+  all.append(coming_.take());
+  const bool patient = std::chrono::steady_clock::now() - since < last_copies;
+  while (Flight* const flight = all.pop()) {
+    Operation& operation = *flight->operation;
+    fail(operation, *error);
+    tell_landed(*flight);
+    if (patient) {
+      leaving_.push(flight);
+      continue;
+    }
+    if (operation.retired + 1 == operation.flights) {
+      std::atomic_ref(*operation.word).store(operation.value, std::memory_order_release);
+    }
+    retire(flight);
+  }
 }
 
 /// The first error stays.
@@ -515,47 +519,6 @@ void LaneCore::fail(Operation& operation, const Error& error) {
     operation.error.emplace(error);
     operation.failed = true;
   }
-}
-
-/// Peers wait for what this rank will not start: they must hear of it.
-void LaneCore::fail_for_all(Operation& operation, const Error& error) {
-  const std::string said = text(operation.name, " of rank ", communicator_.rank(), " of ",
-                                communicator_.name(), ": ", error.what());
-  fail(operation, Error(error.code(), said));
-  try {
-    communicator_.revoke(said);
-  } catch (const Error& refused) {
-    log().warn("{}; peers could not be told: {}", said, std::string_view(refused.what()));
-  }
-}
-
-/// The device does nothing any more. What is under way on the host ends by the revoke.
-void LaneCore::break_down(const Error& error) {
-  if (broken_) {
-    return;
-  }
-  broken_ = error;
-  Line<Flight> copying = copying_.take(), leaving = leaving_.take();
-  for (const Line<Flight>* line : {&copying, &leaving}) {
-    if (!line->empty()) {
-      fail_for_all(*line->front()->operation, error);
-    }
-  }
-  while (Flight* const flight = leaving.pop()) {
-    fail(*flight->operation, error);
-    retire(flight);
-  }
-  while (Flight* const flight = copying.pop()) {
-    fail(*flight->operation, error);
-    land(flight);
-  }
-}
-
-Flight* LaneCore::new_flight() {
-  if (Flight* const flight = spare_flights_.pop()) {
-    return flight;
-  }
-  return &flights_.emplace_back();
 }
 
 }  // namespace sprat::device

@@ -1,6 +1,7 @@
 // The engine of a lane: one thread, two streams, and pinned memory between them.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -10,33 +11,18 @@
 #include <thread>
 
 #include "comm/base/fork.hpp"
+#include "device/device_queue.hpp"
 #include "device/line.hpp"
 #include "device/operation.hpp"
-#include "device/slab.hpp"
-#include "device/words.hpp"
 #include "sprat/device.hpp"
 
 namespace sprat::device {
 
-using Operation = DeviceWork::State;
-
-/// A chunk of an operation on its way: its inputs are copied in, it is started on the host, its
-/// outputs are copied out. It stands in one of the lane's lines, or is under way on the host.
-struct Flight {
-  Flight* next = nullptr;
-  Operation* operation = nullptr;
-  Chunk chunk;
-  std::byte* memory = nullptr;  ///< Null: there was none to be had, and the operation has failed.
-  std::size_t bytes = 0;
-  std::optional<Work> work;    ///< Of what is one Work.
-  std::optional<Error> error;  ///< What a DeviceCall's `begin` told.
-};
-
-/// The way of an operation: taken and filled by its caller, who records an event in its stream and
-/// leaves it in the inbox. All else is the lane's thread's, which alone calls the device:
-/// *admitted* when there is memory, *started* when its inputs have arrived, *landed* when the
-/// host's part has ended, *retired* when its outputs have left. Functions that the device calls
-/// only count, and wake the thread.
+/// The way of an operation: its caller queues all of it, copies in on one stream, copies out behind
+/// a word on the other one. The lane's thread starts what has *arrived*, and writes the word when
+/// it has *landed*; when its outputs have left it is *retired*. That thread never calls the device:
+/// a caller may be in the driver, in a copy that waits behind this very operation, and hold the
+/// driver's lock while the thread would wait for it.
 class LaneCore : public std::enable_shared_from_this<LaneCore> {
  public:
   LaneCore(Communicator& communicator, std::shared_ptr<Device> device, const LaneOptions& options);
@@ -69,58 +55,51 @@ class LaneCore : public std::enable_shared_from_this<LaneCore> {
   void settle();
 
  private:
-  /// What the thread has heard of since it last looked.
-  struct News {
-    std::size_t arrived = 0, left = 0;  ///< Flights whose copies are done, in their lines' order.
-    Line<Flight> ended;                 ///< The host's part is over.
-    Line<Operation> posted;
-    bool any() const { return arrived > 0 || left > 0 || !ended.empty() || !posted.empty(); }
-  };
-
   Operation* spare_operation();
-  static void note_arrival(void* core);
-  static void note_departure(void* core);
   void note_end(Flight* flight);
 
+  // The caller's, and the watch's.
+  Flight* new_flight();
+
+  // The thread's.
   void run();
-  std::optional<News> next_news();
-  void watch_streams();
-  void admit();
-  void admit_chunk(Operation& operation, std::byte* memory, const ChunkMemory& layout);
+  bool words_moved() const;
+  std::optional<Line<Flight>> listen();
+  void start_arrived();
   void start(Flight* flight);
   void start_call(Flight* flight);
   void land(Flight* flight);
-  void queue_outputs(const Flight& flight);
+  void tell_landed(const Flight& flight);
+  void retire_left();
   void retire(Flight* flight);
-  void finish_if_over(Operation& operation);
+  bool is_broken();
+  void give_up(std::chrono::steady_clock::time_point since);
   void fail(Operation& operation, const Error& error);
-  void fail_for_all(Operation& operation, const Error& error);
-  void break_down(const Error& error);
-  Flight* new_flight();
+
+  void watch_streams();
 
   // Set once.
   Communicator& communicator_;
   const std::shared_ptr<Device> device_;  ///< Shared: pages of words outlive the lane.
   const LaneOptions options_;
   const comm::ProcessMark process_;
-  DeviceStream in_ = nullptr, out_ = nullptr;
-  std::unique_ptr<WordPage> words_;
 
-  std::mutex mutex_;  ///< Guards what follows.
-  std::condition_variable heard_, finished_;
-  News news_;
+  std::mutex order_;  ///< One caller at a time queues.
+  DeviceQueue queue_;
+
+  std::mutex mutex_;  ///< Guards what follows. No call of the device is made in it.
+  std::condition_variable heard_, finished_, watched_;
+  Line<Flight> posted_, ended_, spare_flights_;
+  std::deque<Flight> flights_;
   std::deque<Operation> operations_;
   Line<Operation> spare_;  ///< Operations that nobody holds.
   std::size_t active_ = 0;
-  bool stopping_ = false;
+  bool woken_ = false, stopping_ = false;
+  std::optional<Error> broken_;  ///< The device's: nothing is queued any more.
 
   // The thread's own.
-  std::unique_ptr<Slab> slab_;
-  std::deque<Flight> flights_;
-  Line<Flight> spare_flights_, copying_, leaving_;
-  Line<Operation> waiting_;  ///< Not all admitted.
-  std::optional<Error> broken_;
-  std::thread thread_;
+  Line<Flight> coming_, flying_, leaving_;
+  std::thread thread_, watch_;
 };
 
 }  // namespace sprat::device

@@ -46,10 +46,6 @@ namespace sprat {
 /// holder, the lane or a handle, lets go.
 class DeviceWork::State {
  public:
-  bool all_admitted() const { return admitted == chunks.size() || (failed && admitted > 0); }
-  bool all_landed() const { return all_admitted() && landed == admitted; }
-  bool all_retired() const { return all_admitted() && retired == admitted; }
-
   std::atomic<int> holders = 0;
   std::shared_ptr<device::LaneCore> core;  ///< While there are holders: handles may outlive a lane.
   State* next = nullptr;                   ///< In the line that it stands in.
@@ -66,11 +62,9 @@ class DeviceWork::State {
   std::vector<void*> host_outputs;
   device::Chunks chunks{{}, 0};
 
-  // How far it is, in chunks.
-  std::size_t admitted = 0;  ///< Have memory, and their inputs' copies are queued.
-  std::size_t landed = 0;    ///< The host's part is over, and the outputs' copies are queued.
-  std::size_t retired = 0;   ///< Copied.
-  bool failed = false;       ///< `error` is set.
+  std::size_t flights = 0;  ///< How many chunks are on their way, ended or not.
+  std::size_t retired = 0;  ///< How many have ended.
+  bool failed = false;      ///< `error` is set.
 
   // Guarded by the lane's mutex.
   std::optional<Error> error;

@@ -6,65 +6,27 @@
 #include "device/chunks.hpp"
 
 namespace sprat::device {
-namespace {
-
-/// Small enough that small operations waste little, and large enough that the list of gaps of a
-/// slab of 32 MiB stays short.
-constexpr std::size_t page_bytes = 4096;
-static_assert(page_bytes % stand_in_alignment == 0);
-
-constexpr std::size_t pages_of(std::size_t bytes) {
-  return std::max<std::size_t>(1, (bytes + page_bytes - 1) / page_bytes);
-}
-
-}  // namespace
-
-PageMap::PageMap(std::size_t pages) {
-  gaps_.reserve(256);
-  if (pages > 0) {
-    gaps_.push_back({0, pages});
+Ring::Place Ring::take(std::size_t bytes, std::uint32_t number, std::uint32_t ended) {
+  const auto has_ended = [ended](const Piece& piece) {
+    return static_cast<std::int32_t>(ended - (piece.number + 1)) >= 0;
+  };
+  const auto under_way = std::ranges::find_if_not(pieces_, has_ended);
+  pieces_.erase(pieces_.begin(), under_way);
+  if (next_ + bytes > bytes_) {
+    next_ = 0;
   }
-}
-
-std::optional<std::size_t> PageMap::take(std::size_t pages) {
-  const auto fits = [&](const Gap& gap) { return gap.pages >= pages; };
-  const auto found = std::ranges::find_if(gaps_, fits);
-  if (found == gaps_.end()) {
-    return std::nullopt;
-  }
-  const std::size_t first = found->first;
-  found->first += pages;
-  found->pages -= pages;
-  if (found->pages == 0) {
-    gaps_.erase(found);
-  }
-  return first;
-}
-
-void PageMap::give(std::size_t first, std::size_t pages) {
-  const auto next = std::ranges::find_if(gaps_, [&](const Gap& gap) { return gap.first > first; });
-  const bool joins_next = next != gaps_.end() && first + pages == next->first;
-  const bool joins_last =
-      next != gaps_.begin() && std::prev(next)->first + std::prev(next)->pages == first;
-  if (joins_last) {
-    std::prev(next)->pages += pages + (joins_next ? next->pages : 0);
-    if (joins_next) {
-      gaps_.erase(next);
+  Place place{next_, std::nullopt};
+  // Flights end in their order: behind the last one that is in the way all before have ended.
+  for (std::size_t i = pieces_.size(); i-- > 0;) {
+    if (pieces_[i].begin < next_ + bytes && next_ < pieces_[i].end) {
+      place.free_behind = pieces_[i].number + 1;
+      pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      break;
     }
-  } else if (joins_next) {
-    next->first = first;
-    next->pages += pages;
-  } else {
-    gaps_.insert(next, {first, pages});
   }
-}
-
-std::size_t PageMap::free() const noexcept {
-  std::size_t pages = 0;
-  for (const Gap& gap : gaps_) {
-    pages += gap.pages;
-  }
-  return pages;
+  pieces_.push_back({next_, next_ + bytes, number});
+  next_ += bytes;
+  return place;
 }
 
 PinnedMemory::PinnedMemory(Device& device, std::size_t bytes) : memory_(bytes) {
@@ -88,32 +50,21 @@ PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
   return *this;
 }
 
-Slab::Slab(Device& device, std::size_t bytes)
-    : device_(device), memory_(device, pages_of(bytes) * page_bytes), pages_(pages_of(bytes)) {}
-
-std::byte* Slab::take(std::size_t bytes) {
-  if (bytes <= memory_.bytes()) {
-    const auto first = pages_.take(pages_of(bytes));
-    return first ? memory_.data() + *first * page_bytes : nullptr;
-  }
-  if (large_is_taken_) {
-    return nullptr;
-  }
-  if (large_.bytes() < bytes) {
-    large_ = PinnedMemory();  // both at once may be more than there is
-    // With a quarter more, so that sizes that grow step by step pin a few times only.
-    large_ = PinnedMemory(device_, bytes + bytes / 4);
-  }
-  large_is_taken_ = true;
-  return large_.data();
+Slab::Slab(Device& device, std::size_t bytes) : device_(device), ring_(aligned(bytes)) {
+  memories_.emplace_back(device, ring_.bytes());
 }
 
-void Slab::give(std::byte* piece, std::size_t bytes) noexcept {
-  if (piece == large_.data()) {
-    large_is_taken_ = false;
-  } else {
-    pages_.give(static_cast<std::size_t>(piece - memory_.data()) / page_bytes, pages_of(bytes));
+Slab::Place Slab::take(std::size_t bytes, std::uint32_t number, std::uint32_t ended) {
+  // Each flight has a place of its own, though it may need no memory.
+  bytes = std::max(aligned(bytes), stand_in_alignment);
+  if (bytes > ring_.bytes()) {
+    // With a quarter more, so that sizes that grow step by step pin a few times only.
+    const std::size_t grown = aligned(bytes + bytes / 4);
+    memories_.emplace_back(device_, grown);
+    ring_ = Ring(grown);
   }
+  const Ring::Place place = ring_.take(bytes, number, ended);
+  return {memories_.back().data() + place.offset, place.free_behind};
 }
 
 }  // namespace sprat::device

@@ -1,7 +1,8 @@
-// Pinned host memory of a lane: pieces that are taken and given back in any order.
+// Pinned host memory of a lane, taken and given back in the order of its flights.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -11,22 +12,29 @@
 
 namespace sprat::device {
 
-/// Which pages of a slab are taken: first fit, over a list of gaps that is kept in order. Allocates
-/// nothing once as many gaps were there before.
-class PageMap {
+/// Memory of flights, which end in their order, around a circle. Allocates nothing once as many
+/// pieces were taken before. One thread.
+class Ring {
  public:
-  explicit PageMap(std::size_t pages);
-  /// The first page of `pages` free ones in a row; nothing if there are none. Not 0.
-  std::optional<std::size_t> take(std::size_t pages);
-  /// What take() gave.
-  void give(std::size_t first, std::size_t pages);
-  std::size_t free() const noexcept;
+  explicit Ring(std::size_t bytes) : bytes_(bytes) { pieces_.reserve(256); }
+
+  struct Place {
+    std::size_t offset = 0;
+    /// How many flights must have ended before this memory is free; nothing if it is.
+    std::optional<std::uint32_t> free_behind;
+  };
+  /// Memory for flight `number`; numbers follow each other, and wrap. `ended`: how many have ended.
+  /// Not more than all there is.
+  Place take(std::size_t bytes, std::uint32_t number, std::uint32_t ended);
+  std::size_t bytes() const noexcept { return bytes_; }
 
  private:
-  struct Gap {
-    std::size_t first = 0, pages = 0;
+  struct Piece {
+    std::size_t begin = 0, end = 0;
+    std::uint32_t number = 0;
   };
-  std::vector<Gap> gaps_;  ///< In order, never adjacent, never empty.
+  std::size_t bytes_, next_ = 0;
+  std::vector<Piece> pieces_;  ///< In the order of their flights.
 };
 
 /// Pinned memory, unpinned before it is unmapped.
@@ -46,22 +54,23 @@ class PinnedMemory {
   Memory memory_;
 };
 
-/// One thread.
+/// Where flights have their memory. One thread at a time.
 class Slab {
  public:
   /// Pins `bytes` at once: later it would make the caller of an operation wait for the device.
   Slab(Device& device, std::size_t bytes);
-  /// Aligned memory, or null if there is none free now. What is larger than the slab is in a
-  /// piece of its own, of which there is one; it is kept, and grows, which may take milliseconds.
-  std::byte* take(std::size_t bytes);
-  void give(std::byte* piece, std::size_t bytes) noexcept;
+  struct Place {
+    std::byte* memory = nullptr;
+    std::optional<std::uint32_t> free_behind;  ///< As Ring's.
+  };
+  /// Aligned memory for a flight. What is larger than the slab makes it grow, once for all, which
+  /// may take milliseconds; the memory that it had stays until the end, for flights are in it.
+  Place take(std::size_t bytes, std::uint32_t number, std::uint32_t ended);
 
  private:
   Device& device_;
-  PinnedMemory memory_;
-  PageMap pages_;
-  PinnedMemory large_;
-  bool large_is_taken_ = false;
+  std::vector<PinnedMemory> memories_;  ///< The last one is that of the ring.
+  Ring ring_;
 };
 
 }  // namespace sprat::device

@@ -167,8 +167,8 @@ class SPRAT_API DeviceWork {
 
 /// Equal on all ranks of a lane's communicator.
 struct LaneOptions {
-  /// Pinned memory of the lane. Operations that find no room wait for earlier ones, in order, on a
-  /// thread of the lane's.
+  /// Pinned memory of the lane. Operations that find no room wait for earlier ones, in order, in
+  /// streams of the lane's. One that needs more than all makes it grow, which takes milliseconds.
   std::size_t slab_bytes = 32u << 20;
   /// Collectives of more than this go in chunks, so that copies and ranks work at the same time.
   std::size_t chunk_bytes = 4u << 20;
@@ -177,12 +177,13 @@ struct LaneOptions {
 /// Operations of one communicator on memory of one device, in the order of the calls, each in the
 /// order of its caller's stream. No call blocks, and none allocates once as many were under way
 /// before: inputs are copied to pinned memory, which peers read in place, behind what the stream
-/// holds; a thread of the lane's starts the operation there; outputs are copied back. All ranks
+/// holds; a thread of the lane's starts the operation there; outputs are copied back, in the order
+/// of the calls. All ranks
 /// call the lanes of their communicators: what is cut into chunks is cut alike.
 /// Any thread; calls serialise. Memory may be the device's, managed or the host's; another
 /// device's, and streams that are captured into a graph, are Error{invalid_argument}. Zero elements
 /// are legal. Later errors are in DeviceWork: they are told to every stream that waits. An error
-/// of the device revokes the communicator, so that peers hear of it.
+/// of the device revokes the communicator, so that peers hear of it, and ends the lane.
 /// Operations that need each other, such as a send and a receive of one exchange, belong in one
 /// run(): of two, the second may wait for memory that the first one has.
 class SPRAT_API DeviceLane {

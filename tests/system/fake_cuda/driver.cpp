@@ -33,6 +33,7 @@ FAKE_CUDA_API void fake_cuda_seed(unsigned seed) { machine().seed(seed); }
 FAKE_CUDA_API void fake_cuda_refuse_copy(int n) { machine().refuse_copy(n); }
 FAKE_CUDA_API void fake_cuda_break_at_copy(int n) { machine().break_at_copy(n); }
 FAKE_CUDA_API void fake_cuda_mend(void) { machine().mend(); }
+FAKE_CUDA_API void fake_cuda_lock_in_waits(int on) { machine().lock_in_waits(on != 0); }
 FAKE_CUDA_API int fake_cuda_waits(void) { return machine().waits(); }
 FAKE_CUDA_API int fake_cuda_pieces(void) { return machine().pieces(); }
 

@@ -15,6 +15,8 @@ void fake_cuda_refuse_copy(int n);
 void fake_cuda_break_at_copy(int n);
 /* All devices work again, and no fault is to come. */
 void fake_cuda_mend(void);
+/* 1: a copy that waits keeps all other calls for its device from going on, as the driver does. */
+void fake_cuda_lock_in_waits(int on);
 /* How many calls have waited for a stream so far, in all threads. */
 int fake_cuda_waits(void);
 /* Pieces of device, managed and pinned memory that are there. */

@@ -60,7 +60,8 @@ int Machine::enter() {
   if (device == nullptr) {
     return invalid_context;
   }
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return device->locked == 0; });
   return device->broken;
 }
 
@@ -290,7 +291,23 @@ int Machine::copy(Stream& stream, void* to, const void* from, std::size_t bytes)
     return copy_now(device, to, from, bytes);
   });
   // Of memory that is not pinned the driver knows nothing: it does not return before it is done.
-  return code == success && pageable ? wait_for(stream) : code;
+  if (code != success || !pageable) {
+    return code;
+  }
+  const auto hold = [&](int by) {
+    const std::lock_guard lock(mutex_);
+    device.locked += by;
+    changed_.notify_all();
+  };
+  const bool locks = lock_in_waits_;
+  if (locks) {
+    hold(1);
+  }
+  const int waited = wait_for(stream);
+  if (locks) {
+    hold(-1);
+  }
+  return waited;
 }
 
 int Machine::copy_now(FakeDevice& device, void* to, const void* from, std::size_t bytes) {
@@ -319,6 +336,8 @@ bool Machine::over(const FakeDevice& device) {
   const std::lock_guard lock(mutex_);
   return device.broken != success;
 }
+
+void Machine::lock_in_waits(bool on) { lock_in_waits_ = on; }
 
 void Machine::seed(unsigned seed) {
   const std::lock_guard lock(mutex_);

@@ -4,6 +4,7 @@
 // freed, words in memory that is not pinned, events of another device, calls from host functions.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -53,6 +54,7 @@ class Stream;
 struct FakeDevice {
   int index = 0;
   int broken = success;              ///< What all calls return.
+  int locked = 0;                    ///< Copies that wait, and keep other threads out.
   std::unique_ptr<Stream> standard;  ///< The default stream.
 };
 
@@ -108,6 +110,7 @@ class Machine {
   void refuse_copy(int n);
   void break_at_copy(int n);
   void mend();
+  void lock_in_waits(bool on);
   int waits();
   int pieces();
 
@@ -130,6 +133,7 @@ class Machine {
   std::map<std::uintptr_t, Piece> pieces_;
   unsigned seed_ = 0, streams_made_ = 0;
   int refuse_ = 0, break_ = 0, waits_ = 0;
+  std::atomic<bool> lock_in_waits_ = false;
 };
 
 class Stream {

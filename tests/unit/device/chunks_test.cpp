@@ -1,10 +1,10 @@
-// Chunks cover a collective once, all ranks cut alike, and pages of a slab are whose they are.
+// Chunks cover a collective once, all ranks cut alike, and memory is a flight's until it ends.
 #include "device/chunks.hpp"
 
 #include <gtest/gtest.h>
 
 #include <random>
-#include <set>
+#include <vector>
 
 #include "device/slab.hpp"
 
@@ -56,36 +56,35 @@ TEST(LaneChunks, operands_apart_do_not_overlap) {
   EXPECT_EQ(memory.bytes, 2 * aligned(4000));
 }
 
-TEST(LaneChunks, pages_that_are_taken_stay_apart_and_come_back) {
-  constexpr std::size_t pages = 64;
-  PageMap map(pages);
+TEST(LaneChunks, a_ring_gives_no_memory_before_its_flight_has_ended) {
+  constexpr std::size_t bytes = 64;
+  Ring ring(bytes);
   std::mt19937 random(7);
-  std::set<std::size_t> taken;
-  std::vector<std::pair<std::size_t, std::size_t>> pieces;
-  for (int step = 0; step < 5000; ++step) {
-    const std::size_t wanted = 1 + random() % 9;
-    if (const auto first = map.take(wanted)) {
-      for (std::size_t page = *first; page < *first + wanted; ++page) {
-        EXPECT_LT(page, pages);
-        EXPECT_TRUE(taken.insert(page).second) << page;
-      }
-      pieces.emplace_back(*first, wanted);
+  struct Piece {
+    std::size_t begin, end;
+  };
+  std::vector<Piece> pieces;
+  constexpr std::uint32_t first = 0xffff'ff00u;  // numbers wrap
+  std::uint32_t ended = first;
+  int waited = 0;
+  for (std::uint32_t flight = 0; flight < 5000; ++flight) {
+    const std::size_t wanted = 1 + random() % 40;
+    // Some flights end by themselves, others when their memory is asked for.
+    ended += static_cast<std::uint32_t>(random() % 2) * (first + flight - ended > 0 ? 1 : 0);
+    const Ring::Place place = ring.take(wanted, first + flight, ended);
+    ASSERT_LE(place.offset + wanted, bytes);
+    if (place.free_behind) {
+      ++waited;
+      ASSERT_GT(static_cast<std::int32_t>(*place.free_behind - ended), 0) << "it had ended";
+      ended = *place.free_behind;
     }
-    if (pieces.size() > random() % 12) {
-      const std::size_t at = random() % pieces.size();
-      const auto [first, count] = pieces[at];
-      pieces.erase(pieces.begin() + static_cast<std::ptrdiff_t>(at));
-      for (std::size_t page = first; page < first + count; ++page) {
-        taken.erase(page);
-      }
-      map.give(first, count);
+    for (std::uint32_t other = ended - first; other < flight; ++other) {
+      EXPECT_TRUE(pieces[other].end <= place.offset || place.offset + wanted <= pieces[other].begin)
+          << "flight " << flight << " has memory of flight " << other;
     }
-    ASSERT_EQ(map.free(), pages - taken.size());
+    pieces.push_back({place.offset, place.offset + wanted});
   }
-  for (const auto& [first, count] : pieces) {
-    map.give(first, count);
-  }
-  EXPECT_EQ(map.take(pages), 0u) << "gaps beside each other are one";
+  EXPECT_GT(waited, 1000);
 }
 
 }  // namespace

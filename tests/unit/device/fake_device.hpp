@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sprat/device.hpp"
@@ -57,37 +58,38 @@ class DeviceBytes {
   std::size_t bytes_ = 0;
 };
 
-/// A device of a caller's own, whose memory is the host's and whose streams are empty at all times:
-/// what is queued is done at once. It allocates nothing of its own. Streams that wait for words do
-/// not wait: results are there when synchronize() of their work says so.
-class InstantDevice final : public Device {
+/// A device of a caller's own, on the stand-in, whose allocations it counts: they are not the
+/// lane's.
+class CountingDevice final : public Device {
  public:
-  const std::string& name() const noexcept override { return name_; }
-  int index() const noexcept override { return 0; }
-  void* allocate(std::size_t bytes) override;
-  void free(void* memory) noexcept override;
-  DeviceMemory memory_of(const void*) override { return {MemoryKind::device, 0}; }
-  void pin(void*, std::size_t) override {}
-  void unpin(void*) noexcept override {}
-  DeviceStream make_stream() override { return this; }
-  void destroy_stream(DeviceStream) noexcept override {}
-  void synchronize(DeviceStream) override {}
-  bool idle(DeviceStream) override { return true; }
-  bool capturing(DeviceStream) override { return false; }
-  DeviceEvent make_event() override { return this; }
-  void destroy_event(DeviceEvent) noexcept override {}
-  void record(DeviceEvent, DeviceStream) override {}
-  void wait(DeviceStream, DeviceEvent) override {}
-  bool reached(DeviceEvent) override { return true; }
-  void copy(DeviceStream, void* to, const void* from, std::size_t bytes) override;
-  void write_word(DeviceStream, std::uint32_t* word, std::uint32_t value) override;
-  void wait_word(DeviceStream, const std::uint32_t*, std::uint32_t) override {}
-  void notify(DeviceStream, void (*function)(void*), void* argument) override {
-    function(argument);
-  }
+  explicit CountingDevice(std::shared_ptr<Device> on) : on_(std::move(on)) {}
+  /// By operator new, of the calling thread, in verbs of any such device.
+  static long& allocations() noexcept;
+
+  const std::string& name() const noexcept override { return on_->name(); }
+  int index() const noexcept override { return on_->index(); }
+  void* allocate(std::size_t bytes) override { return on_->allocate(bytes); }
+  void free(void* memory) noexcept override { on_->free(memory); }
+  DeviceMemory memory_of(const void* pointer) override { return on_->memory_of(pointer); }
+  void pin(void* memory, std::size_t bytes) override { on_->pin(memory, bytes); }
+  void unpin(void* memory) noexcept override { on_->unpin(memory); }
+  DeviceStream make_stream() override { return on_->make_stream(); }
+  void destroy_stream(DeviceStream stream) noexcept override { on_->destroy_stream(stream); }
+  void synchronize(DeviceStream stream) override { on_->synchronize(stream); }
+  bool idle(DeviceStream stream) override { return on_->idle(stream); }
+  bool capturing(DeviceStream stream) override { return on_->capturing(stream); }
+  DeviceEvent make_event() override { return on_->make_event(); }
+  void destroy_event(DeviceEvent event) noexcept override { on_->destroy_event(event); }
+  bool reached(DeviceEvent event) override { return on_->reached(event); }
+  void record(DeviceEvent event, DeviceStream stream) override;
+  void wait(DeviceStream stream, DeviceEvent event) override;
+  void copy(DeviceStream stream, void* to, const void* from, std::size_t bytes) override;
+  void write_word(DeviceStream stream, std::uint32_t* word, std::uint32_t value) override;
+  void wait_word(DeviceStream stream, const std::uint32_t* word, std::uint32_t value) override;
+  void notify(DeviceStream stream, void (*function)(void*), void* argument) override;
 
  private:
-  std::string name_ = "instant";
+  const std::shared_ptr<Device> on_;
 };
 
 /// Holds a stream until it is opened.

@@ -148,21 +148,39 @@ TEST(Lane, calls_and_waits_return_while_every_stream_is_held) {
 
 TEST(Lane, a_caller_allocates_nothing_once_as_much_was_under_way) {
   run_virtual_ranks(2, patient(), [](Communicator& world) {
-    // The stand-in's own queues would allocate on the caller's thread.
-    Bench bench(world, std::make_shared<InstantDevice>());
+    // The stand-in's own queues allocate on the caller's thread.
+    Bench bench(world, std::make_shared<CountingDevice>(fake_device()));
     const Sum sum(bench, 30'000);
     long allocated = 0;
     for (int round = 0; round < 20; ++round) {
-      const long before = allocations_here();
+      const long before = allocations_here() - CountingDevice::allocations();
       for (int i = 0; i < 4; ++i) {
         DeviceWork work =
             bench.lane.all_reduce(sum.elements, sum.elements, ReduceOp::max, bench.stream);
         work.wait(bench.stream);
       }
-      allocated = allocations_here() - before;
+      allocated = allocations_here() - CountingDevice::allocations() - before;
       bench.lane.settle();
     }
     EXPECT_EQ(allocated, 0);
+  });
+}
+
+/// A caller in the driver, in a copy to memory that is not pinned, may hold its lock until the
+/// operation before has ended.
+TEST(Lane, an_operation_ends_while_its_caller_has_the_driver) {
+  run_virtual_ranks(2, patient(), [](Communicator& world) {
+    fake_cuda_lock_in_waits(1);
+    Bench bench(world, fake_device(world.rank()));
+    for (const std::size_t count : {std::size_t{10}, std::size_t{200'000}}) {
+      const Sum sum(bench, count);
+      bench.lane.all_reduce(sum.elements, sum.elements, ReduceOp::sum, bench.stream)
+          .wait(bench.stream);
+      EXPECT_EQ(sum.memory.values(bench.stream), sum.wanted);
+    }
+    bench.lane.settle();
+    world.barrier();
+    fake_cuda_lock_in_waits(0);
   });
 }
 
