@@ -279,7 +279,8 @@ std::string origin_of(const Field& field, const Config& config, const std::strin
 }
 
 /// Read where no Config is at hand: they say something of the machine, not of a job.
-constexpr std::array<std::string_view, 1> read_elsewhere = {"SPRAT_CUDA_DRIVER"};
+constexpr std::array<std::string_view, 2> read_elsewhere = {"SPRAT_CUDA_DRIVER",
+                                                            "SPRAT_NCCL_VERSION"};
 
 /// A misspelt variable would otherwise be ignored without a word. Every rank of a process reads the
 /// environment, so only the first one warns.

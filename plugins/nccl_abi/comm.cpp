@@ -1,0 +1,255 @@
+// The life of a communicator: joining, ready, failed.
+#include "plugins/nccl_abi/comm.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "plugins/nccl_abi/devices.hpp"
+
+namespace sprat::nccl {
+namespace {
+
+struct Comms {
+  std::mutex mutex;  ///< Guards the table.
+  std::unordered_map<ncclComm_t, std::shared_ptr<Comm>> table;
+};
+
+/// Never destroyed: a program may leave communicators behind, whose threads go on until the process
+/// is gone.
+Comms& comms() {
+  static Comms& all = *new Comms;
+  return all;
+}
+
+/// Programs may end without destroying their communicators. Their ranks leave in good order then,
+/// so that nobody takes them for lost. One with a device is left as it is: the driver may have
+/// gone.
+void leave_all() noexcept {
+  try {
+    std::unordered_map<ncclComm_t, std::shared_ptr<Comm>> left;
+    {
+      const std::lock_guard lock(comms().mutex);
+      left.swap(comms().table);
+    }
+    for (auto& [handle, comm] : left) {
+      if (comm->has_lane()) {
+        static_cast<void>(new std::shared_ptr<Comm>(std::move(comm)));
+      }
+    }
+  } catch (const std::exception&) {
+    // The process ends, and its peers see that.
+  }
+}
+
+[[noreturn]] void refuse_handle(ncclComm_t handle) {
+  refuse(ncclInvalidArgument, handle == nullptr
+                                  ? "comm is null"
+                                  : "comm is no communicator, or one that has been destroyed");
+}
+
+/// Process-wide, so that an op of one communicator is none of another's.
+std::atomic<int> next_op{ncclNumOps};
+
+}  // namespace
+
+// Programs that were compiled with an older header have a shorter struct; with a newer one, a
+// longer one, whose end says nothing that Sprat looks at. Channels, CTAs and the like are NCCL's
+// kernels' and have no meaning here.
+Settings read_settings(const ncclConfig_t* config, const Settings& otherwise) {
+  if (config == nullptr) {
+    return otherwise;
+  }
+  ncclConfig_t known{};
+  known.blocking = SPRAT_NCCL_UNDEFINED;
+  std::memcpy(&known, config, std::min(config->size, sizeof(known)));
+  if (known.magic != SPRAT_NCCL_MAGIC || known.size < offsetof(ncclConfig_t, blocking)) {
+    refuse(ncclInvalidArgument, "config was not initialised by NCCL_CONFIG_INITIALIZER");
+  }
+  const bool has_blocking = known.size >= offsetof(ncclConfig_t, cgaClusterSize) &&
+                            known.blocking != SPRAT_NCCL_UNDEFINED;
+  const bool has_name =
+      known.size >= offsetof(ncclConfig_t, collnetEnable) && known.commName != nullptr;
+  if (has_blocking && known.blocking != 0 && known.blocking != 1) {
+    refuse(ncclInvalidArgument,
+           "config.blocking is " + std::to_string(known.blocking) + "; it must be 0 or 1");
+  }
+  return {has_blocking ? known.blocking == 1 : true, has_name ? known.commName : ""};
+}
+
+// Operations have a communicator of their own: when they are revoked, the other one can still make
+// new groups of the ranks.
+void Comm::become_ready(Communicator control) {
+  control_.emplace(std::move(control));
+  data_.emplace(control_->duplicate(settings_.name));
+  if (auto device = device_at(device_)) {
+    lane_ = std::make_unique<DeviceLane>(*data_, std::move(device));
+  }
+  const std::lock_guard lock(mutex_);
+  if (aborted_.load()) {
+    data_->revoke("ncclCommAbort");
+  }
+  phase_.store(Phase::ready);
+  joined_.notify_all();
+}
+
+void Comm::become_failed(Complaint complaint) {
+  const std::lock_guard lock(mutex_);
+  complaint_ = std::move(complaint);
+  phase_.store(Phase::failed);
+  joined_.notify_all();
+}
+
+void Comm::become_nobody() {
+  const std::lock_guard lock(mutex_);
+  phase_.store(Phase::nobody);
+  joined_.notify_all();
+}
+
+void Comm::await_joined() {
+  std::unique_lock lock(mutex_);
+  joined_.wait(lock, [this] { return phase_.load() != Phase::joining; });
+  if (phase_.load() == Phase::failed) {
+    throw Refusal(complaint_.result, complaint_.message);
+  }
+}
+
+void Comm::require_joined() const {
+  if (phase_.load() == Phase::joining) {
+    refuse(
+        ncclInvalidArgument,
+        "the communicator has not joined yet; wait until ncclCommGetAsyncError gives ncclSuccess");
+  }
+  if (phase_.load() == Phase::failed) {
+    const std::lock_guard lock(mutex_);
+    throw Refusal(complaint_.result, complaint_.message);
+  }
+  if (finalized_.load()) {
+    refuse(ncclInvalidUsage, "the communicator has been finalized; it can only be destroyed");
+  }
+}
+
+void Comm::require_usable() const {
+  require_joined();
+  if (suspended_.load()) {
+    refuse(ncclInvalidUsage, "the communicator is suspended; call ncclCommResume first");
+  }
+}
+
+Complaint Comm::state() const {
+  const Phase phase = phase_.load();
+  if (phase == Phase::joining || changes_.load() > 0) {
+    return {ncclInProgress, {}};
+  }
+  const std::lock_guard lock(mutex_);
+  if (phase == Phase::failed) {
+    return complaint_;
+  }
+  // Who revoked it knows, and goes on to shrink or destroy it: NCCL says that it is well.
+  if (revoked_.load()) {
+    return {};
+  }
+  if (const auto failure = data_->failure()) {
+    return {result_of(failure->code()), failure->what()};
+  }
+  return complaint_;
+}
+
+void Comm::revoke(const char* why) {
+  revoked_.store(true);
+  data_->revoke(why);
+}
+
+// The other ranks hear of it by their operations and by ncclCommGetAsyncError(), where NCCL leaves
+// them to wait.
+void Comm::abort() {
+  const std::lock_guard lock(mutex_);
+  aborted_.store(true);  // one that still joins is told at its end
+  if (phase_.load() == Phase::ready) {
+    data_->revoke("ncclCommAbort");
+  }
+}
+
+void Comm::finalize() {
+  require_joined();
+  if (finalized_.exchange(true)) {
+    refuse(ncclInvalidArgument, "the communicator has been finalized before");
+  }
+  settle();
+}
+
+void Comm::close() {
+  {
+    std::unique_lock lock(mutex_);
+    joined_.wait(lock, [this] { return phase_.load() != Phase::joining; });
+  }
+  settle();
+}
+
+void Comm::settle() {
+  if (lane_) {
+    lane_->settle();
+  }
+}
+
+ncclRedOp_t Comm::add_scale(Scale scale, DType dtype) {
+  const std::lock_guard lock(mutex_);
+  const int number = next_op.fetch_add(1);
+  made_.emplace(number, Made{scale, dtype});
+  return static_cast<ncclRedOp_t>(number);
+}
+
+void Comm::remove_scale(ncclRedOp_t op) {
+  const std::lock_guard lock(mutex_);
+  if (made_.erase(static_cast<int>(op)) == 0) {
+    refuse(ncclInvalidArgument, "op " + std::to_string(static_cast<int>(op)) +
+                                    " was not made for this communicator, or has been destroyed");
+  }
+}
+
+Scale Comm::scale_of(ncclRedOp_t op, DType dtype) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = made_.find(static_cast<int>(op));
+  if (found == made_.end()) {
+    refuse(ncclInvalidArgument,
+           "op " + std::to_string(static_cast<int>(op)) +
+               " is none of ncclRedOp_t, nor one made for this communicator and not destroyed");
+  }
+  if (found->second.dtype != dtype) {
+    refuse(ncclInvalidArgument, "op " + std::to_string(static_cast<int>(op)) + " was made for " +
+                                    sprat::name(found->second.dtype) + ", the operation has " +
+                                    sprat::name(dtype));
+  }
+  return found->second.scale;
+}
+
+ncclComm_t add_comm(std::shared_ptr<Comm> comm) {
+  static const int at_exit = std::atexit(leave_all);
+  static_cast<void>(at_exit);
+  // An address that is in use: nobody looks behind it.
+  const auto handle = reinterpret_cast<ncclComm_t>(comm.get());
+  const std::lock_guard lock(comms().mutex);
+  comms().table.emplace(handle, std::move(comm));
+  return handle;
+}
+
+std::shared_ptr<Comm> comm_of(ncclComm_t handle) {
+  const std::lock_guard lock(comms().mutex);
+  const auto found = comms().table.find(handle);
+  if (found == comms().table.end()) {
+    refuse_handle(handle);
+  }
+  return found->second;
+}
+
+std::shared_ptr<Comm> take_comm(ncclComm_t handle) {
+  const std::lock_guard lock(comms().mutex);
+  const auto node = comms().table.extract(handle);
+  if (node.empty()) {
+    refuse_handle(handle);
+  }
+  return node.mapped();
+}
+
+}  // namespace sprat::nccl

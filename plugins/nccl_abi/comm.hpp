@@ -1,0 +1,116 @@
+// What an ncclComm_t stands for, and which of them there are.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "plugins/nccl_abi/abi.h"
+#include "plugins/nccl_abi/errors.hpp"
+#include "plugins/nccl_abi/operation.hpp"
+#include "sprat/communicator.hpp"
+#include "sprat/device.hpp"
+
+namespace sprat::nccl {
+
+/// What a program asks of a new communicator.
+struct Settings {
+  bool blocking = true;
+  std::string name;
+};
+/// Of a configuration of any size: what it does not reach to is undefined. Null: `otherwise`.
+/// Throws ncclInvalidArgument.
+Settings read_settings(const ncclConfig_t* config, const Settings& otherwise);
+
+/// One rank of a communicator. Any thread. It begins without ranks, joins once, and is ready or has
+/// failed from then on.
+class Comm final {
+ public:
+  Comm(Settings settings, int device) : settings_(std::move(settings)), device_(device) {}
+
+  const Settings& settings() const noexcept { return settings_; }
+  int device() const noexcept { return device_; }
+
+  /// Once: joined, with a communicator that is this one's alone. Collective: makes another one for
+  /// the operations.
+  void become_ready(Communicator control);
+  /// Once, instead.
+  void become_failed(Complaint complaint);
+  /// Once, instead: this rank is in no part of a communicator that has been split.
+  void become_nobody();
+  /// Blocks until joined or failed: that has a deadline, the configuration's join_timeout. Throws
+  /// what it failed by.
+  void await_joined();
+
+  /// Throws ncclInvalidArgument while it joins, and what it has failed by; ncclInvalidUsage once it
+  /// is finalized or suspended.
+  void require_usable() const;
+  /// The same, of what makes others of it: allowed after a revoke, too.
+  void require_joined() const;
+  // Of one that has joined:
+  int rank() const noexcept { return control_->rank(); }
+  int size() const noexcept { return control_->size(); }
+  Communicator& control() noexcept { return *control_; }  ///< Makes others; carries no operation.
+  Communicator& data() noexcept { return *data_; }
+  /// Before it has joined, too.
+  bool has_lane() const noexcept { return phase_.load() == Phase::ready && lane_ != nullptr; }
+  /// Null without a device: operations run on memory of the host then.
+  DeviceLane* lane() noexcept { return lane_.get(); }
+
+  /// What ncclCommGetAsyncError() says.
+  Complaint state() const;
+  /// Ends what is under way, here and on the other ranks. Never blocks.
+  void revoke(const char* why);
+  void abort();
+  void finalize();
+  /// Before it is destroyed: waits while it joins, and for what is under way.
+  void close();
+  void suspend(bool yes) { suspended_.store(yes); }
+  bool suspended() const noexcept { return suspended_.load(); }
+
+  /// While something is made of it, or it is ended, by another thread.
+  void begin_change() { changes_.fetch_add(1); }
+  void end_change() { changes_.fetch_sub(1); }
+
+  ncclRedOp_t add_scale(Scale scale, DType dtype);
+  /// Throws ncclInvalidArgument for one that is not this communicator's.
+  void remove_scale(ncclRedOp_t op);
+  /// Throws likewise, and if it was made for another type.
+  Scale scale_of(ncclRedOp_t op, DType dtype) const;
+
+ private:
+  void settle();
+
+  enum class Phase { joining, ready, failed, nobody };
+  struct Made {
+    Scale scale;
+    DType dtype;
+  };
+
+  const Settings settings_;
+  const int device_;
+  mutable std::mutex mutex_;  ///< Guards complaint_ and made_, and orders changes of phase_.
+  std::condition_variable joined_;
+  Complaint complaint_;
+  std::unordered_map<int, Made> made_;
+  /// Whoever reads ready here may use the communicators: they were there before.
+  std::atomic<Phase> phase_{Phase::joining};
+  std::atomic<int> changes_{0};
+  std::atomic<bool> revoked_{false}, aborted_{false}, finalized_{false}, suspended_{false};
+  std::optional<Communicator> control_, data_;
+  std::unique_ptr<DeviceLane> lane_;  ///< On data_, which outlives it.
+};
+
+/// The process's communicators. A handle that is none of them, or none any more, is an error and no
+/// crash.
+ncclComm_t add_comm(std::shared_ptr<Comm> comm);
+/// Throws ncclInvalidArgument.
+std::shared_ptr<Comm> comm_of(ncclComm_t handle);
+/// The same, and it is none any more.
+std::shared_ptr<Comm> take_comm(ncclComm_t handle);
+
+}  // namespace sprat::nccl

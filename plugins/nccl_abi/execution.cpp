@@ -1,0 +1,82 @@
+// How operations run where there is no device: they are done when the call, or the outermost
+// ncclGroupEnd(), returns.
+#include "plugins/nccl_abi/execution.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "plugins/nccl_abi/device_execution.hpp"
+
+namespace sprat::nccl {
+namespace {
+
+/// What ranks read in the place of the caller's memory, while they do.
+using Scaled = std::vector<std::byte>;
+
+Work start_on_host(Queued& queued, std::vector<Scaled>& scaled, Options options) {
+  Operation& operation = queued.operation;
+  Communicator& communicator = queued.comm->data();
+  const std::size_t given = extent(operation, communicator.rank(), communicator.size()).in;
+  const void* in = operation.in;
+  if (operation.scale && given > 0) {
+    if (operation.scale->on_device != nullptr) {
+      std::memcpy(operation.scale->number.data(), operation.scale->on_device,
+                  size_of(operation.dtype));
+    }
+    scaled.emplace_back(given * size_of(operation.dtype));
+    scale_elements(operation, in, given, scaled.back().data());
+    in = scaled.back().data();
+  }
+  return start(communicator, operation, in, operation.out, options);
+}
+
+void execute_on_host(std::span<Queued> operations) {
+  std::vector<Scaled> scaled;
+  if (operations.size() == 1) {
+    // Sprat's short way: the call itself does it, and no other thread is woken.
+    start_on_host(operations.front(), scaled, {.blocking = true}).wait();
+    return;
+  }
+  std::vector<Work> works;
+  std::exception_ptr refused;
+  for (Queued& queued : operations) {
+    try {
+      works.push_back(start_on_host(queued, scaled, {}));
+    } catch (...) {
+      // What has started uses the caller's memory: it is waited for before the caller hears of
+      // this.
+      refused = std::current_exception();
+      break;
+    }
+  }
+  try {
+    all_of(std::move(works)).wait();
+  } catch (...) {
+    refused = refused ? refused : std::current_exception();
+  }
+  if (refused) {
+    std::rethrow_exception(refused);
+  }
+}
+
+}  // namespace
+
+// Those with a device come first: they only queue, so that no other rank waits for them while this
+// one waits on the host. Mostly all are of one sort, and then nothing is moved, nor allocated for
+// it.
+ncclResult_t execute(std::span<Queued> operations) {
+  const auto has_device = [](const Queued& queued) { return queued.comm->lane() != nullptr; };
+  if (std::ranges::all_of(operations, has_device)) {
+    execute_on_devices(operations);
+    return ncclSuccess;
+  }
+  const auto host = std::stable_partition(operations.begin(), operations.end(), has_device);
+  execute_on_devices({operations.begin(), host});
+  execute_on_host({host, operations.end()});
+  return ncclSuccess;
+}
+
+}  // namespace sprat::nccl

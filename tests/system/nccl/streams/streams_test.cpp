@@ -1,0 +1,297 @@
+// The drop-in on memory of a device, in the order of its streams: on the stand-in for CUDA's driver
+// and runtime. It says nothing of speed.
+#include <dlfcn.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <new>
+#include <string>
+
+// This file has our own declarations alone: nccl.h needs CUDA's headers, whose runtime this is not.
+#undef SPRAT_NCCL_HEADER
+#include "plugins/nccl_abi/abi.h"
+#include "tests/system/fake_cuda/fake_cuda.h"
+#include "tests/system/nccl/numbers.hpp"
+#include "tests/system/nccl/ranks.hpp"
+
+// What programs call of CUDA; the stand-in has them by these names.
+extern "C" {
+int cudaMalloc(void** memory, std::size_t bytes);
+int cudaFree(void* memory);
+int cudaHostAlloc(void** memory, std::size_t bytes, unsigned flags);
+int cudaFreeHost(void* memory);
+int cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, int kind, void* stream);
+int cudaStreamCreateWithFlags(void** stream, unsigned flags);
+int cudaStreamDestroy(void* stream);
+int cudaStreamSynchronize(void* stream);
+int cudaStreamBeginCapture(void* stream, int mode);
+int cudaStreamEndCapture(void* stream, void** graph);
+int cuStreamWaitValue32_v2(void* stream, unsigned long long address, std::uint32_t value,
+                           unsigned flags);
+}
+
+namespace {
+std::atomic<long> allocations{0};
+thread_local bool counted = false;
+}  // namespace
+
+// The library's allocations come here, too: nothing else defines them. Those of the stand-in, which
+// keeps queues, are not counted.
+void* operator new(std::size_t bytes) {
+  Dl_info caller{};
+  if (counted && (dladdr(__builtin_return_address(0), &caller) == 0 ||
+                  std::strstr(caller.dli_fname, "fake_cuda") == nullptr)) {
+    allocations.fetch_add(1);
+  }
+  if (void* const memory = std::malloc(bytes)) {
+    return memory;
+  }
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace sprat::nccl_tests {
+namespace {
+
+constexpr int any_direction = 4;
+// Before the library first asks for a driver.
+const int chosen = setenv("SPRAT_CUDA_DRIVER", SPRAT_FAKE_CUDA, 1);
+
+cudaStream_t as_stream(void* handle) { return static_cast<cudaStream_t>(handle); }
+
+/// Memory of the device, filled in stream order.
+class OnDevice {
+ public:
+  OnDevice(const Bytes& bytes, void* stream) : from_(bytes), stream_(stream) {
+    EXPECT_EQ(cudaMalloc(&memory_, from_.size()), 0);
+    EXPECT_EQ(cudaMemcpyAsync(memory_, from_.data(), from_.size(), any_direction, stream_), 0);
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  ~OnDevice() { cudaFree(memory_); }
+  void* data() const { return memory_; }
+  /// Once the stream has come so far.
+  Bytes read() const {
+    Bytes bytes(from_.size());
+    EXPECT_EQ(cudaMemcpyAsync(bytes.data(), memory_, bytes.size(), any_direction, stream_), 0);
+    EXPECT_EQ(cudaStreamSynchronize(stream_), 0);
+    return bytes;
+  }
+
+ private:
+  const Bytes from_;
+  void* const stream_;
+  void* memory_ = nullptr;
+};
+
+class Stream {
+ public:
+  Stream() { EXPECT_EQ(cudaStreamCreateWithFlags(&handle_, 1), 0); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream() { cudaStreamDestroy(handle_); }
+  void* handle() const { return handle_; }
+
+ private:
+  void* handle_ = nullptr;
+};
+
+/// A word that streams wait for.
+class Gate {
+ public:
+  Gate() {
+    void* memory = nullptr;
+    EXPECT_EQ(cudaHostAlloc(&memory, sizeof(std::uint32_t), 0), 0);
+    word_ = static_cast<std::uint32_t*>(memory);
+    *word_ = 0;
+  }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  ~Gate() { cudaFreeHost(word_); }
+  void hold(void* stream) {
+    EXPECT_EQ(cuStreamWaitValue32_v2(stream, reinterpret_cast<unsigned long long>(word_), 1, 0), 0);
+  }
+  void open() { std::atomic_ref(*word_).store(1); }
+
+ private:
+  std::uint32_t* word_ = nullptr;
+};
+
+const Type& type_of(ncclDataType_t type) { return all_types()[static_cast<std::size_t>(type)]; }
+
+Bytes filled(const Type& type, std::size_t count, double value) {
+  return make(type, count, [value](std::size_t) { return value; });
+}
+
+/// Every collective once, on rank `rank` of `ranks`.
+void check_collectives(ncclComm_t comm, int rank, int ranks, const Type& type) {
+  constexpr std::size_t count = 1'001;
+  const auto all = static_cast<std::size_t>(ranks);
+  const Stream stream;
+  const cudaStream_t queue = as_stream(stream.handle());
+  const auto expect = [&](const OnDevice& memory, const Bytes& expected, const char* what) {
+    EXPECT_EQ(memory.read(), expected) << what << " of " << type.name << " on rank " << rank;
+  };
+  const Bytes ones = filled(type, count, 1), numbers = filled(type, count, rank + 1);
+  const Bytes total = filled(type, count, ranks), none = filled(type, count, 0);
+  const Bytes in_order =
+      make(type, count * all, [](std::size_t at) { return static_cast<double>(at / count + 1); });
+  const OnDevice one(ones, stream.handle()), mine(numbers, stream.handle()),
+      out(none, stream.handle());
+  const OnDevice place(ones, stream.handle()), whole(filled(type, count * all, 1), stream.handle());
+  const OnDevice gathered(filled(type, count * all, 0), stream.handle());
+  EXPECT_SUCCESS(ncclAllReduce(one.data(), out.data(), count, type.type, ncclSum, comm, queue));
+  expect(out, total, "all_reduce");
+  EXPECT_SUCCESS(ncclAllReduce(place.data(), place.data(), count, type.type, ncclSum, comm, queue));
+  expect(place, total, "all_reduce in place");
+  EXPECT_SUCCESS(ncclBroadcast(mine.data(), out.data(), count, type.type, 1, comm, queue));
+  expect(out, filled(type, count, 2), "broadcast");
+  EXPECT_SUCCESS(
+      ncclReduceScatter(whole.data(), out.data(), count, type.type, ncclSum, comm, queue));
+  expect(out, total, "reduce_scatter");
+  EXPECT_SUCCESS(ncclAllGather(mine.data(), gathered.data(), count, type.type, comm, queue));
+  expect(gathered, in_order, "all_gather");
+  EXPECT_SUCCESS(ncclAlltoAll(gathered.data(), whole.data(), count, type.type, comm, queue));
+  expect(whole, filled(type, count * all, rank + 1), "all_to_all");
+  EXPECT_SUCCESS(ncclScatter(gathered.data(), out.data(), count, type.type, 0, comm, queue));
+  expect(out, numbers, "scatter");
+  EXPECT_SUCCESS(ncclReduce(one.data(), out.data(), count, type.type, ncclSum, 0, comm, queue));
+  expect(out, rank == 0 ? total : numbers, "reduce");
+  const OnDevice collected(filled(type, count * all, 0), stream.handle());
+  EXPECT_SUCCESS(ncclGather(mine.data(), collected.data(), count, type.type, 0, comm, queue));
+  expect(collected, rank == 0 ? in_order : filled(type, count * all, 0), "gather");
+  // A factor that the stream brings to the device, behind which the operation runs.
+  ncclRedOp_t op = ncclSum;
+  const OnDevice factor(filled(type, 1, 2), stream.handle());
+  EXPECT_SUCCESS(ncclRedOpCreatePreMulSum(&op, factor.data(), type.type, ncclScalarDevice, comm));
+  EXPECT_SUCCESS(ncclAllReduce(one.data(), out.data(), count, type.type, op, comm, queue));
+  expect(out, filled(type, count, 2 * ranks), "premultiplied sum");
+  EXPECT_SUCCESS(ncclRedOpDestroy(op, comm));
+}
+
+TEST(NcclStreams, have_right_values_whatever_the_streams_do) {
+  constexpr int ranks = 3;
+  const std::vector<ncclComm_t> comms = init_all(ranks);
+  for (const unsigned seed : {0u, 1u, 2u}) {
+    fake_cuda_seed(seed);
+    run_threads(ranks, [&](int rank) {
+      for (const ncclDataType_t type : {ncclFloat32, ncclInt8, ncclBfloat16, ncclFloat64}) {
+        check_collectives(comms[static_cast<std::size_t>(rank)], rank, ranks, type_of(type));
+      }
+    });
+  }
+  fake_cuda_seed(0);
+  destroy_all(comms);
+}
+
+TEST(NcclStreams, exchange_in_groups_on_several_streams) {
+  constexpr int ranks = 2;
+  const std::vector<ncclComm_t> comms = init_all(ranks);
+  run_threads(ranks, [&](int rank) {
+    constexpr std::size_t count = 50'000;
+    const Type& type = type_of(ncclInt32);
+    const ncclComm_t comm = comms[static_cast<std::size_t>(rank)];
+    const Stream there, here;
+    const OnDevice out(filled(type, count, rank + 10), there.handle());
+    const OnDevice in(filled(type, count, 0), here.handle());
+    EXPECT_SUCCESS(ncclGroupStart());
+    EXPECT_SUCCESS(
+        ncclSend(out.data(), count, ncclInt32, 1 - rank, comm, as_stream(there.handle())));
+    EXPECT_SUCCESS(ncclRecv(in.data(), count, ncclInt32, 1 - rank, comm, as_stream(here.handle())));
+    EXPECT_SUCCESS(ncclGroupEnd());
+    EXPECT_EQ(in.read(), filled(type, count, 1 - rank + 10));
+    EXPECT_SUCCESS(ncclCommFinalize(comm));
+  });
+  destroy_all(comms);
+}
+
+// One thread calls for both ranks, without a group, while both streams stand still: any call that
+// waited would wait for ever.
+TEST(NcclStreams, calls_return_while_streams_stand_still_and_allocate_nothing) {
+  constexpr int ranks = 2, rounds = 20;
+  constexpr std::size_t count = 1'000;
+  const std::vector<ncclComm_t> comms = init_all(ranks);
+  const Type& type = type_of(ncclFloat32);
+  const Stream streams[ranks];
+  const OnDevice first(filled(type, count, 1), streams[0].handle());
+  const OnDevice second(filled(type, count, 1), streams[1].handle());
+  void* const memory[ranks] = {first.data(), second.data()};
+  long allocated = 0;
+  std::chrono::nanoseconds spent{};
+  for (int repetition = 0; repetition < 2; ++repetition) {
+    Gate gate;
+    for (const Stream& stream : streams) {
+      EXPECT_EQ(cudaStreamSynchronize(stream.handle()), 0);
+      gate.hold(stream.handle());
+    }
+    const int waits = fake_cuda_waits();
+    allocations.store(0);
+    const auto begin = std::chrono::steady_clock::now();
+    counted = true;
+    for (int round = 0; round < rounds; ++round) {
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        EXPECT_SUCCESS(ncclAllReduce(memory[rank], memory[rank], count, ncclFloat32, ncclMax,
+                                     comms[rank], as_stream(streams[rank].handle())));
+      }
+    }
+    counted = false;
+    spent = std::chrono::steady_clock::now() - begin;
+    allocated = allocations.load();
+    EXPECT_EQ(fake_cuda_waits(), waits) << "no call has waited for a stream";
+    gate.open();
+    EXPECT_EQ(first.read(), filled(type, count, 1));
+    EXPECT_EQ(second.read(), filled(type, count, 1));
+  }
+  EXPECT_EQ(allocated, 0) << "of " << rounds * ranks << " calls, as many as were under way before";
+  std::cout << "enqueueing an ncclAllReduce took " << spent.count() / (rounds * ranks)
+            << " ns on the stand-in\n";
+  destroy_all(comms);
+}
+
+TEST(NcclStreams, an_abort_releases_the_streams_that_wait) {
+  const std::vector<ncclComm_t> comms = init_all(2);
+  const Type& type = type_of(ncclFloat32);
+  const Stream stream;
+  const OnDevice memory(filled(type, 100, 1), stream.handle());
+  // Rank 1 never calls.
+  EXPECT_SUCCESS(ncclAllReduce(memory.data(), memory.data(), 100, ncclFloat32, ncclSum, comms[0],
+                               as_stream(stream.handle())));
+  EXPECT_SUCCESS(ncclCommAbort(comms[1]));
+  EXPECT_EQ(cudaStreamSynchronize(stream.handle()), 0);
+  ncclResult_t state = ncclSuccess;
+  EXPECT_SUCCESS(ncclCommGetAsyncError(comms[0], &state));
+  EXPECT_EQ(state, ncclRemoteError);
+  EXPECT_SUCCESS(ncclCommAbort(comms[0]));
+}
+
+TEST(NcclStreams, refuse_to_be_captured) {
+  const std::vector<ncclComm_t> comms = init_all(1);
+  const Stream stream;
+  const OnDevice memory(filled(type_of(ncclFloat32), 10, 1), stream.handle());
+  EXPECT_EQ(cudaStreamSynchronize(stream.handle()), 0);
+  EXPECT_EQ(cudaStreamBeginCapture(stream.handle(), 0), 0);
+  EXPECT_EQ(ncclAllReduce(memory.data(), memory.data(), 10, ncclFloat32, ncclSum, comms[0],
+                          as_stream(stream.handle())),
+            ncclInvalidArgument);
+  EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("captured"), std::string::npos);
+  void* graph = nullptr;
+  cudaStreamEndCapture(stream.handle(), &graph);
+  destroy_all(comms);
+}
+
+TEST(NcclStreams, give_memory_of_the_device) {
+  void* memory = nullptr;
+  const int pieces = fake_cuda_pieces();
+  EXPECT_SUCCESS(ncclMemAlloc(&memory, 4096));
+  EXPECT_EQ(fake_cuda_pieces(), pieces + 1);
+  EXPECT_SUCCESS(ncclMemFree(memory));
+  EXPECT_EQ(fake_cuda_pieces(), pieces);
+}
+
+}  // namespace
+}  // namespace sprat::nccl_tests
