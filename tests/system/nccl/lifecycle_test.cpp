@@ -106,6 +106,7 @@ TEST(NcclLifecycle, shrinks_without_those_who_stay_away) {
       EXPECT_SUCCESS(ncclCommDestroy(rest));
     }
     EXPECT_EQ(count_by_summing(comm), ranks) << "the parent goes on";
+    EXPECT_EQ(count_by_summing(end), ranks);  // all are through with it before anybody ends it
     // Now the others are stuck in a call of the parent's that rank 1 does not make, and leave it.
     if (rank != 1) {
       std::future<int> stuck =
@@ -131,7 +132,13 @@ TEST(NcclLifecycle, shrinks_after_a_process_has_died) {
     ncclComm_t comm = nullptr, rest = nullptr;
     EXPECT_SUCCESS(ncclCommInitRank(&comm, ranks, id, rank));
     EXPECT_EQ(count_by_summing(comm), ranks);
-    if (rank == 2) {
+    // All are through with that before one dies.
+    int word = rank;
+    if (rank != 2) {
+      EXPECT_SUCCESS(ncclSend(&word, 1, ncclInt32, 2, comm, nullptr));
+    } else {
+      EXPECT_SUCCESS(ncclRecv(&word, 1, ncclInt32, 0, comm, nullptr));
+      EXPECT_SUCCESS(ncclRecv(&word, 1, ncclInt32, 1, comm, nullptr));
       _exit(testing::Test::HasFailure() ? 1 : 0);
     }
     EXPECT_EQ(count_by_summing(comm), -static_cast<int>(ncclRemoteError));
