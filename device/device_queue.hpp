@@ -18,6 +18,7 @@ using Operation = DeviceWork::State;
 /// outputs are copied out. Flights have numbers, and keep their order in each of these.
 struct Flight {
   Flight* next = nullptr;
+  Flight* next_ended = nullptr;  ///< It has ended on the host while it stands in another line.
   Operation* operation = nullptr;
   Chunk chunk;
   std::uint32_t number = 0;

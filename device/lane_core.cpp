@@ -284,7 +284,7 @@ void LaneCore::watch_streams() {
 
 void LaneCore::run() {
   auto well = std::chrono::steady_clock::now();
-  while (std::optional<Line<Flight>> ended = listen()) {
+  while (std::optional<EndedFlights> ended = listen()) {
     start_arrived();
     while (Flight* const flight = ended->pop()) {
       land(flight);
@@ -310,7 +310,7 @@ bool LaneCore::words_moved() const {
 }
 
 /// Sleeps until there is something to do; what has ended on the host. Nothing: the lane ends.
-std::optional<Line<Flight>> LaneCore::listen() {
+std::optional<EndedFlights> LaneCore::listen() {
   const auto until = std::chrono::steady_clock::now() + looks_on;
   std::unique_lock lock(mutex_);
   while (!woken_ && !stopping_ && !words_moved()) {

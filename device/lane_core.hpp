@@ -18,6 +18,8 @@
 
 namespace sprat::device {
 
+using EndedFlights = Line<Flight, &Flight::next_ended>;
+
 /// The way of an operation: its caller queues all of it, copies in on one stream, copies out behind
 /// a word on the other one. The lane's thread starts what has *arrived*, and writes the word when
 /// it has *landed*; when its outputs have left it is *retired*. That thread never calls the device:
@@ -64,7 +66,7 @@ class LaneCore : public std::enable_shared_from_this<LaneCore> {
   // The thread's.
   void run();
   bool words_moved() const;
-  std::optional<Line<Flight>> listen();
+  std::optional<EndedFlights> listen();
   void start_arrived();
   void start(Flight* flight);
   void start_call(Flight* flight);
@@ -89,7 +91,8 @@ class LaneCore : public std::enable_shared_from_this<LaneCore> {
 
   std::mutex mutex_;  ///< Guards what follows. No call of the device is made in it.
   std::condition_variable heard_, finished_, watched_;
-  Line<Flight> posted_, ended_, spare_flights_;
+  Line<Flight> posted_, spare_flights_;
+  EndedFlights ended_;
   std::deque<Flight> flights_;
   std::deque<Operation> operations_;
   Line<Operation> spare_;  ///< Operations that nobody holds.

@@ -5,16 +5,17 @@
 
 namespace sprat::device {
 
-/// First in, first out. A thing stands in one line at most, linked by its `next`. One thread.
-template <class Thing>
+/// First in, first out. A thing stands in one line at most of those that link it by the same
+/// member. One thread.
+template <class Thing, Thing* Thing::*next = &Thing::next>
 class Line {
  public:
   bool empty() const noexcept { return first_ == nullptr; }
   Thing* front() const noexcept { return first_; }
 
   void push(Thing* thing) noexcept {
-    thing->next = nullptr;
-    (first_ == nullptr ? first_ : last_->next) = thing;
+    thing->*next = nullptr;
+    (first_ == nullptr ? first_ : last_->*next) = thing;
     last_ = thing;
   }
 
@@ -22,7 +23,7 @@ class Line {
   Thing* pop() noexcept {
     Thing* const thing = first_;
     if (thing != nullptr) {
-      first_ = thing->next;
+      first_ = thing->*next;
     }
     return thing;
   }
