@@ -13,6 +13,7 @@ pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(isal REQUIRED IMPORTED_TARGET libisal)
 pkg_check_modules(zlib REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(libcrypto REQUIRED IMPORTED_TARGET libcrypto)
+pkg_check_modules(libssl REQUIRED IMPORTED_TARGET libssl>=3.0)
 pkg_check_modules(libpcre2-8 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(liburing REQUIRED IMPORTED_TARGET liburing)
 # Only their headers: gemm loads OpenBLAS at run time, to choose the kernel, and comm libfabric when a
@@ -24,7 +25,7 @@ pkg_check_modules(pmix IMPORTED_TARGET pmix)
 add_library(sprat_dependencies INTERFACE)
 target_link_libraries(sprat_dependencies INTERFACE
   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json Boost::headers
-  PkgConfig::hwloc PkgConfig::hwy PkgConfig::xxhash PkgConfig::isal PkgConfig::zlib PkgConfig::libcrypto PkgConfig::libpcre2-8
+  PkgConfig::hwloc PkgConfig::hwy PkgConfig::xxhash PkgConfig::isal PkgConfig::zlib PkgConfig::libcrypto PkgConfig::libssl PkgConfig::libpcre2-8
   PkgConfig::liburing ${CMAKE_DL_LIBS})
 target_include_directories(sprat_dependencies SYSTEM INTERFACE ${openblas_INCLUDE_DIRS} ${libfabric_INCLUDE_DIRS})
 if(pmix_FOUND)

@@ -13,7 +13,7 @@ foreach(kind shared static)
 endforeach()
 
 # What the static library needs beside fmt, spdlog and nlohmann_json, by pkg-config's names.
-set(sprat_modules hwloc libhwy libxxhash libisal zlib libcrypto libpcre2-8 liburing)
+set(sprat_modules hwloc libhwy libxxhash libisal zlib libcrypto libssl libpcre2-8 liburing)
 if(pmix_FOUND)
   list(APPEND sprat_modules pmix)
 endif()

@@ -216,6 +216,11 @@ constexpr Field fields[] = {
     {"token", "SPRAT_TOKEN", "secret",
      "The job's shared secret. The same on every rank; empty: derived from the launch.",
      read_text<&Config::token>, write_token, "text"},
+    {"encrypt", "SPRAT_ENCRYPT", "switch",
+     "1: connections between processes are encrypted, by TLS 1.3 with a key made of SPRAT_TOKEN, "
+     "which has 16 characters or more; messages between hosts go through Sprat's own sockets. The "
+     "same on every rank.",
+     read_switch<&Config::encrypt>, write_switch<&Config::encrypt>, "0 or 1"},
     {"log_level", "SPRAT_LOG", "level", "What is logged: trace, debug, info, warn, error or off.",
      read_log_level, write_text<&Config::log_level>, "trace, debug, info, warn, error or off"},
     {"join_timeout", "SPRAT_JOIN_TIMEOUT", "seconds", "How long joining waits for all ranks.",

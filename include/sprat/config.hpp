@@ -31,7 +31,8 @@ struct Config {
   std::string tuning;      ///< SPRAT_TUNING: file of rules put before ours, as bench writes it.
   ReduceOrder order = ReduceOrder::canonical;  ///< SPRAT_ORDER: of reductions; canonical or any.
   std::string token;                           ///< SPRAT_TOKEN: the job's shared secret.
-  std::string log_level = "warn";              ///< SPRAT_LOG: trace, debug, info, warn, error, off.
+  bool encrypt = false;            ///< SPRAT_ENCRYPT: between processes only TLS, by the token.
+  std::string log_level = "warn";  ///< SPRAT_LOG: trace, debug, info, warn, error, off.
   std::chrono::milliseconds join_timeout{60'000};  ///< SPRAT_JOIN_TIMEOUT, seconds.
   std::chrono::milliseconds timeout{1'800'000};    ///< SPRAT_TIMEOUT, seconds, of one operation.
   std::size_t staging_bytes =

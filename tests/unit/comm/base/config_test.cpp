@@ -69,6 +69,7 @@ TEST(Config, reads_every_variable) {
                          {"SPRAT_TUNING", "/a.rules"},
                          {"SPRAT_ORDER", "any"},
                          {"SPRAT_TOKEN", "hush"},
+                         {"SPRAT_ENCRYPT", "1"},
                          {"SPRAT_LOG", "debug"},
                          {"SPRAT_JOIN_TIMEOUT", "2.5"},
                          {"SPRAT_TIMEOUT", "30"},
@@ -95,6 +96,7 @@ TEST(Config, reads_every_variable) {
   EXPECT_EQ(config.tuning, "/a.rules");
   EXPECT_EQ(config.order, ReduceOrder::any);
   EXPECT_EQ(config.token, "hush");
+  EXPECT_TRUE(config.encrypt);
   EXPECT_EQ(config.log_level, "debug");
   EXPECT_EQ(config.join_timeout, milliseconds(2500));
   EXPECT_EQ(config.timeout, milliseconds(30'000));
