@@ -6,6 +6,7 @@
 #include <boost/asio/read.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
+#include <cerrno>
 #include <optional>
 #include <string>
 #include <variant>
@@ -49,46 +50,23 @@ bool answers(const Welcome& welcome, const Hello& hello) {
 class ConnectionAttempt final {
  public:
   explicit ConnectionAttempt(const tcp::endpoint& endpoint)
-      : endpoint_(endpoint), socket_(open_socket(io_, endpoint.protocol())) {}
+      : endpoint_(endpoint), line_(open_socket(io_, endpoint.protocol())) {}
 
   /// Whether the coordinator of our job is here.
-  std::optional<std::string> greet(std::string_view token, Trust trust,
+  std::optional<std::string> greet(std::string_view token, Trust trust, Encryption encryption,
                                    Clock::time_point deadline) {
     if (const auto failed = run(deadline, [&](auto done) {
-          socket_.async_connect(endpoint_, [done](const error_code& error) { done(error, 0); });
+          line_.socket().async_connect(endpoint_,
+                                       [done](const error_code& error) { done(error, 0); });
         })) {
       return failed->message();
     }
-    Greeting greeting;
-    greeting.nonce = random_nonce();
-    CoordinatorGreeting answer;
-    const std::array<asio::const_buffer, 2> out = {asio::buffer(greeting.magic),
-                                                   asio::buffer(greeting.nonce)};
-    const std::array<asio::mutable_buffer, 3> in = {
-        asio::buffer(answer.magic), asio::buffer(answer.nonce), asio::buffer(answer.proof)};
-    answer.magic = {};
-    // The coordinator proves itself first. Whoever poses as it learns nothing but a random number.
-    if (write(out, deadline) || read(in, deadline)) {
-      return "connected, but no hub answers";
-    }
-    if (answer.magic != control_magic) {
-      return "connected, but what answers is not a hub";
-    }
-    if (!equal(answer.proof, prove(token, Side::coordinator, answer.nonce, greeting.nonce))) {
-      return "a hub of another job, or with another token, answers";
-    }
-    if (const Objection objection = object_to(trust, socket_); !objection.text.empty()) {
-      const std::string what = text("a hub answers, but ", objection.text);
-      if (objection.elsewhere) {
-        throw Error(ErrorCode::unavailable, what, 0);
+    if (encryption == Encryption::on) {
+      if (auto why_not = encrypt(token, deadline)) {
+        return why_not;
       }
-      return what;
     }
-    const Proof proof = prove(token, Side::rank, answer.nonce, greeting.nonce);
-    if (write(asio::buffer(proof), deadline)) {
-      return "the hub closed the connection";
-    }
-    return std::nullopt;
+    return prove_to(token, trust, deadline);
   }
 
   /// Asks the coordinator to be let in: Welcome or Refusal; null if it closes the connection
@@ -113,18 +91,74 @@ class ConnectionAttempt final {
     return decode(body);
   }
 
-  StreamSocket release(asio::io_context& io) {
-    return adopt_socket(io, endpoint_.protocol().family(), socket_.release());
+  ControlLine release(asio::io_context& io) {
+    return line_.moved_to(io, endpoint_.protocol().family());
   }
 
  private:
+  /// From here on only who knows the token can read or alter what is said.
+  std::optional<std::string> encrypt(std::string_view token, Clock::time_point deadline) {
+    line_.encrypt(TlsContext::make({.key = job_key(token, KeyUse::control)}), TlsRole::connects);
+    const auto failed = run(deadline, [&](auto done) {
+      line_.async_handshake([done](const error_code& error) { done(error, 0); });
+    });
+    if (!failed) {
+      return std::nullopt;
+    }
+    const TlsSession& session = *line_.session();
+    if (*failed == asio::error::timed_out) {
+      return "connected, but no hub answers";
+    }
+    if (session.error() == EPROTO && !session.peer_is_plain()) {
+      return text("a hub of another job, or with another token, answers (", session.why(), ")");
+    }
+    return "connected, but what answers does not encrypt; set SPRAT_ENCRYPT=1 on every rank";
+  }
+
+  std::optional<std::string> prove_to(std::string_view token, Trust trust,
+                                      Clock::time_point deadline) {
+    Greeting greeting;
+    greeting.nonce = random_nonce();
+    CoordinatorGreeting answer;
+    const std::array<asio::const_buffer, 2> out = {asio::buffer(greeting.magic),
+                                                   asio::buffer(greeting.nonce)};
+    const std::array<asio::mutable_buffer, 3> in = {
+        asio::buffer(answer.magic), asio::buffer(answer.nonce), asio::buffer(answer.proof)};
+    answer.magic = {};
+    // The coordinator proves itself first. Whoever poses as it learns nothing but a random number.
+    if (write(out, deadline) || read(in, deadline)) {
+      return "connected, but no hub answers";
+    }
+    if (answer.magic == encrypted_only_magic) {
+      return "a hub answers that wants encryption; set SPRAT_ENCRYPT=1 on every rank";
+    }
+    if (answer.magic != control_magic) {
+      return "connected, but what answers is not a hub";
+    }
+    if (!equal(answer.proof, prove(token, Side::coordinator, answer.nonce, greeting.nonce))) {
+      return "a hub of another job, or with another token, answers";
+    }
+    if (const Objection objection = object_to(trust, line_.socket()); !objection.text.empty()) {
+      const std::string what = text("a hub answers, but ", objection.text);
+      if (objection.elsewhere) {
+        throw Error(ErrorCode::unavailable, what, 0);
+      }
+      return what;
+    }
+    const Proof proof = prove(token, Side::rank, answer.nonce, greeting.nonce);
+    if (write(asio::buffer(proof), deadline)) {
+      return "the hub closed the connection";
+    }
+    return std::nullopt;
+  }
+
   template <class Buffers>
   std::optional<error_code> write(const Buffers& buffers, Clock::time_point deadline) {
-    return run(deadline, [&](auto done) { asio::async_write(socket_, buffers, done); });
+    return run(deadline, [&](auto done) { asio::async_write(line_, buffers, done); });
   }
   template <class Buffers>
   std::optional<error_code> read(const Buffers& buffers, Clock::time_point deadline) {
-    return run(deadline, [&](auto done) { asio::async_read(socket_, buffers, done); });
+    return run(deadline, [&](auto done) { asio::async_read(line_, buffers, done); });
   }
 
   /// Starts one asynchronous operation and sees it through. Null if it went well.
@@ -138,7 +172,7 @@ class ConnectionAttempt final {
       // The handler refers to this function's variables: closing the socket ends the operation, and
       // the second run() lets the handler be called before these are gone.
       error_code ignored;
-      socket_.close(ignored);
+      line_.socket().close(ignored);
       io_.restart();
       io_.run();
       result = asio::error::timed_out;
@@ -148,15 +182,15 @@ class ConnectionAttempt final {
 
   tcp::endpoint endpoint_;
   asio::io_context io_{1};
-  StreamSocket socket_;
+  ControlLine line_;
 };
 
 /// Tries one address. Throws the coordinator's refusal.
 Outcome probe(asio::io_context& io, const tcp::endpoint& endpoint, std::string_view token,
-              Trust trust, const Hello& hello, Clock::time_point answer_by,
+              Trust trust, Encryption encryption, const Hello& hello, Clock::time_point answer_by,
               Clock::time_point deadline) {
   ConnectionAttempt attempt(endpoint);
-  if (auto why_not = attempt.greet(token, trust, answer_by)) {
+  if (auto why_not = attempt.greet(token, trust, encryption, answer_by)) {
     return std::move(*why_not);
   }
   // It is our job's coordinator, so from here on only the deadline for joining counts: it may be
@@ -182,8 +216,8 @@ Outcome probe(asio::io_context& io, const tcp::endpoint& endpoint, std::string_v
 class Search final {
  public:
   Search(asio::io_context& io, BootstrapPlace& place, const Hello& hello,
-         Clock::time_point deadline)
-      : io_(io), place_(place), hello_(hello), deadline_(deadline) {}
+         Clock::time_point deadline, Encryption encryption)
+      : io_(io), place_(place), hello_(hello), deadline_(deadline), encryption_(encryption) {}
 
   Entrance run() {
     auto pause = std::chrono::milliseconds(first_pause);
@@ -237,7 +271,7 @@ class Search final {
   Outcome probe_safely(const tcp::endpoint& endpoint, std::string_view token,
                        Clock::time_point answer_by) {
     try {
-      return probe(io_, endpoint, token, place_.trust(), hello_, answer_by, deadline_);
+      return probe(io_, endpoint, token, place_.trust(), encryption_, hello_, answer_by, deadline_);
     } catch (const boost::system::system_error& error) {
       need(!is_exhaustion(error.code()), who(),
            " cannot look for the hub: ", error.code().message(), " (see ulimit -n)");
@@ -267,14 +301,15 @@ class Search final {
   BootstrapPlace& place_;
   const Hello& hello_;
   const Clock::time_point deadline_;
+  const Encryption encryption_;
   std::string notes_;  ///< What the last round met.
 };
 
 }  // namespace
 
 Entrance find_coordinator(asio::io_context& io, BootstrapPlace& place, const Hello& hello,
-                          Clock::time_point deadline) {
-  return Search(io, place, hello, deadline).run();
+                          Clock::time_point deadline, Encryption encryption) {
+  return Search(io, place, hello, deadline, encryption).run();
 }
 
 }  // namespace sprat::comm

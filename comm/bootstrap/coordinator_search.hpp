@@ -7,13 +7,13 @@
 
 #include "comm/bootstrap/bootstrap_place.hpp"
 #include "comm/coordinator/control_frame.hpp"
-#include "comm/coordinator/control_socket.hpp"
+#include "comm/coordinator/control_line.hpp"
 
 namespace sprat::comm {
 
 /// A connection that the coordinator has let in, and as whom.
 struct Entrance {
-  StreamSocket socket;
+  ControlLine line;
   Welcome welcome;
 };
 
@@ -21,6 +21,7 @@ struct Entrance {
 /// a place for them. Throws Error{timeout} saying what every address did, or the coordinator's
 /// refusal.
 Entrance find_coordinator(boost::asio::io_context& io, BootstrapPlace& place, const Hello& hello,
-                          std::chrono::steady_clock::time_point deadline);
+                          std::chrono::steady_clock::time_point deadline,
+                          Encryption encryption = Encryption::off);
 
 }  // namespace sprat::comm

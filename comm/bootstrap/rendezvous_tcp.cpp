@@ -50,6 +50,7 @@ struct Entrant {
   Hello hello;
   int first_newcomer;  ///< Of rank 0's job; its size: there are none.
   Clock::time_point deadline;
+  Encryption encryption;
 };
 
 std::unique_ptr<Rendezvous> serve(BootstrapPlace& place, const Entrant& entrant) {
@@ -66,8 +67,8 @@ std::unique_ptr<Rendezvous> serve(BootstrapPlace& place, const Entrant& entrant)
   const int port = listening.port;
   // Rank 0 has a connection like every other rank, so that its frames take the same path.
   auto [mine, coordinators] = socket_pair(loop->io());
-  auto server =
-      ControlServer::start(*loop, std::move(listening), {place.token(), place.trust()}, hello);
+  auto server = ControlServer::start(*loop, std::move(listening),
+                                     {place.token(), place.trust(), entrant.encryption}, hello);
   loop->run([&server, &entrant, &coordinators = coordinators] {
     server->take_newcomers(entrant.first_newcomer);
     server->adopt(std::move(coordinators), entrant.hello);
@@ -80,9 +81,10 @@ std::unique_ptr<Rendezvous> serve(BootstrapPlace& place, const Entrant& entrant)
 
 std::unique_ptr<Rendezvous> visit(BootstrapPlace& place, const Entrant& entrant) {
   auto loop = std::make_shared<ControlLoop>();
-  Entrance entrance = find_coordinator(loop->io(), place, entrant.hello, entrant.deadline);
+  Entrance entrance =
+      find_coordinator(loop->io(), place, entrant.hello, entrant.deadline, entrant.encryption);
   const Welcome& as = entrance.welcome;
-  return make_member({as.rank, as.size, {}}, loop, std::move(entrance.socket), nullptr);
+  return make_member({as.rank, as.size, {}}, loop, std::move(entrance.line), nullptr);
 }
 
 std::unique_ptr<Rendezvous> enter(BootstrapPlace& place, const Entrant& entrant) {
@@ -99,11 +101,12 @@ void log_joined(const Rendezvous& rendezvous, std::string_view how, const Bootst
 std::unique_ptr<Rendezvous> join_at(BootstrapPlace& place, const Config& config,
                                     const Launch& launch, Clock::time_point begin) {
   const auto deadline = begin + config.join_timeout;
+  const Encryption encryption = encryption_of(config);
   const Hello hello{launch.rank, place.size(), job_terms(config)};
   if (hello.size == 1) {
     return std::move(open_rendezvous_in_process(1).front());
   }
-  auto rendezvous = enter(place, {hello, hello.size, deadline});
+  auto rendezvous = enter(place, {hello, hello.size, deadline, encryption});
   // An empty exchange ends only when every rank has come, or says who has not.
   rendezvous->exchange({}, "joining", deadline);
   log_joined(*rendezvous, "launched by " + launch.by, place, begin);
@@ -115,7 +118,8 @@ std::unique_ptr<Rendezvous> grow_at(BootstrapPlace& place, const Config& config,
   const auto deadline = begin + config.join_timeout;
   Entrant entrant{.hello = {unnumbered, unnumbered, job_terms(config)},
                   .first_newcomer = growth.members,
-                  .deadline = deadline};
+                  .deadline = deadline,
+                  .encryption = encryption_of(config)};
   if (growth.rank >= 0) {
     entrant.hello.rank = growth.rank;
     entrant.hello.size = growth.members + growth.newcomers;

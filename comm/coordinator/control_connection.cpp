@@ -37,22 +37,22 @@ std::string how_it_ended(const error_code& error) {
 
 }  // namespace
 
-ControlConnection::ControlConnection(StreamSocket socket, std::size_t limit, Events events)
-    : socket_(std::move(socket)),
+ControlConnection::ControlConnection(ControlLine line, std::size_t limit, Events events)
+    : line_(std::move(line)),
       limit_(limit),
       events_(std::move(events)),
-      beat_timer_(socket_.get_executor()) {}
+      beat_timer_(line_.get_executor()) {}
 
-std::shared_ptr<ControlConnection> ControlConnection::start(StreamSocket socket, std::size_t limit,
+std::shared_ptr<ControlConnection> ControlConnection::start(ControlLine line, std::size_t limit,
                                                             Events events) {
   std::shared_ptr<ControlConnection> connection(
-      new ControlConnection(std::move(socket), limit, std::move(events)));
+      new ControlConnection(std::move(line), limit, std::move(events)));
   connection->read_header();
   return connection;
 }
 
 void ControlConnection::read_header() {
-  asio::async_read(socket_, asio::buffer(header_),
+  asio::async_read(line_, asio::buffer(header_),
                    [self = shared_from_this()](const error_code& error, std::size_t) {
                      if (!self->open_) {
                        return;
@@ -73,7 +73,7 @@ void ControlConnection::read_header() {
 void ControlConnection::read_body(std::size_t bytes) {
   body_.resize(bytes);
   asio::async_read(
-      socket_, asio::buffer(body_),
+      line_, asio::buffer(body_),
       [self = shared_from_this()](const error_code& error, std::size_t) {
         if (!self->open_) {
           return;
@@ -144,7 +144,7 @@ void ControlConnection::send(std::shared_ptr<const Blob> frame) {
 }
 
 void ControlConnection::write_next() {
-  asio::async_write(socket_, asio::buffer(*queue_.front()),
+  asio::async_write(line_, asio::buffer(*queue_.front()),
                     [self = shared_from_this()](const error_code& error, std::size_t) {
                       if (!self->open_) {
                         return;
@@ -171,7 +171,7 @@ void ControlConnection::finish() {
   if (open_ && queue_.empty()) {
     // Only this direction is closed: what the other end still sends is read until it closes its
     // own.
-    socket_.shutdown(StreamSocket::shutdown_send, ignored);
+    line_.socket().shutdown(StreamSocket::shutdown_send, ignored);
   }
 }
 
@@ -192,7 +192,7 @@ void ControlConnection::close() {
   open_ = false;
   beat_timer_.cancel();
   error_code ignored;
-  socket_.close(ignored);
+  line_.socket().close(ignored);
 }
 
 }  // namespace sprat::comm

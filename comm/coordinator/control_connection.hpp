@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "comm/coordinator/control_frame.hpp"
-#include "comm/coordinator/control_socket.hpp"
+#include "comm/coordinator/control_line.hpp"
 
 namespace sprat::comm {
 
@@ -29,7 +29,7 @@ class ControlConnection final : public std::enable_shared_from_this<ControlConne
   };
 
   /// Reads frames of at most `limit` bytes from now on.
-  static std::shared_ptr<ControlConnection> start(StreamSocket socket, std::size_t limit,
+  static std::shared_ptr<ControlConnection> start(ControlLine line, std::size_t limit,
                                                   Events events);
   /// From now on longer frames may come, and events go elsewhere.
   void hand_over(std::size_t limit, Events events);
@@ -45,14 +45,14 @@ class ControlConnection final : public std::enable_shared_from_this<ControlConne
   void close();
 
  private:
-  ControlConnection(StreamSocket socket, std::size_t limit, Events events);
+  ControlConnection(ControlLine line, std::size_t limit, Events events);
   void read_header();
   void read_body(std::size_t bytes);
   void write_next();
   void beat_again();
   void end(std::string_view how);
 
-  StreamSocket socket_;
+  ControlLine line_;
   std::size_t limit_;
   Events events_;
   bool open_ = true;

@@ -36,6 +36,7 @@ void fill_random(std::span<std::byte> out) {
 
 // The last bytes are no text, so that a protocol of text lines does not send them by accident.
 const Magic control_magic = magic_of("SPRAT\r\n\x01");
+const Magic encrypted_only_magic = magic_of("SPRAT\r\n\x03");
 
 Proof prove(std::string_view token, Side side, const Nonce& coordinator, const Nonce& rank) {
   static_assert(proof_bytes == SHA256_DIGEST_LENGTH);

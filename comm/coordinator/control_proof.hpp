@@ -17,6 +17,9 @@ using Nonce = std::array<std::byte, nonce_bytes>;
 using Proof = std::array<std::byte, proof_bytes>;
 /// Never changes: versions are compared in Hello, where a difference can be said in words.
 extern const Magic control_magic;
+/// In place of it a coordinator answers so, with zeros behind it, to who does not encrypt where it
+/// has to.
+extern const Magic encrypted_only_magic;
 
 struct Greeting {
   Magic magic = control_magic;

@@ -23,6 +23,13 @@ constexpr auto linger = 1000ms;
 /// The other side of a finished connection has this long to close it.
 constexpr auto drain = 2000ms;
 
+std::shared_ptr<const TlsContext> encryption_for(const ControlServer::Admission& admission) {
+  if (admission.encryption == Encryption::off) {
+    return nullptr;
+  }
+  return TlsContext::make({.key = job_key(admission.token, KeyUse::control)});
+}
+
 }  // namespace
 
 ControlServer::ControlServer(ControlLoop& loop, Listening listening, Admission admission,
@@ -31,6 +38,7 @@ ControlServer::ControlServer(ControlLoop& loop, Listening listening, Admission a
       acceptor_(std::move(listening.acceptor)),
       accept_timer_(loop.io()),
       admission_(std::move(admission)),
+      encryption_(encryption_for(admission_)),
       coordinator_(std::make_shared<TimedCoordinator>(
           loop.io(), own.size, own.terms,
           [this](const std::vector<int>& to, const Frame& frame) { deliver(to, frame); }, quorum)),

@@ -28,6 +28,7 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
   struct Admission {
     std::string token;
     Trust trust = Trust::proof;
+    Encryption encryption = Encryption::off;
   };
   /// Shared: a connection that has just been made may find it closed.
   static std::shared_ptr<ControlServer> start(
@@ -48,6 +49,8 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
 
   // --- for PendingConnection ---
   const Admission& admission() const { return admission_; }
+  /// Null: connections are plain.
+  const std::shared_ptr<const TlsContext>& encryption() const { return encryption_; }
   boost::asio::io_context& io() { return loop_.io(); }
   void turned_away(const std::shared_ptr<PendingConnection>& pending, std::string note);
   void enters(const std::shared_ptr<PendingConnection>& pending, const Hello& said);
@@ -74,6 +77,7 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
   boost::asio::ip::tcp::acceptor acceptor_;
   boost::asio::steady_timer accept_timer_;
   const Admission admission_;
+  const std::shared_ptr<const TlsContext> encryption_;
   std::shared_ptr<TimedCoordinator> coordinator_;
   std::set<std::shared_ptr<PendingConnection>> pending_;   ///< Not joined yet.
   std::vector<std::shared_ptr<ControlConnection>> seats_;  ///< By rank; null: none, or ended.

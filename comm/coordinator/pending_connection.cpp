@@ -1,9 +1,12 @@
 #include "comm/coordinator/pending_connection.hpp"
 
+#include <sys/socket.h>
+
 #include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
+#include <cerrno>
 #include <chrono>
 #include <utility>
 
@@ -28,14 +31,19 @@ Objection objection_to(Trust trust, const StreamSocket& socket) {
   }
 }
 
+/// The first record of TLS, of any version since 1.0.
+bool begins_tls(const Magic& bytes) {
+  return bytes[0] == std::byte{SSL3_RT_HANDSHAKE} && bytes[1] == std::byte{SSL3_VERSION_MAJOR};
+}
+
 }  // namespace
 
 PendingConnection::PendingConnection(std::weak_ptr<ControlServer> server, StreamSocket socket,
                                      std::string from)
     : server_(std::move(server)),
       from_(std::move(from)),
-      socket_(std::move(socket)),
-      timer_(socket_.get_executor()) {}
+      line_(std::move(socket)),
+      timer_(line_.get_executor()) {}
 
 void PendingConnection::start() {
   timer_.expires_after(patience_with_strangers);
@@ -44,16 +52,76 @@ void PendingConnection::start() {
       self->give_up();
     }
   });
+  const auto server = server_.lock();
+  if (!server || !server->encryption()) {
+    return read_greeting();
+  }
+  line_.socket().async_wait(asio::socket_base::wait_read,
+                            [self = shared_from_this()](const error_code& error) {
+                              error ? self->give_up() : self->begin_encryption();
+                            });
+}
+
+/// A rank that does not encrypt is told so, and nothing else: hence its first byte is looked at
+/// before OpenSSL takes it.
+void PendingConnection::begin_encryption() {
+  const auto server = server_.lock();
+  std::byte first{};
+  const ssize_t seen = ::recv(line_.socket().native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (!server || seen != 1) {
+    return give_up();
+  }
+  if (first == control_magic.front()) {
+    return read_greeting();
+  }
+  line_.encrypt(server->encryption(), TlsRole::listens);
+  line_.async_handshake([self = shared_from_this()](const error_code& error) {
+    if (!error) {
+      return self->read_greeting();
+    }
+    const auto host = self->server_.lock();
+    const TlsSession& session = *self->line_.session();
+    // Of those who speak TLS at all, and did not just go.
+    if (host && !session.peer_is_plain() && session.error() == EPROTO) {
+      host->turned_away(self,
+                        text("has another token or job, or is no rank (", session.why(), ")"));
+    }
+    self->give_up();
+  });
+}
+
+void PendingConnection::read_greeting() {
   const std::array<asio::mutable_buffer, 2> buffers = {asio::buffer(greeting_.magic),
                                                        asio::buffer(greeting_.nonce)};
-  asio::async_read(socket_, buffers,
-                   [self = shared_from_this()](const error_code& error, std::size_t) {
-                     // Nothing is sent to whoever does not speak our protocol.
-                     if (error || self->greeting_.magic != control_magic) {
-                       return self->give_up();
-                     }
-                     self->greet();
-                   });
+  asio::async_read(
+      line_, buffers, [self = shared_from_this()](const error_code& error, std::size_t) {
+        const auto server = self->server_.lock();
+        if (error || !server) {
+          return self->give_up();
+        }
+        // Nothing is sent to whoever does not speak our protocol.
+        if (self->greeting_.magic != control_magic) {
+          if (begins_tls(self->greeting_.magic) && !server->encryption()) {
+            server->turned_away(self,
+                                "encrypts, as SPRAT_ENCRYPT=1 asks there and not here; set it on "
+                                "every rank or on none");
+          }
+          return self->give_up();
+        }
+        server->encryption() && self->line_.session() == nullptr ? self->refuse_plain()
+                                                                 : self->greet();
+      });
+}
+
+void PendingConnection::refuse_plain() {
+  server_.lock()->turned_away(
+      shared_from_this(), "does not encrypt, as SPRAT_ENCRYPT=1 asks here; set it on every rank");
+  answer_.magic = encrypted_only_magic;
+  const std::array<asio::const_buffer, 3> buffers = {
+      asio::buffer(answer_.magic), asio::buffer(answer_.nonce), asio::buffer(answer_.proof)};
+  asio::async_write(line_, buffers, [self = shared_from_this()](const error_code&, std::size_t) {
+    self->give_up();
+  });
 }
 
 void PendingConnection::greet() {
@@ -66,7 +134,7 @@ void PendingConnection::greet() {
       prove(server->admission().token, Side::coordinator, answer_.nonce, greeting_.nonce);
   const std::array<asio::const_buffer, 3> buffers = {
       asio::buffer(answer_.magic), asio::buffer(answer_.nonce), asio::buffer(answer_.proof)};
-  asio::async_write(socket_, buffers,
+  asio::async_write(line_, buffers,
                     [self = shared_from_this()](const error_code& error, std::size_t) {
                       if (error) {
                         return self->give_up();
@@ -77,7 +145,7 @@ void PendingConnection::greet() {
 
 void PendingConnection::check_proof() {
   asio::async_read(
-      socket_, asio::buffer(proof_),
+      line_, asio::buffer(proof_),
       [self = shared_from_this()](const error_code& error, std::size_t) {
         const auto server = self->server_.lock();
         if (!server) {
@@ -87,7 +155,7 @@ void PendingConnection::check_proof() {
                                    self->greeting_.nonce);
         // Compared in constant time: how long it takes must not tell how much of a guess was right.
         if (!error && equal(self->proof_, wanted)) {
-          self->objection_ = objection_to(server->admission().trust, self->socket_);
+          self->objection_ = objection_to(server->admission().trust, self->line_.socket());
           return self->read_hello();
         }
         // A rank with another token closes the connection here, because our proof showed it the
@@ -111,7 +179,7 @@ void PendingConnection::read_hello() {
     self->give_up();
   };
   events.ended = [self = this](std::string_view) { self->give_up(); };
-  connection_ = ControlConnection::start(std::move(socket_), max_hello_bytes, std::move(events));
+  connection_ = ControlConnection::start(std::move(line_), max_hello_bytes, std::move(events));
 }
 
 void PendingConnection::refuse(const Frame& frame) {
@@ -131,7 +199,7 @@ std::shared_ptr<ControlConnection> PendingConnection::release() {
 void PendingConnection::close() {
   timer_.cancel();
   error_code ignored;
-  socket_.close(ignored);
+  line_.socket().close(ignored);
   if (connection_) {
     connection_->close();
   }

@@ -13,7 +13,8 @@ namespace sprat::comm {
 
 class ControlServer;
 
-/// Greets, checks the proof, reads one Hello. Until then nothing but bytes of fixed number is read.
+/// Encrypts, if it has to; greets, checks the proof, reads one Hello. Until then nothing but bytes
+/// of fixed number is read, and by OpenSSL its handshake.
 class PendingConnection final : public std::enable_shared_from_this<PendingConnection> {
  public:
   PendingConnection(std::weak_ptr<ControlServer> server, StreamSocket socket, std::string from);
@@ -31,14 +32,17 @@ class PendingConnection final : public std::enable_shared_from_this<PendingConne
   const Objection& objection() const { return objection_; }
 
  private:
+  void read_greeting();
+  void begin_encryption();
   void greet();
+  void refuse_plain();
   void check_proof();
   void read_hello();
   void give_up();
 
   std::weak_ptr<ControlServer> server_;
   std::string from_;
-  StreamSocket socket_;
+  ControlLine line_;
   boost::asio::steady_timer timer_;
   Greeting greeting_;
   CoordinatorGreeting answer_;

@@ -22,7 +22,7 @@ class TcpCoordinatorClient final : public CoordinatorClient {
       : loop_(std::move(loop)), server_(std::move(server)) {}
 
   /// On the loop's thread.
-  void start(StreamSocket socket, Member& member) {
+  void start(ControlLine line, Member& member) {
     ControlConnection::Events events;
     events.received = [&member](Frame&& frame) { member.received(std::move(frame)); };
     events.ended = [this, &member](std::string_view how) {
@@ -33,7 +33,7 @@ class TcpCoordinatorClient final : public CoordinatorClient {
       log().warn("rank 0 has not answered for {} s, though its host does; is it stopped?",
                  silence.count());
     };
-    connection_ = ControlConnection::start(std::move(socket), max_frame_bytes, std::move(events));
+    connection_ = ControlConnection::start(std::move(line), max_frame_bytes, std::move(events));
     // Rank 0's connection is a pair of sockets inside this process, which no network can cut.
     if (!server_) {
       connection_->beat();
@@ -65,12 +65,12 @@ class TcpCoordinatorClient final : public CoordinatorClient {
 }  // namespace
 
 std::unique_ptr<Member> make_member(const Hello& hello, std::shared_ptr<ControlLoop> loop,
-                                    StreamSocket socket, std::shared_ptr<ControlServer> server,
+                                    ControlLine line, std::shared_ptr<ControlServer> server,
                                     Coordinator::Quorum quorum) {
   auto member = std::make_unique<Member>(hello.rank, hello.size, loop, quorum);
   loop->run([&] {
     auto client = std::make_unique<TcpCoordinatorClient>(loop, std::move(server));
-    client->start(std::move(socket), *member);
+    client->start(std::move(line), *member);
     member->attach(std::move(client));
   });
   return member;

@@ -131,6 +131,7 @@ std::shared_ptr<SurvivorListener> SurvivorListener::open(const Config& config) {
        "who has them with ss -ltnp, or set a wider range on every rank");
   std::shared_ptr<SurvivorListener> survivor_listener(new SurvivorListener);
   survivor_listener->terms_ = job_terms(config);
+  survivor_listener->encryption_ = encryption_of(config);
   survivor_listener->descriptor_ = listening->acceptor.release();
   survivor_listener->token_ = random_token();
   survivor_listener->addresses_ = addresses_of_this_host(config, listening->port);
@@ -238,9 +239,9 @@ SurvivorListener::Assembly SurvivorListener::lead(Time deadline) const {
   const int descriptor = open_here_only([this] { return fcntl(descriptor_, F_DUPFD_CLOEXEC, 0); });
   need(descriptor >= 0, "cannot listen: ", std::strerror(errno));
   auto [mine, coordinators] = socket_pair(loop->io());
-  auto server =
-      ControlServer::start(*loop, adopt_listening(loop->io(), descriptor), {token_, Trust::proof},
-                           hello(), Coordinator::Quorum::survivors);
+  auto server = ControlServer::start(*loop, adopt_listening(loop->io(), descriptor),
+                                     {token_, Trust::proof, encryption_}, hello(),
+                                     Coordinator::Quorum::survivors);
   loop->run([&server, &coordinators = coordinators, this] {
     server->adopt(std::move(coordinators), hello());
   });
@@ -253,9 +254,9 @@ SurvivorListener::Assembly SurvivorListener::lead(Time deadline) const {
 SurvivorListener::Assembly SurvivorListener::follow(int leader, Time deadline) const {
   auto loop = std::make_shared<ControlLoop>();
   LeaderPlace place(hello().size, {all_addresses_[leader], token_});
+  Entrance entrance = find_coordinator(loop->io(), place, hello(), deadline, encryption_);
   auto member =
-      make_member(hello(), loop, find_coordinator(loop->io(), place, hello(), deadline).socket,
-                  nullptr, Coordinator::Quorum::survivors);
+      make_member(hello(), loop, std::move(entrance.line), nullptr, Coordinator::Quorum::survivors);
   auto testimonies = member->exchange(encode(testimony_), "shrinking", deadline);
   return {std::move(member), std::move(testimonies)};
 }

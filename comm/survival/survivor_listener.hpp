@@ -15,6 +15,7 @@
 #include "comm/bootstrap/bootstrap_place.hpp"
 #include "comm/coordinator/rendezvous.hpp"
 #include "comm/coordinator/survivors.hpp"
+#include "comm/encryption/job_key.hpp"
 
 namespace sprat::comm {
 
@@ -76,7 +77,8 @@ class SurvivorListener {
 
   ProcessMark mark_;
   std::vector<Term> terms_;  ///< As they were on joining.
-  int descriptor_ = -1;      ///< Listens.
+  Encryption encryption_ = Encryption::off;
+  int descriptor_ = -1;  ///< Listens.
   std::vector<SocketAddress> addresses_;
   int number_ = 0;
   std::vector<std::vector<SocketAddress>> all_addresses_;

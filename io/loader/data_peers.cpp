@@ -3,6 +3,7 @@
 
 #include "comm/base/check.hpp"
 #include "io/caches/join_peers.hpp"
+#include "sprat/config.hpp"
 
 namespace sprat {
 
@@ -10,6 +11,9 @@ DataPeers::DataPeers(const DataPeersOptions& options) {
   require(!options.host.empty() && options.gather != nullptr,
           "processes that share blocks need the name of their host, and a way to gather what each "
           "says");
+  require(!Config::from_environment().encrypt,
+          "SPRAT_ENCRYPT=1, and blocks of data that hosts share are not encrypted: do without "
+          "DataPeers, or unset it where only the job's hosts reach the network");
   impl_ = std::make_shared<Impl>(
       io::join_peers({.name = options.host, .address = options.address, .gather = options.gather}));
 }

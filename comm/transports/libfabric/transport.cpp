@@ -2,6 +2,8 @@
 #include <utility>
 #include <vector>
 
+#include "comm/base/check.hpp"
+#include "comm/encryption/job_key.hpp"
 #include "comm/transports/libfabric/libfabric.hpp"
 #include "comm/transports/libfabric/provider.hpp"
 #include "comm/transports/libfabric/rails.hpp"
@@ -18,6 +20,15 @@ std::unique_ptr<MessageTransport> open_libfabric(const Config& config, int rank,
   return std::make_unique<libfabric::Rails>(std::move(rails), rank);
 }
 
+namespace {
+
+void refuse_to_encrypt(const Config& config) {
+  encryption_of(config);  // tells which setting is in the way
+  require(!config.encrypt, "SPRAT_ENCRYPT=1, and libfabric does not encrypt");
+}
+
+}  // namespace
+
 // Asking whether a provider fits takes as long as opening it, which says what is missing.
 extern const TransportKind libfabric_transport;
 const TransportKind libfabric_transport = {
@@ -28,10 +39,12 @@ const TransportKind libfabric_transport = {
     .control_bytes = [](std::size_t) { return std::size_t{0}; },
     .open =
         [](const TransportOptions& options) {
+          refuse_to_encrypt(options.config);
           return open_libfabric(options.config, options.rank, options.size);
         },
     .describe =
         [](const Config& config) {
+          refuse_to_encrypt(config);
           return libfabric::describe_rails(
               libfabric::find_rails(config.provider, config.interface));
         }};

@@ -14,6 +14,8 @@ namespace {
 
 /// Bounds one call, however fast the peer is: its caller holds the token.
 constexpr std::size_t bytes_a_call = std::size_t{1} << 20;
+/// To encrypt or decrypt them takes several times as long.
+constexpr std::size_t encrypted_bytes_a_call = std::size_t{1} << 18;
 /// Behind the bytes of a long message the next header is read with them, and little more: what
 /// follows is better read straight to its place.
 constexpr std::size_t tail_bytes = 4096;
@@ -38,6 +40,12 @@ void Channel::close() noexcept {
   stalled_ = false;
 }
 
+void Channel::encrypt(std::shared_ptr<const TlsContext> context) {
+  record_.resize(TlsSession::record_bytes);
+  session_ = std::make_unique<TlsSession>(
+      std::move(context), connecting_ ? TlsRole::connects : TlsRole::listens, descriptor());
+}
+
 void Channel::open(Link& link) noexcept {
   link_ = &link;
   connecting_.reset();
@@ -45,16 +53,99 @@ void Channel::open(Link& link) noexcept {
   readable_ = true;
 }
 
+/// Whether the greeting may go on: it is not, until TLS stands.
+bool Channel::begins_encrypted(Moved& moved) noexcept {
+  const TlsState state = session_->handshake();
+  if (state == TlsState::ended || state == TlsState::failed) {
+    moved.error = session_->error();
+  }
+  moved.any |= state == TlsState::done;
+  return state == TlsState::done;
+}
+
+/// As ::recv().
+std::ptrdiff_t Channel::receive(std::span<std::byte> into) noexcept {
+  if (!session_) {
+    return uninterrupted([&] { return ::recv(descriptor(), into.data(), into.size(), 0); });
+  }
+  const TlsMoved moved = session_->read(into);
+  switch (moved.state) {
+    case TlsState::done:
+      return static_cast<std::ptrdiff_t>(moved.bytes);
+    case TlsState::ended:
+      return 0;
+    case TlsState::wants_read:
+      errno = EAGAIN;
+      return -1;
+    case TlsState::wants_write:  // to answer what no peer of ours asks
+      errno = EPROTO;
+      return -1;
+    case TlsState::failed:
+      break;
+  }
+  errno = session_->error();
+  return -1;
+}
+
+/// First to where the bytes of a message belong, and what is behind them to `extra`. Of what is
+/// encrypted a call gives one record, so there is no behind.
+std::ptrdiff_t Channel::receive_behind(const Incoming& next, std::span<std::byte> extra) noexcept {
+  if (session_) {
+    return receive({next.place, next.bytes});
+  }
+  std::array<iovec, 2> parts = {iovec{next.place, next.bytes}, iovec{extra.data(), extra.size()}};
+  return uninterrupted([&] { return ::readv(descriptor(), parts.data(), parts.size()); });
+}
+
+/// As ::send().
+std::ptrdiff_t Channel::transmit(std::span<const std::byte> from) noexcept {
+  if (!session_) {
+    // MSG_NOSIGNAL: a connection that its other end has closed is an error, not the process's end.
+    return uninterrupted(
+        [&] { return ::send(descriptor(), from.data(), from.size(), MSG_NOSIGNAL); });
+  }
+  const TlsMoved moved = session_->write(from);
+  if (moved.state == TlsState::done) {
+    return static_cast<std::ptrdiff_t>(moved.bytes);
+  }
+  errno = moved.state == TlsState::wants_write ? EAGAIN : session_->error();
+  return -1;
+}
+
+/// Some of a frame. A header is encrypted with the bytes behind it: a record of its own would cost
+/// as much as a whole one. Called again after EAGAIN it finds the same frame, and so makes the same
+/// record.
+std::ptrdiff_t Channel::transmit(const Outgoing& next) noexcept {
+  if (session_) {
+    if (next.header.empty()) {
+      return transmit(next.body);
+    }
+    const std::size_t body = std::min(next.body.size(), record_.size() - next.header.size());
+    std::copy_n(next.header.data(), next.header.size(), record_.data());
+    std::copy_n(next.body.data(), body, record_.data() + next.header.size());
+    return transmit(std::span<const std::byte>(record_).first(next.header.size() + body));
+  }
+  std::array<iovec, 2> parts = {
+      iovec{const_cast<std::byte*>(next.header.data()), next.header.size()},
+      iovec{const_cast<std::byte*>(next.body.data()), next.body.size()}};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  return uninterrupted([&] { return ::sendmsg(descriptor(), &message, MSG_NOSIGNAL); });
+}
+
 Channel::Progress Channel::greet() {
   Progress progress;
   readable_ = false;
+  if (session_ && !session_->stands() && !begins_encrypted(progress.moved)) {
+    return progress;
+  }
   const auto output = [&] { return connecting_ ? connecting_->output() : accepting_->output(); };
   const auto input = [&] { return connecting_ ? connecting_->input() : accepting_->input(); };
   for (;;) {
     while (!output().empty()) {
       const auto bytes = output();
-      const ssize_t sent = uninterrupted(
-          [&] { return ::send(descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL); });
+      const ssize_t sent = transmit(bytes);
       if (sent < 0) {
         progress.moved.error = would_block(errno) ? 0 : errno;
         return progress;
@@ -67,8 +158,7 @@ Channel::Progress Channel::greet() {
     if (room.empty()) {
       return progress;
     }
-    const ssize_t got =
-        uninterrupted([&] { return ::recv(descriptor(), room.data(), room.size(), 0); });
+    const ssize_t got = receive(room);
     if (got <= 0) {
       progress.moved.error = got == 0 ? ECONNRESET : would_block(errno) ? 0 : errno;
       return progress;
@@ -86,21 +176,22 @@ Channel::Progress Channel::greet() {
   }
 }
 
+std::size_t Channel::budget_of_a_call() const {
+  return session_ ? encrypted_bytes_a_call : bytes_a_call;
+}
+
 Moved Channel::read(std::span<std::byte> buffer) noexcept {
   Moved moved;
   if (stalled_) {
     moved = feed({});
   }
-  for (std::size_t budget = bytes_a_call; budget > 0 && !stalled_ && moved.error == 0;) {
+  for (std::size_t budget = budget_of_a_call(); budget > 0 && !stalled_ && moved.error == 0;) {
     const Incoming next = link_->in.incoming(stream());
     const std::size_t placed = next.place == nullptr ? 0 : next.bytes;
     const std::size_t extra =
         placed > tail_bytes ? std::min(tail_bytes, buffer.size()) : buffer.size();
-    std::array<iovec, 2> parts = {iovec{next.place, placed}, iovec{buffer.data(), extra}};
-    const ssize_t result = uninterrupted([&] {
-      return placed == 0 ? ::recv(descriptor(), buffer.data(), extra, 0)
-                         : ::readv(descriptor(), parts.data(), parts.size());
-    });
+    const ssize_t result =
+        placed == 0 ? receive(buffer.first(extra)) : receive_behind(next, buffer.first(extra));
     if (result <= 0) {
       readable_ = false;
       moved.error = result == 0 ? ECONNRESET : would_block(errno) ? 0 : errno;
@@ -117,8 +208,8 @@ Moved Channel::read(std::span<std::byte> buffer) noexcept {
     moved.any = true;
     budget -= std::min(budget, got);
     // Less than there was room for: that was all. The end of the stream tells of itself by an event
-    // of its own, unless it came with these bytes.
-    if (got < placed + extra && !hung_up_) {
+    // of its own, unless it came with these bytes. Of what is encrypted it was a record.
+    if (!session_ && got < placed + extra && !hung_up_) {
       readable_ = false;
       return moved;
     }
@@ -149,28 +240,23 @@ Moved Channel::feed(std::span<const std::byte> bytes) noexcept {
 
 Moved Channel::write() noexcept {
   Moved moved;
-  for (std::size_t budget = bytes_a_call; budget > 0 && !blocked_;) {
+  for (std::size_t budget = budget_of_a_call(); budget > 0 && !blocked_;) {
     const Outgoing next = link_->out.outgoing(stream());
     if (next.bytes() == 0) {
       return moved;
     }
-    std::array<iovec, 2> parts = {
-        iovec{const_cast<std::byte*>(next.header.data()), next.header.size()},
-        iovec{const_cast<std::byte*>(next.body.data()), next.body.size()}};
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = parts.size();
-    // MSG_NOSIGNAL: a connection that its other end has closed is an error, not the process's end.
-    const ssize_t result =
-        uninterrupted([&] { return ::sendmsg(descriptor(), &message, MSG_NOSIGNAL); });
+    const ssize_t result = transmit(next);
     if (result < 0) {
       blocked_ = would_block(errno);
       moved.error = blocked_ ? 0 : errno;
+      if (session_ && blocked_) {
+        link_->out.commit(stream());  // the record is made, and perhaps half of it has gone
+      }
       return moved;
     }
     const auto sent = static_cast<std::size_t>(result);
     // The kernel has set itself to tell when there is room again.
-    blocked_ = sent < next.bytes();
+    blocked_ = !session_ && sent < next.bytes();
     link_->out.wrote(stream(), sent);
     moved.any = true;
     budget -= std::min(budget, sent);

@@ -2,12 +2,15 @@
 // kernel takes or gives now.
 #pragma once
 
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "comm/encryption/tls_session.hpp"
 #include "comm/transports/sockets/handshake.hpp"
 #include "comm/transports/sockets/link.hpp"
 #include "comm/transports/sockets/tcp.hpp"
@@ -33,6 +36,14 @@ class Channel {
   /// This end was connected to.
   Channel(Descriptor socket, Accepting::Keys keys, Time since)
       : socket_(std::move(socket)), accepting_(std::in_place, std::move(keys)), since_(since) {}
+
+  /// Before the first greet(): all goes through TLS, the greeting too. Throws Error{unavailable}.
+  void encrypt(std::shared_ptr<const TlsContext> context);
+  /// Why nothing has come of encrypting; null if nothing has failed.
+  const char* why_not_encrypted() const {
+    return session_ && !session_->stands() && session_->error() == EPROTO ? session_->why().c_str()
+                                                                          : nullptr;
+  }
 
   int descriptor() const { return socket_.number(); }
   /// What it is, once a peer has proved it.
@@ -82,11 +93,19 @@ class Channel {
   bool queued = false;  ///< For its owner.
 
  private:
+  std::size_t budget_of_a_call() const;
+  bool begins_encrypted(Moved& moved) noexcept;
+  std::ptrdiff_t receive(std::span<std::byte> into) noexcept;
+  std::ptrdiff_t receive_behind(const Incoming& next, std::span<std::byte> extra) noexcept;
+  std::ptrdiff_t transmit(std::span<const std::byte> from) noexcept;
+  std::ptrdiff_t transmit(const Outgoing& next) noexcept;
   Moved feed(std::span<const std::byte> bytes) noexcept;
 
   StreamName name_;
   int peer_ = -1;
   Descriptor socket_;
+  std::unique_ptr<TlsSession> session_;  ///< Null: plain.
+  std::vector<std::byte> record_;        ///< A header and what fits behind it, to be encrypted.
   std::optional<Connecting> connecting_;
   std::optional<Accepting> accepting_;
   Link* link_ = nullptr;

@@ -64,6 +64,7 @@ bool Outbox::begin_frame(std::size_t stream) noexcept {
   out.written = 0;
   out.body = {};
   out.whole = false;
+  out.committed = false;
   out.request = nullptr;
   // All but pieces goes through the first stream, for it has to stay in order.
   if (stream == 0 && !replies_.empty()) {
@@ -148,7 +149,7 @@ bool Outbox::cancel(MessageRequest& request) noexcept {
 /// A frame that is begun has to be ended, or nothing behind it could be read. Its bytes are the
 /// caller's again, so a copy of them goes.
 bool Outbox::give_up(OutStream& out) noexcept {
-  if (out.whole && out.written == 0) {
+  if (out.whole && out.written == 0 && !out.committed) {
     uncredited_ -= credit_of(out.body.size());
     out.busy = false;
     out.request = nullptr;

@@ -43,6 +43,8 @@ class Outbox {
   // --- the streams' side ------------------------------------------------------------------------
   /// Stays the same until wrote(), cancel() or break_off().
   Outgoing outgoing(std::size_t stream) noexcept;
+  /// Some of outgoing() are on their way, and cannot be taken back: wrote() follows.
+  void commit(std::size_t stream) noexcept { out_[stream].committed = true; }
   /// So many bytes of outgoing() have gone.
   void wrote(std::size_t stream, std::size_t bytes) noexcept;
   std::size_t streams() const { return out_.size(); }
@@ -72,6 +74,7 @@ class Outbox {
     std::span<const std::byte> body = {};
     std::size_t written = 0;  ///< Of both.
     bool busy = false;
+    bool committed = false;                       ///< Some of what is not written is on its way.
     bool whole = false;                           ///< The body is a whole message.
     MessageRequest* request = nullptr;            ///< Whose bytes the body is; null: nobody's.
     std::unique_ptr<std::byte[]> copy = nullptr;  ///< The body, if its message was given up.

@@ -54,6 +54,8 @@ std::string_view text_of(const std::array<std::byte, 32>& key) {
 
 }  // namespace
 
+TlsOptions stream_encryption(const TlsKey& key) { return {.key = key, .read_ahead = buffer_bytes}; }
+
 Sockets::Sockets(SocketsOptions options)
     : options_(std::move(options)),
       unexpected_{options_.unexpected_bytes},
@@ -235,6 +237,7 @@ void Sockets::attempt(Line& line, int peer, std::size_t stream) noexcept {
     error = socket.number() < 0 ? errno : 0;
     if (error == 0) {
       channels_.push_back(std::make_unique<Channel>(std::move(socket), name, *key_of(name)));
+      encrypt(*channels_.back());
       line.streams[stream].channel = channels_.back().get();
       watch(*channels_.back());
       return enqueue(*channels_.back());
@@ -246,6 +249,12 @@ void Sockets::attempt(Line& line, int peer, std::size_t stream) noexcept {
   line.streams[stream].left_alone = true;
   if (stream == 0) {
     break_line(peer, error);
+  }
+}
+
+void Sockets::encrypt(Channel& channel) const {
+  if (options_.encryption) {
+    channel.encrypt(options_.encryption);
   }
 }
 
@@ -360,6 +369,10 @@ bool Sockets::greet(Channel& channel) noexcept {
     progress.moved.error = EIO;
   }
   if (progress.moved.error != 0) {
+    if (const char* why = channel.why_not_encrypted(); why != nullptr && !channel.strange()) {
+      log().warn("sockets: who listens where rank {} should does not encrypt as this job does: {}",
+                 channel.peer(), why);
+    }
     end_attempt(channel, progress.moved.error);
     return true;
   }
@@ -547,6 +560,7 @@ void Sockets::accept_some(const TcpListener& listener) noexcept {
             return name.to == options_.rank ? key_of(name) : std::nullopt;
           },
           now));
+      encrypt(*channels_.back());
       watch(*channels_.back());
       enqueue(*channels_.back());
     } catch (const std::exception& failure) {

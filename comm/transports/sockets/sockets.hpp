@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "comm/base/fork.hpp"
+#include "comm/encryption/tls_session.hpp"
 #include "comm/transports/sockets/channel.hpp"
 #include "comm/transports/sockets/contact.hpp"
 #include "comm/transports/sockets/link.hpp"
@@ -31,7 +32,11 @@ struct SocketsOptions {
   PortRange ports = {};
   /// Kept of what no receive has asked for, of each peer.
   std::size_t unexpected_bytes = std::size_t{64} << 20;
+  /// Null: streams are plain.
+  std::shared_ptr<const TlsContext> encryption = nullptr;
 };
+/// Of streams: a look at a socket gives several records.
+TlsOptions stream_encryption(const TlsKey& key);
 
 class Sockets final : public MessageTransport, private NewsDescriptors {
  public:
@@ -100,6 +105,7 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   bool look() noexcept;
   void accept_some(const TcpListener& listener) noexcept;
   bool make_room_for_strangers(Time now) noexcept;
+  void encrypt(Channel& channel) const;
   void watch(Channel& channel);
   void enqueue(Channel& channel) noexcept;
   bool drive_ready() noexcept;

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "comm/base/check.hpp"
+#include "comm/encryption/job_key.hpp"
 #include "comm/host/interfaces.hpp"
 #include "comm/transports/sockets/sockets.hpp"
 #include "comm/transports/sockets/stream_plan.hpp"
@@ -53,7 +54,9 @@ bool has_rdma_devices() noexcept {
 }
 
 bool sockets_are_available(const Config& config) {
-  return config.provider == "sockets" || (config.provider.empty() && !has_rdma_devices());
+  // libfabric's wires are not encrypted.
+  return config.provider == "sockets" ||
+         (config.provider.empty() && (config.encrypt || !has_rdma_devices()));
 }
 
 std::unique_ptr<MessageTransport> open_sockets(const TransportOptions& options) {
@@ -62,6 +65,10 @@ std::unique_ptr<MessageTransport> open_sockets(const TransportOptions& options) 
                                   .rails = {},
                                   .streams_a_rail = 1,
                                   .ports = options.config.ports};
+  if (encryption_of(options.config) == Encryption::on) {
+    sockets.encryption =
+        TlsContext::make(sockets::stream_encryption(job_key(options.config.token, KeyUse::data)));
+  }
   for (const SocketRail& rail : find_socket_rails(options.config)) {
     sockets.rails.push_back(rail.address);
     sockets.streams_a_rail = std::max(sockets.streams_a_rail, rail.streams);
@@ -70,13 +77,14 @@ std::unique_ptr<MessageTransport> open_sockets(const TransportOptions& options) 
 }
 
 std::string describe_sockets(const Config& config) {
+  const bool encrypted = encryption_of(config) == Encryption::on;
   std::string out;
   for (const SocketRail& rail : find_socket_rails(config)) {
     out +=
         text(out.empty() ? "sockets of Sprat's own on " : ", ", rail.interface, " (", rail.streams,
              rail.streams == 1 ? " stream to each peer)" : " streams to each peer)");
   }
-  return out;
+  return out + (encrypted ? ", encrypted: TLS 1.3, not by the kernel" : "");
 }
 
 }  // namespace

@@ -287,6 +287,87 @@ TEST(Joining, names_a_rank_that_dies_meanwhile_at_once) {
   }
 }
 
+constexpr const char* secret = "a token of sixteen and more";
+
+std::vector<Config> encrypted_at(const std::string& rendezvous, int size) {
+  auto configs = configs_at(rendezvous, size);
+  for (Config& config : configs) {
+    config.token = secret;
+    config.encrypt = true;
+  }
+  return configs;
+}
+
+// Messages of many records go in both directions at a time.
+TEST(Joining, works_encrypted) {
+  auto joined = join_all(encrypted_at("tcp://127.0.0.1:" + std::to_string(free_port()), 4));
+  Ranks ranks;
+  for (Joined& one : joined) {
+    ASSERT_TRUE(one.rank) << one.error->what();
+    ranks.push_back(std::move(one.rank));
+  }
+  on_each(ranks, [](Rendezvous& rank) {
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{300'000}}) {
+      const Blob mine(bytes, static_cast<std::byte>(rank.rank()));
+      const auto told = rank.exchange(mine, "telling", soon());
+      for (int from = 0; from < rank.size(); ++from) {
+        EXPECT_TRUE(told[from] == Blob(bytes, static_cast<std::byte>(from))) << from;
+      }
+    }
+  });
+  leave(ranks);
+}
+
+// Each row: what rank 1 does differently, what its error says, and what rank 0's does.
+TEST(Joining, encrypted_refuses_who_is_not_by_a_sentence_for_both) {
+  struct Case {
+    const char* what;
+    void (*change)(std::vector<Config>& configs);
+    const char* to_rank_1;
+    const char* to_rank_0;
+  };
+  const Case cases[] = {
+      {"plain among encrypted", [](auto& configs) { configs[1].encrypt = false; },
+       "a hub answers that wants encryption; set SPRAT_ENCRYPT=1 on every rank",
+       "does not encrypt, as SPRAT_ENCRYPT=1 asks here; set it on every rank"},
+      {"encrypted among plain", [](auto& configs) { configs[0].encrypt = false; },
+       "what answers does not encrypt; set SPRAT_ENCRYPT=1 on every rank",
+       "encrypts, as SPRAT_ENCRYPT=1 asks there and not here; set it on every rank or on none"},
+      {"another token", [](auto& configs) { configs[1].token = "a token of another job"; },
+       "a hub of another job, or with another token, answers", "has another token or job"},
+  };
+  // All at a time, since each of them lasts until its deadline.
+  std::vector<Config> all;
+  for (const Case& one : cases) {
+    auto configs = encrypted_at("tcp://127.0.0.1:" + std::to_string(free_port()), 2);
+    one.change(configs);
+    for (Config& config : configs) {
+      config.join_timeout = 1500ms;
+      all.push_back(std::move(config));
+    }
+  }
+  const auto joined = join_all(all);
+  for (std::size_t at = 0; at < std::size(cases); ++at) {
+    const Case& one = cases[at];
+    const auto &first = joined[2 * at].error, &second = joined[2 * at + 1].error;
+    ASSERT_TRUE(first && second) << one.what;
+    EXPECT_THAT(first->what(), HasSubstr(one.to_rank_0)) << one.what;
+    EXPECT_THAT(second->what(), HasSubstr(one.to_rank_1)) << one.what;
+    EXPECT_EQ(first->code(), ErrorCode::timeout);
+    EXPECT_EQ(second->code(), ErrorCode::timeout);
+  }
+}
+
+TEST(Joining, encrypted_needs_a_secret) {
+  auto configs = encrypted_at("tcp://127.0.0.1:" + std::to_string(free_port()), 2);
+  configs[0].token = configs[1].token = "";
+  for (const Joined& one : join_all(configs)) {
+    ASSERT_TRUE(one.error);
+    EXPECT_EQ(one.error->code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(one.error->what(), HasSubstr("there is no SPRAT_TOKEN"));
+  }
+}
+
 TEST(Joining, is_not_disturbed_by_strangers) {
   const int port = free_port();
   const auto configs = configs_at("tcp://127.0.0.1:" + std::to_string(port), 2);

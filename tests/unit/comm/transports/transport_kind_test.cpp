@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "sprat/error.hpp"
+
 namespace sprat::comm {
 namespace {
 
@@ -26,6 +28,25 @@ TEST(TransportKind, one_is_chosen_for_each_scope) {
     config.provider = provider;
     EXPECT_STREQ(choose_transport(TransportKind::Scope::network, config).name, wire) << provider;
   }
+}
+
+TEST(TransportKind, none_carries_plain_what_shall_be_encrypted) {
+  Config config;
+  config.encrypt = true;
+  config.token = "0123456789abcdef";
+  config.interface = "lo";
+  EXPECT_STREQ(choose_transport(TransportKind::Scope::network, config).name, "sockets");
+  for (const TransportKind* kind : all_transport_kinds()) {
+    if (kind->scope == TransportKind::Scope::network && std::string_view(kind->name) != "sockets") {
+      EXPECT_THROW(kind->open({.config = config, .rank = 0, .size = 2, .ranks = {0, 1}}), Error)
+          << kind->name;
+    }
+  }
+  // Without a secret our own do not open either.
+  config.token = "";
+  EXPECT_THROW(choose_transport(TransportKind::Scope::network, config)
+                   .open({.config = config, .rank = 0, .size = 2, .ranks = {0, 1}}),
+               Error);
 }
 
 /// Opened as joining does it: whatever the table says is all that it takes.

@@ -42,9 +42,16 @@ std::unique_ptr<MessageTransport> open_libfabric_rails(const char* provider, int
 
 /// Each rail has an address of its own on the loopback.
 inline std::unique_ptr<MessageTransport> open_sockets_on(int rank, int size, int rails,
-                                                         std::size_t streams_a_rail) {
+                                                         std::size_t streams_a_rail,
+                                                         bool encrypted = false) {
   sockets::SocketsOptions options{
       .rank = rank, .size = size, .rails = {}, .streams_a_rail = streams_a_rail};
+  if (encrypted) {
+    // Few records a key, so that tests send more.
+    auto encryption = sockets::stream_encryption(job_key("a token of tests", KeyUse::data));
+    encryption.records_a_key = 16;
+    options.encryption = TlsContext::make(encryption);
+  }
   constexpr std::array addresses = {"127.0.0.1", "127.0.0.2", "127.0.0.3"};
   for (int rail = 0; rail < rails; ++rail) {
     options.rails.push_back(*sockets::parse_address(addresses[static_cast<std::size_t>(rail)], 0));
@@ -65,6 +72,10 @@ inline const std::vector<WireKind>& all_wires() {
        [](int rank, int size) { return open_sockets_on(rank, size, 1, 3); }},
       {"sockets over two rails", true,
        [](int rank, int size) { return open_sockets_on(rank, size, 2, 1); }},
+      {"encrypted sockets", true,
+       [](int rank, int size) { return open_sockets_on(rank, size, 1, 1, true); }},
+      {"encrypted sockets over two rails", true,
+       [](int rank, int size) { return open_sockets_on(rank, size, 2, 1, true); }},
   };
   return wires;
 }
