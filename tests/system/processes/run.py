@@ -125,22 +125,30 @@ def await_line(case, processes, line):
             fail(case, f'rank {rank} says "{said}" instead of "{line}"', collect(processes, 0.1))
 
 
+def shrink(worker, hosts, count, victims, how="", **variables):
+    case = f"shrink{how} without ranks {victims}, all_reduce of {count} on hosts [{hosts}]"
+    processes = start([worker, "shrink", count], hosts=hosts, **variables)
+    await_line(case, processes, f"ready {RANKS}")
+    begin = time.monotonic()
+    for left, victim in zip((RANKS - 1, RANKS - 2), victims):
+        processes[victim].send_signal(signal.SIGKILL)
+        processes.pop(victim).communicate()
+        await_line(case, processes, f"ready {left}")
+    print(f"ok {case}: {time.monotonic() - begin:.2f} s")
+    for process in processes.values():
+        process.kill()
+        process.communicate()
+
+
 def case_shrink(worker, sprat):
     for hosts in ("", "a,a,b,b"):
         for count in ("2", "300000"):
             for victims in ((0, 1), (3, 0), (2, 1)):
-                case = f"shrink without ranks {victims}, all_reduce of {count} on hosts [{hosts}]"
-                processes = start([worker, "shrink", count], hosts=hosts)
-                await_line(case, processes, f"ready {RANKS}")
-                begin = time.monotonic()
-                for left, victim in zip((RANKS - 1, RANKS - 2), victims):
-                    processes[victim].send_signal(signal.SIGKILL)
-                    processes.pop(victim).communicate()
-                    await_line(case, processes, f"ready {left}")
-                print(f"ok {case}: {time.monotonic() - begin:.2f} s")
-                for process in processes.values():
-                    process.kill()
-                    process.communicate()
+                shrink(worker, hosts, count, victims)
+
+
+def case_shrink_encrypted(worker, sprat):
+    shrink(worker, "a,a,b,b", "2", (0, 1), " encrypted", SPRAT_ENCRYPT="1", SPRAT_TOKEN="a token of sixteen and more")
 
 
 def case_kill_after_fork(worker, sprat):

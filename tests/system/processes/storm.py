@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Handshakes of strangers against a running job: storm.py WORKER [COUNT [SEED]].
+"""Handshakes of strangers against a running job: storm.py WORKER [COUNT [SEED [encrypted]]].
 
 Random bytes, truncated and replayed greetings, proofs of another token, and, with the right token (a
 job that got none has one that everybody can make), frames that are nonsense, too long or of a rank
-that is there already. Meanwhile three ranks run checked all_reduces. They must end well, and rank 0's
+that is there already. If the job is encrypted: TLS without its key, plain greetings, and first words of a rank that
+were recorded, whole, cut, altered, or of another token. Meanwhile three ranks run checked all_reduces. They must end well, and rank 0's
 memory and descriptors must be as they were after the first tenth.
 """
 import hashlib
@@ -11,6 +12,7 @@ import hmac
 import os
 import random
 import socket
+import ssl
 import struct
 import sys
 import tempfile
@@ -20,6 +22,7 @@ import time
 import run
 
 MAGIC = b"SPRAT\r\n\x01"
+TOKEN = "a token of sixteen and more"
 THREADS = 4
 GROWTH_KIB = 2048  # of the allocator, over any number of handshakes
 
@@ -114,9 +117,11 @@ class Storm:
             connection.sendall(self.greet(connection, os.urandom(16), self.token) + hello(1, 3))
             return connection.recv(1 << 16)
 
+    def kinds(self):
+        return [self.random_bytes, self.truncated, self.wrong_token, self.replayed, self.proved, self.silent]
+
     def run(self, count, seed):
         dice = random.Random(seed)
-        kinds = [self.random_bytes, self.truncated, self.wrong_token, self.replayed, self.proved, self.silent]
         for _ in range(count):
             with socket.socket() as connection:
                 connection.settimeout(30)
@@ -124,8 +129,8 @@ class Storm:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 connection.connect(("127.0.0.1", self.port))
                 try:
-                    dice.choice(kinds)(connection, dice)
-                except (ConnectionError, BrokenPipeError):
+                    dice.choice(self.kinds())(connection, dice)
+                except (ConnectionError, BrokenPipeError, ssl.SSLError):
                     pass
 
     def rage(self, count, seed):
@@ -147,6 +152,78 @@ class Storm:
             sys.exit(1)
 
 
+class EncryptedStorm(Storm):
+    """Nobody here has the key: Python's ssl knows none of this kind. So what ranks say first is recorded."""
+
+    def __init__(self, port, worker):
+        super().__init__(port)
+        self.hellos = [first_words(worker, token) for token in (TOKEN, "a token of another job")]
+
+    def plain(self, connection, dice):
+        connection.sendall(MAGIC + dice.randbytes(16))
+        answer = self.read(connection, 8 + 16 + 32)
+        if answer != b"SPRAT\r\n\x03" + bytes(48):
+            raise AssertionError(f"a plain rank is answered {answer}")
+        self.must_end(connection)
+
+    def without_key(self, connection, dice):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        if dice.randrange(2):
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+        with context.wrap_socket(connection):
+            raise AssertionError("TLS stands without the key")
+
+    def replayed(self, connection, dice):
+        connection.sendall(self.hellos[0])
+        if connection.recv(1) != b"\x16":
+            raise AssertionError("the hello of a rank is not understood")
+        connection.sendall(b"\x17\x03\x03" + struct.pack(">H", 100) + dice.randbytes(100))
+        self.must_end(connection)
+
+    def cut(self, connection, dice):
+        connection.sendall(self.hellos[0][:dice.randrange(1, len(self.hellos[0]))])
+
+    def altered(self, connection, dice):
+        hello = bytearray(self.hellos[0])
+        hello[dice.randrange(len(hello))] ^= 1 << dice.randrange(8)
+        connection.sendall(hello)
+
+    def of_another_job(self, connection, dice):
+        connection.sendall(self.hellos[1])
+        self.must_end(connection)
+
+    def must_end(self, connection):
+        while connection.recv(1 << 16):
+            pass
+
+    def kinds(self):
+        return [self.random_bytes, self.plain, self.without_key, self.replayed, self.cut, self.altered,
+                self.of_another_job, self.silent]
+
+
+def first_words(worker, token):
+    """What a rank with this token says to whoever listens where its rank 0 should."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        listener.settimeout(30)
+        port = listener.getsockname()[1]
+        rank = run.start([worker, "until", "/"], ranks=3, skip=(0, 2), port=port, SPRAT_ENCRYPT="1", SPRAT_TOKEN=token)[1]
+        try:
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(30)
+                words = connection.recv(1 << 16)
+                while len(words) < 5 + int.from_bytes(words[3:5], "big"):
+                    words += connection.recv(1 << 16)
+                return words
+        finally:
+            rank.kill()
+            rank.communicate()
+
+
 def usage(pid):
     """Resident KiB and descriptors, once every stranger's connection is gone."""
     fds = -1
@@ -165,17 +242,19 @@ def main():
     worker = sys.argv[1]
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 4000
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    encrypted = sys.argv[4:] == ["encrypted"]
+    settings = {"SPRAT_ENCRYPT": "1", "SPRAT_TOKEN": TOKEN} if encrypted else {}
     with tempfile.TemporaryDirectory() as folder:
         stop = os.path.join(folder, "stop")
         port = run.free_port()
         # What is freed under a sanitizer stays resident up to its quarantine's size.
         processes = run.start([worker, "until", stop], ranks=3, port=port,
-                              ASAN_OPTIONS="quarantine_size_mb=0:thread_local_quarantine_size_kb=0")
+                              ASAN_OPTIONS="quarantine_size_mb=0:thread_local_quarantine_size_kb=0", **settings)
         try:
             for process in processes.values():
                 process.stdout.readline()
-            storm = Storm(port)
-            if os.geteuid() == 0:
+            storm = EncryptedStorm(port, worker) if encrypted else Storm(port)
+            if os.geteuid() == 0 and not encrypted:
                 answer = storm.other_user()
                 if b"SPRAT_TOKEN" not in answer or b"65534" not in answer:
                     run.fail(f"storm: another user is answered {answer}", "", run.collect(processes, 0.1))
