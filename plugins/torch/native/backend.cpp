@@ -5,10 +5,10 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 
+#include "plugins/torch/native/devices/registry.hpp"
 #include "plugins/torch/native/elements.hpp"
 #include "plugins/torch/native/errors.hpp"
 #include "plugins/torch/native/memory.hpp"
-#include "plugins/torch/native/observing/profiling.hpp"
 
 namespace sprat::pytorch {
 namespace {
@@ -62,37 +62,71 @@ void check_contiguous(const at::Tensor& tensor, const char* what) {
 
 WorkPointer Backend::issue(const Tensors& inputs, const Tensors& outputs, Manner manner,
                            const MakeCall& make) {
-  // A send has no outputs, a receive no inputs, a barrier neither.
-  const Tensors& either = inputs.empty() ? outputs : inputs;
-  if (either.empty() || either.front().is_cpu()) {
-    return guard([&] { return issue(make(inputs, outputs), manner); });
-  }
+  const auto device = device_of(inputs, outputs);
+  return guard([&]() -> WorkPointer {
+    return device ? issue_on(*device, checked_parts(inputs, outputs, make), manner)
+                  : issue(make(inputs, outputs), manner);
+  });
+}
+
+WorkPointer Backend::issue_on(at::Device device, DeviceCallParts parts, Manner manner) {
+  static_cast<void>(open_device(device));  // refuses what is not served, before anything is counted
   const std::uint64_t number = ++sequence_;
-  DeviceOperation operation{.inputs = inputs, .outputs = outputs, .rank = rank_, .start = {}};
-  operation.start = [this, make, manner, number](const Tensors& host_inputs,
-                                                 const Tensors& host_outputs) {
-    return guard([&] {
-      Call call = make(host_inputs, host_outputs);
-      const Observed observed = observe(call.operation, number, manner);
-      return start(std::move(call), *device_ranks(), observed);
-    });
-  };
-  auto work = lane(either.front().device().type()).run(std::move(operation));
+  const ProfiledCall profile = profiled(parts.call.operation, number);
+  parts.observed = observe(parts.call.operation, number, manner);
   if (Batch* batch = open_batch()) {
-    batch->device_works.push_back(work);
+    batch->on_device.push_back(std::move(parts));
+    return nullptr;
   }
-  return work;
+  std::vector<DeviceCallParts> one;
+  one.push_back(std::move(parts));
+  return start_on(device, std::move(one));
+}
+
+WorkPointer Backend::start_on(at::Device device, std::vector<DeviceCallParts> parts) {
+  std::vector<Observed> observed;
+  for (const DeviceCallParts& part : parts) {
+    observed.push_back(part.observed);
+  }
+  try {
+    const bool messages = c10d::isP2POp(parts.front().call.operation.type);
+    const auto lane =
+        messages ? lanes_.messages(device, ranks()) : lanes_.collectives(device, ranks());
+    return start_on_lane(*lane, std::move(parts), observer_);
+  } catch (...) {
+    for (const Observed& one : observed) {
+      observer_->end(one, std::current_exception(), Observed::Clock::now());
+    }
+    throw;
+  }
+}
+
+// Operations that need each other, as a send and a receive do, go into a lane as one: of two, the
+// second could wait for memory that the first one has.
+void Backend::start_batch_on_devices(Batch& batch, std::vector<WorkPointer>& works) {
+  std::map<std::pair<std::string, bool>, std::vector<DeviceCallParts>> lanes;
+  for (DeviceCallParts& parts : batch.on_device) {
+    const at::Device device = *device_of(parts.inputs, parts.outputs);
+    lanes[{device.str(), c10d::isP2POp(parts.call.operation.type)}].push_back(std::move(parts));
+  }
+  for (auto& [lane, parts] : lanes) {
+    works.push_back(guard([&] { return start_on(at::Device(lane.first), std::move(parts)); }));
+  }
+}
+
+ProfiledCall Backend::profiled(const Operation& operation, std::uint64_t number) const {
+  return ProfiledCall(operation,
+                      {.name = observer_->notes.group,
+                       .description = pg_desc_,
+                       .rank = rank_,
+                       .size = size_,
+                       .ranks = observer_->ranks},
+                      number);
 }
 
 WorkPointer Backend::issue(Call call, Manner manner) {
   const std::uint64_t number = ++sequence_;
-  const ProfiledCall profiled(call.operation,
-                              {.name = observer_->notes.group,
-                               .description = pg_desc_,
-                               .rank = rank_,
-                               .size = size_,
-                               .ranks = observer_->ranks},
-                              number);
+  const ProfiledCall profile = profiled(call.operation, number);
   const auto group = ranks();
   const Observed observed = observe(call.operation, number, manner);
   if (Batch* batch = open_batch()) {
@@ -110,7 +144,12 @@ WorkPointer Backend::issue(Call call, Manner manner) {
   }
   RECORD_USER_SCOPE(call.operation.title);
   const sprat::Options options{.timeout = observed.deadline.timeout, .blocking = true};
-  run_now(call.operation, *observer_, observed, [&] { call.start(*group, options).wait(); });
+  run_now(call.operation, *observer_, observed, [&] {
+    if (call.operation.prepare) {
+      call.operation.prepare();
+    }
+    call.start(*group, options).wait();
+  });
   return nullptr;
 }
 
@@ -120,6 +159,9 @@ Observed Backend::observe(const Operation& operation, std::uint64_t number, Mann
 
 sprat::Work Backend::begun(Call& call, sprat::Communicator& ranks, const Observed& observed) {
   try {
+    if (call.operation.prepare) {
+      call.operation.prepare();
+    }
     sprat::Work work = call.start(ranks, {.timeout = observed.deadline.timeout, .blocking = false});
     observer_->started(observed, work);
     return work;
@@ -382,9 +424,9 @@ WorkPointer Backend::recvAnysource(Tensors& tensors, int tag) {
 }
 
 WorkPointer Backend::barrier(const c10d::BarrierOptions& opts) {
-  // Device tensors' operations run on a communicator of their own, so this one's order does not
-  // cover them.
-  settle_device();
+  // Collectives of devices' tensors run on communicators of their own, so this one's order does not
+  // cover them. Messages need not have come: a receive may wait for a send after the barrier.
+  lanes_.settle_collectives();
   return issue({}, {}, {opts.timeout, opts.asyncOp},
                [](const Tensors&, const Tensors&) { return calls::barrier(); });
 }

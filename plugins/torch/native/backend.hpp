@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "plugins/torch/native/calls.hpp"
-#include "plugins/torch/native/device_lane.hpp"
+#include "plugins/torch/native/devices/lanes.hpp"
+#include "plugins/torch/native/devices/start.hpp"
 #include "plugins/torch/native/observing/observer.hpp"
+#include "plugins/torch/native/observing/profiling.hpp"
 #include "plugins/torch/native/torch_version.hpp"
 #include "plugins/torch/native/work.hpp"
 #include "sprat/communicator.hpp"
@@ -166,8 +168,6 @@ class Backend final : public c10d::Backend {
   std::string flight_record();
 
  private:
-  /// Makes a Call of host tensors: of those given, or of what stands for a device's.
-  using MakeCall = std::function<Call(const Tensors& inputs, const Tensors& outputs)>;
   struct Manner {
     std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
     bool async = true;
@@ -177,8 +177,8 @@ class Backend final : public c10d::Backend {
     std::vector<Operation> operations;
     std::vector<sprat::Work> works;
     Work::Parts observed;
-    std::vector<c10::intrusive_ptr<c10d::Work>> device_works;
-    bool messages = false;  ///< Has sends or receives.
+    std::vector<DeviceCallParts> on_device;  ///< Started together at the end.
+    bool messages = false;                   ///< Has sends or receives of host tensors.
   };
 
   /// Known to the process's groups.
@@ -191,14 +191,15 @@ class Backend final : public c10d::Backend {
   void drop_ranks();
   std::shared_ptr<sprat::Communicator> ranks();
   std::shared_ptr<sprat::Communicator> ranks_or_null();
-  /// The same ranks again: device tensors' operations start in an order of their own.
-  std::shared_ptr<sprat::Communicator> device_ranks();
-  DeviceLane& lane(at::DeviceType type);
-  /// Waits for device tensors' operations, which have an order of their own.
-  void settle_device();
   c10::intrusive_ptr<c10d::Work> issue(const Tensors& inputs, const Tensors& outputs, Manner manner,
                                        const MakeCall& make);
   c10::intrusive_ptr<c10d::Work> issue(Call call, Manner manner);
+  c10::intrusive_ptr<c10d::Work> issue_on(at::Device device, DeviceCallParts parts, Manner manner);
+  /// Of one device, as one operation of the lane for messages or of the one for collectives.
+  c10::intrusive_ptr<c10d::Work> start_on(at::Device device, std::vector<DeviceCallParts> parts);
+  /// What a batch has of devices' tensors, one Work for each lane.
+  void start_batch_on_devices(Batch& batch, std::vector<c10::intrusive_ptr<c10d::Work>>& works);
+  ProfiledCall profiled(const Operation& operation, std::uint64_t number) const;
   /// all_gather of several tensors a rank.
   c10::intrusive_ptr<c10d::Work> gather_several(std::vector<Tensors>& outputs, Tensors& inputs,
                                                 const c10d::AllgatherOptions& opts);
@@ -209,20 +210,20 @@ class Backend final : public c10d::Backend {
   /// Null if this thread has none open.
   Batch* open_batch();
 
-  Membership membership_;                    ///< Its store is in observer_.
-  std::shared_ptr<Observer> observer_;       ///< Shared with Works, which outlive the group.
-  std::atomic<std::uint64_t> sequence_ = 0;  ///< Operations so far.
-  std::uint64_t monitored_barriers_ = 0;     ///< So far; one thread calls.
-  std::uint64_t shrunk_ = 0;                 ///< Calls of shrink() so far; one thread calls.
-  const int first_rank_;                     ///< Before reconfigure() gave it another.
-  const std::string nonce_;                  ///< In the handle of reconfigure().
-  std::set<std::int64_t> instances_;         ///< Of reconfigure(); one thread calls.
-  std::atomic<bool> revoked_ = false;        ///< By abort() here, until reconfigure().
-  std::atomic<int> batches_open_ = 0;        ///< batches_.size(), for a look without the lock.
-  std::mutex mutex_;                         ///< Guards what follows.
-  std::shared_ptr<sprat::Communicator> ranks_, device_ranks_;  ///< Shared with calls under way.
+  Membership membership_;                       ///< Its store is in observer_.
+  std::shared_ptr<Observer> observer_;          ///< Shared with Works, which outlive the group.
+  std::atomic<std::uint64_t> sequence_ = 0;     ///< Operations so far.
+  std::uint64_t monitored_barriers_ = 0;        ///< So far; one thread calls.
+  std::uint64_t shrunk_ = 0;                    ///< Calls of shrink() so far; one thread calls.
+  const int first_rank_;                        ///< Before reconfigure() gave it another.
+  const std::string nonce_;                     ///< In the handle of reconfigure().
+  std::set<std::int64_t> instances_;            ///< Of reconfigure(); one thread calls.
+  std::atomic<bool> revoked_ = false;           ///< By abort() here, until reconfigure().
+  std::atomic<int> batches_open_ = 0;           ///< batches_.size(), for a look without the lock.
+  std::mutex mutex_;                            ///< Guards what follows.
+  std::shared_ptr<sprat::Communicator> ranks_;  ///< Shared with calls under way.
   std::map<std::thread::id, Batch> batches_;
-  std::unique_ptr<DeviceLane> lane_;  ///< Made with the first device tensor.
+  DeviceLanes lanes_;  ///< Guards itself.
 };
 
 }  // namespace sprat::pytorch

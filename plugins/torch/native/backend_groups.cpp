@@ -145,42 +145,6 @@ std::shared_ptr<sprat::Communicator> Backend::ranks() {
   return group;
 }
 
-std::shared_ptr<sprat::Communicator> Backend::device_ranks() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (device_ranks_) {
-      return device_ranks_;
-    }
-  }
-  // Without the lock, since making the group waits for the other ranks. Only the lane's thread asks
-  // for it, so it is made once.
-  std::vector<int> all(static_cast<std::size_t>(size_));
-  std::iota(all.begin(), all.end(), 0);
-  auto made = std::make_shared<sprat::Communicator>(
-      ranks()->create_group(all, membership_.group + "/device"));
-  const std::lock_guard lock(mutex_);
-  return device_ranks_ = std::move(made);
-}
-
-DeviceLane& Backend::lane(at::DeviceType type) {
-  const std::lock_guard lock(mutex_);
-  if (!lane_) {
-    lane_ = open_device_lane(type);
-  }
-  return *lane_;
-}
-
-void Backend::settle_device() {
-  DeviceLane* lane = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    lane = lane_.get();
-  }
-  if (lane != nullptr) {
-    lane->settle();
-  }
-}
-
 void Backend::setTimeout(std::chrono::milliseconds timeout) {
   observer_->timeouts->set_usual(timeout);
 }
@@ -329,15 +293,10 @@ void Backend::abort() {
 }
 
 void Backend::drop_ranks() {
-  std::shared_ptr<sprat::Communicator> group, device_group;
-  std::unique_ptr<DeviceLane> lane;
-  {
-    const std::lock_guard lock(mutex_);
-    group.swap(ranks_);
-    device_group.swap(device_ranks_);
-    lane.swap(lane_);
-  }
-  lane.reset();  // waits for what is under way, which may need the lock
+  lanes_.close();  // first: what is under way ends on the communicators that it began on
+  std::shared_ptr<sprat::Communicator> group;
+  const std::lock_guard lock(mutex_);
+  group.swap(ranks_);
 }
 
 void Backend::shutdown() {
@@ -378,6 +337,14 @@ WorkPointer Backend::endCoalescing() {
     batches_.erase(found);
     batches_open_.fetch_sub(1);
   }
+  std::vector<WorkPointer> works;
+  start_batch_on_devices(batch, works);
+  if (batch.observed.empty() && works.size() == 1) {
+    return works.front();
+  }
+  if (batch.observed.empty() && works.size() > 1) {
+    return c10::make_intrusive<Works>(std::move(works));
+  }
   if (batch.observed.empty()) {  // of no operations
     Observed nothing;
     nothing.type = c10d::OpType::COALESCED;
@@ -392,15 +359,15 @@ WorkPointer Backend::endCoalescing() {
   }
   // Users of coalesced gathers look at their tensors at once (DeepSpeed's MiCS does), so
   // collectives are done here. Sends and receives may depend on what the caller does next, so they
-  // are not waited for.
+  // are not waited for. Those of a device are done by its streams.
   if (!batch.messages) {
     work->wait();
   }
-  if (!batch.device_works.empty()) {
-    batch.device_works.push_back(std::move(work));
-    return c10::make_intrusive<Works>(std::move(batch.device_works));
+  if (works.empty()) {
+    return work;
   }
-  return work;
+  works.push_back(std::move(work));
+  return c10::make_intrusive<Works>(std::move(works));
 }
 
 #ifdef C10D_BACKEND_HAS_RECONFIGURE

@@ -17,6 +17,8 @@ namespace {
 
 using c10d::OpType;
 using sprat::Communicator;
+using sprat::DeviceLane;
+using sprat::DeviceStream;
 using sprat::Options;
 
 Operation operation(OpType type, const char* title, Tensors inputs, Tensors results) {
@@ -98,6 +100,10 @@ Call all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& op) {
                                                             const Options& options) {
     return ranks.all_reduce(data, reduction, options);
   };
+  call.on_device = [data, reduction = reduction_of(op, tensor)](
+                       DeviceLane& lane, DeviceStream stream, const Options& options) {
+    return lane.all_reduce(data, data, reduction, stream, options);
+  };
   return call;
 }
 
@@ -133,6 +139,7 @@ Call all_reduce_several(const Tensors& tensors, const c10d::ReduceOp& op) {
   check_alike(tensors);
   const at::Tensor combined = combined_here(tensors, op);
   Call call = all_reduce(combined, op);
+  call.on_device = nullptr;
   call.operation.inputs = call.operation.results = tensors;
   call.operation.staging.push_back(combined);
   finish_also(call.operation, [combined, tensors] { copy_to_all(combined, tensors); });
@@ -145,12 +152,16 @@ Call broadcast(const at::Tensor& tensor, int root) {
   call.start = [data, root](Communicator& ranks, const Options& options) {
     return ranks.broadcast(data, root, options);
   };
+  call.on_device = [data, root](DeviceLane& lane, DeviceStream stream, const Options& options) {
+    return lane.broadcast(data, data, root, stream, options);
+  };
   return call;
 }
 
 Call broadcast_several(const Tensors& tensors, int root, std::size_t from) {
   check_alike(tensors);
   Call call = broadcast(tensors[from], root);
+  call.on_device = nullptr;
   call.operation.inputs = call.operation.results = tensors;
   finish_also(call.operation, [tensors, from] { copy_to_all(tensors[from], tensors); });
   return call;
@@ -175,6 +186,9 @@ Call all_gather_single(const at::Tensor& output, const at::Tensor& input) {
   const Elements whole = moved(writable(output, call.operation));
   call.start = [part, whole](Communicator& ranks, const Options& options) {
     return ranks.all_gather(part, whole, options);
+  };
+  call.on_device = [part, whole](DeviceLane& lane, DeviceStream stream, const Options& options) {
+    return lane.all_gather(part, whole, stream, options);
   };
   return call;
 }
@@ -232,6 +246,10 @@ Call reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
   call.start = [part, whole, reduction = reduction_of(op, input)](Communicator& ranks,
                                                                   const Options& options) {
     return ranks.reduce_scatter(whole, part, reduction, options);
+  };
+  call.on_device = [part, whole, reduction = reduction_of(op, input)](
+                       DeviceLane& lane, DeviceStream stream, const Options& options) {
+    return lane.reduce_scatter(whole, part, reduction, stream, options);
   };
   return call;
 }
@@ -298,6 +316,9 @@ Call all_to_all_single(const at::Tensor& output, const at::Tensor& input,
   if (output_splits.empty() && input_splits.empty()) {
     call.start = [in, out](Communicator& ranks, const Options& options) {
       return ranks.all_to_all(in, out, options);
+    };
+    call.on_device = [in, out](DeviceLane& lane, DeviceStream stream, const Options& options) {
+      return lane.all_to_all(in, out, stream, options);
     };
     return call;
   }
@@ -386,6 +407,9 @@ Operation all_of(std::vector<Operation> operations, c10d::OpType type, const cha
     append(all.inputs, one.inputs);
     append(all.results, one.results);
     append(all.staging, one.staging);
+    if (one.prepare) {
+      prepare_also(all, std::move(one.prepare));
+    }
     if (one.finish) {
       finish_also(all, std::move(one.finish));
     }

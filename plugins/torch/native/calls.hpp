@@ -7,15 +7,19 @@
 
 #include "plugins/torch/native/work.hpp"
 #include "sprat/communicator.hpp"
+#include "sprat/device.hpp"
 
 namespace sprat::pytorch {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// An operation, and how it is started. `start` may be called once, while the operation lives.
+/// An operation, and how it is started, once, while the operation lives and after its `prepare`.
 struct Call {
   Operation operation;
-  std::function<sprat::Work(sprat::Communicator&, const sprat::Options&)> start;
+  std::function<sprat::Work(sprat::Communicator&, const sprat::Options&)> start = nullptr;
+  /// On tensors of a device, where its lane has such an operation itself; else null.
+  std::function<sprat::DeviceWork(sprat::DeviceLane&, sprat::DeviceStream, const sprat::Options&)>
+      on_device = nullptr;
 };
 
 // Tensors that are not contiguous, and lists whose tensors do not follow each other in memory, go

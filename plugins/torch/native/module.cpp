@@ -9,6 +9,7 @@
 
 #include "plugins/torch/native/backend.hpp"
 #include "plugins/torch/native/data.hpp"
+#include "plugins/torch/native/devices/registry.hpp"
 #include "plugins/torch/native/errors.hpp"
 #include "plugins/torch/native/memory.hpp"
 #include "plugins/torch/native/planners.hpp"
@@ -57,6 +58,29 @@ py::bytes dump_trace(const Groups& groups, bool operations, bool frames, bool on
   return py::bytes(dump);
 }
 
+void bind_groups(py::module_& module) {
+  py::class_<Groups, std::shared_ptr<Groups>>(module, "Groups")
+      .def(py::init<bool>(), py::arg("records"))
+      .def("__len__", &Groups::size)
+      .def("_dump_fr_trace", &dump_trace, py::arg("operations"), py::arg("frames"),
+           py::arg("only_active"))
+      .def("_set_fr_version",
+           [](const Groups& groups, const std::string& version) {
+             groups.trace()->set_version(version);
+           })
+      .def("leave", &Groups::leave, py::call_guard<py::gil_scoped_release>());
+}
+
+/// After Work, c10d's, which the devices' is one of.
+void bind_devices(py::module_& module) {
+  py::class_<StreamWork, c10d::Work, c10::intrusive_ptr<StreamWork>>(module, "StreamWork")
+      .def_property_readonly("timeout", &StreamWork::getTimeout);
+  module.def("serves", [](const std::string& type) { return serves(at::Device(type).type()); });
+  module.def("add_device_kind", [](const std::string& type, const py::capsule& kind) {
+    add_device_kind(at::Device(type).type(), *kind.get_pointer<const DeviceKind>());
+  });
+}
+
 at::Tensor empty(const std::vector<std::int64_t>& sizes, at::ScalarType dtype) {
   return guard([&] { return empty_shared(sizes, dtype); });
 }
@@ -79,6 +103,10 @@ PYBIND11_MODULE(_native, module) {
       .def("register_abort_hook", &Backend::registerAbortHook, py::arg("hook_id"), py::arg("hook"),
            Released())
       .def("unregister_abort_hook", &Backend::unregisterAbortHook, py::arg("hook_id"), Released())
+      // NCCL splits a group with all its ranks, those that are left out too. Here members alone
+      // make one, so these have nothing to do.
+      .def(
+          "perform_nocolor_split", [](Backend&, const at::Device&) {}, py::arg("device"))
       .def("get_error", &Backend::getError, Released())
       .def_property_readonly("supports_shrinking", &Backend::supportsShrinking)
       .def("shrink", &Backend::shrink, py::arg("ranks_to_exclude"), py::arg("shrink_flags") = 0,
@@ -88,19 +116,10 @@ PYBIND11_MODULE(_native, module) {
   // What operations with async_op=True return: PyTorch's Work, and what it had no name for yet.
   py::class_<Work, c10d::Work, c10::intrusive_ptr<Work>>(module, "Work")
       .def_property_readonly("timeout", &Work::getTimeout);
-  py::class_<Groups, std::shared_ptr<Groups>>(module, "Groups")
-      .def(py::init<bool>(), py::arg("records"))
-      .def("__len__", &Groups::size)
-      .def("_dump_fr_trace", &dump_trace, py::arg("operations"), py::arg("frames"),
-           py::arg("only_active"))
-      .def("_set_fr_version",
-           [](const Groups& groups, const std::string& version) {
-             groups.trace()->set_version(version);
-           })
-      .def("leave", &Groups::leave, Released());
+  bind_groups(module);
   module.def("join", &join, Released());
   module.def("create_group", &create_group, Released());
-  module.def("serves_cuda", [] { return serves(at::kCUDA); });
+  bind_devices(module);
   module.def("empty", &empty, Released());
   module.def("is_shared", &is_shared);
   module.def("memory_use", [] {

@@ -34,6 +34,17 @@ void copy_into(const at::Tensor& to, const at::Tensor& from) {
   to.is_contiguous() ? to.view(from.sizes()).copy_(from) : to.copy_(flat_from);
 }
 
+/// Of which the first may be null.
+std::function<void()> both(std::function<void()> first, std::function<void()> then) {
+  if (!first) {
+    return then;
+  }
+  return [first = std::move(first), then = std::move(then)] {
+    first();
+    then();
+  };
+}
+
 /// One dimension over adjacent tensors.
 at::Tensor spanning(const std::vector<at::Tensor>& tensors) {
   return tensors.front().as_strided({total_count(tensors)}, {1});
@@ -41,15 +52,12 @@ at::Tensor spanning(const std::vector<at::Tensor>& tensors) {
 
 }  // namespace
 
+void prepare_also(Operation& operation, std::function<void()> then) {
+  operation.prepare = both(std::move(operation.prepare), std::move(then));
+}
+
 void finish_also(Operation& operation, std::function<void()> then) {
-  if (!operation.finish) {
-    operation.finish = std::move(then);
-    return;
-  }
-  operation.finish = [first = std::move(operation.finish), then = std::move(then)] {
-    first();
-    then();
-  };
+  operation.finish = both(std::move(operation.finish), std::move(then));
 }
 
 at::Tensor readable(const at::Tensor& tensor, Operation& operation) {
@@ -57,7 +65,7 @@ at::Tensor readable(const at::Tensor& tensor, Operation& operation) {
     return tensor;
   }
   at::Tensor copy = staged(tensor, tensor.sizes(), operation);
-  copy_into(copy, tensor);
+  prepare_also(operation, [copy, tensor] { copy_into(copy, tensor); });
   return copy;
 }
 
@@ -73,7 +81,7 @@ at::Tensor writable(const at::Tensor& tensor, Operation& operation) {
 at::Tensor updatable(const at::Tensor& tensor, Operation& operation) {
   at::Tensor same = writable(tensor, operation);
   if (!same.is_same(tensor)) {
-    copy_into(same, tensor);
+    prepare_also(operation, [same, tensor] { copy_into(same, tensor); });
   }
   return same;
 }
@@ -83,11 +91,13 @@ at::Tensor joined_readable(const std::vector<at::Tensor>& tensors, Operation& op
     return spanning(tensors);
   }
   at::Tensor all = staged(tensors.front(), {total_count(tensors)}, operation);
-  std::int64_t at = 0;
-  for (const at::Tensor& tensor : tensors) {
-    copy_into(all.narrow(0, at, tensor.numel()), tensor);
-    at += tensor.numel();
-  }
+  prepare_also(operation, [all, tensors] {
+    std::int64_t at = 0;
+    for (const at::Tensor& tensor : tensors) {
+      copy_into(all.narrow(0, at, tensor.numel()), tensor);
+      at += tensor.numel();
+    }
+  });
   return all;
 }
 

@@ -9,8 +9,8 @@
 
 namespace sprat::pytorch {
 
-// Copies are kept in operation.staging; what comes into one is put where it belongs by
-// operation.finish.
+// Copies are kept in operation.staging; what goes out is brought into them by operation.prepare,
+// and what has come into one is put where it belongs by operation.finish. So nothing is read here.
 
 /// The tensor, or a contiguous copy.
 at::Tensor readable(const at::Tensor& tensor, Operation& operation);
@@ -22,7 +22,8 @@ at::Tensor updatable(const at::Tensor& tensor, Operation& operation);
 at::Tensor joined_readable(const std::vector<at::Tensor>& tensors, Operation& operation);
 at::Tensor joined_writable(const std::vector<at::Tensor>& tensors, Operation& operation);
 
-/// `operation.finish` does `then` too, after what it does already.
+/// `operation.prepare` and `operation.finish` do `then` too, after what they do already.
+void prepare_also(Operation& operation, std::function<void()> then);
 void finish_also(Operation& operation, std::function<void()> then);
 
 }  // namespace sprat::pytorch

@@ -28,6 +28,9 @@ struct Operation {
   std::vector<at::Tensor> staging;
   int peer = -1;  ///< The root, or whom a message goes to or comes from; -1: nobody, or anybody.
   std::vector<std::int64_t> input_splits, output_splits;  ///< Rows for each rank; none: equal ones.
+  /// Brings what goes out into copies, where there are some. Once, before it is started; may be
+  /// null.
+  std::function<void()> prepare;
   /// Puts what has come into the tensors that it is for. Once, when done well; may be null.
   std::function<void()> finish;
 };

@@ -8,7 +8,7 @@ import re
 import tarfile
 
 # The library's folders, as its CMakeLists.txt names them, and what they need.
-FOLDERS = ("cmake", "comm", "io", "collectives", "memory", "gemm", "layers", "fsdp", "mp", "checkpoint", "plugins", "train", "cli",
+FOLDERS = ("cmake", "comm", "io", "collectives", "memory", "gemm", "device", "layers", "fsdp", "mp", "checkpoint", "plugins", "train", "cli",
            "examples", "include")
 FILES = ("CMakeLists.txt", "LICENSE", "README.md")
 LEFT_OUT = re.compile(r"(^|/)(__pycache__|build|\.git)(/|$)|\.(pyc|so|btr)$")

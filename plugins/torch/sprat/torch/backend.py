@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Iterator
@@ -16,6 +17,9 @@ from sprat import autoload
 from sprat.torch import _native, flight_trace
 
 _groups = flight_trace.groups
+# A stream that waits for an operation holds one of the driver's channels, of which there are 8
+# unless CUDA's first call finds this. Who has set it, or calls CUDA before, keeps theirs.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 # Without it the others would take a process that ends for one that died.
 atexit.register(_groups.leave)
 # Whether the group that this thread is making is to be a job of its own.
@@ -39,9 +43,13 @@ def devices() -> list[str]:
 
     PyTorch asks a group for them, and puts tensors on whichever it likes best.
     """
+    found = ["cpu"]
     # This counts by NVML, and leaves a process that is to fork as it is.
-    has_cuda = _native.serves_cuda() and torch.cuda.device_count() > 0
-    return ["cpu", "cuda"] if has_cuda else ["cpu"]
+    if _native.serves("cuda") and torch.cuda.device_count() > 0:
+        found.append("cuda")
+    # A device that another package has brought, and told sprat of.
+    other = torch._C._get_privateuse1_backend_name()
+    return [*found, other] if _native.serves(other) else found
 
 
 def register() -> None:

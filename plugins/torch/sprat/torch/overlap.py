@@ -32,8 +32,9 @@ def overlap(model: torch.nn.Module, prefetch: int = 1) -> None:
     is in another type than the parameters', and for hooks that run on accumulated gradients.
 
     Results are the same bits. Peak memory grows by ``prefetch`` gathered units and two units'
-    gradients. Call once, after the last ``fully_shard``. Raises ``ValueError`` for a model that has
-    no sharded unit, or none on the CPU.
+    gradients. Call once, after the last ``fully_shard``. Units on CUDA are left as they are: there
+    FSDP2 overlaps by streams, which sprat's operations follow. Raises ``ValueError`` for a model
+    that has no sharded unit.
     """
     units = [module for module in model.modules() if isinstance(module, FSDPModule)]
     if not units:
@@ -41,19 +42,18 @@ def overlap(model: torch.nn.Module, prefetch: int = 1) -> None:
     if prefetch < 0:
         raise ValueError(f"prefetch is {prefetch}; it counts units and must not be negative")
     reductions = _Reductions()
+    on_devices = False
     for unit in units:
         group = unit._get_fsdp_state()._fsdp_param_group
         if group is None:
             continue  # a unit without parameters of its own
         if group.device.type != "cpu":
-            raise ValueError(
-                f"overlap() is for models on the CPU, this one is on {group.device}; "
-                "there FSDP2 overlaps by itself"
-            )
+            on_devices = True
+            continue
         unit._set_unshard_async_op(True)
         unit.set_custom_all_gather(_Gather())
         unit.set_custom_reduce_scatter(_Reduce(group, reductions))
-    if prefetch > 0:
+    if prefetch > 0 and not on_devices:
         _Order(model, units, prefetch)
 
 
