@@ -154,22 +154,29 @@ def collectives_have_the_cpus_bits(ranks: Ranks) -> None:
 
 def waiting_blocks_no_thread_of_the_host(ranks: Ranks) -> None:
     """The last rank calls only when the others have come back from wait(), and from what follows."""
-    data, late = ranks.here(1000), ranks.size - 1
     dist.all_reduce(ranks.here(1))  # the first collective makes a communicator, and waits for all
+    # Once with nobody late: CUDA loads a kernel, and takes memory, when it is first asked for, and waits for the device meanwhile.
+    reduce_twice(ranks, ranks.here(1000))
+    ranks.module.synchronize()
+    data, late = ranks.here(1000), ranks.size - 1
     before = ranks.host_waits()
     for rank in range(late):
         if ranks.rank == late:
             ranks.hears("waited", rank)
-    works = [dist.all_reduce(data, async_op=True)]
-    works[0].wait()
-    after = data * 2
-    future = dist.all_reduce(after, async_op=True).get_future()
-    more = future.then(lambda done: done.value()[0] + 1).wait() * 1
+    more = reduce_twice(ranks, data)
     if ranks.host_waits() != before:
         raise AssertionError("the host has waited for the device")
     ranks.says("waited")
     expect(data, ranks.total(1000))
     expect(more, ranks.total(1000) * 2 * ranks.size + 1)
+
+
+def reduce_twice(ranks: Ranks, data: torch.Tensor) -> torch.Tensor:
+    """Sums `data` in place over ranks, and twice that once more; one more than the second sum."""
+    dist.all_reduce(data, async_op=True).wait()
+    after = data * 2
+    future = dist.all_reduce(after, async_op=True).get_future()
+    return future.then(lambda done: done.value()[0] + 1).wait() * 1
 
 
 def the_stream_of_the_tensors_device_waits(ranks: Ranks) -> None:
