@@ -41,7 +41,7 @@ Coordinator::Coordinator(int size, std::vector<Term> terms, Quorum quorum)
       refused_(size),
       terms_(std::move(terms)),
       farewells_(size),
-      parts_(size) {}
+      exchange_{.parts = std::vector<std::optional<Part>>(size)} {}
 
 Hello Coordinator::numbered(Hello hello) const {
   if (hello.rank != unnumbered || hello.size != unnumbered) {
@@ -191,23 +191,24 @@ void Coordinator::receive(int rank, Part part, Time now) {
   }
   // A rank begins an exchange only after it has received the one before, which needed a part of
   // every rank. So nobody can be ahead or behind.
-  if (part.ordinal != ordinal_ || parts_[rank]) {
+  if (part.ordinal != exchange_.ordinal || exchange_.parts[rank]) {
     fail(ErrorCode::internal, rank,
-         text("rank ", rank, " sent exchange ", part.ordinal, " during exchange ", ordinal_));
+         text("rank ", rank, " sent exchange ", part.ordinal, " during exchange ",
+              exchange_.ordinal));
     return;
   }
   // Of those that came, all have the first one's purpose: it is the only one to compare with.
-  if (came_ > 0 && purpose_ != part.purpose) {
+  if (exchange_.came > 0 && exchange_.purpose != part.purpose) {
     const auto other =
-        std::ranges::find_if(parts_, [](const auto& came) { return came.has_value(); });
+        std::ranges::find_if(exchange_.parts, [](const auto& came) { return came.has_value(); });
     fail(ErrorCode::mismatch, rank,
-         text("rank ", other - parts_.begin(), " is ", purpose_, " while rank ", rank, " is ",
-              part.purpose));
+         text("rank ", other - exchange_.parts.begin(), " is ", exchange_.purpose, " while rank ",
+              rank, " is ", part.purpose));
     return;
   }
   // The answer holds the parts of all ranks in one frame, whose length is bounded.
-  part_bytes_ += part.blob.size();
-  if (part_bytes_ > max_exchange_bytes) {
+  exchange_.bytes += part.blob.size();
+  if (exchange_.bytes > max_exchange_bytes) {
     fail(ErrorCode::invalid_argument, rank,
          text(part.purpose, " takes more than ", max_exchange_bytes, " bytes over all ranks"));
     return;
@@ -217,43 +218,43 @@ void Coordinator::receive(int rank, Part part, Time now) {
       std::min(part.patience_ms, static_cast<std::uint64_t>(longest_exchange.count()));
   const std::chrono::milliseconds patience(part.patience_ms);
   // The exchange fails for all when the first rank's patience ends, so that nobody goes on alone.
-  if (!exchange_deadline_ || now + patience < *exchange_deadline_) {
-    exchange_deadline_ = now + patience;
-    exchange_hurry_ = rank;
+  if (!exchange_.deadline || now + patience < *exchange_.deadline) {
+    exchange_.deadline = now + patience;
+    exchange_.hurry = rank;
   }
-  if (came_++ == 0) {
-    purpose_ = part.purpose;
+  if (exchange_.came++ == 0) {
+    exchange_.purpose = part.purpose;
   }
-  parts_[rank] = std::move(part);
+  exchange_.parts[rank] = std::move(part);
   finish_exchange();
 }
 
 // Comes with every part, so nothing here looks at all ranks before the last part has come, unless a
 // rank has left or survivors gather.
 void Coordinator::finish_exchange() {
-  if (came_ == 0) {
+  if (exchange_.came == 0) {
     return;
   }
   for (int rank = 0; rank < size() && !gathering_ && count(Presence::left) > 0; ++rank) {
     // Whoever has left in good order never sends its part. While survivors gather it is merely no
     // survivor.
-    if (!parts_[rank] && members_[rank] == Presence::left) {
-      fail(ErrorCode::lost_peer, rank, text("rank ", rank, " left before ", purpose_));
+    if (!exchange_.parts[rank] && members_[rank] == Presence::left) {
+      fail(ErrorCode::lost_peer, rank, text("rank ", rank, " left before ", exchange_.purpose));
       return;
     }
   }
   if (!complete()) {
     return;
   }
-  Parts whole{ordinal_, {}};
-  for (auto& part : parts_) {
+  Parts whole{exchange_.ordinal, {}};
+  for (auto& part : exchange_.parts) {
     whole.blobs.push_back(part ? std::move(part->blob) : Blob{});
     part.reset();
   }
-  ++ordinal_;
-  came_ = 0;
-  part_bytes_ = 0;
-  exchange_deadline_.reset();
+  ++exchange_.ordinal;
+  exchange_.came = 0;
+  exchange_.bytes = 0;
+  exchange_.deadline.reset();
   // Everyone gets the testimonies under the old numbers, and renumbers right after them, as this
   // does.
   const std::vector<int> kept = gathering_ ? survivors(whole.blobs) : std::vector<int>{};
@@ -265,11 +266,11 @@ void Coordinator::finish_exchange() {
 
 bool Coordinator::complete() const {
   if (!gathering_) {
-    return came_ == size();
+    return exchange_.came == size();
   }
   for (int rank = 0; rank < size(); ++rank) {
     const bool excused = members_[rank] != Presence::absent && members_[rank] != Presence::joined;
-    if (!parts_[rank] && !excused) {
+    if (!exchange_.parts[rank] && !excused) {
       return false;
     }
   }
@@ -284,7 +285,7 @@ void Coordinator::renumber(const std::vector<int>& kept) {
   farewells_ = Farewells(size());
   refused_.assign(kept.size(), false);
   first_newcomer_ = size();
-  parts_.assign(kept.size(), std::nullopt);
+  exchange_.parts.assign(kept.size(), std::nullopt);
   renumbering_ = kept;
 }
 
@@ -298,11 +299,11 @@ void Coordinator::excuse(int rank) {
 /// it.
 void Coordinator::give_up(int rank) {
   set(rank, Presence::lost);
-  if (parts_[rank]) {
-    part_bytes_ -= parts_[rank]->blob.size();
-    --came_;
+  if (exchange_.parts[rank]) {
+    exchange_.bytes -= exchange_.parts[rank]->blob.size();
+    --exchange_.came;
   }
-  parts_[rank].reset();
+  exchange_.parts[rank].reset();
   finish_exchange();
 }
 
@@ -310,7 +311,7 @@ void Coordinator::expire_exchange() {
   if (gathering_) {
     // Whoever is alive and has not come by now is left behind (docs/failure.md).
     for (int rank = 0; rank < size(); ++rank) {
-      if (!parts_[rank] && members_[rank] != Presence::left) {
+      if (!exchange_.parts[rank] && members_[rank] != Presence::left) {
         set(rank, Presence::lost);
       }
     }
@@ -318,15 +319,16 @@ void Coordinator::expire_exchange() {
   }
   std::vector<int> came, behind, absent = in_state(Presence::absent);
   for (int rank = 0; rank < size(); ++rank) {
-    if (parts_[rank]) {
+    if (exchange_.parts[rank]) {
       came.push_back(rank);
     } else if (members_[rank] != Presence::absent) {
       behind.push_back(rank);
     }
   }
-  std::string what = text(purpose_, ": ", came.size(), " of ", size(), " ranks came within the ",
-                          seconds_text(parts_[exchange_hurry_]->patience_ms), " that rank ",
-                          exchange_hurry_, " had left (", ranks_text(came), ")");
+  std::string what =
+      text(exchange_.purpose, ": ", came.size(), " of ", size(), " ranks came within the ",
+           seconds_text(exchange_.parts[exchange_.hurry]->patience_ms), " that rank ",
+           exchange_.hurry, " had left (", ranks_text(came), ")");
   if (!absent.empty()) {
     what += text("; missing: ", ranks_text(absent));
     if (absent.back() >= first_newcomer_) {
@@ -578,7 +580,7 @@ void Coordinator::fail(ErrorCode code, int rank, std::string text) {
   message.rank = rank;
   message.code = static_cast<int>(code);
   message.text = std::move(text);
-  exchange_deadline_.reset();
+  exchange_.deadline.reset();
   if (!failure_) {
     failure_ = message;
   }
@@ -586,7 +588,7 @@ void Coordinator::fail(ErrorCode code, int rank, std::string text) {
 }
 
 void Coordinator::tick(Time now) {
-  if (exchange_deadline_ && now >= *exchange_deadline_ && !failure_) {
+  if (exchange_.deadline && now >= *exchange_.deadline && !failure_) {
     expire_exchange();
   }
   for (auto& [key, inquiry] : inquiries_) {
@@ -598,7 +600,7 @@ void Coordinator::tick(Time now) {
 }
 
 std::optional<Coordinator::Time> Coordinator::deadline() const {
-  std::optional<Time> first = failure_ ? std::nullopt : exchange_deadline_;
+  std::optional<Time> first = failure_ ? std::nullopt : exchange_.deadline;
   for (const auto& [key, inquiry] : inquiries_) {
     if (inquiry.open() && (!first || inquiry.deadline() < *first)) {
       first = inquiry.deadline();

@@ -22,6 +22,17 @@
 
 namespace sprat::comm {
 
+/// What all ranks tell each other at one time, under way or to come next.
+struct ExchangeUnderWay {
+  std::uint64_t ordinal = 1;
+  std::vector<std::optional<Part>> parts = {};  ///< By rank.
+  int came = 0;                                 ///< How many parts there are.
+  std::string purpose = {};                     ///< Of them all.
+  std::size_t bytes = 0;                        ///< Of the parts.
+  std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt;
+  int hurry = 0;  ///< The rank whose patience ends first. Its part is there.
+};
+
 /// One job's. Whatever comes in may leave frames to be sent: take() them after each call.
 /// One thread at a time.
 class Coordinator {
@@ -128,14 +139,7 @@ class Coordinator {
   Gatherings gatherings_;
   Farewells farewells_;
 
-  std::uint64_t ordinal_ = 1;  ///< Of the exchange that is under way or comes next.
-  std::vector<std::optional<Part>> parts_;
-  int came_ = 0;         ///< How many parts there are.
-  std::string purpose_;  ///< Of them all.
-  std::size_t part_bytes_ = 0;
-  std::optional<Time> exchange_deadline_;
-  int exchange_hurry_ = 0;  ///< The rank whose patience ends first. Its part is there.
-
+  ExchangeUnderWay exchange_;
   std::map<Key, Inquiry> inquiries_;
   std::vector<Key> inquiry_order_;  ///< Oldest first.
   std::vector<Output> outputs_;
