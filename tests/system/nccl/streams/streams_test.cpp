@@ -2,12 +2,14 @@
 // and runtime. It says nothing of speed.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <limits>
 #include <new>
 #include <string>
 
@@ -221,9 +223,11 @@ TEST(NcclStreams, calls_return_while_streams_stand_still_and_allocate_nothing) {
   const OnDevice first(filled(type, count, 1), streams[0].handle());
   const OnDevice second(filled(type, count, 1), streams[1].handle());
   void* const memory[ranks] = {first.data(), second.data()};
-  long allocated = 0;
+  // The lane's thread gives an operation back shortly after its outputs are there, sometimes after
+  // the next repetition has begun: calls that allocated would do so in each.
+  long fewest = std::numeric_limits<long>::max();
   std::chrono::nanoseconds spent{};
-  for (int repetition = 0; repetition < 2; ++repetition) {
+  for (int repetition = 0; repetition < 5; ++repetition) {
     Gate gate;
     for (const Stream& stream : streams) {
       EXPECT_EQ(cudaStreamSynchronize(stream.handle()), 0);
@@ -241,13 +245,13 @@ TEST(NcclStreams, calls_return_while_streams_stand_still_and_allocate_nothing) {
     }
     counted = false;
     spent = std::chrono::steady_clock::now() - begin;
-    allocated = allocations.load();
+    fewest = std::min(fewest, allocations.load());
     EXPECT_EQ(fake_cuda_waits(), waits) << "no call has waited for a stream";
     gate.open();
     EXPECT_EQ(first.read(), filled(type, count, 1));
     EXPECT_EQ(second.read(), filled(type, count, 1));
   }
-  EXPECT_EQ(allocated, 0) << "of " << rounds * ranks << " calls, as many as were under way before";
+  EXPECT_EQ(fewest, 0) << "of " << rounds * ranks << " calls, as many as were under way before";
   std::cout << "enqueueing an ncclAllReduce took " << spent.count() / (rounds * ranks)
             << " ns on the stand-in\n";
   destroy_all(comms);
