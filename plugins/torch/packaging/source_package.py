@@ -8,8 +8,8 @@ import re
 import tarfile
 
 # The library's folders, as its CMakeLists.txt names them, and what they need.
-FOLDERS = ("cmake", "comm", "io", "collectives", "memory", "gemm", "device", "layers", "fsdp", "mp", "checkpoint", "plugins", "train", "cli",
-           "examples", "include")
+FOLDERS = ("cmake", "comm", "io", "collectives", "memory", "gemm", "device", "layers", "fsdp", "mp", "checkpoint", "plugins", "train",
+           "planning", "cli", "examples", "include")
 FILES = ("CMakeLists.txt", "LICENSE", "README.md")
 LEFT_OUT = re.compile(r"(^|/)(__pycache__|build|\.git)(/|$)|\.(pyc|so|btr)$")
 HERE = "plugins/torch"  # Where this package lies in the library's tree.
