@@ -4,37 +4,22 @@
 #include "comm/endpoint/connection.hpp"
 
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
-#include <thread>
 
+#include "comm/transports/sockets/farewell.hpp"
 #include "comm/transports/sockets/stream_plan.hpp"
-#include "comm/transports/sockets/tcp.hpp"
 
 namespace sprat::comm::endpoint {
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr std::size_t buffer_bytes = 64 * 1024;
 /// Kept of what no receive has asked for yet; 16 times what a peer of ours sends unasked.
 constexpr std::size_t most_unexpected = std::size_t{64} << 20;
 /// More than the kernel holds of one stream: a peer that goes on sending does not keep us here.
 constexpr int most_last_reads = 64;
-/// What was sent is with its host by then, unless that does not read.
-constexpr auto longest_farewell = 1s;
-constexpr auto first_pause = 50us, last_pause = 2'000us;
-
-/// The other end has closed: it reads no more, and what it has not acknowledged it never will.
-bool has_gone(int descriptor) noexcept {
-  std::byte next{};
-  const ssize_t got = ::recv(descriptor, &next, sizeof next, MSG_PEEK);
-  return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
-}
 
 }  // namespace
 
@@ -51,7 +36,7 @@ Connection::Connection(Channels channels)
 Connection::~Connection() {
   // A child of fork() shares the sockets, and must not take from them what its parent shall read.
   if (mark_.here() && error_ == 0 && idle()) {
-    see_off();
+    sockets::see_off(channels_, buffer_);
   }
 }
 
@@ -63,26 +48,6 @@ bool Connection::idle() noexcept {
     }
   }
   return !link_.awaits_peer() && !link_.out.has_pieces();
-}
-
-/// A socket that is closed while bytes for it come, even if only a credit, is reset, and forgets
-/// what it has not delivered yet. So it stays open until all of it is with the peer's host, where
-/// it may be read whatever becomes of this end.
-void Connection::see_off() noexcept {
-  const auto end = std::chrono::steady_clock::now() + longest_farewell;
-  std::chrono::microseconds pause = first_pause;
-  for (bool waits = true; waits && std::chrono::steady_clock::now() < end;
-       pause = std::min<std::chrono::microseconds>(2 * pause, last_pause)) {
-    waits = false;
-    for (const auto& channel : channels_) {
-      channel->discard(buffer_);
-      waits = waits || (sockets::unacknowledged(channel->descriptor()) > 0 &&
-                        !has_gone(channel->descriptor()));
-    }
-    if (waits) {
-      std::this_thread::sleep_for(pause);
-    }
-  }
 }
 
 void Connection::send(MessageRequest& request, std::uint64_t tag, std::span<const std::byte> data) {

@@ -46,7 +46,6 @@ class Connection {
   bool write() noexcept;
   void end(int error) noexcept;
   bool idle() noexcept;
-  void see_off() noexcept;
 
   const ProcessMark mark_;
   const UnexpectedRules unexpected_;

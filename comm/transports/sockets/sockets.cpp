@@ -9,11 +9,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
+#include "comm/transports/sockets/farewell.hpp"
 #include "comm/transports/sockets/stream_plan.hpp"
 
 namespace sprat::comm::sockets {
@@ -36,9 +36,6 @@ constexpr auto patience_with_strangers = 10s;
 constexpr int most_last_reads = 64;
 /// A listener may turn away who waits while strangers occupy all places.
 constexpr int most_attempts = 8;
-/// What was sent is with its host by then, unless that does not read.
-constexpr auto longest_farewell = 1s;
-constexpr auto first_pause = 50us, last_pause = 2'000us;
 
 std::array<std::byte, 32> random_key() {
   const Nonce first = random_nonce(), second = random_nonce();
@@ -84,28 +81,7 @@ Sockets::Sockets(SocketsOptions options)
 
 Sockets::~Sockets() {
   if (mark_.here()) {
-    see_off();
-  }
-}
-
-/// A socket that is closed while bytes for it come, even if only a credit, is reset, and forgets
-/// what it has not delivered yet. So it stays open until all of it is with the peer's host, where
-/// it may be read whatever becomes of this end.
-void Sockets::see_off() noexcept {
-  const Time end = std::chrono::steady_clock::now() + longest_farewell;
-  std::chrono::microseconds pause = first_pause;
-  for (bool waits = true; waits && std::chrono::steady_clock::now() < end;
-       pause = std::min<std::chrono::microseconds>(2 * pause, last_pause)) {
-    waits = false;
-    for (const auto& channel : channels_) {
-      if (channel->opened()) {
-        channel->discard(buffer_);
-        waits = waits || unacknowledged(channel->descriptor()) > 0;
-      }
-    }
-    if (waits) {
-      std::this_thread::sleep_for(pause);
-    }
+    see_off(channels_, buffer_);
   }
 }
 

@@ -110,7 +110,6 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   void enqueue(Channel& channel) noexcept;
   bool drive_ready() noexcept;
   void sweep() noexcept;
-  void see_off() noexcept;
 
   const SocketsOptions options_;
   UnexpectedRules unexpected_;
