@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <deque>
 #include <numeric>
-#include <ranges>
 #include <utility>
 
 #include "comm/base/check.hpp"
@@ -296,8 +295,9 @@ class ProgramBuilder {
     }
   }
   void backward(int stage, int microbatch) {
-    for (const int tape : tapes_of(stage, microbatch) | std::views::reverse) {
-      program_.steps.push_back({.pass = TapePass::backward, .tape = tape, .task = task_});
+    const std::vector<int>& tapes = tapes_of(stage, microbatch);
+    for (auto tape = tapes.rbegin(); tape != tapes.rend(); ++tape) {
+      program_.steps.push_back({.pass = TapePass::backward, .tape = *tape, .task = task_});
     }
   }
   void end_task() { ++task_; }

@@ -146,7 +146,7 @@ std::vector<std::string> files_of(const Format& format, const FoundFiles& found)
       ", as those of the format ", format.name,
       " do: name files themselves, or a pattern, as DATA/*/*; folders in folders are not searched");
   std::ranges::sort(files);
-  files.erase(std::ranges::unique(files).begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
   return files;
 }
 

@@ -177,8 +177,9 @@ ReadPlan ReadPlanner::plan(std::span<const WantedSample> samples, const PlaceOf&
     require(std::has_single_bit(place.alignment) && place.alignment <= limits_.request_bytes,
             "file ", file, " cannot be read in blocks of ", place.alignment,
             " bytes by requests of ", limits_.request_bytes);
-    const auto held = std::ranges::equal_range(held_, file, {}, &Held::file);
-    Sweep sweep(limits_, place, file, held, requests);
+    const auto first_held = std::ranges::lower_bound(held_, file, {}, &Held::file);
+    const auto last_held = std::ranges::upper_bound(first_held, held_.end(), file, {}, &Held::file);
+    Sweep sweep(limits_, place, file, {first_held, last_held}, requests);
     for (; first != behind; ++first) {
       require(first->end <= place.bytes, "a sample wants the bytes from ", first->begin, " to ",
               first->end, " of file ", file, ", which has ", place.bytes,

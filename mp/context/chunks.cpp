@@ -48,7 +48,7 @@ Route rising_route(int chunk, int ranks) { return {needers_of(chunk, ranks)}; }
 Route ring_route(int chunk, int ranks) {
   Route route{needers_of(chunk, ranks)};
   const auto behind_owner = std::ranges::upper_bound(route.ranks, owner_of(chunk, ranks));
-  std::ranges::rotate(route.ranks, behind_owner);
+  std::rotate(route.ranks.begin(), behind_owner, route.ranks.end());
   return route;
 }
 

@@ -110,8 +110,8 @@ class Player {
     }
     // Of two neighbours that end at once, the lower rank receives first (pytorch pull request
     // 178815): somebody has to, and gradients free memory.
-    std::ranges::stable_partition(sends,
-                                  [](const Action& send) { return send.op == Op::send_backward; });
+    std::stable_partition(sends.begin(), sends.end(),
+                          [](const Action& send) { return send.op == Op::send_backward; });
     for (const Action& send : sends) {
       deliver(send);
     }
