@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import importlib
 import pathlib
+import queue
 import tempfile
 import threading
 import unittest
@@ -18,6 +19,8 @@ from torch import nn
 
 policy = importlib.import_module("sprat.torch.smp.server.policy")
 messages = importlib.import_module("sprat.torch.smp.server.messages")
+server = importlib.import_module("sprat.torch.smp.server.server")
+wires = importlib.import_module("sprat.torch.smp.server.wire")
 tasks = importlib.import_module("sprat.torch.smp.server.tasks")
 recomputation = importlib.import_module("sprat.torch.smp.recomputation")
 split = importlib.import_module("sprat.torch.smp.split")
@@ -67,6 +70,118 @@ class Policies(unittest.TestCase):
         waiting = [candidate(B, 2, 2), candidate(B, 1, 3), candidate(B, 1, 7), candidate(F, 0, 1)]
         for schedule in ("interleaved", "simple"):
             self.assertEqual(self.chosen(schedule, waiting), self.chosen(schedule, waiting[::-1]))
+
+
+class Followers(unittest.TestCase):
+    """Tensor parallel ranks behind the first of their group, where a step fails."""
+
+    def test_go_on_until_the_first_has_stopped_by_table(self):
+        run, wait, leave = policy.RUN, policy.WAIT, policy.LEAVE
+        for verdict, told, ready, lost, failed, first_ended in (
+            (run, True, True, False, False, False),
+            (run, True, True, False, True, False),  # the first may wait in its collectives
+            (run, True, True, False, True, True),  # as in those that the first has left already
+            (wait, False, False, False, False, False),
+            (wait, True, False, False, False, False),
+            (wait, False, False, False, True, False),  # the first may still begin something
+            (wait, True, False, True, True, False),
+            (wait, True, False, False, True, True),  # what it takes is on its way
+            (leave, True, False, True, True, True),  # and here it is not
+            (leave, False, False, False, True, True),
+            (wait, False, False, False, False, True),  # the step ends well
+        ):
+            view = policy.Following(told, ready, lost, failed, first_ended)
+            with self.subTest(view):
+                self.assertEqual(policy.follow(view), verdict)
+
+    def served(self, *script: messages.Message) -> tuple[list[int], list[str], str]:
+        """What rank 1 of 3 stages, tensor rank 1, has computed and told, and its error."""
+        computed: list[int] = []
+        wire, peers = WireOfScript(1), WireOfScript(1)
+        peers.inbox = wire.inbox
+        module = nn.Identity()
+        module.register_forward_pre_hook(lambda _, args: computed.append(int(args[0])))
+        one = server.Server(wire, {"m": module}, {"m": 1}, "interleaved", 2, peers)
+        for message in (messages.Message("begin", source=0), *script):
+            wire.inbox.put(message)
+        with self.assertRaises(server.StepFailed) as caught:
+            one.serve(lambda begin: None)
+        return computed, peers.sent, str(caught.exception)
+
+    def asked(self, number: int) -> messages.Message:
+        return messages.Message("forward", source=0, call=(0, number), microbatch=0, module="m",
+                                value=((torch.tensor(number),), {}), generator=torch.get_rng_state(),
+                                modes={"grad": True, "autocast": None})
+
+    def run_of(self, number: int) -> messages.Message:
+        return messages.Message("run", source=0, value=("forward", (0, number)), of_peer=True)
+
+    def failed(self, source: int, of_peer: bool = False) -> messages.Message:
+        return messages.Message("failed", source=source, value="no such key", of_peer=of_peer)
+
+    def test_run_what_the_first_has_run_and_tell_it_what_they_hear(self):
+        for name, computes, says, script in (
+            ("told before the first stops", [1], ["failed"],
+             (self.asked(1), self.run_of(1), self.failed(0, of_peer=True))),
+            ("told after another stage has failed", [1, 2], ["heard", "failed"],
+             (self.asked(1), self.failed(2), self.run_of(1), self.asked(2), self.run_of(2),
+              self.failed(0, of_peer=True))),
+            ("its tensors come last", [1], ["failed"],
+             (self.run_of(1), self.failed(0, of_peer=True), self.asked(1))),
+            ("the first has ended the step", [], ["heard", "failed"],
+             (messages.Message("bye", source=0, of_peer=True), self.failed(2))),
+            ("who sends its tensors has failed too", [], ["heard", "failed"],
+             (self.run_of(1), self.failed(0), self.failed(0, of_peer=True))),
+        ):
+            with self.subTest(name):
+                self.assertEqual(self.served(*script), (computes, says, "no such key"))
+
+    def test_leave_at_once_where_a_group_is_broken(self):
+        """As where the first has died; the ranks of the pipeline are told nevertheless."""
+        computed, said, text = self.served(self.failed(2), ConnectionError("rank 0 is lost"))
+        self.assertEqual((computed, said, text), ([], ["heard", "failed"], "no such key"))
+        self.assertIn("rank 0 is lost", self.served(ConnectionError("rank 0 is lost"))[2])
+
+
+class WireOfScript(wires.Wire):
+    """Brings what a test says, and notes the kinds of what is sent to rank 0."""
+
+    def __init__(self, rank: int, size: int = 3):
+        self.rank, self.size, self.inbox = rank, size, queue.SimpleQueue()
+        self.sent: list[str] = []
+        self.coming: list[messages.Message] = []
+        self._of_peers, self._early, self._said_last = False, [], False
+
+    def open(self, last_kinds: tuple[str, ...]) -> None:
+        self._said_last = False
+
+    def send(self, peer: int, message: messages.Message) -> None:
+        if peer == 0:
+            self.sent.append(message.kind)
+
+    def close(self) -> None:
+        pass
+
+    def _next(self) -> messages.Message:
+        return self.coming.pop(0)
+
+
+class Wires(unittest.TestCase):
+    def test_keep_the_next_step_s_messages_of_ranks_that_have_left_this_one(self):
+        wire = WireOfScript(0)
+        ends = [messages.Message("bye", source=source) for source in (1, 2)]
+        wire.coming = [ends[0], messages.Message("begin", source=1), ends[1]]
+        for kinds in (["bye", "bye"], ["begin", "bye", "bye"]):
+            wire._receive(("bye",))
+            self.assertEqual([wire.inbox.get().kind for _ in kinds], kinds)
+            self.assertTrue(wire.inbox.empty())
+            wire.coming = list(ends)
+
+    def test_say_one_last_word(self):
+        wire = WireOfScript(1)
+        for kind in ("bye", "failed"):
+            wire.send_last(messages.Message(kind))
+        self.assertEqual(wire.sent, ["bye"])
 
 
 class Tasks(unittest.TestCase):

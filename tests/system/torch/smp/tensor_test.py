@@ -419,7 +419,6 @@ def fails(on_all: bool, rank: int, size: int) -> str:
         return text
     if hook:
         hook.remove()
-    smp.barrier()
     return text + f" | {len(train(model, words(0)).outputs)}"
 
 
@@ -522,16 +521,10 @@ class Tensor(unittest.TestCase):
         self.assertLess(bytes_of["memory"], bytes_of["speed"])
 
     def test_an_error_of_a_stage_is_told_to_all_and_the_next_step_trains(self):
-        """Known fault: a tensor rank may hear of it and leave when the first one has just begun the next task.
-
-        Their group is a call apart then, and a step ends by the group's deadline; in one of seven runs on a busy machine.
-        """
+        """Whichever of a stage's tensor ranks hears of it first, they leave after the same collective."""
         with Ranks("sprat", 4, timeout=8) as ranks:
             reports = ranks.run(functools.partial(fails, True), deadline=60, grace=40)
         told = [report.error or report.value for report in reports]
-        if any("after 8 s" in text for text in told):
-            self.assertTrue(all("after 8 s" in text or "no such key" in text for text in told), told)
-            self.skipTest("the tensor ranks of a stage came out of step, a known fault: " + told[0][:200])
         for text in told:
             self.assertRegex(text, r"rank 1 of the pipeline: .*no such key.*\| 2")
 

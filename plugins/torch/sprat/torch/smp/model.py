@@ -441,14 +441,6 @@ class DistributedModel(nn.Module, Joinable):
             self._server.refuse(error)
         raise error
 
-    def same_on_tensor_ranks(self, value: int) -> int:
-        """That of the first: what they draw for whole values must be equal."""
-        if regions.ranks() == 1:
-            return value
-        held = torch.tensor([value])
-        dist.broadcast(held, group=state.groups[CommGroup.TP_GROUP], group_src=0)
-        return int(held)
-
     def end_evaluation(self) -> None:
         """Instead of end_step() where nothing goes back; also of a step that failed."""
         self.gradients.forget()

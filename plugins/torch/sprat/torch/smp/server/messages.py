@@ -12,16 +12,18 @@ from torch.utils import _pytree as pytree
 
 @dataclass
 class Message:
-    """kind says what it is for: begin, forward, backward, result, finished, end, bye, failed, run."""
+    """kind says what it is for. Between ranks of a pipeline: begin, forward, backward, result, finished,
+    end. Between tensor parallel ranks: seed, run, heard. Last of all, on both: bye or failed."""
 
     kind: str
-    source: int = -1  # the sender's rank in the pipeline; filled in by the wire
+    source: int = -1  # the sender's rank on the wire that brought it; filled in there
     call: tuple[int, int] = (-1, -1)  # (rank that asked, its number): which question this answers
     microbatch: int = -1
     module: str = ""
     value: Any = None  # a tree; tensors inside travel as tensors
     generator: torch.Tensor | None = None  # the micro-batch's random state
     modes: dict[str, Any] = field(default_factory=dict)  # of autograd and autocast
+    of_peer: bool = False  # from another tensor parallel rank of this stage; the wire fills it in
 
 
 @dataclass(frozen=True)

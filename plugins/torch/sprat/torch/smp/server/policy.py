@@ -1,4 +1,4 @@
-"""Which of a rank's tasks runs next: SMP's schedules as a pure function."""
+"""What a rank does next: SMP's schedules, and how tensor parallel ranks follow their first. Pure."""
 
 from __future__ import annotations
 
@@ -48,6 +48,34 @@ def next_task(schedule: str, view: View) -> Candidate | None:
         forwards = [one for one in able if one.direction == FORWARD]
         return min(forwards, key=_order, default=None)
     return min(able, key=_order, default=None)
+
+
+RUN, WAIT, LEAVE = "run", "wait", "leave"
+
+
+@dataclass(frozen=True)
+class Following:
+    """What a tensor parallel rank knows that runs what the first of its group has run."""
+
+    told: bool  # the first has run a task that this rank has not
+    ready: bool  # that task could run here now
+    lost: bool  # what it waits for was to come from a rank that has ended the step
+    failed: bool  # the step has, somewhere
+    first_ended: bool  # the first says nothing more
+
+
+def follow(view: Following) -> str:
+    """RUN the task that is told, WAIT for messages, or LEAVE a step that has failed.
+
+    A failure alone is no reason to leave: the first, which may not have heard of it, waits in the
+    collectives of what it runs. So its own end comes first, then all that it has run; of that only
+    what can still run, since a rank that ended for a reason of its own sends nothing more.
+    """
+    if view.told and view.ready:
+        return RUN
+    if not view.failed or not view.first_ended:
+        return WAIT
+    return LEAVE if not view.told or view.lost else WAIT
 
 
 def _order(one: Candidate) -> tuple[int, int, int]:

@@ -4,7 +4,8 @@ The thread that calls lead() or serve() hands a baton to one task at a time, and
 
 Tensor parallel ranks run the same tasks, whose collectives must meet: the first of them says which
 comes next, and the others wait until they can run that one. What it could run needs nothing that
-theirs could not bring, so this ends.
+theirs could not bring, so this ends. A failure does not change that: the first stops where it hears of it,
+and the others tell it, and stop where it has (policy.follow).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torch.utils import _pytree as pytree
 
 from .messages import Message
 from .modes import with_modes
-from .policy import BACKWARD, FORWARD, View, next_task
+from .policy import BACKWARD, FORWARD, LEAVE, RUN, Following, View, follow, next_task
 from .remote import Call
 from .tasks import Stopped, Task, Workers, current
 from .wire import Wire
@@ -71,7 +72,10 @@ class Server:
         self._ended: dict[int, Any] = {}
         self._failure: str | None = None
         self._end: Message | None = None
+        self._seed: int | None = None
         self._told: deque[tuple] = deque()  # keys of tasks, as the first tensor rank has run them
+        self._first_ended = False  # of the tensor ranks
+        self._gone: set[int] = set()  # ranks of the pipeline that say nothing more
 
     # The step of the root's rank.
 
@@ -79,15 +83,18 @@ class Server:
         """Runs micro-batch j's body for each j, with random numbers of seed + j.
 
         The other ranks serve(). Returns the bodies' results. StepFailed on every rank if one fails.
+        Of tensor parallel ranks, which draw for whole values, the seed of the first counts.
         """
         self._open()
         self._guarded(lambda: self.wire.send_to_all(begin))
+        self._guarded(lambda: self._agree(seed))
         for microbatch, body in enumerate(bodies):
             task = self._make(body, FORWARD, microbatch, ("body", microbatch), begins=True)
             self._bodies[task.number] = task
             self._forwards_left.add(microbatch)
-            task.random_state = torch.Generator().manual_seed(seed + microbatch).get_state()
-        self._guarded(lambda: self._loop(lambda: not self._bodies))
+            state = torch.Generator().manual_seed(self._seed + microbatch).get_state()
+            task.random_state = state
+        self._guarded(lambda: self._loop(lambda: not self._bodies and self._failure is None))
         return [self._ended[microbatch] for microbatch in range(len(bodies))]
 
     def end(self, value: Any) -> None:
@@ -104,7 +111,8 @@ class Server:
         """
         self._open()
         self._check = check
-        self._guarded(lambda: self._loop(lambda: self._end is not None))
+        self._guarded(
+            lambda: self._loop(lambda: self._end is not None and self._failure is None))
         value = self._end.value
         self._guarded(self._close)
         return value
@@ -130,7 +138,7 @@ class Server:
                     value=(args, kwargs), generator=torch.get_rng_state(), modes=call.modes),
         )
         call.leaves = []  # the owner keeps what backward needs
-        answer = self._wait(task, call.number)
+        answer = self._wait(task, call)
         torch.set_rng_state(answer.generator)
         call.answer, call.answer_tree = pytree.tree_flatten(answer.value)
         call.outputs = [
@@ -145,7 +153,7 @@ class Server:
             Message("backward", call=call.number, microbatch=task.microbatch, module=call.module,
                     value=[None if one is None else one.detach() for one in gradients]),
         )
-        return self._wait(task, call.number).value
+        return self._wait(task, call).value
 
     def turn_backward(self) -> None:
         """Called by a micro-batch whose forward has ended, before its backward."""
@@ -160,6 +168,19 @@ class Server:
         self._clear()
         for wire in self._wires():
             wire.open(ENDINGS)
+
+    def _agree(self, seed: int) -> None:
+        """By a message, since a collective would wait for a tensor rank that refuses the step."""
+        if self._follows:
+            self._loop(lambda: self._seed is not None)
+            return
+        self._seed = seed
+        if self.peers is not None:
+            self.peers.send_to_all(Message("seed", value=seed))
+
+    @property
+    def _follows(self) -> bool:
+        return self.peers is not None and self.peers.rank > 0
 
     def _wires(self) -> list[Wire]:
         return [self.wire] if self.peers is None else [self.wire, self.peers]
@@ -183,7 +204,7 @@ class Server:
 
     def _next(self) -> int | None:
         """The number of the task to run, if one can."""
-        if self.peers is not None and self.peers.rank > 0:
+        if self._follows:
             return self._told_next()
         view = View([task.candidate() for task in self._ready.values()], len(self._active),
                     self.most_active, len(self._forwards_left))
@@ -195,11 +216,24 @@ class Server:
         return chosen.number
 
     def _told_next(self) -> int | None:
-        for number, task in self._ready.items():
-            if self._told and task.key == self._told[0]:
-                self._told.popleft()
-                return number
+        """As _next(), by what the first tensor rank has run. StepFailed where it has stopped."""
+        key = self._told[0] if self._told else None
+        ready = next((n for n, task in self._ready.items() if task.key == key), None)
+        verdict = follow(Following(key is not None, ready is not None, self._source(key) in self._gone,
+                                   self._failure is not None, self._first_ended))
+        if verdict == LEAVE:
+            raise StepFailed(self._failure)
+        if verdict == RUN:
+            self._told.popleft()
+            return ready
         return None
+
+    def _source(self, key: tuple | None) -> int | None:
+        """The rank of the pipeline that a task waits for; of one that has not come, who asks for it."""
+        paused = next((task for task in self._waiting.values() if task.key == key), None)
+        if paused is not None:
+            return paused.asks
+        return None if key is None or key[0] == "body" else key[1][0]
 
     def _run(self, task: Task) -> None:
         if task.number in self._bodies:
@@ -251,9 +285,24 @@ class Server:
             self._finish(message.microbatch)
         elif message.kind == "end":
             self._end = message
-        elif message.kind == "failed":
-            self._failure = message.value
+        elif message.kind == "seed":
+            self._seed = message.value
+        else:
+            self._take_ending(message)
+
+    def _take_ending(self, message: Message) -> None:
+        if message.kind in ENDINGS:
+            if not message.of_peer:
+                self._gone.add(message.source)
+            elif message.source == 0:
+                self._first_ended = True
+        if message.kind == "bye" or self._failure is not None:
+            return
+        self._failure = message.value
+        if not self._follows:
             raise StepFailed(message.value)
+        if not message.of_peer:  # else the first has been told too
+            self.peers.send(0, Message("heard", value=message.value))
 
     def _forward(self, message: Message) -> None:
         args, kwargs = message.value
@@ -280,8 +329,9 @@ class Server:
             "result", call=message.call, microbatch=message.microbatch, module=message.module,
             value=gradients))
 
-    def _wait(self, task: Task, call: tuple[int, int]) -> Message:
-        self._waiting[call] = task
+    def _wait(self, task: Task, call: Call) -> Message:
+        task.asks = self.owners[call.module]
+        self._waiting[call.number] = task
         return task.pause()
 
     def _pause_ready(self, task: Task) -> None:
@@ -294,14 +344,15 @@ class Server:
     def _close(self) -> None:
         """Every rank says good-bye once it has what it waits for; nothing is on its way then."""
         for wire in self._wires():
-            wire.send_to_all(Message("bye"))
+            wire.send_last(Message("bye"))
         for wire in self._wires():
             wire.close()
         while not self.wire.inbox.empty():
             message = self.wire.inbox.get()
             if isinstance(message, BaseException):
                 raise message
-            if message.kind == "failed":
+            if message.kind in ("failed", "heard"):
+                self._failure = message.value
                 raise StepFailed(message.value)
 
     def _guarded(self, part: Callable[[], None]) -> None:
@@ -316,20 +367,35 @@ class Server:
         if text is None:
             text = f"rank {self.wire.rank} of the pipeline: {type(error).__name__}: {error}"
         self._stop_tasks()
-        try:
-            for wire in self._wires():
-                wire.send_to_all(Message("failed", value=text))
-            for wire in self._wires():
-                wire.close()
-        except BaseException:
-            for wire in self._wires():
-                wire.forget()  # a group is broken, and its error is the one that counts
+        if self._tell_all(Message("failed", value=text)):
+            try:
+                for wire in self._wires():
+                    wire.close()
+            except BaseException:
+                self._forget()
+        else:
+            self._forget()
         while not self.wire.inbox.empty():
             self.wire.inbox.get()
         self._clear()
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise error
         raise StepFailed(text) from (None if isinstance(error, StepFailed) else error)
+
+    def _tell_all(self, message: Message) -> bool:
+        """Whether all groups are whole: ranks of one are told, whatever has become of another."""
+        whole = True
+        for wire in self._wires():
+            try:
+                wire.send_last(message)
+            except BaseException:
+                whole = False
+        return whole
+
+    def _forget(self) -> None:
+        """A group is broken, and its error is the one that counts."""
+        for wire in self._wires():
+            wire.forget()
 
     def _stop_tasks(self) -> None:
         """Unwinds tasks that wait, so that no thread stays behind."""

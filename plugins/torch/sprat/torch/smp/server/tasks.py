@@ -33,6 +33,7 @@ class Task:
         self.begins = begins
         self.key = key
         self.answered = False  # since it was paused last
+        self.asks = -1  # the rank of the pipeline whose answer it waits for
         self.random_state: torch.Tensor | None = None
         self.done = False
         self.result: Any = None

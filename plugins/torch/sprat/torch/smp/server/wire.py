@@ -30,7 +30,9 @@ class Wire:
 
     def __init__(self, group: dist.ProcessGroup,
                  inbox: queue.SimpleQueue[Message | BaseException] | None = None):
-        """inbox: another wire's, where one thread waits for both."""
+        """inbox: of the pipeline's wire; this one is then between tensor parallel ranks, and one
+        thread waits for both."""
+        self._of_peers = inbox is not None
         self.group = group
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
@@ -38,6 +40,8 @@ class Wire:
         self._globals = dist.get_process_group_ranks(group)
         self._receiver: threading.Thread | None = None
         self._leaving: deque[tuple[Any, torch.Tensor]] = deque()  # works and their tensors, in order
+        self._early: list[Message] = []  # of the next step, from ranks that have left this one
+        self._said_last = False
 
     def send(self, peer: int, message: Message) -> None:
         """Its tensors may be changed once it returns: the message has copies, or has left."""
@@ -65,11 +69,18 @@ class Wire:
 
     def open(self, last_kinds: tuple[str, ...]) -> None:
         """Begins to receive, until each peer has sent a message of one of these kinds."""
+        self._said_last = False
         if self.size > 1:
             self._receiver = threading.Thread(
                 target=self._receive, args=(last_kinds,), name="sprat-smp-receiver", daemon=True
             )
             self._receiver.start()
+
+    def send_last(self, message: Message) -> None:
+        """To all, once: a second one would be taken for the next step's."""
+        if not self._said_last:
+            self._said_last = True
+            self.send_to_all(message)
 
     def close(self) -> None:
         """Waits until all messages have left, and for the receiver to end."""
@@ -96,9 +107,14 @@ class Wire:
 
     def _receive(self, last_kinds: tuple[str, ...]) -> None:
         open_peers = set(range(self.size)) - {self.rank}
+        come, self._early = deque(self._early), []
         try:
             while open_peers:
-                message = self._next()
+                message = come.popleft() if come else self._next()
+                if message.source not in open_peers:
+                    # It has had all last words, one of which is still on its way to here.
+                    self._early.append(message)
+                    continue
                 if message.kind in last_kinds:
                     open_peers.discard(message.source)
                 self.inbox.put(message)
@@ -124,7 +140,9 @@ class Wire:
             elif tensor.numel() > 0:
                 dist.recv(tensor, sender, group=self.group)
             tensors.append(tensor)
-        return unpack(opened, tensors, self._globals.index(sender))
+        message = unpack(opened, tensors, self._globals.index(sender))
+        message.of_peer = self._of_peers
+        return message
 
 
 def _is_small(tensor: torch.Tensor) -> bool:
