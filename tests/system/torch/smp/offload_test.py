@@ -18,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import torch
 from launch import values_of
-from split_test import start, step_of
+from split_test import said, start, step_of
 from torch import nn
 
 torch.set_num_threads(1)  # as ranks, which are forked from here
@@ -198,8 +198,10 @@ class Delayed(unittest.TestCase):
         self.assertLess(max(one for _, one in runs[2]), runs[0][0][1] / 2)
 
     def test_a_module_without_initial_values_is_named(self):
-        for text in values_of(2, without_values):
-            self.assertRegex(text, "a Bare has parameters, and no reset_parameters")
+        """Also on the rank whose own modules have values."""
+        for first, second in values_of(2, without_values):
+            self.assertRegex(first, "^rank 1 of the pipeline: .*a Bare has parameters, and no reset_parameters")
+            self.assertEqual(second, f"the model's split failed, make it anew: {first}")
 
     def test_one_process_makes_values_module_by_module(self):
         from sprat.torch.smp import delayed as parts
@@ -248,16 +250,14 @@ def delayed(rank: int, size: int) -> Any:
     return model.state_dict(gather_to_rank0=False), resident
 
 
-def without_values(rank: int, size: int) -> str:
-    smp = start(size, 2, auto_partition=True)
-    with smp.delay_param_initialization():
-        net = nn.Sequential(Bare(), Bare())
+def without_values(rank: int, size: int) -> list[str]:
+    """What is said of a module of the second rank, and of the next step."""
+    smp = start(size, 2)
+    net = nn.Sequential(nn.Linear(3, 3))
+    with smp.partition(1), smp.delay_param_initialization():
+        net.append(Bare())
     model = smp.DistributedModel(net)
-    try:
-        step_of(smp)(model, data(0), data(0))
-    except (RuntimeError, ValueError) as error:
-        return str(error)
-    return "nothing was said"
+    return [said(lambda: step_of(smp)(model, data(0), data(0))) for _ in range(2)]
 
 
 if __name__ == "__main__":

@@ -136,6 +136,21 @@ class Followers(unittest.TestCase):
             with self.subTest(name):
                 self.assertEqual(self.served(*script), (computes, says, "no such key"))
 
+    def test_draw_from_the_seed_of_the_first_that_is_alike(self):
+        """Of four ranks of a stage two and two: tensor ranks of a replica each."""
+        message = messages.Message
+        for rank, own, seed, tells in ((0, 5, 5, {1: 5}), (1, 6, 5, {}), (2, 7, 7, {3: 7}), (3, 8, 7, {})):
+            wire, peers, first = WireOfScript(0, 1), WireOfScript(rank, 4), rank - rank % 2
+            peers.inbox = wire.inbox
+            one = server.Server(wire, {}, {}, "interleaved", 1, peers, [first, first + 1])
+            if rank > 0:
+                wire.inbox.put(message("run", source=0, value=("body", 0), of_peer=True))
+            if rank > first:
+                wire.inbox.put(message("seed", source=first, value=seed, of_peer=True))
+            got = one.lead(message("begin"), [lambda: torch.rand(3)], own)[0]
+            self.assertTrue(torch.equal(got, torch.rand(3, generator=torch.Generator().manual_seed(seed))))
+            self.assertEqual(peers.seeds, tells)
+
     def test_leave_at_once_where_a_group_is_broken(self):
         """As where the first has died; the ranks of the pipeline are told nevertheless."""
         computed, said, text = self.served(self.failed(2), ConnectionError("rank 0 is lost"))
@@ -149,6 +164,7 @@ class WireOfScript(wires.Wire):
     def __init__(self, rank: int, size: int = 3):
         self.rank, self.size, self.inbox = rank, size, queue.SimpleQueue()
         self.sent: list[str] = []
+        self.seeds: dict[int, int] = {}
         self.coming: list[messages.Message] = []
         self._of_peers, self._early, self._said_last = False, [], False
 
@@ -156,7 +172,9 @@ class WireOfScript(wires.Wire):
         self._said_last = False
 
     def send(self, peer: int, message: messages.Message) -> None:
-        if peer == 0:
+        if message.kind == "seed":
+            self.seeds[peer] = message.value
+        elif peer == 0:
             self.sent.append(message.kind)
 
     def close(self) -> None:

@@ -20,7 +20,8 @@ import torch
 from launch import values_of
 from torch import nn
 from torch.distributed.fsdp import fully_shard
-from split_test import Net, batch, loss_of, micro_batches, said, start, step_of
+from split_test import Block, Net, batch, loss_of, micro_batches, said, start, step_of
+from tensor_test import close
 
 MICROBATCHES = 4
 
@@ -236,6 +237,56 @@ def shared(folder: str, pipeline: int, partial: bool, shares: int, rank: int, si
     return found, whole(model, optimizer), resident, held
 
 
+class Zigzag(nn.Module):
+    """Blocks by turns on two ranks: a backward waits for the other rank behind a block of its own."""
+
+    def __init__(self, partition: Any, ranks: int):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(11, 16), nn.Linear(16, 11)
+        self.blocks = nn.ModuleList()
+        for index in range(4):
+            with partition(index % ranks):
+                self.blocks.append(Block())
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(words)
+        for block in self.blocks:
+            x = block(x)["x"]
+        return self.head(x)
+
+
+def by_blocks(pipeline: int, shares: int, at: str, rank: int, size: int) -> list:
+    """Of two models: losses, the state, what a block's parameters are behind its forward, and whole ones."""
+    found = []
+    for net in (Net, Zigzag):
+        smp = start(pipeline, MICROBATCHES, sharded_data_parallel_degree=shares, sdp_gradient_clipping=0.5,
+                    active_microbatches=2, static_mode=False)
+        torch.manual_seed(1)
+        model = smp.DistributedModel(net(smp.partition, pipeline), shard_at=at)
+        optimizer = smp.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+        torch.manual_seed(2)
+        losses, kinds = [], set()
+
+        @smp.step
+        def train(model: Any, words: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            loss = loss_of(model(words), targets)
+            kinds.update(type(one).__name__ for block in model.module.blocks[:1] for one in block.parameters())
+            model.backward(loss)
+            return loss
+
+        for number in range(4):
+            optimizer.zero_grad()
+            losses += train(model, *batch(number * smp.dp_size() + smp.dp_rank())).outputs
+            if shares == 1:
+                optimizer.clip_master_grads(0.5)
+            optimizer.step()
+        with model.whole_parameters():
+            numbers = [one.detach().clone() for one in model.local_parameters()]
+        found.append((losses, whole(model, optimizer), kinds, numbers))
+    return found
+
+
 def whole_ones(pipeline: int, rank: int, size: int) -> Any:
     """What shared() gives, where each replica has all parameters."""
     smp = start(pipeline, MICROBATCHES)
@@ -397,6 +448,20 @@ class State(unittest.TestCase):
                     if pipeline == 1:
                         self.assertLess(one[3], want[2] / shares * 1.05)
 
+    def test_fsdp2_gathers_blocks_under_a_pipeline(self):
+        """What replicas of whole parameters compute, but for the order of sums; without one they are four, two a share."""
+        for pipeline in (2, 1):
+            wants = values_of(4, functools.partial(by_blocks, pipeline, 1, "step"))
+            for rank, got in enumerate(values_of(4, functools.partial(by_blocks, pipeline, 2, "blocks"))):
+                for (losses, state, kinds, numbers), want in zip(got, wants[rank], strict=True):
+                    # None where another stage runs the function.
+                    self.assertEqual(kinds, {"DTensor"} if rank % pipeline == 0 else set())
+                    for one, other in zip([*losses, *numbers], [*want[0], *want[3]], strict=True):
+                        self.assertTrue(close(one, other, 4096), (one - other).abs().max())
+                    self.assertEqual(sorted(state), sorted(want[1]))
+                    for key, value in want[1].items():
+                        self.assertTrue(close(state[key], value, 4096), (key, (state[key] - value).abs().max()))
+
     def test_an_overflow_of_a_part_leaves_the_step_out_on_all(self):
         for divides in ("sharded_data_parallel_degree", "shard_optimizer_state"):
             with self.subTest(divides):
@@ -409,7 +474,7 @@ class State(unittest.TestCase):
 
     def test_a_model_that_fsdp_shards_is_refused(self):
         for text in values_of(2, sharded_by_pytorch):
-            self.assertRegex(text, "module '1' FSDP shards: set sharded_data_parallel_degree")
+            self.assertRegex(text, "module '1' FSDP shards already.*shard_at='blocks'")
 
     def test_shares_that_nobody_updates_are_named(self):
         for text in values_of(2, plain_optimizer_of_shares):

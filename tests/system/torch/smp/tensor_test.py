@@ -10,7 +10,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -19,6 +19,7 @@ import torch
 from launch import Ranks, values_of
 from split_test import said
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 from torch.nn import functional
 
 SIZES = dict(num_layers=2, num_attention_heads=4, attention_head_size=8, hidden_size=32,
@@ -281,7 +282,7 @@ def loss_of(output: Any, targets: torch.Tensor) -> torch.Tensor:
 def plain(make: Any, steps: int, clip: float) -> tuple[list, dict]:
     torch.manual_seed(5)
     model = make()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     losses = []
     for step in range(steps):
         optimizer.zero_grad()
@@ -294,22 +295,39 @@ def plain(make: Any, steps: int, clip: float) -> tuple[list, dict]:
     return losses, model.state_dict()
 
 
-def trains(name: str, tensor: int, pipeline: int, shares: int, own_batches: bool, folder: str,
-           rank: int, size: int) -> list[str]:
-    """Six steps over tensor, pipeline and sharing ranks against one rank; the last three resumed."""
+class Over(NamedTuple):
+    """How ranks share a model."""
+
+    tensor: int
+    pipeline: int = 1
+    shares: int = 1
+    at: str = "step"  # when shares are gathered
+
+
+def trains(name: str, first: Over, then: Over, own_batches: bool, folder: str, rank: int, size: int) -> list[str]:
+    """Six steps over tensor, pipeline and sharing ranks against one rank; the last three resumed, in `then`."""
     make = {"net": Net, "llama": llama}[name]
     want_losses, want = plain(make, 6, 0.5)
     losses: list = []
-    for begin_at in (0, 3):
-        readers = shares * (tensor if own_batches else 1)  # ranks of one stage that read rows of their own
-        smp = begin(tensor, pipeline, microbatches=4 // readers, prescaled_batch=not own_batches,
-                    sharded_data_parallel_degree=shares, sdp_gradient_clipping=0)
+    wrong: list[str] = []
+    for begin_at, over in ((0, first), (3, then)):
+        # Ranks of one stage that read rows of their own.
+        readers = over.shares * (over.tensor if own_batches else 1)
+        smp = begin(over.tensor, over.pipeline, microbatches=4 // readers, prescaled_batch=not own_batches,
+                    sharded_data_parallel_degree=over.shares, sdp_gradient_clipping=0)
+        reader = smp.dp_rank() if own_batches else smp.rdp_rank()
         with smp.tensor_parallelism():
             net = make()
-        model = smp.DistributedModel(net)
-        optimizer = smp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+        model = smp.DistributedModel(net, shard_at=over.at)
+        optimizer = smp.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
         if begin_at:
             smp.resume_from_checkpoint(folder, partial=False)
+            with torch.no_grad():
+                model(words(0).chunk(readers)[reader])
+            wrong += differences(model.state_dict(gather_to_rank0=False), torch.load(f"{folder}/three"))
+            wrong += differences(moments(optimizer.state_dict(gather_to_rank0=False)),
+                                 moments(torch.load(f"{folder}/optimizer_three")))
 
         @smp.step
         def train(model: Any, ids: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -320,7 +338,6 @@ def trains(name: str, tensor: int, pipeline: int, shares: int, own_batches: bool
         for step in range(begin_at, begin_at + 3):
             optimizer.zero_grad()
             ids, targets = words(step), words(step + 50)
-            reader = smp.dp_rank() if own_batches else smp.rdp_rank()
             ids, targets = (one.chunk(readers)[reader] for one in (ids, targets))
             losses += train(model, ids, targets).outputs
             losses.append(torch.tensor(optimizer.clip_master_grads(0.5)))
@@ -329,18 +346,26 @@ def trains(name: str, tensor: int, pipeline: int, shares: int, own_batches: bool
             smp.save_checkpoint(folder, "three", partial=False)
             smp.barrier()
             make().load_state_dict(torch.load(f"{folder}/three"))  # by PyTorch alone
-    wrong = []
-    if readers == 1 and not all(close(a, b, 256) for a, b in zip(losses, want_losses, strict=True)):
+        if over.tensor > 1 and not (model.distributed_modules() and any(
+                model.is_distributed_parameter(one) for one in model.local_parameters())):
+            wrong.append("nothing is cut")
+        if over.at == "blocks" and not any(isinstance(one, FSDPModule) for one in model.local_modules()):
+            wrong.append("FSDP2 has no block")
+    if len(losses) == len(want_losses) and not all(map(functools.partial(close, terms=256), losses, want_losses)):
         wrong.append(f"losses {losses}, not {want_losses}")
     got = model.state_dict(gather_to_rank0=False)
     wrong += [f"{key} by {(got[key] - want[key]).abs().max()}" for key in want
               if not close(got[key], want[key], 6 * 4096)]
-    if not model.distributed_modules() and tensor > 1:
-        wrong.append("nothing is cut")
-    cut = [one for one in model.local_parameters() if model.is_distributed_parameter(one)]
-    if tensor > 1 and not cut:
-        wrong.append("no parameter is cut")
     return wrong
+
+
+def differences(got: dict, want: dict) -> list[str]:
+    """Names of values of a checkpoint that are not what was saved."""
+    return [f"loaded {name}" for name, value in want.items() if not torch.equal(got[name], value)]
+
+
+def moments(state: dict) -> dict:
+    return {name: one["momentum_buffer"] for name, one in state["state"].items()}
 
 
 def language_model(tensor: int, pipeline: int, optimize: str, vocab: int, rank: int, size: int) -> tuple:
@@ -392,12 +417,13 @@ def kept_bytes(optimize: str, rank: int, size: int) -> int:
     return sum(storages.values())
 
 
-def fails(on_all: bool, rank: int, size: int) -> str:
-    """A module of the last stage raises; where it does on all tensor ranks, the next step trains."""
-    smp = begin(2, 2, microbatches=2)
+def fails(over: Over, on_all: bool, rank: int, size: int) -> str:
+    """A module of the last stage raises; where it does on all its ranks, the next step trains."""
+    smp = begin(over.tensor, over.pipeline, microbatches=2, sharded_data_parallel_degree=over.shares)
     with smp.tensor_parallelism():
         net = Net()
-    model = smp.DistributedModel(net)
+    model = smp.DistributedModel(net, shard_at=over.at)
+    smp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
 
     @smp.step
     def train(model: Any, ids: torch.Tensor) -> torch.Tensor:
@@ -412,7 +438,8 @@ def fails(on_all: bool, rank: int, size: int) -> str:
         def breaks(*_: Any) -> None:
             raise KeyError("no such key")
 
-        own = [one for _, one in model.local_named_modules() if type(one).__name__ == "DistributedLinear"]
+        own = [one for _, one in model.local_named_modules()
+               if type(one).__name__ in ("DistributedLinear", "Linear")]
         hook = own[0].register_forward_pre_hook(breaks)
     text = said(lambda: train(model, words(0)))
     if not on_all:
@@ -492,14 +519,17 @@ class Tensor(unittest.TestCase):
                 self.assertIn("max_norm = 1.0", wrong[0])
 
     def test_models_train_as_on_one_rank(self):
-        for name, tensor, pipeline, shares, own in (
-                ("net", 2, 2, 1, False), ("llama", 2, 1, 1, False), ("llama", 2, 2, 1, False),
-                ("net", 2, 1, 1, True), ("net", 2, 2, 1, True), ("net", 2, 1, 2, False),
-                ("llama", 1, 2, 2, False), ("llama", 2, 2, 2, False)):
-            with self.subTest(name, tensor=tensor, pipeline=pipeline, shares=shares, own=own), \
-                    tempfile.TemporaryDirectory() as folder:
-                task = functools.partial(trains, name, tensor, pipeline, shares, own, folder)
-                size = tensor * pipeline * shares
+        """Also FSDP2 under a pipeline and tensor ranks; checkpoints load under other degrees, the same bits."""
+        for name, first, then, own in (
+                ("net", Over(2, 2), Over(2, 2), False), ("llama", Over(2), Over(1, 2), False),
+                ("llama", Over(2, 2), Over(2, 2), False), ("net", Over(2), Over(2), True),
+                ("net", Over(2, 2), Over(2, 2), True),
+                ("net", Over(2, 1, 2), Over(2, 1, 2, "blocks"), False),
+                ("llama", Over(1, 2, 2, "blocks"), Over(1, 2, 2), False),
+                ("llama", Over(2, 2, 2, "blocks"), Over(1, 2, 4, "blocks"), False)):
+            with self.subTest(name, first=first, then=then, own=own), tempfile.TemporaryDirectory() as folder:
+                task = functools.partial(trains, name, first, then, own, folder)
+                size = first.tensor * first.pipeline * first.shares
                 self.assertEqual(values_of(size, task), [[]] * size)
 
     def test_smp_s_language_model_trains_as_on_one_rank(self):
@@ -523,15 +553,14 @@ class Tensor(unittest.TestCase):
     def test_an_error_of_a_stage_is_told_to_all_and_the_next_step_trains(self):
         """Whichever of a stage's tensor ranks hears of it first, they leave after the same collective."""
         with Ranks("sprat", 4, timeout=8) as ranks:
-            reports = ranks.run(functools.partial(fails, True), deadline=60, grace=40)
-        told = [report.error or report.value for report in reports]
-        for text in told:
-            self.assertRegex(text, r"rank 1 of the pipeline: .*no such key.*\| 2")
+            for over in (Over(2, 2), Over(1, 2, 2, "blocks")):
+                for one in ranks.run(functools.partial(fails, over, True), deadline=60, grace=40):
+                    self.assertRegex(one.error or one.value, r"rank 1 of the pipeline: .*no such key.*\| 2")
 
     def test_an_error_of_one_tensor_rank_ends_the_step_on_all(self):
         """Its neighbour waits for it in a collective, whose deadline is the group's."""
         with Ranks("sprat", 4, timeout=8) as ranks:
-            reports = ranks.run(functools.partial(fails, False), deadline=60, grace=40)
+            reports = ranks.run(functools.partial(fails, Over(2, 2), False), deadline=60, grace=40)
             told = [report.error or report.value for report in reports]
             self.assertTrue(all("no such key" in text or "after 8 s" in text for text in told), told)
             self.assertTrue(any("no such key" in text for text in told), told)

@@ -40,6 +40,8 @@ class Gradients:
         self._slots: dict[int, dict[int, torch.Tensor]] = {}
         self._sums: dict[int, torch.Tensor] = {}
         self._next = 0
+        if self.shards is not None:
+            self.shards.begin()
         self._finished: set[int] = set()
         self._begun = True
 
@@ -56,6 +58,7 @@ class Gradients:
 
     def keep(self, divisor: int) -> None:
         """Ends a step whose gradients wait for those of the next; .grad is what it was."""
+        self._collect()
         self._divide(divisor)
         for key, gained in self._sums.items():
             earlier = self._kept_local.get(key)
@@ -68,6 +71,7 @@ class Gradients:
         With what keep() has kept, which is local to each rank until now.
         """
         self._begun = False
+        self._collect()
         self._divide(divisor)
         for key, earlier in self._kept_local.items():
             gained = self._sums.get(key)
@@ -87,7 +91,13 @@ class Gradients:
         if self._begun:
             for one in self.parameters:
                 one.grad = self._before[id(one)]
+            if self.shards is not None:
+                self.shards.forget()
             self._begun = False
+
+    def _collect(self) -> None:
+        if self.shards is not None:
+            self._sums |= self.shards.collected()
 
     def _divide(self, divisor: int) -> None:
         if divisor > 1:

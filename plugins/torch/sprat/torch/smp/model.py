@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from .activation_store import ActivationCounters, ActivationStore
 from .backends import new_group
+from .block_shards import BlockShards, local_blocks
 from .comm_hooks import CommHook
 from .cutting import forget_cache, keep_own, require_same_model
 from .delayed import has_delayed, make_values
@@ -81,6 +82,9 @@ class DistributedModel(nn.Module, Joinable):
     0, at each step in training.
     split_at: "modules", or "operations": the step is captured as a graph, and cut where the fewest
     bytes go between ranks; such a model is trained and evaluated by steps that stages can play.
+    shard_at: where replicas share parameters (sharded_data_parallel_degree), when they are gathered:
+    "step", all of a rank's at each step's start; "blocks", those of the members of the model's
+    outermost nn.ModuleLists by PyTorch's fully_shard, when a block begins, and the rest as before.
     offload_folder: where inputs of checkpointed layers lie between forward and backward, with
     offload_activations in the configuration; by default where temporary files are (TMPDIR).
     """
@@ -99,6 +103,7 @@ class DistributedModel(nn.Module, Joinable):
         gradient_as_bucket_view: bool = False,
         offload_folder: str | os.PathLike | None = None,
         split_at: str = "modules",
+        shard_at: str = "step",
     ):
         nn.Module.__init__(self)
         Joinable.__init__(self)
@@ -111,12 +116,14 @@ class DistributedModel(nn.Module, Joinable):
         if split_at == "operations" and state.config.get("static_mode") is False:
             raise ValueError("split_at = 'operations' needs stages: leave static_mode = false out")
         require_not_sharded(module)
+        self._shards_blocks = _shards_blocks(shard_at, split_at)
         global _latest
         _latest = self
         self.module = distribute(module)
         self.microbatches: int = state.config.get("microbatches", 1)
         self.assignment: dict[str, int] = {}
         self._split = Split({})
+        self._unsplit = ""  # why there is no split, where one was begun
         self._average = average_grads_across_microbatches
         self._passes = backward_passes_per_step
         self._bucket_bytes = int(bucket_cap_mb * 2**20)
@@ -250,9 +257,9 @@ class DistributedModel(nn.Module, Joinable):
 
         Of a parameter that is cut over tensor parallel ranks this rank's slice.
         """
-        with self.whole_parameters():
-            own = {k: v for k, v in self.module.state_dict().items() if self.is_local(k)}
-            return own if self.shards is None else {k: v.clone() for k, v in own.items()}
+        whole = (self.module.state_dict() if self.shards is None
+                 else self.shards.module_state(self.module))
+        return {k: v for k, v in whole.items() if self.is_local(k)}
 
     def state_dict(self, *_: Any, gather_to_rank0: bool = True, **__: Any) -> dict[str, Any]:
         """All parameters and buffers; with gather_to_rank0 on pp_rank 0, elsewhere {}.
@@ -287,8 +294,10 @@ class DistributedModel(nn.Module, Joinable):
             state_dict = {key: state_dict[key] for key in wanted if key in state_dict}
             strict = False
         parts = {key: self.values.part(key, value) for key, value in state_dict.items()}
-        with self.whole_parameters():
+        if self.shards is None:
             self.module.load_state_dict(parts, strict=strict)
+        else:
+            self.shards.load_module_state(self.module, parts, strict)
 
     # Tensor parallelism.
 
@@ -352,6 +361,8 @@ class DistributedModel(nn.Module, Joinable):
             )
         if not self.assignment:
             raise ValueError("join: the model is not split yet: take one step first")
+        if self._shards_blocks:
+            raise ValueError("join goes with shard_at = 'step': a replica without batches begins no block")
         return Join([self], enable, throw_on_early_termination)
 
     def join_hook(self, **_: Any) -> Shadow:
@@ -379,6 +390,8 @@ class DistributedModel(nn.Module, Joinable):
 
     def split(self, first_call: Callable[[], None]) -> None:
         """Collective over the pipeline: decides, keeps, drops. first_call calls the model once."""
+        if self._unsplit:
+            raise RuntimeError(f"the model's split failed, make it anew: {self._unsplit}")
         if self.assignment:
             return
         require_same_model(self.module, self._group())
@@ -397,10 +410,10 @@ class DistributedModel(nn.Module, Joinable):
                 write_partition(state.config["partition_file"], self._split, self.module,
                                 self._size())
         self._names = [name for name, _ in self.module.named_parameters()]
-        if self._size() > 1:
-            keep_own(self.module, self.owner, self._rank(), self._ask)
-        if has_delayed(self.module):
-            make_values(self.module, self.is_local, self._seed())
+        # Asked while other ranks' modules are here too, for all ranks draw one seed or none does.
+        delayed = has_delayed(self.module)
+        seed = self._seed() if delayed else 0
+        self._on_all(lambda: self._take_own(delayed, seed))
         self._start_server()
         self.values = ModelValues(dict(self.module.named_parameters()))
         self.gradients = Gradients(self.local_parameters())
@@ -410,6 +423,27 @@ class DistributedModel(nn.Module, Joinable):
             self._share()
         for hook in (*self._at_split, *self._after_split):
             hook(self)
+
+    def _take_own(self, delayed: bool, seed: int) -> None:
+        if self._size() > 1:
+            keep_own(self.module, self.owner, self._rank(), self._ask)
+        if delayed:
+            make_values(self.module, self.is_local, seed)
+
+    def _on_all(self, part: Callable[[], None]) -> None:
+        """What a rank does alone; what one of them says is raised on every rank of the model."""
+        error = None
+        try:
+            part()
+        except Exception as one:
+            error = one
+        group = state.groups[CommGroup.MP_GROUP]
+        text = "" if error is None else f"rank {self._rank()} of the pipeline: {type(error).__name__}: {error}"
+        texts: list[str] = [""] * dist.get_world_size(group)
+        dist.all_gather_object(texts, text, group=group)
+        self._unsplit = next((one for one in texts if one), "")
+        if self._unsplit:
+            raise RuntimeError(self._unsplit) from error
 
     def begin_step(self, trains: bool = True) -> int:
         """Returns the step's number. ValueError if the model is not what was split."""
@@ -488,9 +522,15 @@ class DistributedModel(nn.Module, Joinable):
         if self._comm_hook is not None:
             raise ValueError("register_comm_hook goes with whole parameters: set "
                              "sharded_data_parallel_degree to 1")
-        self.shards = ParameterShards(
-            dict(self.local_named_parameters()), state.groups[CommGroup.SHARD_GROUP],
-            state.groups[CommGroup.REPLICATE_GROUP])
+        named = dict(self.local_named_parameters())
+        groups = state.groups[CommGroup.SHARD_GROUP], state.groups[CommGroup.REPLICATE_GROUP]
+        if self._shards_blocks:
+            mesh = state.mesh["shard" if state.replicas == 1 else ("replicate", "shard")]
+            blocks = local_blocks(self.module, self.is_local)
+            self.shards = BlockShards(named, blocks, mesh, *groups)
+            self.server.on_paused = self.shards.settle
+        else:
+            self.shards = ParameterShards(named, *groups)
         self.gradients.shards = self.values.shards = self.shards
 
     def whole_parameters(self) -> contextlib.AbstractContextManager:
@@ -584,15 +624,17 @@ class DistributedModel(nn.Module, Joinable):
     def _start_server(self) -> None:
         ranks = dist.get_process_group_ranks(self._group())
         wire = Wire(new_group(ranks))
-        peers = None
-        if regions.ranks() > 1:
-            ranks = dist.get_process_group_ranks(state.groups[CommGroup.TP_GROUP])
-            peers = Wire(new_group(ranks), wire.inbox)
+        # Ranks whose collectives meet in the midst of a step.
+        tensor_ranks = dist.get_process_group_ranks(state.groups[CommGroup.TP_GROUP])
+        ranks = tensor_ranks
+        if self._shards_blocks:
+            ranks = dist.get_process_group_ranks(state.groups[CommGroup.DP_GROUP])
+        peers = Wire(new_group(ranks), wire.inbox) if len(ranks) > 1 else None
         modules = dict(self.module.named_modules())
         owners = {name: self.owner(name) for name in modules}
         active = state.config.get("active_microbatches", self._size() + 2)
         self._server = Server(wire, modules, owners, state.config.get("pipeline", "interleaved"),
-                              active, peers)
+                              active, peers, [ranks.index(one) for one in tensor_ranks])
         self._server.on_finished = lambda microbatch: self.gradients.finish(microbatch)
 
     def _start_stages(self) -> None:
@@ -601,6 +643,7 @@ class DistributedModel(nn.Module, Joinable):
         if wanted is False or self._size() == 1:
             return
         reason = ("tensor parallel ranks compute together" if regions.ranks() > 1 else
+                  "blocks are gathered when they begin" if self._shards_blocks else
                   "activations are offloaded" if self._store is not None else "")
         if reason and wanted:
             setting = "split_at is 'operations'" if at_operations else "static_mode is true"
@@ -643,6 +686,16 @@ def latest_model() -> DistributedModel:
     if _latest is None:
         raise RuntimeError("make smp.DistributedModel(model) before the first step")
     return _latest
+
+
+def _shards_blocks(shard_at: str, split_at: str) -> bool:
+    """Whether FSDP2 gets blocks. ValueError for what does not go together."""
+    if shard_at not in ("step", "blocks"):
+        raise ValueError(f"shard_at = {shard_at!r}: take step or blocks")
+    if shard_at == "blocks" and (split_at == "operations" or state.config.get("fp16")):
+        other = "split_at = 'operations'" if split_at == "operations" else "fp16"
+        raise ValueError(f"shard_at = 'blocks' with {other}: take shard_at = 'step'")
+    return shard_at == "blocks" and state.hybrid_shard_degree > 1
 
 
 def _floats_to(value: Any, dtype: torch.dtype) -> Any:

@@ -26,7 +26,7 @@ class ModelValues:
         own = self.shards.own.get(name) if self.shards is not None else None
         if own is None or getattr(value, "shape", None) != own.shape:
             return value
-        return self.shards.whole_of(value, self._named[name].shape)
+        return self.shards.joined(name, value)
 
     def whole(self, name: str, value: Any) -> Any:
         """The whole that this rank has a slice of. Tensor parallel ranks call together."""
@@ -52,4 +52,4 @@ class ModelValues:
             return value
         if getattr(value, "shape", None) != parameter.shape:
             return value
-        return self.shards.part_of(value)
+        return self.shards.share(name, value)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from .agreement import any_has
 from .loss_scale import LossScale, loss_scale
@@ -220,8 +221,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
         strangers = {id(one) for one in self.model.module.parameters()} - kept
         if self.model.shards is not None:
             self.model.updates_shards = True
-            self._replace(strangers, {id(one): self.model.shards.own[name]
-                                      for name, one in self.model.local_named_parameters()})
+            shards = self.model.shards
+            self._replace(strangers, {id(one): shards.own[name]
+                                      for name, one in shards.originals.items()})
         else:
             self._replace(strangers, {})
         if state.config.get("fp16"):
@@ -280,7 +282,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
         for index, (name, parameter) in enumerate(named.items()):
             # A whole parameter counts once, and of a cut one each tensor rank's slice.
             if name in gradients and (state.tp_rank == 0 or dim_of(parameter) is not None):
-                norm = torch.linalg.vector_norm(gradients[name], dtype=torch.float64)
+                gradient = gradients[name]
+                own = gradient.to_local() if isinstance(gradient, DTensor) else gradient
+                norm = torch.linalg.vector_norm(own, dtype=torch.float64)
                 squares[state.tp_rank, place, index] = norm * norm
         # Each number comes from one rank, so the sum over ranks rounds nothing.
         if self._shards is not None:

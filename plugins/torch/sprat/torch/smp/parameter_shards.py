@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -28,13 +29,21 @@ class ParameterShards:
                  replicate_group: dist.ProcessGroup):
         self._group, self._replicas = shard_group, replicate_group
         self._ranks, self._rank = dist.get_world_size(shard_group), dist.get_rank(shard_group)
-        self._named = named
+        self._named = self.originals = named  # what a part stands for, by name
         self.own = {
             name: nn.Parameter(self.part_of(one.detach()), requires_grad=one.requires_grad)
             for name, one in named.items()
         }
         self._gathered = True
         self.release()
+
+    def share(self, name: str, value: torch.Tensor) -> torch.Tensor:
+        """What this rank keeps of a whole value of that parameter."""
+        return self.part_of(value)
+
+    def joined(self, name: str, value: torch.Tensor) -> torch.Tensor:
+        """The whole value that ranks have shares of. The ranks of the group call it together."""
+        return self.whole_of(value, self._named[name].shape)
 
     def part_of(self, value: torch.Tensor) -> torch.Tensor:
         """This rank's part of a whole value, in memory of its own."""
@@ -80,6 +89,31 @@ class ParameterShards:
                 self.own[name].data.copy_(self.part_of(parameter.detach()))
         finally:
             self.release()
+
+    def module_state(self, module: nn.Module) -> dict[str, Any]:
+        """Of the module that has the parameters, in whole values. The ranks call it together."""
+        with self.whole():
+            return {name: value.clone() for name, value in module.state_dict().items()}
+
+    def load_module_state(self, module: nn.Module, values: dict[str, Any], strict: bool) -> None:
+        """From whole values."""
+        with self.whole():
+            module.load_state_dict(values, strict=strict)
+
+    # Of gradients that come while a step lasts, as where a part of the parameters is gathered block by block.
+
+    def begin(self) -> None:
+        """Puts aside what stands in .grad."""
+
+    def collected(self) -> dict[int, torch.Tensor]:
+        """This step's, by the id of what the part stands for; .grad is what it was."""
+        return {}
+
+    def forget(self) -> None:
+        """Of a step that failed: .grad is what it was."""
+
+    def settle(self) -> None:
+        """Called where a micro-batch waits for another rank."""
 
     def take_gradients(self, sums: dict[int, torch.Tensor]) -> None:
         """Adds this rank's part of their mean over all replicas to .grad of what it owns."""

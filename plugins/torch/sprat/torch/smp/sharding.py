@@ -55,14 +55,14 @@ def shard(model: nn.Module, blocks: Blocks | None = None, **options: Any) -> nn.
 def require_not_sharded(model: nn.Module) -> None:
     """ValueError for what DistributedModel cannot split.
 
-    FSDP gathers when a module begins, and its ranks must begin modules in one order, which those of
-    a pipeline do not have.
+    It takes whole parameters, and gives blocks to FSDP2 once each rank has its own.
     """
     for name, module in model.named_modules():
         if isinstance(module, (FSDPModule, FullyShardedDataParallel)):
             raise ValueError(
-                f"DistributedModel of a model whose module {name!r} FSDP shards: set "
-                "sharded_data_parallel_degree instead, or train the model without DistributedModel"
+                f"DistributedModel of a model whose module {name!r} FSDP shards already: leave that to "
+                "DistributedModel(..., shard_at='blocks') and sharded_data_parallel_degree, or train the "
+                "model without DistributedModel"
             )
 
 
@@ -78,7 +78,7 @@ def clip_gradients(model: nn.Module) -> torch.Tensor:
 
 def _find_blocks(model: nn.Module, blocks: Blocks | None) -> list[nn.Module]:
     if blocks is None:
-        return _members(model)
+        return members(model)
     wanted = (
         blocks
         if not isinstance(blocks, (type, tuple))
@@ -94,8 +94,8 @@ def _find_blocks(model: nn.Module, blocks: Blocks | None) -> list[nn.Module]:
     return found
 
 
-def _members(module: nn.Module) -> list[nn.Module]:
+def members(module: nn.Module) -> list[nn.Module]:
     """The members of the outermost nn.ModuleLists."""
     if isinstance(module, nn.ModuleList):
         return list(module)
-    return [member for child in module.children() for member in _members(child)]
+    return [member for child in module.children() for member in members(child)]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,14 +47,19 @@ class Server:
     """Lives as long as the model. One step at a time."""
 
     def __init__(self, wire: Wire, modules: dict[str, nn.Module], owners: dict[str, int],
-                 schedule: str, most_active: int, peers: Wire | None = None):
-        """peers: to the other tensor parallel ranks of this stage, with the wire's inbox."""
+                 schedule: str, most_active: int, peers: Wire | None = None,
+                 alike: Sequence[int] = (0,)):
+        """peers: to the other ranks of this stage that run the same tasks, with the wire's inbox.
+        alike: those of them, in rising order and with this one, that have the same random numbers.
+        """
         self.wire = wire
         self.peers = peers
         self.modules = modules
         self.owners = owners
         self.schedule = schedule
         self.most_active = most_active
+        self.on_paused: Callable[[], None] = lambda: None  # a task that waits for another rank
+        self._alike = list(alike)
         self.on_finished: Callable[[int], None] = lambda microbatch: None
         self._workers = Workers()
         self._asked = 0
@@ -73,9 +78,8 @@ class Server:
         self._failure: str | None = None
         self._end: Message | None = None
         self._seed: int | None = None
-        self._told: deque[tuple] = deque()  # keys of tasks, as the first tensor rank has run them
-        self._first_ended = False  # of the tensor ranks
-        self._gone: set[int] = set()  # ranks of the pipeline that say nothing more
+        self._told: deque[tuple] = deque()  # keys of tasks, as the first of the peers has run them
+        self._gone: set[tuple[bool, int]] = set()  # (of the peers, rank): who says nothing more
 
     # The step of the root's rank.
 
@@ -83,7 +87,7 @@ class Server:
         """Runs micro-batch j's body for each j, with random numbers of seed + j.
 
         The other ranks serve(). Returns the bodies' results. StepFailed on every rank if one fails.
-        Of tensor parallel ranks, which draw for whole values, the seed of the first counts.
+        Of ranks that are alike, which draw for whole values, the seed of the first counts.
         """
         self._open()
         self._guarded(lambda: self.wire.send_to_all(begin))
@@ -171,12 +175,12 @@ class Server:
 
     def _agree(self, seed: int) -> None:
         """By a message, since a collective would wait for a tensor rank that refuses the step."""
-        if self._follows:
+        if self.peers is not None and self.peers.rank != self._alike[0]:
             self._loop(lambda: self._seed is not None)
             return
         self._seed = seed
-        if self.peers is not None:
-            self.peers.send_to_all(Message("seed", value=seed))
+        for other in self._alike[1:]:
+            self.peers.send(other, Message("seed", value=seed))
 
     @property
     def _follows(self) -> bool:
@@ -216,11 +220,11 @@ class Server:
         return chosen.number
 
     def _told_next(self) -> int | None:
-        """As _next(), by what the first tensor rank has run. StepFailed where it has stopped."""
+        """As _next(), by what the first of the peers has run. StepFailed where it has stopped."""
         key = self._told[0] if self._told else None
         ready = next((n for n, task in self._ready.items() if task.key == key), None)
         verdict = follow(Following(key is not None, ready is not None, self._source(key) in self._gone,
-                                   self._failure is not None, self._first_ended))
+                                   self._failure is not None, (True, 0) in self._gone))
         if verdict == LEAVE:
             raise StepFailed(self._failure)
         if verdict == RUN:
@@ -228,12 +232,15 @@ class Server:
             return ready
         return None
 
-    def _source(self, key: tuple | None) -> int | None:
-        """The rank of the pipeline that a task waits for; of one that has not come, who asks for it."""
+    def _source(self, key: tuple | None) -> tuple[bool, int] | None:
+        """Whom a task waits for, as _gone has it; of one that has not come, who asks for it."""
         paused = next((task for task in self._waiting.values() if task.key == key), None)
         if paused is not None:
-            return paused.asks
-        return None if key is None or key[0] == "body" else key[1][0]
+            return False, paused.asks
+        if key is None:
+            return None
+        # A body is made once its seed is there.
+        return (True, self._alike[0]) if key[0] == "body" else (False, key[1][0])
 
     def _run(self, task: Task) -> None:
         if task.number in self._bodies:
@@ -244,6 +251,7 @@ class Server:
         task.hand_baton(self._workers, self._answers.pop(task.number, None))
         task.random_state = torch.get_rng_state()
         if not task.done:
+            self.on_paused()
             return
         self._workers.busy.discard(task.number)
         if task.error is not None:
@@ -292,10 +300,7 @@ class Server:
 
     def _take_ending(self, message: Message) -> None:
         if message.kind in ENDINGS:
-            if not message.of_peer:
-                self._gone.add(message.source)
-            elif message.source == 0:
-                self._first_ended = True
+            self._gone.add((message.of_peer, message.source))
         if message.kind == "bye" or self._failure is not None:
             return
         self._failure = message.value

@@ -31,6 +31,12 @@ def dim_of(parameter: torch.Tensor) -> tuple[int, int] | None:
     return getattr(parameter, _DIM, None)
 
 
+def copy_cut(of: torch.Tensor, to: torch.Tensor) -> None:
+    """`to` stands for the same slice, or for a share of it."""
+    if dim_of(of) is not None:
+        setattr(to, _DIM, dim_of(of))
+
+
 def part_of(value: torch.Tensor, dim: int, blocks: int = 1) -> torch.Tensor:
     """This rank's slice of a whole value, in memory of its own."""
     parts = [regions.slice_of(block, dim) for block in value.chunk(blocks, dim)]
