@@ -14,6 +14,12 @@ constexpr double worth_telling = 0.05;  // of a step, or of memory
 constexpr double much_bubble = 0.2;     // what a pipeline of 2 with 4 micro-batches has
 constexpr double idle_memory = 0.3, tight_memory = 0.9;
 constexpr std::int64_t few_tokens = 1024;  // rows below which products do not fill a GPU
+// The documents name p3dn, whose devices have 32 GiB, as the least, and hosts of 8 devices.
+constexpr double large_device_GiB = 32;
+constexpr int full_host = 8;
+
+/// Not a core of a host without GPUs, about which the documents say nothing.
+bool has_gpus(const PlanRequest& request) { return request.machine.device.narrow_TFLOPS >= 1; }
 
 /// Of what a device can give, how much the plan takes.
 double used(const PlanRequest& request, const Plan& plan) {
@@ -39,6 +45,58 @@ std::string order_of_techniques(const PlanRequest& request, const Plan& plan) {
   return a.offload && !a.recompute
              ? "activations are offloaded and not checkpointed: checkpoint them first"
              : "";
+}
+
+struct Lessened {
+  Arrangement arrangement;
+  const char* technique;
+};
+
+/// The same arrangement with one technique less, the cheapest to leave out first.
+std::vector<Lessened> with_one_less(const PlanRequest& request, const Arrangement& from) {
+  std::vector<Lessened> all;
+  const auto add = [&](const char* technique, bool has, auto change) {
+    if (has) {
+      Arrangement less = from;
+      change(less);
+      if (less.strategy != "ddp" && less.strategy != "hsdp" && less.strategy != "hfsdp") {
+        less.shards = data_ranks(request, less);  // rows that shard over all of them
+      }
+      all.push_back({.arrangement = std::move(less), .technique = technique});
+    }
+  };
+  add("offloading", from.offload, [](Arrangement& less) { less.offload = false; });
+  add("checkpointing", from.recompute,
+      [](Arrangement& less) { less.recompute = less.offload = false; });
+  add("stages", from.pipeline > 1, [](Arrangement& less) { less.pipeline = 1; });
+  add("tensor ranks", from.tensor > 1, [](Arrangement& less) { less.tensor = 1; });
+  return all;
+}
+
+/// The search leaves nothing out, so this speaks to those who pinned what a model does not need.
+/// Memory is asked first, for it costs a thousandth of a step's simulation.
+std::string less_technique(const PlanRequest& request, const Plan& plan) {
+  for (const Lessened& one : with_one_less(request, plan.arrangement)) {
+    if (!refusal(request, one.arrangement).empty()) {
+      continue;
+    }
+    Rehearsals rehearsals(request);
+    if (!fits(request, memory_of(rehearsals, one.arrangement))) {
+      continue;
+    }
+    GroupCost groups(request.machine);
+    // Its bound alone rules most out where the search chose the plan.
+    if (least_time(rehearsals, groups, one.arrangement) > plan.time.total()) {
+      continue;
+    }
+    const double seconds = time_of(rehearsals, groups, one.arrangement).total();
+    if (seconds <= plan.time.total()) {
+      return fmt::format("it fits without {} too, in {:.3g} s a step instead of {:.3g}: {}",
+                         one.technique, seconds, plan.time.total(),
+                         describe(request, one.arrangement));
+    }
+  }
+  return {};
 }
 
 /// Half of the degree gathers over half as many ranks, perhaps inside of a host; so it is tried.
@@ -203,6 +261,65 @@ std::string narrow_gradients(const PlanRequest& request, const Plan& plan) {
                      100 * exposed, request.wire == DType::f32 ? "bf16" : "i8");
 }
 
+/// Groups keep one input for several blocks, and compute all of them anew for the last one.
+std::string group_checkpoints(const PlanRequest& request, const Plan& plan) {
+  const Arrangement& a = plan.arrangement;
+  return a.recompute && request.model.layers >= 2 * a.pipeline && used(request, plan) > tight_memory
+             ? fmt::format(
+                   "memory is {:.0f} % full with an input kept for each block: "
+                   "activation_checkpointing group_2 keeps half of them",
+                   100 * used(request, plan))
+             : "";
+}
+
+/// Fewer samples at a time cost little; a larger tensor degree sends more in every layer.
+std::string smaller_batch_first(const PlanRequest& request, const Plan& plan) {
+  const double activations = plan.memory.activations + plan.memory.working;
+  const std::int64_t samples = microbatch_sequences(request, plan.arrangement);
+  return used(request, plan) > tight_memory && samples > 1 &&
+                 activations > worth_telling * plan.memory.total()
+             ? fmt::format(
+                   "memory is {:.0f} % full, {:.1f} GiB of it by {} samples at a time: lower "
+                   "the batch first, or take {} micro-batches, and only then a larger tensor "
+                   "degree than {}",
+                   100 * used(request, plan), activations / GiB, samples,
+                   2 * plan.arrangement.microbatches, plan.arrangement.tensor)
+             : "";
+}
+
+/// Cut models have overheads on every device, which small ones feel most.
+std::string large_devices(const PlanRequest& request, const Plan& plan) {
+  const double memory = request.machine.device.memory_GiB;
+  return plan.arrangement.tensor * plan.arrangement.pipeline > 1 && has_gpus(request) &&
+                 memory < large_device_GiB
+             ? fmt::format(
+                   "the model is cut over devices of {:.0f} GiB: p4d has 40, p4de and p5 80, and "
+                   "EFA between hosts",
+                   memory)
+             : "";
+}
+
+/// Links of a host are faster than any wire between hosts.
+std::string larger_hosts_first(const PlanRequest& request, const Plan&) {
+  const int devices = request.machine.network.ranks;
+  return request.hosts > 1 && has_gpus(request) && devices < full_host
+             ? fmt::format(
+                   "{} hosts have {} devices each: take hosts of {} before you take several",
+                   request.hosts, devices, full_host)
+             : "";
+}
+
+/// Half of the bytes, and products that tensor cores make.
+std::string half_precision(const PlanRequest& request, const Plan&) {
+  const Device& device = request.machine.device;
+  return request.precision == DType::f32 && device.narrow_TFLOPS > device.wide_TFLOPS
+             ? fmt::format(
+                   "products of 16 bits are {:.1f} times as fast as those of f32 here: take "
+                   "--precision bf16",
+                   device.narrow_TFLOPS / device.wide_TFLOPS)
+             : "";
+}
+
 /// Activations go with tokens at a time, states do not.
 std::string shorter_sequences(const PlanRequest& request, const Plan& plan) {
   const double activations = plan.memory.activations + plan.memory.working;
@@ -231,6 +348,10 @@ std::string preprocessing(const PlanRequest& request, const Plan& plan) {
 constexpr std::array rules = {
     AdviceRule{"order_of_techniques", "shard states, checkpoint, offload, cut layers, cut stages",
                order_of_techniques},
+    AdviceRule{"less_technique", "where a model fits by some techniques, more do not help",
+               less_technique},
+    AdviceRule{"large_devices", "take devices with much memory, on hosts with EFA", large_devices},
+    AdviceRule{"larger_hosts_first", "take a larger host before several", larger_hosts_first},
     AdviceRule{"smallest_shard_degree", "take the smallest shard degree that fits",
                smallest_shard_degree},
     AdviceRule{"tensor_degree", "tensor degrees are powers of two, at most the devices of a host",
@@ -247,6 +368,10 @@ constexpr std::array rules = {
                "offload together with checkpointing, and several "
                "micro-batches",
                offload_with_checkpointing},
+    AdviceRule{"group_checkpoints", "checkpoint several modules together where memory is short",
+               group_checkpoints},
+    AdviceRule{"smaller_batch_first", "lower the batch before the tensor degree is raised",
+               smaller_batch_first},
     AdviceRule{"downsizing", "what fits with sharded optimizer state may not on fewer hosts",
                downsizing},
     AdviceRule{"linear_scaling", "scale the learning rate with the batch, and warm up",
@@ -255,6 +380,7 @@ constexpr std::array rules = {
     AdviceRule{"batch_normalisation", "small batches of a device are bad for batch normalisation",
                batch_normalisation},
     AdviceRule{"narrow_gradients", "reduce gradients in 16 bits or fewer", narrow_gradients},
+    AdviceRule{"half_precision", "train in mixed precision", half_precision},
     AdviceRule{"shorter_sequences", "shorter sequences where activations fill the memory",
                shorter_sequences},
     AdviceRule{"preprocessing", "keep preprocessing away from the cores that reduce",

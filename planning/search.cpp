@@ -61,7 +61,12 @@ void add_passes(const PlanRequest& request, const Pins& pins, Arrangement base,
   // memory.
   const auto own = static_cast<int>(request.batch_sequences / shares);
   constexpr int most_microbatches = 1024;
-  for (const int sequences : powers_dividing(own, own)) {
+  std::vector<int> sizes = powers_dividing(own, own);
+  // Whoever names a number of micro-batches gets it, whatever is in each.
+  if (pins.microbatches && *pins.microbatches >= 1 && own % *pins.microbatches == 0) {
+    sizes = {own / *pins.microbatches};
+  }
+  for (const int sequences : sizes) {
     base.microbatches = own / sequences;
     if (base.microbatches > most_microbatches || !wanted(pins.microbatches, base.microbatches)) {
       continue;

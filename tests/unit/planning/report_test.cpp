@@ -51,17 +51,44 @@ PlanRequest on_cores() {
   return request;
 }
 
+PlanRequest four_a_host() {
+  PlanRequest request = small_request();
+  request.machine = machine_from("p4d,ranks=4");
+  return request;
+}
+
 std::vector<Case> cases() {
   const Arrangement deep{.pipeline = 4, .microbatches = 2};
   const Arrangement sharded{.shards = 16, .strategy = "zero1", .microbatches = 8};
   PlanRequest wide = small_request();
   wide.batch_sequences = 16 * 16;
   PlanRequest wasteful = with_memory(40);
+  PlanRequest wide_floats = small_request();
+  wide_floats.precision = DType::f32;
+  PlanRequest small_devices = small_request();
+  small_devices.machine = machine_from("g5");
+  const Plan offloaded =
+      evaluate(small_request(), {.recompute = true, .offload = true, .microbatches = 8});
+  const Plan cut = evaluate(small_request(), {.tensor = 8, .microbatches = 8});
+  const DeviceMemory nearly_full{.parameters = 0.2 * GiB, .activations = 0.79 * GiB};
   PlanRequest short_rows = small_request();
   short_rows.sequence = 128;
   short_rows.batch_sequences = 16;
   return {
       {"order_of_techniques", "shard it first", small_request(), {.arrangement = deep}},
+      {"less_technique", "it fits without offloading too", small_request(), offloaded},
+      {"less_technique", "it fits without tensor ranks too", small_request(), cut},
+      {"large_devices", "devices of 24 GiB", small_devices, {.arrangement = {.tensor = 2}}},
+      {"larger_hosts_first", "have 4 devices each", four_a_host(), {}},
+      {"group_checkpoints",
+       "group_2 keeps half",
+       with_memory(1),
+       {.arrangement = {.recompute = true}, .memory = nearly_full}},
+      {"smaller_batch_first",
+       "by 8 samples at a time: lower the batch first, or take 2 micro-batches",
+       with_memory(1),
+       {.memory = nearly_full}},
+      {"half_precision", "2.0 times as fast", wide_floats, {}},
       {"smallest_shard_degree",
        "hybrid_shard_degree 2 fits too",
        small_request(),
@@ -109,7 +136,7 @@ std::vector<Case> cases() {
       {"shorter_sequences",
        "a sequence shorter than 1024",
        with_memory(1),
-       {.memory = {.parameters = 0.2 * GiB, .activations = 0.79 * GiB}}},
+       {.memory = nearly_full}},
       {"preprocessing",
        "reading takes 50 %",
        small_request(),

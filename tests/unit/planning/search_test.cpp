@@ -162,6 +162,18 @@ TEST(PlanArrangements, degrees_that_do_not_divide_are_refused_with_their_numbers
 }
 
 // T fastest, then P, then S: what lies inside of a host of eight.
+// The documents' 60 B: 56 samples in 4 micro-batches are 14 at a time, no power of two.
+TEST(PlanArrangements, a_number_of_micro_batches_that_is_named_is_tried) {
+  const PlanRequest request =
+      request_for("layers=4,width=1024,heads=8,vocabulary=32768", "p4d", 1, 56, 512);
+  const std::vector<Arrangement> all =
+      arrangements(request, {.tensor = 8, .pipeline = 1, .microbatches = 4});
+  EXPECT_FALSE(all.empty());
+  for (const Arrangement& one : all) {
+    EXPECT_EQ(one.microbatches, 4) << describe(request, one);
+  }
+}
+
 TEST(PlanArrangements, groups_lie_as_the_placement_says) {
   const PlanRequest request = request_for(small, "p4d", 4, 32, 512);
   Arrangement a{.tensor = 2, .pipeline = 2, .shards = 4, .strategy = "hsdp"};
