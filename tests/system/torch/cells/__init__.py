@@ -1,4 +1,4 @@
-"""Every cell of the feature table, in the order of docs/pytorch.md."""
+"""Every cell of the feature table, in the order of docs/pytorch_features.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """SMP's surface on torch.distributed: `import sprat.torch.smp as smp` has its names.
 
-docs/pytorch.md lists the keys of its configuration.
+docs/smp_configuration.md lists the keys of its configuration.
 """
 
 from typing import NoReturn
