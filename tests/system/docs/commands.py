@@ -19,6 +19,8 @@ from references import missing_script
 REASONS = Path(__file__).with_name("not_run.txt")
 # A command that hangs ends here. All together take less than a minute on two cores that do nothing else.
 LIMIT_S = 120
+# Never run, whatever the table says of them: they change the machine, or others.
+OUTSIDERS = re.compile(r"\b(apt|apt-get|pip|docker|kubectl|srun|sbatch|cpack|quickstart)\b")
 # What capital words stand for in the folder where commands run.
 PLACES = {"CONFIG.json": "gpt.json", "FOLDER": "saved"}
 
@@ -195,6 +197,8 @@ def check(build: Path, only: str, listing: bool) -> list[str]:
             reason = reason_of(line, table)
             if listing:
                 print(f"{line}  -- {reason or 'is run'}")
+            elif not reason and OUTSIDERS.search(line.text):
+                wrong.append(f"{line}: changes what is outside of a folder: give {REASONS.name} the reason why it is not run")
             elif not reason and line.text not in seen:
                 begin = time.monotonic()
                 if failure := run(line, folder, environment):

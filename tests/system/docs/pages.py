@@ -10,7 +10,7 @@ from typing import Iterator, NamedTuple
 ROOT = Path(__file__).resolve().parents[3]
 
 # Blocks of these languages hold no commands.
-OTHER_LANGUAGES = ("c", "cpp", "cmake", "json", "python", "text")
+OTHER_LANGUAGES = ("c", "cpp", "cmake", "dockerfile", "json", "python", "text", "yaml")
 
 
 class Line(NamedTuple):
