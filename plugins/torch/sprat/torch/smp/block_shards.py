@@ -106,10 +106,10 @@ class BlockShards(ParameterShards):
                 for block in self.blocks.values():
                     block.reshard()
 
-    def module_state(self, module: nn.Module) -> dict[str, Any]:
+    def module_state(self, module: nn.Module, wanted: Callable[[str], bool]) -> dict[str, Any]:
         with super().whole():  # a block's state is that of its rows
             return {name: value.full_tensor() if isinstance(value, DTensor) else value.clone()
-                    for name, value in module.state_dict().items()}
+                    for name, value in module.state_dict().items() if wanted(name)}
 
     def load_module_state(self, module: nn.Module, values: dict[str, Any], strict: bool) -> None:
         values = {name: self.share(name, value) if name in self._rows else value

@@ -257,9 +257,9 @@ class DistributedModel(nn.Module, Joinable):
 
         Of a parameter that is cut over tensor parallel ranks this rank's slice.
         """
-        whole = (self.module.state_dict() if self.shards is None
-                 else self.shards.module_state(self.module))
-        return {k: v for k, v in whole.items() if self.is_local(k)}
+        if self.shards is not None:
+            return self.shards.module_state(self.module, self.is_local)
+        return {k: v for k, v in self.module.state_dict().items() if self.is_local(k)}
 
     def state_dict(self, *_: Any, gather_to_rank0: bool = True, **__: Any) -> dict[str, Any]:
         """All parameters and buffers; with gather_to_rank0 on pp_rank 0, elsewhere {}.

@@ -8,7 +8,7 @@ at its start, all gradients are reduced at its end.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -90,10 +90,11 @@ class ParameterShards:
         finally:
             self.release()
 
-    def module_state(self, module: nn.Module) -> dict[str, Any]:
-        """Of the module that has the parameters, in whole values. The ranks call it together."""
+    def module_state(self, module: nn.Module, wanted: Callable[[str], bool]) -> dict[str, Any]:
+        """Of the module that has the parameters, in whole values, by name. The ranks call it together."""
         with self.whole():
-            return {name: value.clone() for name, value in module.state_dict().items()}
+            # Not of others: a copy of what stands in for a parameter takes memory.
+            return {name: value.clone() for name, value in module.state_dict().items() if wanted(name)}
 
     def load_module_state(self, module: nn.Module, values: dict[str, Any], strict: bool) -> None:
         """From whole values."""
