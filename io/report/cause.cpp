@@ -33,6 +33,24 @@ std::string_view name(Limit limit) noexcept {
   return "?";
 }
 
+std::optional<double> base_after_burst(const ObservedWindow& window, const Past& past,
+                                       const StorageFacts& facts) {
+  // Rates within this share of the table's count as it; the peak was so much above what is now.
+  constexpr double near_base = 0.15, burst_fall = 1.3;
+  const double now = window.file_system_mbps;
+  if (!facts.system || now <= 0 || past.peak_mbps < burst_fall * now) {
+    return std::nullopt;
+  }
+  const FsxRates rates = fsx_rates(*facts.system);
+  for (const double whole : {rates.disk, rates.memory}) {
+    const double base = whole / facts.hosts;
+    if (std::abs(now - base) <= near_base * base) {
+      return base;
+    }
+  }
+  return std::nullopt;
+}
+
 std::string figure(double value) {
   const double size = std::abs(value);
   constexpr double most = 1e15;  // what nobody reads digit by digit, and what is no number

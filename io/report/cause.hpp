@@ -73,6 +73,12 @@ struct CauseKind {
 /// In the order in which they are named, the most urgent first.
 std::span<const CauseKind* const> cause_kinds();
 
+/// The base rate of this loader's share of the file system, in MB/s, if the window gives that after
+/// it gave clearly more: what happens when burst credit is spent. Of the disks, or of the servers'
+/// memory, whichever it is near. Empty without a system that the user has told.
+std::optional<double> base_after_burst(const ObservedWindow& window, const Past& past,
+                                       const StorageFacts& facts);
+
 /// Samples are waited for so long that something but computing is the limit.
 inline constexpr double little_wait = 0.02;
 /// "12.3", "1,234": three digits that count, for sentences.

@@ -14,26 +14,39 @@ constexpr double fewest_errors = 2;
 // Of all targets; where more fail, the network or this host is to blame, and the sentence says so.
 constexpr double most_targets = 0.5;
 
-/// A target whose reads wait and none of which ended in the whole window; null if there is none, or
-/// if no target answers.
-const ObservedTarget* silent_target(const ObservedWindow& window) {
-  const ObservedTarget* silent = nullptr;
+double reads_ended(const ObservedWindow& window) {
   double ended = 0;
   for (const ObservedTarget& target : window.targets) {
     ended += target.reads;
+  }
+  return ended;
+}
+
+/// A target whose reads wait and none of which ended in the whole window; null if there is none.
+/// Batches are taken in order, so a target that is silent for long lets the others run out of work:
+/// then nothing ends anywhere, and it is the one that still has reads.
+const ObservedTarget* silent_target(const ObservedWindow& window) {
+  // All are as silent while they wait for the archive.
+  if (reads_ended(window) == 0 && window.reads_blocked > 0) {
+    return nullptr;
+  }
+  const ObservedTarget* silent = nullptr;
+  for (const ObservedTarget& target : window.targets) {
     // Half a request on average: one that began at the window's end says nothing.
     if (target.reads == 0 && target.in_flight >= 0.5 &&
         (silent == nullptr || target.in_flight > silent->in_flight)) {
       silent = &target;
     }
   }
-  return ended > 0 ? silent : nullptr;
+  return silent;
 }
 
-Cause silence(const ObservedTarget& target, double seconds) {
+Cause silence(const ObservedTarget& target, const ObservedWindow& window) {
   return {Limit::failover,
-          fmt::format("target {} has not answered for {:.0f} s: {} reads wait for it, others go on",
-                      target.target, seconds, figure(target.in_flight)),
+          fmt::format("target {} has not answered for {:.0f} s: {} reads wait for it, {}",
+                      target.target, window.seconds, figure(target.in_flight),
+                      reads_ended(window) > 0 ? "others go on"
+                                              : "and nothing else can be read before them"),
           "wait: a server that fails over answers within minutes; else look at that server"};
 }
 
@@ -49,7 +62,7 @@ std::optional<Cause> find_failover(const ObservedWindow& window, const Past&, co
   }
   if (worst == nullptr || errors < fewest_errors) {
     const ObservedTarget* silent = silent_target(window);
-    return silent == nullptr ? std::nullopt : std::optional(silence(*silent, window.seconds));
+    return silent == nullptr ? std::nullopt : std::optional(silence(*silent, window));
   }
   const bool few =
       failing <= std::max(1.0, most_targets * static_cast<double>(window.targets.size()));

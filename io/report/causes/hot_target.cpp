@@ -8,11 +8,12 @@
 namespace sprat::io {
 namespace {
 
-std::optional<Cause> find_hot_target(const ObservedWindow& window, const Past&,
+std::optional<Cause> find_hot_target(const ObservedWindow& window, const Past& past,
                                      const StorageFacts& facts) {
   const std::vector<ObservedTarget> hot = hot_targets(window);
-  // Behind a full link some queue is always the longest.
-  if (hot.empty() || link_is_full(window)) {
+  // Behind a full link some queue is always the longest, and of spent credits some target's are
+  // the first.
+  if (hot.empty() || link_is_full(window) || base_after_burst(window, past, facts)) {
     return std::nullopt;
   }
   const ObservedTarget& worst =

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <set>
 #include <string>
 
 #include "tests/system/io_simulation/scenarios.hpp"
+#include "tests/system/io_simulation/sentences.hpp"
 #include "tests/unit/sanitized.hpp"
 
 namespace sprat::io_simulation {
@@ -57,6 +59,30 @@ TEST_P(ReadingInSimulation, takes_hardly_longer_than_anything_could) {
 INSTANTIATE_TEST_SUITE_P(Table, ReadingInSimulation,
                          testing::ValuesIn(scenarios().begin(), scenarios().end()),
                          [](const auto& one) { return std::string(one.param.name); });
+
+class SentencesOfSimulation : public testing::TestWithParam<LimitKind> {};
+
+// A sample of the seeds; main.cpp counts hundreds.
+TEST_P(SentencesOfSimulation, name_what_limits) {
+  for (std::uint64_t seed = 0; seed < (sanitized ? 1 : 2); ++seed) {
+    const Judgement judgement = judge(GetParam(), seed);
+    EXPECT_TRUE(judgement.right) << "seed " << seed << ": " << judgement.sentence;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, SentencesOfSimulation,
+                         testing::ValuesIn(limited_runs().begin(), limited_runs().end()),
+                         [](const auto& one) { return std::string(one.param.name); });
+INSTANTIATE_TEST_SUITE_P(Pairs, SentencesOfSimulation,
+                         testing::ValuesIn(twice_limited_runs().begin(),
+                                           twice_limited_runs().end()),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+TEST(HealthInSimulation, blames_nothing_but_computing_where_it_is_the_limit) {
+  for (std::uint64_t seed = 0; seed < (sanitized ? 1 : 3); ++seed) {
+    EXPECT_EQ(judge(healthy_run(), seed).named, std::set{io::Limit::compute}) << "seed " << seed;
+  }
+}
 
 TEST(IoSimulation, is_the_same_each_time) {
   const RunSetup setup = draw(scenarios()[3], 5);

@@ -17,8 +17,8 @@ double value_at(std::vector<double>& values, double share) {
 
 }  // namespace
 
-Observer::Observer(double network, const io::SchedulerLimits& limits)
-    : network_(network), limits_(limits) {}
+Observer::Observer(double network, const io::SchedulerLimits& limits, const HostModel& host)
+    : network_(network), limits_(limits), host_(host) {}
 
 void Observer::passes(double seconds, const Meanwhile& meanwhile) {
   const io::Scheduler& scheduler = meanwhile.scheduler;
@@ -35,6 +35,7 @@ void Observer::passes(double seconds, const Meanwhile& meanwhile) {
   sums_.queued += queued * seconds;
   sums_.restores += meanwhile.reads_wait_for_restore * seconds;
   sums_.waits += meanwhile.computes ? 0 : seconds;
+  sums_.decodes += meanwhile.decodes ? seconds : 0;
   sums_.full += scheduler.in_flight() == 0 && queued == 0 && scheduler.waiting() > 0 ? seconds : 0;
   now_.budget_used_bytes = scheduler.budget_used();
 }
@@ -49,6 +50,7 @@ void Observer::ended(const SimulatedDone& done) {
   TargetNotes& notes = targets_[done.target];
   notes.bytes += done.bytes;
   notes.errors += done.error != 0 ? 1 : 0;
+  notes.cut += done.cut ? 1 : 0;
   notes.took.push_back(done.took_s);
 }
 
@@ -59,6 +61,11 @@ void Observer::took(const std::vector<io::Extents>& batch) {
       now_.bytes.file_system += extent.bytes;
     }
   }
+}
+
+void Observer::reduces(double seconds) {
+  ++reductions_;
+  reduced_in_ += seconds;
 }
 
 void Observer::reach(double now, std::uint64_t restored_bytes, std::uint64_t released_bytes) {
@@ -83,6 +90,7 @@ void Observer::close(double now) {
                             .bytes = notes.bytes,
                             .reads = notes.took.size(),
                             .errors = notes.errors,
+                            .short_reads = notes.cut,
                             .p50_s = value_at(notes.took, 0.5),
                             .p95_s = value_at(notes.took, 0.95),
                             .p99_s = value_at(notes.took, 0.99),
@@ -97,6 +105,23 @@ void Observer::close(double now) {
   now_.budget_wait = sums_.full / seconds;
   now_.opens = {.files = opens_.size(), .p95_s = value_at(opens_, 0.95)};
   now_.released.reads_blocked = sums_.restores / seconds;
+  if (host_.decode_s > 0) {
+    now_.stages = {{.name = "decode",
+                    .threads = host_.decode_threads,
+                    .busy_seconds = host_.decode_threads * sums_.decodes}};
+  }
+  if (host_.cores > 0) {
+    // Whoever waits for a core uses none, so together they use what there is at most.
+    const double wanted = host_.decode_threads * sums_.decodes + host_.reduce_s * reductions_;
+    const double given = std::min(1.0, host_.cores * seconds / std::max(wanted, 1e-9));
+    now_.cores = io::CoresInterval{
+        .budget = host_.cores,
+        .decode_seconds = given * host_.decode_threads * sums_.decodes,
+        .reduce_seconds = given * host_.reduce_s * reductions_,
+        .reduced_bytes = static_cast<std::uint64_t>(reductions_) * host_.reduce_bytes,
+        .reduced_in_seconds = reduced_in_};
+    reductions_ = reduced_in_ = 0;
+  }
   now_.nic_bytes = received;
   now_.link_bytes_per_second = network_;
   intervals_.push_back(std::exchange(now_, {}));

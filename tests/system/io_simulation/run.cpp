@@ -22,7 +22,7 @@ class Reading {
         storage_(setup.storage, setup.files, setup.troubles, setup.seed),
         planner_(setup.plan),
         scheduler_(setup.scheduler),
-        observer_(setup.storage.network, setup.scheduler) {
+        observer_(setup.storage.network, setup.scheduler, setup.host) {
     needs_.resize(setup.batches.size());
     missing_.resize(setup.batches.size());
   }
@@ -31,7 +31,7 @@ class Reading {
     while (result_.batches < setup_.batches.size() && !result_.failure && !result_.stuck) {
       plan_ahead();
       start_reads();
-      if (compute()) {
+      if (decode() || compute()) {
         continue;
       }
       move_on();
@@ -89,13 +89,57 @@ class Reading {
     result_.most_budget_used = std::max(result_.most_budget_used, scheduler_.budget_used());
   }
 
+  /// Whether a batch was decoded now. Batches are decoded in order, one by all threads.
+  bool decode() {
+    if (setup_.host.decode_s == 0) {
+      return false;
+    }
+    const bool ended = decoding_ && storage_.now() >= decoding_until_;
+    if (ended) {
+      decoding_ = false;
+      ++decoded_;
+    }
+    const auto ahead = static_cast<std::uint64_t>(setup_.host.decoded_ahead);
+    if (!decoding_ && decoded_ < std::min(planned_, result_.batches + ahead) &&
+        missing_[decoded_] == 0) {
+      decoding_ = true;
+      decoding_until_ =
+          storage_.now() + decoding_slower() * setup_.host.decode_s / setup_.host.decode_threads;
+    }
+    return ended;
+  }
+
+  double decoding_slower() const {
+    double slower = 1;
+    for (const Trouble& trouble : setup_.troubles) {
+      const bool now = trouble.kind == Trouble::Kind::decoding && trouble.at(storage_.now());
+      slower *= now ? trouble.factor : 1;
+    }
+    return slower;
+  }
+
+  /// What a reduction takes that begins now: decoding threads and it share the cores.
+  double reduction() const {
+    const double wanted = 1 + (decoding_ ? setup_.host.decode_threads : 0);
+    const double slower = setup_.host.cores > 0 ? std::max(1.0, wanted / setup_.host.cores) : 1;
+    return slower * setup_.host.reduce_s;
+  }
+
+  bool there(std::uint64_t batch) const {
+    return setup_.host.decode_s > 0 ? batch < decoded_ : missing_[batch] == 0;
+  }
+
   /// Whether a batch was taken now.
   bool compute() {
     const std::uint64_t batch = result_.batches;
-    if (storage_.now() < computing_until_ || missing_[batch] > 0) {
+    if (storage_.now() < computing_until_ || !there(batch)) {
       return false;
     }
     computing_until_ = storage_.now() + setup_.compute_s;
+    if (setup_.host.reduce_s > 0) {
+      computing_until_ += reduction();
+      observer_.reduces(reduction());
+    }
     ++result_.batches;
     bool wrong = false;
     for (const std::uint64_t request : needs_[batch]) {
@@ -126,15 +170,19 @@ class Reading {
     if (computes) {
       next = std::min(next, computing_until_);
     }
+    if (decoding_) {
+      next = std::min(next, decoding_until_);
+    }
     const std::optional<Moment> wakes = scheduler_.wakes_at();
     if (wakes) {
       next = std::min(next, seconds_of(*wakes));
     }
-    if (!computes && !wakes && scheduler_.in_flight() == 0) {
+    if (!computes && !decoding_ && !wakes && scheduler_.in_flight() == 0) {
       result_.stuck = true;
       return;
     }
     observer_.passes(next - storage_.now(), {.computes = computes,
+                                             .decodes = decoding_,
                                              .reads_wait_for_restore = storage_.waits_for_restore(),
                                              .scheduler = scheduler_});
     for (const SimulatedDone& done : storage_.advance(next)) {
@@ -178,7 +226,9 @@ class Reading {
   RunResult result_;
 
   std::uint64_t planned_ = 0, planned_bytes_ = 0;
-  double computing_until_ = 0;
+  double computing_until_ = 0, decoding_until_ = 0;
+  bool decoding_ = false;
+  std::uint64_t decoded_ = 0;                   // batches
   std::vector<std::set<std::uint64_t>> needs_;  // requests of each batch
   std::vector<std::uint64_t> missing_;          // how many of them are not whole
   std::unordered_map<std::uint64_t, std::uint64_t> wanted_by_, bytes_;  // by request

@@ -11,6 +11,7 @@
 #include "io/reading/plan.hpp"
 #include "io/reading/scheduler.hpp"
 #include "io/report/interval.hpp"
+#include "tests/system/io_simulation/host.hpp"
 #include "tests/system/io_simulation/storage.hpp"
 
 namespace sprat::io_simulation {
@@ -21,6 +22,7 @@ struct RunSetup {
   std::vector<Trouble> troubles;
   std::vector<std::vector<io::Extents>> batches;  ///< The extents of each sample.
   double compute_s = 0;                           ///< Of a batch.
+  HostModel host = {};
   std::uint32_t alignment = 1;
   io::ReadPlanLimits plan;
   io::SchedulerLimits scheduler;

@@ -111,6 +111,7 @@ void Storage::decide(Served& served) {
       case Trouble::Kind::short_reads:
         if (hit && served.brings > 1) {
           served.brings = 1 + random_.below(served.brings - 1);
+          served.cut = true;
         }
         break;
       case Trouble::Kind::flips:
@@ -118,6 +119,7 @@ void Storage::decide(Served& served) {
         break;
       case Trouble::Kind::slow:
       case Trouble::Kind::metadata:
+      case Trouble::Kind::decoding:
         break;
     }
   }
@@ -236,7 +238,8 @@ std::vector<SimulatedDone> Storage::advance(double now) {
                     .bytes = served.error == 0 ? served.brings : 0,
                     .error = served.error,
                     .took_s = now_ - served.begun,
-                    .flipped = served.flipped && served.error == 0});
+                    .flipped = served.flipped && served.error == 0,
+                    .cut = served.cut && served.error == 0});
     return true;
   });
   return done;

@@ -53,6 +53,7 @@ struct Trouble {
     short_reads,  ///< Of all reads a share of `factor` ends early.
     flips,        ///< Of all reads a share of `factor` brings a wrong bit.
     metadata,     ///< Opening takes 1 / `factor` times as long: others open files, too.
+    decoding,     ///< Not of storage: decoding a batch takes `factor` times as long.
   };
   Kind kind = Kind::slow;
   Target target = 0;
@@ -83,7 +84,7 @@ struct SimulatedDone {
   std::uint64_t bytes = 0;
   int error = 0;
   double took_s = 0;
-  bool flipped = false;
+  bool flipped = false, cut = false;  ///< cut: the file has more there than came.
 };
 
 /// What was opened, and how long that took.
@@ -116,7 +117,7 @@ class Storage {
     double left = 0;              // bytes
     std::uint64_t brings = 0;     // bytes
     int error = 0;
-    bool flipped = false, restores = false;
+    bool flipped = false, restores = false, cut = false;
   };
 
   double opened_at(std::uint32_t file, bool anew);

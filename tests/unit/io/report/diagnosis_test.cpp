@@ -134,6 +134,47 @@ TEST(Diagnosis, a_target_that_answers_nothing_is_named) {
               HasSubstr("target 1 has not answered for 10 s: 4.00 reads wait"));
 }
 
+TEST(Diagnosis, a_target_behind_which_nothing_is_left_to_read_is_named) {
+  const auto silence = [](Interval& one) {
+    one.bytes.file_system = 0;
+    one.in_flight = 4;
+    for (TargetInterval& target : one.targets) {
+      target.reads = target.bytes = 0;
+      target.in_flight = target.target == 2 ? 4 : 0;
+    }
+  };
+  const Diagnosis diagnosis = after_a_minute(silence);
+  EXPECT_EQ(diagnosis.limit(), Limit::failover);
+  EXPECT_THAT(diagnosis.sentence(), HasSubstr("target 2 has not answered for 10 s: 4.00 reads wait "
+                                              "for it, and nothing else can be read"));
+  // Reads of released files are as silent, and wait for S3.
+  const Diagnosis released = after_a_minute([&](Interval& one) {
+    silence(one);
+    one.released = {.reads_blocked = 4, .left_bytes = 1'000'000};
+  });
+  EXPECT_EQ(released.limit(), Limit::released);
+}
+
+TEST(Diagnosis, the_first_server_whose_credit_is_spent_is_no_hot_target) {
+  std::vector<Interval> history;
+  for (int second = 0; second < 240; ++second) {
+    history.push_back(waiting_second(second));
+    Interval& one = history.back();
+    const bool spent = second >= 180;
+    one.bytes.file_system = spent ? 600'000'000 : 1'100'000'000;
+    for (Target target = 0; spent && target < 3; ++target) {
+      one.targets[static_cast<std::size_t>(target)].in_flight = 0.5;
+    }
+    one.in_flight = spent ? 5.25 : 15;
+  }
+  EXPECT_EQ(diagnose(history, {.system = parse_fsx("PERSISTENT_2:125:4800")}).limit(),
+            Limit::burst_spent);
+  // Of another size that is no base, and of no known system nobody can tell.
+  EXPECT_EQ(diagnose(history, {.system = parse_fsx("PERSISTENT_2:125:7200")}).limit(),
+            Limit::hot_target);
+  EXPECT_EQ(diagnose(history, {}).limit(), Limit::hot_target);
+}
+
 TEST(Diagnosis, opens_at_the_servers_limit_are_metadata_bound) {
   const Diagnosis diagnosis = after_a_minute(
       [](Interval& one) {
