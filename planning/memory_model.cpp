@@ -6,6 +6,7 @@
 
 #include "memory/arena.hpp"
 #include "mp/activations.hpp"
+#include "mp/tensor/row_plan.hpp"
 
 namespace sprat::planning {
 namespace {
@@ -17,6 +18,21 @@ double bytes_of(std::size_t count) { return static_cast<double>(count); }
 /// What stays of a layer until its backward, for the tokens of a micro-batch.
 double tape_bytes(const LayerCost& layer, const Arrangement& a, double tokens) {
   return tokens * (a.recompute && layer.is_block ? layer.input_bytes : layer.tape_bytes);
+}
+
+/// What tensor ranks exchange rows through: all rows of a micro-batch, whole for the while of a
+/// product, and the chunks of them that are on their way.
+double exchange_bytes(const PlanRequest& request, const Arrangement& a) {
+  if (a.tensor == 1) {
+    return 0;
+  }
+  const auto rows = static_cast<int>(
+      std::min<std::int64_t>(microbatch_tokens(request, a), std::numeric_limits<int>::max() / 2));
+  const auto width = static_cast<int>(request.model.width);
+  const tensor::Parallelism how{.degree = a.tensor, .sequence_parallel = true};
+  const std::size_t elements =
+      tensor::most_slots_count(how, rows, width) + tensor::row_elements(rows, width);
+  return bytes_of(elements) * bytes_of(size_of(request.precision));
 }
 
 /// Tapes of one rank by mp's planner of activations.
@@ -46,7 +62,7 @@ void add_activations(Rehearsals& rehearsals, const Arrangement& a, int rank, Dev
   offload.min_bytes = a.offload ? 0 : std::numeric_limits<std::size_t>::max();
   const mp::ActivationPlan plan = mp::plan_activations(program, offload);
   memory.activations = bytes_of(memory::plan_slots(mp::activation_buffers(program, plan)).total());
-  memory.working = working;
+  memory.working = working + exchange_bytes(rehearsals.request(), a);
   // A tier keeps a tape until its backward, so as many micro-batches as the schedule has under way.
   const double held = mp::most_microbatches_held(schedule, rank);
   memory.offloaded =
