@@ -1,7 +1,9 @@
 // A FUSE file system that shows a folder as Lustre would: `lustre.lov` of NAME comes from
 // .lov/NAME, HSM states (32 bytes) from .hsm/NAME, and the first read of a released file waits,
 // then brings it back. If its state says that the archive has lost it, the read fails; if
-// .stuck/NAME is there, the read waits until whoever reads is killed.
+// .stuck/NAME is there, the read waits until whoever reads is killed. Where BACKING has a file
+// .throughput, "BASE BURST CREDIT", all reads together get BURST bytes a second until they took
+// CREDIT bytes more than BASE gives, and BASE from then on, as FSx does.
 //   mock_lustre BACKING MOUNT_POINT -f
 #define FUSE_USE_VERSION 31
 #include <dirent.h>
@@ -101,11 +103,56 @@ int restore_first(const char* path) {
   return 0;
 }
 
+/// What the file system gives to all its readers together: one read behind the other, so that none
+/// is given what another one has paid for.
+class Throughput {
+ public:
+  Throughput() {
+    std::ifstream told(backing + "/.throughput");
+    limited_ =
+        static_cast<bool>(told >> base_ >> burst_ >> most_credit_) && base_ > 0 && burst_ >= base_;
+    credit_ = most_credit_;
+  }
+
+  /// Returns when the bytes may be given.
+  void wait(double bytes) {
+    if (!limited_) {
+      return;
+    }
+    std::unique_lock lock(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    if (now > free_) {
+      // Nobody read meanwhile, which gives back what the base would have carried.
+      const double idle = std::chrono::duration<double>(now - free_).count();
+      credit_ = std::min(most_credit_, credit_ + idle * base_);
+      free_ = now;
+    }
+    const double seconds = bytes / (credit_ > 0 ? burst_ : base_);
+    credit_ = std::max(0.0, credit_ - (bytes - base_ * seconds));
+    free_ += std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+        std::chrono::duration<double>(seconds));
+    const auto until = free_;
+    lock.unlock();
+    std::this_thread::sleep_until(until);
+  }
+
+ private:
+  bool limited_ = false;
+  double base_ = 0, burst_ = 0, most_credit_ = 0;
+  std::mutex mutex_;  // of what follows
+  double credit_ = 0;
+  std::chrono::steady_clock::time_point free_ = std::chrono::steady_clock::now();
+};
+
 int read_file(const char* path, char* into, size_t bytes, off_t offset, fuse_file_info* info) {
   if (const int error = restore_first(path)) {
     return -error;
   }
+  static Throughput throughput;  // begins with the first read, when the backing folder is known
   const ssize_t got = pread(static_cast<int>(info->fh), into, bytes, offset);
+  if (got > 0) {
+    throughput.wait(static_cast<double>(got));
+  }
   return got < 0 ? -errno : static_cast<int>(got);
 }
 
