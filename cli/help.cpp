@@ -40,7 +40,7 @@ Action prepare_help(CLI::App& app) {
     if (topic->empty()) {
       fmt::print("{}", introduction);
       for (const Command* command : all_commands()) {
-        fmt::print("  {:<10} {}\n", command->name, command->summary);
+        fmt::print("  {:<11} {}\n", command->name, command->summary);
       }
       fmt::print("\n`sprat help COMMAND` explains one of them, with examples.\n");
       return 0;

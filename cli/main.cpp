@@ -11,6 +11,7 @@
 #include "cli/complain.hpp"
 #include "comm/base/log.hpp"
 #include "sprat/error.hpp"
+#include "sprat/sprat.h"
 
 namespace {
 
@@ -27,6 +28,7 @@ int run(int argc, char** argv) {
   }
   CLI::App app("Collectives and sharded training that know the machine they run on.", "sprat");
   app.require_subcommand(1);
+  app.set_version_flag("--version", sprat_version(), "Print the version and end");
   struct Entry {
     CLI::App* app;
     Action action;
