@@ -1,0 +1,32 @@
+# `cmake --build BUILD --target reference`: the API reference in BUILD/reference/index.html, by Doxygen. The same file, run as a
+# script, starts Doxygen and judges what it complains of.
+if(NOT CMAKE_SCRIPT_MODE_FILE)
+  find_program(doxygen doxygen)
+  if(doxygen)
+    configure_file(cmake/Doxyfile.in ${PROJECT_BINARY_DIR}/Doxyfile @ONLY)
+    add_custom_target(reference COMMAND ${CMAKE_COMMAND} -D doxygen=${doxygen} -D folder=${PROJECT_BINARY_DIR}
+      -P ${CMAKE_CURRENT_LIST_FILE} VERBATIM)
+  endif()
+  return()
+endif()
+
+file(REMOVE_RECURSE ${folder}/reference)
+execute_process(COMMAND ${doxygen} Doxyfile WORKING_DIRECTORY ${folder} ERROR_VARIABLE complaints RESULT_VARIABLE code)
+string(REPLACE ";" "," complaints "${complaints}")
+string(REGEX MATCHALL "[^\n]+" complaints "${complaints}")
+set(faults)
+set(unsaid 0)
+foreach(line IN LISTS complaints)
+  # Types are explained, each. A member whose name says all needs no comment, which would repeat it.
+  if(line MATCHES "warning: Member .* is not documented")
+    math(EXPR unsaid "${unsaid} + 1")
+  elseif(line MATCHES "warning|error")
+    list(APPEND faults "${line}")
+  endif()
+endforeach()
+list(LENGTH faults count)
+if(code OR count)
+  list(JOIN faults "\n" faults)
+  message(FATAL_ERROR "Doxygen ended with ${code} and complains of:\n${faults}")
+endif()
+message(STATUS "${folder}/reference/index.html; ${unsaid} members are named and not explained")
