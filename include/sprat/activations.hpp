@@ -55,6 +55,7 @@ enum class HorizonUnit : std::uint8_t {
 /// SMP's: 2 tensors, 4 tasks.
 SPRAT_API int default_horizon(HorizonUnit unit) noexcept;
 
+/// Which tapes leave memory, and how far ahead they come back.
 struct OffloadOptions {
   HorizonUnit unit = HorizonUnit::tensors;
   int horizon = 2;
@@ -86,6 +87,7 @@ struct HorizonChoice {
 /// `stalls` are those of horizons 1, 2, ..., at least one.
 SPRAT_API HorizonChoice chosen_of(std::vector<double> stalls, double steps);
 
+/// Where a model's tapes are kept between forward and backward.
 struct ActivationOptions {
   /// Where tapes go between forward and backward: "memory", or "file:FOLDER". Empty: they stay.
   std::string tier = {};

@@ -15,6 +15,7 @@ namespace sprat {
 struct float16 {
   std::uint16_t bits = 0;
 };
+/// The upper half of an f32, as bits.
 struct bfloat16 {
   std::uint16_t bits = 0;
 };
@@ -23,6 +24,7 @@ struct bfloat16 {
 struct float8_e4m3 {
   std::uint8_t bits = 0;
 };
+/// As bits; see float8_e4m3.
 struct float8_e5m2 {
   std::uint8_t bits = 0;
 };

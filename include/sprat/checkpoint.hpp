@@ -22,6 +22,7 @@ struct TrainingState {
   std::map<std::string, std::string> notes;  ///< Of the training program.
 };
 
+/// Where checkpoints are saved, and how many stay.
 struct CheckpointOptions {
   /// On a file system that all ranks share. One job at a time may save into it.
   std::string folder;
@@ -99,6 +100,7 @@ SPRAT_API TrainingState load_parameters(Communicator& world, ShardedModel& part,
 // meant), a safetensors file, or a folder of such files. These throw Error{unavailable} naming the
 // file that is missing or damaged.
 
+/// One tensor of a checkpoint, whole.
 struct CheckpointTensor {
   std::string name;
   std::string dtype;  ///< As safetensors names it.
@@ -106,11 +108,13 @@ struct CheckpointTensor {
   std::uint64_t bytes = 0;
 };
 
+/// One file of a checkpoint.
 struct CheckpointFile {
   std::string name;
   std::uint64_t bytes = 0;
 };
 
+/// What a checkpoint says of itself.
 struct CheckpointInfo {
   std::string path;      ///< Of the checkpoint that was meant.
   bool checked = false;  ///< It has a manifest with checksums; else only tensors and files.

@@ -26,6 +26,7 @@ struct ContextPiece {
 /// (zigzag). Throws Error{invalid_argument} with the nearest length that can be cut so.
 SPRAT_API std::array<ContextPiece, 2> context_pieces(int length, int ranks, int rank);
 
+/// How ranks that share sequences exchange what attention needs.
 struct ContextOptions {
   /// How keys and values come to the ranks that need them, SMP's word. "p2p": from rank to rank,
   /// two foreign chunks in memory at a time. "all_gather": all of them, by two collectives.

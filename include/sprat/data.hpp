@@ -60,6 +60,7 @@ enum class Corrupt : std::uint8_t {
   skip,  ///< The source's next record takes its place, on any rank the same, and the log says so.
 };
 
+/// A part of a record, as the loader's memory has it.
 struct DataField {
   std::string_view name;
   /// "bytes", "text", "json", or an element's: "u16", "f32" ...
@@ -97,6 +98,7 @@ struct DecodeStage {
   std::function<void(DecodedRecord&)> run;
 };
 
+/// How hosts that give each other what they have read come together.
 struct DataPeersOptions {
   std::string host;  ///< This host's name, unlike other hosts', the same in the next run.
   /// At which other hosts reach this process, as numbers: "10.0.0.7", "fd00::7".
@@ -135,6 +137,7 @@ struct DataSlots {
   std::uint64_t begin = 0, end = 0;
 };
 
+/// What is read, in which order, and by what means.
 struct LoaderOptions {
   std::vector<DataSource> sources;
 
@@ -206,6 +209,7 @@ class SPRAT_API DataBatch {
   std::shared_ptr<const Impl> impl_;
 };
 
+/// What limited a loader, and its rates.
 struct LoaderReport {
   std::string json;  ///< One line; `sprat io diagnose` reads a file of them.
   std::string text;  ///< One line for people.

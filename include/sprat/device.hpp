@@ -29,6 +29,7 @@ enum class MemoryKind : std::uint8_t {
   device,   ///< A device's.
   managed,  ///< The driver moves it between host and device.
 };
+/// What a pointer points to.
 struct DeviceMemory {
   MemoryKind kind = MemoryKind::host;
   int index = -1;  ///< Which device; -1: none in particular.
@@ -107,6 +108,7 @@ struct DeviceBuffer {
   void* data = nullptr;
   std::size_t bytes = 0;
 };
+/// The same, only read.
 struct ConstDeviceBuffer {
   const void* data = nullptr;
   std::size_t bytes = 0;

@@ -21,6 +21,8 @@ enum class ErrorCode {
 /// "invalid_argument" and so on.
 SPRAT_API const char* name(ErrorCode code) noexcept;
 
+/// What fails is thrown as this: a code, the sentence what() with names and values, and who is to
+/// blame.
 class SPRAT_API Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message, int rank = -1)

@@ -30,6 +30,7 @@ struct Strategy {
 };
 SPRAT_API std::span<const Strategy> all_strategies() noexcept;
 
+/// One parameter of a unit.
 struct ParameterSpec {
   std::string name;
   std::vector<std::int64_t> shape;  ///< Of the whole tensor.
@@ -129,6 +130,7 @@ struct Visit {
 SPRAT_API std::vector<Visit> plain_visits(std::span<const int> forward,
                                           std::span<const int> backward, int micro_steps);
 
+/// How a model is sharded, and its optimizer.
 struct FsdpOptions {
   /// A row of the table. Empty: by degree, that is ddp for 1, zero3 for all ranks, else hsdp.
   std::string strategy = {};
@@ -181,6 +183,7 @@ struct FsdpOptions {
   float clip_norm = 1.0f;  ///< 0: no clipping.
 };
 
+/// What became of a step, the same on every rank.
 struct StepResult {
   double grad_norm = 0;   ///< Before clipping, over the whole model, without the loss scale.
   bool skipped = false;   ///< The norm was not finite, so no rank changed anything.

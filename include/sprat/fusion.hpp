@@ -20,6 +20,7 @@ struct FusionParameter {
   DType dtype = DType::f32;
 };
 
+/// How gradients share buffers.
 struct FusionOptions {
   /// Parameters share a buffer of at most so many bytes. A larger one has its own: it is reduced
   /// where its data lie, without a copy.

@@ -35,6 +35,7 @@ struct Cost {
 
 // Linear: y = x weight^T + bias; weight is outputs x inputs.
 
+/// The sizes of a linear layer.
 struct LinearShape {
   int rows = 0, inputs = 0, outputs = 0;
   /// Under tensor parallelism: of how many parts the inputs here are one (row-parallel), or the
@@ -43,6 +44,7 @@ struct LinearShape {
   int input_parts = 1, output_parts = 1;
   int output_groups = 1;  ///< 3 where queries, keys and values are one layer, each cut by itself.
 };
+/// A linear layer with its parameters.
 struct Linear {
   const GemmBackend& gemm;
   LinearShape shape;
@@ -54,6 +56,7 @@ SPRAT_API void linear_forward(const Linear& layer, const float* x, float* y);
 SPRAT_API void linear_forward_onto(const Linear& layer, const float* residual, const float* x,
                                    float* y);
 SPRAT_API void linear_backward_input(const Linear& layer, const float* dy, float* dx);
+/// What a linear layer's gradients are made of, and where they go.
 struct LinearGradients {
   const float* x = nullptr;
   const float* dy = nullptr;
@@ -70,6 +73,7 @@ SPRAT_API Cost linear_backward_weight_cost(const LinearShape& shape) noexcept;
 // Bias: y += residual + bias, by row, behind a product that is summed over ranks. With "reference"
 // these are the bits of linear_forward_onto().
 
+/// The sizes of a bias.
 struct BiasShape {
   int rows = 0, width = 0;
   int row_pieces = 1;
@@ -85,10 +89,12 @@ SPRAT_API Cost bias_backward_weight_cost(const BiasShape& shape) noexcept;
 
 // Layer norm: y = (x - mean) / sqrt(variance + 1e-5) * gain + bias, by row.
 
+/// The sizes of a layer norm.
 struct LayerNormShape {
   int rows = 0, width = 0;
   int row_pieces = 1;
 };
+/// A layer norm with its parameters, of `width` elements each.
 struct LayerNorm {
   LayerNormShape shape;
   std::span<const float> gain, bias;
@@ -140,6 +146,7 @@ struct TokenRange {
 // row of zeros, and no gradient: the sum over ranks, which is the caller's, is the row of who has
 // it.
 
+/// The sizes of an embedding, and which tokens are here.
 struct EmbeddingShape {
   int vocabulary = 0, width = 0;
   std::optional<TokenRange> part = {};  ///< What the table has. Empty: the whole vocabulary.
@@ -156,6 +163,7 @@ SPRAT_API Cost embedding_backward_weight_cost(const EmbeddingShape& shape,
 // Position embedding: x[row] += table[first + r], r = (first_row + row) % length, for sequences of
 // `length` rows; behind the middle of a sequence table[first + r + left_out].
 
+/// The sizes of a position embedding, and which positions are here.
 struct PositionShape {
   int rows = 0, length = 0, width = 0;
   int first = 0;      ///< Position of a sequence's first row.
@@ -173,6 +181,7 @@ SPRAT_API Cost position_cost(const PositionShape& shape) noexcept;
 // Softmax cross entropy: loss[row] = -log softmax(logits[row])[targets[row]], in nats. Throws
 // Error{invalid_argument} for a target that is not in [0, vocabulary), before anything is written.
 
+/// A loss over a vocabulary, or a part of one.
 struct CrossEntropy {
   int vocabulary = 0;
   std::span<const std::int32_t> targets;  ///< One for each row.
@@ -214,6 +223,7 @@ SPRAT_API Cost cross_entropy_backward_input_cost(int vocabulary, std::size_t row
 
 inline constexpr int attention_block = 64, attention_keys = 256;
 
+/// The sizes of attention.
 struct AttentionShape {
   int sequences = 0, length = 0;  ///< Rows are sequences times length.
   int heads = 0, head_width = 0;  ///< In a row the heads stand one after another.
@@ -230,6 +240,7 @@ struct AttentionRows {
   float* highest = nullptr;
   float* share = nullptr;
 };
+/// What the forward pass of attention reads and writes.
 struct AttentionForward {
   AttentionInput input = {};
   float* out = nullptr;
@@ -239,6 +250,7 @@ struct AttentionForward {
 };
 SPRAT_API void attention_forward(const GemmBackend& gemm, const AttentionShape& shape,
                                  const AttentionForward& pass);
+/// What the backward pass of attention reads and writes.
 struct AttentionBackward {
   AttentionInput input = {};
   const float* out = nullptr;
@@ -263,6 +275,7 @@ SPRAT_API Cost attention_backward_input_cost(const AttentionShape& shape) noexce
 // A piece of it: some queries of each sequence against some keys, each a run of positions. The
 // whole above is the piece of all.
 
+/// Which queries meet which keys.
 struct AttentionPiece {
   int sequences = 0, heads = 0, head_width = 0;
   int first_query = 0, queries = 0;  ///< Positions in their sequence.
@@ -282,6 +295,7 @@ struct AttentionKeys {
   int stride = 0;
   int sequence_rows = 0;
 };
+/// What the forward pass of a piece reads, and goes on with.
 struct AttentionPieceForward {
   AttentionQueries queries = {};
   AttentionKeys keys = {};
@@ -306,6 +320,7 @@ struct AttentionKeyGradients {
   int stride = 0;
   int sequence_rows = 0;
 };
+/// What the backward pass of a piece reads, and adds to.
 struct AttentionPieceBackward {
   AttentionQueries queries = {};
   AttentionKeys keys = {};

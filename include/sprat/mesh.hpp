@@ -10,6 +10,7 @@
 
 namespace sprat {
 
+/// One axis of a mesh.
 struct MeshAxis {
   std::string name;
   int size = 1;

@@ -17,6 +17,7 @@ struct ConstMatrix {
   int stride = 0;
   bool transposed = false;  ///< The product takes its transpose.
 };
+/// The same, written.
 struct Matrix {
   float* data = nullptr;
   int stride = 0;

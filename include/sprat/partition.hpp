@@ -50,6 +50,7 @@ enum class ChainObjective {
   pipeline_time,  ///< Of a step: all stages' times, and the slowest m - 1 times more.
 };
 
+/// What is wanted of a cut of a chain of layers.
 struct ChainRequest {
   int stages = 1;
   /// Stage k of p keeps activations of min(p - k, m) micro-batches, as 1F1B does.
@@ -63,6 +64,7 @@ struct ChainRequest {
   std::vector<double> capacity_bytes{};
 };
 
+/// One stage of a chain that is cut.
 struct ChainStage {
   std::size_t begin = 0, end = 0;  ///< Layers, the last excluded.
   double time = 0;
@@ -78,6 +80,7 @@ SPRAT_API std::vector<ChainStage> cut_chain(std::span<const ModelPiece> layers,
 
 /// A partition as a file, so that a later run cuts the model in the same places.
 struct PartitionFile {
+  /// A piece of the model, and the partition that it is in.
   struct Entry {
     std::string name;
     double parameter_bytes = 0;  ///< Shared ones included.
@@ -110,6 +113,7 @@ struct PartitionRequest {
   double memory_weight = 0.8;  ///< tree: the share of memory in a module's cost.
   bool any_order = false;      ///< graph: data may go to earlier partitions too.
 };
+/// A piece of a model, and the partition that it goes to.
 struct PlacedPiece {
   std::string name;
   int partition = 0;

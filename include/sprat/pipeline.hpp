@@ -44,6 +44,7 @@ constexpr bool is_computation(Op op) {
 
 constexpr int no_microbatch = -1;
 
+/// One thing that a rank does: an operation on a stage, mostly for one micro-batch.
 struct Action {
   Op op{};
   int stage = 0;
@@ -65,6 +66,7 @@ struct PipelineShape {
   int active_microbatches = 0;
 };
 
+/// Who computes what, in which order.
 struct Schedule {
   std::string name;
   int microbatches = 0;
@@ -75,6 +77,7 @@ struct Schedule {
   int stages() const noexcept { return static_cast<int>(rank_of_stage.size()); }
 };
 
+/// Tapes that leave memory between forward and backward.
 struct Offload {
   /// Computations of the rank between the start of a load and the one that needs it: SMP v1's
   /// activation_loading_horizon, in pipeline tasks.
@@ -117,6 +120,7 @@ struct TimeSpan {
   double start = 0, end = 0;
 };
 
+/// Where one rank's time and memory go; times in seconds.
 struct RankUse {
   double busy = 0;    ///< Computing, recomputation included.
   double bubble = 0;  ///< The part of the makespan in which it does not compute.
@@ -192,6 +196,7 @@ class SPRAT_API PipelineStages {
   virtual void reduce(int stage);
 };
 
+/// How messages of a pipeline are sent.
 struct PipelineOptions {
   /// Of each message; the configuration's otherwise.
   std::optional<std::chrono::milliseconds> timeout = std::nullopt;

@@ -277,6 +277,7 @@ typedef struct sprat_batch_info {
   const char* element_type; /* "u16", "u32" ...; empty without elements. */
 } sprat_batch_info;
 
+/* Where one sample of a batch comes from. */
 typedef struct sprat_sample_info {
   uint64_t epoch;
   size_t source;           /* Its place in the options' list. */
@@ -289,6 +290,7 @@ typedef struct sprat_sample_info {
 /* Works on a record before it is given, on the loader's threads, several at once, until the loader
  * is freed: `context` stays until then. Anything but 0 makes the record a corrupt one. */
 typedef int (*sprat_decode_function)(sprat_record* record, void* context);
+/* A stage of the caller's, between reading and the batch. */
 typedef struct sprat_decode_stage {
   const char* name;
   sprat_decode_function function;

@@ -112,6 +112,7 @@ class SPRAT_API Group {
 SPRAT_API std::size_t column_workspace(const Parallelism& how, const layers::LinearShape& shape);
 SPRAT_API std::size_t row_workspace(const Parallelism& how, const layers::LinearShape& shape);
 
+/// What a column-parallel layer reads and writes.
 struct ColumnForward {
   const layers::Linear& layer;
   const float* x = nullptr;  ///< Own rows.
@@ -121,6 +122,7 @@ struct ColumnForward {
 /// Own rows are multiplied while others' come, and those by chunks.
 SPRAT_API void column_forward(Group& group, const ColumnForward& pass);
 
+/// What a row-parallel layer reads and writes.
 struct RowForward {
   const layers::Linear& layer;
   const float* residual = nullptr;  ///< Own rows.
@@ -155,6 +157,7 @@ SPRAT_API void row_backward_weight(Group& group, const LinearBackward& pass);
 
 SPRAT_API layers::TokenRange own_tokens(const Group& group, int vocabulary);
 
+/// What an embedding over parts of a vocabulary reads.
 struct EmbeddingPass {
   layers::EmbeddingShape shape = {};
   std::span<const std::int32_t> tokens = {};  ///< Of all rows, the same on every rank.
@@ -169,6 +172,7 @@ SPRAT_API void embedding_forward(Group& group, const EmbeddingPass& pass, float*
 SPRAT_API void embedding_backward_weight(Group& group, const EmbeddingPass& pass, const float* dx,
                                          std::span<float> table);
 
+/// What a loss over parts of a vocabulary reads and writes.
 struct CrossEntropyForward {
   layers::CrossEntropy layer = {};     ///< targets: of all rows. pieces: of the whole vocabulary.
   const float* logits = nullptr;       ///< All rows, own tokens.
