@@ -1,7 +1,10 @@
 #include "plugins/nccl_net/coll_net.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,6 +25,8 @@ constexpr std::array data_types = {DType::i8,  DType::u8,   DType::i32,    DType
                                    DType::f64, DType::bf16, DType::f8e4m3, DType::f8e5m2};
 /// By ncclRedOp_t: averages are NCCL's own.
 constexpr std::array operations = {ReduceOp::sum, ReduceOp::prod, ReduceOp::max, ReduceOp::min};
+/// Sums of offsets below it do not wrap.
+constexpr std::size_t most_bytes_of_a_window = std::numeric_limits<std::size_t>::max() / 2;
 
 template <class Table>
 bool has(const Table& table, int at) {
@@ -57,6 +62,45 @@ Config config_of(int ranks, int rank) {
   return config;
 }
 
+void require_offered(int data_type, int operation) {
+  require(has(data_types, data_type) && has(operations, operation), "operation ", operation,
+          " on type ", data_type, " was not offered");
+}
+
+/// Begins what `start` makes in a request that is free; none: too many are under way.
+void begin(void* comm, std::size_t bytes, void** request,
+           const std::function<Work(Communicator&)>& start) {
+  auto& all = *static_cast<CollComm*>(comm);
+  const std::lock_guard lock(all.mutex);
+  for (CollRequest& one : all.requests) {
+    if (!one.work) {
+      one.bytes = bytes;
+      one.work = start(all.world);
+      *request = &one;
+      return;
+    }
+  }
+}
+
+/// Elements of each rank's block that lie in the window.
+std::vector<std::size_t> counts_in(const Window& window, std::size_t ranks, std::size_t element) {
+  const std::size_t end = window.offset + window.bytes;
+  require(window.bytes_a_rank <= most_bytes_of_a_window / ranks && window.offset <= end &&
+              end <= window.bytes_a_rank * ranks,
+          "a window of ", window.bytes, " bytes at ", window.offset, " is not within ", ranks,
+          " blocks of ", window.bytes_a_rank);
+  std::vector<std::size_t> counts;
+  for (std::size_t begin = 0; counts.size() < ranks; begin += window.bytes_a_rank) {
+    const std::size_t from = std::max(begin, window.offset);
+    const std::size_t to = std::min(begin + window.bytes_a_rank, end);
+    const std::size_t bytes = from < to ? to - from : 0;
+    require(bytes % element == 0, bytes, " bytes of a block are in a window of elements of ",
+            element);
+    counts.push_back(bytes / element);
+  }
+  return counts;
+}
+
 }  // namespace
 
 Result connect(void** handles, int ranks, int rank, void* listener, void** comm) {
@@ -86,24 +130,44 @@ Result iallreduce(void* comm, const void* source, void* target, std::size_t coun
                   int operation, void** request) {
   *request = nullptr;
   return guard("iallreduce", [&] {
-    require(has(data_types, data_type) && has(operations, operation), "operation ", operation,
-            " on type ", data_type, " was not offered");
-    auto& all = *static_cast<CollComm*>(comm);
-    const std::lock_guard lock(all.mutex);
-    for (CollRequest& one : all.requests) {
-      if (one.work) {
-        continue;
-      }
-      const DType type = data_types[static_cast<std::size_t>(data_type)];
+    require_offered(data_type, operation);
+    const DType type = data_types[static_cast<std::size_t>(data_type)];
+    const ReduceOp op = operations[static_cast<std::size_t>(operation)];
+    begin(comm, count * size_of(type), request, [&](Communicator& world) {
       const Elements out{target, count, type};
-      const ReduceOp op = operations[static_cast<std::size_t>(operation)];
-      one.bytes = count * size_of(type);
-      one.work = source == target
-                     ? all.world.all_reduce(out, op)
-                     : all.world.all_reduce(ConstElements{source, count, type}, out, op);
-      *request = &one;
-      break;
-    }
+      return source == target ? world.all_reduce(out, op)
+                              : world.all_reduce(ConstElements{source, count, type}, out, op);
+    });
+    return Result::success;
+  });
+}
+
+Result iallgather(void* comm, const void* source, void* target, const Window& window,
+                  void** request) {
+  *request = nullptr;
+  return guard("iallgather", [&] {
+    begin(comm, window.bytes, request, [&](Communicator& world) {
+      const auto counts = counts_in(window, static_cast<std::size_t>(world.size()), 1);
+      const std::size_t own = counts[static_cast<std::size_t>(world.rank())];
+      return world.all_gatherv({source, own, DType::u8}, {target, window.bytes, DType::u8}, counts);
+    });
+    return Result::success;
+  });
+}
+
+Result ireducescatter(void* comm, const void* source, void* target, const Window& window,
+                      int data_type, int operation, void** request) {
+  *request = nullptr;
+  return guard("ireducescatter", [&] {
+    require_offered(data_type, operation);
+    const DType type = data_types[static_cast<std::size_t>(data_type)];
+    const ReduceOp op = operations[static_cast<std::size_t>(operation)];
+    begin(comm, window.bytes, request, [&](Communicator& world) {
+      const auto counts = counts_in(window, static_cast<std::size_t>(world.size()), size_of(type));
+      const std::size_t own = counts[static_cast<std::size_t>(world.rank())];
+      return world.reduce_scatterv({source, window.bytes / size_of(type), type},
+                                   {target, own, type}, counts, op);
+    });
     return Result::success;
   });
 }

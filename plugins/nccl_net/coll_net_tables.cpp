@@ -1,5 +1,6 @@
 // The tables of NCCL's interface of networks that reduce, made for each version of
 // coll_net_versions.def.
+#include "comm/base/check.hpp"
 #include "plugins/nccl_net/abi/coll_net_v10.hpp"
 #include "plugins/nccl_net/abi/coll_net_v11.hpp"
 #include "plugins/nccl_net/abi/coll_net_v12.hpp"
@@ -8,14 +9,50 @@
 #include "plugins/nccl_net/abi/coll_net_v8.hpp"
 #include "plugins/nccl_net/abi/coll_net_v9.hpp"
 #include "plugins/nccl_net/coll_net.hpp"
+#include "plugins/nccl_net/guard.hpp"
 #include "plugins/nccl_net/net.hpp"
 #include "plugins/nccl_net/net_properties.hpp"
 
 namespace sprat::nccl_net {
 namespace {
 
-/// Gathering and scattering are left null: NCCL does them by the network only with NVLink switches,
-/// and asks whether they are there.
+/// NCCL gives the one piece of memory that the window is.
+template <class Piece>
+Result require_one_piece(int parts, const Piece* pieces, const coll_net::Window& window) {
+  return guard("a gathered or scattered window", [&] {
+    require(parts == 1 && pieces != nullptr && pieces->bytes == window.bytes, parts,
+            " pieces of memory for a window of ", window.bytes,
+            " bytes; it must be one that is as long");
+    return Result::success;
+  });
+}
+
+/// Since version 8. NCCL uses them only where its ranks have NVLink switches.
+template <class Table>
+constexpr void add_gather_and_scatter(Table& table) {
+  table.iallgather = [](void* comm, void* source, int parts, auto* targets,
+                        std::size_t bytes_a_rank, std::size_t offset, std::size_t bytes, void*,
+                        void** request) {
+    const coll_net::Window window{bytes_a_rank, offset, bytes};
+    *request = nullptr;
+    const Result result = require_one_piece(parts, targets, window);
+    return result != Result::success
+               ? result
+               : coll_net::iallgather(comm, source, targets->address, window, request);
+  };
+  table.ireducescatter = [](void* comm, int parts, auto* sources, void* target,
+                            std::size_t bytes_a_rank, std::size_t offset, std::size_t bytes,
+                            int data_type, int operation, void*, void** request) {
+    const coll_net::Window window{bytes_a_rank, offset, bytes};
+    *request = nullptr;
+    const Result result = require_one_piece(parts, sources, window);
+    return result != Result::success
+               ? result
+               : coll_net::ireducescatter(comm, sources->address, target, window, data_type,
+                                          operation, request);
+  };
+}
+
 template <class Table>
 constexpr Table make_coll_net() {
   Table table{};
@@ -45,6 +82,9 @@ constexpr Table make_coll_net() {
     return coll_net::iallreduce(comm, source, target, static_cast<std::size_t>(count), data_type,
                                 operation, request);
   };
+  if constexpr (requires { table.iallgather; }) {
+    add_gather_and_scatter(table);
+  }
   table.iflush = [](void*, void*, int, void*, void** request) {
     *request = nullptr;
     return Result::success;
