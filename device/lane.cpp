@@ -102,9 +102,9 @@ namespace device {
 const Operand* in_place_with(const std::vector<Operand>& inputs, const Operand& output) {
   for (const Operand& input : inputs) {
     if (output.size > 0 && input.memory == output.memory) {
-      require(input.size == output.size, "an output of ", output.size,
-              " bytes has the memory of an input of ", input.size,
-              "; in place, both have as many bytes");
+      require(output.size <= input.size, "an output of ", output.size,
+              " bytes begins where an input of ", input.size,
+              " does; in place, an output is no longer than its input");
       return &input;
     }
   }

@@ -16,8 +16,8 @@ class DeviceLane::Impl {
 
 namespace device {
 
-/// The input that has the output's memory, or null. Throws Error{invalid_argument} if they differ
-/// in length.
+/// The input that begins where the output does, or null. Throws Error{invalid_argument} if the
+/// output is longer.
 const Operand* in_place_with(const std::vector<Operand>& inputs, const Operand& output);
 
 }  // namespace device

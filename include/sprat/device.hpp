@@ -121,7 +121,8 @@ struct DeviceCall {
   /// To be called once, from any thread, when what was started has ended; with why if it failed.
   using Ended = std::function<void(std::optional<Error> error)>;
 
-  /// An output that has an input's pointer has that input's stand-in: in place stays in place.
+  /// An output that has an input's pointer has that input's stand-in: in place stays in place. It
+  /// is no longer than the input.
   /// Stand-ins are aligned to 256 bytes, and there until the operation has ended. Lists are copied.
   std::span<const ConstDeviceBuffer> inputs = {};
   std::span<const DeviceBuffer> outputs = {};

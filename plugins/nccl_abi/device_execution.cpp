@@ -93,17 +93,12 @@ Exchange exchange_of(std::span<const Queued> operations) {
 }
 
 /// Each rank multiplies its stand-in, which is nobody else's yet. The number may come from the
-/// device, behind the same stream.
+/// device, behind the same stream. In place on the device, a reduce_scatter is in place on the host
+/// for the first rank alone, whose block begins where all do; the others' outputs have stand-ins of
+/// their own.
 DeviceWork reduce_scaled(Comm& comm, const Operation& operation, cudaStream_t stream) {
   const Extent used = extent(operation, comm.rank(), comm.size());
   const std::size_t size = size_of(operation.dtype);
-  const auto* const own = static_cast<const std::byte*>(operation.in) +
-                          static_cast<std::size_t>(comm.rank()) * used.out * size;
-  if (operation.kind == Kind::reduce_scatter && operation.out == own && used.out > 0) {
-    refuse(ncclInvalidUsage,
-           "ncclReduceScatter in place with a premultiplied sum is not served on device memory; "
-           "give it another recvbuff");
-  }
   std::vector<ConstDeviceBuffer> inputs = {{operation.in, used.in * size}};
   std::vector<DeviceBuffer> outputs;
   if (used.out > 0) {

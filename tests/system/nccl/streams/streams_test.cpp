@@ -13,28 +13,9 @@
 #include <new>
 #include <string>
 
-// This file has our own declarations alone: nccl.h needs CUDA's headers, whose runtime this is not.
-#undef SPRAT_NCCL_HEADER
-#include "plugins/nccl_abi/abi.h"
 #include "tests/system/fake_cuda/fake_cuda.h"
-#include "tests/system/nccl/numbers.hpp"
-#include "tests/system/nccl/ranks.hpp"
-
-// What programs call of CUDA; the stand-in has them by these names.
-extern "C" {
-int cudaMalloc(void** memory, std::size_t bytes);
-int cudaFree(void* memory);
-int cudaHostAlloc(void** memory, std::size_t bytes, unsigned flags);
-int cudaFreeHost(void* memory);
-int cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, int kind, void* stream);
-int cudaStreamCreateWithFlags(void** stream, unsigned flags);
-int cudaStreamDestroy(void* stream);
-int cudaStreamSynchronize(void* stream);
-int cudaStreamBeginCapture(void* stream, int mode);
-int cudaStreamEndCapture(void* stream, void** graph);
-int cuStreamWaitValue32_v2(void* stream, unsigned long long address, std::uint32_t value,
-                           unsigned flags);
-}
+#include "tests/system/nccl/streams/collectives.hpp"
+#include "tests/system/nccl/streams/device_memory.hpp"
 
 namespace {
 std::atomic<long> allocations{0};
@@ -68,122 +49,6 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace sprat::nccl_tests {
 namespace {
-
-constexpr int any_direction = 4;
-// Before the library first asks for a driver.
-const int chosen = setenv("SPRAT_CUDA_DRIVER", SPRAT_FAKE_CUDA, 1);
-
-cudaStream_t as_stream(void* handle) { return static_cast<cudaStream_t>(handle); }
-
-/// Memory of the device, filled in stream order.
-class OnDevice {
- public:
-  OnDevice(const Bytes& bytes, void* stream) : from_(bytes), stream_(stream) {
-    EXPECT_EQ(cudaMalloc(&memory_, from_.size()), 0);
-    EXPECT_EQ(cudaMemcpyAsync(memory_, from_.data(), from_.size(), any_direction, stream_), 0);
-  }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-  ~OnDevice() { cudaFree(memory_); }
-  void* data() const { return memory_; }
-  /// Once the stream has come so far.
-  Bytes read() const {
-    Bytes bytes(from_.size());
-    EXPECT_EQ(cudaMemcpyAsync(bytes.data(), memory_, bytes.size(), any_direction, stream_), 0);
-    EXPECT_EQ(cudaStreamSynchronize(stream_), 0);
-    return bytes;
-  }
-
- private:
-  const Bytes from_;
-  void* const stream_;
-  void* memory_ = nullptr;
-};
-
-class Stream {
- public:
-  Stream() { EXPECT_EQ(cudaStreamCreateWithFlags(&handle_, 1), 0); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  ~Stream() { cudaStreamDestroy(handle_); }
-  void* handle() const { return handle_; }
-
- private:
-  void* handle_ = nullptr;
-};
-
-/// A word that streams wait for.
-class Gate {
- public:
-  Gate() {
-    void* memory = nullptr;
-    EXPECT_EQ(cudaHostAlloc(&memory, sizeof(std::uint32_t), 0), 0);
-    word_ = static_cast<std::uint32_t*>(memory);
-    *word_ = 0;
-  }
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
-  ~Gate() { cudaFreeHost(word_); }
-  void hold(void* stream) {
-    EXPECT_EQ(cuStreamWaitValue32_v2(stream, reinterpret_cast<unsigned long long>(word_), 1, 0), 0);
-  }
-  void open() { std::atomic_ref(*word_).store(1); }
-
- private:
-  std::uint32_t* word_ = nullptr;
-};
-
-const Type& type_of(ncclDataType_t type) { return all_types()[static_cast<std::size_t>(type)]; }
-
-Bytes filled(const Type& type, std::size_t count, double value) {
-  return make(type, count, [value](std::size_t) { return value; });
-}
-
-/// Every collective once, on rank `rank` of `ranks`.
-void check_collectives(ncclComm_t comm, int rank, int ranks, const Type& type) {
-  constexpr std::size_t count = 1'001;
-  const auto all = static_cast<std::size_t>(ranks);
-  const Stream stream;
-  const cudaStream_t queue = as_stream(stream.handle());
-  const auto expect = [&](const OnDevice& memory, const Bytes& expected, const char* what) {
-    EXPECT_EQ(memory.read(), expected) << what << " of " << type.name << " on rank " << rank;
-  };
-  const Bytes ones = filled(type, count, 1), numbers = filled(type, count, rank + 1);
-  const Bytes total = filled(type, count, ranks), none = filled(type, count, 0);
-  const Bytes in_order =
-      make(type, count * all, [](std::size_t at) { return static_cast<double>(at / count + 1); });
-  const OnDevice one(ones, stream.handle()), mine(numbers, stream.handle()),
-      out(none, stream.handle());
-  const OnDevice place(ones, stream.handle()), whole(filled(type, count * all, 1), stream.handle());
-  const OnDevice gathered(filled(type, count * all, 0), stream.handle());
-  EXPECT_SUCCESS(ncclAllReduce(one.data(), out.data(), count, type.type, ncclSum, comm, queue));
-  expect(out, total, "all_reduce");
-  EXPECT_SUCCESS(ncclAllReduce(place.data(), place.data(), count, type.type, ncclSum, comm, queue));
-  expect(place, total, "all_reduce in place");
-  EXPECT_SUCCESS(ncclBroadcast(mine.data(), out.data(), count, type.type, 1, comm, queue));
-  expect(out, filled(type, count, 2), "broadcast");
-  EXPECT_SUCCESS(
-      ncclReduceScatter(whole.data(), out.data(), count, type.type, ncclSum, comm, queue));
-  expect(out, total, "reduce_scatter");
-  EXPECT_SUCCESS(ncclAllGather(mine.data(), gathered.data(), count, type.type, comm, queue));
-  expect(gathered, in_order, "all_gather");
-  EXPECT_SUCCESS(ncclAlltoAll(gathered.data(), whole.data(), count, type.type, comm, queue));
-  expect(whole, filled(type, count * all, rank + 1), "all_to_all");
-  EXPECT_SUCCESS(ncclScatter(gathered.data(), out.data(), count, type.type, 0, comm, queue));
-  expect(out, numbers, "scatter");
-  EXPECT_SUCCESS(ncclReduce(one.data(), out.data(), count, type.type, ncclSum, 0, comm, queue));
-  expect(out, rank == 0 ? total : numbers, "reduce");
-  const OnDevice collected(filled(type, count * all, 0), stream.handle());
-  EXPECT_SUCCESS(ncclGather(mine.data(), collected.data(), count, type.type, 0, comm, queue));
-  expect(collected, rank == 0 ? in_order : filled(type, count * all, 0), "gather");
-  // A factor that the stream brings to the device, behind which the operation runs.
-  ncclRedOp_t op = ncclSum;
-  const OnDevice factor(filled(type, 1, 2), stream.handle());
-  EXPECT_SUCCESS(ncclRedOpCreatePreMulSum(&op, factor.data(), type.type, ncclScalarDevice, comm));
-  EXPECT_SUCCESS(ncclAllReduce(one.data(), out.data(), count, type.type, op, comm, queue));
-  expect(out, filled(type, count, 2 * ranks), "premultiplied sum");
-  EXPECT_SUCCESS(ncclRedOpDestroy(op, comm));
-}
 
 TEST(NcclStreams, have_right_values_whatever_the_streams_do) {
   constexpr int ranks = 3;
