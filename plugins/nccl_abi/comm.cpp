@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "plugins/nccl_abi/devices.hpp"
+#include "plugins/nccl_abi/real/joining.hpp"
 
 namespace sprat::nccl {
 namespace {
@@ -35,6 +36,9 @@ void leave_all() noexcept {
     }
     for (auto& [handle, comm] : left) {
       if (comm->has_lane()) {
+        if (comm->hand_over() != nullptr) {
+          comm->hand_over()->leave();
+        }
         static_cast<void>(new std::shared_ptr<Comm>(std::move(comm)));
       }
     }
@@ -86,9 +90,10 @@ void Comm::become_ready(Communicator control) {
   if (auto device = device_at(device_)) {
     lane_ = std::make_unique<DeviceLane>(*data_, std::move(device));
   }
+  hand_over_ = real::join_beside(*control_, *data_, device_, lane_ != nullptr);
   const std::lock_guard lock(mutex_);
   if (aborted_.load()) {
-    data_->revoke("ncclCommAbort");
+    end_data("ncclCommAbort");
   }
   phase_.store(Phase::ready);
   joined_.notify_all();
@@ -150,6 +155,12 @@ Complaint Comm::state() const {
   if (revoked_.load()) {
     return {};
   }
+  // What NCCL's own library says of a failure comes before what ours says of it.
+  if (hand_over_) {
+    if (Complaint complaint = hand_over_->complaint(); complaint.result != ncclSuccess) {
+      return complaint;
+    }
+  }
   if (const auto failure = data_->failure()) {
     return {result_of(failure->code()), failure->what()};
   }
@@ -158,7 +169,14 @@ Complaint Comm::state() const {
 
 void Comm::revoke(const char* why) {
   revoked_.store(true);
+  end_data(why);
+}
+
+void Comm::end_data(const char* why) {
   data_->revoke(why);
+  if (hand_over_) {
+    hand_over_->wake();
+  }
 }
 
 // The other ranks hear of it by their operations and by ncclCommGetAsyncError(), where NCCL leaves
@@ -167,7 +185,7 @@ void Comm::abort() {
   const std::lock_guard lock(mutex_);
   aborted_.store(true);  // one that still joins is told at its end
   if (phase_.load() == Phase::ready) {
-    data_->revoke("ncclCommAbort");
+    end_data("ncclCommAbort");
   }
 }
 
@@ -191,9 +209,15 @@ void Comm::settle() {
   if (lane_) {
     lane_->settle();
   }
+  if (hand_over_) {
+    hand_over_->finalize();
+  }
 }
 
 ncclRedOp_t Comm::add_scale(Scale scale, DType dtype) {
+  if (hand_over_ && hand_over_->reduces()) {
+    scale.real = hand_over_->make_op(scale, dtype);
+  }
   const std::lock_guard lock(mutex_);
   const int number = next_op.fetch_add(1);
   made_.emplace(number, Made{scale, dtype});
@@ -201,10 +225,15 @@ ncclRedOp_t Comm::add_scale(Scale scale, DType dtype) {
 }
 
 void Comm::remove_scale(ncclRedOp_t op) {
-  const std::lock_guard lock(mutex_);
-  if (made_.erase(static_cast<int>(op)) == 0) {
+  std::unique_lock lock(mutex_);
+  const auto removed = made_.extract(static_cast<int>(op));
+  lock.unlock();
+  if (removed.empty()) {
     refuse(ncclInvalidArgument, "op " + std::to_string(static_cast<int>(op)) +
                                     " was not made for this communicator, or has been destroyed");
+  }
+  if (hand_over_ && hand_over_->reduces()) {
+    hand_over_->destroy_op(removed.mapped().scale.real);
   }
 }
 

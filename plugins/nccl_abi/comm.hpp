@@ -12,6 +12,7 @@
 #include "plugins/nccl_abi/abi.h"
 #include "plugins/nccl_abi/errors.hpp"
 #include "plugins/nccl_abi/operation.hpp"
+#include "plugins/nccl_abi/real/hand_over.hpp"
 #include "sprat/communicator.hpp"
 #include "sprat/device.hpp"
 
@@ -60,6 +61,8 @@ class Comm final {
   bool has_lane() const noexcept { return phase_.load() == Phase::ready && lane_ != nullptr; }
   /// Null without a device: operations run on memory of the host then.
   DeviceLane* lane() noexcept { return lane_.get(); }
+  /// Null where nothing goes over to NCCL's own library; never without a lane.
+  real::HandOver* hand_over() noexcept { return hand_over_.get(); }
 
   /// What ncclCommGetAsyncError() says.
   Complaint state() const;
@@ -84,6 +87,7 @@ class Comm final {
 
  private:
   void settle();
+  void end_data(const char* why);
 
   enum class Phase { joining, ready, failed, nobody };
   struct Made {
@@ -103,6 +107,8 @@ class Comm final {
   std::atomic<bool> revoked_{false}, aborted_{false}, finalized_{false}, suspended_{false};
   std::optional<Communicator> control_, data_;
   std::unique_ptr<DeviceLane> lane_;  ///< On data_, which outlives it.
+  /// Beside data_. It ends before the lane, whose copies may stand behind its kernels.
+  std::unique_ptr<real::HandOver> hand_over_;
 };
 
 /// The process's communicators. A handle that is none of them, or none any more, is an error and no

@@ -1,9 +1,11 @@
 // CUDA's devices by their numbers.
 #include "plugins/nccl_abi/devices.hpp"
 
+#include <array>
 #include <string>
 #include <string_view>
 
+#include "device/cuda_driver.hpp"
 #include "plugins/nccl_abi/errors.hpp"
 
 namespace sprat::nccl {
@@ -17,6 +19,14 @@ const DeviceKind* cuda() {
     }
   }
   return nullptr;
+}
+
+const device::CudaDriver& driver() {
+  const device::FoundCudaDriver& found = device::cuda_driver();
+  if (found.driver == nullptr) {
+    refuse(ncclUnhandledCudaError, found.missing);
+  }
+  return *found.driver;
 }
 
 /// 0 without a driver.
@@ -46,6 +56,29 @@ std::shared_ptr<Device> device_at(int device) {
   } catch (const Error& error) {
     refuse(ncclUnhandledCudaError, error.what());
   }
+}
+
+std::string bus_address(int device) {
+  int handle = 0;
+  driver().check(driver().device_get(&handle, device), "cuDeviceGet");
+  std::array<char, 16> address{};
+  driver().check(driver().device_bus(address.data(), address.size(), handle),
+                 "cuDeviceGetPCIBusId");
+  return address.data();
+}
+
+// The primary context is what CUDA's runtime goes by. It is held for ever, as lanes do.
+CurrentDevice::CurrentDevice(int device) {
+  int handle = 0;
+  driver().check(driver().device_get(&handle, device), "cuDeviceGet");
+  device::CudaContext context = nullptr;
+  driver().check(driver().primary_retain(&context, handle), "cuDevicePrimaryCtxRetain");
+  driver().check(driver().context_push(context), "cuCtxPushCurrent");
+}
+
+CurrentDevice::~CurrentDevice() {
+  device::CudaContext popped = nullptr;
+  driver().context_pop(&popped);
 }
 
 }  // namespace sprat::nccl

@@ -62,6 +62,35 @@ void execute_on_host(std::span<Queued> operations) {
   }
 }
 
+bool goes_over(const Queued& queued) {
+  real::HandOver* const over = queued.comm->hand_over();
+  return over != nullptr && over->takes(queued.operation, queued.comm->lane()->device());
+}
+
+void hand_over(std::span<const Queued> operations) {
+  std::vector<real::HandOver::Call> calls;
+  for (const Queued& queued : operations) {
+    calls.push_back({queued.comm->hand_over(), &queued.operation, queued.stream});
+  }
+  if (!calls.empty()) {
+    enqueue(calls);
+  }
+}
+
+/// Lanes' operations only queue; NCCL's own library may wait for other ranks to connect, who have
+/// queued theirs by then.
+void execute_behind_streams(std::span<Queued> operations) {
+  if (std::ranges::none_of(operations, goes_over)) {
+    return execute_on_devices(operations);
+  }
+  std::vector<Queued> ours, theirs;
+  for (Queued& queued : operations) {
+    (goes_over(queued) ? theirs : ours).push_back(std::move(queued));
+  }
+  execute_on_devices(ours);
+  hand_over(theirs);
+}
+
 }  // namespace
 
 // Those with a device come first: they only queue, so that no other rank waits for them while this
@@ -70,11 +99,11 @@ void execute_on_host(std::span<Queued> operations) {
 ncclResult_t execute(std::span<Queued> operations) {
   const auto has_device = [](const Queued& queued) { return queued.comm->lane() != nullptr; };
   if (std::ranges::all_of(operations, has_device)) {
-    execute_on_devices(operations);
+    execute_behind_streams(operations);
     return ncclSuccess;
   }
   const auto host = std::stable_partition(operations.begin(), operations.end(), has_device);
-  execute_on_devices({operations.begin(), host});
+  execute_behind_streams({operations.begin(), host});
   execute_on_host({host, operations.end()});
   return ncclSuccess;
 }

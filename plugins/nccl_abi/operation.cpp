@@ -1,6 +1,7 @@
 // NCCL's calls as Sprat's.
 #include "plugins/nccl_abi/operation.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -137,6 +138,15 @@ DType dtype_of(ncclDataType_t type) {
 std::optional<ReduceOp> op_of(ncclRedOp_t op) {
   const auto number = static_cast<std::size_t>(op);
   return number < ops.size() ? std::optional(ops[number]) : std::nullopt;
+}
+
+// Operations come from NCCL's numbers alone, so each has one.
+ncclDataType_t number_of(DType dtype) {
+  return static_cast<ncclDataType_t>(std::ranges::find(dtypes, dtype) - dtypes.begin());
+}
+
+ncclRedOp_t number_of(ReduceOp op) {
+  return static_cast<ncclRedOp_t>(std::ranges::find(ops, op) - ops.begin());
 }
 
 void check(const Operation& operation, int rank, int size) {

@@ -30,6 +30,7 @@ const char* name(Kind kind) noexcept;
 struct Scale {
   std::array<std::byte, 8> number{};
   const void* on_device = nullptr;
+  ncclRedOp_t real = ncclSum;  ///< The same op of NCCL's own library, where sums go over to it.
 };
 
 struct Operation {
@@ -60,6 +61,9 @@ Extent extent(const Operation& operation, int rank, int size);
 DType dtype_of(ncclDataType_t type);
 /// Of the five that need no more than their number; nothing of others.
 std::optional<ReduceOp> op_of(ncclRedOp_t op);
+/// And back.
+ncclDataType_t number_of(DType dtype);
+ncclRedOp_t number_of(ReduceOp op);
 /// Throws, as NCCL does, what is wrong with the call: a root that is none, memory that is missing,
 /// an operation that its type lacks.
 void check(const Operation& operation, int rank, int size);

@@ -105,8 +105,11 @@ const std::vector<Layer> layers = {
     // Doors into the library.
     // NCCL brings its processes together itself, so its plugin has the connections below a job.
     {"plugins/nccl_net/", {"sprat/", "comm/base/", "comm/transports/", "comm/endpoint/"}},
-    // Its variables are read where all are.
-    {"plugins/nccl_abi/", {"sprat/", "comm/base/config.hpp", "plugins/nccl_abi/"}},
+    // Its variables are read where all are. NCCL's own library, where operations go over to it,
+    // wants CUDA's words: a device's place on the bus, and the calling thread's device.
+    {"plugins/nccl_abi/",
+     {"sprat/", "comm/base/config.hpp", "comm/base/log.hpp", "device/cuda_driver.hpp",
+      "plugins/nccl_abi/"}},
     {"plugins/", {"sprat/"}},
     {"examples/", {"sprat/"}},
     // And the headers of layer 0 that need no library.

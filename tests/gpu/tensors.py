@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import traceback
 from collections.abc import Callable
 
@@ -176,10 +177,11 @@ def main() -> int:
                                       formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     options.add_argument("--backend", default="sprat", help="of torch.distributed; nccl with a drop-in in its place, say")
+    options.add_argument("--spread", action="store_true", help="each rank of the host has a device of its own, not all the first")
     given = options.parse_args()
     device = torch.device(given.device)
     if device.type == "cuda":
-        device = torch.device("cuda", 0)
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) if given.spread else 0)
         torch.cuda.set_device(device)
     dist.init_process_group(given.backend)
     ranks, failed = Ranks(device), 0

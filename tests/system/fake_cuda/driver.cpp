@@ -79,6 +79,11 @@ FAKE_CUDA_API int cuDeviceGetName(char* name, int bytes, int) {
   return fake_cuda::success;
 }
 
+FAKE_CUDA_API int cuDeviceGetPCIBusId(char* address, int bytes, int device) {
+  std::snprintf(address, static_cast<std::size_t>(bytes), "0000:%02x:00.0", device + 1);
+  return fake_cuda::success;
+}
+
 FAKE_CUDA_API int cuDeviceGetAttribute(int* value, int, int) {
   *value = 1;
   return fake_cuda::success;
