@@ -155,6 +155,24 @@ std::optional<RecordedCommunicator> read_communicator(const status::Communicator
   return one;
 }
 
+std::vector<RecordedTotal> read_totals(const status::Totals& page) {
+  std::vector<RecordedTotal> totals;
+  const auto add = [&](const char* operation, const status::Total& total) {
+    const std::uint64_t calls = total.calls.load(std::memory_order_relaxed);
+    if (calls > 0) {
+      totals.push_back({operation, calls, total.bytes.load(std::memory_order_relaxed)});
+    }
+  };
+  const auto add_collective = [&](Collective one) {
+    add(name(one), page.collectives[static_cast<std::size_t>(one)]);
+  };
+  std::ranges::for_each(all_collectives(), add_collective);
+  add_collective(Collective::barrier);
+  add("send", page.sends);
+  add("recv", page.receives);
+  return totals;
+}
+
 }  // namespace
 
 const char* name(CallState state) noexcept {
@@ -186,10 +204,14 @@ std::optional<FlightRecord> read_flight_record(std::span<const std::byte> bytes,
   FlightRecord record{.pid = about.pid,
                       .rank = about.rank,
                       .size = about.size,
+                      .hosts = std::clamp(about.hosts, 1, about.size),
                       .host = printable(about.host),
                       .job = printable(about.job),
                       .failure = {},
                       .waiting_threads = page.waiting_threads.load(std::memory_order_relaxed),
+                      .waited = seconds(page.waited_ns.load(std::memory_order_relaxed)),
+                      .started = seconds(about.started_ns),
+                      .totals = read_totals(page.totals),
                       .taken = now,
                       .unix_offset = seconds(about.started_unix_ns) - seconds(about.started_ns),
                       .communicators = {},
@@ -209,17 +231,21 @@ std::optional<FlightRecord> read_flight_record(std::span<const std::byte> bytes,
   return record;
 }
 
-std::vector<FlightRecord> flight_records_of(pid_t pid) {
+ShownRanks::ShownRanks(pid_t pid) : pid_(pid), pages_(status::pages_of(pid)) {}
+
+std::vector<FlightRecord> ShownRanks::read() const {
   std::vector<FlightRecord> records;
-  for (const status::Reader& page : status::pages_of(pid)) {
+  for (const status::Reader& page : pages_) {
     auto record = read_flight_record(page.bytes(), now_seconds());
-    need(record.has_value(), "process ", pid,
+    need(record.has_value(), "process ", pid_,
          " shows its status in another layout; use the sprat command of its version");
     records.push_back(std::move(*record));
   }
   std::ranges::sort(records, {}, &FlightRecord::rank);
   return records;
 }
+
+std::vector<FlightRecord> flight_records_of(pid_t pid) { return ShownRanks(pid).read(); }
 
 std::vector<pid_t> processes_with_flight_records() { return status::processes_with_pages(); }
 

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/status/status_search.hpp"
+
 namespace sprat::collectives {
 
 /// How far a call is.
@@ -49,16 +51,27 @@ struct RecordedCommunicator {
   std::vector<RecordedMessage> messages;      ///< In the order of the calls.
 };
 
+/// What a rank has done of one kind since it joined.
+struct RecordedTotal {
+  std::string operation;  ///< "all_reduce", "send", "recv".
+  std::uint64_t calls = 0;
+  std::uint64_t bytes = 0;  ///< Of callers' larger buffers.
+};
+
 struct FlightRecord {
   std::int64_t pid = 0;
   int rank = 0, size = 0;
+  int hosts = 0;  ///< Of the job; 0: not known, in files of older versions.
   std::string host;
   std::string job;      ///< The same on every rank of a job, and on no other's.
   std::string failure;  ///< Empty while the job is well.
   /// Threads in a wait. If there is none, the program computes, or tests now and then.
   std::int64_t waiting_threads = 0;
-  double taken = 0;        ///< When this was read; on the clock of the times above.
-  double unix_offset = 0;  ///< Add it to a time for seconds since 1970.
+  double waited = 0;                  ///< Seconds that its threads have waited, all together.
+  double started = 0;                 ///< When it joined; on the clock of the times above.
+  std::vector<RecordedTotal> totals;  ///< Of what it has called at least once.
+  double taken = 0;                   ///< When this was read; on the clock of the times above.
+  double unix_offset = 0;             ///< Add it to a time for seconds since 1970.
   std::vector<RecordedCommunicator> communicators;
   std::uint64_t unlisted = 0;  ///< Communicators that the page had no room for.
 };
@@ -68,6 +81,20 @@ const char* name(CallState state) noexcept;
 /// Nothing unless `page`, 8-byte aligned, is a status page of this build's layout. Believes no
 /// byte.
 std::optional<FlightRecord> read_flight_record(std::span<const std::byte> page, double now);
+
+/// The pages of a process, kept open: they are read as often as one likes, also once it has ended.
+class ShownRanks {
+ public:
+  /// Throws Error{unavailable} if its descriptors cannot be seen.
+  explicit ShownRanks(pid_t pid);
+  /// One for each rank that the process is, ascending. Throws Error{unavailable} if another version
+  /// wrote a page.
+  std::vector<FlightRecord> read() const;
+
+ private:
+  pid_t pid_;
+  std::vector<comm::status::Reader> pages_;
+};
 
 /// One for each rank that the process is, running, hung or stopped. Throws Error{unavailable}.
 std::vector<FlightRecord> flight_records_of(pid_t pid);

@@ -100,14 +100,23 @@ FlightRecord record_from(const Json& json) {
   FlightRecord record{.pid = json.at("pid").get<std::int64_t>(),
                       .rank = json.at("rank").get<int>(),
                       .size = json.at("size").get<int>(),
+                      .hosts = json.value("hosts", 0),
                       .host = json.at("host").get<std::string>(),
                       .job = json.at("job").get<std::string>(),
                       .failure = json.at("failure").get<std::string>(),
                       .waiting_threads = json.at("waiting_threads").get<std::int64_t>(),
+                      .waited = json.value("waited", 0.0),
+                      .started = json.value("started", 0.0),
+                      .totals = {},
                       .taken = json.at("taken").get<double>(),
                       .unix_offset = 0,
                       .communicators = {},
                       .unlisted = json.at("unlisted").get<std::uint64_t>()};
+  for (const Json& total : json.value("totals", Json::array())) {
+    record.totals.push_back({.operation = total.at("operation").get<std::string>(),
+                             .calls = total.at("calls").get<std::uint64_t>(),
+                             .bytes = total.at("bytes").get<std::uint64_t>()});
+  }
   for (const Json& communicator : json.at("communicators")) {
     record.communicators.push_back(communicator_from(communicator));
   }
@@ -122,13 +131,21 @@ std::string to_json(const FlightRecord& record) {
                {"pid", record.pid},
                {"rank", record.rank},
                {"size", record.size},
+               {"hosts", record.hosts},
                {"host", record.host},
                {"job", record.job},
                {"failure", record.failure},
                {"waiting_threads", record.waiting_threads},
+               {"waited", record.waited},
+               {"started", record.started + offset},
+               {"totals", Json::array()},
                {"taken", record.taken + offset},
                {"unlisted", record.unlisted},
                {"communicators", Json::array()}};
+  for (const RecordedTotal& one : record.totals) {
+    json["totals"].push_back(
+        {{"operation", one.operation}, {"calls", one.calls}, {"bytes", one.bytes}});
+  }
   for (const RecordedCommunicator& one : record.communicators) {
     Json operations = Json::array(), messages = Json::array();
     for (const RecordedOperation& operation : one.operations) {

@@ -30,7 +30,7 @@ void show(status::Operation& shown, const Recorder::PostedCall& call,
 
 Recorder::Recorder(std::shared_ptr<comm::Context> context, std::uint64_t communicator,
                    std::string_view name, int rank, std::span<const int> world_ranks)
-    : context_(std::move(context)) {
+    : context_(std::move(context)), totals_(context_->status().totals()) {
   const auto token = context_->take_token();
   page_ = context_->status().open(communicator, name, rank, world_ranks);
 }
@@ -101,11 +101,23 @@ void Recorder::ended(std::uint64_t sequence, Clock::time_point now, bool well) {
   if (entry(sequence).own().sequence != sequence) {
     return;  // it failed while it was queued, and never had a place of its own
   }
+  if (well) {
+    count(entry(sequence).own());
+  }
   entry(sequence).change([&](status::Operation& shown) {
     shown.ended_ns = ns(now);
     shown.state = well ? status::State::done : status::State::failed;
     shown.awaited = well ? 0 : shown.awaited;
   });
+}
+
+// The entry was written by this thread a moment ago, so what kind of call it is costs no miss.
+void Recorder::count(const status::Operation& one) noexcept {
+  Signature call;
+  std::memcpy(static_cast<void*>(&call), one.signature, sizeof call);
+  static_assert(static_cast<std::size_t>(Collective::all_to_allv) <
+                status::Totals::most_collectives);
+  totals_.collectives[static_cast<std::size_t>(call.collective)].add(one.bytes);
 }
 
 void Recorder::began(const PostedCall& call, std::string_view algorithm) {
@@ -126,6 +138,7 @@ void Recorder::over(std::uint64_t sequence, Clock::time_point now) {
     return;
   }
   page_->ended.store(sequence + 1, std::memory_order_relaxed);
+  count(entry(sequence).own());
   entry(sequence).change([&](status::Operation& shown) {
     shown.ended_ns = ns(now);
     shown.state = status::State::done;
@@ -134,6 +147,7 @@ void Recorder::over(std::uint64_t sequence, Clock::time_point now) {
 
 Recorder::Entry Recorder::posted(bool sends, int peer, int tag, std::size_t bytes,
                                  Clock::time_point now) {
+  (sends ? totals_.sends : totals_.receives).add(bytes);
   if (page_ == nullptr) {
     return nullptr;
   }

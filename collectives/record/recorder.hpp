@@ -55,8 +55,11 @@ class Recorder {
     return page_->operations[sequence % Page::operations_kept];
   }
 
+  void count(const comm::status::Operation& one) noexcept;
+
   std::shared_ptr<comm::Context> context_;  ///< Shared by the communicators of a rank.
-  Page* page_ = nullptr;                    ///< Null where the page is full.
+  comm::status::Totals& totals_;
+  Page* page_ = nullptr;  ///< Null where the page is full.
   comm::Clock::time_point last_end_{};
   std::uint64_t messages_ = 0;
 };

@@ -131,7 +131,7 @@ void Context::join_by(Joining& joining, std::size_t world_bytes) {
   wait_policy_->share_cores(joining.neighbours().ranks_a_core);
   const auto ring_one = [this](int peer) { ring(std::span(&peer, 1)); };
   progress_.open(joining.open_transports(memory_, ring_one), status_->waiting_threads(),
-                 joining.neighbours().oversubscribed());
+                 status_->waited_ns(), joining.neighbours().oversubscribed());
 }
 
 void Context::connect_bells() {
@@ -151,6 +151,8 @@ status::About Context::about(std::uint64_t nonce) const {
       .pid = getpid(),
       .rank = rank_,
       .size = rendezvous_->size(),
+      .hosts = std::ranges::max(hosts()) + 1,
+      .reserved = 0,
       .started_ns = duration_cast<nanoseconds>(wait_policy_->now().time_since_epoch()).count(),
       .started_unix_ns = duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count(),
       .host = {},

@@ -26,9 +26,10 @@ constexpr std::chrono::nanoseconds report_patience = 20ms;
 }  // namespace
 
 void Progress::open(Transports transports, std::atomic<std::int64_t>& waiting_threads,
-                    bool oversubscribed) {
+                    std::atomic<std::int64_t>& waited_ns, bool oversubscribed) {
   transports_ = std::move(transports);
   waiting_threads_ = &waiting_threads;
+  waited_ns_ = &waited_ns;
   oversubscribed_ = oversubscribed;
   watch_.open(transports_.wire.get());
 }
@@ -178,6 +179,11 @@ void Progress::drive_until(const std::function<bool()>& done) {
       ++idle_rounds;
     } else {
       sleep_until_rung(idle, done, sleep_with_wire);
+      // A wait that goes on is seen from outside while it does; a look at the clock is little
+      // beside a sleep.
+      const Clock::time_point now = wait_policy_.now();
+      add_waited(now - idle_since);
+      idle_since = now;
     }
   }
   idle.sleeper.reset();

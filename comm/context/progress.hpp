@@ -50,9 +50,10 @@ class Progress {
   ~Progress() { stop(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  /// `waiting_threads` counts those in drive_until(). `oversubscribed`: ranks outnumber the cores
-  /// they may use.
-  void open(Transports transports, std::atomic<std::int64_t>& waiting_threads, bool oversubscribed);
+  /// `waiting_threads` counts those in drive_until(), `waited_ns` how long they have been there.
+  /// `oversubscribed`: ranks outnumber the cores they may use.
+  void open(Transports transports, std::atomic<std::int64_t>& waiting_threads,
+            std::atomic<std::int64_t>& waited_ns, bool oversubscribed);
   /// Ends the progress thread.
   void stop();
 
@@ -120,11 +121,11 @@ class Progress {
   void count_unattended(int delta);
   bool oversubscribed() const { return oversubscribed_; }
   void add_waited(Clock::duration time) {
-    waited_ns_.fetch_add(time.count(), std::memory_order_relaxed);
+    waited_ns_->fetch_add(time.count(), std::memory_order_relaxed);
   }
   /// Seconds that threads have spent in drive_until().
   double seconds_waited() const {
-    return 1e-9 * static_cast<double>(waited_ns_.load(std::memory_order_relaxed));
+    return 1e-9 * static_cast<double>(waited_ns_->load(std::memory_order_relaxed));
   }
   /// "all_reduce of 8 B", "no operation", or no more than "an operation" if the token is not to be
   /// had soon.
@@ -166,13 +167,13 @@ class Progress {
   bool oversubscribed_ = false;  ///< Ranks share cores.
   Transports transports_;
   std::atomic<std::int64_t>* waiting_threads_ = nullptr;  ///< Relaxed: a hint.
+  std::atomic<std::int64_t>* waited_ns_ = nullptr;        ///< Relaxed: a measure.
   std::atomic<int> messages_in_flight_ = 0;               ///< Written with the token held; relaxed.
 
   WorkToken token_;
   WireWatch watch_;
   Drivers drivers_;     ///< Guarded by the token.
   int operations_ = 0;  ///< The same.
-  std::atomic<std::int64_t> waited_ns_ = 0;
 
   std::mutex thread_mutex_;  ///< Guards the three below.
   std::condition_variable thread_wake_;

@@ -1,4 +1,5 @@
-// What a rank shows of itself, also while it hangs: its communicators and their last operations.
+// What a rank shows of itself, also while it hangs: its communicators, their last operations, and
+// how much it has done so far.
 //
 // The page lies in a sealed memfd named "sprat-status", which another process of the same user
 // finds under /proc/PID/fd. This rank writes it with plain stores; nobody else writes. Readers may
@@ -22,7 +23,7 @@ namespace sprat::comm::status {
 
 constexpr const char* memfd_name = "sprat-status";
 constexpr std::uint64_t magic = 0x7461727073'01ull;
-constexpr std::uint32_t layout_version = 1;
+constexpr std::uint32_t layout_version = 2;
 
 /// A value with one writer, which a reader sees whole or not at all (a sequence lock).
 template <class Value>
@@ -112,10 +113,27 @@ struct Communicator {
   Shown<Message> messages[messages_kept];        ///< Those in flight are never overwritten.
 };
 
+/// What a rank has done since it joined. Only whoever holds the rank's token changes it, so a plain
+/// load and store count: a reader may miss the last call, and never sees half a number.
+struct Total {
+  std::atomic<std::uint64_t> calls, bytes;
+  void add(std::uint64_t more_bytes) noexcept {
+    calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    bytes.store(bytes.load(std::memory_order_relaxed) + more_bytes, std::memory_order_relaxed);
+  }
+};
+
+struct Totals {
+  static constexpr std::size_t most_collectives = 16;
+  Total collectives[most_collectives];  ///< By collectives::Collective; those that ended well.
+  Total sends, receives;                ///< Called; the bytes of a receive are its room.
+};
+
 /// Constant from the moment that Page::magic is set.
 struct About {
   std::int64_t pid;  ///< In the process's own namespace.
   std::int32_t rank, size;
+  std::int32_t hosts, reserved;              ///< Of the job.
   std::int64_t started_ns, started_unix_ns;  ///< One moment on two clocks.
   char host[64];
   char job[80];  ///< The same on every rank of a job, and on no other's.
@@ -132,10 +150,12 @@ struct Page {
   std::uint32_t layout_version, reserved;
   std::uint64_t layout_bytes;
   std::atomic<std::int64_t> waiting_threads;  ///< In drive_until().
+  std::atomic<std::int64_t> waited_ns;        ///< Of all threads, also of waits that go on.
   std::atomic<std::uint64_t> used;            ///< Places that were ever in use: the first ones.
   std::atomic<std::uint64_t> unlisted;        ///< Communicators for which there was no room.
   About about;
   Shown<Failure> failure;
+  Totals totals;
   Communicator communicators[most_communicators];  ///< Memory is taken as they are touched.
 };
 static_assert(sizeof(Communicator) <= 8192 && alignof(Page) == 8);
@@ -160,6 +180,10 @@ class Writer {
   void close(Communicator* communicator) noexcept;
   /// Threads of this rank that wait. Relaxed: a hint.
   std::atomic<std::int64_t>& waiting_threads() { return page().waiting_threads; }
+  /// Nanoseconds that they have waited, all together. Relaxed: a measure.
+  std::atomic<std::int64_t>& waited_ns() { return page().waited_ns; }
+  /// One thread at a time.
+  Totals& totals() { return page().totals; }
   /// Once.
   void fail(std::string_view text) noexcept;
 

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "collectives/record/flight_record.hpp"
 #include "sprat/communicator.hpp"
 
 namespace sprat {
@@ -146,6 +147,45 @@ TEST(FlightRecord, is_there_without_a_failure) {
     world.all_reduce(elements(data)).wait();
     const std::string record = world.flight_record();
     EXPECT_NE(record.find("all_reduce"), std::string::npos) << record;
+  });
+}
+
+// By each way that a call can take: eager and remembered, in pieces, started and waited for, on
+// another communicator, as a message.
+TEST(FlightRecord, counts_what_a_rank_has_done_on_all_communicators) {
+  run_virtual_ranks(2, Config(), [](Communicator& world) {
+    std::vector<float> few(2, 1), many(1 << 20, 1);
+    Communicator other = world.duplicate();
+    const auto before = collectives::flight_record_from_json(world.flight_record());
+    for (int round = 0; round < 5; ++round) {
+      world.all_reduce(elements(few), ReduceOp::sum, {.blocking = true}).wait();
+    }
+    other.all_reduce(elements(many)).wait();
+    if (world.rank() == 0) {
+      world.send(elements(few), 1).wait();
+    } else {
+      world.recv(elements(few), 0).wait();
+    }
+    const auto after = collectives::flight_record_from_json(world.flight_record());
+    const auto grown = [&](const std::string& operation) {
+      std::vector<std::uint64_t> grown{0, 0};
+      for (const auto& one : after.totals) {
+        grown[0] += one.operation == operation ? one.calls : 0;
+        grown[1] += one.operation == operation ? one.bytes : 0;
+      }
+      for (const auto& one : before.totals) {
+        grown[0] -= one.operation == operation ? one.calls : 0;
+        grown[1] -= one.operation == operation ? one.bytes : 0;
+      }
+      return grown;
+    };
+    using Grown = std::vector<std::uint64_t>;
+    EXPECT_EQ(grown("all_reduce"), (Grown{6, 5 * 8 + (4 << 20)})) << world.rank();
+    const bool sends = world.rank() == 0;
+    EXPECT_EQ(grown("send"), (sends ? Grown{1, 8} : Grown{0, 0})) << world.rank();
+    EXPECT_EQ(grown("recv"), (sends ? Grown{0, 0} : Grown{1, 8})) << world.rank();
+    EXPECT_EQ(after.hosts, 1);
+    EXPECT_LE(after.started, after.taken);
   });
 }
 

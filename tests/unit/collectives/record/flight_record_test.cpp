@@ -25,6 +25,8 @@ status::About about() {
   made.pid = getpid();
   made.rank = 2;
   made.size = 4;
+  made.hosts = 3;
+  made.started_ns = 4'000'000'000;
   status::put(made.host, "host7");
   status::put(made.job, "42-host7");
   return made;
@@ -52,6 +54,10 @@ std::vector<std::byte> page_bytes() {
   status::Writer writer(about());
   status::Communicator* page = writer.open(7, "rows", 1, std::vector<int>{1, 2, 3});
   show(*page, 40, status::State::running);
+  writer.waited_ns() = 2'500'000'000;
+  writer.totals().collectives[static_cast<std::size_t>(Collective::all_gather)].add(100);
+  writer.totals().collectives[static_cast<std::size_t>(Collective::all_gather)].add(28);
+  writer.totals().receives.add(7);
   const status::Reader reader = writer.read();
   return {reader.bytes().begin(), reader.bytes().end()};
 }
@@ -64,6 +70,14 @@ TEST(FlightRecord, holds_what_the_page_shows) {
   EXPECT_EQ(record->host, "host7");
   EXPECT_EQ(record->job, "42-host7");
   EXPECT_EQ(record->failure, "");
+  EXPECT_EQ(record->hosts, 3);
+  EXPECT_DOUBLE_EQ(record->started, 4);
+  EXPECT_DOUBLE_EQ(record->waited, 2.5);
+  ASSERT_EQ(record->totals.size(), 2u);
+  EXPECT_EQ(record->totals[0].operation, "all_gather");
+  EXPECT_EQ(record->totals[0].calls, 2u);
+  EXPECT_EQ(record->totals[0].bytes, 128u);
+  EXPECT_EQ(record->totals[1].operation, "recv");
   ASSERT_EQ(record->communicators.size(), 1u);
   const RecordedCommunicator& rows = record->communicators.front();
   EXPECT_EQ(rows.id, 7u);
