@@ -6,6 +6,10 @@
 #include <optional>
 #include <string>
 
+namespace sprat {
+class Nvml;
+}
+
 namespace sprat::io {
 
 /// Any thread, several at once.
@@ -24,12 +28,13 @@ class GpuUse final {
   std::optional<double> busy();
 
  private:
-  class Library;
+  std::optional<double> mean_busy();
 
   const std::string name_;
   std::mutex mutex_;  // guards what follows
   bool tried_ = false;
-  std::unique_ptr<Library> library_;  // null if it cannot be asked
+  std::unique_ptr<Nvml> library_;  // null if it cannot be asked
+  bool complained_ = false;
 };
 
 }  // namespace sprat::io

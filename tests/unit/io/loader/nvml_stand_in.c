@@ -48,7 +48,9 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Proce
     return 7;  // NVML_ERROR_INSUFFICIENT_SIZE
   }
   for (unsigned i = 0; i < *count; ++i) {
-    processes[i].pid = i + 1 == *count ? nvml_stand_in.last_pid[number_of(device)] : 0;
+    const int is_last = i + 1 == *count;
+    processes[i].pid = is_last ? nvml_stand_in.last_pid[number_of(device)] : 0;
+    processes[i].memory = is_last ? nvml_stand_in.memory[number_of(device)] : 0;
   }
   return 0;
 }

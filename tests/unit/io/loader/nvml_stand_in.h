@@ -12,6 +12,7 @@ struct NvmlStandIn {
   unsigned use[stand_in_gpus]; /* percent */
   unsigned processes[stand_in_gpus];
   unsigned last_pid[stand_in_gpus]; /* of the last process; the others are no process's */
+  unsigned long long memory[stand_in_gpus]; /* bytes of the last process */
   int begun, ended;                 /* calls of nvmlInit_v2 that succeeded, of nvmlShutdown */
 };
 
