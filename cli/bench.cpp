@@ -16,6 +16,8 @@
 #include "cli/command.hpp"
 #include "cli/complain.hpp"
 #include "cli/job.hpp"
+#include "cli/progress/live_line.hpp"
+#include "cli/tree.hpp"
 #include "cli/whole_number.hpp"
 #include "collectives/plan/tuning.hpp"
 
@@ -27,7 +29,7 @@ struct BenchArguments {
   std::uint64_t min_bytes = 8, max_bytes = 64ULL << 20, factor = 4;
   int samples = 0, warmup = 1, virtual_ranks = 0;
   int check = 1;
-  bool in_place = false;
+  bool in_place = false, quiet = false;
   std::string algorithm, json, tuning;
 };
 
@@ -104,14 +106,16 @@ std::string rules_for(const std::string& algorithm, const std::vector<BenchCall>
 /// One rank's part in a sweep.
 class Bench {
  public:
-  Bench(Communicator& world, const Sweep& sweep, const Config& config, const std::string& json_path)
+  Bench(Communicator& world, const Sweep& sweep, const Config& config,
+        const BenchArguments& request)
       : world_(world),
         sweep_(sweep),
         buffers_(sweep.memory, sweep.sizes.back()),
         grouping_(std::make_shared<collectives::Grouping>(world.hosts())),
-        rules_(collectives::rules_of(config)) {
+        rules_(collectives::rules_of(config)),
+        line_(world.rank() == 0 && !request.quiet) {
     if (world.rank() == 0) {
-      report_.emplace(json_path);
+      report_.emplace(request.json);
     }
   }
 
@@ -138,7 +142,9 @@ class Bench {
                       .in_place = sweep_.in_place && can_be_in_place(call),
                       .count = count_for(call, dtype, world_.size(), size),
                       .root = rows_++ % world_.size()};
+      show(task, size);
       const Row row = run_task(task, oracle);
+      line_.clear();
       wrong_ += row.wrong.value_or(0);
       if (report_) {
         if (fresh_table_) {
@@ -148,6 +154,12 @@ class Bench {
       }
       fresh_table_ = false;
     }
+  }
+
+  void show(const Task& task, std::size_t size) {
+    line_.show(
+        {{fmt::format("row {} of {}", rows_, sweep_.rows()), 2},
+         {fmt::format("{} of {} {}", name(task.call), readable_bytes(size), name(task.dtype)), 1}});
   }
 
   Row run_task(const Task& task, const Oracle& oracle) {
@@ -191,6 +203,7 @@ class Bench {
   std::shared_ptr<const collectives::Grouping> grouping_;
   collectives::Rules rules_;
   std::optional<Report> report_;
+  LiveLine line_;
   std::uint64_t wrong_ = 0;
   int rows_ = 0;
   bool fresh_table_ = true;
@@ -209,7 +222,7 @@ int run_bench(const BenchArguments& request) {
       return 0;
     }
     // Every rank has the sum, so that all end with the same status and a launcher kills nobody.
-    const std::uint64_t wrong = Bench(world, sweep, config, request.json).run();
+    const std::uint64_t wrong = Bench(world, sweep, config, request).run();
     if (wrong > 0 && world.rank() == 0) {
       complain(fmt::format("{} wrong elements; see the column #wrong", wrong));
     }
@@ -248,6 +261,7 @@ Action prepare_bench(CLI::App& app) {
   app.add_option("--tune", r->tuning, "Time every algorithm that fits; write rules to this file")
       ->excludes("--algorithm");
   app.add_option("--json", r->json, "Also write one JSON object a row to this file");
+  app.add_flag("--quiet", r->quiet, "No line of how far it is on a terminal");
   app.add_option("--virtual-ranks", r->virtual_ranks, "Ranks as threads of this process")
       ->check(CLI::Range(1, 4096));
   return [r] { return run_bench(*r); };

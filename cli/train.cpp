@@ -7,6 +7,8 @@
 #include "cli/command.hpp"
 #include "cli/job.hpp"
 #include "cli/launcher.hpp"
+#include "cli/progress/live_line.hpp"
+#include "cli/progress/training_line.hpp"
 #include "cli/whole_number.hpp"
 
 namespace sprat::cli {
@@ -26,6 +28,7 @@ Action prepare_train(CLI::App& app) {
   app.add_option("--steps", r->train.steps, "Stop after so many; the schedule stays the file's")
       ->check(WholeNumber(1));
   app.add_option("--report", r->train.report, "Write one JSON object a step to this file");
+  app.add_flag("--quiet", r->train.quiet, "No lines of how far the run is; warnings stay");
   app.add_option("--virtual-ranks", r->virtual_ranks, "Ranks as threads of this process")
       ->check(CLI::Range(1, 4096));
   auto* resume = app.add_option("--resume", r->resume,
@@ -44,6 +47,12 @@ Action prepare_train(CLI::App& app) {
     const LauncherWatch launcher;
     const train::StopSignals signals(stop, launcher.descriptor());  // before any other thread
     r->train.stop = &stop;
+    LiveLine line(!r->train.quiet);
+    train::RunView view{
+        .show = [&](const train::RunStatus& status) { line.show(training_line(status)); },
+        .clear = [&] { line.clear(); },
+        .replaces_lines = line.stands_below_output()};
+    r->train.view = line.draws() ? &view : nullptr;
     return run_in_job(Config::from_environment(), r->virtual_ranks,
                       [&](Communicator& world) { return train::run(world, r->train); });
   };
@@ -56,7 +65,8 @@ const Command train_command = {
     "train",
     "Train a GPT whose parameters are sharded over the ranks",
     R"(Prints a line every two seconds: loss, tokens per second, communication that compute did not hide, time
-to go; at the end the validation loss and a text that the model writes. The losses do not depend on
+to go; at the end the validation loss and a text that the model writes. On a terminal one line, drawn anew, says
+how far the run is and what is under way; a file gets the lines. The losses do not depend on
 whether ranks are processes or threads, nor on how many share a copy (parallel.hybrid_shard_degree) where
 both numbers are powers of two and there is one micro-step or train.accumulate is "local". With
 parallel.gradient_order "tree" they do not depend on how many ranks share the micro-steps either.

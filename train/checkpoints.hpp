@@ -70,6 +70,8 @@ class Checkpoints {
   /// Where it ends without a save: waits for the one under way.
   void complete();
   bool enabled() const { return writer_.has_value(); }
+  /// Whether step() of this one begins a save, unless it failed or was skipped.
+  bool saves_at(std::int64_t step) const { return enabled() && is_due(step); }
 
  private:
   bool is_due(std::int64_t step) const { return config_.every > 0 && step % config_.every == 0; }

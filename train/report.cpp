@@ -130,11 +130,18 @@ std::optional<std::string> Progress::step(const StepRecord& record, Clock::time_
   stall_ms_ += record.load_stall_ms.value_or(0) + record.store_wait_ms.value_or(0);
   data_ms_ += record.data_wait_ms.value_or(0);
   const bool ends = record.step == done_ + 1 || record.step == steps_ || record.validation_loss;
+  const double done = milliseconds(now - begin_);
+  const double left = done / (record.step - done_) * (steps_ - record.step) / 1000;
+  status_ = {.step = record.step,
+             .steps = steps_,
+             .loss = record.loss,
+             .tokens_per_s = record.tokens_per_s,
+             .seconds_left = left,
+             .doing = {}};
   if (!ends && now - last_ < line_interval) {
     return std::nullopt;
   }
-  const double done = milliseconds(now - begin_);
-  const double left = done / (record.step - done_) * (steps_ - record.step) / 1000;
+  reason_ = ends ? Reason::milestone : Reason::time_has_passed;
   std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}", record.step,
                                  std::to_string(steps_).size(), steps_, record.loss);
   line += record.validation_loss ? fmt::format("  validation {:.4f}", *record.validation_loss) : "";
@@ -151,11 +158,20 @@ std::optional<std::string> Progress::step(const StepRecord& record, Clock::time_
   // The first step makes the files, which is no measure of what follows.
   if (!tier_.empty() && record.step > done_ + 1 && stall > slow_tier_share) {
     line += slow_tier_warning(std::exchange(tier_, ""), stall);
+    reason_ = Reason::warning;
   }
   last_ = now;
   since_ = 0;
   tokens_per_s_ = exposed_ms_ = bubble_ = stall_ms_ = data_ms_ = 0;
   return line;
+}
+
+RunStatus Progress::status(const char* doing) const {
+  RunStatus status = status_;
+  status.step = std::max(done_, status.step);
+  status.steps = steps_;
+  status.doing = doing;
+  return status;
 }
 
 std::string plot_losses(const std::vector<StepRecord>& records, int columns, int rows,

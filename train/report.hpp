@@ -36,6 +36,15 @@ struct StepRecord {
   std::optional<double> validation_loss;  ///< After the step, where it was measured.
 };
 
+/// How far a run is, at any moment.
+struct RunStatus {
+  int step = 0, steps = 0;     ///< Done, and where it ends.
+  std::optional<double> loss;  ///< Of the last step; nothing before one is done.
+  double tokens_per_s = 0;     ///< Likewise.
+  std::optional<double> seconds_left;
+  std::string doing;  ///< "training", "validating", "saving".
+};
+
 /// "0x1.8p+1": every bit of the value.
 std::string hexadecimal(double value);
 /// The record as one line of JSON, without its end.
@@ -65,6 +74,10 @@ class Progress {
   /// Counts a step; a line when there is something to say (every two seconds, first, last,
   /// validation), and once another one that warns of a tier that is too slow.
   std::optional<std::string> step(const StepRecord& record, Clock::time_point now);
+  /// What the last line was there for.
+  enum class Reason { time_has_passed, milestone, warning };
+  Reason reason() const { return reason_; }
+  RunStatus status(const char* doing) const;
   /// Whether data was waited for so long before the last line that its reader should say why.
   bool waits_for_data() const { return data_share_ > slow_data_share; }
 
@@ -76,6 +89,8 @@ class Progress {
   double bubble_ = 0, stall_ms_ = 0, data_ms_ = 0;
   double data_share_ = 0;  // of the time between the last two lines
   std::string tier_;       // nobody warned of it yet
+  Reason reason_ = Reason::time_has_passed;
+  RunStatus status_;
 };
 
 /// Training loss as a curve of `columns` x `rows` characters, with validation losses as circles.

@@ -25,16 +25,16 @@ namespace {
 /// Tells how far the encoding of a text is, every two seconds, and how fast it was.
 class ReadingProgress {
  public:
-  explicit ReadingProgress(bool leads) : leads_(leads) {}
+  explicit ReadingProgress(bool tells) : tells_(tells) {}
 
   void read(const TokenizedText& text) {
-    if (leads_ && Clock::now() - last_ >= std::chrono::seconds(2)) {
+    if (tells_ && Clock::now() - last_ >= std::chrono::seconds(2)) {
       last_ = Clock::now();
       tell("reading text", text);
     }
   }
   void finish(const TokenizedText& text) const {
-    if (leads_ && !text.codec().is_bytes()) {
+    if (tells_ && !text.codec().is_bytes()) {
       tell("text", text);
     }
   }
@@ -50,7 +50,7 @@ class ReadingProgress {
     std::fflush(stdout);
   }
 
-  bool leads_;  // rank 0 alone tells
+  bool tells_;  // rank 0 alone, unless it is to be quiet
   Clock::time_point begin_ = Clock::now(), last_ = begin_;
 };
 
@@ -87,8 +87,8 @@ struct AgreedRun {
   std::optional<TokenCodec> codec;  ///< Of sources, if they have one.
 };
 
-Settings read_text_run(AgreedRun& agreed, int rank) {
-  ReadingProgress progress(rank == 0);
+Settings read_text_run(AgreedRun& agreed, bool tells) {
+  ReadingProgress progress(tells);
   TokenizedText text = read_tokenized(agreed.config.data,
                                       [&](const TokenizedText& so_far) { progress.read(so_far); });
   progress.finish(text);
@@ -113,8 +113,9 @@ AgreedRun agree_on_run(Communicator& world, const TrainRequest& request) {
   AgreedRun agreed;
   agree_on_settings(world, [&] {  // before anything that waits for ranks that do the same
     agreed.config = read_train_config(request.config);
-    Settings data =
-        agreed.config.data.has_sources() ? read_codec(agreed) : read_text_run(agreed, world.rank());
+    Settings data = agreed.config.data.has_sources()
+                        ? read_codec(agreed)
+                        : read_text_run(agreed, world.rank() == 0 && !request.quiet);
     Settings settings = settings_of(agreed.config);
     settings.merge(data);
     settings.merge(request_settings(request));

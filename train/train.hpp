@@ -1,13 +1,23 @@
 // The trainer behind `sprat train`.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "sprat/communicator.hpp"
+#include "train/report.hpp"
 #include "train/stop.hpp"
 
 namespace sprat::train {
+
+/// Who shows on rank 0 how far a run is while it goes on.
+struct RunView {
+  std::function<void(const RunStatus&)> show;  ///< Whenever something has changed.
+  std::function<void()> clear;                 ///< Before each line on standard output.
+  /// Lines that say only how far the run is are left to show().
+  bool replaces_lines = false;
+};
 
 struct TrainRequest {
   std::string config;                 ///< Path of the JSON file.
@@ -17,6 +27,8 @@ struct TrainRequest {
   std::optional<std::string> resume;
   /// Begin, where nothing is resumed, with the parameters of this checkpoint.
   std::optional<std::string> start;
+  bool quiet = false;           ///< No lines of how far the run is.
+  RunView* view = nullptr;      ///< Null: lines alone tell. Borrowed.
   StopRequest* stop = nullptr;  ///< Looked at after each step. Borrowed.
 };
 

@@ -295,6 +295,7 @@ void Trainer::train(std::vector<StepRecord>& records) {
   const OptimizationConfig& train = config_.train;
   const int measured = step_ + 2;  // the first step makes its memory, which takes time, too
   while (step_ < last_step_ && !stopping_ && !diverged()) {
+    show(progress, "training");
     StepRecord record = train_step();
     if (step_ == measured) {
       choose_horizon();
@@ -302,9 +303,12 @@ void Trainer::train(std::vector<StepRecord>& records) {
     if (diverged()) {
       // Neither saved nor validated: what is left is what was saved before.
     } else if (step_ == last_step_) {
+      show(progress, "saving");
       save_last();  // before what may take long
+      show(progress, "validating");
       record.validation_loss = validate(all_samples);
     } else if (train.validate_every > 0 && step_ % train.validate_every == 0 && !stopping_) {
+      show(progress, "validating");
       record.validation_loss = validate(train.validation_samples);
     }
     tell_progress(progress, record);
@@ -312,11 +316,15 @@ void Trainer::train(std::vector<StepRecord>& records) {
       report_->write(record);
     }
     records.push_back(record);
+    show(progress, checkpoints_.saves_at(step_) ? "saving" : "training");
     if (record.skipped) {
       checkpoints_.skipped_step(step_, request_.stop);
     } else {
       checkpoints_.step(state(), request_.stop);
     }
+  }
+  if (request_.view != nullptr && leads()) {
+    request_.view->clear();
   }
 }
 
@@ -325,11 +333,20 @@ void Trainer::tell_progress(Progress& progress, StepRecord& record) {
   if (!line) {
     return;
   }
-  say("{}\n", *line);
+  // Where a line is drawn anew, it says how far the run is; what lines say besides is said.
+  const bool is_shown = request_.view != nullptr && request_.view->replaces_lines;
+  const bool says = request_.quiet
+                        ? progress.reason() == Progress::Reason::warning
+                        : !is_shown || progress.reason() != Progress::Reason::time_has_passed;
+  if (says) {
+    say("{}\n", *line);
+  }
   DataWaits* waits = data_.waits();
   if (waits != nullptr && progress.waits_for_data()) {
     record.data_limit = waits->limit();
-    say("data: {}\n", *record.data_limit);
+    if (says) {
+      say("data: {}\n", *record.data_limit);
+    }
   }
 }
 

@@ -48,6 +48,9 @@ class Trainer {
   void say(fmt::format_string<Args...> message, Args&&... args) const {
     if (leads()) {
       const std::string text = fmt::format(message, std::forward<Args>(args)...);
+      if (request_.view != nullptr) {
+        request_.view->clear();
+      }
       // Whoever reads it may be gone, which must not keep the run from saving itself.
       static_cast<void>(std::fwrite(text.data(), 1, text.size(), stdout));
       std::fflush(stdout);
@@ -75,6 +78,12 @@ class Trainer {
   /// All micro-steps, forward and backward.
   Totals pass();
   StepRecord train_step();
+  /// To who watches, if anybody does.
+  void show(const Progress& progress, const char* doing) const {
+    if (request_.view != nullptr && leads()) {
+      request_.view->show(progress.status(doing));
+    }
+  }
   /// A line for people, if there is something to say, and for the record why data was waited for.
   void tell_progress(Progress& progress, StepRecord& record);
   /// Where the configuration gives none: of the steps that follow, from the times of the last one.

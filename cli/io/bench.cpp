@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/job.hpp"
+#include "cli/progress/live_line.hpp"
 #include "cli/whole_number.hpp"
 #include "io/report/cause.hpp"
 #include "sprat/communicator.hpp"
@@ -27,7 +28,7 @@ struct IoBenchArguments {
   std::uint64_t length = 0, memory = 0;
   int batch = 1, decode_threads = 0;
   double seconds = 20;
-  bool cold = false, as_json = false;
+  bool cold = false, as_json = false, quiet = false;
 };
 
 /// As a program says them: what is wrong with them is said in the same words.
@@ -91,6 +92,10 @@ int run_io_bench(const IoBenchArguments& arguments) {
   return run_in_job(Config::from_environment(), 0, [&](Communicator& world) {
     io::BenchRequest request{
         .loader = options, .seconds = arguments.seconds, .cold = arguments.cold};
+    LiveLine line(world.rank() == 0 && !arguments.quiet);
+    request.tell = [&line](const std::string& what, int over, int of) {
+      line.show({{fmt::format("turn {} of {}", over + 1, of), 2}, {what, 1}});
+    };
     request.loader.rank = world.rank();
     request.loader.ranks = world.size();
     const io::GatherNumbers gather = [&world](double mine) {
@@ -100,6 +105,7 @@ int run_io_bench(const IoBenchArguments& arguments) {
       return all;
     };
     const io::BenchResult result = io::run_bench(request, gather);
+    line.clear();
     if (world.rank() == 0) {
       fmt::print("{}", arguments.as_json ? io_bench_json(result) + "\n" : io_bench_text(result));
     }
@@ -192,6 +198,7 @@ Action prepare_io_bench(CLI::App& app) {
   app.add_option("--seconds", r->seconds, "Of all turns together")->capture_default_str();
   app.add_flag("--cold", r->cold, "Let go of the files' pages in the page cache before each turn");
   app.add_flag("--json", r->as_json, "One JSON object");
+  app.add_flag("--quiet", r->quiet, "No line of how far it is on a terminal");
   return [r] { return run_io_bench(*r); };
 }
 

@@ -1,6 +1,5 @@
 // `sprat io index`: makes a dataset's index, says what is in it, and holds it against the files.
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "cli/io/io_command.hpp"
+#include "cli/progress/live_line.hpp"
 #include "cli/tree.hpp"
 #include "cli/whole_number.hpp"
 #include "io/dataset/index_check.hpp"
@@ -26,44 +26,42 @@ using Clock = std::chrono::steady_clock;
 
 struct IndexArguments {
   io::DatasetOptions dataset;
-  bool as_json = false, check = false;
+  bool as_json = false, check = false, quiet = false;
 };
 
-/// A line on standard error once work takes longer than a moment: rewritten on a terminal, else a
+/// A line on standard error once work takes longer than a moment: drawn anew on a terminal, else a
 /// new one now and then.
 class ProgressLine {
  public:
-  explicit ProgressLine(const char* verb)
-      : verb_(verb), on_terminal_(isatty(STDERR_FILENO) == 1), next_(began_ + first_after) {}
-  ~ProgressLine() {
-    if (told_ && on_terminal_) {
-      fmt::print(stderr, "\n");
-    }
-  }
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
+  ProgressLine(const char* verb, bool quiet) : verb_(verb), quiet_(quiet), line_(!quiet) {}
 
   void tell(const io::IndexProgress& progress) {
     const Clock::time_point now = Clock::now();
-    if (now < next_) {
+    if (quiet_ || now < next_) {
       return;
     }
     const double seconds = std::chrono::duration<double>(now - began_).count();
-    fmt::print(
-        stderr, "{}sprat: {} {} of {} files, {}, {} records, {}/s{}", on_terminal_ ? "\r" : "",
-        verb_, progress.files, progress.of_files, readable_bytes(progress.bytes), progress.records,
-        readable_bytes(static_cast<std::size_t>(static_cast<double>(progress.bytes) / seconds)),
-        on_terminal_ ? " " : "\n");
-    told_ = true;
-    next_ =
-        now + (on_terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(10'000));
+    const std::string files =
+        fmt::format("sprat: {} {} of {} files", verb_, progress.files, progress.of_files);
+    const std::string bytes = readable_bytes(progress.bytes);
+    const std::string records = fmt::format("{} records", progress.records);
+    const std::string rate =
+        readable_bytes(static_cast<std::size_t>(static_cast<double>(progress.bytes) / seconds)) +
+        "/s";
+    if (line_.draws()) {
+      line_.show({{files, 3}, {bytes, 2}, {records, 0}, {rate, 1}});
+      return;
+    }
+    fmt::print(stderr, "{}, {}, {}, {}\n", files, bytes, records, rate);
+    next_ = now + between_lines;
   }
 
  private:
-  static constexpr std::chrono::seconds first_after{1};
+  static constexpr std::chrono::seconds first_after{1}, between_lines{10};
   const char* verb_;
-  bool on_terminal_, told_ = false;
-  Clock::time_point began_ = Clock::now(), next_;
+  const bool quiet_;
+  LiveLine line_;
+  Clock::time_point began_ = Clock::now(), next_ = began_ + first_after;
 };
 
 /// Of the bytes of records.
@@ -168,7 +166,7 @@ void print_findings(const io::IndexFindings& findings) {
 
 int run_check(const IndexArguments& arguments, const io::IndexedDataset& dataset,
               OrderedJson& json) {
-  ProgressLine line("checked");
+  ProgressLine line("checked", arguments.quiet);
   const io::IndexFindings findings = io::check_index(
       dataset, arguments.dataset, [&](const io::IndexProgress& progress) { line.tell(progress); });
   json["check"] = {{"files", findings.files},
@@ -185,7 +183,7 @@ int run_check(const IndexArguments& arguments, const io::IndexedDataset& dataset
 int run_index(const IndexArguments& arguments) {
   io::IndexedDataset dataset;
   {
-    ProgressLine line("indexed");
+    ProgressLine line("indexed", arguments.quiet);
     // A check is of the index that is there, so it is not mended first.
     dataset =
         io::index_dataset(arguments.dataset, arguments.check ? io::Trust::names : io::Trust::stamps,
@@ -228,6 +226,7 @@ Action prepare_index(CLI::App& app) {
   app.add_flag("--check", arguments->check,
                "Read all files again and say what is not as the index says; exit status 1 then");
   app.add_flag("--json", arguments->as_json, "As JSON");
+  app.add_flag("--quiet", arguments->quiet, "No lines of how far it is");
   app.footer(app.get_footer() + formats_help());
   return [arguments] { return run_index(*arguments); };
 }

@@ -146,9 +146,11 @@ class BenchRun {
   BenchResult run() {
     for (int round = 0; round < result_.plan.rounds; ++round) {
       for (MeasuredWay& one : result_.ways) {
+        tell(bench_way_text(one.way, result_.sample_bytes));
         const double mine = rate_of(one.way);
         add(mine, one.mbps, one.slowest_mbps);
       }
+      tell("the loader");
       turn_of_loader(round);
     }
     result_.judgement = judge_bench(result_.ways, result_.loader);
@@ -156,6 +158,13 @@ class BenchRun {
   }
 
  private:
+  void tell(const std::string& what) {
+    const int of = result_.plan.rounds * (static_cast<int>(result_.ways.size()) + 1);
+    if (request_.tell) {
+      request_.tell(what, turns_++, of);
+    }
+  }
+
   /// Hosts may differ in what their kernels allow, and sums over different ways say nothing.
   void require_same_ways() {
     // Words, since a kind's address differs between processes.
@@ -244,6 +253,7 @@ class BenchRun {
   const SamplePlaces places_;
   InOrder in_order_;
   std::size_t next_place_ = 0;
+  int turns_ = 0;  ///< Begun.
   BenchResult result_;
 };
 

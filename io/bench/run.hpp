@@ -19,6 +19,8 @@ struct BenchRequest {
   LoaderOptions loader;
   double seconds = 20;  ///< About: of all turns together. Opening datasets comes before.
   bool cold = false;    ///< Let go of the files' pages in the page cache before each turn.
+  /// Told before each turn what it is of: "the loader", and how many turns are over, of how many.
+  std::function<void(const std::string& what, int over, int of)> tell = {};
 };
 
 /// All ranks' numbers, in rank order, once each has given its own.

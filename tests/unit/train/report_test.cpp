@@ -88,7 +88,10 @@ TEST(Progress, speaks_first_last_at_validation_and_every_two_seconds) {
   using namespace std::chrono_literals;
   Progress::Clock::time_point now{};
   Progress progress(0, 100, now);
+  EXPECT_EQ(progress.status("training").steps, 100);
+  EXPECT_FALSE(progress.status("training").loss);
   EXPECT_TRUE(progress.step(record(1, 5), now += 500ms));
+  EXPECT_EQ(progress.reason(), Progress::Reason::milestone);
   EXPECT_FALSE(progress.step(record(2, 5), now += 500ms));
   EXPECT_FALSE(progress.step(record(3, 5), now += 500ms));
   StepRecord validated = record(4, 5);
@@ -102,6 +105,12 @@ TEST(Progress, speaks_first_last_at_validation_and_every_two_seconds) {
   EXPECT_THAT(*line, HasSubstr("48 s left"));                   // 96 steps at half a second
   EXPECT_FALSE(progress.step(record(5, 5), now += 1999ms));
   EXPECT_TRUE(progress.step(record(6, 5), now += 1ms));
+  EXPECT_EQ(progress.reason(), Progress::Reason::time_has_passed);
+  const RunStatus status = progress.status("saving");
+  EXPECT_EQ(status.step, 6);
+  EXPECT_EQ(status.loss, 5);
+  EXPECT_EQ(status.doing, "saving");
+  EXPECT_NEAR(*status.seconds_left, 4.0 / 6 * 94, 1e-9);
   EXPECT_TRUE(progress.step(record(100, 5), now += 1ms));
 }
 
@@ -121,6 +130,7 @@ TEST(Progress, warns_once_of_a_tier_that_is_waited_for) {
   const std::string warned = line(3, 300, 500);
   EXPECT_THAT(warned, HasSubstr("stall 40 %"));
   EXPECT_THAT(warned, warns);
+  EXPECT_EQ(progress.reason(), Progress::Reason::warning);
   EXPECT_THAT(warned, HasSubstr("file:/scratch"));
   EXPECT_THAT(line(4, 300, 500), Not(HasSubstr("warning")));
 }
