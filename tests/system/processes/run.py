@@ -5,15 +5,23 @@ Every survivor must end with a non-zero status within five seconds of a kill, it
 name the lost rank and the operation, and /dev/shm and the processes must be as before.
 """
 import atexit
+import fcntl
+import json
 import os
+import pty
 import re
+import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
+import urllib.error
+import urllib.request
 
 RANKS = 4
 LIMIT_S = 5.0
@@ -383,6 +391,171 @@ def case_stragglers(worker, sprat):
         if hosts == "" and errors.count("(operation 1 of world) has waited") != 1:
             fail("stragglers", "not one rank alone speaks", results)
         print(f"ok stragglers on hosts [{hosts}]")
+
+
+def case_top(worker, sprat):
+    """One of two ranks is slow: `sprat top` says so, in each of its forms."""
+    processes = start([worker, "slow", "20"], ranks=2)
+    try:
+        await_line("top", processes, "ready")
+        pids = {process.pid for process in processes.values()}
+        check_top_json(sprat, pids)
+        until("top --once", [r"\n  rank 1 keeps others waiting: late in \d+ % ", r"1 host, .*\n  .*worker slow 20\n"],
+              lambda: subprocess.run([sprat, "top", "--once", "--interval", "0.5"], text=True, capture_output=True, timeout=20).stdout)
+        check_top_screen(sprat)
+        check_top_metrics(sprat, pids)
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.communicate()
+
+
+def check_top_json(sprat, pids):
+    """Rates and shares of the job; other jobs of this host may be there, too."""
+    patience = time.monotonic() + 20
+    while True:
+        run = subprocess.run([sprat, "top", "--json"], text=True, capture_output=True, timeout=20)
+        jobs = [job for job in json.loads(run.stdout)["jobs"] if {rank["pid"] for rank in job["ranks"]} == pids]
+        if len(jobs) == 1:
+            quick, slow = jobs[0]["ranks"]
+            calls = quick["operations"][0]["calls_per_s"] if quick["operations"] else 0
+            if (quick["wait_share"] > 0.5 > slow["wait_share"] and slow["late_share"] > 0.5 > quick["late_share"]
+                    and 2 < calls < 51 and abs(quick["bytes_per_s"] - 4096 * quick["calls_per_s"]) < 1
+                    and "rank 1 keeps others waiting" in jobs[0]["straggler"] and jobs[0]["hosts"] == 1):
+                print("ok top --json")
+                return
+        if time.monotonic() > patience:
+            fail("top --json", f"it says {run.stdout} {run.stderr}", {})
+
+
+def check_top_screen(sprat):
+    """On a terminal: pages of its size, keys, and the terminal as it was."""
+    terminal, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 12, 60, 0, 0))
+    before = termios.tcgetattr(end)
+    program = subprocess.Popen([sprat, "top", "--interval", "0.2"], stdin=end, stdout=end, stderr=end,
+                               env=dict(os.environ, TERM="xterm"))
+    shown = ""
+
+    def shows(pattern, key=None):
+        nonlocal shown
+        patience = time.monotonic() + 20
+        while not re.search(pattern, shown, re.DOTALL):
+            if time.monotonic() > patience:
+                program.kill()
+                fail("top on a terminal", f"it shows {shown!r}, and nothing like {pattern}", {})
+            if select.select([terminal], [], [], 0.1)[0]:
+                shown += os.read(terminal, 65536).decode()
+        if key:
+            shown = ""
+            os.write(terminal, key)
+
+    shows(r"ranks by rank;.*RANK", b"s")
+    shows(r"ranks by wait;.*keeps others waiting", b"q")
+    shows(r"\x1b\[\?1049l")
+    if program.wait(20) != 0 or termios.tcgetattr(end) != before:
+        fail("top on a terminal", "it ends otherwise than well, or the terminal is not as it was", {})
+    lines = re.split(r"\r\n|\x1b\[H", shown.split("\x1b[?1049l")[0])
+    wide = [line for line in lines if len(re.sub(r"\x1b\[[?\d]*[A-Za-z]", "", line)) > 60]
+    if wide:
+        fail("top on a terminal", f"lines are wider than it: {wide}", {})
+    os.close(terminal)
+    os.close(end)
+    print("ok top on a terminal")
+
+
+def check_top_metrics(sprat, pids):
+    """In a file and over HTTP: the same counters, which grow."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "sprat.prom")
+        subprocess.run([sprat, "top", "--prometheus", path], check=True, timeout=20)
+        if os.listdir(folder) != ["sprat.prom"]:
+            fail("top --prometheus", f"it leaves {os.listdir(folder)}", {})
+        first = open(path).read()
+    job = re.search(rf'sprat_rank_info{{job="([^"]+)",rank="0",pid="({"|".join(map(str, pids))})"', first)[1]
+    calls = re.compile(rf'sprat_calls_total{{job="{job}",rank="0",operation="all_reduce"}} (\d+)')
+    server = subprocess.Popen([sprat, "top", "--listen", "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        url = server.stdout.readline().strip()
+        if not url.startswith("http://127.0.0.1:"):
+            fail("top --listen", f"it says {url}", {})
+        silent = socket.create_connection(("127.0.0.1", int(re.search(r":(\d+)/", url)[1])))  # keeps nobody else waiting
+        scraped = urllib.request.urlopen(url, timeout=10).read().decode()
+        if int(calls.search(scraped)[1]) <= int(calls.search(first)[1]):
+            fail("top --listen", f"calls do not grow: {first} {scraped}", {})
+        for request in (urllib.request.Request(url, data=b"x"), url + "x"):
+            try:
+                urllib.request.urlopen(request, timeout=10)
+                fail("top --listen", f"it answers {request}", {})
+            except urllib.error.HTTPError as refused:
+                if refused.code not in (404, 405):
+                    raise
+        silent.close()
+    finally:
+        server.kill()
+        server.communicate()
+    print("ok top --prometheus and --listen")
+
+
+def on_terminal(command, columns, terminal="xterm"):
+    """What a command shows on a terminal that is so wide."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    program = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=dict(os.environ, TERM=terminal))
+    os.close(theirs)
+    shown = b""
+    patience = time.monotonic() + 60
+    while time.monotonic() < patience:
+        try:
+            if not select.select([ours], [], [], 1)[0]:
+                continue
+            shown += os.read(ours, 65536)
+        except OSError:  # EIO: nobody has the other end any more
+            break
+    os.close(ours)
+    if program.wait(20) != 0:
+        fail(f"{command} on a terminal", f"it ends with {program.returncode} and shows {shown!r}", {})
+    return shown.decode()
+
+
+def drawn(shown):
+    """What was drawn over what stood in a line, without the blanks that cover what was longer."""
+    return [text for piece in shown.replace("\r\n", "\n").split("\n") for text in piece.split("\r")[1:-1] if text.strip()]
+
+
+def case_progress(worker, sprat):
+    """Lines that are drawn anew on terminals, plain ones elsewhere, none if nobody wants any."""
+    with tempfile.TemporaryDirectory() as folder:
+        text, config = os.path.join(folder, "text.txt"), os.path.join(folder, "config.json")
+        with open(text, "w") as file:
+            file.write("the quick brown fox jumps over the lazy dog\n" * 500)
+        with open(config, "w") as file:
+            json.dump({"model": {"layers": 1, "width": 16, "heads": 2, "context": 32}, "data": {"files": [text]},
+                       "train": {"steps": 40, "batch": 4, "validate_every": 20, "sample_bytes": 0},
+                       "checkpoint": {"folder": os.path.join(folder, "saved"), "every": 20}}, file)
+        train = [sprat, "train", config]
+        lines = on_terminal(train, 50)
+        shown = drawn(lines)
+        if not any("training" in line for line in shown) or not all(len(line.rstrip()) < 50 for line in shown):
+            fail("progress of train", f"{shown} of {lines!r}", {})
+        if not all(line.startswith("step ") for line in shown) or "\nvalidation loss" not in lines:
+            fail("progress of train", f"it leaves traces: {lines!r}", {})
+        plain = subprocess.run(train, text=True, capture_output=True, timeout=60).stdout
+        for case, other in (("on a dumb terminal", on_terminal(train, 50, "dumb")), ("in a file", plain)):
+            if drawn(other) or not re.search(r"\nstep +20/40  loss .* left\r?\n", other):
+                fail(f"progress of train {case}", repr(other), {})
+        quiet = on_terminal(train + ["--quiet"], 50)
+        if drawn(quiet) or "step " in quiet.replace("a step", "") or "\nvalidation loss" not in quiet:
+            fail("progress of train --quiet", repr(quiet), {})
+        print("ok progress of train")
+        for command, word in (([sprat, "bench", "all_reduce", "-e", "128", "-n", "5"], "row 1 of 3  all_reduce of 8 B f32"),
+                              ([sprat, "io", "bench", text, "--seconds", "2"], "turn 1 of ")):
+            shown = on_terminal(command, 60)
+            if not any(word in line for line in drawn(shown)):
+                fail(f"progress of {command}", repr(shown), {})
+            if drawn(on_terminal(command + ["--quiet"], 60)):
+                fail(f"progress of {command} --quiet", repr(shown), {})
+        print("ok progress of bench and io bench")
 
 
 def main():

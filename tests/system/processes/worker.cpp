@@ -16,6 +16,9 @@
 //                   who times out refills its buffer, says "refilled", and after a line on
 //                   standard input "unchanged" if it is
 //   wait SECONDS    rank 2 comes SECONDS late to an all_reduce, and again with a message to rank 0
+//   slow MS         all_reduces for ever, before each of which rank 1 sleeps MS milliseconds;
+//   prints
+//                   "ready" after the first
 //   absent SECONDS  prints "joined"; rank 1 never calls; the others' deadline is SECONDS
 // Ends with 1 and the error on standard error, as the sprat command does.
 #include <sys/wait.h>
@@ -48,6 +51,19 @@ void run_endless(sprat::Communicator& world, std::size_t count) {
   for (long round = 0;; ++round) {
     world.all_reduce(sprat::elements(data), sprat::ReduceOp::max, {.blocking = true}).wait();
     if (round == 10) {
+      say("ready");
+    }
+  }
+}
+
+void run_slow(sprat::Communicator& world, std::chrono::milliseconds pause) {
+  std::vector<float> data(1024, 1.0f);
+  for (long round = 0;; ++round) {
+    if (world.rank() == 1) {
+      std::this_thread::sleep_for(pause);  // as long as a slow rank would compute
+    }
+    world.all_reduce(sprat::elements(data), sprat::ReduceOp::max, {.blocking = true}).wait();
+    if (round == 0) {
       say("ready");
     }
   }
@@ -301,6 +317,8 @@ int main(int argc, char** argv) {
       run_differ(world, argument);
     } else if (mode == "wait") {
       run_wait(world, std::stoi(argument));
+    } else if (mode == "slow") {
+      run_slow(world, std::chrono::milliseconds(std::stoi(argument)));
     } else if (mode == "absent") {
       run_absent(world, std::stoi(argument));
     }
