@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "collectives/communicator_impl.hpp"
+#include "collectives/timeline.hpp"
 #include "comm/base/check.hpp"
 #include "comm/coordinator/rendezvous.hpp"
 
@@ -77,28 +78,29 @@ std::unique_ptr<Communicator::Impl> Communicator::Impl::grow(
 
 Communicator Communicator::grow(int newcomers, Store& store,
                                 std::optional<std::chrono::milliseconds> patience) {
-  return Communicator(
-      impl_->grow(newcomers, patience, [&](const Config& config, const auto& growth) {
+  return collectives::with_clock(
+      Communicator(impl_->grow(newcomers, patience, [&](const Config& config, const auto& growth) {
         return comm::open_rendezvous(config, growth, store);
-      }));
+      })));
 }
 
 Communicator Communicator::grow(int newcomers, std::string_view rendezvous,
                                 std::optional<std::chrono::milliseconds> patience) {
-  return Communicator(impl_->grow(newcomers, patience, [&](Config config, const auto& growth) {
-    config.rendezvous = rendezvous;
-    return comm::open_rendezvous(config, growth);
-  }));
+  return collectives::with_clock(
+      Communicator(impl_->grow(newcomers, patience, [&](Config config, const auto& growth) {
+        config.rendezvous = rendezvous;
+        return comm::open_rendezvous(config, growth);
+      })));
 }
 
 Communicator Communicator::join_growing(const Config& config, Store& store) {
-  return Communicator(
-      Impl::join(config, [&] { return comm::open_rendezvous(config, comm::Growth{}, store); }));
+  return collectives::with_clock(Communicator(
+      Impl::join(config, [&] { return comm::open_rendezvous(config, comm::Growth{}, store); })));
 }
 
 Communicator Communicator::join_growing(const Config& config) {
-  return Communicator(
-      Impl::join(config, [&] { return comm::open_rendezvous(config, comm::Growth{}); }));
+  return collectives::with_clock(Communicator(
+      Impl::join(config, [&] { return comm::open_rendezvous(config, comm::Growth{}); })));
 }
 
 }  // namespace sprat

@@ -13,6 +13,7 @@
 #include "collectives/communicator_impl.hpp"
 #include "collectives/record/flight_file.hpp"
 #include "collectives/remainder.hpp"
+#include "collectives/timeline.hpp"
 #include "comm/base/check.hpp"
 #include "comm/base/thread.hpp"
 #include "comm/coordinator/rendezvous.hpp"
@@ -181,11 +182,13 @@ std::unique_ptr<Communicator::Impl> Communicator::Impl::world(
 }
 
 Communicator Communicator::join(const Config& config) {
-  return Communicator(Impl::join(config, [&] { return comm::open_rendezvous(config); }));
+  return collectives::with_clock(
+      Communicator(Impl::join(config, [&] { return comm::open_rendezvous(config); })));
 }
 
 Communicator Communicator::join(const Config& config, Store& store) {
-  return Communicator(Impl::join(config, [&] { return comm::open_rendezvous(config, store); }));
+  return collectives::with_clock(
+      Communicator(Impl::join(config, [&] { return comm::open_rendezvous(config, store); })));
 }
 
 Communicator Communicator::shrink(int at_least, std::optional<std::chrono::milliseconds> patience) {
@@ -199,7 +202,7 @@ Communicator Communicator::shrink(int at_least, std::optional<std::chrono::milli
     return Communicator(impl_->shrink(at_least, longest));
   }
   auto smaller = context.shrink(sizeof(ControlBlock), at_least, longest);
-  return Communicator(Impl::world(std::move(smaller), impl_->rules));
+  return collectives::with_clock(Communicator(Impl::world(std::move(smaller), impl_->rules)));
 }
 
 // What is under way on it never ends otherwise: not everybody may be left to do their part.
@@ -340,7 +343,8 @@ void run_virtual_ranks(int size, const Config& config,
       comm::Context::join(config,
                           {.rendezvous = std::move(rendezvous[rank]), .keep = &contexts[rank]},
                           sizeof(ControlBlock));
-      Communicator world(Communicator::Impl::world(contexts[rank], rules));
+      Communicator world(
+          collectives::with_clock(Communicator(Communicator::Impl::world(contexts[rank], rules))));
       try {
         body(world);
       } catch (const std::exception& error) {

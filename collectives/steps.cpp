@@ -48,7 +48,7 @@ std::vector<int> named(const std::vector<int>& world_ranks, const std::vector<in
                          : text(wrong.size() == 1 ? " differs from " : " differ from ",
                                 comm::ranks_text(right)),
            agreed < 0 ? std::string() : text("; they were alike before step ", agreed),
-           "; sprat diff ", context.config().digests, " names the call and the elements"),
+           "; sprat diff ", context.config().digests.folder, " names the call and the elements"),
       wrong.front());
   context.fail(error);
   throw error;
@@ -68,7 +68,7 @@ void Communicator::mark_step(std::int64_t step) {
   // The sums are of the moment of the mark. Calls that are under way then are in the next ones, on
   // some ranks perhaps in these: different numbers of calls are not compared.
   const std::vector<ReplicaSum> mine = mark(context, step);
-  const int every = context.config().digests_check;
+  const int every = context.config().digests.check;
   if (every == 0 || step % every != 0 || size() == 1) {
     return;
   }

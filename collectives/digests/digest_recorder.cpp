@@ -27,7 +27,7 @@ About about(comm::Context& context, const std::string& name) {
       .rank = context.rank(),
       .size = context.size(),
       .started_unix_ns = duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count(),
-      .inputs = context.config().digests_inputs,
+      .inputs = context.config().digests.inputs,
       .job = name.substr(0, name.rfind("-rank")),
       .host = context.peer(context.rank()).host};
 }
@@ -47,8 +47,8 @@ DigestRecorder::DigestRecorder(std::shared_ptr<comm::Context> context, std::uint
   if (!on()) {
     return;
   }
-  inputs_ = context_->config().digests_inputs;
-  if (const std::string& wanted = context_->config().digests_keep; !wanted.empty()) {
+  inputs_ = context_->config().digests.inputs;
+  if (const std::string& wanted = context_->config().digests.keep; !wanted.empty()) {
     wanted_ = kept_call(wanted);
     if (wanted_->communicator != name) {
       wanted_.reset();

@@ -71,7 +71,7 @@ bool EagerCalls::rest_until(const Done& done, comm::Clock::time_point& now) cons
   }
   if (since != comm::Clock::time_point{}) {
     now = wait_policy.now();
-    context_.add_waited(now - since);
+    context_.add_waited(since, now);
   }
   return over;
 }

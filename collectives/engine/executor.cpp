@@ -202,7 +202,7 @@ void Executor::poll_alone(const Operation& operation) {
   }
   steps_.leave_work_from(context_->progress().least_task());
   if (idle_since != comm::Clock::time_point{}) {
-    context_->add_waited(wait_policy.now() - idle_since);
+    context_->add_waited(idle_since, wait_policy.now());
   }
 }
 

@@ -11,10 +11,7 @@
 #include "comm/status/status_search.hpp"
 
 namespace sprat::collectives {
-namespace {
 
-/// Writes the file whole, or throws an Error and leaves nothing, so that nobody reads half a
-/// record.
 void write_file(const std::string& path, const std::string& content) {
   const std::string part = path + ".part";
   std::FILE* file = std::fopen(part.c_str(), "we");
@@ -28,6 +25,8 @@ void write_file(const std::string& path, const std::string& content) {
     throw Error(ErrorCode::unavailable, text(path, ": ", why));
   }
 }
+
+namespace {
 
 FlightRecord read_own_record(comm::Context& context) {
   const comm::status::Reader page = context.status().read();

@@ -30,7 +30,10 @@ void show(status::Operation& shown, const Recorder::PostedCall& call,
 
 Recorder::Recorder(std::shared_ptr<comm::Context> context, std::uint64_t communicator,
                    std::string_view name, int rank, std::span<const int> world_ranks)
-    : context_(std::move(context)), totals_(context_->status().totals()) {
+    : context_(std::move(context)), totals_(context_->status().totals()), name_(name) {
+  if (comm::timeline::RankRecord* record = context_->record()) {
+    tracer_ = &record->ring();
+  }
   const auto token = context_->take_token();
   page_ = context_->status().open(communicator, name, rank, world_ranks);
 }
@@ -109,6 +112,9 @@ void Recorder::ended(std::uint64_t sequence, Clock::time_point now, bool well) {
     shown.state = well ? status::State::done : status::State::failed;
     shown.awaited = well ? 0 : shown.awaited;
   });
+  if (tracer_ != nullptr) [[unlikely]] {
+    trace(entry(sequence).own());
+  }
 }
 
 // The entry was written by this thread a moment ago, so what kind of call it is costs no miss.
@@ -143,6 +149,29 @@ void Recorder::over(std::uint64_t sequence, Clock::time_point now) {
     shown.ended_ns = ns(now);
     shown.state = status::State::done;
   });
+  if (tracer_ != nullptr) [[unlikely]] {
+    trace(entry(sequence).own());
+  }
+}
+
+// From when it could run, not from when it was called: calls of a communicator run one after the
+// other, so what waits for another one is in nobody's way.
+void Recorder::trace(const status::Operation& ended) const noexcept {
+  if (ended.started_ns == 0) {
+    return;  // it failed while it was queued
+  }
+  Signature signature;
+  std::memcpy(&signature, ended.signature, sizeof signature);
+  const auto at = [](std::int64_t ns) { return Clock::time_point(std::chrono::nanoseconds(ns)); };
+  const std::string_view algorithm(ended.algorithm, sizeof ended.algorithm);
+  tracer_->add({.row = TraceRow::collectives,
+                .name = collectives::name(signature.collective),
+                .start = at(ended.started_ns),
+                .end = at(ended.ended_ns),
+                .bytes = ended.bytes,
+                .sequence = static_cast<std::int64_t>(ended.sequence),
+                .algorithm = algorithm.substr(0, algorithm.find('\0')),
+                .place = name_});
 }
 
 Recorder::Entry Recorder::posted(bool sends, int peer, int tag, std::size_t bytes,

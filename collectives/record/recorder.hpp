@@ -1,8 +1,10 @@
-// Writes a communicator's operations and messages to its rank's status page, as they come and go.
+// Writes a communicator's operations and messages to its rank's status page, as they come and go,
+// and operations that have ended into its timeline, if it keeps one.
 #pragma once
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "collectives/plan/signature.hpp"
@@ -56,10 +58,13 @@ class Recorder {
   }
 
   void count(const comm::status::Operation& one) noexcept;
+  void trace(const comm::status::Operation& ended) const noexcept;
 
   std::shared_ptr<comm::Context> context_;  ///< Shared by the communicators of a rank.
   comm::status::Totals& totals_;
-  Page* page_ = nullptr;  ///< Null where the page is full.
+  Tracer* tracer_ = nullptr;  ///< Null: nobody keeps a timeline.
+  std::string name_;          ///< What is shown there as the place.
+  Page* page_ = nullptr;      ///< Null where the page is full.
   comm::Clock::time_point last_end_{};
   std::uint64_t messages_ = 0;
 };

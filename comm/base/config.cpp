@@ -73,6 +73,18 @@ std::string write_text(const Config& config) {
   return config.*member;
 }
 
+// Of members of the configuration's parts.
+template <auto part, auto member>
+bool read_text_of(Config& config, std::string_view text) {
+  config.*part.*member = text;
+  return true;
+}
+
+template <auto part, auto member>
+std::string write_text_of(const Config& config) {
+  return config.*part.*member;
+}
+
 template <milliseconds Config::*member>
 bool read_seconds(Config& config, std::string_view text) {
   constexpr double most = 1e9;  // 31 years: what a deadline can be computed from without overflow
@@ -125,6 +137,21 @@ template <bool Config::*member>
 std::string write_switch(const Config& config) {
   return config.*member ? "1" : "0";
 }
+
+bool read_digests_inputs(Config& config, std::string_view text) {
+  config.digests.inputs = text == "1";
+  return text == "0" || text == "1";
+}
+
+std::string write_digests_inputs(const Config& config) { return config.digests.inputs ? "1" : "0"; }
+
+bool read_digests_check(Config& config, std::string_view text) {
+  const auto value = number<int>(text);
+  config.digests.check = value.value_or(0);
+  return value && *value >= 0;
+}
+
+std::string write_digests_check(const Config& config) { return text(config.digests.check); }
 
 bool read_staging(Config& config, std::string_view text) {
   int shift = 0;
@@ -248,17 +275,25 @@ constexpr Field fields[] = {
     {"digests", "SPRAT_DIGESTS", "path",
      "Folder into which each rank writes digests of what its calls gave, for sprat diff; empty: "
      "none.",
-     read_text<&Config::digests>, write_text<&Config::digests>, "a path"},
+     read_text_of<&Config::digests, &DigestConfig::folder>,
+     write_text_of<&Config::digests, &DigestConfig::folder>, "a path"},
     {"digests_inputs", "SPRAT_DIGESTS_INPUTS", "switch",
      "Digests also of what ranks put into their calls: tells whose buffer differed first.",
-     read_switch<&Config::digests_inputs>, write_switch<&Config::digests_inputs>, "0 or 1"},
+     read_digests_inputs, write_digests_inputs, "0 or 1"},
     {"digests_check", "SPRAT_DIGESTS_CHECK", "steps",
      "Every so many steps ranks compare digests of results that all must have alike; 0: never. The "
      "same on every rank.",
-     read_integer<&Config::digests_check, 0>, write_integer<&Config::digests_check>, "0 or more"},
+     read_digests_check, write_digests_check, "0 or more"},
     {"digests_keep", "SPRAT_DIGESTS_KEEP", "call",
      "A call whose values are kept beside the digests, as sprat diff prints it; empty: none.",
-     read_text<&Config::digests_keep>, write_text<&Config::digests_keep>, "a call"},
+     read_text_of<&Config::digests, &DigestConfig::keep>,
+     write_text_of<&Config::digests, &DigestConfig::keep>, "a call"},
+    {"trace", "SPRAT_TRACE", "path",
+     "File for a timeline of all ranks, which Perfetto opens and sprat trace reads; rank 0 writes "
+     "it when the job's program asks for it, else each rank leaves its part beside it; empty: "
+     "none. "
+     "The same on every rank.",
+     read_text<&Config::trace>, write_text<&Config::trace>, "a path"},
     {"fake_lustre", "SPRAT_FAKE_LUSTRE", "path",
      "For trials without Lustre: a folder that is taken for a mount of it. Layouts are in the "
      "files' "
@@ -284,8 +319,8 @@ std::string origin_of(const Field& field, const Config& config, const std::strin
 }
 
 /// Read where no Config is at hand: they say something of the machine, not of a job.
-constexpr std::array<std::string_view, 2> read_elsewhere = {"SPRAT_CUDA_DRIVER",
-                                                            "SPRAT_NCCL_VERSION"};
+constexpr std::array<std::string_view, 3> read_elsewhere = {
+    "SPRAT_CUDA_DRIVER", "SPRAT_TRACE_PROCESSOR", "SPRAT_NCCL_VERSION"};
 
 /// A misspelt variable would otherwise be ignored without a word. Every rank of a process reads the
 /// environment, so only the first one warns.

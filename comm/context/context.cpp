@@ -37,8 +37,8 @@ Context::Context(const Config& config, Environment environment, MemoryMap memory
       bells_(*wait_policy_, memory_.header(), rank_),
       progress_(*wait_policy_, bells_, environment.progress),
       failure_(*wait_policy_, bells_,
-               {.size = rendezvous_->size(), .record_may_hang = !config_.flight_recorder.empty()}) {
-}
+               {.size = rendezvous_->size(),
+                .record_may_hang = !config_.flight_recorder.empty() || !config_.trace.empty()}) {}
 
 std::shared_ptr<Context> Context::join(const Config& config, Environment environment,
                                        std::size_t world_bytes) {
@@ -116,9 +116,14 @@ void Context::join_by(Joining& joining, std::size_t world_bytes) {
   // Before anybody can end joining, and fail.
   const status::About shown = about(infos.front().memory.nonce);
   status_ = std::make_unique<status::Writer>(shown);
-  if (!config_.digests.empty()) {
+  if (!config_.digests.folder.empty()) {
     call_log_ = std::make_unique<status::CallLog>(
-        config_.digests, text("sprat-", std::string(shown.job), "-rank", rank_));
+        config_.digests.folder, text("sprat-", std::string(shown.job), "-rank", rank_));
+  }
+  if (!config_.trace.empty()) {
+    record_ = std::make_unique<timeline::RankRecord>(timeline::RankRecord::About{
+        .path = config_.trace, .rank = rank_, .size = size(), .host = peers_[rank_].host});
+    progress_.trace_waits(&record_->ring());
   }
   name_log(rank_, size(), one_process ? "thread" : joining.host().name);
   if (!joining.unmapped().empty()) {
@@ -164,6 +169,9 @@ status::About Context::about(std::uint64_t nonce) const {
 
 Context::~Context() {
   linger();
+  if (record_ && here()) {
+    record_->leave_part();
+  }
   progress_.stop();
   reachability_.stop();
   // No control message arrives from here on. One that is being handled may still tell: the pointer
@@ -407,6 +415,9 @@ void Context::on_failure(std::function<void()> leave) {
   failure_.on_failure([this, leave = std::move(leave)](const std::string& cause) {
     status_->fail(cause);
     leave();
+    if (record_) {
+      record_->leave_part();
+    }
   });
 }
 

@@ -25,6 +25,7 @@
 #include "comm/status/status_page.hpp"
 #include "comm/survival/reachability.hpp"
 #include "comm/survival/survivor_listener.hpp"
+#include "comm/timeline/rank_record.hpp"
 #include "comm/transports/transport.hpp"
 #include "sprat/config.hpp"
 #include "sprat/error.hpp"
@@ -99,6 +100,8 @@ class Context : public std::enable_shared_from_this<Context> {
   status::Writer& status() { return *status_; }
   /// Where digests of this rank's calls are kept; null: nowhere.
   status::CallLog* call_log() { return call_log_.get(); }
+  /// What this rank keeps for the job's trace; null: nothing.
+  timeline::RankRecord* record() { return record_.get(); }
 
   // --- progress: contracts are in comm/context/progress.hpp
   // ---------------------------------------------
@@ -127,7 +130,9 @@ class Context : public std::enable_shared_from_this<Context> {
   void count_unattended(int delta) { progress_.count_unattended(delta); }
   void ring(std::span<const int> local_peers) { bells_.ring(local_peers); }
   void ring_self() { bells_.ring_self(); }
-  void add_waited(Clock::duration time) { progress_.add_waited(time); }
+  void add_waited(Clock::time_point since, Clock::time_point now) {
+    progress_.add_waited(since, now);
+  }
   double seconds_waited() const { return progress_.seconds_waited(); }
   void add(Driver* driver) { progress_.drivers().add(driver); }  ///< Token held.
   void remove(Driver* driver) { progress_.remove(driver); }      ///< Takes the token.
@@ -234,6 +239,7 @@ class Context : public std::enable_shared_from_this<Context> {
   Progress progress_;
   std::unique_ptr<status::Writer> status_;
   std::unique_ptr<status::CallLog> call_log_;
+  std::unique_ptr<timeline::RankRecord> record_;
   FailureState failure_;
   ReachabilityCheck reachability_;  ///< Of silent ranks.
   std::mutex gathered_mutex_;       ///< Guards the one below.

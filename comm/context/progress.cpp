@@ -29,7 +29,7 @@ void Progress::open(Transports transports, std::atomic<std::int64_t>& waiting_th
                     std::atomic<std::int64_t>& waited_ns, bool oversubscribed) {
   transports_ = std::move(transports);
   waiting_threads_ = &waiting_threads;
-  waited_ns_ = &waited_ns;
+  waited_.ns = &waited_ns;
   oversubscribed_ = oversubscribed;
   watch_.open(transports_.wire.get());
 }
@@ -161,7 +161,7 @@ void Progress::drive_until(const std::function<bool()>& done) {
   waiting_threads_->fetch_add(1, std::memory_order_relaxed);
   int idle_rounds = 0;
   bool worked = false;
-  Clock::time_point idle_since{};
+  Clock::time_point idle_since{}, uncounted_since{};
   Idle idle;
   while (!done()) {
     const Driven driven = drive(idle);
@@ -172,7 +172,7 @@ void Progress::drive_until(const std::function<bool()>& done) {
       continue;
     }
     if (idle_rounds == 0 && idle_since == Clock::time_point{}) {
-      idle_since = wait_policy_.now();
+      idle_since = uncounted_since = wait_policy_.now();
     }
     const bool enough = idle_rounds >= wire_spin_rounds && with_wire();
     if (wait_policy_.rest(idle_rounds, enough ? Awaited::wire : Awaited::work)) {
@@ -182,8 +182,8 @@ void Progress::drive_until(const std::function<bool()>& done) {
       // A wait that goes on is seen from outside while it does; a look at the clock is little
       // beside a sleep.
       const Clock::time_point now = wait_policy_.now();
-      add_waited(now - idle_since);
-      idle_since = now;
+      waited_.count(now - uncounted_since);
+      uncounted_since = now;
     }
   }
   idle.sleeper.reset();
@@ -192,7 +192,17 @@ void Progress::drive_until(const std::function<bool()>& done) {
     bells_.ring_self();  // whoever waits for the rest of that work, or for the wire, drives now
   }
   if (idle_since != Clock::time_point{}) {
-    add_waited(wait_policy_.now() - idle_since);
+    const Clock::time_point now = wait_policy_.now();
+    waited_.count(now - uncounted_since);
+    waited_.show(idle_since, now);
+  }
+}
+
+// Waits that nobody sees would push out what somebody does.
+void WaitSum::show(Clock::time_point since, Clock::time_point now) const noexcept {
+  constexpr std::chrono::microseconds shortest{5};
+  if (tracer != nullptr && now - since >= shortest) [[unlikely]] {
+    tracer->add({.row = TraceRow::waits, .name = "wait", .start = since, .end = now});
   }
 }
 

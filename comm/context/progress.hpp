@@ -24,8 +24,20 @@
 #include "comm/context/wire_watch.hpp"
 #include "comm/context/work_token.hpp"
 #include "comm/transports/transport.hpp"
+#include "sprat/trace.hpp"
 
 namespace sprat::comm {
+
+/// What waits add up to, and where each is shown. Any thread.
+struct WaitSum {
+  std::atomic<std::int64_t>* ns = nullptr;  ///< Relaxed: a measure.
+  Tracer* tracer = nullptr;                 ///< Null: nobody keeps a timeline.
+
+  void count(Clock::duration time) noexcept {
+    ns->fetch_add(time.count(), std::memory_order_relaxed);
+  }
+  void show(Clock::time_point since, Clock::time_point now) const noexcept;
+};
 
 class Progress {
  public:
@@ -120,12 +132,15 @@ class Progress {
   /// There is (delta > 0) or is no longer work in flight that nobody promised to wait for.
   void count_unattended(int delta);
   bool oversubscribed() const { return oversubscribed_; }
-  void add_waited(Clock::duration time) {
-    waited_ns_->fetch_add(time.count(), std::memory_order_relaxed);
+  void add_waited(Clock::time_point since, Clock::time_point now) {
+    waited_.count(now - since);
+    waited_.show(since, now);
   }
+  /// From here on waits are shown there, too. Before anybody waits.
+  void trace_waits(Tracer* tracer) { waited_.tracer = tracer; }
   /// Seconds that threads have spent in drive_until().
   double seconds_waited() const {
-    return 1e-9 * static_cast<double>(waited_ns_->load(std::memory_order_relaxed));
+    return 1e-9 * static_cast<double>(waited_.ns->load(std::memory_order_relaxed));
   }
   /// "all_reduce of 8 B", "no operation", or no more than "an operation" if the token is not to be
   /// had soon.
@@ -167,8 +182,8 @@ class Progress {
   bool oversubscribed_ = false;  ///< Ranks share cores.
   Transports transports_;
   std::atomic<std::int64_t>* waiting_threads_ = nullptr;  ///< Relaxed: a hint.
-  std::atomic<std::int64_t>* waited_ns_ = nullptr;        ///< Relaxed: a measure.
-  std::atomic<int> messages_in_flight_ = 0;               ///< Written with the token held; relaxed.
+  WaitSum waited_;
+  std::atomic<int> messages_in_flight_ = 0;  ///< Written with the token held; relaxed.
 
   WorkToken token_;
   WireWatch watch_;

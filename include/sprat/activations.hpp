@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sprat/export.hpp"
+#include "sprat/trace.hpp"
 
 namespace sprat {
 
@@ -93,6 +94,7 @@ struct ActivationOptions {
   std::string tier = {};
   OffloadOptions offload = {};
   bool poison = false;  ///< Fills memory that is given back with NaNs, to show who still reads it.
+  Tracer* tracer = nullptr;  ///< Where waits for the tier are noted. Outlives the memory.
 };
 
 namespace mp {

@@ -17,6 +17,7 @@
 #include "sprat/export.hpp"
 #include "sprat/reduction.hpp"
 #include "sprat/store.hpp"
+#include "sprat/trace.hpp"
 
 namespace sprat {
 
@@ -217,6 +218,14 @@ class SPRAT_API Communicator {
   std::string flight_record() const;
   /// Seconds this rank's threads have spent inside wait() so far: exposed communication.
   double seconds_waited() const noexcept;
+  /// Where this rank notes what it does when, if Config::trace asks for it; null: nowhere. It lives
+  /// as long as the rank has communicators.
+  Tracer* tracer() const noexcept;
+  /// Collective, of a communicator of all ranks. Rank 0 writes what they noted so far into `path`,
+  /// Config::trace if it is empty, on its own clock (docs/tracing.md). Nothing happens where nobody
+  /// notes anything. A rank that ends without it, or fails, leaves its part beside the file
+  /// instead. Throws Error{unavailable} on every rank if the file cannot be written.
+  void write_trace(std::string_view path = "");
 
   Impl& impl() noexcept { return *impl_; }  ///< For the library itself.
   explicit Communicator(std::unique_ptr<Impl> impl) noexcept;

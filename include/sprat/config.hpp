@@ -17,6 +17,14 @@ struct PortRange {
   bool any() const { return first == 0; }
 };
 
+/// Digests of what calls give, for `sprat diff` (docs/diff.md).
+struct DigestConfig {
+  std::string folder;   ///< SPRAT_DIGESTS: where ranks keep them; empty: nowhere.
+  bool inputs = false;  ///< SPRAT_DIGESTS_INPUTS: also of what went into a call.
+  int check = 0;        ///< SPRAT_DIGESTS_CHECK, steps: how often replicas are compared; 0: never.
+  std::string keep;     ///< SPRAT_DIGESTS_KEEP: a call whose values are kept.
+};
+
 /// How a job is joined and run. Every field has a line in docs/configuration.md.
 struct Config {
   int rank = -1;           ///< SPRAT_RANK; -1: ask the launcher.
@@ -40,10 +48,8 @@ struct Config {
   bool cross_memory = true;  ///< SPRAT_CROSS_MEMORY: processes of a host read each other's memory.
   std::chrono::milliseconds straggler_after{30'000};  ///< SPRAT_STRAGGLER_AFTER, seconds; 0: never.
   std::string flight_recorder;  ///< SPRAT_FLIGHT_RECORDER: folder for what ranks did last.
-  std::string digests;          ///< SPRAT_DIGESTS: folder for digests of what each call gave.
-  bool digests_inputs = false;  ///< SPRAT_DIGESTS_INPUTS: also of what went into it.
-  int digests_check = 0;        ///< SPRAT_DIGESTS_CHECK, steps: how often replicas are compared.
-  std::string digests_keep;     ///< SPRAT_DIGESTS_KEEP: a call whose values are kept.
+  DigestConfig digests;
+  std::string trace;        ///< SPRAT_TRACE: file for a timeline of all ranks; empty: none.
   std::string fake_lustre;  ///< SPRAT_FAKE_LUSTRE: folder taken for a mount of Lustre; for tests.
 
   /// Reads the environment; throws Error{invalid_argument} naming the variable and its value.

@@ -25,4 +25,5 @@
 #include "sprat/square_sum.hpp"
 #include "sprat/store.hpp"
 #include "sprat/tensor.hpp"
+#include "sprat/trace.hpp"
 #include "sprat/wire.hpp"

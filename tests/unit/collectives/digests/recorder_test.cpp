@@ -42,8 +42,8 @@ Config keeping(const std::string& folder, const std::string& hosts = "") {
   Config config;
   config.host = hosts;
   config.timeout = 20s;
-  config.digests = folder;
-  config.digests_inputs = true;
+  config.digests.folder = folder;
+  config.digests.inputs = true;
   return config;
 }
 
@@ -338,7 +338,7 @@ TEST(PlantedFlips, kept_values_show_the_element) {
   const auto number = 2 * (planted_step - 1) + 1;
   for (const auto& [folder, where] : {std::pair{&a, Flip::none}, std::pair{&b, Flip::buffer}}) {
     Config config = keeping(folder->path());
-    config.digests_keep = "world " + std::to_string(number);
+    config.digests.keep = "world " + std::to_string(number);
     run_virtual_ranks(3, config,
                       [where = where](Communicator& world) { train(world, where, Flip::none); });
   }
@@ -398,7 +398,7 @@ TEST(ReplicaCheck, a_broken_core_is_found_offline) {
 TEST(ReplicaCheck, a_broken_core_ends_the_job_at_the_next_comparison) {
   const Folder folder;
   Config config = keeping(folder.path());
-  config.digests_check = 5;
+  config.digests.check = 5;
   std::atomic<int> told = 0;
   try {
     run_virtual_ranks(3, config, [&](Communicator& world) {
@@ -424,7 +424,7 @@ TEST(ReplicaCheck, a_broken_core_ends_the_job_at_the_next_comparison) {
 TEST(ReplicaCheck, sound_ranks_go_on) {
   const Folder folder;
   Config config = keeping(folder.path());
-  config.digests_check = 2;
+  config.digests.check = 2;
   run_virtual_ranks(
       3, config, [](Communicator& world) { train_with_a_broken_core(world, trained_steps + 1); });
   const auto jobs = load_run(folder.path());
@@ -434,7 +434,7 @@ TEST(ReplicaCheck, sound_ranks_go_on) {
 TEST(DigestRecorder, a_call_to_keep_must_be_one) {
   const Folder folder;
   Config config = keeping(folder.path());
-  config.digests_keep = "operation";
+  config.digests.keep = "operation";
   EXPECT_THROW(run_virtual_ranks(1, config, [](Communicator&) {}), Error);
 }
 

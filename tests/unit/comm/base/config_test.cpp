@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -81,6 +82,7 @@ TEST(Config, reads_every_variable) {
                          {"SPRAT_DIGESTS_INPUTS", "1"},
                          {"SPRAT_DIGESTS_CHECK", "100"},
                          {"SPRAT_DIGESTS_KEEP", "world 412"},
+                         {"SPRAT_TRACE", "/t.json"},
                          {"SPRAT_STAGING", "512K"}});
   const Config config = Config::from_environment();
   EXPECT_EQ(config.rank, 3);
@@ -103,10 +105,11 @@ TEST(Config, reads_every_variable) {
   EXPECT_EQ(config.straggler_after, milliseconds(0));
   EXPECT_EQ(config.flight_recorder, "/tmp");
   EXPECT_EQ(config.fake_lustre, "/tmp");
-  EXPECT_EQ(config.digests, "/tmp");
-  EXPECT_TRUE(config.digests_inputs);
-  EXPECT_EQ(config.digests_check, 100);
-  EXPECT_EQ(config.digests_keep, "world 412");
+  EXPECT_EQ(config.digests.folder, "/tmp");
+  EXPECT_EQ(config.trace, "/t.json");
+  EXPECT_TRUE(config.digests.inputs);
+  EXPECT_EQ(config.digests.check, 100);
+  EXPECT_EQ(config.digests.keep, "world 412");
   EXPECT_EQ(config.staging_bytes, 512u << 10);
   EXPECT_FALSE(config.cross_memory);
   for (const ConfigField& field : describe(config)) {
@@ -222,6 +225,9 @@ TEST(Config, describes_every_field) {
   for (const ConfigField& field : describe(Config())) {
     described.push_back(field.variable);
   }
+  // The header has its parts first.
+  std::ranges::sort(described);
+  std::ranges::sort(variables);
   EXPECT_EQ(described, variables);
 }
 
