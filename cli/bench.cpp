@@ -30,7 +30,7 @@ struct BenchArguments {
   int samples = 0, warmup = 1, virtual_ranks = 0;
   int check = 1;
   bool in_place = false, quiet = false;
-  std::string algorithm, json, tuning;
+  std::string algorithm, json, tuning, trace;
 };
 
 /// The entries of `table` called `wanted`, or all of them.
@@ -211,7 +211,7 @@ class Bench {
 
 int run_bench(const BenchArguments& request) {
   const Sweep sweep = plan_sweep(request);
-  Config config = Config::from_environment();
+  Config config = with_trace(Config::from_environment(), request.trace);
   if (!request.algorithm.empty()) {
     // In front of what SPRAT_ALGORITHM says: the first rule that applies and fits chooses.
     config.algorithm = rules_for(request.algorithm, sweep.calls) + config.algorithm;
@@ -262,6 +262,8 @@ Action prepare_bench(CLI::App& app) {
       ->excludes("--algorithm");
   app.add_option("--json", r->json, "Also write one JSON object a row to this file");
   app.add_flag("--quiet", r->quiet, "No line of how far it is on a terminal");
+  app.add_option("--trace", r->trace, "Write a timeline of all ranks, which Perfetto opens")
+      ->type_name("FILE");
   app.add_option("--virtual-ranks", r->virtual_ranks, "Ranks as threads of this process")
       ->check(CLI::Range(1, 4096));
   return [r] { return run_bench(*r); };

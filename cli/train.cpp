@@ -16,7 +16,7 @@ namespace {
 
 struct TrainArguments {
   train::TrainRequest train;
-  std::string resume, start;
+  std::string resume, start, trace;
   int virtual_ranks = 0;
 };
 
@@ -29,6 +29,8 @@ Action prepare_train(CLI::App& app) {
       ->check(WholeNumber(1));
   app.add_option("--report", r->train.report, "Write one JSON object a step to this file");
   app.add_flag("--quiet", r->train.quiet, "No lines of how far the run is; warnings stay");
+  app.add_option("--trace", r->trace, "Write a timeline of all ranks, which Perfetto opens")
+      ->type_name("FILE");
   app.add_option("--virtual-ranks", r->virtual_ranks, "Ranks as threads of this process")
       ->check(CLI::Range(1, 4096));
   auto* resume = app.add_option("--resume", r->resume,
@@ -53,7 +55,7 @@ Action prepare_train(CLI::App& app) {
         .clear = [&] { line.clear(); },
         .replaces_lines = line.stands_below_output()};
     r->train.view = line.draws() ? &view : nullptr;
-    return run_in_job(Config::from_environment(), r->virtual_ranks,
+    return run_in_job(with_trace(Config::from_environment(), r->trace), r->virtual_ranks,
                       [&](Communicator& world) { return train::run(world, r->train); });
   };
 }
@@ -106,6 +108,7 @@ with the same bits, as if nothing had been.
 Examples:
   mpirun -np 4 sprat train examples/gpt-jargon.json
   mpirun -np 4 sprat train examples/gpt-jargon.json --steps 50 --report steps.jsonl
+  mpirun -np 4 sprat train examples/gpt-jargon.json --steps 20 --trace t.json      then: sprat trace summary t.json
   mpirun -np 4 sprat train saved.json --resume    from the latest in its checkpoint.folder, if any
   mpirun -np 4 sprat train tune.json --start saved/latest       with the parameters of another run
   sprat train examples/gpt-jargon.json --virtual-ranks 4        without a launcher

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "sprat/communicator.hpp"
@@ -53,7 +54,8 @@ struct QueueKind {
 QueueKind inline_queue();
 
 /// Each call adds to `sent` what a rank sends of the buffer by the collective's definition. On one
-/// rank nothing is sent and nothing happens: in and out are then the same memory.
+/// rank nothing is sent and nothing happens: in and out are then the same memory. Timelines show
+/// those that are of a `unit` among gathers and reductions.
 class AxisCommunicator {
  public:
   AxisCommunicator(Communicator& ranks, std::unique_ptr<Queue> queue)
@@ -62,11 +64,14 @@ class AxisCommunicator {
   int size() const { return ranks_->size(); }
   int rank() const { return ranks_->rank(); }
   /// whole <- parts in rank order; in place if the part lies at its block.
-  Pending all_gather(ConstElements part, Elements whole, std::uint64_t& sent);
+  Pending all_gather(ConstElements part, Elements whole, std::uint64_t& sent,
+                     std::string_view unit = {});
   /// part <- the sum of this rank's block of whole; in place likewise.
-  Pending reduce_scatter(ConstElements whole, Elements part, std::uint64_t& sent);
+  Pending reduce_scatter(ConstElements whole, Elements part, std::uint64_t& sent,
+                         std::string_view unit = {});
   /// out <- the sum of in.
-  Pending all_reduce(ConstElements in, Elements out, std::uint64_t& sent);
+  Pending all_reduce(ConstElements in, Elements out, std::uint64_t& sent,
+                     std::string_view unit = {});
   /// whole <- parts in rank order, of counts[r] elements of rank r; in place likewise.
   Pending all_gatherv(ConstElements part, Elements whole, std::vector<std::size_t> counts,
                       std::uint64_t& sent);

@@ -414,6 +414,7 @@ void Engine::add_over_parts(std::span<SquareSum> sums) {
 }
 
 void Engine::update(float learning_rate, double scale) {
+  const TraceSpan span(world().tracer(), TraceRow::computes, "update");
   ++steps_;
   optimizer_->begin_step(steps_, learning_rate, scale);
   // What comes first in the next step is made whole while the rest is updated, and so it is updated

@@ -84,7 +84,7 @@ void UnitGradient::start_scatter_to_shard(AxisCommunicator& axis_communicator) {
   }
   first_sum_ =
       axis_communicator.reduce_scatter(part_of(full_.sum().data(), 0, cut_.layout.padded, wire),
-                                       floats(part), home_.traffic.gradients);
+                                       floats(part), home_.traffic.gradients, cut_.spec.name);
 }
 
 /// `sum` is a part of `whole`, or all of it, or in memory of its own.
@@ -127,9 +127,11 @@ void UnitGradient::start_first_sum() {
   if (has_block_scales(hop.wire)) {
     first_sum_ = start_encoded(hop, full_.sum(), sum);
   } else if (hop.scatters) {
-    first_sum_ = axis_communicator.reduce_scatter(whole(), floats(sum), home_.traffic.gradients);
+    first_sum_ = axis_communicator.reduce_scatter(whole(), floats(sum), home_.traffic.gradients,
+                                                  cut_.spec.name);
   } else {
-    first_sum_ = axis_communicator.all_reduce(whole(), floats(sum), home_.traffic.gradients);
+    first_sum_ =
+        axis_communicator.all_reduce(whole(), floats(sum), home_.traffic.gradients, cut_.spec.name);
   }
 }
 
@@ -161,11 +163,11 @@ void UnitGradient::start_second_sum() {
   if (has_block_scales(hop.wire)) {
     second_sum_ = start_encoded(hop, shard, hop.scatters ? own() : shard);
   } else if (hop.scatters) {
-    second_sum_ =
-        axis_communicator.reduce_scatter(floats(shard), floats(own()), home_.traffic.gradients);
+    second_sum_ = axis_communicator.reduce_scatter(floats(shard), floats(own()),
+                                                   home_.traffic.gradients, cut_.spec.name);
   } else {
-    second_sum_ =
-        axis_communicator.all_reduce(floats(shard), floats(shard), home_.traffic.gradients);
+    second_sum_ = axis_communicator.all_reduce(floats(shard), floats(shard),
+                                               home_.traffic.gradients, cut_.spec.name);
   }
 }
 

@@ -63,7 +63,7 @@ Pending UnitParameters::start_encoded(const EncodedArray& whole, const ConstElem
   whole.encode(own, first);
   arriving_ = whole;
   return axis_communicator.all_gather(whole.blocks(first, own.count), whole.blocks(),
-                                      home_.traffic.parameters);
+                                      home_.traffic.parameters, cut_.spec.name);
 }
 
 void UnitParameters::end_transfer() {
@@ -123,10 +123,10 @@ void UnitParameters::start_gather() {
   const Elements part = kept(cut_.shard.offset, cut_.shard.count);
   const Elements whole =
       part_of(slot_.data(), 0, cut_.layout.padded, home_.options.parameter_dtype);
-  under_way_ = encodes_gather()
-                   ? start_encoded({whole, *home_.options.parameter_wire}, part, cut_.shard.offset,
-                                   axis_communicator)
-                   : axis_communicator.all_gather(part, whole, home_.traffic.parameters);
+  under_way_ = encodes_gather() ? start_encoded({whole, *home_.options.parameter_wire}, part,
+                                                cut_.shard.offset, axis_communicator)
+                                : axis_communicator.all_gather(
+                                      part, whole, home_.traffic.parameters, cut_.spec.name);
 }
 
 void UnitParameters::finish() {
@@ -208,7 +208,7 @@ void UnitParameters::refresh(std::int64_t step) {
     under_way_ =
         encodes_refresh()
             ? start_encoded({whole, *home_.options.parameter_wire}, part, first, axis_communicator)
-            : axis_communicator.all_gather(part, whole, home_.traffic.parameters);
+            : axis_communicator.all_gather(part, whole, home_.traffic.parameters, cut_.spec.name);
   }
 }
 

@@ -2,6 +2,32 @@
 
 namespace sprat::mp {
 
+TraceRow row_of(Op op) {
+  switch (op) {
+    case Op::send_forward:
+    case Op::send_backward:
+      return TraceRow::messages;
+    case Op::unshard:
+    case Op::reshard:
+      return TraceRow::gathers;
+    case Op::reduce:
+      return TraceRow::reduces;
+    case Op::store:
+    case Op::load:
+      return TraceRow::tier;
+    case Op::forward:
+    case Op::backward:
+    case Op::backward_input:
+    case Op::backward_weight:
+    case Op::recompute:
+    case Op::receive_forward:
+    case Op::receive_backward:
+    case Op::overlap:
+      break;
+  }
+  return TraceRow::computes;
+}
+
 ActionParts parts_of(const Action& action) {
   if (action.op != Op::overlap) {
     return {.parts = {action}, .count = 1};

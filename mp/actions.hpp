@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "mp/schedule.hpp"
+#include "sprat/trace.hpp"
 
 namespace sprat::mp {
 
@@ -22,6 +23,9 @@ constexpr bool gives_weight_gradient(Op op) {
 constexpr bool is_of_stage_alone(Op op) {
   return op == Op::unshard || op == Op::reshard || op == Op::reduce;
 }
+
+/// What it is shown among. A receive holds its rank, and so stands among what the rank computes.
+TraceRow row_of(Op op);
 
 /// A forward and a backward for an overlap; else the action.
 struct ActionParts {

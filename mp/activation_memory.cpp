@@ -28,9 +28,11 @@ struct ActivationMemory::Parts {
 ActivationMemory::ActivationMemory(ActivationProgram program, const ActivationOptions& options) {
   std::unique_ptr<io::Tier> tier = io::open_tier(options.tier.empty() ? "memory" : options.tier);
   io::Tier& place = *tier;
-  parts_.reset(new Parts{
-      .tier = std::move(tier),
-      .store = {std::move(program), offload_of(options), place, {.poison = options.poison}}});
+  parts_.reset(new Parts{.tier = std::move(tier),
+                         .store = {std::move(program),
+                                   offload_of(options),
+                                   place,
+                                   {.poison = options.poison, .tracer = options.tracer}}});
 }
 ActivationMemory::~ActivationMemory() = default;
 ActivationMemory::ActivationMemory(ActivationMemory&&) noexcept = default;

@@ -14,16 +14,18 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Adds the time until it goes to a counter.
+/// Adds the time until it goes to a counter, and shows it.
 class WaitClock {
  public:
-  explicit WaitClock(double& seconds) : seconds_(seconds) {}
+  WaitClock(double& seconds, Tracer* tracer, const char* what)
+      : seconds_(seconds), span_(tracer, TraceRow::stalls, what) {}
   ~WaitClock() { seconds_ += seconds_since(begin_); }
   WaitClock(const WaitClock&) = delete;
   WaitClock& operator=(const WaitClock&) = delete;
 
  private:
   double& seconds_;
+  TraceSpan span_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
@@ -38,7 +40,7 @@ ActivationStore::ActivationStore(ActivationProgram program, const OffloadOptions
       planned_(memory::plan_slots(buffers_).total()),
       arena_(memory::plan_slots(buffers_), options.poison),
       tier_(tier),
-      patience_(options.patience),
+      options_(options),
       held_(plan_.storages.size()),
       kept_(program_.kept.size()),
       kept_from_(program_.steps.size()),
@@ -229,7 +231,7 @@ void ActivationStore::finish_load(int number) {
   if (one.state == State::resident) {
     return;
   }
-  const WaitClock clock(counters_.stall_seconds);
+  const WaitClock clock(counters_.stall_seconds, options_.tracer, "wait for load");
   while (one.state == State::away) {
     // Its load waits for room, so others are under way; as they end, those in front of it begin.
     const auto other = std::ranges::find(held_, State::loading, &Held::state);
@@ -268,7 +270,7 @@ void ActivationStore::store(int number) {
       return;
     }
     // A forward that outruns the tier waits here, so memory holds no more than the limit in flight.
-    const WaitClock clock(counters_.store_wait_seconds);
+    const WaitClock clock(counters_.store_wait_seconds, options_.tracer, "wait for store");
     await(storing_.front());
     collect_stores();
   }
@@ -290,7 +292,7 @@ void ActivationStore::end_stores_due() {
     return std::cmp_less_equal(plan.stored + store_steps, next_);
   };
   while (!storing_.empty() && is_due(storing_.front())) {
-    const WaitClock clock(counters_.store_wait_seconds);
+    const WaitClock clock(counters_.store_wait_seconds, options_.tracer, "wait for store");
     await(storing_.front());
     collect_stores();
   }
@@ -298,10 +300,10 @@ void ActivationStore::end_stores_due() {
 
 void ActivationStore::await(int number) {
   const io::Ticket ticket = *at(number).ticket;
-  if (!tier_.wait(ticket, patience_)) {
+  if (!tier_.wait(ticket, options_.patience)) {
     throw Error(ErrorCode::timeout,
-                text("after ", patience_.count(), " ms there is no end of ", tier_.describe(ticket),
-                     "; use a faster place, or offload less"));
+                text("after ", options_.patience.count(), " ms there is no end of ",
+                     tier_.describe(ticket), "; use a faster place, or offload less"));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "io/tier.hpp"
 #include "memory/arena.hpp"
 #include "mp/activations.hpp"
+#include "sprat/trace.hpp"
 
 namespace sprat::mp {
 
@@ -20,6 +21,7 @@ struct ActivationStoreOptions {
   /// A transfer that takes longer is an error, which tells the tier's rates.
   std::chrono::milliseconds patience = std::chrono::minutes(5);
   bool poison = false;  ///< Fills memory that is given back with NaNs, to show who still reads it.
+  Tracer* tracer = nullptr;  ///< Where waits for the tier are noted. Outlives the store.
 };
 
 /// The activations of one rank. The caller goes through the program's steps in order, and uses
@@ -97,7 +99,7 @@ class ActivationStore {
   std::size_t planned_;  // bytes of all slots
   memory::Arena arena_;
   io::Tier& tier_;
-  std::chrono::milliseconds patience_;
+  ActivationStoreOptions options_;
   std::vector<Held> held_;                             // by storage
   std::vector<memory::Lease> kept_;                    // by index of program_.kept
   std::vector<std::vector<int>> kept_from_, kept_to_;  // by step

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <limits>
@@ -18,6 +19,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/base/hash.hpp"
 #include "memory/arena.hpp"
 #include "mp/actions.hpp"
 #include "mp/failure.hpp"
@@ -96,6 +98,7 @@ class Pipeline::Impl {
     schedule_ = with_messages(std::move(schedule));
     const std::vector<std::size_t> most = mp::agree_on_elements(ranks, schedule_, stages);
     ranks_.emplace(ranks.duplicate(text(ranks.name(), ".pipeline"), Failing::together));
+    open_trace();
     plan_ = mp::plan_handovers(schedule_, ranks.rank(), most, options.messages_ahead);
     arena_.emplace(plan_.slots);
     // In the first run nothing is known of lengths, so messages are as long as they may be.
@@ -124,6 +127,7 @@ class Pipeline::Impl {
     } catch (...) {
       fail(std::current_exception());
     }
+    trace();
   }
 
   const mp::Schedule& schedule() const noexcept { return schedule_; }
@@ -162,6 +166,9 @@ class Pipeline::Impl {
   Options message_options() const { return {.timeout = options_.timeout}; }
 
   void list_message_places();
+  void open_trace();
+  void trace();
+  std::uint64_t flow_of(const Action& message) const;
   void end_handovers();
   void begin_handovers();
   void play(const Action& action);
@@ -187,7 +194,63 @@ class Pipeline::Impl {
   /// suffices: a time that is not seen yet is taken when the send is waited for.
   std::shared_ptr<std::vector<std::atomic<double>>> sends_ended_;
   std::size_t place_ = 0;  ///< The action under way.
+  /// Where runs are noted; null: nowhere. No two pipelines of a job have the same `number`.
+  struct {
+    Tracer* tracer = nullptr;
+    std::uint64_t number = 0, runs = 0;
+  } traced_;
 };
+
+/// Ranks of one pipeline count its runs alike, so that number, run and tag name a message on both
+/// ends.
+void Pipeline::Impl::open_trace() {
+  traced_.tracer = ranks_->tracer();
+  if (traced_.tracer == nullptr) {
+    return;
+  }
+  traced_.number = traced_.tracer->unique();
+  ranks_
+      ->broadcast(elements(std::span(&traced_.number, 1)), 0,
+                  {.timeout = {}, .blocking = true, .digested = false})
+      .wait();
+}
+
+std::uint64_t Pipeline::Impl::flow_of(const Action& message) const {
+  const Action send = mp::is_send(message.op) ? message : mp::other_end_of(message);
+  const int tag = 4 * (send.stage * schedule_.microbatches + send.microbatch) +
+                  (send.op == Op::send_forward ? 0 : 2);
+  const std::uint64_t run = mix_bits(traced_.number + golden_step * traced_.runs);
+  return mix_bits(run + golden_step * static_cast<std::uint64_t>(tag));
+}
+
+// All at once behind the run, from times that are taken anyway.
+void Pipeline::Impl::trace() {
+  if (traced_.tracer == nullptr) {
+    return;
+  }
+  const auto at = [](double seconds) {
+    return std::chrono::steady_clock::time_point(
+        std::chrono::nanoseconds(std::llround(seconds * 1e9)));
+  };
+  for (std::size_t place = 0; place < actions().size(); ++place) {
+    const Action& action = actions()[place];
+    const ActionTime& time = times_[place];
+    if (time.end <= 0) {
+      continue;  // the run failed before
+    }
+    const bool message = mp::is_send(action.op) || mp::is_receive(action.op);
+    const std::string name = mp::to_text(action);
+    traced_.tracer->add({.row = mp::row_of(action.op),
+                         .name = name,
+                         .start = at(time.start),
+                         .end = at(time.end),
+                         .stage = action.stage,
+                         .microbatch = action.microbatch,
+                         .flow = message ? flow_of(action) : 0,
+                         .receives = mp::is_receive(action.op)});
+  }
+  ++traced_.runs;
+}
 
 void Pipeline::Impl::list_message_places() {
   for (std::size_t place = 0; place < actions().size(); ++place) {
@@ -399,6 +462,7 @@ void Pipeline::Impl::fail(std::exception_ptr cause) {
   // nothing.
   // Before waiting for what is under way, which ends by it.
   ranks_->abort(error.what());
+  trace();
   for (HandoverState& one : states_) {
     try {
       one.work.wait();

@@ -1,115 +1,62 @@
-// A timeline as a trace that chrome://tracing and ui.perfetto.dev open.
-#include <fmt/core.h>
-
-#include <cstddef>
-#include <nlohmann/json.hpp>
+// A timeline as a trace that chrome://tracing and ui.perfetto.dev open, in the form of measured
+// ones.
+#include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "comm/timeline/chrome_trace.hpp"
+#include "mp/actions.hpp"
 #include "mp/text.hpp"
 
 namespace sprat::mp {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using comm::timeline::RankTimeline;
 
-/// The thread that shows it. Empty: the rank's own, which it holds while it lasts.
-std::string thread_beside(Op op) {
-  switch (op) {
-    case Op::send_forward:
-    case Op::send_backward:
-      return "messages";
-    case Op::unshard:
-    case Op::reshard:
-    case Op::reduce:
-      return "collectives";
-    case Op::store:
-    case Op::load:
-      return "tier";
-    case Op::forward:
-    case Op::backward:
-    case Op::backward_input:
-    case Op::backward_weight:
-    case Op::recompute:
-    case Op::receive_forward:
-    case Op::receive_backward:
-    case Op::overlap:
-      return "";
-  }
-  return "";
+std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+
+/// The same for a send and the receive that it fills, for no others, and not 0.
+std::uint64_t flow_of(const Action& message, int microbatches) {
+  const Action send = is_send(message.op) ? message : other_end_of(message);
+  const int place = send.stage * microbatches + send.microbatch;
+  return 2 * static_cast<std::uint64_t>(place) + (send.op == Op::send_forward ? 1 : 2);
 }
 
-/// Metadata: what the viewers call a process or a thread.
-Json named(const char* what, std::size_t process, std::size_t thread, const std::string& name) {
-  return {
-      {"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
+comm::timeline::RecordedEvent event_of(const Action& action, const TimeSpan& span,
+                                       int microbatches) {
+  const std::string name = to_text(action);
+  auto event = comm::timeline::recorded({.row = row_of(action.op),
+                                         .name = name,
+                                         .start = {},
+                                         .end = {},
+                                         .stage = action.stage,
+                                         .microbatch = action.microbatch,
+                                         .receives = is_receive(action.op)});
+  event.start_ns = nanoseconds(span.start);
+  event.end_ns = nanoseconds(span.end);
+  if (is_send(action.op) || is_receive(action.op)) {
+    event.flow = flow_of(action, microbatches);
+  }
+  return event;
 }
-
-class RankTrace {
- public:
-  RankTrace(std::size_t rank, Json& events) : rank_(rank), events_(events) {
-    events_.push_back(named("process_name", rank, 0, fmt::format("rank {}", rank)));
-    add_thread("computes");
-  }
-
-  void add(const Action& action, const TimeSpan& span) {
-    constexpr double us = 1e6;
-    const std::string beside = thread_beside(action.op);
-    const std::size_t thread = beside.empty() ? 0 : free_thread(beside, span.start);
-    threads_[thread].free = span.end;
-    // Shown where a span is clicked.
-    Json args = {{"stage", action.stage}};
-    if (action.microbatch != no_microbatch) {
-      args["microbatch"] = action.microbatch;
-    }
-    // "X": a whole span, where "B" and "E" would be two events.
-    events_.push_back({{"name", to_text(action)},
-                       {"cat", threads_[thread].name},
-                       {"ph", "X"},
-                       {"ts", span.start * us},
-                       {"dur", (span.end - span.start) * us},
-                       {"pid", rank_},
-                       {"tid", thread},
-                       {"args", args}});
-  }
-
- private:
-  std::size_t free_thread(const std::string& name, double time) {
-    for (std::size_t thread = 1; thread < threads_.size(); ++thread) {
-      if (threads_[thread].name == name && threads_[thread].free <= time) {
-        return thread;
-      }
-    }
-    return add_thread(name);
-  }
-
-  std::size_t add_thread(const std::string& name) {
-    threads_.push_back({name});
-    events_.push_back(named("thread_name", rank_, threads_.size() - 1, name));
-    return threads_.size() - 1;
-  }
-
-  /// Spans of one thread must not overlap, so what is under way together has several of one name.
-  struct Thread {
-    std::string name;
-    double free = 0;
-  };
-  const std::size_t rank_;
-  Json& events_;
-  std::vector<Thread> threads_;
-};
 
 }  // namespace
 
 std::string to_trace(const Schedule& schedule, const Timeline& made) {
-  Json events = Json::array();
-  for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank) {
-    RankTrace trace(rank, events);
-    for (std::size_t i = 0; i < schedule.actions[rank].size(); ++i) {
-      trace.add(schedule.actions[rank][i], made.spans[rank][i]);
+  std::vector<RankTimeline> ranks;
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    RankTimeline& one = ranks.emplace_back();
+    one.rank = rank;
+    one.size = schedule.ranks();
+    one.clock.begin.error = nanoseconds(made.clock_error);
+    for (std::size_t i = 0; i < schedule.actions[at].size(); ++i) {
+      one.events.push_back(
+          event_of(schedule.actions[at][i], made.spans[at][i], schedule.microbatches));
     }
   }
-  return Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump(1) + "\n";
+  return comm::timeline::chrome_trace(ranks);
 }
 
 }  // namespace sprat::mp

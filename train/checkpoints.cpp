@@ -164,7 +164,7 @@ std::optional<std::string> resume_path(Communicator& world, const TrainConfig& c
 
 Checkpoints::Checkpoints(Communicator& world, ShardedModel& part, const CheckpointConfig& config,
                          Say say)
-    : config_(config), say_(std::move(say)) {
+    : config_(config), say_(std::move(say)), tracer_(world.tracer()) {
   if (!config_.folder.empty()) {
     writer_.emplace(world, part,
                     CheckpointOptions{.folder = config_.folder,
@@ -184,6 +184,7 @@ void Checkpoints::step(const TrainingState& state, StopRequest* stop) {
   // something.
   skipping_ = false;
   if ((is_due(state.step) || std::exchange(due_, false)) && saved_step_ != state.step) {
+    const TraceSpan span(tracer_, TraceRow::checkpoint, "save");
     tell_failure([&] { writer_->wait(); });  // for the save before, whose failure is not this one's
     tell_failure([&] { save(state); });
   }
@@ -203,6 +204,7 @@ void Checkpoints::finish(const TrainingState& state) {
   if (!writer_) {
     return;
   }
+  const TraceSpan span(tracer_, TraceRow::checkpoint, "save");
   // The failure of an earlier save is only told, for this one makes up for it. Its own ends the run
   // with an error: nothing comes later that could try again.
   tell_failure([&] { writer_->wait(); });

@@ -80,6 +80,7 @@ class Checkpoints {
 
   CheckpointConfig config_;
   Say say_;
+  Tracer* tracer_;
   std::optional<CheckpointWriter> writer_;
   bool due_ = false;              // while steps are skipped
   bool skipping_ = false;         // the last step was skipped

@@ -23,32 +23,35 @@ std::vector<MicroBatch> microbatches_of(std::span<const Batch> batches, int leng
   return microbatches;
 }
 
-ActivationOptions activation_options(const ActivationConfig& config) {
+ActivationOptions activation_options(const ActivationConfig& config, Tracer* tracer) {
   if (!config.offload) {
     return {};
   }
-  return {
-      .tier = config.tier,
-      .offload = {
-          .unit = config.unit, .horizon = largest_horizon(config), .keep_last = config.keep_last}};
+  return {.tier = config.tier,
+          .offload = {.unit = config.unit,
+                      .horizon = largest_horizon(config),
+                      .keep_last = config.keep_last},
+          .poison = false,
+          .tracer = tracer};
 }
 
 GptStages make_stages(const TrainConfig& config, ModelPart& part, int samples,
                       std::shared_ptr<const GemmBackend> gemm, Parameters& parameters) {
   const RankPlan& mine = part.mine();
   try {
-    return {config.model,
-            {.placement = mine.placement,
-             .group = &part.tensor_group(),
-             .context_ranks = part.context_ranks(),
-             .context = {.cp_comm_type = config.pipeline.cp_comm_type},
-             .max_tokens = samples * own_context(config),
-             .microbatches = config.sharding.micro_steps,
-             .actions = mine.actions,
-             .checkpoint_blocks = config.pipeline.activations.recomputed_together,
-             .activations = activation_options(config.pipeline.activations)},
-            std::move(gemm),
-            parameters};
+    return {
+        config.model,
+        {.placement = mine.placement,
+         .group = &part.tensor_group(),
+         .context_ranks = part.context_ranks(),
+         .context = {.cp_comm_type = config.pipeline.cp_comm_type},
+         .max_tokens = samples * own_context(config),
+         .microbatches = config.sharding.micro_steps,
+         .actions = mine.actions,
+         .checkpoint_blocks = config.pipeline.activations.recomputed_together,
+         .activations = activation_options(config.pipeline.activations, part.pipeline().tracer())},
+        std::move(gemm),
+        parameters};
   } catch (const Error&) {
     throw;
   } catch (const std::exception&) {  // of a length, or for want of memory

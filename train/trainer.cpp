@@ -112,12 +112,17 @@ double Trainer::loss_divisor() const {
                                             static_cast<std::uint64_t>(config_.model.context)));
 }
 
+std::vector<Batch> Trainer::next_batches() {
+  const TraceSpan span(world_.tracer(), TraceRow::loader, "batch");
+  return gather_batches(part_.tensor_group(), part_.share(), own_context(config_),
+                        data_.step(samples_));
+}
+
 Trainer::Totals Trainer::pass() {
   const auto loss_scale = static_cast<float>(part_.model().loss_scale() / loss_divisor());
   DataWaits* waits = data_.waits();
   const double waited = waits == nullptr ? 0 : waits->seconds_waited();
-  const std::vector<Batch> batches = gather_batches(part_.tensor_group(), part_.share(),
-                                                    own_context(config_), data_.step(samples_));
+  const std::vector<Batch> batches = next_batches();
   const double data_wait = waits == nullptr ? 0 : waits->seconds_waited() - waited;
   double tokens = 0;
   for (const Batch& batch : batches) {
@@ -155,6 +160,8 @@ Trainer::Totals Trainer::pass() {
 
 StepRecord Trainer::train_step() {
   const auto begin = Clock::now();
+  const std::string name = fmt::format("step {}", step_ + 1);
+  const TraceSpan span(world_.tracer(), TraceRow::steps, name);
   world_.mark_step(step_ + 1);
   const double waited = world_.seconds_waited();
   const Totals totals = pass();

@@ -75,6 +75,7 @@ class Trainer {
   }
   /// What the loss is divided by beforehand: the largest power of two of at most a step's tokens.
   double loss_divisor() const;
+  std::vector<Batch> next_batches();
   /// All micro-steps, forward and backward.
   Totals pass();
   StepRecord train_step();

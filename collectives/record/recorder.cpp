@@ -161,7 +161,7 @@ void Recorder::trace(const status::Operation& ended) const noexcept {
     return;  // it failed while it was queued
   }
   Signature signature;
-  std::memcpy(&signature, ended.signature, sizeof signature);
+  std::memcpy(static_cast<void*>(&signature), ended.signature, sizeof signature);
   const auto at = [](std::int64_t ns) { return Clock::time_point(std::chrono::nanoseconds(ns)); };
   const std::string_view algorithm(ended.algorithm, sizeof ended.algorithm);
   tracer_->add({.row = TraceRow::collectives,
