@@ -1,40 +1,158 @@
-// `sprat trace`: what a Chrome trace says.
+// `sprat trace`: what Chrome traces say, whether they are sound, and ranks' parts put together.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "cli/command.hpp"
+#include "comm/base/config.hpp"
+#include "comm/timeline/chrome_trace.hpp"
+#include "planning/trace_file.hpp"
 #include "planning/trace_summary.hpp"
 #include "sprat/error.hpp"
 
 namespace sprat::cli {
 namespace {
 
+using comm::timeline::RankTimeline;
+
+/// Clocks that are further apart are spoken of.
+constexpr double tolerable_clock_error_us = 20;
+
 /// Traces of long runs are some hundred MB; they are read whole, since slices refer to each other.
-int summarise_trace(const std::string& path) {
+std::string trace_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     throw Error(ErrorCode::unavailable,
                 fmt::format("cannot open \"{}\": {}", path, std::strerror(errno)));
   }
-  const std::string json{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  fmt::print("{}", planning::summary_text(planning::summarise(planning::parse_trace(json, path))));
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+int summarise_trace(const std::string& path) {
+  const planning::TraceFile trace = planning::parse_trace(trace_text(path), path);
+  fmt::print("{}", planning::summary_text(planning::summarise(trace.slices)));
+  if (trace.clock_error_us > tolerable_clock_error_us) {
+    fmt::print("Clocks of other hosts may be {:.0f} us from rank 0's.\n", trace.clock_error_us);
+  }
+  if (trace.dropped_events > 0) {
+    fmt::print("The oldest {} events had no room and are missing.\n", trace.dropped_events);
+  }
+  return 0;
+}
+
+/// A shell's word, whatever is in it.
+std::string quoted(const std::string& text) {
+  std::string word = "'";
+  for (const char letter : text) {
+    word += letter == '\'' ? "'\\''" : std::string(1, letter);
+  }
+  return word + "'";
+}
+
+/// Perfetto's own reader, where the environment names it, has the last word.
+int ask_trace_processor(const std::string& path) {
+  const char* processor = environment("SPRAT_TRACE_PROCESSOR");
+  if (processor == nullptr || *processor == '\0') {
+    return 0;
+  }
+  const std::string query = "select count(*) as slices from slice";
+  const std::string line =
+      fmt::format("echo {} | {} {} -q /dev/stdin", quoted(query), quoted(processor), quoted(path));
+  std::fflush(stdout);
+  if (std::system(line.c_str()) != 0) {
+    throw Error(ErrorCode::unavailable,
+                fmt::format("{} (SPRAT_TRACE_PROCESSOR) does not read {}", processor, path));
+  }
+  return 0;
+}
+
+int check_trace(const std::string& path) {
+  fmt::print("{}", planning::check_text(planning::parse_trace(trace_text(path), path)));
+  return ask_trace_processor(path);
+}
+
+/// FILE.rank0, FILE.rank1, ...
+std::vector<std::string> parts_beside(const std::string& path) {
+  const std::filesystem::path whole(path);
+  const std::string prefix = whole.filename().string() + ".rank";
+  std::vector<std::string> parts;
+  const std::filesystem::path folder = whole.has_parent_path() ? whole.parent_path() : ".";
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    if (entry.path().filename().string().starts_with(prefix)) {
+      parts.push_back(entry.path().string());
+    }
+  }
+  return parts;
+}
+
+int join_parts(const std::string& path, std::vector<std::string> parts) {
+  if (parts.empty()) {
+    parts = parts_beside(path);
+  }
+  std::vector<RankTimeline> ranks;
+  for (const std::string& part : parts) {
+    ranks.push_back(
+        comm::timeline::unpacked(std::as_bytes(std::span<const char>(trace_text(part))), part));
+  }
+  if (ranks.empty()) {
+    throw Error(ErrorCode::unavailable,
+                fmt::format("no parts {}.rank*; name them behind the file to write", path));
+  }
+  std::ranges::sort(ranks, {}, &RankTimeline::rank);
+  const int size = ranks.front().size;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i].size != size || (i > 0 && ranks[i].rank == ranks[i - 1].rank)) {
+      throw Error(
+          ErrorCode::invalid_argument,
+          fmt::format("the parts of {} are of several jobs: there is rank {} of {} beside "
+                      "rank {} of {}; remove older ones",
+                      path, ranks[i].rank, ranks[i].size, ranks[i > 0 ? i - 1 : 0].rank, size));
+    }
+  }
+  std::ofstream file(path, std::ios::binary);
+  file << comm::timeline::chrome_trace(ranks);
+  if (!file.flush()) {
+    throw Error(ErrorCode::unavailable,
+                fmt::format("cannot write \"{}\": {}", path, std::strerror(errno)));
+  }
+  fmt::print("{}: {} of {} ranks\n", path, ranks.size(), size);
   return 0;
 }
 
 Action prepare_trace(CLI::App& app) {
   app.require_subcommand(1);
-  auto path = std::make_shared<std::string>();
+  struct Request {
+    std::string path;
+    std::vector<std::string> parts;
+  };
+  auto r = std::make_shared<Request>();
   CLI::App* summary =
       app.add_subcommand("summary", "Where the time went, and what to change, in five sentences");
-  summary->add_option("FILE", *path, "A trace")->required();
-  return [path] { return summarise_trace(*path); };
+  summary->add_option("FILE", r->path, "A trace")->required();
+  CLI::App* check = app.add_subcommand("check", "Whether it is a sound Chrome trace");
+  check->add_option("FILE", r->path, "A trace")->required();
+  CLI::App* join = app.add_subcommand("join", "One trace of the parts that ranks left");
+  join->add_option("FILE", r->path, "The trace to write")->required();
+  join->add_option("PART", r->parts, "Parts, from several hosts perhaps; else all FILE.rank*");
+  return [=] {
+    if (*join) {
+      return join_parts(r->path, r->parts);
+    }
+    return *check ? check_trace(r->path) : summarise_trace(r->path);
+  };
 }
 
 }  // namespace
@@ -43,14 +161,23 @@ extern const Command trace_command;
 const Command trace_command = {
     "trace",
     "Where the time of a traced run went, and what to change",
-    R"(Reads Chrome traces, the form of chrome://tracing and ui.perfetto.dev: those that `sprat pipeline --trace` writes of a schedule in
-virtual time, and any other whose processes are ranks and whose slices have the categories computes, messages, collectives, tier.
-Computing counts first: what goes on beside it is hidden. The rest is communication or loading where one of the rank's own is
-under way, and else waiting for other ranks. A trace whose slices overlap in one thread, or whose flows have one end, is refused.
+    R"(Reads Chrome traces, the form of chrome://tracing and ui.perfetto.dev: those of `sprat train --trace`, `sprat bench --trace` and
+SPRAT_TRACE, those that `sprat pipeline --trace` writes of a schedule in virtual time, and any other whose processes are ranks and
+whose slices have the same categories: computes, waits, stalls, messages, gathers, reduces, collectives, tier, loader, checkpoint.
 
-Example:
+summary: computing counts first, but for waits and stalls amid it: what goes on beside it is hidden. The rest is communication or
+loading where one of the rank's own is under way, and else waiting for other ranks, as are receives of what was not sent yet.
+check: every slice has its times, slices of a thread lie in each other or side by side, and flows have both ends, each in a slice,
+in the order of time; else it says which event is wrong. SPRAT_TRACE_PROCESSOR names Perfetto's trace_processor, which then reads
+the file, too.
+join: a rank that fails, or whose program does not ask rank 0 to collect, leaves its part as FILE.rankN on its own host.
+
+Examples:
+  sprat train examples/gpt-jargon.json --virtual-ranks 4 --steps 20 --trace t.json
+  sprat trace summary t.json
+  sprat trace check t.json
   sprat pipeline --schedule 1f1b -p 4 -m 8 --communicate --latency 0.1 --trace p.json
-  sprat trace summary p.json
+  sprat trace join t.json t.json.rank0 t.json.rank1
 )",
     prepare_trace,
 };

@@ -5,15 +5,12 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "comm/base/check.hpp"
 
 namespace sprat::planning {
 namespace {
-
-using Events = nlohmann::json;
 
 struct Interval {
   double begin = 0, end = 0;
@@ -42,120 +39,80 @@ double length(const std::vector<Interval>& intervals) {
   return sum;
 }
 
+/// Both sorted, without overlap.
+std::vector<Interval> without(const std::vector<Interval>& from,
+                              const std::vector<Interval>& taken) {
+  std::vector<Interval> rest;
+  auto next = taken.begin();
+  for (Interval one : from) {
+    while (next != taken.end() && next->end <= one.begin) {
+      ++next;
+    }
+    for (auto cut = next; cut != taken.end() && cut->begin < one.end; ++cut) {
+      if (cut->begin > one.begin) {
+        rest.push_back({one.begin, cut->begin});
+      }
+      one.begin = std::max(one.begin, cut->end);
+    }
+    if (one.begin < one.end) {
+      rest.push_back(one);
+    }
+  }
+  return rest;
+}
+
 std::vector<Interval> joined(std::vector<Interval> a, const std::vector<Interval>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return united(std::move(a));
 }
 
-/// Files come from many tools, so what a number stands for is named with the event that lacks it.
-double number_of(const Events& event, const char* key, const std::string& where) {
-  const auto found = event.find(key);
-  require(found != event.end() && found->is_number(), where, " has no number \"", key, "\"");
-  return found->get<double>();
-}
-
-std::int64_t id_of(const Events& event, const char* key) {
-  const auto found = event.find(key);
-  return found != event.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
-}
-
-std::string word_of(const Events& event, const char* key) {
-  const auto found = event.find(key);
-  return found != event.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-/// Reads events in the order of the file; threads are pairs of pid and tid.
-class TraceReader {
- public:
-  explicit TraceReader(std::string origin) : origin_(std::move(origin)) {}
-
-  void add(const Events& event) {
-    const std::string where = text(origin_, ": event ", ++number_);
-    require(event.is_object(), where, " is no object");
-    const std::string phase = word_of(event, "ph");
-    constexpr double us = 1e-6;
-    TraceSlice slice{.rank = id_of(event, "pid"),
-                     .thread = id_of(event, "tid"),
-                     .name = word_of(event, "name"),
-                     .kind = word_of(event, "cat")};
-    if (phase == "X") {
-      slice.begin = number_of(event, "ts", where) * us;
-      slice.end = slice.begin + number_of(event, "dur", where) * us;
-      slices_.push_back(std::move(slice));
-    } else if (phase == "B") {
-      slice.begin = number_of(event, "ts", where) * us;
-      open_[{slice.rank, slice.thread}].push_back(std::move(slice));
-    } else if (phase == "E") {
-      // An end has no name: it ends what its thread began last.
-      std::vector<TraceSlice>& open = open_[{slice.rank, slice.thread}];
-      require(!open.empty(), where, " ends a slice that did not begin");
-      open.back().end = number_of(event, "ts", where) * us;
-      slices_.push_back(std::move(open.back()));
-      open.pop_back();
-    } else if (phase == "s" || phase == "f") {
-      flows_[event.contains("id") ? event["id"].dump() : ""] += phase == "s" ? 1 : -1;
-    }
-  }
-
-  std::vector<TraceSlice> finish() {
-    for (const auto& [thread, open] : open_) {
-      require(open.empty(), origin_, ": a slice of process ", thread.first, " never ends");
-    }
-    // A flow is an arrow between two slices; one end of it points nowhere.
-    for (const auto& [id, count] : flows_) {
-      require(count == 0, origin_, ": flow ", id, " starts or ends alone");
-    }
-    require(!slices_.empty(), origin_, ": a trace without slices");
-    check_nesting();
-    return std::move(slices_);
-  }
-
- private:
-  /// Viewers draw a thread's slices in each other or side by side, and nothing else.
-  void check_nesting() const {
-    std::map<std::pair<std::int64_t, std::int64_t>, std::vector<const TraceSlice*>> threads;
-    for (const TraceSlice& slice : slices_) {
-      threads[{slice.rank, slice.thread}].push_back(&slice);
-    }
-    constexpr double rounding = 1e-9;  // files have microseconds with some digits
-    for (auto& [thread, of] : threads) {
-      std::ranges::sort(of, [](const TraceSlice* a, const TraceSlice* b) {
-        return a->begin != b->begin ? a->begin < b->begin : a->end > b->end;
-      });
-      // Those that the next slice may lie in, the innermost last.
-      std::vector<const TraceSlice*> around;
-      for (const TraceSlice* slice : of) {
-        while (!around.empty() && around.back()->end <= slice->begin + rounding) {
-          around.pop_back();
-        }
-        require(around.empty() || slice->end <= around.back()->end + rounding, origin_, ": \"",
-                slice->name, "\" of process ", thread.first, ", thread ", thread.second,
-                " overlaps \"", around.empty() ? "" : around.back()->name, "\"");
-        around.push_back(slice);
-      }
-    }
-  }
-
-  std::string origin_;
-  int number_ = 0;
-  std::vector<TraceSlice> slices_;
-  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<TraceSlice>> open_;
-  std::map<std::string, int> flows_;
-};
-
 /// What a slice counts as. The order is that in which they hide each other.
-enum class Activity { computing, communicating, loading };
+enum class Activity { computing, stalling, communicating, loading, nothing };
 
 /// By the categories that our traces have; a receive holds the rank that waits for it, and stands
 /// among what the rank computes.
 Activity activity_of(const TraceSlice& slice) {
-  static const std::set<std::string, std::less<>> moving = {"messages", "collectives", "travels"};
+  static const std::set<std::string, std::less<>> moving = {"messages", "collectives", "travels",
+                                                            "gathers",  "reduces",     "waits"};
   static const std::set<std::string, std::less<>> tiers = {"tier", "loader", "checkpoint"};
+  if (slice.kind == "steps") {
+    return Activity::nothing;  // a frame around all else
+  }
+  if (slice.kind == "stalls") {
+    return Activity::stalling;
+  }
   if (moving.contains(slice.kind) || slice.name.find("RECV") != std::string::npos) {
     return Activity::communicating;
   }
   return tiers.contains(slice.kind) ? Activity::loading : Activity::computing;
 }
+
+/// What one rank did, as intervals.
+struct RankIntervals {
+  std::map<Activity, std::vector<Interval>> of;
+  std::vector<Interval> standing;  ///< Amid what it computes: waits and stalls.
+  std::vector<Interval> early;  ///< It waits for what nobody had sent yet: for others' computing.
+  std::vector<Interval> batches, checkpoints;
+
+  void add(const TraceSlice& slice) {
+    const Activity activity = activity_of(slice);
+    const Interval whole{slice.begin, slice.end};
+    if (slice.kind == "waits" || activity == Activity::stalling) {
+      standing.push_back(whole);
+    }
+    if (slice.kind == "loader") {
+      batches.push_back(whole);
+    } else if (slice.kind == "checkpoint") {
+      checkpoints.push_back(whole);
+    }
+    Interval counted = whole;
+    if (slice.sent > slice.begin) {
+      counted.begin = std::min(slice.sent, slice.end);
+      early.push_back({slice.begin, counted.begin});
+    }
+    of[activity].push_back(counted);
+  }
+};
 
 /// "3F7" and "0F1" are one kind of work: digits say stage and micro-batch.
 std::string work_of(const std::string& name) {
@@ -165,17 +122,22 @@ std::string work_of(const std::string& name) {
   return letters.empty() ? name : letters;
 }
 
-/// Each kind counts where none before it is under way, so the four shares add up to 1.
-RankTimes times_of(std::int64_t rank, std::map<Activity, std::vector<Interval>>& of,
-                   double seconds) {
-  const std::vector<Interval> computing = united(of[Activity::computing]);
-  const std::vector<Interval> moving = joined(computing, of[Activity::communicating]);
+/// Each kind counts where none before it is under way, so the shares add up to 1.
+RankTimes times_of(std::int64_t rank, RankIntervals& intervals, double seconds) {
+  auto& of = intervals.of;
+  const std::vector<Interval> computing =
+      without(united(of[Activity::computing]), united(intervals.standing));
+  const std::vector<Interval> stalled = joined(computing, of[Activity::stalling]);
+  // A wait for a message that was not sent yet is in other ranks' hands, not the wire's.
+  const std::vector<Interval> moving =
+      joined(stalled, without(united(of[Activity::communicating]), united(intervals.early)));
   const std::vector<Interval> all = joined(moving, of[Activity::loading]);
-  const double computed = length(computing), moved = length(moving), busy = length(all);
+  const double computed = length(computing), loaded_first = length(stalled);
+  const double moved = length(moving), busy = length(all);
   return {.rank = rank,
           .computing = computed / seconds,
-          .communicating = (moved - computed) / seconds,
-          .loading = (busy - moved) / seconds,
+          .communicating = (moved - loaded_first) / seconds,
+          .loading = (busy - moved + loaded_first - computed) / seconds,
           .idle = std::max(0.0, 1 - busy / seconds)};
 }
 
@@ -193,6 +155,15 @@ std::string remedy(const TraceSummary& summary) {
            "micro-batches, or degrees that keep the busiest group inside of a host (sprat plan).";
   }
   if (summary.loading >= summary.idle) {
+    if (summary.batches > summary.loading / 2) {
+      return "Bring batches sooner: more data.reading.io_threads and memory_bytes (sprat io "
+             "diagnose "
+             "says what limits the files).";
+    }
+    if (summary.checkpoints > summary.loading / 2) {
+      return "Save less often or beside the steps: a larger checkpoint.every, "
+             "checkpoint.asynchronous, or a faster disk.";
+    }
     return "Bring tapes and batches back earlier: a larger activation_loading_horizon, fewer "
            "offloaded activations, or a faster tier.";
   }
@@ -209,32 +180,16 @@ std::string remedy(const TraceSummary& summary) {
 
 }  // namespace
 
-std::vector<TraceSlice> parse_trace(std::string_view json, const std::string& origin) {
-  // Both forms of the format: a list alone, or in an object beside what viewers are told.
-  const Events root = Events::parse(json, nullptr, /*allow_exceptions=*/false);
-  const bool object = root.is_object() && root.contains("traceEvents");
-  require(root.is_array() || object, origin,
-          ": this is no Chrome trace: a list of events, or an object with \"traceEvents\"");
-  const Events& events = object ? root["traceEvents"] : root;
-  require(events.is_array(), origin, ": \"traceEvents\" is no list");
-  TraceReader reader(origin);
-  for (const Events& event : events) {
-    reader.add(event);
-  }
-  return reader.finish();
-}
-
 TraceSummary summarise(const std::vector<TraceSlice>& slices) {
   require(!slices.empty(), "a trace without slices has no summary");
   double begin = slices.front().begin, end = slices.front().end, all_work = 0;
-  std::map<std::int64_t, std::map<Activity, std::vector<Interval>>> ranks;
+  std::map<std::int64_t, RankIntervals> ranks;
   std::map<std::string, double> work;
   for (const TraceSlice& slice : slices) {
     begin = std::min(begin, slice.begin);
     end = std::max(end, slice.end);
-    const Activity activity = activity_of(slice);
-    ranks[slice.rank][activity].push_back({slice.begin, slice.end});
-    if (activity == Activity::computing) {
+    ranks[slice.rank].add(slice);
+    if (activity_of(slice) == Activity::computing) {
       work[work_of(slice.name)] += slice.end - slice.begin;
       all_work += slice.end - slice.begin;
     }
@@ -243,14 +198,16 @@ TraceSummary summarise(const std::vector<TraceSlice>& slices) {
   summary.seconds = end - begin;
   // A trace of moments has no shares; its one sentence is that it took no time.
   const double seconds = summary.seconds > 0 ? summary.seconds : 1;
-  for (auto& [rank, of] : ranks) {
-    const RankTimes times = times_of(rank, of, seconds);
+  for (auto& [rank, intervals] : ranks) {
+    const RankTimes times = times_of(rank, intervals, seconds);
     // Means of ranks: a second that one of eight ranks waits is an eighth of a second.
     const auto count = static_cast<double>(ranks.size());
     summary.computing += times.computing / count;
     summary.communicating += times.communicating / count;
     summary.loading += times.loading / count;
     summary.idle += times.idle / count;
+    summary.batches += length(united(intervals.batches)) / seconds / count;
+    summary.checkpoints += length(united(intervals.checkpoints)) / seconds / count;
     summary.ranks.push_back(times);
   }
   for (const auto& [name, seconds_of] : work) {

@@ -30,7 +30,7 @@ constexpr const char* two_ranks = R"({"traceEvents": [
   {"ph": "E", "pid": 1, "tid": 0, "ts": 10}]})";
 
 TEST(TraceSummary, shares_are_those_of_the_intervals) {
-  const TraceSummary summary = summarise(parse_trace(two_ranks, "t.json"));
+  const TraceSummary summary = summarise(parse_trace(two_ranks, "t.json").slices);
   ASSERT_EQ(summary.ranks.size(), 2u);
   EXPECT_NEAR(summary.seconds, 10e-6, 1e-12);
   EXPECT_NEAR(summary.ranks[0].computing, 0.4, 1e-9);
@@ -47,13 +47,38 @@ TEST(TraceSummary, agrees_with_the_simulator_whose_trace_it_reads) {
   const mp::Schedule schedule = mp::make_schedule(
       {.kind = "1f1b", .shape = {.ranks = 4, .microbatches = 8, .stages_per_rank = 1}});
   const mp::Timeline made = mp::simulate(schedule, mp::uniform_costs(schedule, {}));
-  const TraceSummary summary = summarise(parse_trace(mp::to_trace(schedule, made), "simulated"));
+  const TraceSummary summary =
+      summarise(parse_trace(mp::to_trace(schedule, made), "simulated").slices);
   EXPECT_NEAR(summary.seconds, made.makespan, 1e-9 * made.makespan);
   EXPECT_NEAR(1 - summary.computing, made.bubble, 1e-9);
   const std::string text = summary_text(summary);
   EXPECT_NE(text.find("4 ranks took 33 s"), std::string::npos) << text;
   EXPECT_NE(text.find("more micro-batches"), std::string::npos) << text;
   EXPECT_EQ(std::ranges::count(text, '\n'), 5) << text;
+}
+
+// A forward of 10 stands still for 3, of which 1 is for a tape; it waits 4 for a message, 3 of them
+// before that was sent; a batch takes 2. The step around all of it is none of these.
+TEST(TraceSummary, waits_amid_what_is_computed_are_no_computing) {
+  const TraceSummary summary = summarise(parse_trace(R"({"traceEvents": [
+    {"ph": "X", "pid": 0, "tid": 0, "cat": "computes", "name": "0F0", "ts": 0, "dur": 10},
+    {"ph": "X", "pid": 0, "tid": 1, "cat": "waits", "name": "wait", "ts": 2, "dur": 2},
+    {"ph": "X", "pid": 0, "tid": 2, "cat": "stalls", "name": "wait for load", "ts": 5, "dur": 1},
+    {"ph": "X", "pid": 0, "tid": 0, "cat": "computes", "name": "0RECV_B0", "ts": 10, "dur": 4},
+    {"ph": "X", "pid": 0, "tid": 1, "cat": "waits", "name": "wait", "ts": 10, "dur": 4},
+    {"ph": "X", "pid": 0, "tid": 3, "cat": "loader", "name": "batch", "ts": 14, "dur": 2},
+    {"ph": "X", "pid": 0, "tid": 4, "cat": "steps", "name": "step 1", "ts": 0, "dur": 20},
+    {"ph": "X", "pid": 1, "tid": 0, "cat": "messages", "name": "1SEND_B0", "ts": 13, "dur": 1},
+    {"ph": "s", "pid": 1, "tid": 0, "id": 1, "name": "message", "ts": 13},
+    {"ph": "f", "pid": 0, "tid": 0, "id": 1, "name": "message", "bp": "e", "ts": 13.9}]})",
+                                                     "t.json")
+                                             .slices);
+  ASSERT_EQ(summary.ranks.size(), 2u);
+  EXPECT_NEAR(summary.ranks[0].computing, 7.0 / 20, 1e-9);
+  EXPECT_NEAR(summary.ranks[0].communicating, 3.0 / 20, 1e-9);
+  EXPECT_NEAR(summary.ranks[0].loading, 3.0 / 20, 1e-9);
+  EXPECT_NEAR(summary.ranks[0].idle, 7.0 / 20, 1e-9);
+  EXPECT_NEAR(summary.batches, 2.0 / 20 / 2, 1e-9);
 }
 
 TEST(TraceSummary, the_largest_wait_decides_what_to_change) {
@@ -89,6 +114,33 @@ TEST(TraceSummary, what_is_no_trace_is_refused_by_its_event) {
   EXPECT_NE(complaint(R"([{"ph": "X", "ts": 0, "dur": 2}, {"ph": "s", "id": 3, "ts": 1}])")
                 .find("flow 3 starts or ends alone"),
             std::string::npos);
+  EXPECT_NE(complaint(R"([{"name": "a"}])").find("event 1 has no phase"), std::string::npos);
+  EXPECT_NE(complaint(R"([{"ph": "X", "ts": 1, "dur": -1}])").find("ends before it begins"),
+            std::string::npos);
+  EXPECT_NE(complaint(R"([{"ph": "B", "ts": 5}, {"ph": "E", "ts": 4}])")
+                .find("event 2 is before the one before it"),
+            std::string::npos);
+}
+
+TEST(TraceSummary, arrows_lead_from_one_slice_to_another_and_not_back_in_time) {
+  const auto with = [](const std::string& ends, int error = 0) {
+    return complaint((R"({"otherData": {"clock_error_us": )" + std::to_string(error) +
+                      R"(}, "traceEvents": [{"ph": "X", "name": "send", "ts": 4, "dur": 2},
+                      {"ph": "X", "tid": 1, "name": "receive", "ts": 0, "dur": 10}, )" +
+                      ends + "]}")
+                         .c_str());
+  };
+  EXPECT_EQ(with(R"({"ph": "s", "id": 1, "ts": 4}, {"ph": "f", "id": 1, "tid": 1, "ts": 9})"), "");
+  EXPECT_NE(with(R"({"ph": "s", "id": 1, "ts": 7}, {"ph": "f", "id": 1, "tid": 1, "ts": 9})")
+                .find("flow 1 starts in no slice"),
+            std::string::npos);
+  EXPECT_NE(with(R"({"ph": "s", "id": 1, "ts": 4}, {"ph": "f", "id": 1, "tid": 2, "ts": 9})")
+                .find("flow 1 ends in no slice"),
+            std::string::npos);
+  const std::string back =
+      R"({"ph": "s", "id": 1, "ts": 4}, {"ph": "f", "id": 1, "tid": 1, "ts": 1})";
+  EXPECT_NE(with(back, 1).find("flow 1 ends before it starts"), std::string::npos);
+  EXPECT_EQ(with(back, 2), "");  // no further than the clocks are apart
 }
 
 }  // namespace

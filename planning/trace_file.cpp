@@ -1,0 +1,244 @@
+// Events in the order of the file become slices of threads; then slices are held against each
+// other, and flows against slices.
+#include "planning/trace_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "comm/base/check.hpp"
+
+namespace sprat::planning {
+namespace {
+
+using Events = nlohmann::json;
+/// pid and tid.
+using Thread = std::pair<std::int64_t, std::int64_t>;
+
+constexpr double microsecond = 1e-6;
+constexpr double time_rounding = 1e-9;  // files have microseconds with some digits
+
+/// Files come from many tools, so what a number stands for is named with the event that lacks it.
+double number_of(const Events& event, const char* key, const std::string& where) {
+  const auto found = event.find(key);
+  require(found != event.end() && found->is_number(), where, " has no number \"", key, "\"");
+  return found->get<double>();
+}
+
+double number_or_0(const Events& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+std::int64_t id_of(const Events& event, const char* key) {
+  const auto found = event.find(key);
+  return found != event.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+}
+
+std::string word_of(const Events& event, const char* key) {
+  const auto found = event.find(key);
+  return found != event.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+struct FlowEnd {
+  Thread thread;
+  double time = 0;
+};
+
+struct Flow {
+  std::vector<FlowEnd> starts, ends;
+};
+
+/// What is of one thread, and who encloses whom.
+struct ThreadSlices {
+  std::vector<std::size_t> slices;  ///< Indices; as they begin, outer ones first.
+  double last = -1;                 ///< Of the latest "B" or "E".
+  std::vector<TraceSlice> open;
+};
+
+class TraceReader {
+ public:
+  explicit TraceReader(std::string origin) : origin_(std::move(origin)) {}
+
+  void add(const Events& event) {
+    const std::string where = text(origin_, ": event ", ++number_);
+    require(event.is_object(), where, " is no object");
+    const std::string phase = word_of(event, "ph");
+    require(!phase.empty(), where, " has no phase \"ph\"");
+    const Thread thread{id_of(event, "pid"), id_of(event, "tid")};
+    if (phase == "X" || phase == "B") {
+      begin(event, phase, thread, where);
+    } else if (phase == "E") {
+      end(event, thread, where);
+    } else if (phase == "s" || phase == "f") {
+      Flow& flow = flows_[event.contains("id") ? event["id"].dump() : ""];
+      (phase == "s" ? flow.starts : flow.ends)
+          .push_back({.thread = thread, .time = number_of(event, "ts", where) * microsecond});
+    }
+  }
+
+  TraceFile finish(const Events& facts) {
+    for (const auto& [thread, of] : threads_) {
+      require(of.open.empty(), origin_, ": a slice of process ", thread.first, " never ends");
+    }
+    require(!file_.slices.empty(), origin_, ": a trace without slices");
+    if (facts.is_object()) {
+      file_.clock_error_us = number_or_0(facts, "clock_error_us");
+      file_.dropped_events = static_cast<std::int64_t>(number_or_0(facts, "dropped_events"));
+      file_.flows_with_one_end =
+          static_cast<std::int64_t>(number_or_0(facts, "flows_with_one_end"));
+    }
+    check_nesting();
+    check_flows();
+    return std::move(file_);
+  }
+
+ private:
+  void begin(const Events& event, const std::string& phase, const Thread& thread,
+             const std::string& where) {
+    TraceSlice slice{.rank = thread.first,
+                     .thread = thread.second,
+                     .name = word_of(event, "name"),
+                     .kind = word_of(event, "cat")};
+    slice.begin = number_of(event, "ts", where) * microsecond;
+    if (phase == "X") {
+      const double lasts = number_of(event, "dur", where) * microsecond;
+      require(lasts >= 0, where, " ends before it begins");
+      slice.end = slice.begin + lasts;
+      file_.slices.push_back(std::move(slice));
+    } else {
+      advance(thread, slice.begin, where);
+      threads_[thread].open.push_back(std::move(slice));
+    }
+  }
+
+  /// An end has no name: it ends what its thread began last.
+  void end(const Events& event, const Thread& thread, const std::string& where) {
+    std::vector<TraceSlice>& open = threads_[thread].open;
+    require(!open.empty(), where, " ends a slice that did not begin");
+    open.back().end = number_of(event, "ts", where) * microsecond;
+    advance(thread, open.back().end, where);
+    file_.slices.push_back(std::move(open.back()));
+    open.pop_back();
+  }
+
+  void advance(const Thread& thread, double time, const std::string& where) {
+    double& last = threads_[thread].last;
+    require(time >= last - time_rounding, where, " is before the one before it in its thread");
+    last = time;
+  }
+
+  /// Viewers draw a thread's slices in each other or side by side, and nothing else.
+  void check_nesting() {
+    for (std::size_t i = 0; i < file_.slices.size(); ++i) {
+      threads_[{file_.slices[i].rank, file_.slices[i].thread}].slices.push_back(i);
+    }
+    for (auto& [thread, of] : threads_) {
+      std::ranges::stable_sort(of.slices, [this](std::size_t a, std::size_t b) {
+        const TraceSlice &one = file_.slices[a], &other = file_.slices[b];
+        return one.begin != other.begin ? one.begin < other.begin : one.end > other.end;
+      });
+      // Those that the next slice may lie in, the innermost last.
+      std::vector<const TraceSlice*> around;
+      for (const std::size_t index : of.slices) {
+        const TraceSlice& slice = file_.slices[index];
+        while (!around.empty() && around.back()->end <= slice.begin + time_rounding) {
+          around.pop_back();
+        }
+        require(around.empty() || slice.end <= around.back()->end + time_rounding, origin_, ": \"",
+                slice.name, "\" of process ", thread.first, ", thread ", thread.second,
+                " overlaps \"", around.empty() ? "" : around.back()->name, "\"");
+        around.push_back(&slice);
+      }
+    }
+  }
+
+  /// The innermost slice at a time; null if there is none.
+  TraceSlice* slice_at(const FlowEnd& end) {
+    const auto of = threads_.find(end.thread);
+    if (of == threads_.end()) {
+      return nullptr;
+    }
+    // A slice may begin where another one ends, and its nanosecond is not the other one's last one.
+    // Outer slices begin first, so the last one that has begun and not ended is the innermost.
+    const std::vector<std::size_t>& slices = of->second.slices;
+    auto next = std::ranges::upper_bound(slices, end.time + time_rounding / 4, {},
+                                         [this](std::size_t at) { return file_.slices[at].begin; });
+    while (next != slices.begin()) {
+      TraceSlice& slice = file_.slices[*--next];
+      if (slice.end >= end.time - time_rounding) {
+        return &slice;
+      }
+    }
+    return nullptr;
+  }
+
+  /// A flow is an arrow between two slices; one end of it points nowhere.
+  void check_flows() {
+    for (const auto& [id, flow] : flows_) {
+      require(flow.starts.size() == 1 && flow.ends.size() == 1, origin_, ": flow ", id,
+              flow.starts.size() == flow.ends.size() ? " is there more than once"
+                                                     : " starts or ends alone");
+      const FlowEnd &start = flow.starts[0], &finish = flow.ends[0];
+      require(slice_at(start) != nullptr, origin_, ": flow ", id, " starts in no slice");
+      TraceSlice* const receives = slice_at(finish);
+      require(receives != nullptr, origin_, ": flow ", id, " ends in no slice");
+      // Two hosts may each be wrong by the bound.
+      require(finish.time >= start.time - 2 * file_.clock_error_us * microsecond - time_rounding,
+              origin_, ": flow ", id, " ends before it starts");
+      receives->sent = start.time;
+      ++file_.flows;
+    }
+  }
+
+  std::string origin_;
+  int number_ = 0;
+  TraceFile file_;
+  std::map<Thread, ThreadSlices> threads_;
+  std::map<std::string, Flow> flows_;
+};
+
+}  // namespace
+
+TraceFile parse_trace(std::string_view json, const std::string& origin) {
+  // Both forms of the format: a list alone, or in an object beside what viewers are told.
+  const Events root = Events::parse(json, nullptr, /*allow_exceptions=*/false);
+  const bool object = root.is_object() && root.contains("traceEvents");
+  require(root.is_array() || object, origin,
+          ": this is no Chrome trace: a list of events, or an object with \"traceEvents\"");
+  const Events& events = object ? root["traceEvents"] : root;
+  require(events.is_array(), origin, ": \"traceEvents\" is no list");
+  TraceReader reader(origin);
+  for (const Events& event : events) {
+    reader.add(event);
+  }
+  return reader.finish(object && root.contains("otherData") ? root["otherData"] : Events());
+}
+
+std::string check_text(const TraceFile& trace) {
+  std::set<std::int64_t> ranks;
+  std::set<std::string> rows;
+  for (const TraceSlice& slice : trace.slices) {
+    ranks.insert(slice.rank);
+    rows.insert(slice.kind);
+  }
+  std::string said =
+      fmt::format("{} slices of {} ranks in the rows {}; {} flows, each with both ends\n",
+                  trace.slices.size(), ranks.size(), fmt::join(rows, ", "), trace.flows);
+  if (trace.dropped_events > 0) {
+    said += fmt::format("{} events had no room and are missing; flows of them, {}, are left out\n",
+                        trace.dropped_events, trace.flows_with_one_end);
+  }
+  if (trace.clock_error_us > 0) {
+    said += fmt::format("clocks of other hosts are at most {:.1f} us from rank 0's\n",
+                        trace.clock_error_us);
+  }
+  return said;
+}
+
+}  // namespace sprat::planning
