@@ -31,7 +31,7 @@ using collectives::Problem;
 using collectives::Simulation;
 
 struct SimulateArguments {
-  std::string collective, topology = "p4d", dtype = "f32", svg;
+  std::string collective, topology = "p4d", dtype = "f32", svg, trace;
   std::vector<std::string> algorithms;
   std::uint64_t min_bytes = 1 << 20, max_bytes = 1 << 30, factor = 4;
   int hosts = 2, ranks_per_host = 0;
@@ -143,7 +143,7 @@ class Simulate {
       }
       // Divided, for the product may wrap. The file holds one picture, of the largest size.
       const bool last = bytes > request_.max_bytes / request_.factor;
-      if (last && !request_.svg.empty()) {
+      if (last && !(request_.svg.empty() && request_.trace.empty())) {
         draw(problem);
       }
       if (last) {
@@ -267,10 +267,19 @@ class Simulate {
         fmt::format("{} {}, {} of {}: {:.1f} µs", name(call_), algorithm.name,
                     readable_bytes(problem.payload_bytes()), name(dtype_), made.seconds * 1e6);
     timeline.subtitle = where() + fmt::format("; limited by {}", made.limit());
-    std::ofstream file(request_.svg);
-    file << to_svg(timeline) << std::flush;
+    if (!request_.svg.empty()) {
+      write(request_.svg, to_svg(timeline));
+    }
+    if (!request_.trace.empty()) {
+      write(request_.trace, to_trace(timeline));
+    }
+  }
+
+  static void write(const std::string& path, const std::string& content) {
+    std::ofstream file(path);
+    file << content << std::flush;
     if (!file) {
-      throw Error(ErrorCode::unavailable, "cannot write \"" + request_.svg + "\"");
+      throw Error(ErrorCode::unavailable, "cannot write \"" + path + "\"");
     }
   }
 
@@ -319,6 +328,7 @@ Action prepare_simulate(CLI::App& app) {
   app.add_flag("--best", r->best, "Every algorithm that fits, fastest first")->excludes(algorithm);
   app.add_flag("--json", r->json, "One JSON object a row instead of the table");
   app.add_option("--svg", r->svg, "Also draw the last size's timeline to this file");
+  app.add_option("--trace", r->trace, "The same as what ui.perfetto.dev opens");
   return [r] { return run_simulate(*r); };
 }
 

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -14,6 +15,7 @@
 
 #include "cli/command.hpp"
 #include "cli/complain.hpp"
+#include "cli/status/trace.hpp"
 #include "collectives/record/explain.hpp"
 #include "collectives/record/flight_record.hpp"
 #include "sprat/error.hpp"
@@ -29,6 +31,7 @@ constexpr std::size_t operations_shown = 8;
 struct Options {
   std::vector<std::string> sources;  ///< PIDs or files; none: every process of this user.
   bool json = false, explain = false;
+  std::string trace;
 };
 
 bool is_number(const std::string& source) {
@@ -153,8 +156,20 @@ void print_json(const std::vector<FlightRecord>& records) {
   fmt::print("\n]\n");
 }
 
+void write_trace(const std::string& path, const std::vector<FlightRecord>& records) {
+  std::ofstream file(path, std::ios::binary);
+  file << to_trace(records) << std::flush;
+  if (!file) {
+    throw Error(ErrorCode::unavailable, fmt::format("cannot write \"{}\"", path));
+  }
+}
+
 int run_status(const Options& options) {
   const std::vector<FlightRecord> records = collect(options.sources);
+  if (!options.trace.empty()) {
+    write_trace(options.trace, records);
+    return 0;
+  }
   if (options.json) {
     print_json(records);
     return 0;
@@ -184,6 +199,7 @@ Action prepare_status(CLI::App& app) {
   app.add_option("SOURCE", options->sources, "Process ids, or files that failed ranks left");
   app.add_flag("--explain", options->explain, "Say who waits for whom, from all of them together");
   app.add_flag("--json", options->json, "One JSON array, a flight record for each rank");
+  app.add_option("--trace", options->trace, "Write the last calls of one job for ui.perfetto.dev");
   return [options] { return run_status(*options); };
 }
 
@@ -200,6 +216,7 @@ Examples:
   sprat status                         every rank of this user on this host
   sprat status 4711                    the ranks of process 4711
   sprat status --explain               who waits for whom, over all of them
+  sprat status --trace last.json 4711  its last calls as a timeline (docs/tracing.md)
   SPRAT_FLIGHT_RECORDER=/tmp mpirun -np 4 CMD; sprat status --explain /tmp/sprat-*.json
 )",
     prepare_status,

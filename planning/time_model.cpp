@@ -8,6 +8,7 @@
 
 #include "mp/activations.hpp"
 #include "mp/simulate.hpp"
+#include "sprat/pipeline.hpp"
 
 namespace sprat::planning {
 namespace {
@@ -54,8 +55,10 @@ class StepModel {
 
   double least();
   StepTime all();
+  std::string trace();
 
  private:
+  std::vector<StageTime> stage_times();
   const LayerTime& passes_of(int layer);
   LayerTime computed_passes(int layer);
   void add_context(const LayerCost& layer, LayerTime& time) const;
@@ -361,8 +364,7 @@ double StepModel::stall(int rank) {
   return (model.stall + model.store_wait) * a_.microbatches / shown;
 }
 
-/// Stages, the pipeline of them, and what follows its last backward.
-StepTime StepModel::all() {
+std::vector<StageTime> StepModel::stage_times() {
   const std::vector<StageRange>& ranges = rehearsals_.stages(a_.pipeline);
   std::vector<StageTime> stages;
   std::map<std::array<int, 3>, StageTime> known;  // stages of as many blocks, and ends, are alike
@@ -373,6 +375,16 @@ StepTime StepModel::all() {
     stages.push_back(found != known.end() ? found->second
                                           : known.emplace(kind, stage_time(range)).first->second);
   }
+  return stages;
+}
+
+std::string StepModel::trace() {
+  return mp::to_trace(rehearsals_.schedule(a_.pipeline, a_.microbatches), pipeline(stage_times()));
+}
+
+/// Stages, the pipeline of them, and what follows its last backward.
+StepTime StepModel::all() {
+  const std::vector<StageTime> stages = stage_times();
   const mp::Timeline timeline = pipeline(stages);
   // Parts are told of the rank that computes longest: shortening any other shortens no step.
   std::size_t busiest = 0;
@@ -441,6 +453,12 @@ StepTime time_of(Rehearsals& rehearsals, GroupCost& groups, const Arrangement& a
 
 double least_time(Rehearsals& rehearsals, GroupCost& groups, const Arrangement& arrangement) {
   return StepModel(rehearsals, groups, arrangement).least();
+}
+
+std::string trace_of(const PlanRequest& request, const Arrangement& arrangement) {
+  Rehearsals rehearsals(request);
+  GroupCost groups(request.machine);
+  return StepModel(rehearsals, groups, arrangement).trace();
 }
 
 double tokens_per_second(const PlanRequest& request, double step_seconds) {

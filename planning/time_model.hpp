@@ -1,6 +1,7 @@
 // What a step takes, by part.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "planning/group_cost.hpp"
@@ -41,6 +42,10 @@ const std::vector<TimePart>& time_parts();
 /// simulator plays these over the pipeline. An update reads and writes 30 bytes an element. Read
 /// planning/README.md for what it leaves out.
 StepTime time_of(Rehearsals& rehearsals, GroupCost& groups, const Arrangement& arrangement);
+/// The forwards and backwards of a step as a Chrome trace, in the form of measured ones: a rank is
+/// a stage of one pipeline. Gathers and sums are in what they make passes longer by; what follows
+/// the last backward is not shown.
+std::string trace_of(const PlanRequest& request, const Arrangement& arrangement);
 /// Less than or as much as time_of(...).total(), and quick: computing and tensor ranks alone, in a
 /// pipeline without any wait beside its filling and draining.
 double least_time(Rehearsals& rehearsals, GroupCost& groups, const Arrangement& arrangement);

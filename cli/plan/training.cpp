@@ -20,7 +20,7 @@ namespace {
 
 struct PlanArguments {
   std::string model, machine = "p4d.24xlarge", precision = "bf16", wire;
-  std::string json, smp, svg, calibration, data = "text.txt";
+  std::string json, smp, svg, trace, calibration, data = "text.txt";
   std::uint64_t batch_tokens = 4 << 20;
   std::int64_t sequence = 2048;
   int hosts = 1;
@@ -125,6 +125,9 @@ int plan_training(const PlanArguments& given) {
   if (!given.svg.empty()) {
     write_plan(given.svg, memory_bars(request, result));
   }
+  if (!given.trace.empty()) {
+    write_plan(given.trace, planning::trace_of(request, best.arrangement));
+  }
   return 0;
 }
 
@@ -165,6 +168,7 @@ Action prepare_plan_training(CLI::App& app) {
   app.add_option("--data", given->data, "The text that it names")->capture_default_str();
   app.add_option("--smp", given->smp, "Write what sprat.torch.smp.init takes, and plan for that");
   app.add_option("--svg", given->svg, "Draw memory bars of the plans to this file");
+  app.add_option("--trace", given->trace, "Write the best plan's passes for ui.perfetto.dev");
   add_plan_pins(app, given->pins);
   return [given] { return plan_training(*given); };
 }

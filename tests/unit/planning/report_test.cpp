@@ -6,6 +6,7 @@
 #include <set>
 
 #include "planning/advice.hpp"
+#include "planning/trace_summary.hpp"
 #include "sprat/error.hpp"
 #include "sprat/smp.hpp"
 #include "train/pipeline_plan.hpp"
@@ -210,6 +211,17 @@ TEST(PlanReports, tables_name_parts_assumptions_and_what_is_next) {
                             "model flops utilisation", "(next best)", "(assumed;"}) {
     EXPECT_NE(text.find(words), std::string::npos) << words << "\n" << text;
   }
+}
+
+TEST(PlanReports, a_trace_has_the_passes_of_every_stage_and_micro_batch) {
+  const PlanRequest request = small_request();
+  const Arrangement two_stages{.pipeline = 2, .microbatches = 4};
+  const TraceFile trace = parse_trace(trace_of(request, two_stages), "plan");
+  EXPECT_EQ(trace.slices.size(), 2u * 4 * 2);
+  const TraceSummary summary = summarise(trace.slices);
+  EXPECT_EQ(summary.ranks.size(), 2u);
+  EXPECT_LE(summary.seconds, evaluate(request, two_stages).time.total() * (1 + 1e-6));
+  EXPECT_GT(summary.idle, 0);
 }
 
 }  // namespace
