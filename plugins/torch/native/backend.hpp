@@ -166,6 +166,10 @@ class Backend final : public c10d::Backend {
 
   /// The job's last operations on this rank, as JSON.
   std::string flight_record();
+  /// As Communicator::write_trace(); the group has all ranks of its job.
+  void write_trace(const std::string& path);
+  /// Something that the program did, by CLOCK_MONOTONIC. Nothing where nobody keeps a timeline.
+  void note(const std::string& name, std::int64_t start_ns, std::int64_t end_ns);
 
  private:
   struct Manner {

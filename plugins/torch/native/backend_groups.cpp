@@ -216,6 +216,20 @@ std::string Backend::flight_record() {
   return guard([&] { return ranks()->flight_record(); });
 }
 
+void Backend::write_trace(const std::string& path) {
+  guard([&] { ranks()->write_trace(path); });
+}
+
+void Backend::note(const std::string& name, std::int64_t start_ns, std::int64_t end_ns) {
+  using Clock = std::chrono::steady_clock;
+  if (Tracer* tracer = guard([&] { return ranks()->tracer(); })) {
+    tracer->add({.row = TraceRow::computes,
+                 .name = name,
+                 .start = Clock::time_point(std::chrono::nanoseconds(start_ns)),
+                 .end = Clock::time_point(std::chrono::nanoseconds(end_ns))});
+  }
+}
+
 c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                  const std::vector<int>& members,
                                                  const c10::intrusive_ptr<Options>& opts) {

@@ -112,7 +112,9 @@ PYBIND11_MODULE(_native, module) {
       .def("shrink", &Backend::shrink, py::arg("ranks_to_exclude"), py::arg("shrink_flags") = 0,
            py::arg("opts_override") = nullptr, Released())
       .def_property_readonly("options", &Backend::getBackendOptions)
-      .def("flight_record", &Backend::flight_record, Released());
+      .def("flight_record", &Backend::flight_record, Released())
+      .def("write_trace", &Backend::write_trace, py::arg("path"), Released())
+      .def("note", &Backend::note, py::arg("name"), py::arg("start_ns"), py::arg("end_ns"));
   // What operations with async_op=True return: PyTorch's Work, and what it had no name for yet.
   py::class_<Work, c10d::Work, c10::intrusive_ptr<Work>>(module, "Work")
       .def_property_readonly("timeout", &Work::getTimeout);

@@ -253,6 +253,30 @@ def shrunk_after_failure(rank: int, size: int) -> tuple:
     return told[0], dist.get_world_size(), total.item(), str(backend_of().get_error()).split(".")[-1]
 
 
+def traced(path: str, rank: int, size: int) -> tuple:
+    """A span of the program's and a call; what was written, on rank 0."""
+    import sprat.torch
+
+    with sprat.torch.trace_span("forward"):
+        dist.all_reduce(torch.ones(5))
+    sprat.torch.write_trace()
+    if rank > 0:
+        return ()
+    slices = [event for event in json.loads(pathlib.Path(path).read_text())["traceEvents"] if event["ph"] == "X"]
+    return tuple(sorted((event["pid"], event["cat"], event["name"]) for event in slices
+                        if event["name"] in ("forward", "all_reduce") and event["args"].get("bytes", 20) == 20))
+
+
+def untraced(rank: int, size: int) -> tuple:
+    """The same where nobody asked for it."""
+    import sprat.torch
+
+    with sprat.torch.trace_span("forward"):
+        pass
+    sprat.torch.write_trace("/no/such/folder/t.json")
+    return ()
+
+
 def frtrace(folder: str, *options: str) -> str:
     ended = subprocess.run([sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", folder, *options],
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100)
@@ -292,6 +316,14 @@ class Face(OnRanks):
         for value in self.each(timeouts):
             self.assertEqual(value, [60, 41, 42, 43, 53, 53, 43, 43])
         self.each(functools.partial(_set_timeout, 60))
+
+    def test_timelines_have_calls_and_spans_of_all_ranks(self) -> None:
+        self.each(untraced)
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/t.json"
+            values = self.alone(functools.partial(traced, path), SPRAT_TRACE=path)
+            self.assertEqual(values[0], ((0, "collectives", "all_reduce"), (0, "computes", "forward"),
+                                         (1, "collectives", "all_reduce"), (1, "computes", "forward")))
 
     def test_works_of_a_timed_group_have_a_duration(self) -> None:
         values = self.each(timings)

@@ -8,7 +8,13 @@ from sprat.torch._extension import load
 
 _native = load(torch.__version__)  # before whatever imports it
 from sprat.torch.allocation import empty, is_shared, memory_use, release_kept_memory  # noqa: E402
-from sprat.torch.backend import flight_record, independent_group, register  # noqa: E402
+from sprat.torch.backend import (  # noqa: E402
+    flight_record,
+    independent_group,
+    register,
+    trace_span,
+    write_trace,
+)
 from sprat.torch.block_compress import BlockCompressState, block_compress_hook  # noqa: E402
 from sprat.torch.launch import launch_environment  # noqa: E402
 from sprat.torch.overlap import overlap  # noqa: E402
@@ -37,6 +43,8 @@ __all__ = [
     "scaled_learning_rate_scheduler",
     "shard",
     "state",
+    "trace_span",
+    "write_trace",
 ]
 __version__ = _native.version()
 

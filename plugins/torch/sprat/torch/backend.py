@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
+import time
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Iterator
@@ -132,6 +134,36 @@ def flight_record(group: dist.ProcessGroup | None = None) -> dict[str, Any]:
     if backend is None:
         raise ValueError(f"the group is {dist.get_backend(group)}'s; only sprat keeps such a record")
     return json.loads(backend.flight_record())
+
+
+def write_trace(path: str = "", group: dist.ProcessGroup | None = None) -> None:
+    """Rank 0 writes what all ranks noted so far as one Chrome trace, which Perfetto opens.
+
+    Every rank of ``group``, which has all ranks of its job, calls it. ``path`` is that of
+    ``SPRAT_TRACE`` if it is empty; without ``SPRAT_TRACE`` nobody notes anything, and nothing
+    happens. Raises ``RuntimeError`` on every rank if the file cannot be written.
+    """
+    _traced_backend(group).write_trace(path)
+
+
+@contextlib.contextmanager
+def trace_span(name: str, group: dist.ProcessGroup | None = None) -> Iterator[None]:
+    """Shows what is done within it among what the rank computes, under ``name``.
+
+    Of ``name`` 31 bytes are kept. Without ``SPRAT_TRACE`` nothing is noted.
+    """
+    backend, start = _traced_backend(group), time.monotonic_ns()
+    try:
+        yield
+    finally:
+        backend.note(name, start, time.monotonic_ns())
+
+
+def _traced_backend(group: dist.ProcessGroup | None) -> _native.Backend:
+    backend = _backend_of(group or dist.group.WORLD)
+    if backend is None:
+        raise ValueError(f"the group is {dist.get_backend(group)}'s; only sprat keeps a timeline")
+    return backend
 
 
 def _backend_of(group: dist.ProcessGroup | None) -> _native.Backend | None:
