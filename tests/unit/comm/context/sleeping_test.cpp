@@ -88,13 +88,13 @@ struct SleepingRank {
     bells.connect({{&header, getpid()}}, false);
   }
   void open(std::unique_ptr<MessageTransport> wire) {
-    progress.open({.local = nullptr, .wire = std::move(wire)}, waiting, true);
+    progress.open({.local = nullptr, .wire = std::move(wire)}, waiting, waited_ns, true);
     const auto token = progress.take_token();
     progress.begin_messages(1);
   }
 
   ControlHeader header{};
-  std::atomic<std::int64_t> waiting = 0;
+  std::atomic<std::int64_t> waiting = 0, waited_ns = 0;
   Bells bells;
   Progress progress;
 };
