@@ -173,8 +173,9 @@ def run(line: Line, folder: Path, environment: dict[str, str]) -> str:
     for word, place in PLACES.items():
         text = re.sub(rf"\b{re.escape(word)}(?!\w)", place, text)
     try:
-        done = subprocess.run(["bash", "-c", text], cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S,
-                              stdin=subprocess.DEVNULL)
+        # A model of bytes that has hardly learned writes what is no text.
+        done = subprocess.run(["bash", "-c", text], cwd=folder, env=environment, capture_output=True, text=True, errors="replace",
+                              timeout=LIMIT_S, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:
         return f"{line}: not over in {LIMIT_S} s"
     said = (done.stderr or done.stdout).strip().splitlines()[-3:]
