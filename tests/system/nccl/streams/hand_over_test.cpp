@@ -38,11 +38,12 @@ class Asked {
 
 /// What the stand-in has by this name, once the drop-in has loaded it.
 template <class Function>
-Function* in_stand_in(const char* name, Function*) {
+Function* in_stand_in(const char* name) {
   void* const library = dlopen(SPRAT_REAL_NCCL_STAND_IN, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   return library == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library, name));
 }
-#define STAND_IN(name) in_stand_in(#name, &name)
+// Its address is never taken, which would have to be linked.
+#define STAND_IN(name) in_stand_in<decltype(name)>(#name)
 
 /// Nobody has loaded it: nobody has called it.
 int calls(const char* name) {
