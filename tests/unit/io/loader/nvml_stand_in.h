@@ -11,9 +11,9 @@ struct NvmlStandIn {
   int use_code[stand_in_gpus];
   unsigned use[stand_in_gpus]; /* percent */
   unsigned processes[stand_in_gpus];
-  unsigned last_pid[stand_in_gpus]; /* of the last process; the others are no process's */
+  unsigned last_pid[stand_in_gpus];         /* of the last process; the others are no process's */
   unsigned long long memory[stand_in_gpus]; /* bytes of the last process */
-  int begun, ended;                 /* calls of nvmlInit_v2 that succeeded, of nvmlShutdown */
+  int begun, ended; /* calls of nvmlInit_v2 that succeeded, of nvmlShutdown */
 };
 
 #endif
