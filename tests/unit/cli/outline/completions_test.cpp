@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <array>
@@ -66,7 +67,7 @@ Offered offered_in(const std::string& text) {
 
 /// What bash completes behind each of `lines`, of which each ends in the word that is being typed.
 std::vector<Offered> bash_offers(const std::vector<std::string>& lines) {
-  const std::string file = testing::TempDir() + "sprat_completions.bash";
+  const std::string file = testing::TempDir() + "sprat_completions_" + std::to_string(getpid());
   std::ofstream script(file);
   script << bash_completions(outline_of(*the_command()));
   for (const std::string& line : lines) {
