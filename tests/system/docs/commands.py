@@ -149,7 +149,7 @@ def prepare(folder: Path, build: Path) -> dict[str, str]:
     """Makes what the pages take for granted, and gives the environment of a shell there."""
     for name in ("examples", "tests", "bench"):
         (folder / name).symlink_to(ROOT / name)
-    (folder / "docs").mkdir()
+    (folder / "docs" / "pictures").mkdir(parents=True)
     (folder / "build").mkdir()
     (folder / "build/release").symlink_to(build)
     (folder / "bin").symlink_to(build / "bin")
