@@ -56,6 +56,10 @@ void PendingConnection::start() {
   if (!server || !server->encryption()) {
     return read_greeting();
   }
+  await_first_byte();
+}
+
+void PendingConnection::await_first_byte() {
   line_.socket().async_wait(asio::socket_base::wait_read,
                             [self = shared_from_this()](const error_code& error) {
                               error ? self->give_up() : self->begin_encryption();
@@ -63,11 +67,15 @@ void PendingConnection::start() {
 }
 
 /// A rank that does not encrypt is told so, and nothing else: hence its first byte is looked at
-/// before OpenSSL takes it.
+/// before OpenSSL takes it. The wait may end with nothing to read: asio gives the state of a socket
+/// that was closed to the next one, and an event that was the closed one's may still be on its way.
 void PendingConnection::begin_encryption() {
   const auto server = server_.lock();
   std::byte first{};
   const ssize_t seen = ::recv(line_.socket().native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (server && seen < 0 && (errno == EAGAIN || errno == EINTR)) {
+    return await_first_byte();
+  }
   if (!server || seen != 1) {
     return give_up();
   }

@@ -33,6 +33,7 @@ class PendingConnection final : public std::enable_shared_from_this<PendingConne
 
  private:
   void read_greeting();
+  void await_first_byte();
   void begin_encryption();
   void greet();
   void refuse_plain();

@@ -1,5 +1,6 @@
 #include "comm/host/process_watch.hpp"
 
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,6 +18,14 @@ namespace {
 /// A farewell travels by way of the coordinator and may arrive after its process has ended. A
 /// process that said farewell is not lost, so its end is told only after this time.
 constexpr std::chrono::milliseconds farewell_grace{50};
+
+/// Asked of the kernel, since a wait of asio's may end without reason: it gives the state of a
+/// descriptor that was closed to the next one, and an event that was the closed one's may still be
+/// on its way. A living process must not be taken for lost by it.
+bool has_ended(int process) {
+  pollfd asked{process, POLLIN, 0};
+  return ::poll(&asked, 1, 0) == 1;
+}
 
 }  // namespace
 
@@ -37,14 +46,20 @@ std::shared_ptr<ProcessWatch> ProcessWatch::start(boost::asio::io_context& io, p
                std::strerror(errno));
   } else {
     watch->process_.assign(process);
-    watch->process_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                               [watch](const boost::system::error_code& error) {
-                                 if (!error) {
-                                   watch->wait_for_farewell();
-                                 }
-                               });
+    watch->wait_for_end();
   }
   return watch;
+}
+
+void ProcessWatch::wait_for_end() {
+  process_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                      [watch = shared_from_this()](const boost::system::error_code& error) {
+                        if (error) {
+                          return;
+                        }
+                        has_ended(watch->process_.native_handle()) ? watch->wait_for_farewell()
+                                                                   : watch->wait_for_end();
+                      });
 }
 
 void ProcessWatch::wait_for_farewell() {

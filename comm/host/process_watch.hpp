@@ -23,6 +23,7 @@ class ProcessWatch final : public std::enable_shared_from_this<ProcessWatch> {
 
  private:
   ProcessWatch(boost::asio::io_context& io, std::function<void()> ended);
+  void wait_for_end();
   void wait_for_farewell();
 
   boost::asio::posix::stream_descriptor process_;

@@ -187,12 +187,22 @@ class EncryptedStorm(Storm):
 
     def altered(self, connection, dice):
         hello = bytearray(self.hellos[0])
-        hello[dice.randrange(len(hello))] ^= 1 << dice.randrange(8)
+        at = dice.randrange(len(hello))
+        hello[at] ^= 1 << dice.randrange(8)
         connection.sendall(hello)
+        if at >= 5:  # else the hub may wait for the rest of a longer record
+            self.leave_or_hear(connection, dice)
 
     def of_another_job(self, connection, dice):
         connection.sendall(self.hellos[1])
+        self.leave_or_hear(connection, dice)
         self.must_end(connection)
+
+    def leave_or_hear(self, connection, dice):
+        """Half of them go as soon as the hub answers: their end must not be taken for the next one's."""
+        if dice.randrange(2):
+            connection.recv(1)
+            raise ConnectionError("heard enough")
 
     def must_end(self, connection):
         while connection.recv(1 << 16):
