@@ -1,4 +1,4 @@
-// Drawing tokens from predictions, and counting words.
+// Drawing tokens from predictions, what of their text may be shown, and counting words.
 #include "train/sample.hpp"
 
 #include <algorithm>
@@ -29,6 +29,42 @@ std::int32_t draw(std::span<const float> logits, double temperature, double poin
   }
   return static_cast<std::int32_t>(weights.size() - 1);
 }
+
+/// What begins a text: one character, or as much of it as is there.
+struct Character {
+  std::size_t bytes = 1;
+  char32_t code = 0;
+  bool whole = false;  ///< Else it is no UTF-8.
+};
+
+/// A lead byte says how many bytes follow; what may follow first is narrower where a shorter form
+/// exists, a surrogate would come out, or Unicode ends (Unicode 15, table 3-7).
+Character first_character(std::string_view text) {
+  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) {
+    return {.bytes = 1, .code = lead, .whole = true};
+  }
+  if (lead < 0xc2 || lead > 0xf4) {
+    return {};
+  }
+  const std::size_t length = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+  const unsigned least = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+  const unsigned most = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+  Character found{.bytes = 1, .code = lead & (0x7fu >> length), .whole = false};
+  for (; found.bytes < std::min(length, text.size()); ++found.bytes) {
+    const unsigned next = byte(found.bytes);
+    if (next < (found.bytes == 1 ? least : 0x80) || next > (found.bytes == 1 ? most : 0xbf)) {
+      return found;
+    }
+    found.code = (found.code << 6) | (next & 0x3f);
+  }
+  found.whole = found.bytes == length;
+  return found;
+}
+
+/// Terminals take both ranges for orders: U+009B alone begins one, as ESC [ does.
+bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7f && code < 0xa0); }
 
 bool is_letter(char letter) {
   return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
@@ -67,6 +103,19 @@ std::vector<std::int32_t> write_sample(GptStages& gpt, const SampleOptions& opti
 
 int tokens_of_bytes(double bytes_per_token, int bytes) {
   return std::max(1, static_cast<int>(std::lround(bytes / std::max(bytes_per_token, 1.0))));
+}
+
+std::string printable(std::string_view text) {
+  constexpr std::string_view replacement = "\xef\xbf\xbd";  // U+FFFD
+  std::string shown;
+  while (!text.empty()) {
+    const Character next = first_character(text);
+    const bool is_layout = next.code == '\n' || next.code == '\t';
+    const bool shows = next.whole && (is_layout || !is_control(next.code));
+    shown += shows ? text.substr(0, next.bytes) : replacement;
+    text.remove_prefix(next.bytes);
+  }
+  return shown;
 }
 
 /// A piece may end inside of a word, which goes on in the next.

@@ -27,6 +27,10 @@ std::vector<std::int32_t> write_sample(GptStages& gpt, const SampleOptions& opti
 /// How many tokens make so many bytes, if each is of `bytes_per_token`; one at least.
 int tokens_of_bytes(double bytes_per_token, int bytes);
 
+/// `text` as a terminal may have it: UTF-8, lines and tabs stay, and U+FFFD stands for each other
+/// control character and for each piece of what is no UTF-8, as Unicode advises.
+std::string printable(std::string_view text);
+
 /// Words are runs of ASCII letters, in lower case.
 using Vocabulary = std::set<std::string, std::less<>>;
 /// Those of the first so many tokens.

@@ -469,8 +469,9 @@ void Trainer::write_text() {
                                          .temperature = config_.train.temperature,
                                          .seed = config_.sharding.seed,
                                          .context = config_.model.context}));
-  say("\nthe model writes (temperature {}):\n{:-<72}\n{}{}\n{:-<72}\n", config_.train.temperature,
-      "", config_.train.prompt, sample, "");
+  // Both at once: a prompt of bytes may end amid a character, which the model goes on with.
+  say("\nthe model writes (temperature {}):\n{:-<72}\n{}\n{:-<72}\n", config_.train.temperature, "",
+      printable(config_.train.prompt + sample), "");
   const TokenizedText* text = data_.text();
   if (text == nullptr) {
     return;  // whose words would have to be read again

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "train/model/random.hpp"
 
@@ -33,6 +36,38 @@ TEST(Words, cut_by_the_samples_ends_do_not_count) {
   EXPECT_EQ(share.known, 2);
   EXPECT_EQ(share.share(), 0.5);
   EXPECT_EQ(known_words("", vocabulary).share(), 0.0);
+}
+
+TEST(Sample, is_shown_as_text_alone) {
+  struct Case {
+    std::string_view written, shown;
+  };
+  using namespace std::string_view_literals;
+  const Case cases[] = {
+      {"", ""},
+      {"a line\n\tand \xc3\xbc, \xe2\x82\xac, \xf0\x9f\x98\x80", "a line\n\tand ü, €, 😀"},
+      {"\x1b[2J\a\r\0z\x7f"sv, "�[2J���z�"},  // orders of terminals
+      {"\xc2\x9b"
+       "31m",
+       "�31m"},  // one in two bytes
+      {"\xc2\xa0", "\xc2\xa0"},
+      {"\x80 \xff \xc0\xaf", "� � ��"},  // no lead bytes
+      {"\xe2\x82", "�"},                 // cut at the end: one piece
+      {"\xe2\x82z\xf0\x9fz", "�z�z"},
+      {"\xe0\x80\x80", "���"},                                       // longer than need be
+      {"\xed\xa0\x80", "���"},                                       // half a pair
+      {"\xf4\x8f\xbf\xbf\xf4\x90\x80\x80", "\xf4\x8f\xbf\xbf����"},  // Unicode's end, beyond
+  };
+  for (const Case& one : cases) {
+    EXPECT_EQ(printable(one.written), one.shown);
+  }
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) {
+    all.push_back(static_cast<char>(byte));
+    all += "\xe2\x82";
+  }
+  EXPECT_EQ(printable(printable(all)), printable(all));
+  EXPECT_NO_THROW(static_cast<void>(nlohmann::json(printable(all)).dump())) << "no UTF-8";
 }
 
 TEST(Sample, repeats_by_seed_and_is_longer_than_the_context) {
