@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,42 +15,49 @@
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
 #include "comm/timeline/chrome_trace.hpp"
+#include "comm/timeline/clock_questions.hpp"
 
 namespace sprat {
 namespace collectives {
 namespace {
 
+using comm::timeline::ClockAnswer;
 using comm::timeline::ClockReading;
 using comm::timeline::RankRecord;
 using comm::timeline::RankTimeline;
-using comm::timeline::RoundTrip;
 
-constexpr int clock_questions = 16;
 constexpr int clock_tag = 0;
 /// Times differ from run to run.
 constexpr Options of_this_run{.timeout = {}, .blocking = true, .digested = false};
 constexpr std::size_t longest_complaint = 512;
 
-void answer_with_clock(Communicator& ranks, int who, const std::function<std::int64_t()>& now) {
-  std::array<std::int64_t, 1> told{};
-  for (int i = 0; i < clock_questions; ++i) {
-    ranks.recv(elements(told), who, clock_tag, of_this_run).wait();
-    told[0] = now();
-    ranks.send(elements(std::as_const(told)), who, clock_tag, of_this_run).wait();
+/// The first rank of each host, rank 0 before all others.
+std::vector<int> first_ranks(const std::vector<int>& hosts) {
+  std::vector<int> first;
+  std::set<int> seen;
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    if (seen.insert(hosts[rank]).second) {
+      first.push_back(static_cast<int>(rank));
+    }
   }
+  return first;
 }
 
-ClockReading ask_rank_0(Communicator& ranks, const std::function<std::int64_t()>& now) {
-  std::array<RoundTrip, clock_questions> trips{};
-  std::array<std::int64_t, 1> told{};
-  for (RoundTrip& trip : trips) {
-    trip.asked = now();
-    ranks.send(elements(std::as_const(told)), 0, clock_tag, of_this_run).wait();
-    ranks.recv(elements(told), 0, clock_tag, of_this_run).wait();
-    trip.answered = now();
-    trip.told = told[0];
-  }
-  return comm::timeline::read_clock(trips);
+/// Messages between these ranks, by their places among them.
+comm::timeline::ClockLine clock_line(Communicator& ranks, const std::vector<int>& first,
+                                     const std::function<std::int64_t()>& now) {
+  const auto rank_of = [&first](int host) { return first[static_cast<std::size_t>(host)]; };
+  return {.send =
+              [&ranks, rank_of](int host, const ClockAnswer& told) {
+                ranks.send(elements(told), rank_of(host), clock_tag, of_this_run).wait();
+              },
+          .receive =
+              [&ranks, rank_of](int host) {
+                ClockAnswer told{};
+                ranks.recv(elements(told), rank_of(host), clock_tag, of_this_run).wait();
+                return told;
+              },
+          .now = now};
 }
 
 std::function<std::int64_t()> clock_of(comm::Context& context) {
@@ -95,8 +103,8 @@ std::string write(const std::vector<RankTimeline>& ranks, const std::string& pat
   if (const std::int64_t error = comm::timeline::clock_error_ns(ranks);
       error > tolerable_clock_error_ns) {
     log().warn(
-        "{}: clocks of other hosts may be {} us from rank 0's, by round trips that took twice "
-        "that",
+        "{}: clocks of other hosts may be {} us from rank 0's, as long as half of the round trips "
+        "to it",
         path, error / 1000);
   }
   if (const std::uint64_t dropped = comm::timeline::dropped_events(ranks); dropped > 0) {
@@ -120,31 +128,25 @@ void agree_on_outcome(Communicator& ranks, const std::string& complaint) {
 
 ClockReading measure_clock(Communicator& ranks, const std::function<std::int64_t()>& now) {
   const std::vector<int>& hosts = ranks.hosts();
-  const auto first_of_host = [&](int rank) {
-    return static_cast<int>(std::ranges::find(hosts, hosts[static_cast<std::size_t>(rank)]) -
-                            hosts.begin());
-  };
+  const std::vector<int> first = first_ranks(hosts);
   ClockReading mine{.at = now()};
-  if (std::ranges::count(hosts, hosts[0]) == ranks.size()) {
+  if (first.size() == 1) {
     return mine;
   }
   // A call that every rank checks against the others': ranks of which only some keep a timeline are
   // told so, where a question alone would wait for its answer for ever.
   ranks.barrier(of_this_run);
-  for (int rank = 1; rank < ranks.size(); ++rank) {
-    if (first_of_host(rank) != rank) {
-      continue;
-    }
-    if (ranks.rank() == 0) {
-      answer_with_clock(ranks, rank, now);
-    } else if (ranks.rank() == rank) {
-      mine = ask_rank_0(ranks, now);
-    }
+  const auto place = std::ranges::find(first, ranks.rank());
+  if (place != first.end()) {
+    mine = comm::timeline::ask_for_clock(clock_line(ranks, first, now),
+                                         static_cast<int>(place - first.begin()),
+                                         static_cast<int>(first.size()));
   }
   const std::array<std::int64_t, 3> told = {mine.at, mine.offset, mine.error};
   std::vector<std::int64_t> all(3 * static_cast<std::size_t>(ranks.size()));
   ranks.all_gather(elements(told), elements(all), of_this_run).wait();
-  const auto of_host = 3 * static_cast<std::size_t>(first_of_host(ranks.rank()));
+  const int host = hosts[static_cast<std::size_t>(ranks.rank())];
+  const auto of_host = 3 * static_cast<std::size_t>(std::ranges::find(hosts, host) - hosts.begin());
   return {.at = all[of_host], .offset = all[of_host + 1], .error = all[of_host + 2]};
 }
 

@@ -15,11 +15,13 @@
 #include <cstring>
 #include <exception>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 
 #include "comm/base/check.hpp"
 #include "comm/base/hash.hpp"
+#include "comm/timeline/clock_questions.hpp"
 #include "memory/arena.hpp"
 #include "mp/actions.hpp"
 #include "mp/failure.hpp"
@@ -477,77 +479,66 @@ void Pipeline::Impl::fail(std::exception_ptr cause) {
 
 namespace {
 
-/// What to add to a rank's clock for rank 0's.
-struct ClockOffset {
-  double seconds = 0;
-  double error = 0;  ///< How far from the truth that may be.
-};
+using comm::timeline::ClockAnswer;
+using comm::timeline::ClockReading;
 
-constexpr int clock_questions = 8;
 /// Times differ from run to run.
 constexpr Options of_this_run{.timeout = {}, .blocking = true, .digested = false};
 
-void answer_with_clock(Communicator& ranks, int who, int tag) {
-  std::array<double, 1> told{};
-  for (int i = 0; i < clock_questions; ++i) {
-    ranks.recv(elements(told), who, tag, of_this_run).wait();
-    told[0] = seconds_now();
-    ranks.send(elements(std::as_const(told)), who, tag, of_this_run).wait();
-  }
-}
-
-/// Rank 0 looked at its clock at some time between question and answer. Taking the middle is wrong
-/// by half of that time at most, whatever the wire did, so the fastest answer says it best.
-ClockOffset ask_rank_0(Communicator& ranks, int tag) {
-  ClockOffset best{.error = std::numeric_limits<double>::infinity()};
-  std::array<double, 1> told{};
-  for (int i = 0; i < clock_questions; ++i) {
-    const double asked = seconds_now();
-    ranks.send(elements(std::as_const(told)), 0, tag, of_this_run).wait();
-    ranks.recv(elements(told), 0, tag, of_this_run).wait();
-    const double answered = seconds_now();
-    if ((answered - asked) / 2 < best.error) {
-      best = {.seconds = told[0] - (asked + answered) / 2, .error = (answered - asked) / 2};
-    }
-  }
-  return best;
+std::int64_t nanoseconds_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 /// By rank. The first rank of each host asks for all of them: they have one clock, and their times
 /// stay as exact among each other as they are.
-std::vector<ClockOffset> clock_offsets(Communicator& ranks, int tag) {
+std::vector<ClockReading> clock_readings(Communicator& ranks, int tag) {
   const auto& hosts = ranks.hosts();
-  const auto first_of_host = [&](int rank) {
-    return int(std::ranges::find(hosts, hosts[std::size_t(rank)]) - hosts.begin());
-  };
-  ClockOffset mine;
-  for (int rank = 1; rank < ranks.size(); ++rank) {
-    if (first_of_host(rank) != rank) {
-      continue;
-    }
-    if (ranks.rank() == 0) {
-      answer_with_clock(ranks, rank, tag);
-    } else if (ranks.rank() == rank) {
-      mine = ask_rank_0(ranks, tag);
+  std::vector<int> first;                              // ranks, in the order of hosts
+  std::vector<std::size_t> first_of(hosts.size(), 0);  // of the rank's host
+  std::map<int, std::size_t> seen;
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    const auto [entry, is_first] = seen.try_emplace(hosts[rank], rank);
+    first_of[rank] = entry->second;
+    if (is_first) {
+      first.push_back(int(rank));
     }
   }
-  const std::array<double, 2> told = {mine.seconds, mine.error};
-  std::vector<double> all(2 * std::size_t(ranks.size()));
+  ClockReading mine;
+  const auto place = std::ranges::find(first, ranks.rank());
+  if (place != first.end()) {
+    const comm::timeline::ClockLine line{
+        .send =
+            [&](int host, const ClockAnswer& told) {
+              ranks.send(elements(told), first[std::size_t(host)], tag, of_this_run).wait();
+            },
+        .receive =
+            [&](int host) {
+              ClockAnswer told{};
+              ranks.recv(elements(told), first[std::size_t(host)], tag, of_this_run).wait();
+              return told;
+            },
+        .now = nanoseconds_now};
+    mine = comm::timeline::ask_for_clock(line, int(place - first.begin()), int(first.size()));
+  }
+  const std::array<std::int64_t, 2> told = {mine.offset, mine.error};
+  std::vector<std::int64_t> all(2 * hosts.size());
   ranks.all_gather(elements(told), elements(all), of_this_run).wait();
-  std::vector<ClockOffset> offsets;
-  for (int rank = 0; rank < ranks.size(); ++rank) {
-    const auto at = 2 * std::size_t(first_of_host(rank));
-    offsets.push_back({.seconds = all[at], .error = all[at + 1]});
+  std::vector<ClockReading> readings;
+  for (const std::size_t rank : first_of) {
+    readings.push_back({.offset = all[2 * rank], .error = all[2 * rank + 1]});
   }
-  return offsets;
+  return readings;
 }
 
 }  // namespace
 
 mp::Timeline Pipeline::Impl::timeline() {
-  const std::vector<ClockOffset> offsets =
-      clock_offsets(*ranks_, 4 * schedule_.stages() * schedule_.microbatches);
-  const double offset = offsets[std::size_t(ranks_->rank())].seconds;
+  constexpr double nano = 1e-9;
+  const std::vector<ClockReading> clocks =
+      clock_readings(*ranks_, 4 * schedule_.stages() * schedule_.microbatches);
+  const double offset = nano * double(clocks[std::size_t(ranks_->rank())].offset);
   // The schedule says how many each rank has, so that one collective brings them all.
   std::vector<double> mine;
   for (const ActionTime& time : times_) {
@@ -573,7 +564,8 @@ mp::Timeline Pipeline::Impl::timeline() {
     measured.push_back(std::move(rank));
   }
   mp::Timeline timeline = mp::timeline_of(schedule_, std::move(measured));
-  timeline.clock_error = std::ranges::max_element(offsets, {}, &ClockOffset::error)->error;
+  timeline.clock_error =
+      nano * double(std::ranges::max_element(clocks, {}, &ClockReading::error)->error);
   return timeline;
 }
 

@@ -91,6 +91,29 @@ TEST(JobClocks, seeded_offsets_and_drifts_are_within_the_bound_over_an_asymmetri
   }
 }
 
+// Of ten hosts the last asks one that has asked: its bound holds for what it makes of both answers.
+TEST(JobClocks, are_within_the_bound_where_hosts_ask_each_other) {
+  Config config;
+  config.host = "a,b,c,d,e,f,g,h,i,j";
+  const std::int64_t begin = true_now();
+  run_virtual_ranks(10, config, [&](Communicator& world) {
+    const std::int64_t offset = (world.rank() * 37 % 10 - 5) * 100 * second;
+    const double drift = world.rank() == 0 ? 0 : (world.rank() % 2 == 0 ? 25e-6 : -25e-6);
+    const auto shown_at = [&](std::int64_t time) {
+      return time + (world.rank() == 0 ? 0 : offset) +
+             std::llround(drift * static_cast<double>(time - begin));
+    };
+    const auto now = [&] { return shown_at(true_now()); };
+    ClockFit fit{.begin = measure_clock(world, now), .end = {}};
+    const std::int64_t between = true_now();
+    fit.end = measure_clock(world, now);
+    // A question that takes ms sees some hundredths of a microsecond of the drift.
+    EXPECT_LE(std::abs(fit.aligned(shown_at(between)) - between), fit.error() + us)
+        << "rank " << world.rank();
+    EXPECT_EQ(fit.error() > 0, world.rank() > 0);
+  });
+}
+
 TEST_F(TracedJob, has_the_calls_of_all_ranks_and_what_programs_add) {
   config_.host = "a,a,b";
   run_virtual_ranks(3, config_, [&](Communicator& world) {
