@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <stdexcept>
+#include <string_view>
 
 namespace CLI {
 class App;
@@ -29,5 +30,7 @@ class UsageError : public std::runtime_error {
 
 /// Every subcommand, in the order `sprat help` lists them.
 std::span<const Command* const> all_commands() noexcept;
+/// Throws UsageError if there is none of this name.
+const Command& command_named(std::string_view name);
 
 }  // namespace sprat::cli

@@ -1,5 +1,7 @@
 // The table of subcommands.
+#include <algorithm>
 #include <array>
+#include <string>
 
 #include "cli/command.hpp"
 
@@ -18,6 +20,15 @@ std::span<const Command* const> all_commands() noexcept {
       &diff_command,     &doctor_command,     &topo_command,        &info_command,
       &help_command,     &man_command,        &completions_command, &version_command};
   return commands;
+}
+
+const Command& command_named(std::string_view name) {
+  const auto found = std::ranges::find_if(
+      all_commands(), [name](const Command* command) { return name == command->name; });
+  if (found == all_commands().end()) {
+    throw UsageError("there is no command \"" + std::string(name) + "\" (try: sprat help)");
+  }
+  return **found;
 }
 
 }  // namespace sprat::cli

@@ -45,13 +45,8 @@ Action prepare_help(CLI::App& app) {
       fmt::print("\n`sprat help COMMAND` explains one of them, with examples.\n");
       return 0;
     }
-    for (const Command* command : all_commands()) {
-      if (*topic == command->name) {
-        fmt::print("{}", app.get_parent()->get_subcommand(*topic)->help());
-        return 0;
-      }
-    }
-    throw UsageError("there is no command \"" + *topic + "\" (try: sprat help)");
+    fmt::print("{}", app.get_parent()->get_subcommand(command_named(*topic).name)->help());
+    return 0;
   };
 }
 

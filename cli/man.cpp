@@ -4,11 +4,13 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "cli/command.hpp"
 #include "cli/outline/completions.hpp"
@@ -51,14 +53,12 @@ Action prepare_man(CLI::App& app) {
       write_share(root, *share);
       return 0;
     }
-    const std::string wanted = command->empty() ? root.name : root.name + "-" + *command;
-    for (const ManPage& page : man_pages(root, sprat_version())) {
-      if (page.name == wanted) {
-        fmt::print("{}", page.text);
-        return 0;
-      }
-    }
-    throw UsageError("there is no command \"" + *command + "\" (try: sprat help)");
+    const std::string wanted =
+        command->empty() ? root.name : root.name + "-" + command_named(*command).name;
+    const std::vector<ManPage> pages = man_pages(root, sprat_version());
+    // Every command has a page.
+    fmt::print("{}", std::ranges::find(pages, wanted, &ManPage::name)->text);
+    return 0;
   };
 }
 
