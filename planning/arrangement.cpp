@@ -80,6 +80,36 @@ std::string batch_refusal(const PlanRequest& request, const Arrangement& a) {
   return {};
 }
 
+/// By docs/fsdp.md's D3: what a rank adds, and what ranks of each axis add, are subtrees of one
+/// tree over all micro-batches if their numbers are powers of two.
+std::string tree_refusal(const PlanRequest& request, const Arrangement& a) {
+  if (request.gradient_order != GradientOrder::tree) {
+    return {};
+  }
+  if (request.wire != DType::f32) {
+    return fmt::format(
+        "gradient_order tree has the same bits on any ranks where gradients travel as f32, not {}: "
+        "each rank's sum would be rounded",
+        name(request.wire));
+  }
+  if (a.context > 1) {
+    return fmt::format(
+        "gradient_order tree adds a rank's micro-batches before ranks of one sequence: "
+        "context_parallel_degree is 1, not {}",
+        a.context);
+  }
+  const int data = data_ranks(request, a);
+  for (const int number : {data, a.shards, a.microbatches}) {
+    if (!std::has_single_bit(static_cast<unsigned>(number))) {
+      return fmt::format(
+          "gradient_order tree has the same bits on any ranks where {} data ranks, "
+          "hybrid_shard_degree {} and {} micro-batches are powers of two",
+          data, a.shards, a.microbatches);
+    }
+  }
+  return {};
+}
+
 /// A row of fsdp's table with the degree that it is for.
 std::string strategy_refusal(const PlanRequest& request, const Arrangement& a) {
   const int data = data_ranks(request, a);
@@ -131,7 +161,7 @@ std::string refusal(const PlanRequest& request, const Arrangement& a) {
   }
   // The order in which somebody would mend them: machines, model, batch.
   for (std::string reason : {tensor_refusal(request, a.tensor), strategy_refusal(request, a),
-                             batch_refusal(request, a)}) {
+                             batch_refusal(request, a), tree_refusal(request, a)}) {
     if (!reason.empty()) {
       return reason;
     }

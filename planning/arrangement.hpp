@@ -8,6 +8,7 @@
 #include "planning/machine.hpp"
 #include "planning/model_shape.hpp"
 #include "sprat/buffer.hpp"
+#include "sprat/fsdp.hpp"
 
 namespace sprat::planning {
 
@@ -20,6 +21,8 @@ struct PlanRequest {
   std::int64_t batch_sequences = 1;  ///< Samples of a step, over all ranks.
   DType precision = DType::bf16;     ///< Of parameters and activations; updates are of f32.
   DType wire = DType::bf16;          ///< As what gradients travel first.
+  /// `tree`: only arrangements whose bits do not depend on where ranks and micro-batches lie.
+  GradientOrder gradient_order = GradientOrder::sequence;
   int prefetch_units = 1;
 
   int ranks() const { return hosts * machine.network.ranks; }

@@ -2,6 +2,7 @@
 #include "planning/memory_model.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "memory/arena.hpp"
@@ -55,7 +56,8 @@ void add_activations(Rehearsals& rehearsals, const Arrangement& a, int rank, Dev
     }
     stages.push_back(std::move(stage));
   }
-  const mp::Schedule& schedule = rehearsals.schedule(a.pipeline, rehearsed_microbatches(a));
+  const int shown = rehearsed_microbatches(rehearsals.request(), a);
+  const mp::Schedule& schedule = rehearsals.schedule(a.pipeline, shown);
   const ActivationProgram program = mp::activation_program(schedule, rank, stages);
   // Without a tier every storage is too small to leave, as in ActivationMemory.
   OffloadOptions offload;
@@ -65,8 +67,24 @@ void add_activations(Rehearsals& rehearsals, const Arrangement& a, int rank, Dev
   memory.working = working + exchange_bytes(rehearsals.request(), a);
   // A tier keeps a tape until its backward, so as many micro-batches as the schedule has under way.
   const double held = mp::most_microbatches_held(schedule, rank);
-  memory.offloaded =
-      a.offload ? bytes_of(plan.offloaded_bytes) * held / rehearsed_microbatches(a) : 0;
+  memory.offloaded = a.offload ? bytes_of(plan.offloaded_bytes) * held / shown : 0;
+}
+
+/// Full gradients of all units, once.
+double gradient_bytes(const fsdp::Visits& order) {
+  double bytes = 0;
+  for (const std::size_t elements : order.elements) {
+    bytes += bytes_of(elements * sizeof(float));
+  }
+  return bytes;
+}
+
+/// A binary counter has a digit for each doubling: while the second half of the micro-batches is
+/// added up, each unit's sum of the first half waits.
+double unshown_sums(const PlanRequest& request, const Arrangement& a, int shown) {
+  return request.gradient_order == GradientOrder::tree
+             ? std::log2(static_cast<double>(a.microbatches) / shown)
+             : 0;
 }
 
 }  // namespace
@@ -87,7 +105,7 @@ const std::vector<MemoryPart>& memory_parts() {
 
 DeviceMemory memory_of_rank(Rehearsals& rehearsals, const Arrangement& a, int rank) {
   const PlanRequest& request = rehearsals.request();
-  const int microbatches = rehearsed_microbatches(a);
+  const int microbatches = rehearsed_microbatches(request, a);
   const StageRange stage = rehearsals.stages(a.pipeline)[static_cast<std::size_t>(rank)];
   const std::vector<mp::Action> actions =
       mp::computations_of(rehearsals.schedule(a.pipeline, microbatches), rank);
@@ -109,7 +127,8 @@ DeviceMemory memory_of_rank(Rehearsals& rehearsals, const Arrangement& a, int ra
     memory.optimizer += tied ? 0 : bytes_of(kept.optimizer);
   }
   memory.gathered = bytes_of(slots.memory.parameter_slots);
-  memory.gradient_buffers = bytes_of(slots.memory.gradient_slots);
+  memory.gradient_buffers = bytes_of(slots.memory.gradient_slots) +
+                            unshown_sums(request, a, microbatches) * gradient_bytes(order);
   add_activations(rehearsals, a, rank, memory);
   const auto tokens = static_cast<double>(microbatch_tokens(request, a));
   // Slots were counted in outputs, which are rows of the stream, dealt to tensor ranks.

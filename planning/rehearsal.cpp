@@ -2,6 +2,7 @@
 #include "planning/rehearsal.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 
 #include "fsdp/plan/layout.hpp"
@@ -85,11 +86,13 @@ const std::vector<double>& Rehearsals::message_slots(int pipeline, int microbatc
   return message_slots_.emplace(key, std::move(slots)).first->second;
 }
 
-int rehearsed_microbatches(const Arrangement& arrangement) {
+int rehearsed_microbatches(const PlanRequest& request, const Arrangement& arrangement) {
   // One rank has a micro-batch at a time, and the second one shows what stays from the first. Of a
   // pipeline the first rank holds as many as there are stages, and SMP's default two more.
   const int shown = arrangement.pipeline == 1 ? 2 : 2 * arrangement.pipeline + 2;
-  return std::min(arrangement.microbatches, shown);
+  const bool tree = request.gradient_order == GradientOrder::tree;
+  return std::min(arrangement.microbatches,
+                  tree ? static_cast<int>(std::bit_ceil(static_cast<unsigned>(shown))) : shown);
 }
 
 fsdp::Sharding sharding_of(const PlanRequest& request, const Arrangement& arrangement) {
@@ -107,6 +110,10 @@ FsdpOptions options_of(const PlanRequest& request, const Arrangement& arrangemen
   options.parameter_dtype = request.precision;
   options.gradient_wire = request.wire;
   options.micro_steps = microbatches;
+  options.gradient_order = request.gradient_order;
+  // As fsdp completes its options: two hops would add ranks before micro-batches.
+  options.accumulate =
+      request.gradient_order == GradientOrder::tree ? Accumulate::local : options.accumulate;
   return options;
 }
 
@@ -135,7 +142,7 @@ fsdp::Visits units_of(Rehearsals& rehearsals, const Arrangement& arrangement,
   fsdp::Visits order{.units = {},
                      .step = visits_of(stage, actions),
                      .ahead = request.prefetch_units,
-                     .micro_steps = rehearsed_microbatches(arrangement)};
+                     .micro_steps = rehearsed_microbatches(request, arrangement)};
   for (int layer = stage.first; layer < stage.end; ++layer) {
     const LayerCost& cost = layers[static_cast<std::size_t>(layer)];
     // One flat parameter: padding goes by the unit, and alignment inside of it is below a page.

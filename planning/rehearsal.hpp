@@ -46,8 +46,9 @@ class Rehearsals {
 };
 
 /// Of a pipeline's step so many micro-batches show all: what is held at a time, and in which order,
-/// repeats once the pipeline is full.
-int rehearsed_microbatches(const Arrangement& arrangement);
+/// repeats once the pipeline is full. By gradient_order tree a power of two, behind which each
+/// doubling holds one sum of each unit more.
+int rehearsed_microbatches(const PlanRequest& request, const Arrangement& arrangement);
 
 /// The row of fsdp's table, and what it is told.
 fsdp::Sharding sharding_of(const PlanRequest& request, const Arrangement& arrangement);

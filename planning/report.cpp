@@ -60,6 +60,12 @@ std::string degrees_text(const PlanRequest& request, const Plan& plan) {
                    microbatch_sequences(request, a)));
   line("context_parallel_degree", std::to_string(a.context));
   line("replicas", std::to_string(replicas(request, a)));
+  if (request.gradient_order == GradientOrder::tree) {
+    line("gradient_order",
+         fmt::format("tree: the same bits on any ranks with {} micro-batches of {} together{}",
+                     data_ranks(request, a) * a.microbatches, microbatch_sequences(request, a),
+                     a.tensor > 1 ? ", by train.gemm reference" : ""));
+  }
   return text;
 }
 
@@ -186,6 +192,9 @@ std::string train_json(const PlanRequest& request, const Plan& plan, const std::
                       {"context_parallel_degree", a.context},
                       {"placement_strategy", a.placement},
                       {"activation_checkpointing", a.recompute ? "each" : "none"}};
+  if (request.gradient_order != GradientOrder::sequence) {
+    json["parallel"]["gradient_order"] = name(request.gradient_order);
+  }
   // A key of offloading without offload is refused, so it is left out.
   if (a.offload) {
     json["parallel"]["offload_activations"] = true;
@@ -199,6 +208,8 @@ std::string smp_json(const PlanRequest& request, const Plan& plan) {
   const Arrangement& a = plan.arrangement;
   const std::string reason = smp_refusal(a);
   require(reason.empty(), describe(request, a), ": ", reason);
+  require(request.gradient_order == GradientOrder::sequence,
+          "SMP has no key for gradient_order; write --json FILE for sprat train instead");
   OrderedJson json;
   // Version 2 knows sharded parameters, version 1 stages and sharded optimizer state.
   if (a.pipeline == 1 && a.strategy != "zero1") {

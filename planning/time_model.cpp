@@ -18,6 +18,8 @@ using collectives::Collective;
 /// A gradient, two moments and a master are read, three of them and the parameter written.
 constexpr double update_bytes = 4 * sizeof(float) + 3 * sizeof(float) + 2;
 constexpr double token_bytes = 4;
+/// A sum is read and written, what is added to it read.
+constexpr double addition_bytes = 3 * sizeof(float);
 
 /// One layer's pass of one micro-batch, and its unit's collectives.
 struct LayerTime {
@@ -26,18 +28,19 @@ struct LayerTime {
   double context_forward = 0, context_backward = 0;
   double gather = 0, reduce = 0;  ///< In each micro-batch,
   double last_reduce = 0;         ///< and in the last one.
+  double addition = 0;            ///< To the sum of other micro-batches.
 };
 
 /// What a stage takes for one micro-batch.
 struct StageTime {
-  double compute = 0, recompute = 0, tensor = 0, context = 0;
+  double compute = 0, recompute = 0, tensor = 0, context = 0, additions = 0;
   double forward = 0, backward = 0;  ///< All of it, with what its collectives expose.
   double last_more = 0;              ///< What the last micro-batch takes beyond that.
 
   /// Sums of many numbers differ by rounding; what is not a part in 10^9 of a pass is that.
   double exposed() const {
     const double all = forward + backward;
-    const double more = all - compute - recompute - tensor - context;
+    const double more = all - compute - recompute - tensor - context - additions;
     return more > 1e-9 * all ? more : 0;
   }
 };
@@ -63,6 +66,7 @@ class StepModel {
   LayerTime computed_passes(int layer);
   void add_context(const LayerCost& layer, LayerTime& time) const;
   void add_collectives(double padded, LayerTime& time);
+  double addition(double padded) const;
   StageTime stage_time(const StageRange& stage);
   StageTime plain_stage_time(const StageRange& stage);
   struct Pass {
@@ -146,6 +150,9 @@ void StepModel::add_collectives(double padded, LayerTime& time) {
   if (fsdp::gathers_parameters(sharding)) {
     time.gather = group(Collective::all_gather, GroupAxis::shard, padded * element_);
   }
+  // The rule that the engine goes by: a tree adds a rank's micro-batches before ranks.
+  const bool every_micro_step =
+      fsdp::gradient_rules(sharding, options_of(request_, a_, a_.microbatches)).every_micro_step;
   double elements = padded;
   bool first = true;
   for (const fsdp::Hop& hop : fsdp::reduction_hops(sharding, request_.wire)) {
@@ -153,11 +160,22 @@ void StepModel::add_collectives(double padded, LayerTime& time) {
     const double bytes = elements * static_cast<double>(size_of(hop.wire));
     const double seconds =
         group(hop.scatters ? Collective::reduce_scatter : Collective::all_reduce, axis, bytes);
-    time.reduce += first && fsdp::shards_gradients(sharding) ? seconds : 0;
+    time.reduce += first && every_micro_step ? seconds : 0;
     time.last_reduce += seconds;
     elements /= hop.scatters ? sharding.size(hop.axis) : 1;
     first = false;
   }
+}
+
+/// In a tree a micro-batch's gradient is made by itself and then added; in sequence a product adds
+/// to what is there. Of k gradients k - 1 are added, here a part of one in each micro-batch.
+double StepModel::addition(double padded) const {
+  if (request_.gradient_order != GradientOrder::tree) {
+    return 0;
+  }
+  const double share = 1 - 1.0 / a_.microbatches;
+  // A copy of a byte reads one and writes one.
+  return share * padded * addition_bytes / (2 * request_.machine.memory_bytes_per_s());
 }
 
 /// A stage whose collectives cost nothing: what the bound knows.
@@ -240,7 +258,7 @@ StepModel::Pass StepModel::pass(const fsdp::Visits& units, const std::vector<Lay
   bool gathers = false;
   for (const LayerTime& one : layers) {
     const double backward =
-        2 * one.forward + one.recompute + one.tensor_backward + one.context_backward;
+        2 * one.forward + one.recompute + one.tensor_backward + one.context_backward + one.addition;
     costs.stages.push_back({.forward = one.forward + one.tensor_forward + one.context_forward,
                             .backward_input = backward / 2,
                             .backward_weight = backward / 2,
@@ -265,12 +283,16 @@ StageTime StepModel::stage_time(const StageRange& stage) {
   for (int layer = stage.first; layer < stage.end; ++layer) {
     const auto unit = static_cast<std::size_t>(layer - stage.first);
     layers.push_back(passes_of(layer));
-    add_collectives(static_cast<double>(units.elements[unit]), layers.back());
+    const auto padded = static_cast<double>(units.elements[unit]);
+    add_collectives(padded, layers.back());
+    layers.back().addition = addition(padded);
+    time.additions += layers.back().addition;
     // Whoever is tied uses what its owner gathers.
     const bool tied = units.values_of[unit] != static_cast<int>(unit);
     layers.back().gather = tied ? 0 : layers.back().gather;
     collectives += layers.back().gather + layers.back().last_reduce;
   }
+  time.backward += time.additions;
   if (collectives == 0) {
     return time;
   }
@@ -344,7 +366,7 @@ double StepModel::stall(int rank) {
     }
     stages.push_back(std::move(stage));
   }
-  const int shown = rehearsed_microbatches(a_);
+  const int shown = rehearsed_microbatches(request_, a_);
   const mp::Schedule& schedule = rehearsals_.schedule(a_.pipeline, shown);
   const ActivationProgram program = mp::activation_program(schedule, rank, stages);
   mp::ActivationTimes times;
@@ -398,6 +420,7 @@ StepTime StepModel::all() {
                 .tensor = count * stage.tensor,
                 .context = count * stage.context,
                 .parameters = count * stage.exposed(),
+                .additions = count * stage.additions,
                 .messages = timeline.ranks[busiest].exposed_communication};
   const double busy = count * (stage.forward + stage.backward);
   // Whatever is left of the pipeline's time its rank has waited for other ranks to compute.
@@ -440,9 +463,9 @@ const std::vector<TimePart>& time_parts() {
       {"compute", &StepTime::compute},       {"recomputation", &StepTime::recompute},
       {"tensor ranks", &StepTime::tensor},   {"context ranks", &StepTime::context},
       {"parameters", &StepTime::parameters}, {"gradients", &StepTime::gradients},
-      {"messages", &StepTime::messages},     {"bubble", &StepTime::bubble},
-      {"stall", &StepTime::stall},           {"optimizer", &StepTime::optimizer},
-      {"loader", &StepTime::loader},
+      {"additions", &StepTime::additions},   {"messages", &StepTime::messages},
+      {"bubble", &StepTime::bubble},         {"stall", &StepTime::stall},
+      {"optimizer", &StepTime::optimizer},   {"loader", &StepTime::loader},
   };
   return parts;
 }

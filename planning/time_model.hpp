@@ -17,6 +17,7 @@ struct StepTime {
   double context = 0;     ///< Keys and values that attention does not hide.
   double parameters = 0;  ///< Gathers and first sums that passes do not hide,
   double gradients = 0;   ///< sums at the step's end, and parameters gathered after the update.
+  double additions = 0;   ///< Of micro-batches' gradients, by gradient_order tree.
   double messages = 0;    ///< Between stages, as far as a rank waits for them.
   double bubble = 0;      ///< Waiting for other stages to compute.
   double stall = 0;       ///< For tapes on their way back.
@@ -24,8 +25,8 @@ struct StepTime {
   double loader = 0;  ///< Reading that is slower than all of that.
 
   double total() const {
-    return compute + recompute + tensor + context + parameters + gradients + messages + bubble +
-           stall + optimizer + loader;
+    return compute + recompute + tensor + context + parameters + gradients + additions + messages +
+           bubble + stall + optimizer + loader;
   }
 };
 struct TimePart {

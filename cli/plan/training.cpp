@@ -14,12 +14,14 @@
 #include "cli/whole_number.hpp"
 #include "comm/host/topology.hpp"
 #include "planning/report.hpp"
+#include "sprat/fsdp.hpp"
 
 namespace sprat::cli {
 namespace {
 
 struct PlanArguments {
   std::string model, machine = "p4d.24xlarge", precision = "bf16", wire;
+  std::string gradient_order = name(GradientOrder::sequence);
   std::string json, smp, svg, trace, calibration, data = "text.txt";
   std::uint64_t batch_tokens = 4 << 20;
   std::int64_t sequence = 2048;
@@ -88,10 +90,22 @@ planning::PlanRequest plan_request(const PlanArguments& given) {
   }
   request.precision =
       planned_dtype("--precision", given.precision, {DType::bf16, DType::f16, DType::f32});
-  request.wire = given.wire.empty() ? request.precision
+  const bool tree = given.gradient_order == name(GradientOrder::tree);
+  request.gradient_order = tree ? GradientOrder::tree : GradientOrder::sequence;
+  // A tree over ranks of several micro-batches has its bits only if no rank's sum is rounded.
+  request.wire = given.wire.empty() ? (tree ? DType::f32 : request.precision)
                                     : planned_dtype("--wire", given.wire,
                                                     {DType::f32, DType::bf16, DType::f16, DType::i8,
                                                      DType::f8e4m3, DType::f8e5m2});
+  if (tree && request.wire != DType::f32) {
+    throw UsageError(fmt::format(
+        "--gradient-order tree has the same bits on any ranks where gradients travel as f32, and "
+        "--wire is {}; leave it out",
+        name(request.wire)));
+  }
+  if (tree && !given.smp.empty()) {
+    throw UsageError("--smp: SMP has no key for --gradient-order tree; write --json FILE");
+  }
   request.batch_sequences = static_cast<std::int64_t>(given.batch_tokens) / given.sequence;
   if (request.batch_sequences < 1) {
     throw UsageError(fmt::format("--batch-tokens {} is less than one --sequence of {}",
@@ -162,7 +176,12 @@ Action prepare_plan_training(CLI::App& app) {
       ->check(WholeNumber(2))
       ->capture_default_str();
   app.add_option("--precision", given->precision, "bf16, f16 or f32")->capture_default_str();
-  app.add_option("--wire", given->wire, "As what gradients travel; default: as --precision");
+  app.add_option("--wire", given->wire,
+                 "As what gradients travel; default: as --precision, tree: f32");
+  app.add_option("--gradient-order", given->gradient_order,
+                 "tree: only plans with the same bits on any ranks, gradients in f32")
+      ->check(CLI::IsMember({name(GradientOrder::sequence), name(GradientOrder::tree)}))
+      ->capture_default_str();
   app.add_option("--calibration", given->calibration, "Measured rates, lines of JSON");
   app.add_option("--json", given->json, "Write the configuration of `sprat train` to this file");
   app.add_option("--data", given->data, "The text that it names")->capture_default_str();

@@ -185,6 +185,20 @@ TEST(PlanReports, sprat_train_takes_every_plan_that_is_told) {
   }
 }
 
+TEST(PlanReports, sprat_train_adds_in_the_order_that_was_planned) {
+  PlanRequest request = small_request(1);
+  request.wire = DType::f32;
+  request.gradient_order = GradientOrder::tree;
+  const SearchResult found = search(request);
+  ASSERT_FALSE(found.plans.empty());
+  const train::TrainConfig config =
+      train::parse_train_config(train_json(request, found.plans.front(), "text.txt"), "plan");
+  EXPECT_EQ(config.sharding.gradient_order, GradientOrder::tree);
+  const std::string text = plan_text(request, found);
+  EXPECT_NE(text.find("tree: the same bits on any ranks with "), std::string::npos) << text;
+  EXPECT_THROW(smp_json(request, found.plans.front()), Error);
+}
+
 TEST(PlanReports, smp_takes_every_plan_that_is_made_for_it) {
   const PlanRequest request = small_request(1);
   const SearchResult found = search(request, {.smp_only = true}, 10);

@@ -75,13 +75,80 @@ TEST(PlanMemory, a_few_microbatches_show_what_all_of_them_hold) {
   Rehearsals rehearsals(
       request_for("layers=14,width=256,heads=8,vocabulary=512", "p4d", 1, 64, 128));
   for (const int pipeline : {2, 3, 4, 8}) {
-    const int shown = rehearsed_microbatches({.pipeline = pipeline, .microbatches = 64});
+    const int shown =
+        rehearsed_microbatches(rehearsals.request(), {.pipeline = pipeline, .microbatches = 64});
     for (int rank = 0; rank < pipeline; ++rank) {
       EXPECT_EQ(mp::most_microbatches_held(rehearsals.schedule(pipeline, shown), rank),
                 mp::most_microbatches_held(rehearsals.schedule(pipeline, 64), rank))
           << pipeline << " stages, rank " << rank;
     }
   }
+}
+
+/// In a rank's gradients of a step by the engine's own plan, with nothing left out.
+double whole_plan_of_gradients(Rehearsals& rehearsals, const Arrangement& a, int rank) {
+  const PlanRequest& request = rehearsals.request();
+  fsdp::Visits order =
+      units_of(rehearsals, a, rehearsals.stages(a.pipeline)[std::size_t(rank)],
+               mp::computations_of(rehearsals.schedule(a.pipeline, a.microbatches), rank));
+  order.micro_steps = a.microbatches;
+  const std::vector<fsdp::Sharding> shardings(order.units.size(), sharding_of(request, a));
+  return static_cast<double>(fsdp::plan_memory(fsdp::GatherSchedule(order).declared(), shardings,
+                                               options_of(request, a, a.microbatches), 2)
+                                 .memory.gradient_slots);
+}
+
+// What is not rehearsed is a sum of each unit for each doubling, to the byte.
+TEST(PlanMemory, of_a_tree_is_that_of_the_engines_plan_for_all_micro_batches) {
+  PlanRequest request =
+      request_for("layers=14,width=256,heads=8,vocabulary=512", "p4d", 1, 1024, 128);
+  request.wire = DType::f32;
+  request.gradient_order = GradientOrder::tree;
+  Rehearsals rehearsals(request);
+  for (const auto& [pipeline, microbatches] : {std::pair{1, 1},
+                                               {1, 2},
+                                               {1, 4},
+                                               {1, 32},
+                                               {2, 4},
+                                               {2, 8},
+                                               {2, 64},
+                                               {4, 16},
+                                               {4, 64},
+                                               {8, 128}}) {
+    const int data = 8 / pipeline;
+    for (const auto& [row, shards] : {std::pair{"ddp", 1}, {"zero1", data}, {"zero2", data}}) {
+      if (data == 1 && shards == data && std::string_view(row) != "ddp") {
+        continue;
+      }
+      const Arrangement a{
+          .pipeline = pipeline, .shards = shards, .strategy = row, .microbatches = microbatches};
+      ASSERT_EQ(refusal(request, a), "");
+      for (int rank = 0; rank < pipeline; ++rank) {
+        EXPECT_EQ(memory_of_rank(rehearsals, a, rank).gradient_buffers,
+                  whole_plan_of_gradients(rehearsals, a, rank))
+            << describe(request, a) << ", rank " << rank;
+      }
+    }
+  }
+}
+
+// Rows that shard gradients sum over ranks once a step instead of in each micro-batch.
+TEST(PlanCosts, of_a_tree_are_additions_and_memory_and_fewer_sums) {
+  PlanRequest request =
+      request_for("layers=4,width=1024,heads=8,vocabulary=32768", "g5,ranks=4", 2, 64, 512);
+  request.wire = DType::f32;
+  const Arrangement a{.shards = 8, .strategy = "zero2", .microbatches = 8};
+  const Plan sequence = evaluate(request, a);
+  request.gradient_order = GradientOrder::tree;
+  const Plan tree = evaluate(request, a);
+  EXPECT_EQ(sequence.time.additions, 0);
+  // 7 of 8 gradients: 12 bytes an element, of which a copy moves 2 for each it counts.
+  const double elements = parameter_count(request.model) + 1024.0 * 32768;
+  EXPECT_NEAR(tree.time.additions, 7 * elements * 6 / request.machine.memory_bytes_per_s(),
+              0.01 * tree.time.additions);
+  EXPECT_LT(tree.time.parameters + tree.time.gradients,
+            sequence.time.parameters + sequence.time.gradients);
+  EXPECT_GT(tree.memory.gradient_buffers, sequence.memory.gradient_buffers);
 }
 
 /// Small machines with little memory, so that some arrangements fit and some do not.
@@ -163,6 +230,25 @@ TEST(PlanArrangements, degrees_that_do_not_divide_are_refused_with_their_numbers
 
 // T fastest, then P, then S: what lies inside of a host of eight.
 // The documents' 60 B: 56 samples in 4 micro-batches are 14 at a time, no power of two.
+TEST(PlanArrangements, of_a_tree_have_the_same_bits_on_any_ranks) {
+  PlanRequest request = request_for(small, "p4d,ranks=6", 2, 48, 512);
+  request.wire = DType::f32;
+  request.gradient_order = GradientOrder::tree;
+  for (const Arrangement& one : arrangements(request, {})) {
+    ADD_FAILURE() << "12 ranks make no tree: " << describe(request, one);
+  }
+  request.machine = machine_from("p4d,ranks=4");
+  const std::vector<Arrangement> all = arrangements(request, {});
+  EXPECT_FALSE(all.empty());
+  for (const Arrangement& one : all) {
+    EXPECT_TRUE(one.context == 1 && one.microbatches != 3) << describe(request, one);
+  }
+  EXPECT_NE(refusal(request, {.microbatches = 3}).find("3 micro-batches are powers of two"),
+            std::string::npos);
+  request.wire = DType::bf16;
+  EXPECT_NE(refusal(request, {}).find("travel as f32, not bf16"), std::string::npos);
+}
+
 TEST(PlanArrangements, a_number_of_micro_batches_that_is_named_is_tried) {
   const PlanRequest request =
       request_for("layers=4,width=1024,heads=8,vocabulary=32768", "p4d", 1, 56, 512);
