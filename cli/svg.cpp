@@ -7,18 +7,21 @@
 namespace sprat::cli {
 namespace {
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char letter : text) {
-    out += letter == '<' ? "&lt;" : letter == '&' ? "&amp;" : std::string(1, letter);
-  }
-  return out;
-}
-
 /// Of an entry of a legend: nobody measures a font that the reader's machine chooses.
 double width_of(const SvgInk& ink) { return 26 + 7.0 * static_cast<double>(ink.name.size()); }
 
 }  // namespace
+
+std::string svg_escaped(const std::string& text) {
+  std::string out;
+  for (const char letter : text) {
+    const bool control = letter >= 0 && letter < ' ';  // XML has none of them
+    out += letter == '<'   ? "&lt;"
+           : letter == '&' ? "&amp;"
+                           : std::string(1, control ? ' ' : letter);
+  }
+  return out;
+}
 
 std::string readable_seconds(double seconds) {
   const bool in_us = seconds < 1e-3, in_ms = seconds < 1;
@@ -42,7 +45,8 @@ double tick_of(double seconds) {
 }
 
 std::string svg_label(double x, double y, const std::string& style, const std::string& text) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" {}>{}</text>\n", x, y, style, escaped(text));
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" {}>{}</text>\n", x, y, style,
+                     svg_escaped(text));
 }
 
 std::string svg_box(double x, double y, double width, double height, const std::string& style) {

@@ -6,6 +6,8 @@
 
 namespace sprat::cli {
 
+/// Text of which nothing is markup.
+std::string svg_escaped(const std::string& text);
 /// A line of text; what would be markup in it is escaped. `style` holds attributes.
 std::string svg_label(double x, double y, const std::string& style, const std::string& text);
 /// A rectangle up to its attributes `style`, which end with "/>" or with what stands inside it.

@@ -1,4 +1,5 @@
-// `sprat trace`: what Chrome traces say, whether they are sound, and ranks' parts put together.
+// `sprat trace`: what Chrome traces say, whether they are sound, pictures of them, and ranks' parts
+// put together.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -11,11 +12,14 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/trace/picture.hpp"
+#include "cli/whole_number.hpp"
 #include "comm/base/config.hpp"
 #include "comm/timeline/chrome_trace.hpp"
 #include "planning/trace_file.hpp"
@@ -83,6 +87,19 @@ int check_trace(const std::string& path) {
   return ask_trace_processor(path);
 }
 
+int draw_trace(const std::string& path, const std::string& picture, std::optional<int> step) {
+  const std::string name = std::filesystem::path(path).filename().string();
+  const std::string svg = trace_svg(planning::parse_trace(trace_text(path), path),
+                                    step ? fmt::format("{}, step {}", name, *step) : name, step);
+  std::ofstream file(picture, std::ios::binary);
+  file << svg;
+  if (!file.flush()) {
+    throw Error(ErrorCode::unavailable,
+                fmt::format("cannot write \"{}\": {}", picture, std::strerror(errno)));
+  }
+  return 0;
+}
+
 /// FILE.rank0, FILE.rank1, ...
 std::vector<std::string> parts_beside(const std::string& path) {
   const std::filesystem::path whole(path);
@@ -137,6 +154,8 @@ Action prepare_trace(CLI::App& app) {
   struct Request {
     std::string path;
     std::vector<std::string> parts;
+    std::string picture;
+    std::optional<int> step;
   };
   auto r = std::make_shared<Request>();
   CLI::App* summary =
@@ -144,12 +163,19 @@ Action prepare_trace(CLI::App& app) {
   summary->add_option("FILE", r->path, "A trace")->required();
   CLI::App* check = app.add_subcommand("check", "Whether it is a sound Chrome trace");
   check->add_option("FILE", r->path, "A trace")->required();
+  CLI::App* picture = app.add_subcommand("picture", "What each rank did when, as an SVG");
+  picture->add_option("FILE", r->path, "A trace")->required();
+  picture->add_option("-o,--output", r->picture, "The SVG to write")->required();
+  picture->add_option("--step", r->step, "That training step alone")->check(WholeNumber(1));
   CLI::App* join = app.add_subcommand("join", "One trace of the parts that ranks left");
   join->add_option("FILE", r->path, "The trace to write")->required();
   join->add_option("PART", r->parts, "Parts, from several hosts perhaps; else all FILE.rank*");
   return [=] {
     if (*join) {
       return join_parts(r->path, r->parts);
+    }
+    if (*picture) {
+      return draw_trace(r->path, r->picture, r->step);
     }
     return *check ? check_trace(r->path) : summarise_trace(r->path);
   };
@@ -170,12 +196,15 @@ loading where one of the rank's own is under way, and else waiting for other ran
 check: every slice has its times, slices of a thread lie in each other or side by side, and flows have both ends, each in a slice,
 in the order of time; else it says which event is wrong. SPRAT_TRACE_PROCESSOR names Perfetto's trace_processor, which then reads
 the file, too.
+picture: a row for each rank: what it computes, with waits and stalls over it, then what it sends, gathers and sums, then what it
+loads and stores. Slices too narrow to be seen become one. --step N draws the step of that number; a whole run is hardly readable.
 join: a rank that fails, or whose program does not ask rank 0 to collect, leaves its part as FILE.rankN on its own host.
 
 Examples:
   sprat train examples/gpt-jargon.json --virtual-ranks 4 --steps 20 --trace t.json
   sprat trace summary t.json
   sprat trace check t.json
+  sprat trace picture t.json --step 3 -o t.svg
   sprat pipeline --schedule 1f1b -p 4 -m 8 --communicate --latency 0.1 --trace p.json
   sprat trace join t.json t.json.rank0 t.json.rank1
 )",
