@@ -336,8 +336,8 @@ class Sagemaker(unittest.TestCase):
                 ("from torch.sagemaker.nn.attn import FlashSelfAttention", "ImportError", "scaled_dot_product_attention"),
                 ("import torch.sagemaker as tsm; tsm.no_such", "AttributeError", "docs/frameworks/sagemaker.md"),
                 ("import torch.sagemaker.no_such", "ImportError", "docs/frameworks/sagemaker.md"),
-                ("import smdistributed.modelparallel.torch as smp; smp.no_such", "AttributeError", "docs/smp_names.md"),
-                ("from smdistributed.modelparallel.torch import no_such", "ImportError", "docs/smp_names.md")):
+                ("import smdistributed.modelparallel.torch as smp; smp.no_such", "AttributeError", "docs/smp/names.md"),
+                ("from smdistributed.modelparallel.torch import no_such", "ImportError", "docs/smp/names.md")):
             with self.subTest(statement):
                 said = self.script(statement, status=1)
                 self.assertIn(kind + ": ", said.splitlines()[-1])

@@ -41,7 +41,7 @@ class Reading(unittest.TestCase):
         self.assertIsNone(settings.values["random_seed"])
 
     def test_all_documented_keys_have_a_value(self):
-        documented = (ROOT / "docs/smp_configuration.md").read_text()
+        documented = (ROOT / "docs/smp/configuration.md").read_text()
         for generation, given in (("v2", {}), ("v1", {"ddp": True})):
             with self.subTest(generation):
                 table = documented.partition(f"SMP {generation}:\n\n")[2].partition("\n\n")[0]

@@ -135,7 +135,7 @@ TEST(SmpKeys, each_default_may_be_given) {
   }
 }
 
-/// A row of the tables in docs/smp_configuration.md.
+/// A row of the tables in docs/smp/configuration.md.
 std::string documented_row(const SmpKey& key) {
   const std::string standard =
       key.follows.empty() ? describe(key.standard) : std::string(key.follows);
@@ -146,7 +146,7 @@ std::string documented_row(const SmpKey& key) {
 }
 
 TEST(SmpKeys, are_documented_in_this_order) {
-  std::ifstream file(std::filesystem::path(SPRAT_SOURCE_DIR) / "docs/smp_configuration.md");
+  std::ifstream file(std::filesystem::path(SPRAT_SOURCE_DIR) / "docs/smp/configuration.md");
   const std::string page(std::istreambuf_iterator<char>(file), {});
   for (const SmpVersion version : {SmpVersion::v2, SmpVersion::v1}) {
     std::string table = text("SMP ", name(version), R"(:

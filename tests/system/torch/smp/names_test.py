@@ -1,4 +1,4 @@
-"""Every public name of SMP's is served, or refused by a sentence: the table of docs/smp_names.md.
+"""Every public name of SMP's is served, or refused by a sentence: the table of docs/smp/names.md.
 
 Use: python tests/system/torch/smp/names_test.py; with --markdown it prints the table.
 The names: aws/sagemaker-python-sdk, doc/api/training/smp_versions/latest, and AWS docs,
@@ -16,7 +16,7 @@ from typing import Any
 import sprat.torch.smp as smp
 from sprat.torch.smp.refused import REFUSED
 
-PAGE = pathlib.Path(__file__).resolve().parents[4] / "docs/smp_names.md"
+PAGE = pathlib.Path(__file__).resolve().parents[4] / "docs/smp/names.md"
 NAMES = {
     "v1, training": "init step StepOutput.outputs StepOutput.reduce_mean StepOutput.reduce_sum "
     "StepOutput.concat StepOutput.stack DistributedModel DistributedOptimizer partition set_partition "
@@ -95,7 +95,7 @@ class Names(unittest.TestCase):
         self.assertLessEqual(set(REFUSED), known)
 
     def test_a_name_that_nobody_has_is_none(self):
-        self.assertIn("docs/smp_names.md lists", str(found("no_such_name")))
+        self.assertIn("docs/smp/names.md lists", str(found("no_such_name")))
 
     def test_the_page_has_this_table(self):
         self.assertIn(table(), PAGE.read_text())

@@ -1,6 +1,6 @@
 """SMP's surface on torch.distributed: `import sprat.torch.smp as smp` has its names.
 
-docs/smp_configuration.md lists the keys of its configuration.
+docs/smp/configuration.md lists the keys of its configuration.
 """
 
 from typing import NoReturn

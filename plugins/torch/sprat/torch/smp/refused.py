@@ -13,4 +13,4 @@ def refusal(name: str) -> AttributeError:
     """What to raise for a name that is not here."""
     if name in REFUSED:
         return AttributeError(f"smp.{name} is not served: {REFUSED[name]}")
-    return AttributeError(f"smp has no {name!r}: docs/smp_names.md lists its names")
+    return AttributeError(f"smp has no {name!r}: docs/smp/names.md lists its names")
