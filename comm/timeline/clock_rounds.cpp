@@ -1,6 +1,7 @@
 #include "comm/timeline/clock_rounds.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace sprat::comm::timeline {
 namespace {
