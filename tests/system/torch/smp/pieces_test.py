@@ -19,6 +19,7 @@ from torch import nn
 
 policy = importlib.import_module("sprat.torch.smp.server.policy")
 messages = importlib.import_module("sprat.torch.smp.server.messages")
+meetings = importlib.import_module("sprat.torch.smp.server.meetings")
 server = importlib.import_module("sprat.torch.smp.server.server")
 wires = importlib.import_module("sprat.torch.smp.server.wire")
 tasks = importlib.import_module("sprat.torch.smp.server.tasks")
@@ -117,7 +118,8 @@ class Followers(unittest.TestCase):
         return messages.Message("run", source=0, value=("forward", (0, number)), of_peer=True)
 
     def failed(self, source: int, of_peer: bool = False) -> messages.Message:
-        return messages.Message("failed", source=source, value="no such key", of_peer=of_peer)
+        word = messages.LastWord("no such key")
+        return messages.Message("failed", source=source, value=word, of_peer=of_peer)
 
     def test_run_what_the_first_has_run_and_tell_it_what_they_hear(self):
         for name, computes, says, script in (
@@ -158,6 +160,62 @@ class Followers(unittest.TestCase):
         self.assertIn("rank 0 is lost", self.served(ConnectionError("rank 0 is lost"))[2])
 
 
+class GroupOfScript:
+    """Its operations end when a rank aborts it."""
+
+    def __init__(self, begun: int):
+        self.begun, self.aborted = begun, threading.Event()
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self.begun
+
+    def abort(self) -> None:
+        self.aborted.set()
+
+
+class Meetings(unittest.TestCase):
+    """Groups of tensor ranks, one of which has left a step."""
+
+    def test_are_aborted_where_a_rank_waits_for_one_that_has_left_by_table(self):
+        a, b = (0, 1), (0, 2)
+        for mine, words, waits, ends in (
+            ({a: 5}, [{a: 5}], set(), set()),  # all failed at the same place
+            ({a: 6}, [{a: 5}], {a}, {a}),
+            ({a: 5}, [{a: 6}], set(), {a}),  # the other one waits, and aborts
+            ({a: 6}, [{a: 6}, {a: 5}], {a}, {a}),
+            ({a: 6, b: 2}, [{a: 6}, {b: 3}], set(), {b}),
+            ({a: 6}, [{(2, 3): 1}, {}], set(), set()),  # groups of others; a rank that was refused
+        ):
+            with self.subTest(mine=mine, words=words):
+                self.assertEqual(meetings.left_behind(mine, words), waits)
+                self.assertEqual(meetings.uneven(mine, words), ends)
+
+    def left(self, begun: int):
+        group = GroupOfScript(begun)
+        one = meetings.Meetings({(0, 1): group})
+        one.told(messages.LastWord("rank 1 failed", {(0, 1): 5}))
+        return group, one
+
+    def test_end_the_call_that_begins_before_or_after_the_word_comes(self):
+        for begun in (6, 5):
+            group, one = self.left(begun)
+            group.begun = 6
+            self.assertTrue(group.aborted.wait(30))
+            self.assertEqual((one.end(), one.reason(KeyError())), ({(0, 1): 6}, "rank 1 failed"))
+
+    def test_go_on_unless_a_call_has_waited(self):
+        group, one = self.left(5)
+        self.assertEqual(one.end(), {(0, 1): 5})
+        one.note_ended()
+        one.require_whole()
+        self.assertFalse(group.aborted.is_set())
+        _, one = self.left(6)
+        one.end()
+        one.note_ended()
+        with self.assertRaisesRegex(ValueError, r"ranks \[0, 1\] ended with an earlier step \(rank 1 failed\)"):
+            one.require_whole()
+
+
 class WireOfScript(wires.Wire):
     """Brings what a test says, and notes the kinds of what is sent to rank 0."""
 
@@ -167,6 +225,7 @@ class WireOfScript(wires.Wire):
         self.seeds: dict[int, int] = {}
         self.coming: list[messages.Message] = []
         self._of_peers, self._early, self._said_last = False, [], False
+        self._globals, self.overhears = list(range(size)), lambda message: None
 
     def open(self, last_kinds: tuple[str, ...]) -> None:
         self._said_last = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 
@@ -13,6 +15,10 @@ def backends() -> dict[str, str]:
 
 def new_group(ranks: list[int]) -> dist.ProcessGroup:
     """A group with the world's timeout; its members alone call."""
-    device = next(iter(backends()))
-    timeout = dist.group.WORLD._get_backend(torch.device(device)).options._timeout
+    timeout = backend_of(dist.group.WORLD).options._timeout
     return dist.new_group(ranks, timeout=timeout, use_local_synchronization=True)
+
+
+def backend_of(group: dist.ProcessGroup) -> Any:
+    """That of the first type of device, as PyTorch binds it."""
+    return group._get_backend(torch.device(next(iter(backends()))))

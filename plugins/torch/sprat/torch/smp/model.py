@@ -16,7 +16,7 @@ from torch.distributed.algorithms.join import Join, Joinable
 from torch.utils import _pytree as pytree
 
 from .activation_store import ActivationCounters, ActivationStore
-from .backends import new_group
+from .backends import backend_of, new_group
 from .block_shards import BlockShards, local_blocks
 from .comm_hooks import CommHook
 from .cutting import forget_cache, keep_own, require_same_model
@@ -28,6 +28,7 @@ from .offload import require_cpu
 from .parameter_shards import ParameterShards
 from .placement import CommGroup
 from .recomputation import offload_inputs
+from .server.meetings import Meetings
 from .server.remote import run_remotely
 from .server.server import Server
 from .server.tasks import current
@@ -446,7 +447,8 @@ class DistributedModel(nn.Module, Joinable):
             raise RuntimeError(self._unsplit) from error
 
     def begin_step(self, trains: bool = True) -> int:
-        """Returns the step's number. ValueError if the model is not what was split."""
+        """Returns the step's number. ValueError if the model is not what was split, or a group has ended."""
+        self.server.meetings.require_whole()
         here = [name for name, _ in self.module.named_parameters()]
         if here != self._names:
             changed = next(iter(set(here) ^ set(self._names)), "their order")
@@ -634,8 +636,19 @@ class DistributedModel(nn.Module, Joinable):
         owners = {name: self.owner(name) for name in modules}
         active = state.config.get("active_microbatches", self._size() + 2)
         self._server = Server(wire, modules, owners, state.config.get("pipeline", "interleaved"),
-                              active, peers, [ranks.index(one) for one in tensor_ranks])
+                              active, peers, [ranks.index(one) for one in tensor_ranks],
+                              self._make_meetings())
         self._server.on_finished = lambda microbatch: self.gradients.finish(microbatch)
+
+    def _make_meetings(self) -> Meetings:
+        """The groups that tasks of a step meet in; sprat's alone, and not the world, with which all else would end."""
+        kinds = [CommGroup.TP_GROUP]
+        if self._shards_blocks:
+            kinds += [CommGroup.SHARD_GROUP, CommGroup.REPLICATE_GROUP]
+        groups = (state.groups[kind] for kind in kinds)
+        served = {tuple(dist.get_process_group_ranks(one)): backend_of(one) for one in groups
+                  if dist.get_world_size(one) > 1 and one is not dist.group.WORLD}
+        return Meetings({ranks: one for ranks, one in served.items() if one.name() == "sprat"})
 
     def _start_stages(self) -> None:
         at_operations = self._split.at_operations
@@ -646,8 +659,9 @@ class DistributedModel(nn.Module, Joinable):
                   "blocks are gathered when they begin" if self._shards_blocks else
                   "activations are offloaded" if self._store is not None else "")
         if reason and wanted:
-            setting = "split_at is 'operations'" if at_operations else "static_mode is true"
-            raise ValueError(f"{setting}, and stages cannot play this model: {reason}")
+            setting, remedy = (("split_at is 'operations'", "take split_at = 'modules'") if at_operations else
+                               ("static_mode is true", "leave static_mode out"))
+            raise ValueError(f"{setting}, and stages cannot play this model, since {reason}: {remedy}")
         if reason:
             log.warning("the execution server runs all steps, since stages cannot: %s", reason)
             return

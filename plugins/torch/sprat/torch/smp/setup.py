@@ -94,7 +94,10 @@ def _require_agreement(settings: Settings) -> None:
 
 
 def _make_groups(placement: Placement) -> dict[CommGroup, dist.ProcessGroup]:
-    """The process group of each kind that this rank is in; kinds with the same ranks share one."""
+    """The process group of each kind that this rank is in; kinds with the same ranks share one.
+
+    But for the tensor group: it can be aborted in the midst of a step, and nothing else is to end with it.
+    """
     world = list(range(placement.size))
     made = {tuple(world): dist.group.WORLD}
     groups = {}
@@ -102,6 +105,9 @@ def _make_groups(placement: Placement) -> dict[CommGroup, dist.ProcessGroup]:
         CommGroup
     ):  # the same order on every rank, and only members call, so no rank waits for a stranger
         ranks = tuple(placement.group(kind, dist.get_rank()))
+        if kind is CommGroup.TP_GROUP and len(ranks) > 1:
+            groups[kind] = new_group(list(ranks))
+            continue
         if ranks not in made:
             made[ranks] = new_group(list(ranks))
         groups[kind] = made[ranks]

@@ -26,6 +26,18 @@ class Message:
     of_peer: bool = False  # from another tensor parallel rank of this stage; the wire fills it in
 
 
+# Operations of groups that a rank has begun, by the ranks of the world in them.
+Begun = dict[tuple[int, ...], int]
+
+
+@dataclass(frozen=True)
+class LastWord:
+    """The value of bye, failed and heard."""
+
+    text: str = ""  # which rank failed, and its error: of the first that the sender has heard of
+    begun: Begun = field(default_factory=dict)  # by the sender, who begins nothing more in this step
+
+
 @dataclass(frozen=True)
 class _Place:
     """Stands in the tree for the tensor of that number."""

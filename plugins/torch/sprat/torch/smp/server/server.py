@@ -5,7 +5,8 @@ The thread that calls lead() or serve() hands a baton to one task at a time, and
 Tensor parallel ranks run the same tasks, whose collectives must meet: the first of them says which
 comes next, and the others wait until they can run that one. What it could run needs nothing that
 theirs could not bring, so this ends. A failure does not change that: the first stops where it hears of it,
-and the others tell it, and stop where it has (policy.follow).
+and the others tell it, and stop where it has (policy.follow). Only one that has an error of its own stops
+elsewhere; what the others are in then is aborted (meetings).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from .messages import Message
+from .meetings import Meetings
+from .messages import LastWord, Message
 from .modes import with_modes
 from .policy import BACKWARD, FORWARD, LEAVE, RUN, Following, View, follow, next_task
 from .remote import Call
@@ -48,9 +50,10 @@ class Server:
 
     def __init__(self, wire: Wire, modules: dict[str, nn.Module], owners: dict[str, int],
                  schedule: str, most_active: int, peers: Wire | None = None,
-                 alike: Sequence[int] = (0,)):
+                 alike: Sequence[int] = (0,), meetings: Meetings | None = None):
         """peers: to the other ranks of this stage that run the same tasks, with the wire's inbox.
         alike: those of them, in rising order and with this one, that have the same random numbers.
+        meetings: what the peers' tasks meet in; by default nothing.
         """
         self.wire = wire
         self.peers = peers
@@ -60,6 +63,9 @@ class Server:
         self.most_active = most_active
         self.on_paused: Callable[[], None] = lambda: None  # a task that waits for another rank
         self._alike = list(alike)
+        self.meetings = meetings or Meetings({})
+        if peers is not None:
+            peers.overhears = self._overhear
         self.on_finished: Callable[[int], None] = lambda microbatch: None
         self._workers = Workers()
         self._asked = 0
@@ -170,8 +176,16 @@ class Server:
 
     def _open(self) -> None:
         self._clear()
+        self.meetings.begin()
         for wire in self._wires():
             wire.open(ENDINGS)
+
+    def _overhear(self, message: Message | BaseException) -> None:
+        """In the thread that receives from the peers."""
+        if isinstance(message, BaseException):
+            self.meetings.silent()
+        elif message.kind in ENDINGS:
+            self.meetings.told(message.value)
 
     def _agree(self, seed: int) -> None:
         """By a message, since a collective would wait for a tensor rank that refuses the step."""
@@ -303,11 +317,11 @@ class Server:
             self._gone.add((message.of_peer, message.source))
         if message.kind == "bye" or self._failure is not None:
             return
-        self._failure = message.value
+        self._failure = message.value.text
         if not self._follows:
-            raise StepFailed(message.value)
+            raise StepFailed(self._failure)
         if not message.of_peer:  # else the first has been told too
-            self.peers.send(0, Message("heard", value=message.value))
+            self.peers.send(0, Message("heard", value=LastWord(self._failure)))
 
     def _forward(self, message: Message) -> None:
         args, kwargs = message.value
@@ -349,7 +363,7 @@ class Server:
     def _close(self) -> None:
         """Every rank says good-bye once it has what it waits for; nothing is on its way then."""
         for wire in self._wires():
-            wire.send_last(Message("bye"))
+            wire.send_last(Message("bye", value=LastWord(begun=self.meetings.begun())))
         for wire in self._wires():
             wire.close()
         while not self.wire.inbox.empty():
@@ -357,8 +371,8 @@ class Server:
             if isinstance(message, BaseException):
                 raise message
             if message.kind in ("failed", "heard"):
-                self._failure = message.value
-                raise StepFailed(message.value)
+                self._failure = message.value.text
+                raise StepFailed(self._failure)
 
     def _guarded(self, part: Callable[[], None]) -> None:
         try:
@@ -368,16 +382,18 @@ class Server:
 
     def _fail(self, error: BaseException) -> None:
         """Ends the step on every rank, once: the first failure that a rank hears of is told."""
-        text = self._failure
+        text = self._failure or self.meetings.reason(error)
         if text is None:
-            text = f"rank {self.wire.rank} of the pipeline: {type(error).__name__}: {error}"
+            text = f"{self._name()}: {type(error).__name__}: {error}"
         self._stop_tasks()
-        if self._tell_all(Message("failed", value=text)):
-            try:
-                for wire in self._wires():
-                    wire.close()
-            except BaseException:
-                self._forget()
+        whole = self._tell_all(Message("failed", value=LastWord(text, self.meetings.end())))
+        try:
+            for wire in self._wires() if whole else ():
+                wire.close()
+        except BaseException:
+            whole = False
+        if whole:
+            self.meetings.note_ended()
         else:
             self._forget()
         while not self.wire.inbox.empty():
@@ -386,6 +402,11 @@ class Server:
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise error
         raise StepFailed(text) from (None if isinstance(error, StepFailed) else error)
+
+    def _name(self) -> str:
+        """Of a stage that several ranks run also which of them this is, by its rank in the world."""
+        stage = f"rank {self.wire.rank} of the pipeline"
+        return stage if self.peers is None else f"{stage}, rank {self.peers.world_rank} of all"
 
     def _tell_all(self, message: Message) -> bool:
         """Whether all groups are whole: ranks of one are told, whatever has become of another."""

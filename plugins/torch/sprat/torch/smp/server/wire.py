@@ -8,6 +8,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -42,6 +43,12 @@ class Wire:
         self._leaving: deque[tuple[Any, torch.Tensor]] = deque()  # works and their tensors, in order
         self._early: list[Message] = []  # of the next step, from ranks that have left this one
         self._said_last = False
+        # Hears what comes in the thread that receives, also while the step's is in a call that does not end.
+        self.overhears: Callable[[Message | BaseException], None] = lambda message: None
+
+    @property
+    def world_rank(self) -> int:
+        return self._globals[self.rank]
 
     def send(self, peer: int, message: Message) -> None:
         """Its tensors may be changed once it returns: the message has copies, or has left."""
@@ -117,8 +124,10 @@ class Wire:
                     continue
                 if message.kind in last_kinds:
                     open_peers.discard(message.source)
+                self.overhears(message)
                 self.inbox.put(message)
         except BaseException as error:  # the server raises it where the step waits
+            self.overhears(error)
             self.inbox.put(error)
 
     def _next(self) -> Message:
