@@ -336,6 +336,36 @@ def plain_optimizer_of_shares(rank: int, size: int) -> str:
     return said(lambda: step_of(smp)(model, *batch(0)))
 
 
+# What does not go with shard_at = "blocks": settings, arguments of the model, what is called, and the sentence.
+BESIDE_BLOCKS = (
+    ({}, {"shard_at": "rows"}, None, "shard_at = 'rows': take step or blocks"),
+    ({}, {"split_at": "operations"}, None, "with split_at = 'operations': take shard_at = 'step'"),
+    ({"fp16": True}, {}, None, "with fp16: take shard_at = 'step'"),
+    ({"static_mode": True}, {}, "step", "blocks are gathered when they begin: leave static_mode out"),
+    ({}, {}, "join", "join goes with shard_at = 'step': a replica without batches begins no block"),
+    ({}, {}, "comm hook", "register_comm_hook goes with whole parameters: set sharded_data_parallel_degree to 1"),
+)
+
+
+def beside_blocks(rank: int, size: int) -> list[str]:
+    found = []
+    for settings, arguments, calls, _ in BESIDE_BLOCKS:
+        smp = start(2, MICROBATCHES, sharded_data_parallel_degree=2, **settings)
+
+        def refused() -> None:
+            model = smp.DistributedModel(Net(smp.partition, 2), **{"shard_at": "blocks", **arguments})
+            smp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+            if calls == "comm hook":
+                model.register_comm_hook(None, lambda _, bucket: bucket)
+            if calls is not None:
+                step_of(smp)(model, *batch(smp.dp_rank()))
+            if calls == "join":
+                model.join()
+
+        found.append(said(refused))
+    return found
+
+
 def as_sagemaker_has_it(rank: int, size: int) -> Any:
     """What AWS's scripts do: a hook with the optimizer, scales without fp16, evaluation in a step."""
     smp = start(size, 2, fast_mode=False, static_mode=False)
@@ -461,6 +491,11 @@ class State(unittest.TestCase):
                     self.assertEqual(sorted(state), sorted(want[1]))
                     for key, value in want[1].items():
                         self.assertTrue(close(state[key], value, 4096), (key, (state[key] - value).abs().max()))
+
+    def test_what_does_not_go_with_blocks_says_what_to_take_instead(self):
+        for told in values_of(4, beside_blocks):
+            for text, row in zip(told, BESIDE_BLOCKS, strict=True):
+                self.assertIn(row[-1], text)
 
     def test_an_overflow_of_a_part_leaves_the_step_out_on_all(self):
         for divides in ("sharded_data_parallel_degree", "shard_optimizer_state"):
