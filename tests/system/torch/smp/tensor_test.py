@@ -465,7 +465,7 @@ def fails_alone(over: Over, direction: str, raising: int, rank: int, size: int) 
         raise KeyError(f"no such key on {rank}")
 
     train(model, words(0))
-    if rank == raising:
+    if rank == raising:  # of the last stage
         own = next(one for one in model.local_modules()
                    if isinstance(one, FSDPModule) or type(one).__name__ == "DistributedLinear")
         # Before FSDP2's own hook, which gathers the block.
@@ -588,12 +588,13 @@ class Tensor(unittest.TestCase):
     def test_an_error_of_one_rank_of_a_stage_ends_the_step_on_all_at_once(self):
         """Its neighbour waits for it in a collective, whose deadline is far; the next step says that it cannot be."""
         with Ranks("sprat", 4, timeout=300) as ranks:
-            for over, direction, raising in ((Over(2, 2), "forward", 3), (Over(2, 2), "backward", 2),
-                                             (Over(1, 2, 2, "blocks"), "forward", 3)):
+            for over, direction, raising in ((Over(4), "forward", 2), (Over(2, 2), "forward", 3),
+                                             (Over(2, 2), "backward", 2), (Over(1, 2, 2, "blocks"), "forward", 3)):
                 for report in ranks.run(functools.partial(fails_alone, over, direction, raising), deadline=100):
                     self.assertEqual(report.error, "", ranks.tail(40))
                     text, next_text = report.value
-                    named = rf"rank 1 of the pipeline, rank {raising} of all: .*no such key on {raising}"
+                    stage = over.pipeline - 1
+                    named = rf"rank {stage} of the pipeline, rank {raising} of all: .*no such key on {raising}"
                     self.assertRegex(text, "^" + named)
                     self.assertRegex(next_text, "ended with an earlier step .*" + named)
 
