@@ -13,19 +13,49 @@
 namespace sprat::comm::timeline {
 namespace {
 
-/// As a string of JSON. Bytes above 127 stay: names are UTF-8, unless cut amid a letter, which
-/// viewers show as a box.
+/// Of the letter of UTF-8 that the text begins with (RFC 3629, table of section 4); 0: it begins
+/// with none. The text is not empty.
+std::size_t letter_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) {
+    return 1;
+  }
+  const std::size_t bytes = first < 0xc2 || first > 0xf4 ? 0
+                            : first < 0xe0               ? 2
+                            : first < 0xf0               ? 3
+                                                         : 4;
+  if (bytes == 0 || text.size() < bytes) {
+    return 0;
+  }
+  // No form that is longer than it must be, no half of a pair, nothing beyond the last letter.
+  const unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  const unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+  bool is_letter = byte(1) >= least && byte(1) <= most;
+  for (std::size_t at = 2; at < bytes; ++at) {
+    is_letter = is_letter && (byte(at) & 0xc0) == 0x80;
+  }
+  return is_letter ? bytes : 0;
+}
+
+/// As a string of JSON, which is UTF-8: names are cut to their arrays, perhaps amid a letter, and
+/// readers refuse a file with half of one.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
-  for (const char letter : text) {
-    if (letter == '"' || letter == '\\') {
+  while (!text.empty()) {
+    const std::size_t bytes = letter_bytes(text);
+    const char letter = text.front();
+    if (bytes == 0) {
+      out += "\\ufffd";
+    } else if (letter == '"' || letter == '\\') {
       out += '\\';
       out += letter;
-    } else if (static_cast<unsigned char>(letter) < ' ') {
+    } else if (bytes == 1 && letter < ' ') {
       out += fmt::format("\\u{:04x}", static_cast<unsigned>(letter));
     } else {
-      out += letter;
+      out += text.substr(0, bytes);
     }
+    text.remove_prefix(std::max<std::size_t>(bytes, 1));
   }
   return out + '"';
 }

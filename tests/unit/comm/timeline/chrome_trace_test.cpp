@@ -95,6 +95,34 @@ TEST(ChromeTrace, is_on_the_clock_of_rank_0_from_the_first_event_on) {
   EXPECT_EQ(found["M process_name 1"]["args"]["name"], "rank 1 (right)");
 }
 
+// JSON is UTF-8, and what is not is read by nobody: names are cut where their array ends.
+TEST(ChromeTrace, is_utf8_wherever_names_are_cut) {
+  const std::string letters = "aä€𝄞";
+  std::vector<RecordedEvent> events;
+  std::vector<std::string> shown;
+  for (std::size_t bytes = 1; bytes <= letters.size(); ++bytes) {
+    events.push_back(event(TraceRow::computes, 0, 1, letters.substr(0, bytes).c_str()));
+  }
+  // Overlong, half of a pair, beyond Unicode, and what begins no letter.
+  for (const char* bytes : {"\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                            "\xf5\x80\x80\x80", "\x80", "\xff", "\xf0\x9d", "a\xe2\x82z"}) {
+    events.push_back(event(TraceRow::computes, 0, 1, bytes));
+  }
+  const Json trace =
+      Json::parse(chrome_trace({{.rank = 0, .size = 1, .host = "h\xc3", .events = events}}));
+  for (const Json& one : trace["traceEvents"]) {
+    if (one["ph"] == "X") {
+      shown.push_back(one["name"]);
+    }
+  }
+  ASSERT_EQ(shown.size(), events.size());
+  EXPECT_EQ(shown[0], "a");
+  EXPECT_EQ(shown[1], "a\ufffd");
+  EXPECT_EQ(shown[2], "aä");
+  EXPECT_EQ(shown[9], letters);
+  EXPECT_EQ(shown.back(), "a\ufffd\ufffdz");
+}
+
 TEST(ChromeTrace, without_an_event_is_a_list_of_names) {
   const Json trace = Json::parse(chrome_trace({{.rank = 0, .size = 1, .host = {}}}));
   EXPECT_EQ(trace["traceEvents"].size(), 2u);
