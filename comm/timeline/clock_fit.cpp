@@ -21,8 +21,10 @@ std::int64_t ClockFit::aligned(std::int64_t own_ns) const {
   // Offsets are kept whole, and only what they changed by is a fraction: a double has too few
   // digits for the sum of both.
   const double part = static_cast<double>(own_ns - begin.at) / static_cast<double>(between);
-  return own_ns + begin.offset +
-         std::llround(part * static_cast<double>(end.offset - begin.offset));
+  const double drifted = part * static_cast<double>(end.offset - begin.offset);
+  // Readings of foreign files may lie a nanosecond apart, and the line through them be as steep.
+  constexpr double most = 1e18;
+  return own_ns + begin.offset + std::llround(std::clamp(drifted, -most, most));
 }
 
 std::int64_t ClockFit::error() const { return std::max(begin.error, end.error); }

@@ -1,6 +1,7 @@
 #include "comm/timeline/rank_timeline.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <type_traits>
 
@@ -19,6 +20,23 @@ struct Head {
   char host[64];
 };
 static_assert(std::is_trivially_copyable_v<Head> && std::is_trivially_copyable_v<RecordedEvent>);
+
+/// 31 years since a host was started, or between the starts of two: sums of some such times fit.
+constexpr std::int64_t most_ns = 1'000'000'000'000'000'000;
+
+bool is_time(std::int64_t ns) { return ns >= -most_ns && ns <= most_ns; }
+
+bool is_reading(const ClockReading& reading) {
+  return is_time(reading.at) && is_time(reading.offset) && is_time(reading.error);
+}
+
+/// As its bytes have it: of a bool only two values may be read as one.
+bool is_event(std::span<const std::byte> bytes) {
+  std::int64_t start = 0, end = 0;
+  std::memcpy(&start, bytes.data() + offsetof(RecordedEvent, start_ns), sizeof start);
+  std::memcpy(&end, bytes.data() + offsetof(RecordedEvent, end_ns), sizeof end);
+  return is_time(start) && is_time(end) && bytes[offsetof(RecordedEvent, receives)] <= std::byte{1};
+}
 
 }  // namespace
 
@@ -52,6 +70,12 @@ RankTimeline unpacked(std::span<const std::byte> bytes, const std::string& origi
           " says that it holds ", head.events, " events, and has ", rest, " bytes for them");
   require(head.size > 0 && head.rank >= 0 && head.rank < head.size, origin, " is of rank ",
           head.rank, " of ", head.size);
+  require(is_reading(head.clock.begin) && is_reading(head.clock.end), origin,
+          " has a clock that shows no time");
+  for (std::size_t at = sizeof head; at < bytes.size(); at += sizeof(RecordedEvent)) {
+    require(is_event(bytes.subspan(at, sizeof(RecordedEvent))), origin, " has no event at byte ",
+            at);
+  }
   RankTimeline rank{.rank = head.rank,
                     .size = head.size,
                     .host = std::string(text_of(head.host)),

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -157,6 +159,16 @@ TEST(RankTimelines, come_back_from_bytes_and_others_are_refused) {
             std::string::npos);
   bytes[0] ^= std::byte{1};
   EXPECT_NE(complaint(bytes).find("no rank's part"), std::string::npos);
+  // Times whose sums have no room, and a bool that is neither.
+  RankTimeline strange = rank;
+  strange.events[1].end_ns = std::numeric_limits<std::int64_t>::min();
+  EXPECT_NE(complaint(packed(strange)).find("no event at byte"), std::string::npos);
+  strange = rank;
+  strange.clock.end.offset = std::numeric_limits<std::int64_t>::max();
+  EXPECT_NE(complaint(packed(strange)).find("shows no time"), std::string::npos);
+  bytes = packed(rank);
+  bytes[bytes.size() - sizeof(RecordedEvent) + offsetof(RecordedEvent, receives)] = std::byte{2};
+  EXPECT_NE(complaint(bytes).find("no event at byte"), std::string::npos);
 }
 
 }  // namespace
