@@ -76,6 +76,9 @@ class TraceReader {
     } else if (phase == "E") {
       end(event, thread, where);
     } else if (phase == "s" || phase == "f") {
+      // Of a list of lists it would take as much of the stack as there are of them.
+      require(!event.contains("id") || event["id"].is_primitive(), where,
+              " has an \"id\" that is neither a number nor a word");
       Flow& flow = flows_[event.contains("id") ? event["id"].dump() : ""];
       (phase == "s" ? flow.starts : flow.ends)
           .push_back({.thread = thread, .time = number_of(event, "ts", where) * microsecond});

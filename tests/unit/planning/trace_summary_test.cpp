@@ -114,6 +114,13 @@ TEST(TraceSummary, what_is_no_trace_is_refused_by_its_event) {
   EXPECT_NE(complaint(R"([{"ph": "X", "ts": 0, "dur": 2}, {"ph": "s", "id": 3, "ts": 1}])")
                 .find("flow 3 starts or ends alone"),
             std::string::npos);
+  // Lists in each other as deep as no stack is.
+  constexpr std::size_t deep = 1'000'000;
+  EXPECT_NE(complaint((R"([{"ph": "s", "ts": 1, "id": )" + std::string(deep, '[') +
+                       std::string(deep, ']') + "}]")
+                          .c_str())
+                .find("event 1 has an \"id\" that is neither"),
+            std::string::npos);
   EXPECT_NE(complaint(R"([{"name": "a"}])").find("event 1 has no phase"), std::string::npos);
   EXPECT_NE(complaint(R"([{"ph": "X", "ts": 1, "dur": -1}])").find("ends before it begins"),
             std::string::npos);
