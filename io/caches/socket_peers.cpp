@@ -149,6 +149,12 @@ void SocketPeers::watch(int descriptor, std::uint64_t tag, std::uint32_t events)
   }
 }
 
+/// Before a watched connection is closed. A child of fork() may hold it as well, and as long as
+/// anybody does epoll tells of its end again and again, by a tag that is the next connection's.
+void SocketPeers::unwatch(int descriptor) noexcept {
+  static_cast<void>(::epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, descriptor, nullptr));
+}
+
 void SocketPeers::wake_thread() noexcept {
   const std::uint64_t one = 1;
   // Fails only if the counter is full: then it is awake.
@@ -247,6 +253,7 @@ void SocketPeers::handle(std::uint64_t tag, std::uint32_t events, Time now) {
       // One that is not read from tells of its end again and again.
       const bool ended = found->second.paused && (events & broken) != 0;
       if (ended || !read_some(found->second)) {
+        unwatch(found->first);
         incoming_.erase(found);
       }
       return;
@@ -295,6 +302,9 @@ void SocketPeers::connect_to(std::size_t host, Time now) {
 /// Messages that waited are lost: who asked something finds out at its deadline.
 void SocketPeers::give_up(std::size_t host, Time now) {
   Outgoing& one = outgoing_[host];
+  if (one.connection) {
+    unwatch(one.connection->descriptor());
+  }
   one.connection.reset();
   one.deadline = now + before_next_try;
   std::deque<QueuedMessage> lost;  // their memory goes back without the lock
@@ -424,7 +434,11 @@ void SocketPeers::resume_reading() {
 
 void SocketPeers::end_overdue(Time now) {
   std::erase_if(incoming_, [&](const auto& one) {
-    return !one.second.connection.proved() && now > one.second.deadline;
+    const bool over = !one.second.connection.proved() && now > one.second.deadline;
+    if (over) {
+      unwatch(one.first);
+    }
+    return over;
   });
   for (std::size_t host = 0; host < outgoing_.size(); ++host) {
     const Outgoing& one = outgoing_[host];

@@ -96,6 +96,7 @@ class SocketPeers final : public BlockPeers {
   void end_overdue(Time now);
   void resume_reading();
   void watch(int descriptor, std::uint64_t tag, std::uint32_t events);
+  void unwatch(int descriptor) noexcept;
 
   const SocketPeersOptions options_;
   std::vector<std::string> names_;

@@ -2,15 +2,24 @@
 #include "io/caches/socket_peers.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "sprat/error.hpp"
@@ -80,6 +89,84 @@ bool send_until_taken(SocketPeers& from, std::size_t to, const PeerHeader& heade
     from.receive(10ms);
   }
   return false;
+}
+
+/// A process of ours that does something and then holds what it has until it is killed.
+class ForkedHolder {
+ public:
+  template <class Action>
+  explicit ForkedHolder(const Action& action) {
+    std::array<int, 2> ready{};
+    EXPECT_EQ(pipe2(ready.data(), O_CLOEXEC), 0);
+    process_ = fork();
+    if (process_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const char done = action() ? 'y' : 'n';
+      static_cast<void>(!write(ready[1], &done, 1));
+      pause();
+      _exit(0);
+    }
+    char done = 'n';
+    EXPECT_EQ(read(ready[0], &done, 1), 1);
+    EXPECT_EQ(done, 'y');
+    close(ready[0]);
+    close(ready[1]);
+  }
+  ~ForkedHolder() { end(); }
+  ForkedHolder(const ForkedHolder&) = delete;
+  ForkedHolder& operator=(const ForkedHolder&) = delete;
+
+  void end() {
+    if (const pid_t process = std::exchange(process_, -1); process > 0) {
+      kill(process, SIGKILL);
+      waitpid(process, nullptr, 0);
+    }
+  }
+
+ private:
+  pid_t process_ = -1;
+};
+
+std::ptrdiff_t open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+}
+
+bool comes_to(std::ptrdiff_t descriptors) {
+  const auto end = std::chrono::steady_clock::now() + 30s;
+  while (open_descriptors() != descriptors && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(1ms);
+  }
+  return open_descriptors() == descriptors;
+}
+
+std::chrono::microseconds processor_time() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  return std::chrono::seconds(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+         std::chrono::microseconds(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+// As workers of PyTorch's DataLoader do, which are forked. While one lives epoll would tell of the
+// end that the thread has dealt with, and have it look without a pause.
+TEST(SocketPeers, rest_when_a_child_holds_a_connection_that_has_ended) {
+  Sockets job(1);
+  const std::ptrdiff_t before = open_descriptors();
+  ForkedHolder client([&] {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(job.addresses[0].port);
+    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+    return connect(socket(AF_INET, SOCK_STREAM, 0), reinterpret_cast<sockaddr*>(&address),
+                   sizeof address) == 0;
+  });
+  ASSERT_TRUE(comes_to(before + 1)) << "the connection is not taken";
+  const ForkedHolder heir([] { return true; });
+  client.end();
+  ASSERT_TRUE(comes_to(before)) << "its end is not seen";
+  const std::chrono::microseconds begin = processor_time();
+  std::this_thread::sleep_for(500ms);
+  // Two looks take no millisecond; who never pauses has more even of a core that many want.
+  EXPECT_LT(processor_time() - begin, 10ms);
 }
 
 TEST(SocketPeers, bring_messages_of_all_lengths_between_all_hosts) {
