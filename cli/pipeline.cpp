@@ -18,6 +18,7 @@
 #include "cli/pipeline/picture.hpp"
 #include "cli/pipeline/report.hpp"
 #include "cli/whole_number.hpp"
+#include "comm/base/whole_file.hpp"
 #include "mp/actions.hpp"
 #include "mp/passes/passes.hpp"
 #include "mp/schedule.hpp"
@@ -181,14 +182,6 @@ mp::Schedule schedule_of(const PipelineArguments& request) {
                              : mp::schedule_of_csv(contents_of(request.csv), request.csv);
 }
 
-void write(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text << std::flush;
-  if (!file) {
-    throw Error(ErrorCode::unavailable, "cannot write \"" + path + "\"");
-  }
-}
-
 /// Of the same schedule where each send waits for its receive.
 double blocking_bubble(const PipelineArguments& request, const PlayedSchedule& played) {
   const mp::Schedule spoken = played.messages ? played.schedule : communicate(played.schedule);
@@ -228,13 +221,13 @@ void require_reasonable(const mp::PipelineShape& shape) {
 void show(const PipelineArguments& request) {
   const PlayedSchedule played = play(request, schedule_of(request));
   if (!request.write_csv.empty()) {
-    write(request.write_csv, to_csv(played.schedule));
+    write_whole_file(request.write_csv, to_csv(played.schedule));
   }
   if (!request.svg.empty()) {
-    write(request.svg, to_svg(played.schedule, played.made));
+    write_whole_file(request.svg, to_svg(played.schedule, played.made));
   }
   if (!request.trace.empty()) {
-    write(request.trace, to_trace(played.schedule, played.made));
+    write_whole_file(request.trace, to_trace(played.schedule, played.made));
   }
   fmt::print("{}", request.json ? json_of(played).dump() + "\n" : page_of(played));
 }

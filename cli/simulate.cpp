@@ -19,6 +19,7 @@
 #include "cli/tree.hpp"
 #include "collectives/plan/planner.hpp"
 #include "collectives/simulate/cost_model.hpp"
+#include "comm/base/whole_file.hpp"
 #include "comm/host/topology.hpp"
 #include "sprat/config.hpp"
 
@@ -268,18 +269,10 @@ class Simulate {
                     readable_bytes(problem.payload_bytes()), name(dtype_), made.seconds * 1e6);
     timeline.subtitle = where() + fmt::format("; limited by {}", made.limit());
     if (!request_.svg.empty()) {
-      write(request_.svg, to_svg(timeline));
+      write_whole_file(request_.svg, to_svg(timeline));
     }
     if (!request_.trace.empty()) {
-      write(request_.trace, to_trace(timeline));
-    }
-  }
-
-  static void write(const std::string& path, const std::string& content) {
-    std::ofstream file(path);
-    file << content << std::flush;
-    if (!file) {
-      throw Error(ErrorCode::unavailable, "cannot write \"" + path + "\"");
+      write_whole_file(request_.trace, to_trace(timeline));
     }
   }
 

@@ -7,7 +7,6 @@
 #include <charconv>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -18,6 +17,7 @@
 #include "cli/status/trace.hpp"
 #include "collectives/record/explain.hpp"
 #include "collectives/record/flight_record.hpp"
+#include "comm/base/whole_file.hpp"
 #include "sprat/error.hpp"
 
 namespace sprat::cli {
@@ -156,18 +156,10 @@ void print_json(const std::vector<FlightRecord>& records) {
   fmt::print("\n]\n");
 }
 
-void write_trace(const std::string& path, const std::vector<FlightRecord>& records) {
-  std::ofstream file(path, std::ios::binary);
-  file << to_trace(records) << std::flush;
-  if (!file) {
-    throw Error(ErrorCode::unavailable, fmt::format("cannot write \"{}\"", path));
-  }
-}
-
 int run_status(const Options& options) {
   const std::vector<FlightRecord> records = collect(options.sources);
   if (!options.trace.empty()) {
-    write_trace(options.trace, records);
+    write_whole_file(options.trace, to_trace(records));
     return 0;
   }
   if (options.json) {

@@ -19,7 +19,7 @@
 #include "cli/top/sampler.hpp"
 #include "cli/top/screen.hpp"
 #include "cli/top/table.hpp"
-#include "io/durable.hpp"
+#include "comm/base/whole_file.hpp"
 
 namespace sprat::cli {
 namespace {
@@ -141,9 +141,7 @@ int write_metrics(const std::string& path) {
     fmt::print("{}", text);
     return 0;
   }
-  const std::string part = path + ".part";
-  io::write_file(part, text, {});
-  io::rename_over(part, path, {});
+  write_whole_file(path, text);
   return 0;
 }
 

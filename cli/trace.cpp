@@ -21,6 +21,7 @@
 #include "cli/trace/picture.hpp"
 #include "cli/whole_number.hpp"
 #include "comm/base/config.hpp"
+#include "comm/base/whole_file.hpp"
 #include "comm/timeline/chrome_trace.hpp"
 #include "planning/trace_file.hpp"
 #include "planning/trace_summary.hpp"
@@ -91,16 +92,11 @@ int draw_trace(const std::string& path, const std::string& picture, std::optiona
   const std::string name = std::filesystem::path(path).filename().string();
   const std::string svg = trace_svg(planning::parse_trace(trace_text(path), path),
                                     step ? fmt::format("{}, step {}", name, *step) : name, step);
-  std::ofstream file(picture, std::ios::binary);
-  file << svg;
-  if (!file.flush()) {
-    throw Error(ErrorCode::unavailable,
-                fmt::format("cannot write \"{}\": {}", picture, std::strerror(errno)));
-  }
+  write_whole_file(picture, svg);
   return 0;
 }
 
-/// FILE.rank0, FILE.rank1, ...
+/// FILE.rank0, FILE.rank1, ..., and not what a writer that was killed has left of one.
 std::vector<std::string> parts_beside(const std::string& path) {
   const std::filesystem::path whole(path);
   const std::string prefix = whole.filename().string() + ".rank";
@@ -108,7 +104,9 @@ std::vector<std::string> parts_beside(const std::string& path) {
   const std::filesystem::path folder = whole.has_parent_path() ? whole.parent_path() : ".";
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
-    if (entry.path().filename().string().starts_with(prefix)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(prefix) &&
+        name.find_first_not_of("0123456789", prefix.size()) == name.npos) {
       parts.push_back(entry.path().string());
     }
   }
@@ -139,12 +137,7 @@ int join_parts(const std::string& path, std::vector<std::string> parts) {
                       path, ranks[i].rank, ranks[i].size, ranks[i > 0 ? i - 1 : 0].rank, size));
     }
   }
-  std::ofstream file(path, std::ios::binary);
-  file << comm::timeline::chrome_trace(ranks);
-  if (!file.flush()) {
-    throw Error(ErrorCode::unavailable,
-                fmt::format("cannot write \"{}\": {}", path, std::strerror(errno)));
-  }
+  write_whole_file(path, comm::timeline::chrome_trace(ranks));
   fmt::print("{}: {} of {} ranks\n", path, ranks.size(), size);
   return 0;
 }

@@ -11,9 +11,9 @@
 
 #include "collectives/call.hpp"
 #include "collectives/communicator_impl.hpp"
-#include "collectives/record/flight_file.hpp"
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
+#include "comm/base/whole_file.hpp"
 #include "comm/timeline/chrome_trace.hpp"
 #include "comm/timeline/clock_questions.hpp"
 
@@ -96,7 +96,7 @@ std::vector<RankTimeline> collect(Communicator& ranks, const RankTimeline& own) 
 /// Why it could not be written; empty if it was.
 std::string write(const std::vector<RankTimeline>& ranks, const std::string& path) {
   try {
-    write_file(path, comm::timeline::chrome_trace(ranks));
+    write_whole_file(path, comm::timeline::chrome_trace(ranks));
   } catch (const std::exception& error) {
     return text("cannot write the trace ", error.what());
   }

@@ -12,6 +12,7 @@
 
 #include "cli/plan/memory_bars.hpp"
 #include "cli/whole_number.hpp"
+#include "comm/base/whole_file.hpp"
 #include "comm/host/topology.hpp"
 #include "planning/report.hpp"
 #include "sprat/fsdp.hpp"
@@ -40,11 +41,7 @@ std::string plan_input(const std::string& path) {
 }
 
 void write_plan(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text << std::flush;
-  if (!file) {
-    throw Error(ErrorCode::unavailable, fmt::format("cannot write \"{}\"", path));
-  }
+  write_whole_file(path, text);
   fmt::print("wrote {}\n", path);
 }
 

@@ -7,8 +7,6 @@
 
 namespace sprat::collectives {
 
-/// Writes the file whole, or throws an Error and leaves nothing, so that nobody reads half of it.
-void write_file(const std::string& path, const std::string& content);
 /// The rank's flight record as JSON. Throws Error{internal} if its status page cannot be read.
 std::string flight_record_of(comm::Context& context);
 /// Writes the rank's flight record into the folder that Config::flight_recorder names, if it names

@@ -1,13 +1,12 @@
 #include "comm/timeline/rank_record.hpp"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <exception>
+#include <string_view>
 #include <utility>
 
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
+#include "comm/base/whole_file.hpp"
 
 namespace sprat::comm::timeline {
 
@@ -28,11 +27,8 @@ RankTimeline RankRecord::tell(const ClockReading& end) const {
 void RankRecord::write_part(const std::string& path) const {
   // Nobody asked rank 0 for the time once more, so the drift is not known.
   const std::vector<std::byte> bytes = packed(tell(begin_));
-  std::FILE* file = std::fopen(path.c_str(), "we");
-  need(file != nullptr, path, ": ", std::strerror(errno));
-  bool good = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
-  good = std::fclose(file) == 0 && good;  // an error of a full disk may come only here
-  need(good, path, ": ", std::strerror(errno));
+  write_whole_file(path,
+                   std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
 void RankRecord::leave_part() noexcept {
