@@ -18,7 +18,8 @@ EventRing::EventRing(int rank, std::size_t room)
 
 // A slot is taken by one exchange and never waited for. Two events meet in one only if the ring
 // went around between the two lines of another thread, or while it is read: the later one is
-// dropped, and counts as such, since it was dealt a number.
+// dropped. It was dealt a number, by which a ring that has gone around counts what it lacks; what
+// comes while one is read that has not is later than what is told.
 void EventRing::add(const TraceEvent& event) noexcept {
   const std::uint64_t number = next_.fetch_add(1, std::memory_order_relaxed) + 1;
   Slot& slot = slots_[(number - 1) % room_];

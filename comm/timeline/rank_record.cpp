@@ -1,6 +1,13 @@
 #include "comm/timeline/rank_record.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
 #include <exception>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -10,23 +17,60 @@
 
 namespace sprat::comm::timeline {
 
-RankRecord::RankRecord(About about) : about_(std::move(about)), ring_(about_.rank) {}
+namespace {
+
+/// Crystals of two hosts drift apart by less: 50 millionths each.
+constexpr std::int64_t largest_drift_divisor = 10'000;
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// What a reading says of a later time, when rank 0 is not asked once more. A rank of rank 0's host
+/// has its clock, which does not drift from itself.
+ClockReading aged(ClockReading reading, std::int64_t now) {
+  if (reading.error > 0) {
+    reading.error += std::max<std::int64_t>(0, now - reading.at) / largest_drift_divisor;
+  }
+  return reading;
+}
+
+/// When the job begins: at its end nobody can name another place any more.
+void warn_of_no_place(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!path.empty() && ::access(path.c_str(), W_OK) != 0 &&
+      ::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
+    log().warn("the trace cannot be written to {}: {}; name a file in a folder of yours", path,
+               std::strerror(errno));
+  }
+}
+
+}  // namespace
+
+RankRecord::RankRecord(About about) : about_(std::move(about)), ring_(about_.rank) {
+  if (about_.rank == 0) {  // who writes it
+    warn_of_no_place(about_.path);
+  }
+}
 
 RankTimeline RankRecord::tell(const ClockReading& end) const {
+  // Before the events: one that comes meanwhile is later than what is told, and not dropped. Nor is
+  // one that another thread is about to put down while the ring has not gone around.
+  const std::uint64_t added = ring_.added();
   RankTimeline rank{.rank = about_.rank,
                     .size = about_.size,
                     .host = about_.host,
                     .clock = {.begin = begin_, .end = end},
                     .dropped = 0,
                     .events = ring_.events()};
-  const std::uint64_t added = ring_.added();  // after the events: none of them is dropped
-  rank.dropped = added - rank.events.size();
+  rank.dropped = added > EventRing::default_room ? added - rank.events.size() : 0;
   return rank;
 }
 
 void RankRecord::write_part(const std::string& path) const {
-  // Nobody asked rank 0 for the time once more, so the drift is not known.
-  const std::vector<std::byte> bytes = packed(tell(begin_));
+  const std::vector<std::byte> bytes = packed(tell(aged(begin_, now_ns())));
   write_whole_file(path,
                    std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
