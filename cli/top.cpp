@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -100,11 +101,13 @@ class LiveTable {
     HostRows rows = rows_between(before_, after_);
     sort_ranks(rows, order_);
     TableSpace space = screen_.space();
-    space.lines -= std::min<std::size_t>(space.lines, 1);
-    std::vector<std::string> lines = table_of(rows, space);
     std::string title = fmt::format("sprat top: ranks by {}; s sorts, q quits", name(order_));
     title.resize(std::min(title.size(), space.columns));
-    lines.insert(lines.begin(), std::move(title));
+    std::vector<std::string> lines{std::move(title)};
+    if (space.lines > 1) {  // none left would mean as many as it takes
+      --space.lines;
+      std::ranges::move(table_of(rows, space), std::back_inserter(lines));
+    }
     screen_.draw(lines);
   }
 

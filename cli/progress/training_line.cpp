@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 
 namespace sprat::cli {
 namespace {
@@ -11,7 +12,9 @@ constexpr int bar_columns = 20;
 
 /// "[=====>      ]"
 std::string bar(int done, int all) {
-  const int filled = all > 0 ? bar_columns * std::clamp(done, 0, all) / all : 0;
+  // Of a share: the product of a long run's steps has no room in an int.
+  const int filled =
+      all > 0 ? static_cast<int>(std::int64_t{bar_columns} * std::clamp(done, 0, all) / all) : 0;
   const bool ends = filled == bar_columns;
   return fmt::format("[{:=<{}}{}{: <{}}]", "", filled, ends ? "" : ">", "",
                      bar_columns - filled - (ends ? 0 : 1));

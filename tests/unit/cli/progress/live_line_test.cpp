@@ -91,6 +91,11 @@ TEST(LiveLines, say_how_far_a_training_run_is) {
             "step  25/100  loss 3.2500  1 min 03 s left  saving");
   status.step = 100;
   EXPECT_EQ(fitted_line(training_line(status), 37), "step 100/100  loss 3.2500  saving");
+  status.step = 1'500'000'000;
+  status.steps = 2'000'000'000;
+  EXPECT_EQ(fitted_line(training_line(status), 50),
+            "step 1500000000/2000000000  loss 3.2500  saving");
+  EXPECT_EQ(training_line(status)[1].text, "[===============>    ]");
 }
 
 }  // namespace
