@@ -138,6 +138,8 @@ TEST(TraceSummary, arrows_lead_from_one_slice_to_another_and_not_back_in_time) {
                          .c_str());
   };
   EXPECT_EQ(with(R"({"ph": "s", "id": 1, "ts": 4}, {"ph": "f", "id": 1, "tid": 1, "ts": 9})"), "");
+  EXPECT_EQ(with(R"({"ph": "s", "id": 1, "ts": 4.5}, {"ph": "f", "id": 1, "tid": 1, "ts": 4.499})"),
+            "");  // it took no time
   EXPECT_NE(with(R"({"ph": "s", "id": 1, "ts": 7}, {"ph": "f", "id": 1, "tid": 1, "ts": 9})")
                 .find("flow 1 starts in no slice"),
             std::string::npos);
