@@ -102,12 +102,12 @@ class ForkedHolder {
     if (process_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       const char done = action() ? 'y' : 'n';
-      static_cast<void>(!write(ready[1], &done, 1));
+      static_cast<void>(!::write(ready[1], &done, 1));
       pause();
       _exit(0);
     }
     char done = 'n';
-    EXPECT_EQ(read(ready[0], &done, 1), 1);
+    EXPECT_EQ(::read(ready[0], &done, 1), 1);
     EXPECT_EQ(done, 'y');
     close(ready[0]);
     close(ready[1]);
