@@ -3,6 +3,7 @@
 #include "io/loader/fetcher.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -12,6 +13,8 @@
 #include "comm/base/thread.hpp"
 #include "io/loader/lustre/released_reads.hpp"
 #include "io/loader/separators.hpp"
+#include "io/readers/cache_bypass.hpp"
+#include "io/readers/cached_read.hpp"
 #include "io/reading/retries.hpp"
 
 namespace sprat::io {
@@ -28,6 +31,12 @@ constexpr std::size_t most_outstanding = 256;
 constexpr std::chrono::nanoseconds between_looks = 1s;
 /// What is known of a sample beside its bytes: many short ones are to count, too.
 constexpr std::uint64_t bytes_beside_a_sample = 512;
+/// Shorter reads stay with the page cache: past it each takes as long as a disk turns to answer.
+constexpr std::uint64_t least_bypass_bytes = std::uint64_t{256} << 10;
+/// With fewer reads under way storage could do more, so nothing is told of its speed.
+constexpr std::uint32_t least_busy_reads = 4;
+/// Descriptors for direct reads, beside the others: opened again at little cost on a local disk.
+constexpr std::size_t most_direct_files = 256;
 
 Moment now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
@@ -44,7 +53,11 @@ class Fetcher::Loop {
         scheduler_(reading_.scheduler),
         assembly_(partners_.pool),
         open_files_([files = reading_.files](std::uint32_t file) { return files->known(file); },
-                    {.direct = reading_.direct}),
+                    // Pages that the kernel is still reading ahead look like cached ones, and would
+                    // hide how much a way brings. So many long reads are ahead enough.
+                    {.direct = reading_.direct, .nothing_ahead = reading_.may_bypass}),
+        direct_files_([files = reading_.files](std::uint32_t file) { return files->known(file); },
+                      {.most = most_direct_files, .direct = true}),
         near_({.caches = reading_.caches,
                .pool = partners_.pool,
                .fill_bytes = reading_.fill_bytes,
@@ -76,7 +89,13 @@ class Fetcher::Loop {
   struct UnderWay {
     std::shared_ptr<const OpenFile> file;
     ReadStart read;
-    std::uint64_t bytes = 0;  // asked for
+    std::uint64_t bytes = 0;                   // asked for
+    std::optional<CacheBypass::Way> way = {};  // of a long read that the page cache has not
+  };
+
+  struct ChosenFile {
+    OpenFiles::Opened opened = {};
+    std::optional<CacheBypass::Way> way = {};
   };
 
   bool hear();
@@ -95,6 +114,8 @@ class Fetcher::Loop {
   RestorerOptions restoring() const;
   PlannedFile place(std::uint32_t file);
   OpenFiles::Opened open(std::uint32_t file);
+  ChosenFile choose_file(const ReadStart& read);
+  bool has_choice(const ReadStart& read, const OpenFile& file) const;
   void settle_released();
   void start_reads();
   void start(const ReadStart& read);
@@ -118,7 +139,8 @@ class Fetcher::Loop {
   ReadPlanner planner_;
   Scheduler scheduler_;
   Assembly assembly_;
-  OpenFiles open_files_;
+  OpenFiles open_files_, direct_files_;
+  CacheBypass bypass_;
   NearReads near_;  // after what its reads write into
   CachedRows cached_rows_;
   std::vector<std::shared_ptr<BatchBuild>> copying_;       // this turn's
@@ -194,6 +216,13 @@ bool Fetcher::Loop::has_room() {
   // Planning further than the reader can take would only make every look at the plan slower.
   if (outstanding_ >= most_outstanding) {
     return false;
+  }
+  // Memory of records that the program still looks at is not there for others. More would be
+  // mapped, and unmapped when it comes back, and each time its pages be new ones.
+  const std::uint64_t next_bytes = MemoryPool::room_of(last_batch_bytes_);
+  if (order_.form.row_bytes == 0 &&
+      partners_.pool->taken_bytes() + next_bytes > reading_.memory_bytes) {
+    return !partners_.delivery.ask_for_room(0);
   }
   // Reading further ahead than the window would take memory for nothing.
   const std::uint64_t window = partners_.window();
@@ -429,6 +458,9 @@ void Fetcher::Loop::start_reads() {
   while (const std::optional<ReadStart> read = scheduler_.next(now())) {
     start(*read);
   }
+  if (scheduler_.in_flight() < least_busy_reads) {
+    bypass_.idles();
+  }
 }
 
 void Fetcher::Loop::start(const ReadStart& read) {
@@ -443,10 +475,11 @@ void Fetcher::Loop::read_file(const ReadStart& read) {
   if (read.reopen) {
     // A file handle of a network file system may be stale though the path is well.
     open_files_.drop(read.extent.file);
+    direct_files_.drop(read.extent.file);
   }
-  OpenFiles::Opened opened;
+  ChosenFile chosen;
   try {
-    opened = open(read.extent.file);
+    chosen = choose_file(read);
   } catch (const Error&) {
     // Another file than was indexed. The scheduler hears of an end, so that it counts right.
     scheduler_.done(read.id, 0, EBADF, now());
@@ -454,19 +487,50 @@ void Fetcher::Loop::read_file(const ReadStart& read) {
     return;
   }
   // Opening may fail as reading may, by the same causes: the scheduler knows what is to be done.
-  if (opened.error != 0) {
-    judge(read.id, scheduler_.done(read.id, 0, opened.error, now()));
+  if (chosen.opened.error != 0) {
+    judge(read.id, scheduler_.done(read.id, 0, chosen.opened.error, now()));
     return;
   }
   const std::span<std::byte> into = assembly_.memory(read.id).subspan(read.into);
   const NearReads::Fill fill =
       near_.fill(read, into).value_or(NearReads::Fill{.extent = read.extent, .into = into});
-  under_way_[read.id] = {.file = opened.file, .read = read, .bytes = fill.extent.bytes};
-  const bool taken = reading_.reader->submit({.descriptor = opened.file->descriptor(),
+  const std::shared_ptr<const OpenFile> file = std::move(chosen.opened.file);
+  under_way_[read.id] = {.file = file, .read = read, .bytes = fill.extent.bytes, .way = chosen.way};
+  const bool taken = reading_.reader->submit({.descriptor = file->descriptor(),
                                               .offset = fill.extent.offset,
                                               .into = fill.into,
                                               .tag = read.id});
   require(taken, "the reader takes fewer reads than the scheduler starts");
+}
+
+/// Throws as OpenFiles does.
+Fetcher::Loop::ChosenFile Fetcher::Loop::choose_file(const ReadStart& read) {
+  ChosenFile chosen{.opened = open(read.extent.file)};
+  if (chosen.opened.error != 0 || !has_choice(read, *chosen.opened.file)) {
+    return chosen;
+  }
+  chosen.way = bypass_.next();
+  if (*chosen.way == CacheBypass::Way::past) {
+    if (OpenFiles::Opened direct = direct_files_.open(read.extent.file); direct.error == 0) {
+      chosen.opened = std::move(direct);
+    } else {
+      bypass_.refuse();
+      chosen.way = CacheBypass::Way::through;
+    }
+  }
+  return chosen;
+}
+
+/// Between reading through the page cache, which has not all of it, and past it.
+bool Fetcher::Loop::has_choice(const ReadStart& read, const OpenFile& file) const {
+  const Extent& extent = read.extent;
+  if (!reading_.may_bypass || bypass_.refused() || extent.bytes < least_bypass_bytes) {
+    return false;
+  }
+  const std::uint64_t file_bytes = reading_.files->place(extent.file, 1).bytes;
+  const std::uint64_t bytes = std::min(extent.bytes, file_bytes - extent.offset);
+  // Where the kernel does not tell of a file, it stays with the cache, too.
+  return !lies_in_cache(file.descriptor(), extent.offset, bytes).value_or(true);
 }
 
 void Fetcher::Loop::reap(std::chrono::nanoseconds longest) {
@@ -483,6 +547,15 @@ void Fetcher::Loop::reap(std::chrono::nanoseconds longest) {
 
 void Fetcher::Loop::ended(const UnderWay& under_way, const ReadDone& done) {
   const Extent& extent = under_way.read.extent;
+  if (under_way.way == CacheBypass::Way::past && done.error == EINVAL) {
+    // Of another file system than the one that was probed, which wants other blocks, perhaps.
+    bypass_.refuse();
+    read_file(under_way.read);
+    return;
+  }
+  if (under_way.way) {
+    bypass_.ended(done.bytes, now());
+  }
   // What a cache was asked for first, and had no more, is the file's after all.
   const Target target = is_near(under_way.read.target)
                             ? target_run(place(extent.file), extent.offset).target

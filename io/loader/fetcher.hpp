@@ -57,9 +57,11 @@ struct FetchReading {
   std::unique_ptr<Reader> reader;
   std::uint32_t alignment = 1;
   bool direct = false;
+  bool may_bypass = false;    ///< Not direct, but long reads may go past the page cache.
   bool tries_cached = false;  ///< Reads can be tried without waiting for storage.
   SchedulerLimits scheduler;
   ReadPlanLimits plan;
+  std::uint64_t memory_bytes = 0;                       ///< Of samples, those in use too.
   std::shared_ptr<BlockCaches> caches = nullptr;        ///< Null: none.
   std::uint64_t fill_bytes = 0;                         ///< See NearReadsOptions.
   std::shared_ptr<const LustreFiles> lustre = nullptr;  ///< Null: none is on Lustre.

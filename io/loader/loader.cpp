@@ -225,12 +225,17 @@ io::FetchReading Loader::Impl::reading() const {
   // A request has room beside three others, however small the budget is.
   const std::uint64_t request_bytes = std::bit_floor(
       std::min<std::uint64_t>(io::ReadPlanLimits{}.request_bytes, setup_.memory_bytes / 4));
+  // Blocks that a cache of ours keeps are whole ones, read and counted otherwise. Records that come
+  // as they lie share a block of direct reads with the one before, and would be copied for it.
+  const bool may_bypass =
+      setup_.choice.may_bypass && setup_.caches == nullptr && options_.shuffle != Shuffle::none;
   return {
       .files = setup_.files,
       .reader = setup_.choice.kind->open(
           {.depth = reads_under_way, .threads = setup_.io_threads, .direct = setup_.choice.direct}),
-      .alignment = setup_.choice.direct ? setup_.where.alignment : 1,
+      .alignment = setup_.choice.direct || may_bypass ? setup_.where.alignment : 1,
       .direct = setup_.choice.direct,
+      .may_bypass = may_bypass,
       // Caches fill with what is read: rows that are copied before would never come into one.
       .tries_cached = setup_.where.tries_reads && setup_.caches == nullptr,
       .scheduler = {.budget_bytes =
@@ -242,6 +247,7 @@ io::FetchReading Loader::Impl::reading() const {
                     .retry_for = io::retry_time(setup_.where.kind),
                     .seed = options_.seed + static_cast<std::uint64_t>(options_.rank)},
       .plan = {.request_bytes = request_bytes},
+      .memory_bytes = setup_.memory_bytes,
       .caches = setup_.caches,
       .fill_bytes = setup_.filling_bytes,
       .lustre = setup_.lustre};

@@ -18,11 +18,6 @@ constexpr std::uint64_t page_bytes = 4096;
 /// From here on a mapping may be of huge pages, which take a 512th of the faults.
 constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
 
-std::uint64_t room_for(std::uint64_t bytes) {
-  const std::uint64_t step = std::max(page_bytes, std::bit_floor(std::max(bytes, page_bytes)) / 8);
-  return (std::max(bytes, page_bytes) + step - 1) / step * step;  // at most an eighth too much
-}
-
 std::byte* map_room(std::uint64_t room) {
   void* memory = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   need(memory != MAP_FAILED, "no memory for ", room, " bytes of samples: ", std::strerror(errno),
@@ -41,8 +36,13 @@ std::shared_ptr<MemoryPool> MemoryPool::make(std::uint64_t most_bytes) {
 
 MemoryPool::~MemoryPool() { shrink_to(0); }
 
+std::uint64_t MemoryPool::room_of(std::uint64_t bytes) {
+  const std::uint64_t step = std::max(page_bytes, std::bit_floor(std::max(bytes, page_bytes)) / 8);
+  return (std::max(bytes, page_bytes) + step - 1) / step * step;  // at most an eighth too much
+}
+
 PooledMemory MemoryPool::take(std::uint64_t bytes) {
-  const std::uint64_t room = room_for(bytes);
+  const std::uint64_t room = room_of(bytes);
   std::byte* memory = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -75,6 +75,11 @@ PooledMemory MemoryPool::take(std::uint64_t bytes) {
 std::uint64_t MemoryPool::bytes() const {
   const std::lock_guard lock(mutex_);
   return taken_bytes_ + free_bytes_;
+}
+
+std::uint64_t MemoryPool::taken_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return taken_bytes_;
 }
 
 void MemoryPool::give_back(std::byte* memory, std::uint64_t room) noexcept {

@@ -25,6 +25,9 @@ class MemoryPool final : public std::enable_shared_from_this<MemoryPool> {
   PooledMemory take(std::uint64_t bytes);
   /// Taken, and free but kept.
   std::uint64_t bytes() const;
+  std::uint64_t taken_bytes() const;
+  /// What taking so many takes.
+  static std::uint64_t room_of(std::uint64_t bytes);
 
  private:
   explicit MemoryPool(std::uint64_t most_bytes) : most_bytes_(most_bytes) {}

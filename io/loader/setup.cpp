@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <cstring>
+#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -75,11 +76,25 @@ std::shared_ptr<BlockCaches> make_caches(const LoaderOptions& options, const Fil
                          .storing_bytes = storing_bytes});
 }
 
-std::uint64_t free_memory_bytes() {
+/// Of the whole machine. What the page cache has counts: after the first epoch it has the data, and
+/// they would else seem to fit no longer.
+std::uint64_t available_memory_bytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string key, unit;
+  for (std::uint64_t kilobytes = 0; file >> key >> kilobytes;) {
+    if (key == "MemAvailable:") {
+      return kilobytes << 10;
+    }
+    std::getline(file, unit);
+  }
   const auto pages = static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_AVPHYS_PAGES)));
-  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  return pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::uint64_t free_memory_bytes() {
+  const std::uint64_t bytes = available_memory_bytes();
   const std::optional<comm::MemoryRoom> room = comm::memory_room();
-  return room ? std::min<std::uint64_t>(pages * page, room->bytes) : pages * page;
+  return room ? std::min<std::uint64_t>(bytes, room->bytes) : bytes;
 }
 
 std::shared_ptr<const Dataset> open_source(const DataSource& source, int threads) {

@@ -1,10 +1,25 @@
 #include "io/readers/cached_read.hpp"
 
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <cerrno>
 
 namespace sprat::io {
+namespace {
+
+/// Newer than the headers of some systems whose kernels have it.
+constexpr long cachestat_call = 451;
+struct CacheRange {
+  std::uint64_t offset = 0, bytes = 0;
+};
+/// In pages.
+struct CacheCounts {
+  std::uint64_t cached = 0, dirty = 0, written = 0, evicted = 0, recently_evicted = 0;
+};
+
+}  // namespace
 
 CachedTry try_cached_read(int descriptor, std::uint64_t offset,
                           std::span<std::byte> into) noexcept {
@@ -15,6 +30,17 @@ CachedTry try_cached_read(int descriptor, std::uint64_t offset,
   }
   // A part may be all that is cached, or all that the file has: the read that waits tells which.
   return got < 0 && errno == EOPNOTSUPP ? CachedTry::impossible : CachedTry::missing;
+}
+
+std::optional<bool> lies_in_cache(int descriptor, std::uint64_t offset,
+                                  std::uint64_t bytes) noexcept {
+  static const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const CacheRange range{.offset = offset, .bytes = bytes};
+  CacheCounts counts;
+  if (bytes == 0 || ::syscall(cachestat_call, descriptor, &range, &counts, 0) != 0) {
+    return std::nullopt;
+  }
+  return counts.cached >= (offset + bytes - 1) / page - offset / page + 1;
 }
 
 std::optional<ReadDone> CachedReads::read(const Read& read) {

@@ -22,6 +22,12 @@ enum class CachedTry : std::uint8_t {
 /// Never waits for storage. Any thread.
 CachedTry try_cached_read(int descriptor, std::uint64_t offset, std::span<std::byte> into) noexcept;
 
+/// Whether the page cache has all of these bytes, none of them behind the file's end. Nothing:
+/// the kernel does not tell; kernels since 6.5 do, of files that one owns or may write to. Reads
+/// nothing, other than a read that is tried, which begins to read ahead.
+std::optional<bool> lies_in_cache(int descriptor, std::uint64_t offset,
+                                  std::uint64_t bytes) noexcept;
+
 /// Tries reads without waiting for storage. One thread at a time.
 class CachedReads final {
  public:

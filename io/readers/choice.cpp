@@ -11,6 +11,9 @@ constexpr double cached_share = 0.7;
 /// Shorter ones cost storage about the same time as these.
 constexpr std::uint64_t short_record_bytes = std::uint64_t{256} << 10;
 
+/// Shorter ones wait for the disk whichever way they come; a copy of them costs little.
+constexpr std::uint64_t long_record_bytes = std::uint64_t{1} << 20;
+
 std::string bytes_in_words(std::uint64_t bytes) {
   const auto number = static_cast<double>(bytes);
   return bytes >= 1'000'000'000 ? fmt::format("{:.3g} GB", number / 1e9)
@@ -91,12 +94,18 @@ ReaderChoice choose_reader(const FileSystem& where, const ReadingShape& shape,
   // Not from servers: there other hosts would read all of it, too.
   const bool warms_up = !cached.direct && where.takes_direct && where.tries_reads &&
                         is_short_and_scattered(shape) && fits(shape.data_bytes, shape);
-  return {.kind = kind.kind,
-          .direct = cached.direct,
-          .warms_up = warms_up,
-          .sentence = text("reads from ", where.kind, " by ", kind.kind->name, " (", kind.reason,
-                           "), ", cached.direct ? "directly" : "through the page cache", " (",
-                           cached.reason, ")", warms_up ? ", whole files ahead in sequence" : "")};
+  const bool may_bypass = !cached.direct && wish.direct == DirectReads::automatic &&
+                          where.takes_direct && where.tries_reads && where.tells_cached &&
+                          shape.record_bytes >= long_record_bytes;
+  return {
+      .kind = kind.kind,
+      .direct = cached.direct,
+      .warms_up = warms_up,
+      .may_bypass = may_bypass,
+      .sentence = text("reads from ", where.kind, " by ", kind.kind->name, " (", kind.reason, "), ",
+                       cached.direct ? "directly" : "through the page cache", " (", cached.reason,
+                       ")", warms_up ? ", whole files ahead in sequence" : "",
+                       may_bypass ? ", and what it has not past it where that is quicker" : "")};
 }
 
 }  // namespace sprat::io

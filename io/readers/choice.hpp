@@ -30,6 +30,8 @@ struct ReaderChoice {
   bool direct = false;
   /// Whole files are worth reading into the page cache beside what the order asks for.
   bool warms_up = false;
+  /// Not `direct`, but long reads of what the page cache has not may be quicker past it.
+  bool may_bypass = false;
   std::string sentence;  ///< What was chosen, and why: for the report.
 };
 

@@ -45,7 +45,8 @@ OpenFiles::OpenFiles(Known known, const OpenFilesOptions& options)
     : known_(std::move(known)),
       most_(options.most > 0 ? options.most : half_of_the_limit()),
       // O_NONBLOCK: a FIFO in a file's place is looked at below, not waited for.
-      flags_(O_RDONLY | O_CLOEXEC | O_NONBLOCK | (options.direct ? O_DIRECT : 0)) {}
+      flags_(O_RDONLY | O_CLOEXEC | O_NONBLOCK | (options.direct ? O_DIRECT : 0)),
+      nothing_ahead_(options.nothing_ahead) {}
 
 OpenFiles::Opened OpenFiles::open(std::uint32_t file) {
   if (const auto found = by_file_.find(file); found != by_file_.end()) {
@@ -75,6 +76,10 @@ OpenFiles::Opened OpenFiles::open(std::uint32_t file) {
   // Old kernels answer reads of such descriptors by io_uring with EAGAIN.
   if (::fcntl(descriptor, F_SETFL, flags_ & ~O_NONBLOCK) != 0) {
     return {.file = nullptr, .error = errno};
+  }
+  if (nothing_ahead_) {
+    ::posix_fadvise(descriptor, 0, 0,
+                    POSIX_FADV_RANDOM);  // advice: where it is not heard, so be it
   }
   while (by_file_.size() >= most_) {
     close_oldest();

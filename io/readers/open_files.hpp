@@ -26,6 +26,8 @@ struct OpenFilesOptions {
   /// Descriptors kept open; 0: half of what this process may have, at most 8192.
   std::size_t most = 0;
   bool direct = false;  ///< For direct reads.
+  /// The kernel reads what is asked for, nothing ahead of it.
+  bool nothing_ahead = false;
 };
 
 /// Closes its descriptor.
@@ -76,6 +78,7 @@ class OpenFiles final {
   Known known_;
   std::size_t most_;
   int flags_;
+  bool nothing_ahead_;
   Recent recent_;  // the last used first
   std::unordered_map<std::uint32_t, Recent::iterator> by_file_;
 };

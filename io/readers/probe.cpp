@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "comm/base/check.hpp"
+#include "io/readers/cached_read.hpp"
 
 namespace sprat::io {
 namespace {
@@ -143,6 +144,7 @@ FileSystem probe_file_system(const std::string& path) {
   found.takes_direct = alignment > 0;
   found.alignment = std::max(alignment, 1u);
   found.tries_reads = tries_reads(file.number());
+  found.tells_cached = lies_in_cache(file.number(), 0, 1).has_value();
   return found;
 }
 

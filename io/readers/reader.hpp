@@ -51,7 +51,8 @@ struct FileSystem {
   /// Reads can be tried without waiting for storage. Where not, io_uring hands each to a thread of
   /// the kernel's.
   bool tries_reads = false;
-  int uring_error = 0;  ///< Why this process gets no io_uring: errno's, or 0.
+  bool tells_cached = false;  ///< The kernel tells what of a file lies in the page cache.
+  int uring_error = 0;        ///< Why this process gets no io_uring: errno's, or 0.
 };
 
 struct ReaderOptions {

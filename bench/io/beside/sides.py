@@ -195,6 +195,16 @@ SIDES = {
 }
 
 
+def tries(name: str, work: str) -> list[dict]:
+    """The settings that the first pass tries. Of volumes a side may hold as many as fit into the memory that ours has, four: what lies in
+    a larger queue or buffer when the clock starts, at the first batch, would count as read in no time."""
+    settings = SIDES[name][2]
+    if work != "volumes":
+        return settings
+    few = [one for one in settings if one["workers"] * one.get("prefetch", 0) <= 4] if name != "sprat" else settings
+    return [{key: value for key, value in one.items() if key != "buffer"} for one in few]
+
+
 def identities(work: str, which) -> list[int]:
     """Of a batch's samples: first tokens, or numbers. Ours says which records they are."""
     if isinstance(which, (list, numpy.ndarray)):

@@ -13,6 +13,7 @@
 #include "io/report/report_line.hpp"
 #include "sprat/data.hpp"
 #include "sprat/error.hpp"
+#include "tests/unit/io/formats/specimens.hpp"
 #include "tests/unit/io/temporary_folder.hpp"
 
 namespace sprat {
@@ -325,6 +326,33 @@ TEST(Loader, gives_the_same_whether_files_are_cached_or_not) {
       forget_file(folder.path() + "/tokens" + std::to_string(file) + ".bin");
     }
     EXPECT_EQ(read_all(options, 1, 30), cached) << forgotten << " files are not cached";
+  }
+}
+
+TEST(Loader, gives_long_records_whichever_way_they_are_read) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/long.tar";
+  std::vector<std::string> values;
+  for (std::size_t i = 0; i < 6; ++i) {
+    values.emplace_back(5'000'011, static_cast<char>('a' + i));
+    values.back()[1'000 * i] = '#';
+    // Neighbours share a block of direct reads.
+    std::ofstream(path, std::ios::app) << io::tar_member(std::to_string(i) + ".bin", values.back());
+  }
+  std::ofstream(path, std::ios::app) << io::tar_end();
+  for (const Shuffle shuffle : {Shuffle::none, Shuffle::full}) {
+    Loader loader({.sources = {{.paths = {path}}},
+                   .shuffle = shuffle,
+                   .memory_bytes = std::uint64_t{48} << 20});
+    // Long enough for both ways to be tried, if nothing lies in the page cache.
+    for (int i = 0; i < 36; ++i) {
+      forget_file(path);
+      const auto batch = loader.next();
+      const DataField field = batch->field(0, batch->fields(0) - 1);
+      const std::string& wanted = values[batch->record(0)];
+      ASSERT_EQ(field.bytes.size(), wanted.size());
+      ASSERT_EQ(std::memcmp(field.bytes.data(), wanted.data(), wanted.size()), 0) << "batch " << i;
+    }
   }
 }
 

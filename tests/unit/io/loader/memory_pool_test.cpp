@@ -44,6 +44,7 @@ TEST(MemoryPool, a_room_is_at_most_an_eighth_larger_than_asked_for) {
     const auto pool = MemoryPool::make(0);
     const PooledMemory memory = pool->take(bytes);
     EXPECT_LE(pool->bytes(), bytes + bytes / 8 + 4096) << bytes;
+    EXPECT_EQ(pool->taken_bytes(), MemoryPool::room_of(bytes)) << bytes;
   }
 }
 

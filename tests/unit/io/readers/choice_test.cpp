@@ -81,6 +81,27 @@ TEST(ReaderChoice, reads_files_ahead_in_sequence_where_a_scattered_order_of_a_lo
   EXPECT_FALSE(choose_reader({.kind = "tmpfs", .tries_reads = true}, fits, {}).warms_up);
 }
 
+TEST(ReaderChoice, may_read_past_the_cache_what_is_long_and_known_not_to_lie_in_it) {
+  FileSystem where = local_disk;
+  where.tells_cached = true;
+  ReadingShape shape = large;
+  shape.free_memory_bytes = 200'000'000'000;
+  const auto may = [&] { return choose_reader(where, shape, {}).may_bypass; };
+  EXPECT_TRUE(may());
+  EXPECT_THAT(choose_reader(where, shape, {}).sentence,
+              testing::EndsWith(", and what it has not past it where that is quicker"));
+  EXPECT_FALSE(choose_reader(where, shape, {.direct = DirectReads::never}).may_bypass);
+  EXPECT_FALSE(choose_reader(where, large, {}).may_bypass) << "all of it goes past it already";
+  shape.record_bytes = 110 << 10;
+  EXPECT_FALSE(may());
+  shape.record_bytes = large.record_bytes;
+  where.tells_cached = false;
+  EXPECT_FALSE(may());
+  where.tells_cached = true;
+  where.tries_reads = false;
+  EXPECT_FALSE(may()) << "a server";
+}
+
 TEST(ReaderChoice, follows_wishes_or_says_why_not) {
   EXPECT_FALSE(choose_reader(local_disk, large, {.direct = DirectReads::never}).direct);
   const ReaderChoice pool = choose_reader(local_disk, large, {.reader = "pool"});
