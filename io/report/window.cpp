@@ -143,6 +143,8 @@ class WindowSum {
   double nic_seconds_ = 0, core_seconds_ = 0;
 };
 
+bool is_full(const ObservedTarget& target) { return target.occupancy() >= full_queue; }
+
 }  // namespace
 
 ObservedWindow observe(std::span<const Interval> intervals) {
@@ -159,9 +161,7 @@ bool queues_are_full(const ObservedWindow& window) {
   }
   // Caps of targets that answer quickly grow ahead of what is asked for, and hide in the sum those
   // that are full.
-  const auto full = std::ranges::count_if(window.targets, [](const ObservedTarget& target) {
-    return target.occupancy() >= full_queue;
-  });
+  const auto full = std::ranges::count_if(window.targets, is_full);
   return full > 0 && 2 * full >= std::ssize(window.targets);
 }
 
@@ -172,7 +172,9 @@ bool link_is_full(const ObservedWindow& window) {
 
 namespace {
 
-/// By what each does: twice as slow as all are on average, or twice as much to do.
+/// By what each does: twice as slow as all are on average while most others wait for it, or twice
+/// as much to do. Where most have full queues each gives what it can, and who is asked for more at
+/// a time only answers later for that.
 std::vector<ObservedTarget> hot_by_mean(const std::vector<ObservedTarget>& busy) {
   constexpr double beyond_mean = 2, few = 0.2;
   double time = 0, rate = 0;
@@ -181,9 +183,11 @@ std::vector<ObservedTarget> hot_by_mean(const std::vector<ObservedTarget>& busy)
     rate += target.mbps;
   }
   const auto count = static_cast<double>(busy.size());
+  const bool most_full = 2 * std::ranges::count_if(busy, is_full) > std::ssize(busy);
   std::vector<ObservedTarget> hot;
   std::ranges::copy_if(busy, std::back_inserter(hot), [&](const ObservedTarget& target) {
-    return target.p50_s > beyond_mean * time / count || target.mbps > beyond_mean * rate / count;
+    return (!most_full && target.p50_s > beyond_mean * time / count) ||
+           target.mbps > beyond_mean * rate / count;
   });
   const double most = std::max(1.0, std::floor(few * count));
   return static_cast<double>(hot.size()) <= most ? hot : std::vector<ObservedTarget>{};
@@ -196,7 +200,7 @@ std::vector<ObservedTarget> hot_by_queue(const std::vector<ObservedTarget>& busy
   double others = 0;
   std::vector<ObservedTarget> hot;
   for (const ObservedTarget& target : busy) {
-    if (target.occupancy() >= full_queue) {
+    if (is_full(target)) {
       hot.push_back(target);
     } else {
       others += target.occupancy();

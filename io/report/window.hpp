@@ -56,9 +56,9 @@ bool queues_are_full(const ObservedWindow& window);
 /// Whether this host's link carries what it can. False if that was not measured.
 bool link_is_full(const ObservedWindow& window);
 
-/// The exceptions among three targets or more: those whose p50 or rate is above twice the mean over
-/// all, if they are a fifth of all or one; else those whose queues are full while the queues of
-/// the others, half of all or more, are less than half full.
+/// The exceptions among three targets or more: those whose rate is above twice the mean over all,
+/// or whose p50 is unless most queues are full, if they are a fifth of all or one; else those whose
+/// queues are full while the queues of the others, half of all or more, are less than half full.
 std::vector<ObservedTarget> hot_targets(const ObservedWindow& window);
 
 }  // namespace sprat::io

@@ -82,13 +82,18 @@ TEST(Diagnosis, spent_burst_credits_are_told_with_the_system_that_would_hold_the
                 "TiB is needed"));
 }
 
+/// The others wait for it.
+void make_target_3_late(Interval& one) {
+  one.targets[3].p50_s = 0.2;
+  for (std::size_t at = 0; at < 3; ++at) {
+    one.targets[at].in_flight = 1.5;
+  }
+  one.in_flight = 8;
+}
+
 TEST(Diagnosis, a_hot_target_is_named_with_the_command) {
-  const Diagnosis diagnosis = after_a_minute(
-      [](Interval& one) {
-        one.targets[3].p50_s = 0.2;
-        one.in_flight = 8;
-      },
-      {.lone_files = {{3, "/fsx/train.bin"}}});
+  const Diagnosis diagnosis =
+      after_a_minute(make_target_3_late, {.lone_files = {{3, "/fsx/train.bin"}}});
   EXPECT_EQ(diagnosis.limit(), Limit::hot_target);
   EXPECT_THAT(
       diagnosis.sentence(),
@@ -98,13 +103,20 @@ TEST(Diagnosis, a_hot_target_is_named_with_the_command) {
 }
 
 TEST(Diagnosis, a_hot_target_stands_beside_the_number_of_those_that_there_are) {
-  const Diagnosis diagnosis = after_a_minute(
-      [](Interval& one) {
-        one.targets[3].p50_s = 0.2;
-        one.in_flight = 8;
-      },
-      {.targets = 40});
+  const Diagnosis diagnosis = after_a_minute(make_target_3_late, {.targets = 40});
   EXPECT_THAT(diagnosis.sentence(), HasSubstr("where the 4 targets in use, of 40, have 100 MB/s"));
+}
+
+TEST(Diagnosis, no_target_is_hot_that_is_only_asked_for_more_at_a_time) {
+  // All give the same, and a queue five times as long takes five times as long to go round.
+  const Diagnosis diagnosis = after_a_minute([](Interval& one) {
+    one.targets[3].p50_s *= 5;
+    one.targets[3].in_flight *= 5;
+    one.targets[3].in_flight_cap *= 5;
+    one.in_flight += 4 * 3.75;
+    one.in_flight_cap += 4 * 4;
+  });
+  EXPECT_EQ(diagnosis.limit(), Limit::file_system);
 }
 
 TEST(Diagnosis, a_target_is_hot_if_its_queue_alone_is_full) {
