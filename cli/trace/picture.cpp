@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <limits>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -55,6 +56,17 @@ std::size_t ink_named(std::string_view name) {
   return static_cast<std::size_t>(found - trace_inks.begin());
 }
 
+/// What a word of a trace is drawn as.
+struct InkRow {
+  std::string_view word;
+  const char* ink;
+};
+
+const InkRow* row_of(std::span<const InkRow> rows, std::string_view word) {
+  const auto found = std::ranges::find(rows, word, &InkRow::word);
+  return found == rows.end() ? nullptr : &*found;
+}
+
 /// What is computed has no kinds beside its name: "3F7", "0B1", "2RECOMPUTE0" of a schedule, or
 /// whatever a program calls it.
 std::size_t computing_ink(std::string_view name) {
@@ -64,43 +76,35 @@ std::size_t computing_ink(std::string_view name) {
   if (word.starts_with("RECV")) {
     return ink_named("wait");  // it holds the rank until another one has sent
   }
-  struct Word {
-    std::string_view word;
-    const char* ink;
-  };
   // A backward may be in halves: I for inputs, W for weights.
-  constexpr std::array words = {Word{"F", "forward"},
-                                Word{"forward", "forward"},
-                                Word{"B", "backward"},
-                                Word{"I", "backward"},
-                                Word{"W", "backward"},
-                                Word{"backward", "backward"},
-                                Word{"RECOMPUTE", "recomputation"}};
-  const auto found = std::ranges::find(words, word, &Word::word);
-  return ink_named(found == words.end() ? "other computing" : found->ink);
+  constexpr std::array rows = {InkRow{"F", "forward"},
+                               InkRow{"forward", "forward"},
+                               InkRow{"B", "backward"},
+                               InkRow{"I", "backward"},
+                               InkRow{"W", "backward"},
+                               InkRow{"backward", "backward"},
+                               InkRow{"RECOMPUTE", "recomputation"}};
+  const InkRow* row = row_of(rows, word);
+  return ink_named(row == nullptr ? "other computing" : row->ink);
 }
 
 /// `nothing` for steps, which are frames around all else.
 std::size_t ink_of(const TraceSlice& slice) {
-  struct Row {
-    std::string_view kind;
-    const char* ink;
-  };
-  constexpr std::array rows = {Row{"waits", "wait"},
-                               Row{"stalls", "stall"},
-                               Row{"messages", "message"},
-                               Row{"travels", "message"},
-                               Row{"gathers", "gather"},
-                               Row{"reduces", "reduction"},
-                               Row{"collectives", "collective"},
-                               Row{"tier", "tier"},
-                               Row{"loader", "loader"},
-                               Row{"checkpoint", "checkpoint"}};
+  constexpr std::array rows = {InkRow{"waits", "wait"},
+                               InkRow{"stalls", "stall"},
+                               InkRow{"messages", "message"},
+                               InkRow{"travels", "message"},
+                               InkRow{"gathers", "gather"},
+                               InkRow{"reduces", "reduction"},
+                               InkRow{"collectives", "collective"},
+                               InkRow{"tier", "tier"},
+                               InkRow{"loader", "loader"},
+                               InkRow{"checkpoint", "checkpoint"}};
   if (slice.kind == "steps") {
     return nothing;
   }
-  const auto found = std::ranges::find(rows, slice.kind, &Row::kind);
-  return found == rows.end() ? computing_ink(slice.name) : ink_named(found->ink);
+  const InkRow* row = row_of(rows, slice.kind);
+  return row == nullptr ? computing_ink(slice.name) : ink_named(row->ink);
 }
 
 struct TraceWindow {

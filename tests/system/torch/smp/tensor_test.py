@@ -417,8 +417,8 @@ def kept_bytes(optimize: str, rank: int, size: int) -> int:
     return sum(storages.values())
 
 
-def fails(over: Over, rank: int, size: int) -> str:
-    """A module of the last stage raises, on all its ranks; the next step trains."""
+def begin_training(over: Over) -> tuple[Any, Any, Any]:
+    """`smp`, a model over `over`'s ranks, and its step."""
     smp = begin(over.tensor, over.pipeline, microbatches=2, sharded_data_parallel_degree=over.shares)
     with smp.tensor_parallelism():
         net = Net()
@@ -430,6 +430,13 @@ def fails(over: Over, rank: int, size: int) -> str:
         loss = loss_of(model(ids), ids)
         model.backward(loss)
         return loss
+
+    return smp, model, train
+
+
+def fails(over: Over, rank: int, size: int) -> str:
+    """A module of the last stage raises, on all its ranks; the next step trains."""
+    smp, model, train = begin_training(over)
 
     train(model, words(0))
     hook = None
@@ -449,17 +456,7 @@ def fails(over: Over, rank: int, size: int) -> str:
 
 def fails_alone(over: Over, direction: str, raising: int, rank: int, size: int) -> tuple[str, str]:
     """One rank raises while its neighbour is in the collective; what a step says then, and the next."""
-    smp = begin(over.tensor, over.pipeline, microbatches=2, sharded_data_parallel_degree=over.shares)
-    with smp.tensor_parallelism():
-        net = Net()
-    model = smp.DistributedModel(net, shard_at=over.at)
-    smp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
-
-    @smp.step
-    def train(model: Any, ids: torch.Tensor) -> torch.Tensor:
-        loss = loss_of(model(ids), ids)
-        model.backward(loss)
-        return loss
+    _, model, train = begin_training(over)
 
     def breaks(*_: Any) -> None:
         raise KeyError(f"no such key on {rank}")
