@@ -13,6 +13,7 @@
 
 #include "collectives/communicator_numbers.hpp"
 #include "comm/base/check.hpp"
+#include "comm/base/rank_ranges.hpp"
 
 namespace sprat::collectives {
 namespace {
@@ -74,7 +75,7 @@ class Shrinking final {
     const comm::GatherResult result =
         context_.gather(membership_.id, round_++,
                         {.patience_ms = static_cast<std::uint64_t>(patience_.count()),
-                         .members = left_,
+                         .members = comm::encode_ranks(left_),
                          .blob = encode(mine)});
     Ballots ballots{result.ranks, {}};
     for (const Blob& blob : result.blobs) {

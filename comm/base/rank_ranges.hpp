@@ -10,9 +10,10 @@
 
 namespace sprat::comm {
 
-/// Ascending ranks, as (first, last) of each range, u32 little endian.
+/// Ascending ranks. The axes of a mesh, and a job without some of its ranks, take some ten bytes,
+/// however many ranks they have; no ranks take none.
 Blob encode_ranks(std::span<const int> ranks);
-/// Null unless they are ascending ranges, not touching each other, of ranks below `size`.
+/// Null unless they are what encode_ranks() makes of ranks below `size`.
 std::optional<std::vector<int>> decode_ranks(std::span<const std::byte> bytes, int size);
 
 }  // namespace sprat::comm

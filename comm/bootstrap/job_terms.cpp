@@ -12,7 +12,7 @@ namespace {
 
 /// The version of the frames and what they mean. It is raised with every change that an older
 /// version would misunderstand.
-constexpr int protocol = 4;
+constexpr int protocol = 5;
 
 /// Ranks that differ in one of these would choose different plans, or give up at different times.
 bool is_job_wide(const ConfigField& field) {

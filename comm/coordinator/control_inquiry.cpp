@@ -1,11 +1,14 @@
 #include "comm/coordinator/control_inquiry.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "comm/base/check.hpp"
 #include "comm/base/rank_list.hpp"
+#include "comm/base/rank_ranges.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -22,6 +25,11 @@ std::string readable(const Blob& signature) {
   }
   return out;
 }
+
+/// What a list of ranks takes is said in so many bytes.
+constexpr std::size_t length_bytes = 4;
+/// Few bytes may name many ranks, and memory is made for each.
+constexpr int most_ranks_said = 1 << 22;
 
 /// As what can be looked up.
 std::string key_of(const Blob& signature) {
@@ -246,6 +254,33 @@ void Inquiry::list_late() {
   const std::vector<int>& blamed = silent.empty() ? lateness.late : silent;
   verdict_.rank = blamed.empty() ? -1 : blamed.front();
   verdict_.payload = encode(lateness);
+}
+
+/// How many bytes the late ones take, those, then the silent ones.
+Blob encode(const Lateness& lateness) {
+  const Blob late = encode_ranks(lateness.late), silent = encode_ranks(lateness.silent);
+  const auto length = static_cast<std::uint32_t>(late.size());
+  Blob out(length_bytes);
+  std::memcpy(out.data(), &length, length_bytes);
+  out.insert(out.end(), late.begin(), late.end());
+  out.insert(out.end(), silent.begin(), silent.end());
+  return out;
+}
+
+// The bytes come from another process: what does not fit gives an empty value.
+Lateness decode_lateness(const Blob& payload) {
+  std::uint32_t length = 0;
+  if (payload.size() < length_bytes) {
+    return {};
+  }
+  std::memcpy(&length, payload.data(), length_bytes);
+  const auto lists = std::span(payload).subspan(length_bytes);
+  if (length > lists.size()) {
+    return {};
+  }
+  auto late = decode_ranks(lists.first(length), most_ranks_said);
+  auto silent = decode_ranks(lists.subspan(length), most_ranks_said);
+  return late && silent ? Lateness{std::move(*late), std::move(*silent)} : Lateness{};
 }
 
 }  // namespace sprat::comm

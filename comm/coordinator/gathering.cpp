@@ -5,6 +5,10 @@
 #include <cstring>
 #include <utility>
 
+#include "comm/base/packing.hpp"
+#include "comm/base/rank_ranges.hpp"
+#include "comm/coordinator/control_frame.hpp"
+
 namespace sprat::comm {
 namespace {
 
@@ -12,12 +16,15 @@ namespace {
 // come late, and a part holds a few numbers.
 constexpr std::size_t most_rounds = 256;
 constexpr std::size_t most_blob_bytes = 4096;
+/// Of a job: few bytes may name many, and memory is made for each.
+constexpr int most_ranks = 1 << 22;
 
 using Word = std::uint64_t;
 
 void put(Blob& out, Word word) {
-  const auto* first = reinterpret_cast<const std::byte*>(&word);
-  out.insert(out.end(), first, first + sizeof word);
+  const std::size_t at = out.size();
+  out.resize(at + sizeof word);
+  std::memcpy(out.data() + at, &word, sizeof word);
 }
 void put(Blob& out, const Blob& blob) {
   put(out, Word{blob.size()});
@@ -39,13 +46,6 @@ struct PartReader {
     }
     return word;
   }
-  /// A count of things of at least a word each: one that the bytes left cannot hold is refused
-  /// before memory is made for it.
-  std::size_t count() {
-    const Word count = word();
-    good = good && count <= (in.size() - at) / sizeof(Word);
-    return good ? static_cast<std::size_t>(count) : 0;
-  }
   Blob blob() {
     const Word bytes = word();
     good = good && bytes <= in.size() - at;
@@ -64,10 +64,7 @@ struct PartReader {
 Blob encode(const GatherPart& part) {
   Blob out;
   put(out, part.patience_ms);
-  put(out, Word{part.members.size()});
-  for (const int member : part.members) {
-    put(out, static_cast<Word>(member));
-  }
+  put(out, part.members);
   put(out, part.blob);
   return out;
 }
@@ -76,42 +73,52 @@ std::optional<GatherPart> decode_gather_part(const Blob& payload) {
   PartReader in{payload};
   GatherPart part;
   part.patience_ms = in.word();
-  part.members.resize(in.count());
-  for (int& member : part.members) {
-    member = static_cast<int>(in.word());
-  }
+  part.members = in.blob();
   part.blob = in.blob();
   return in.whole() ? std::optional(std::move(part)) : std::nullopt;
 }
 
+/// Packed: it goes to every member, and members say nearly the same.
 Blob encode(const GatherResult& result) {
   Blob out;
-  put(out, Word{result.ranks.size()});
-  for (std::size_t i = 0; i < result.ranks.size(); ++i) {
-    put(out, static_cast<Word>(result.ranks[i]));
-    put(out, result.blobs[i]);
+  put(out, encode_ranks(result.ranks));
+  for (const Blob& blob : result.blobs) {
+    put(out, blob);
   }
-  return out;
+  return pack(out);
 }
 
 std::optional<GatherResult> decode_gather_result(const Blob& payload) {
-  PartReader in{payload};
-  GatherResult result;
-  for (std::size_t left = in.count(); left > 0 && in.good; --left) {
-    result.ranks.push_back(static_cast<int>(in.word()));
+  const auto plain = unpack(payload, max_exchange_bytes);
+  if (!plain) {
+    return std::nullopt;
+  }
+  PartReader in{*plain};
+  auto ranks = decode_ranks(in.blob(), most_ranks);
+  if (!ranks) {
+    return std::nullopt;
+  }
+  GatherResult result{std::move(*ranks), {}};
+  for (std::size_t left = result.ranks.size(); left > 0 && in.good; --left) {
     result.blobs.push_back(in.blob());
   }
   return in.whole() ? std::optional(std::move(result)) : std::nullopt;
 }
 
-// A rank may come to a round that was over before it came, and is told how it ended.
+// A rank may come to a round that was over before it came, and is told how it ended. Members are
+// read once a round: of n ranks each says all n, and nearly always in the same bytes.
 void Gatherings::came(int rank, const ControlMessage& message, int size, Time now) {
   auto part = decode_gather_part(message.payload);
-  const auto belongs = [size](int member) { return member >= 0 && member < size; };
-  if (!part || part->blob.size() > most_blob_bytes ||
-      part->members.size() > static_cast<std::size_t>(size) ||
-      !std::ranges::all_of(part->members, belongs) ||
-      std::ranges::count(part->members, rank) == 0) {
+  if (!part || part->blob.size() > most_blob_bytes) {
+    return;
+  }
+  GatheringRound* round = find(message);
+  const bool known = round != nullptr && !round->over && round->names == part->members;
+  auto members = known ? std::nullopt : decode_ranks(part->members, size);
+  if (!known && !members) {
+    return;
+  }
+  if (!std::ranges::binary_search(known ? round->members : *members, rank)) {
     return;
   }
   // The number comes from outside; its bound keeps the sum from overflowing.
@@ -119,34 +126,36 @@ void Gatherings::came(int rank, const ControlMessage& message, int size, Time no
       part->patience_ms,
       static_cast<std::uint64_t>(std::chrono::milliseconds(std::chrono::hours(24 * 365)).count()));
   const Time deadline = now + std::chrono::milliseconds(patience);
-  GatheringRound& round = round_of(message, std::move(part->members), deadline);
-  round.unanswered.push_back(rank);
-  if (!round.over) {
-    round.deadline = std::min(round.deadline, deadline);
-    round.parts.insert_or_assign(rank, std::move(part->blob));
+  if (round == nullptr) {
+    round = &begin({.communicator = message.comm,
+                    .number = message.sequence,
+                    .names = std::move(part->members),
+                    .members = std::move(*members),
+                    .parts = {},
+                    .deadline = deadline,
+                    .result = {},
+                    .unanswered = {}});
+  }
+  round->unanswered.push_back(rank);
+  if (!round->over) {
+    round->deadline = std::min(round->deadline, deadline);
+    round->parts.insert_or_assign(rank, std::move(part->blob));
   }
 }
 
-Gatherings::GatheringRound& Gatherings::round_of(const ControlMessage& message,
-                                                 std::vector<int> members, Time deadline) {
+Gatherings::GatheringRound* Gatherings::find(const ControlMessage& message) {
   const auto found = std::ranges::find_if(rounds_, [&](const GatheringRound& round) {
     return round.communicator == message.comm && round.number == message.sequence;
   });
-  if (found != rounds_.end()) {
-    return *found;
-  }
+  return found == rounds_.end() ? nullptr : &*found;
+}
+
+Gatherings::GatheringRound& Gatherings::begin(GatheringRound round) {
   if (rounds_.size() >= most_rounds) {
     const auto over = std::ranges::find(rounds_, true, &GatheringRound::over);
     rounds_.erase(over == rounds_.end() ? rounds_.begin() : over);
   }
-  rounds_.push_back({.communicator = message.comm,
-                     .number = message.sequence,
-                     .members = std::move(members),
-                     .parts = {},
-                     .deadline = deadline,
-                     .result = {},
-                     .unanswered = {}});
-  return rounds_.back();
+  return rounds_.emplace_back(std::move(round));
 }
 
 void Gatherings::expire(Time now) {
@@ -155,29 +164,45 @@ void Gatherings::expire(Time now) {
   }
 }
 
+/// It is asked with each part that comes, so it goes on from where it ended: who has come or gone
+/// stays so.
+bool Gatherings::has_ended(GatheringRound& round, const std::vector<bool>& gone) {
+  const auto need_not_come = [&](int member) {
+    const auto index = static_cast<std::size_t>(member);
+    return round.parts.contains(member) || (index < gone.size() && gone[index]);
+  };
+  while (!round.expired && round.need_not < round.members.size() &&
+         need_not_come(round.members[round.need_not])) {
+    ++round.need_not;
+  }
+  return round.expired || round.need_not == round.members.size();
+}
+
+ControlMessage Gatherings::result_of(GatheringRound& round, const std::vector<bool>& gone) {
+  GatherResult result;
+  for (auto& [rank, blob] : round.parts) {
+    // Who came and has gone since is no survivor: nobody would hear of it again.
+    if (const auto index = static_cast<std::size_t>(rank); index >= gone.size() || !gone[index]) {
+      result.ranks.push_back(rank);
+      result.blobs.push_back(std::move(blob));
+    }
+  }
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::gathered;
+  message.comm = round.communicator;
+  message.sequence = round.number;
+  message.payload = encode(result);
+  return message;
+}
+
 std::vector<Gatherings::Answer> Gatherings::settle(const std::vector<bool>& gone) {
   std::vector<Answer> answers;
   for (GatheringRound& round : rounds_) {
-    const auto need_not_come = [&](int member) {
-      const auto index = static_cast<std::size_t>(member);
-      return round.expired || round.parts.contains(member) || (index < gone.size() && gone[index]);
-    };
-    if (!round.over && std::ranges::all_of(round.members, need_not_come)) {
+    if (!round.over && has_ended(round, gone)) {
       round.over = true;
-      GatherResult result;
-      for (auto& [rank, blob] : round.parts) {
-        // Who came and has gone since is no survivor: nobody would hear of it again.
-        if (const auto index = static_cast<std::size_t>(rank);
-            index >= gone.size() || !gone[index]) {
-          result.ranks.push_back(rank);
-          result.blobs.push_back(std::move(blob));
-        }
-      }
+      round.result = result_of(round, gone);
       round.parts.clear();
-      round.result.kind = ControlMessage::Kind::gathered;
-      round.result.comm = round.communicator;
-      round.result.sequence = round.number;
-      round.result.payload = encode(result);
+      round.members = {};
     }
     if (round.over && !round.unanswered.empty()) {
       answers.push_back({std::exchange(round.unanswered, {}), round.result});

@@ -16,7 +16,9 @@ namespace sprat::comm {
 /// Payload of ControlMessage::Kind::gather.
 struct GatherPart {
   std::uint64_t patience_ms = 0;  ///< Whoever lives and has not come by then is left behind.
-  std::vector<int> members;  ///< Whom the round waits for, ascending; the same on each of them.
+  /// Whom the round waits for, as encode_ranks() has them; the same on each of them. Each says it,
+  /// since any of them may be the first to come.
+  Blob members;
   Blob blob;
   bool operator==(const GatherPart&) const = default;
 };
@@ -54,14 +56,19 @@ class Gatherings {
  private:
   struct GatheringRound {
     std::uint64_t communicator, number;
-    std::vector<int> members;
+    Blob names;                 ///< Of the members, as the first one said them.
+    std::vector<int> members;   ///< Ascending; empty once it is over.
+    std::size_t need_not = 0;   ///< So many members, the first ones, have come or have gone.
     std::map<int, Blob> parts;  ///< By rank.
     Time deadline;
     bool expired = false, over = false;
     ControlMessage result;        ///< Once it is over.
     std::vector<int> unanswered;  ///< Came, and have not been answered.
   };
-  GatheringRound& round_of(const ControlMessage& message, std::vector<int> members, Time deadline);
+  GatheringRound* find(const ControlMessage& message);
+  GatheringRound& begin(GatheringRound round);
+  static bool has_ended(GatheringRound& round, const std::vector<bool>& gone);
+  static ControlMessage result_of(GatheringRound& round, const std::vector<bool>& gone);
 
   std::deque<GatheringRound> rounds_;  ///< Oldest first.
 };

@@ -564,7 +564,7 @@ TEST(Coordinator, tells_those_of_a_communicator_who_of_them_are_left) {
   Scene scene(4);
   scene.admit_all();
   ControlMessage come = message(Kind::gather, 0);
-  come.payload = encode(GatherPart{1000, {0, 2, 3}, blob_of("part")});
+  come.payload = encode(GatherPart{1000, encode_ranks(std::vector<int>{0, 2, 3}), blob_of("part")});
   scene.say(0, come);
   scene.say(3, come);
   EXPECT_THAT(scene.coordinator.take(), IsEmpty());

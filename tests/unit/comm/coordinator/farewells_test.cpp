@@ -51,7 +51,7 @@ TEST(Farewells, of_16384_ranks_that_leave_within_a_second_make_tens_of_lots) {
 TEST(Farewells, travel_as_one_message) {
   const std::vector<int> many = {0, 1, 2, 3, 9};
   const ControlMessage message = farewell_of(many);
-  EXPECT_EQ(message.payload.size(), 16u);
+  EXPECT_LE(message.payload.size(), 8u);
   EXPECT_EQ(departing(message, 10), many);
   EXPECT_THAT(departing(message, 9), IsEmpty());  // who says so has another job
   EXPECT_THAT(departing(farewell_of({4}), 10), ElementsAre(4));
