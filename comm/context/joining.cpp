@@ -60,6 +60,7 @@ const std::vector<PeerInfo>& Joining::meet(const MemoryMap::Offer& offer, std::u
     mine.survival = {.addresses = options_.survivor_listener->addresses(),
                      .secret = rank() == 0 ? options_.survivor_listener->secret() : ""};
   }
+  options_.rendezvous.set_host(host_.number());
   const std::vector<Blob> greetings =
       options_.rendezvous.exchange(encode(mine), "meeting", options_.deadline);
   for (int peer = 0; peer < size(); ++peer) {

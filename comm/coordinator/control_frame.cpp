@@ -71,6 +71,7 @@ class Reader {
     return good_ ? count : 0;
   }
   bool whole() const { return good_ && in_.empty(); }
+  bool good() const { return good_; }
   /// What was taken makes no sense.
   void refuse() { good_ = false; }
 
@@ -128,22 +129,34 @@ void read(Reader& in, Refusal& refusal) {
 }
 
 void write(Writer& out, const Part& part) {
-  out.integer(part.ordinal).integer(part.patience_ms).text(part.purpose).bytes(part.blob);
+  out.integer(part.ordinal).integer(part.patience_ms).integer(part.host);
+  out.text(part.purpose).bytes(part.blob);
 }
 void read(Reader& in, Part& part) {
   in.integer(part.ordinal);
   in.integer(part.patience_ms);
+  in.integer(part.host);
   in.text(part.purpose);
   in.bytes(part.blob);
+}
+
+void write_blobs(Writer& out, const std::vector<Blob>& blobs) {
+  out.integer(static_cast<std::uint32_t>(blobs.size()));
+  for (const Blob& blob : blobs) {
+    out.bytes(blob);
+  }
+}
+void read_blobs(Reader& in, std::vector<Blob>& blobs) {
+  blobs.resize(in.items());
+  for (Blob& blob : blobs) {
+    in.bytes(blob);
+  }
 }
 
 void write(Writer& out, const Parts& parts) {
   Blob blobs;
   Writer writer(blobs);
-  writer.integer(static_cast<std::uint32_t>(parts.blobs.size()));
-  for (const Blob& blob : parts.blobs) {
-    writer.bytes(blob);
-  }
+  write_blobs(writer, parts.blobs);
   out.integer(parts.ordinal).bytes(pack(blobs));
 }
 void read(Reader& in, Parts& parts) {
@@ -156,10 +169,7 @@ void read(Reader& in, Parts& parts) {
     return in.refuse();
   }
   Reader inner(*blobs);
-  parts.blobs.resize(inner.items());
-  for (Blob& blob : parts.blobs) {
-    inner.bytes(blob);
-  }
+  read_blobs(inner, parts.blobs);
   if (!inner.whole()) {
     in.refuse();
   }
@@ -179,6 +189,24 @@ void read(Reader& in, ControlMessage& message) {
   in.integer(message.sequence);
   in.text(message.text);
   in.bytes(message.payload);
+}
+
+void write(Writer& out, const PartsPlace& place) {
+  out.integer(place.ordinal).integer(place.pid).integer(place.descriptor);
+  out.integer(place.inode).integer(place.bytes);
+}
+void read(Reader& in, PartsPlace& place) {
+  in.integer(place.ordinal);
+  in.integer(place.pid);
+  in.integer(place.descriptor);
+  in.integer(place.inode);
+  in.integer(place.bytes);
+}
+
+void write(Writer& out, const PartsTaken& taken) { out.integer(taken.ordinal).integer(taken.read); }
+void read(Reader& in, PartsTaken& taken) {
+  in.integer(taken.ordinal);
+  in.integer(taken.read);
 }
 
 void write(Writer&, const Beat&) {}
@@ -235,6 +263,22 @@ std::optional<Frame> decode(std::span<const std::byte> bytes) {
   std::uint8_t kind = 0;
   in.integer(kind);
   return kind < decoders.size() ? decoders[kind](in) : std::nullopt;
+}
+
+Blob encode_unpacked(const Parts& parts) {
+  Blob out;
+  Writer writer(out);
+  writer.integer(parts.ordinal);
+  write_blobs(writer, parts.blobs);
+  return out;
+}
+
+std::optional<Parts> decode_unpacked(std::span<const std::byte> bytes) {
+  Reader in(bytes);
+  Parts parts;
+  in.integer(parts.ordinal);
+  read_blobs(in, parts.blobs);
+  return in.good() ? std::optional(std::move(parts)) : std::nullopt;
 }
 
 std::size_t frame_bytes(std::span<const std::byte, frame_header_bytes> header) {

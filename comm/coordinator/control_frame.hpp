@@ -45,6 +45,9 @@ struct Part {
   std::uint64_t patience_ms = 0;
   std::string purpose;
   Blob blob;
+  /// Ranks of one number may share memory. Zero: with nobody. Said here and not in Hello, which
+  /// other versions read too, so that they hear what differs.
+  std::uint64_t host = 0;
 };
 /// coordinator -> rank: every rank's blob of that exchange. It goes to every rank and is the
 /// longest frame there is, so it travels packed.
@@ -53,10 +56,32 @@ struct Parts {
   std::vector<Blob> blobs;
 };
 
+/// Where Parts lie in the memory of a rank that shares them with its host (handout.hpp).
+/// coordinator -> a host's leader, with descriptor -1: share those that come next.
+/// leader -> coordinator -> the others of its host: they are here; -1: nowhere.
+struct PartsPlace {
+  std::uint64_t ordinal = 0;
+  std::int32_t pid = 0, descriptor = -1;
+  std::uint64_t inode = 0, bytes = 0;
+  bool operator==(const PartsPlace&) const = default;
+};
+/// rank -> coordinator: has read them there, or cannot. coordinator -> leader: nobody needs them
+/// there any more.
+struct PartsTaken {
+  std::uint64_t ordinal = 0;
+  std::uint8_t read = 1;  ///< 0: it cannot.
+};
+
 /// Either way, every two seconds: I am here. The connection's own; nobody else sees it.
 struct Beat {};
 
-using Frame = std::variant<Hello, Welcome, Refusal, Part, Parts, ControlMessage, Beat>;
+using Frame = std::variant<Hello, Welcome, Refusal, Part, Parts, ControlMessage, Beat, PartsPlace,
+                           PartsTaken>;
+/// Something to be said to some ranks.
+struct FrameTo {
+  std::vector<int> to;
+  Frame frame;
+};
 
 /// All blobs of one exchange together, in bytes: 4 KiB for each of 16,384 ranks, as many addresses
 /// as a host with 32 rails has.
@@ -72,6 +97,11 @@ inline constexpr std::size_t frame_header_bytes = 4;
 Blob encode(const Frame& frame);
 /// Null if the bytes (without the length) are not a frame.
 std::optional<Frame> decode(std::span<const std::byte> bytes);
+/// Parts as they lie in memory that several ranks read: not packed, since unpacking is most of what
+/// it costs a rank to read them.
+Blob encode_unpacked(const Parts& parts);
+/// Null if the bytes do not begin with parts. What lies behind them is nobody's.
+std::optional<Parts> decode_unpacked(std::span<const std::byte> bytes);
 /// The length that a frame header holds.
 std::size_t frame_bytes(std::span<const std::byte, frame_header_bytes> header);
 

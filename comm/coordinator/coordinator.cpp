@@ -41,7 +41,8 @@ Coordinator::Coordinator(int size, std::vector<Term> terms, Quorum quorum)
       refused_(size),
       terms_(std::move(terms)),
       farewells_(size),
-      exchange_{.parts = std::vector<std::optional<Part>>(size)} {}
+      exchange_{.parts = std::vector<std::optional<Part>>(size)},
+      handout_(size) {}
 
 Hello Coordinator::numbered(Hello hello) const {
   if (hello.rank != unnumbered || hello.size != unnumbered) {
@@ -180,6 +181,14 @@ bool Coordinator::received(int rank, Frame frame, Time now) {
     receive(rank, std::move(*message), now);
     return true;
   }
+  if (const auto* place = std::get_if<PartsPlace>(&frame)) {
+    send(handout_.placed(rank, *place, now));
+    return true;
+  }
+  if (const auto* taken = std::get_if<PartsTaken>(&frame)) {
+    send(handout_.taken(rank, *taken, now));
+    return true;
+  }
   return false;
 }
 
@@ -225,7 +234,9 @@ void Coordinator::receive(int rank, Part part, Time now) {
   if (exchange_.came++ == 0) {
     exchange_.purpose = part.purpose;
   }
+  handout_.shares_on(rank, part.host);
   exchange_.parts[rank] = std::move(part);
+  exchange_.last_came = now;
   finish_exchange();
 }
 
@@ -251,17 +262,18 @@ void Coordinator::finish_exchange() {
     whole.blobs.push_back(part ? std::move(part->blob) : Blob{});
     part.reset();
   }
+  const std::size_t bytes = std::exchange(exchange_.bytes, 0);
   ++exchange_.ordinal;
   exchange_.came = 0;
-  exchange_.bytes = 0;
   exchange_.deadline.reset();
   // Everyone gets the testimonies under the old numbers, and renumbers right after them, as this
   // does.
-  const std::vector<int> kept = gathering_ ? survivors(whole.blobs) : std::vector<int>{};
-  send(in_state(Presence::joined), std::move(whole));
   if (gathering_) {
-    renumber(kept);
+    const std::vector<int> kept = survivors(whole.blobs);
+    send(in_state(Presence::joined), std::move(whole));
+    return renumber(kept);
   }
+  send(handout_.give(std::move(whole), in_state(Presence::joined), bytes, exchange_.last_came));
 }
 
 bool Coordinator::complete() const {
@@ -286,6 +298,7 @@ void Coordinator::renumber(const std::vector<int>& kept) {
   refused_.assign(kept.size(), false);
   first_newcomer_ = size();
   exchange_.parts.assign(kept.size(), std::nullopt);
+  handout_ = Handout(size());  // of what survivors said, everyone got all
   renumbering_ = kept;
 }
 
@@ -571,6 +584,7 @@ void Coordinator::set(int rank, Presence presence) {
     for (auto& [key, inquiry] : inquiries_) {
       inquiry.has_gone(rank);
     }
+    send(handout_.gone(rank));
   }
 }
 
@@ -594,6 +608,7 @@ void Coordinator::tick(Time now) {
   for (auto& [key, inquiry] : inquiries_) {
     settle_if_due(inquiry, now);
   }
+  send(handout_.tick(now));
   tell_farewells(farewells_.due(now));
   gatherings_.expire(now);
   settle_gatherings();
@@ -606,7 +621,7 @@ std::optional<Coordinator::Time> Coordinator::deadline() const {
       first = inquiry.deadline();
     }
   }
-  for (const auto end : {gatherings_.deadline(), farewells_.deadline()}) {
+  for (const auto end : {gatherings_.deadline(), farewells_.deadline(), handout_.deadline()}) {
     if (end && (!first || *end < *first)) {
       first = end;
     }
@@ -625,6 +640,12 @@ bool Coordinator::everyone_has_come() const {
 void Coordinator::send(std::vector<int> to, Frame frame) {
   if (!to.empty()) {
     outputs_.push_back({std::move(to), std::move(frame)});
+  }
+}
+
+void Coordinator::send(std::vector<Output> outputs) {
+  for (Output& output : outputs) {
+    send(std::move(output.to), std::move(output.frame));
   }
 }
 

@@ -17,6 +17,7 @@
 #include "comm/coordinator/control_inquiry.hpp"
 #include "comm/coordinator/farewells.hpp"
 #include "comm/coordinator/gathering.hpp"
+#include "comm/coordinator/handout.hpp"
 #include "comm/coordinator/message_question.hpp"
 #include "sprat/error.hpp"
 
@@ -31,6 +32,7 @@ struct ExchangeUnderWay {
   std::size_t bytes = 0;                        ///< Of the parts.
   std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt;
   int hurry = 0;  ///< The rank whose patience ends first. Its part is there.
+  std::chrono::steady_clock::time_point last_came{};  ///< When the last part did.
 };
 
 /// One job's. Whatever comes in may leave frames to be sent: take() them after each call.
@@ -38,10 +40,7 @@ struct ExchangeUnderWay {
 class Coordinator {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  struct Output {
-    std::vector<int> to;
-    Frame frame;
-  };
+  using Output = FrameTo;
 
   /// Whom the first exchange needs.
   enum class Quorum : std::uint8_t {
@@ -118,6 +117,7 @@ class Coordinator {
   int count(Presence presence) const { return counts_[static_cast<std::size_t>(presence)]; }
   void fail(ErrorCode code, int rank, std::string text);
   void send(std::vector<int> to, Frame frame);
+  void send(std::vector<Output> outputs);
   std::vector<int> in_state(Presence state) const;
   std::vector<int> joined_but(int rank) const;
   Refusal refuse(ErrorCode code, int rank, std::string text, std::string_view from);
@@ -140,6 +140,7 @@ class Coordinator {
   Farewells farewells_;
 
   ExchangeUnderWay exchange_;
+  Handout handout_;  ///< Of what the last exchange gave.
   std::map<Key, Inquiry> inquiries_;
   std::vector<Key> inquiry_order_;  ///< Oldest first.
   std::vector<Output> outputs_;

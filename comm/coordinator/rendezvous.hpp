@@ -69,6 +69,9 @@ class Rendezvous {
   virtual void say_farewell() noexcept = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// Ranks that say the same number may share memory: what is long and goes to all of them then
+  /// travels once. Until it is called, and if it is zero: with nobody. For the joining thread.
+  virtual void set_host(std::uint64_t number) = 0;
   /// Collective: every rank's blob, by rank. Throws Error{timeout} listing who came and who did
   /// not, or Error{lost_peer} naming who died while joining, once `deadline` passes or that
   /// happens.

@@ -1,5 +1,7 @@
 #include "comm/coordinator/rendezvous_member.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -72,7 +74,8 @@ std::vector<Blob> Member::exchange(Blob mine, std::string_view purpose,
           "; all ranks together may give ", max_exchange_bytes);
   const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
   const auto patience = std::clamp(left, milliseconds(0), longest_exchange);
-  Part part{0, static_cast<std::uint64_t>(patience.count()), std::string(purpose), std::move(mine)};
+  Part part{0, static_cast<std::uint64_t>(patience.count()), std::string(purpose), std::move(mine),
+            host_};
   std::unique_lock lock(mutex_);
   const std::size_t expected = standing_.size();
   const std::uint64_t ordinal = part.ordinal = ++exchanges_;
@@ -167,16 +170,40 @@ void Member::process_ended(int rank, pid_t pid) {
 
 void Member::received(Frame frame) {
   if (auto* parts = std::get_if<Parts>(&frame)) {
-    std::lock_guard lock(mutex_);
-    if (std::exchange(gathering_, false)) {
-      renumber(*parts);
-    }
-    parts_ = std::move(*parts);
-    changed_.notify_all();
+    receive(std::move(*parts));
+  } else if (const auto* place = std::get_if<PartsPlace>(&frame)) {
+    receive(*place);
+  } else if (std::holds_alternative<PartsTaken>(frame)) {
+    shelf_.clear();
   } else if (auto* message = std::get_if<ControlMessage>(&frame)) {
     receive(std::move(*message));
   } else if (!std::holds_alternative<Welcome>(frame)) {  // it comes first, and was read before
     log().warn("the hub sent a frame of kind {} after joining", frame.index());
+  }
+}
+
+/// Others of this host wait for what it shares, so they are served first.
+void Member::receive(Parts parts) {
+  if (const auto place = shelf_.put(parts)) {
+    client_->send(*place);
+  }
+  std::lock_guard lock(mutex_);
+  if (std::exchange(gathering_, false)) {
+    renumber(parts);
+  }
+  parts_ = std::move(parts);
+  changed_.notify_all();
+}
+
+/// Asks this rank to share what comes next, or says where another one does.
+void Member::receive(const PartsPlace& place) {
+  if (place.descriptor < 0) {
+    return shelf_.expect();
+  }
+  std::optional<Parts> parts = PartsShelf::read(place);
+  client_->send(PartsTaken{place.ordinal, static_cast<std::uint8_t>(parts ? 1 : 0)});
+  if (parts) {
+    receive(std::move(*parts));
   }
 }
 
@@ -265,6 +292,42 @@ bool Member::note_failure(const ControlMessage& message) {
   changed_.notify_all();
   const bool of_job = !lost || message.rank == 0 || !listens_;
   return of_job && !std::exchange(job_failed_, true);
+}
+
+std::optional<PartsPlace> PartsShelf::put(const Parts& parts) {
+  if (!std::exchange(expected_, false)) {
+    return std::nullopt;
+  }
+  PartsPlace place;
+  place.ordinal = parts.ordinal;
+  try {
+    const Blob bytes = encode_unpacked(parts);
+    segment_ = std::make_unique<Segment>(bytes.size(), Segment::Pages::as_touched, "sprat-parts");
+    std::ranges::copy(bytes, segment_->data());
+    const MemoryRef ref = segment_->ref();
+    place.pid = getpid();
+    place.descriptor = ref.fd;
+    place.inode = ref.inode;
+    place.bytes = ref.segment_bytes;
+  } catch (const std::exception& error) {
+    log().info("what ranks tell each other goes to each rank of this host: {}", error.what());
+  }
+  return place;
+}
+
+std::optional<Parts> PartsShelf::read(const PartsPlace& place) {
+  MemoryRef ref;
+  ref.kind = MemoryRef::Kind::segment;
+  ref.fd = place.descriptor;
+  ref.inode = place.inode;
+  ref.segment_bytes = place.bytes;
+  const auto mapping = PeerMapping::open(place.pid, ref, PeerMapping::Access::read);
+  if (!mapping) {
+    return std::nullopt;
+  }
+  auto parts = decode_unpacked({mapping->data(), mapping->bytes()});
+  const bool meant = parts && parts->ordinal == place.ordinal;
+  return meant ? std::move(parts) : std::nullopt;
 }
 
 }  // namespace sprat::comm

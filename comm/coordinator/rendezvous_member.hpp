@@ -15,6 +15,7 @@
 #include "comm/coordinator/control_loop.hpp"
 #include "comm/coordinator/coordinator.hpp"
 #include "comm/coordinator/rendezvous.hpp"
+#include "comm/memory/segment.hpp"
 #include "sprat/error.hpp"
 
 namespace sprat::comm {
@@ -33,6 +34,25 @@ class CoordinatorClient {
 
 class ProcessWatch;
 
+/// A rank's side of a handout (handout.hpp): parts in memory that others of its host read. One
+/// thread at a time.
+class PartsShelf {
+ public:
+  /// The parts that come next are to be shared with others of this host.
+  void expect() { expected_ = true; }
+  /// Of parts that have come: where they lie, if they were to be shared; descriptor -1 if there is
+  /// no memory for that.
+  std::optional<PartsPlace> put(const Parts& parts);
+  /// Nobody needs them any more.
+  void clear() { segment_.reset(); }
+  /// Those that another rank of this host has put there. Null if they cannot be read.
+  static std::optional<Parts> read(const PartsPlace& place);
+
+ private:
+  bool expected_ = false;
+  std::unique_ptr<Segment> segment_;
+};
+
 class Member final : public Rendezvous {
  public:
   /// `loop` is shared by the ranks of a process: whoever is destroyed last ends it.
@@ -44,6 +64,7 @@ class Member final : public Rendezvous {
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(standing_.size()); }
+  void set_host(std::uint64_t number) override { host_ = number; }
   std::vector<Blob> exchange(Blob mine, std::string_view purpose,
                              std::chrono::steady_clock::time_point deadline) override;
   void listen(std::function<void(const ControlMessage&)> handler) override;
@@ -61,6 +82,8 @@ class Member final : public Rendezvous {
 
   void send_farewell();
   void renumber(const Parts& testimonies);
+  void receive(Parts parts);
+  void receive(const PartsPlace& place);
   void receive(ControlMessage message);
   void take(ControlMessage message);
   void process_ended(int rank, pid_t pid);
@@ -68,8 +91,9 @@ class Member final : public Rendezvous {
   /// Ends exchanges. True if it is the job's first failure.
   bool note_failure(const ControlMessage& message);
 
-  int rank_;        ///< Changes once, when survivors have gathered, before exchange() returns.
-  bool gathering_;  ///< The loop's.
+  int rank_;  ///< Changes once, when survivors have gathered, before exchange() returns.
+  std::uint64_t host_ = 0;  ///< The joining thread's.
+  bool gathering_;          ///< The loop's.
   const std::shared_ptr<ControlLoop> loop_;
   std::unique_ptr<CoordinatorClient> client_;  ///< The loop's.
 
@@ -78,6 +102,7 @@ class Member final : public Rendezvous {
   std::function<void(const ControlMessage&)> handler_;
   std::vector<ControlMessage> backlog_;  ///< What came before listen().
   std::map<int, std::shared_ptr<ProcessWatch>> watches_;
+  PartsShelf shelf_;
   bool coordinator_gone_ = false;
   bool said_farewell_ = false;
 

@@ -1,6 +1,7 @@
 // Which host a rank runs on: the kernel's boot id and its namespaces, or the name it was given.
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -56,6 +57,12 @@ std::string named_host(std::string_view hosts, int rank) {
   const std::string_view name = rest.substr(0, rest.find(','));
   require(!name.empty(), "SPRAT_HOST=\"", hosts, "\" names no host for rank ", rank);
   return std::string(name);
+}
+
+// The machine too: SPRAT_HOST may give one name to hosts whose process ids mean different things.
+std::uint64_t HostIdentity::number() const {
+  const std::string both = machine + '\n' + label;
+  return XXH3_64bits(both.data(), both.size()) | 1;
 }
 
 HostIdentity host_identity(const Config& config, int rank) {

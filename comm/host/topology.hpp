@@ -87,6 +87,8 @@ struct HostIdentity {
   /// One kernel and one space of process ids, whatever SPRAT_HOST says.
   std::string machine;
   std::string name;  ///< For people.
+  /// Of machine and label: not 0, and of different ones very likely different.
+  std::uint64_t number() const;
 };
 
 /// Pure: what config.host names `rank`'s host; empty if it says nothing.

@@ -13,7 +13,7 @@
 #include "comm/context/neighbours.hpp"
 #include "comm/context/peer_info.hpp"
 #include "comm/coordinator/coordinator.hpp"
-#include "tests/system/simulation/random.hpp"
+#include "tests/system/simulation/rank_words.hpp"
 
 namespace sprat::simulation {
 namespace {
@@ -59,16 +59,13 @@ class Star {
   template <class BlobOf>
   void exchange(std::uint64_t ordinal, const char* purpose, const BlobOf& blob_of) {
     for (int rank = 0; rank < size_; ++rank) {
-      say(rank, comm::Part{ordinal, 120'000, purpose, blob_of(rank)});
+      const auto host = static_cast<std::uint64_t>(rank / ranks_per_host_) + 1;
+      say(rank, comm::Part{ordinal, 120'000, purpose, blob_of(rank), host});
     }
   }
 
   void say(int rank, const Frame& frame) {
-    said_.frames += 1;
-    said_.bytes += static_cast<double>(comm::encode(frame).size());
-    const auto begin = Clock::now();
-    coordinator_.received(rank, frame, now_);
-    cpu_seconds_ += seconds_since(begin);
+    hear(rank, frame);
     deliver();
   }
   void loses(int rank) {
@@ -85,52 +82,40 @@ class Star {
   /// Whom the coordinator has asked since this was called last.
   std::vector<int> take_queried() { return std::exchange(queried_, {}); }
 
-  // --- what a rank says of itself, as Joining does ---
-  comm::PeerInfo greeting(int rank) {
-    const int host = rank / ranks_per_host_;
-    const std::string machine = text(host_id(host), "/pid=4026531836");
-    return {
-        .label = machine + "/mnt=4026531841/ipc=4026531839/user=4026531837",
-        .machine = machine,
-        .name = text("ip-10-0-", host / 250, "-", host % 250),
-        .cores = cores_of(rank % ranks_per_host_),
-        .memory = {.pid = static_cast<pid_t>(2'000 + random_.below(4'000'000)),
-                   .segment = {comm::MemoryRef::Kind::segment, 7, random_.next() >> 44, 1 << 20, 0},
-                   .address = 0x7f0000000000 + (random_.next() >> 28 << 12),
-                   .nonce = random_.next() | 1},
-        .context = 0x550000000000 + (random_.next() >> 24),
-        .survival = comm::PeerInfo::Survival{
-            .addresses = {{text("10.0.", host / 250, ".", host % 250),
-                           static_cast<int>(32'768 + random_.below(28'000))}},
-            .secret = rank == 0 ? std::string(32, 's') : ""}};
-  }
-  comm::Reach reach(int rank) const {
-    comm::Reach reach{.label =
-                          text(host_id(rank / ranks_per_host_),
-                               "/pid=4026531836/mnt=4026531841/ipc=4026531839/user=4026531837")};
-    const int first = rank / ranks_per_host_ * ranks_per_host_;
-    for (int peer = first; peer < first + ranks_per_host_; ++peer) {
-      reach.mapped.push_back(peer);
-      reach.readable.push_back(peer);
-    }
-    return reach;
-  }
-  /// A wire's address: that of a socket, and 16 random bytes that connections prove.
-  comm::TransportAddresses address(int rank) {
-    comm::TransportAddresses address{.wire_kind = "sockets"};
-    const std::string endpoint =
-        text("10.0.", rank / ranks_per_host_ / 250, ".", rank / ranks_per_host_ % 250, ":");
-    for (const char letter : endpoint) {
-      address.wire.push_back(static_cast<std::byte>(letter));
-    }
-    for (int byte = 0; byte < 18; ++byte) {
-      address.wire.push_back(static_cast<std::byte>(random_.next() & 0xff));
-    }
-    return address;
-  }
-
  private:
+  void hear(int rank, const Frame& frame) {
+    said_.frames += 1;
+    said_.bytes += static_cast<double>(comm::encode(frame).size());
+    const auto begin = Clock::now();
+    coordinator_.received(rank, frame, now_);
+    cpu_seconds_ += seconds_since(begin);
+  }
+  /// As comm::Member does.
+  void note_answers(const comm::Coordinator::Output& output) {
+    const auto* place = std::get_if<comm::PartsPlace>(&output.frame);
+    if (place == nullptr) {
+      return;
+    }
+    for (const int rank : output.to) {
+      answers_.emplace_back(rank, place->descriptor < 0
+                                      ? Frame(comm::PartsPlace{place->ordinal, 4711, 9, 1, 1 << 20})
+                                      : Frame(comm::PartsTaken{place->ordinal, 1}));
+    }
+  }
+  /// What ranks answer by themselves goes out behind it.
   void deliver() {
+    for (;;) {
+      send_all();
+      const auto answers = std::exchange(answers_, {});
+      if (answers.empty()) {
+        return;
+      }
+      for (const auto& [rank, frame] : answers) {
+        hear(rank, frame);
+      }
+    }
+  }
+  void send_all() {
     const auto begin = Clock::now();
     for (const comm::Coordinator::Output& output : coordinator_.take()) {
       Blob bytes = comm::encode(output.frame);
@@ -143,31 +128,19 @@ class Star {
       if (std::holds_alternative<comm::Parts>(output.frame)) {
         last_parts_ = std::move(bytes);
       }
+      note_answers(output);
     }
     cpu_seconds_ += seconds_since(begin);
   }
   Traffic per_rank(const Traffic& all) const { return {all.frames / size_, all.bytes / size_}; }
-  static std::string host_id(int host) {
-    Random random(static_cast<std::uint64_t>(host) + 1);
-    return fmt::format("{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}", random.next() >> 32,
-                       random.next() >> 48, random.next() >> 52, random.next() >> 52,
-                       random.next() >> 16);
-  }
-  static std::vector<int> cores_of(int place) {
-    std::vector<int> cores;
-    for (int core = 0; core < 12; ++core) {
-      cores.push_back(12 * place + core);
-    }
-    return cores;
-  }
 
   const int size_, ranks_per_host_;
   comm::Coordinator coordinator_;
   comm::Coordinator::Time now_{};
-  Random random_{1};
   Traffic said_, heard_;
   double cpu_seconds_ = 0;
   std::vector<int> queried_;
+  std::vector<std::pair<int, Frame>> answers_;
   Blob last_parts_;
 };
 
@@ -202,9 +175,10 @@ double frames_of_stall(Star& star, int first, int ranks) {
 ControlPlaneCost measure_control_plane(int hosts, int ranks_per_host) {
   ControlPlaneCost cost{.ranks = hosts * ranks_per_host, .hosts = hosts, .rounds = 5};
   Star star(hosts, ranks_per_host);
+  RankWords words(ranks_per_host);
   star.admit_all();
   star.exchange(1, "joining", [](int) { return Blob(); });
-  star.exchange(2, "meeting", [&](int rank) { return encode(star.greeting(rank)); });
+  star.exchange(2, "meeting", [&](int rank) { return encode(words.greeting(rank)); });
   const auto begin = Clock::now();
   const auto parts = comm::decode(std::span(star.last_parts()).subspan(comm::frame_header_bytes));
   std::vector<comm::PeerInfo> infos;
@@ -214,10 +188,11 @@ ControlPlaneCost measure_control_plane(int hosts, int ranks_per_host) {
   const auto found = comm::find_neighbours(infos, cost.ranks - 1);
   need(static_cast<int>(found.same_host.size()) == ranks_per_host, "neighbours are not found");
   cost.rank_seconds = seconds_since(begin);
-  star.exchange(3, "mapping memory", [&](int rank) { return encode(star.reach(rank)); });
-  star.exchange(4, "opening transports", [&](int rank) { return encode(star.address(rank)); });
+  star.exchange(3, "mapping memory", [&](int rank) { return encode(words.reach(rank)); });
+  star.exchange(4, "opening transports", [&](int rank) { return encode(words.address(rank)); });
   cost.said = star.said();
   cost.heard = star.heard();
+  cost.sent_bytes = cost.heard.bytes * cost.ranks;
   cost.cpu_seconds = star.cpu_seconds();
   cost.group_stall = frames_of_stall(star, 0, ranks_per_host);
   cost.job_stall = frames_of_stall(star, 0, cost.ranks);
@@ -244,17 +219,17 @@ ControlPlaneCost measure_control_plane(int hosts, int ranks_per_host) {
 void print_control_plane(int most) {
   std::printf(
       "# ranks  hosts rounds |  said by a rank |   heard by a rank |  heard leaving  |   stalls of:"
-      "        |   loss | coordinator  a rank\n"
+      "        |   loss | coordinator        a rank\n"
       "#                     | frames    bytes | frames      bytes | frames    bytes | a host    "
-      "the job | frames | seconds     seconds\n");
+      "the job | frames | sends MB seconds seconds\n");
   for (int ranks = 64; ranks <= most; ranks *= 4) {
     const ControlPlaneCost cost = measure_control_plane(ranks / 8, 8);
     std::printf(
-        "%7d %6d %6d | %6.1f %8.0f | %6.1f %10.0f | %6.1f %8.0f | %6.0f %10.0f | %6.0f | %11.3f "
-        "%7.3f\n",
+        "%7d %6d %6d | %6.1f %8.0f | %6.1f %10.0f | %6.1f %8.0f | %6.0f %10.0f | %6.0f | %8.1f "
+        "%7.3f %7.3f\n",
         cost.ranks, cost.hosts, cost.rounds, cost.said.frames, cost.said.bytes, cost.heard.frames,
         cost.heard.bytes, cost.leaving.frames, cost.leaving.bytes, cost.group_stall, cost.job_stall,
-        cost.loss, cost.cpu_seconds, cost.rank_seconds);
+        cost.loss, cost.sent_bytes / 1e6, cost.cpu_seconds, cost.rank_seconds);
     std::fflush(stdout);
   }
 }

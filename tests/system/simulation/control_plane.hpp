@@ -20,6 +20,7 @@ struct ControlPlaneCost {
   double group_stall = 0;  ///< Frames of all ranks when the ranks of one host wait for one of them.
   double job_stall = 0;    ///< The same of all ranks.
   double loss = 0;         ///< Frames of all ranks when one dies while all join.
+  double sent_bytes = 0;   ///< By the coordinator to all ranks, for joining.
   double cpu_seconds = 0;  ///< Of the coordinator, encoding included, for joining.
   double rank_seconds = 0;  ///< Of one rank, to read what it hears while joining.
 };

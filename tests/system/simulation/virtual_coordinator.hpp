@@ -58,6 +58,8 @@ class VirtualMember final : public comm::Rendezvous {
   ~VirtualMember() override;
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(standing_.size()); }
+  /// Its ranks are of one process, which shares all it hears anyway.
+  void set_host(std::uint64_t) override {}
   std::vector<comm::Blob> exchange(comm::Blob mine, std::string_view purpose,
                                    Time deadline) override;
   void listen(std::function<void(const comm::ControlMessage&)> handler) override;

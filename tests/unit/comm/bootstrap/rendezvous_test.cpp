@@ -37,14 +37,21 @@ TEST_P(EveryWire, exchanges_every_ranks_blob) {
   }
 }
 
+// So long, parts travel once to each host, from whose memory the others read them.
 TEST_P(EveryWire, exchanges_megabytes) {
-  Ranks ranks = GetParam().open(2);
+  constexpr int size = 4;
+  Ranks ranks = GetParam().open(size);
   on_each(ranks, [&](Rendezvous& rank) {
-    const Blob mine(2 << 20, static_cast<std::byte>(rank.rank() + 1));
-    const auto all = rank.exchange(mine, "meeting", soon());
-    ASSERT_EQ(all.size(), 2u);
-    for (int other = 0; other < 2; ++other) {
-      EXPECT_EQ(all[other], Blob(2 << 20, static_cast<std::byte>(other + 1)));
+    rank.set_host(7);
+    for (int round = 1; round <= 3; ++round) {
+      const auto said_by = [round](int who) {
+        return Blob(1 << 20, static_cast<std::byte>(10 * round + who));
+      };
+      const auto all = rank.exchange(said_by(rank.rank()), "meeting", soon());
+      ASSERT_EQ(all.size(), std::size_t{size});
+      for (int other = 0; other < size; ++other) {
+        EXPECT_EQ(all[other], said_by(other)) << "rank " << other << " in round " << round;
+      }
     }
   });
   leave(ranks);
@@ -203,6 +210,33 @@ Ranks open_at_file(int size) {
 
 Ranks open_at_address(int size) {
   return open_at("tcp://127.0.0.1:" + std::to_string(free_port()), size);
+}
+
+// Rank 2 shares with ranks 3 to 5, and is gone as soon as it has the parts itself.
+TEST(SharedParts, reach_a_whole_host_though_the_rank_that_shares_them_leaves_at_once) {
+  constexpr int size = 6;
+  const auto said_by = [](int rank) { return Blob(64 << 10, static_cast<std::byte>(rank)); };
+  for (int round = 0; round < 5; ++round) {
+    const Folder folder;
+    Ranks ranks;
+    for (Joined& one : join_all(configs_at("file://" + (folder / "job").string(), size))) {
+      ASSERT_FALSE(one.error) << one.error->what();
+      ranks.push_back(std::move(one.rank));
+    }
+    on_each(ranks, [&](Rendezvous& rank) {
+      const int me = rank.rank();
+      rank.set_host(me < 2 ? 1 : 2);
+      const auto all = rank.exchange(said_by(me), "meeting", soon());
+      ASSERT_EQ(all.size(), std::size_t{size});
+      for (int other = 0; other < size; ++other) {
+        EXPECT_EQ(all[other], said_by(other)) << "rank " << other << " to rank " << me;
+      }
+      if (me == 2) {
+        ranks[2].reset();
+      }
+    });
+    leave(ranks);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Rendezvous, EveryWire,

@@ -20,10 +20,12 @@ const std::vector<Frame> samples = {
     Hello{3, 8, {{"version", "1"}, {"SPRAT_TIMEOUT", "30"}}},
     Welcome{3, 8},
     Refusal{4, 3, "no"},
-    Part{2, 60'000, "meeting", blob("abc")},
+    Part{2, 60'000, "meeting", blob("abc"), 0x1234'5678'9abc'def1},
     Parts{2, {blob("a"), blob(""), blob("ccc")}},
     ControlMessage{ControlMessage::Kind::verdict, 5, 4, 7, 42, "text", blob("payload")},
     Beat{},
+    PartsPlace{2, 4711, 9, 0x1234'5678'9abc, 1 << 20},
+    PartsTaken{2, 0},
 };
 
 TEST(Frame, comes_back_as_it_went) {
@@ -50,6 +52,19 @@ TEST(Frame, is_refused_when_cut_short_or_too_long) {
   }
 }
 
+TEST(Frame, of_parts_comes_back_from_memory_whatever_lies_behind_it) {
+  const Parts parts{5, {blob("a"), blob(""), blob("ccc")}};
+  Blob bytes = encode_unpacked(parts);
+  for (std::size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_FALSE(decode_unpacked(std::span(bytes).first(length))) << length;
+  }
+  bytes.resize(4096);
+  const auto back = decode_unpacked(bytes);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->ordinal, parts.ordinal);
+  EXPECT_EQ(back->blobs, parts.blobs);
+}
+
 TEST(Frame, is_refused_with_an_error_code_that_there_is_not) {
   const int last = static_cast<int>(ErrorCode::internal);
   const auto comes_through = [](const Frame& frame) {
@@ -73,7 +88,7 @@ TEST(Frame, survives_garbage) {
       byte = static_cast<std::byte>(random() & 0xff);
     }
     if (!bytes.empty()) {
-      bytes[0] = static_cast<std::byte>(random() % 8);
+      bytes[0] = static_cast<std::byte>(random() % (std::variant_size_v<Frame> + 1));
     }
     if (const auto frame = decode(bytes)) {
       const Blob again = encode(*frame);

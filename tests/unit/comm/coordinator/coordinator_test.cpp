@@ -83,6 +83,47 @@ TEST(Coordinator, gives_every_part_to_every_rank_once_all_have_come) {
   }
 }
 
+// What becomes of it is tested in handout_test.
+TEST(Coordinator, gives_long_parts_once_to_each_host) {
+  Scene scene(4);
+  scene.admit_all();
+  const std::string data(Handout::least_bytes / 4, 'x');
+  const auto part = [&](int rank, std::uint64_t ordinal) {
+    const std::uint64_t host = rank < 3 ? 7 : 8;
+    scene.coordinator.received(rank, Part{ordinal, 1000, "meeting", blob_of(data), host},
+                               scene.now);
+  };
+  for (int rank = 0; rank < 4; ++rank) {
+    part(rank, 1);
+  }
+  auto outputs = scene.coordinator.take();
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_THAT(outputs[0].to, ElementsAre(0));
+  EXPECT_THAT(outputs[1].to, ElementsAre(0, 3));
+  EXPECT_TRUE(std::holds_alternative<Parts>(outputs[1].frame));
+  ASSERT_EQ(scene.coordinator.deadline(), scene.now + Handout::patience);
+  EXPECT_TRUE(scene.coordinator.received(0, PartsPlace{1, 1, 5, 2, 4096}, scene.now));
+  EXPECT_THAT(scene.only<PartsPlace>().first, ElementsAre(1, 2));
+  EXPECT_TRUE(scene.coordinator.received(2, PartsTaken{1, 0}, scene.now));
+  EXPECT_TRUE(scene.coordinator.received(1, PartsTaken{1, 1}, scene.now));
+  EXPECT_THAT(scene.only<PartsTaken>().first, ElementsAre(0));
+  ASSERT_EQ(scene.coordinator.deadline(), scene.now + Handout::lull);
+  scene.coordinator.tick(scene.now + Handout::lull);
+  EXPECT_THAT(scene.only<Parts>().first, ElementsAre(2));
+  // A leader that goes before it has shared leaves nobody without.
+  for (int rank = 0; rank < 4; ++rank) {
+    part(rank, 2);
+  }
+  scene.coordinator.take();
+  scene.say(0, message(Kind::farewell, 0));
+  scene.coordinator.take();
+  scene.coordinator.tick(scene.now);
+  outputs = scene.coordinator.take();
+  ASSERT_FALSE(outputs.empty());
+  EXPECT_THAT(outputs[0].to, ElementsAre(1));  // rank 2 could not read before, and got it itself
+  EXPECT_TRUE(std::holds_alternative<Parts>(outputs[0].frame));
+}
+
 TEST(Coordinator, refuses_a_rank_whose_terms_differ_with_both_values) {
   Scene scene(3);
   scene.admit(0);
