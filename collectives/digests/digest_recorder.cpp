@@ -29,7 +29,7 @@ About about(comm::Context& context, const std::string& name) {
       .started_unix_ns = duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count(),
       .inputs = context.config().digests.inputs,
       .job = name.substr(0, name.rfind("-rank")),
-      .host = context.peer(context.rank()).host};
+      .host = *context.peer(context.rank()).host};
 }
 
 /// The same on every rank of a communicator: number and members are agreed, its name may be long.

@@ -11,6 +11,8 @@ namespace {
 
 using Kind = comm::MemoryRef::Kind;
 
+constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
+
 std::size_t round_to_line(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
@@ -20,7 +22,14 @@ OperandMemory::OperandMemory(comm::Context& context, const Membership& membershi
     : context_(context),
       membership_(membership),
       peers_(peers),
-      views_(membership.world_ranks.size()) {}
+      places_(membership.world_ranks.size(), nowhere),
+      views_(peers.ranks().size() + 1) {
+  std::uint32_t next = 0;
+  places_[membership.rank] = next++;
+  for (const int peer : peers.ranks()) {
+    places_[peer] = next++;
+  }
+}
 
 // Of the whole call, not of a window.
 std::size_t OperandMemory::buffer_bytes(Buffer buffer, int rank) const {
@@ -242,7 +251,11 @@ OperandMemory::View OperandMemory::view_of_announced(int rank, Buffer buffer) {
 }
 
 const std::byte* OperandMemory::address(const Operand& operand) {
-  View& view = views_[operand.rank][static_cast<std::size_t>(operand.buffer)];
+  const std::uint32_t place = places_[operand.rank];
+  if (place == nowhere) [[unlikely]] {
+    throw Unmapped{membership_.world_ranks[operand.rank], EFAULT};
+  }
+  View& view = views_[place][static_cast<std::size_t>(operand.buffer)];
   if (view.base == nullptr) {
     view = view_of(operand.rank, operand.buffer);
   }

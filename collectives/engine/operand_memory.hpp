@@ -56,7 +56,7 @@ class OperandMemory final {
   }
   /// After address(): that is of another process, to be read through the kernel.
   bool is_foreign(const Operand& operand) const {
-    return views_[operand.rank][static_cast<std::size_t>(operand.buffer)].foreign;
+    return views_[places_[operand.rank]][static_cast<std::size_t>(operand.buffer)].foreign;
   }
   /// Where peers look for this rank's operand if that has to be copied for them; else null.
   std::byte* staged_for_peers(const Operand& operand);
@@ -90,7 +90,10 @@ class OperandMemory final {
   comm::Context& context_;
   const Membership& membership_;
   LocalPeers& peers_;
-  std::vector<std::array<View, buffer_kinds>> views_;  ///< By rank and Buffer.
+  /// By rank: of its views. Ranks of other hosts have none, since all are made anew for each
+  /// window.
+  std::vector<std::uint32_t> places_;
+  std::vector<std::array<View, buffer_kinds>> views_;  ///< By Buffer.
   std::unique_ptr<comm::Segment> staging_, scratch_;
   const Operation* operation_ = nullptr;
   Slot* slot_ = nullptr;

@@ -122,7 +122,7 @@ void Context::join_by(Joining& joining, std::size_t world_bytes) {
   }
   if (!config_.trace.empty()) {
     record_ = std::make_unique<timeline::RankRecord>(timeline::RankRecord::About{
-        .path = config_.trace, .rank = rank_, .size = size(), .host = peers_[rank_].host});
+        .path = config_.trace, .rank = rank_, .size = size(), .host = *peers_[rank_].host});
     progress_.trace_waits(&record_->ring());
   }
   name_log(rank_, size(), one_process ? "thread" : joining.host().name);
@@ -162,7 +162,7 @@ status::About Context::about(std::uint64_t nonce) const {
       .started_unix_ns = duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count(),
       .host = {},
       .job = {}};
-  status::put(about.host, peers_[rank_].host);
+  status::put(about.host, *peers_[rank_].host);
   status::put(about.job, text(peers_[0].pid, "-", fmt::format("{:08x}", nonce & 0xffffffff)));
   return about;
 }
@@ -233,7 +233,7 @@ std::vector<int> Context::hosts() const {
 std::string Context::describe_peer(int rank) const {
   const Peer& peer = peers_[rank];
   return memory_.in_process() ? text("rank ", rank)
-                              : text("rank ", rank, " (", peer.host, ", pid ", peer.pid, ")");
+                              : text("rank ", rank, " (", *peer.host, ", pid ", peer.pid, ")");
 }
 
 void Context::drive_until(const std::function<bool()>& done) {

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "comm/base/check.hpp"
@@ -26,6 +27,13 @@ std::vector<int> allowed_cores() {
   return cores;
 }
 
+struct ByName {
+  bool operator()(const std::shared_ptr<const std::string>& one,
+                  const std::shared_ptr<const std::string>& other) const {
+    return *one < *other;
+  }
+};
+
 /// The secret that survivors prove to each other is rank 0's, so nobody else says one.
 void settle(SurvivorListener& survivor_listener, int rank, const std::vector<PeerInfo>& infos) {
   std::vector<std::vector<SocketAddress>> addresses;
@@ -34,7 +42,7 @@ void settle(SurvivorListener& survivor_listener, int rank, const std::vector<Pee
          " does not say where it listens");
     addresses.push_back(infos[peer].survival->addresses);
   }
-  survivor_listener.settle(rank, std::move(addresses), infos.front().survival->secret);
+  survivor_listener.settle(rank, AddressBook(addresses), infos.front().survival->secret);
 }
 
 }  // namespace
@@ -95,12 +103,13 @@ Reach Joining::probe(MemoryMap& memory) {
 }
 
 void Joining::map_memory(MemoryMap& memory) {
-  std::vector<MemoryMap::Offer> offers;
-  for (const PeerInfo& info : infos_) {
-    offers.push_back(info.memory);
+  for (const int peer : neighbours_.same_host) {
+    memory.meet(peer, infos_[peer].memory);
   }
-  memory.meet(std::move(offers));
   if (neighbours_.one_process) {
+    for (int peer = 0; peer < size(); ++peer) {
+      memory.meet(peer, infos_[peer].memory);  // of other names for this host, too
+    }
     memory.share_process();
   }
   const std::vector<Blob> told =
@@ -116,10 +125,12 @@ void Joining::map_memory(MemoryMap& memory) {
 
 std::vector<Peer> Joining::peers() const {
   std::vector<Peer> peers;
+  std::set<std::shared_ptr<const std::string>, ByName> names;
   for (int peer = 0; peer < size(); ++peer) {
     const int host = hosts_.host_of[peer];
+    auto name = std::make_shared<const std::string>(infos_[peer].name);
     peers.push_back({.pid = infos_[peer].memory.pid,
-                     .host = infos_[peer].name,
+                     .host = *names.insert(std::move(name)).first,
                      .host_index = host,
                      .local = host == hosts_.host_of[rank()]});
   }

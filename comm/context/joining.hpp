@@ -22,7 +22,8 @@ namespace sprat::comm {
 /// What is known of a peer. Immutable after joining.
 struct Peer {
   pid_t pid = 0;
-  std::string host;    ///< Name for people.
+  /// Name for people. Shared by the ranks of a host: of thousands of ranks it is kept once a host.
+  std::shared_ptr<const std::string> host;
   int host_index = 0;  ///< Equal where memory is shared.
   bool local = false;  ///< Shares memory with this rank.
 };

@@ -40,7 +40,7 @@ MemoryMap::MemoryMap(int rank, int size)
     : control_(std::make_unique<Segment>(control_bytes)),
       used_(aligned(sizeof(ControlHeader))),
       controls_(size),
-      control_mappings_(size) {
+      neighbours_(size) {
   auto* header = new (control_->data()) ControlHeader;
   header->fences.store(register_fences() ? 1 : 0, std::memory_order_relaxed);
   header->nonce.store(make_nonce(), std::memory_order_release);
@@ -52,22 +52,19 @@ MemoryMap::Offer MemoryMap::offer() const {
           header().nonce.load(std::memory_order_relaxed)};
 }
 
-void MemoryMap::meet(std::vector<Offer> offers) {
-  offers_ = std::move(offers);
-  for (const Offer& offer : offers_) {
-    mappings_.emplace_back(offer.pid);
-  }
+void MemoryMap::meet(int rank, const Offer& offer) {
+  neighbours_[rank] = std::make_unique<Neighbour>(offer);
 }
 
 void MemoryMap::share_process() {
   in_process_ = true;
-  for (std::size_t rank = 0; rank < offers_.size(); ++rank) {
-    controls_[rank] = reinterpret_cast<std::byte*>(offers_[rank].address);
+  for (std::size_t rank = 0; rank < neighbours_.size(); ++rank) {
+    controls_[rank] = reinterpret_cast<std::byte*>(neighbours_[rank]->offer.address);
   }
 }
 
 std::optional<std::string> MemoryMap::map(int rank) {
-  const Offer& offer = offers_[rank];
+  const Offer& offer = neighbours_[rank]->offer;
   auto mapping = PeerMapping::open(offer.pid, offer.segment, PeerMapping::Access::ring);
   if (!mapping) {
     return std::strerror(errno);
@@ -77,14 +74,14 @@ std::optional<std::string> MemoryMap::map(int rank) {
     return "it is another process's";
   }
   controls_[rank] = mapping->data();
-  control_mappings_[rank] = std::move(mapping);
+  neighbours_[rank]->control = std::move(mapping);
   return std::nullopt;
 }
 
 // The nonce is what every rank has at a known place: the header begins with it.
 bool MemoryMap::try_reading(int rank) const noexcept {
   static_assert(offsetof(ControlHeader, nonce) == 0);
-  const Offer& offer = offers_[rank];
+  const Offer& offer = neighbours_[rank]->offer;
   std::uint64_t seen = 0;
   return read_foreign(offer.pid, offer.address, reinterpret_cast<std::byte*>(&seen), sizeof seen) &&
          seen == offer.nonce;
@@ -148,14 +145,20 @@ PeerMemory MemoryMap::view(int rank, const MemoryRef& ref) {
     case MemoryRef::Kind::process:
       return {reinterpret_cast<const std::byte*>(ref.offset), unknown};
     case MemoryRef::Kind::segment:
-      return mappings_[rank].view(ref);
+      if (neighbours_[rank] == nullptr) {
+        errno = EFAULT;  // as where the kernel says no
+        return {};
+      }
+      return neighbours_[rank]->mappings.view(ref);
   }
   return {};
 }
 
 bool MemoryMap::read(int rank, const std::byte* from, std::byte* to,
                      std::size_t bytes) const noexcept {
-  return read_foreign(offers_[rank].pid, reinterpret_cast<std::uintptr_t>(from), to, bytes);
+  return neighbours_[rank] != nullptr &&
+         read_foreign(neighbours_[rank]->offer.pid, reinterpret_cast<std::uintptr_t>(from), to,
+                      bytes);
 }
 
 }  // namespace sprat::comm

@@ -41,12 +41,12 @@ class MemoryMap {
 
   // --- joining ----------------------------------------------------------------------------------
   Offer offer() const;
-  /// What every rank offers, by rank.
-  void meet(std::vector<Offer> offers);
-  /// All ranks are threads of this process, and their memory lives as long as this: it is reached
-  /// by pointers. Instead of map().
+  /// What a rank offers that may share memory with this one.
+  void meet(int rank, const Offer& offer);
+  /// All ranks are threads of this process, all were met, and their memory lives as long as this:
+  /// it is reached by pointers. Instead of map().
   void share_process();
-  /// Maps a peer's control segment. Returns why that cannot be had, or nothing.
+  /// Maps the control segment of a peer that it met. Returns why that cannot be had, or nothing.
   std::optional<std::string> map(int rank);
   /// A peer's private memory can be read from here: tried with its nonce.
   bool try_reading(int rank) const noexcept;
@@ -92,6 +92,13 @@ class MemoryMap {
     bool operator==(const Free&) const = default;
   };
 
+  /// A rank that may share memory with this one. There are few, however large the job is.
+  struct Neighbour {
+    explicit Neighbour(const Offer& its) : offer(its), mappings(its.pid) {}
+    Offer offer;
+    std::unique_ptr<PeerMapping> control;
+    PeerMappings mappings;  ///< Token.
+  };
   struct Awaited {
     Free piece;
     std::function<bool()> is_unused;
@@ -99,13 +106,11 @@ class MemoryMap {
   void collect_unused();
 
   std::unique_ptr<Segment> control_;
-  std::size_t used_;              ///< Bytes of it, released ones included. Token.
-  std::vector<Free> free_;        ///< Token.
-  std::vector<Awaited> awaited_;  ///< Token.
-  std::vector<Offer> offers_;     ///< By rank; and so are the next three.
-  std::vector<std::byte*> controls_;
-  std::vector<std::unique_ptr<PeerMapping>> control_mappings_;
-  std::vector<PeerMappings> mappings_;  ///< Token.
+  std::size_t used_;                  ///< Bytes of it, released ones included. Token.
+  std::vector<Free> free_;            ///< Token.
+  std::vector<Awaited> awaited_;      ///< Token.
+  std::vector<std::byte*> controls_;  ///< By rank; and so is the next.
+  std::vector<std::unique_ptr<Neighbour>> neighbours_;
   bool in_process_ = false;
   Readability readability_;
 };

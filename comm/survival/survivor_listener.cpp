@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -54,11 +55,10 @@ class LeaderPlace final : public BootstrapPlace {
 };
 
 /// Which of `ranks` are alive, in that order.
-std::vector<bool> who_listen(const std::vector<int>& ranks,
-                             const std::vector<std::vector<SocketAddress>>& addresses) {
+std::vector<bool> who_listen(const std::vector<int>& ranks, const AddressBook& addresses) {
   std::vector<std::vector<SocketAddress>> asked;
   for (const int rank : ranks) {
-    asked.push_back(addresses[rank]);
+    asked.push_back(addresses.of(rank));
   }
   return who_listens(asked);
 }
@@ -77,8 +77,8 @@ std::vector<std::string> names_of(const std::vector<SocketAddress>& addresses) {
 /// own, since probing takes up to three seconds and would hold up the control thread.
 class Searcher final {
  public:
-  Searcher(ControlLoop& loop, std::shared_ptr<ControlServer> server,
-           const std::vector<std::vector<SocketAddress>>& addresses, const std::set<int>& dead)
+  Searcher(ControlLoop& loop, std::shared_ptr<ControlServer> server, const AddressBook& addresses,
+           const std::set<int>& dead)
       : thread_([this, &loop, server = std::move(server), &addresses, dead](std::stop_token stop) {
           loop.run([&] {
             for (const int rank : dead) {
@@ -89,8 +89,7 @@ class Searcher final {
         }) {}
 
  private:
-  void search(ControlLoop& loop, ControlServer& server,
-              const std::vector<std::vector<SocketAddress>>& addresses,
+  void search(ControlLoop& loop, ControlServer& server, const AddressBook& addresses,
               const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     while (!stop.stop_requested()) {
@@ -146,20 +145,15 @@ SurvivorListener::~SurvivorListener() {
   }
 }
 
-void SurvivorListener::settle(int rank, std::vector<std::vector<SocketAddress>> addresses,
-                              std::string token) {
+void SurvivorListener::settle(int rank, AddressBook addresses, std::string token) {
   number_ = rank;
   all_addresses_ = std::move(addresses);
   token_ = std::move(token);
-  testimony_.members.resize(all_addresses_.size());
-  for (std::size_t i = 0; i < all_addresses_.size(); ++i) {
-    testimony_.members[i] = static_cast<int>(i);
-  }
+  testimony_.members.resize(static_cast<std::size_t>(all_addresses_.size()));
+  std::iota(testimony_.members.begin(), testimony_.members.end(), 0);
 }
 
-Hello SurvivorListener::hello() const {
-  return {number_, static_cast<int>(all_addresses_.size()), terms_};
-}
+Hello SurvivorListener::hello() const { return {number_, all_addresses_.size(), terms_}; }
 
 /// The lowest rank that may be alive. One rank of each host is asked at the same time as those of
 /// the others, and the rest of a host only once one of it is dead, for then the host itself may be
@@ -181,7 +175,7 @@ int SurvivorListener::leader(Time deadline) {
         }
         break;
       }
-      const auto host = names_of(all_addresses_[rank]);
+      const auto host = names_of(all_addresses_.of(rank));
       if ((seen.insert(host).second || suspects.contains(host)) && !alive.contains(rank)) {
         asked.push_back(rank);
       }
@@ -198,7 +192,7 @@ int SurvivorListener::leader(Time deadline) {
       // Each round marks somebody as dead or finds the leader, so rounds are bounded; time is too.
       need(Clock::now() < deadline, "no survivor was found in time");
       dead_.insert(asked[i]);
-      suspects.insert(names_of(all_addresses_[asked[i]]));
+      suspects.insert(names_of(all_addresses_.of(asked[i])));
     }
   }
 }
@@ -253,7 +247,7 @@ SurvivorListener::Assembly SurvivorListener::lead(Time deadline) const {
 
 SurvivorListener::Assembly SurvivorListener::follow(int leader, Time deadline) const {
   auto loop = std::make_shared<ControlLoop>();
-  LeaderPlace place(hello().size, {all_addresses_[leader], token_});
+  LeaderPlace place(hello().size, {all_addresses_.of(leader), token_});
   Entrance entrance = find_coordinator(loop->io(), place, hello(), deadline, encryption_);
   auto member =
       make_member(hello(), loop, std::move(entrance.line), nullptr, Coordinator::Quorum::survivors);

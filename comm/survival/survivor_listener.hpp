@@ -16,6 +16,7 @@
 #include "comm/coordinator/rendezvous.hpp"
 #include "comm/coordinator/survivors.hpp"
 #include "comm/encryption/job_key.hpp"
+#include "comm/survival/address_book.hpp"
 
 namespace sprat::comm {
 
@@ -38,17 +39,15 @@ class SurvivorListener {
   const std::vector<SocketAddress>& addresses() const { return addresses_; }
   const std::string& secret() const { return token_; }
   /// What all ranks told, once: the addresses of each, and the secret that they share.
-  void settle(int rank, std::vector<std::vector<SocketAddress>> addresses, std::string token);
+  void settle(int rank, AddressBook addresses, std::string token);
 
-  bool settled() const { return !all_addresses_.empty(); }
+  bool settled() const { return all_addresses_.size() > 0; }
 
   /// This process's number in the job as it first was, and those of the job's ranks as they are.
   int number() const { return number_; }
   const std::vector<int>& members() const { return testimony_.members; }
   /// Where the process with that number listens as long as it lives.
-  const std::vector<SocketAddress>& addresses_of(int number) const {
-    return all_addresses_[number];
-  }
+  std::vector<SocketAddress> addresses_of(int number) const { return all_addresses_.of(number); }
   /// It is known to be dead.
   void mourn(int number) { dead_.insert(number); }
 
@@ -81,7 +80,7 @@ class SurvivorListener {
   int descriptor_ = -1;  ///< Listens.
   std::vector<SocketAddress> addresses_;
   int number_ = 0;
-  std::vector<std::vector<SocketAddress>> all_addresses_;
+  AddressBook all_addresses_;  ///< By number.
   std::string token_;
   Testimony testimony_;
   std::set<int> dead_;

@@ -115,4 +115,18 @@ std::optional<Contact> decode_contact(const Blob& blob) {
   return contact;
 }
 
+void ContactBook::add(const Blob& encoded) {
+  bytes_.insert(bytes_.end(), encoded.begin(), encoded.end());
+  ends_.push_back(static_cast<std::uint32_t>(bytes_.size()));
+}
+
+std::optional<Contact> ContactBook::of(int peer) const {
+  const auto place = static_cast<std::size_t>(peer);
+  if (peer < 0 || place >= ends_.size()) {
+    return std::nullopt;
+  }
+  const auto at = [this](std::uint32_t offset) { return bytes_.begin() + std::ptrdiff_t{offset}; };
+  return decode_contact(Blob(at(place == 0 ? 0 : ends_[place - 1]), at(ends_[place])));
+}
+
 }  // namespace sprat::comm::sockets

@@ -54,4 +54,16 @@ Blob encode(const Contact& contact);
 /// Nothing if the bytes are none.
 std::optional<Contact> decode_contact(const Blob& blob);
 
+/// The contacts of many peers, as they travel: of most of them, only the bytes are ever needed.
+class ContactBook {
+ public:
+  /// That of the next peer; nothing: it is not to be reached.
+  void add(const Blob& encoded);
+  std::optional<Contact> of(int peer) const;
+
+ private:
+  Blob bytes_;                       ///< Of peer 0, of peer 1, and so on.
+  std::vector<std::uint32_t> ends_;  ///< By peer.
+};
+
 }  // namespace sprat::comm::sockets

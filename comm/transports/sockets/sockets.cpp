@@ -57,7 +57,7 @@ Sockets::Sockets(SocketsOptions options)
     : options_(std::move(options)),
       unexpected_{options_.unexpected_bytes},
       epoll_(open_here_only([] { return ::epoll_create1(EPOLL_CLOEXEC); })),
-      peers_(static_cast<std::size_t>(options_.size)),
+      lines_(static_cast<std::size_t>(options_.size)),
       buffer_(buffer_bytes) {
   need(epoll_.number() >= 0, "cannot watch sockets: ", std::strerror(errno));
   require(!options_.rails.empty() && options_.rails.size() <= most_rails, "there are ",
@@ -86,12 +86,13 @@ Sockets::~Sockets() {
 }
 
 void Sockets::connect(std::span<const Blob> addresses) {
-  for (std::size_t rank = 0; rank < addresses.size() && rank < peers_.size(); ++rank) {
+  for (std::size_t rank = 0; rank < addresses.size() && rank < lines_.size(); ++rank) {
     // Messages of a rank to itself do not leave its host.
     if (addresses[rank].empty() || static_cast<int>(rank) == options_.rank) {
+      contacts_.add({});
       continue;
     }
-    auto contact = decode_contact(addresses[rank]);
+    const auto contact = decode_contact(addresses[rank]);
     if (!contact) {
       throw Error(ErrorCode::mismatch,
                   text("rank ", rank, " does not say where its sockets are as rank ", options_.rank,
@@ -106,31 +107,32 @@ void Sockets::connect(std::span<const Blob> addresses) {
                mine_.rails.size(), "; let SPRAT_INTERFACE name as many interfaces on every host"),
           static_cast<int>(rank));
     }
-    peers_[rank].contact = std::move(contact);
+    contacts_.add(addresses[rank]);
   }
 }
 
 /// Null if the peer is not to be reached.
 Sockets::Line* Sockets::line_to(int peer) {
-  if (peer < 0 || static_cast<std::size_t>(peer) >= peers_.size()) {
+  if (peer < 0 || static_cast<std::size_t>(peer) >= lines_.size()) {
     return nullptr;
   }
-  Peer& other = peers_[static_cast<std::size_t>(peer)];
-  if (!other.line && other.contact) {
-    const std::size_t a_rail = std::min(mine_.streams_a_rail, other.contact->streams_a_rail);
-    other.line =
-        std::make_unique<Line>(std::min(a_rail * mine_.rails.size(), most_streams), unexpected_);
+  std::unique_ptr<Line>& line = lines_[static_cast<std::size_t>(peer)];
+  if (line) {
+    return line.get();
   }
-  return other.line.get();
+  if (const auto contact = contacts_.of(peer)) {
+    const std::size_t a_rail = std::min(mine_.streams_a_rail, contact->streams_a_rail);
+    line = std::make_unique<Line>(std::min(a_rail * mine_.rails.size(), most_streams), unexpected_);
+  }
+  return line.get();
 }
 
 std::optional<std::string> Sockets::key_of(const StreamName& name) const {
   const int peer = name.from == options_.rank ? name.to : name.from;
-  if ((name.from != options_.rank && name.to != options_.rank) || peer < 0 ||
-      static_cast<std::size_t>(peer) >= peers_.size() || name.stream >= most_streams) {
+  if ((name.from != options_.rank && name.to != options_.rank) || name.stream >= most_streams) {
     return std::nullopt;
   }
-  const auto& contact = peers_[static_cast<std::size_t>(peer)].contact;
+  const auto contact = contacts_.of(peer);
   if (!contact) {
     return std::nullopt;
   }
@@ -163,15 +165,15 @@ void Sockets::recv(MessageRequest& request, int peer, std::uint64_t tag,
 }
 
 std::optional<std::size_t> Sockets::probe(int peer, std::uint64_t tag) noexcept {
-  const bool known = peer >= 0 && static_cast<std::size_t>(peer) < peers_.size() &&
-                     peers_[static_cast<std::size_t>(peer)].line;
-  return known ? peers_[static_cast<std::size_t>(peer)].line->link.in.probe(tag) : std::nullopt;
+  const bool known = peer >= 0 && static_cast<std::size_t>(peer) < lines_.size() &&
+                     lines_[static_cast<std::size_t>(peer)];
+  return known ? lines_[static_cast<std::size_t>(peer)]->link.in.probe(tag) : std::nullopt;
 }
 
 void Sockets::forget(std::uint64_t communicator) noexcept {
   unexpected_.forget(communicator);
-  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    if (Line* line = peers_[peer].line.get()) {
+  for (std::size_t peer = 0; peer < lines_.size(); ++peer) {
+    if (Line* line = lines_[peer].get()) {
       line->link.in.drop_forgotten();
       flush(*line, static_cast<int>(peer));  // the credit that it has given back
     }
@@ -182,7 +184,7 @@ void Sockets::cancel(MessageRequest& request) noexcept {
   if (request.state != MessageRequest::State::posted) {
     return;
   }
-  Line& line = *peers_[static_cast<std::size_t>(request.peer)].line;
+  Line& line = *lines_[static_cast<std::size_t>(request.peer)];
   if (!line.link.cancel(request)) {
     return break_line(request.peer, ENOMEM);
   }
@@ -203,7 +205,7 @@ void Sockets::want_streams(Line& line, int peer) noexcept {
 }
 
 void Sockets::attempt(Line& line, int peer, std::size_t stream) noexcept {
-  const Contact& contact = *peers_[static_cast<std::size_t>(peer)].contact;
+  const Contact contact = contacts_.of(peer).value();  // it was decoded before
   const std::size_t rail = stream % mine_.rails.size();
   const StreamName name{.from = options_.rank, .to = peer, .stream = stream};
   ++line.streams[stream].attempts;
@@ -287,7 +289,7 @@ bool Sockets::progress() noexcept {
   if (directly) {
     for (const auto& channel : channels_) {
       const int peer = channel->peer();
-      if (channel->opened() && peers_[static_cast<std::size_t>(peer)].line->link.awaits_peer()) {
+      if (channel->opened() && lines_[static_cast<std::size_t>(peer)]->link.awaits_peer()) {
         channel->note_readable(false);
         enqueue(*channel);
       }
@@ -333,7 +335,7 @@ bool Sockets::move(Channel& channel) noexcept {
     }
   }
   // What was read may have made something to write, on any stream.
-  return flush(*peers_[static_cast<std::size_t>(peer)].line, peer) || moved;
+  return flush(*lines_[static_cast<std::size_t>(peer)], peer) || moved;
 }
 
 bool Sockets::greet(Channel& channel) noexcept {
@@ -363,9 +365,8 @@ bool Sockets::greet(Channel& channel) noexcept {
       break;
     case Greeted::crossed:
       // The peer's own connection is on its way here, or stands already.
-      peers_[static_cast<std::size_t>(channel.name().to)]
-          .line->streams[channel.stream()]
-          .left_alone = true;
+      lines_[static_cast<std::size_t>(channel.name().to)]->streams[channel.stream()].left_alone =
+          true;
       end_attempt(channel, 0);
       break;
     case Greeted::wrong:
@@ -412,7 +413,7 @@ void Sockets::decide(Channel& channel) noexcept {
 
 void Sockets::stand(Channel& channel) noexcept {
   const int peer = channel.peer();
-  Line& line = *peers_[static_cast<std::size_t>(peer)].line;
+  Line& line = *lines_[static_cast<std::size_t>(peer)];
   line.streams[channel.stream()].channel = &channel;
   channel.open(line.link);
   enqueue(channel);
@@ -428,7 +429,7 @@ void Sockets::end_attempt(Channel& channel, int error) noexcept {
   if (strange) {
     return;  // who connected here tries again, or is nobody
   }
-  Line& line = *peers_[static_cast<std::size_t>(name.to)].line;
+  Line& line = *lines_[static_cast<std::size_t>(name.to)];
   Stream& stream = line.streams[name.stream];
   if (stream.channel != &channel) {
     return;
@@ -451,7 +452,7 @@ void Sockets::end_attempt(Channel& channel, int error) noexcept {
 /// may be writing that has told of the end.
 void Sockets::end_stream(Channel& channel, int error) noexcept {
   const int peer = channel.peer();
-  Line& line = *peers_[static_cast<std::size_t>(peer)].line;
+  Line& line = *lines_[static_cast<std::size_t>(peer)];
   for (const Stream& stream : line.streams) {
     Channel* one = stream.channel;
     if (one == nullptr || !one->opened()) {
@@ -468,7 +469,7 @@ void Sockets::end_stream(Channel& channel, int error) noexcept {
 }
 
 void Sockets::break_line(int peer, int error) noexcept {
-  Line& line = *peers_[static_cast<std::size_t>(peer)].line;
+  Line& line = *lines_[static_cast<std::size_t>(peer)];
   line.link.break_off(error);
   for (Stream& stream : line.streams) {
     if (Channel* channel = std::exchange(stream.channel, nullptr)) {

@@ -82,10 +82,6 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
     Link link;
     std::vector<Stream> streams;
   };
-  struct Peer {
-    std::optional<Contact> contact;  ///< Nothing: it is not to be reached.
-    std::unique_ptr<Line> line;
-  };
 
   std::span<const int> descriptors() const noexcept override { return {&epoll_.place(), 1}; }
   Next next() noexcept override;
@@ -117,7 +113,8 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   Contact mine_;
   std::vector<TcpListener> listeners_;
   Descriptor epoll_;
-  std::vector<Peer> peers_;
+  ContactBook contacts_;
+  std::vector<std::unique_ptr<Line>> lines_;  ///< By peer; null until there is something to send.
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<Channel*> ready_, moving_;  ///< Those that have, or may have, something to do.
   std::vector<std::byte> buffer_;

@@ -13,6 +13,7 @@
 #include "comm/context/neighbours.hpp"
 #include "comm/context/peer_info.hpp"
 #include "comm/coordinator/coordinator.hpp"
+#include "tests/system/simulation/held_by_rank.hpp"
 #include "tests/system/simulation/rank_words.hpp"
 
 namespace sprat::simulation {
@@ -219,17 +220,20 @@ ControlPlaneCost measure_control_plane(int hosts, int ranks_per_host) {
 void print_control_plane(int most) {
   std::printf(
       "# ranks  hosts rounds |  said by a rank |   heard by a rank |  heard leaving  |   stalls of:"
-      "        |   loss | coordinator        a rank\n"
+      "        |   loss | coordinator        a rank | KB kept by a rank\n"
       "#                     | frames    bytes | frames      bytes | frames    bytes | a host    "
-      "the job | frames | sends MB seconds seconds\n");
+      "the job | frames | sends MB seconds seconds | of job  of world\n");
   for (int ranks = 64; ranks <= most; ranks *= 4) {
     const ControlPlaneCost cost = measure_control_plane(ranks / 8, 8);
+    const HeldByRank held = measure_held_by_rank(ranks / 8, 8);
     std::printf(
         "%7d %6d %6d | %6.1f %8.0f | %6.1f %10.0f | %6.1f %8.0f | %6.0f %10.0f | %6.0f | %8.1f "
-        "%7.3f %7.3f\n",
+        "%7.3f "
+        "%7.3f | %6.0f %9.0f\n",
         cost.ranks, cost.hosts, cost.rounds, cost.said.frames, cost.said.bytes, cost.heard.frames,
         cost.heard.bytes, cost.leaving.frames, cost.leaving.bytes, cost.group_stall, cost.job_stall,
-        cost.loss, cost.sent_bytes / 1e6, cost.cpu_seconds, cost.rank_seconds);
+        cost.loss, cost.sent_bytes / 1e6, cost.cpu_seconds, cost.rank_seconds, held.context / 1e3,
+        held.communicator / 1e3);
     std::fflush(stdout);
   }
 }

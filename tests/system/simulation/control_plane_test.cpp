@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/system/simulation/held_by_rank.hpp"
+
 namespace sprat::simulation {
 namespace {
 
@@ -22,6 +24,16 @@ TEST(ControlPlane, costs_a_rank_few_frames_however_large_the_job_is) {
     EXPECT_LE(cost.job_stall, 3 * cost.ranks) << hosts;
     EXPECT_LE(cost.group_stall, 3 * 8) << hosts;
   }
+}
+
+// Of most ranks a rank keeps no more than how they are found, once they are wanted.
+TEST(HeldByRank, is_few_bytes_for_each_other_rank) {
+  const HeldByRank held = measure_held_by_rank(256, 8);
+  if (held.context == 0) {
+    GTEST_SKIP() << "needs glibc's malloc, which counts; sanitizers have another";
+  }
+  EXPECT_LE(held.context, 230.0 * 2'048);
+  EXPECT_LE(held.communicator, 90.0 * 2'048);
 }
 
 }  // namespace

@@ -104,7 +104,8 @@ TEST(SurvivorListener, without_several_hosts_is_left_as_fast_as_without_one_rank
   }
   const auto survivor_listener = SurvivorListener::open(config);
   addresses.push_back(survivor_listener->addresses());
-  survivor_listener->settle(static_cast<int>(addresses.size()) - 1, addresses, "a secret");
+  survivor_listener->settle(static_cast<int>(addresses.size()) - 1, AddressBook(addresses),
+                            "a secret");
   const auto begin = Clock::now();
   const auto gathered = survivor_listener->gather(1, begin + 100s);
   EXPECT_THAT(gathered.numbers, testing::ElementsAre(8));

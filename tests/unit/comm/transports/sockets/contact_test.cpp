@@ -55,5 +55,16 @@ TEST(SocketContact, has_addresses_of_numbers) {
   }
 }
 
+TEST(SocketContact, of_many_peers_come_back_by_peer) {
+  ContactBook book;
+  book.add({});
+  book.add(encode(two_rails()));
+  EXPECT_EQ(book.of(0), std::nullopt);
+  EXPECT_EQ(book.of(1), two_rails());
+  for (const int nobody : {-1, 2}) {
+    EXPECT_EQ(book.of(nobody), std::nullopt) << nobody;
+  }
+}
+
 }  // namespace
 }  // namespace sprat::comm::sockets
