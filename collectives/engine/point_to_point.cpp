@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 #include <set>
+#include <span>
 
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
@@ -44,6 +45,12 @@ PointToPoint::PointToPoint(std::shared_ptr<comm::Context> context, Executor& exe
       scope_(executor.scope()),
       digests_(executor.digests()),
       counts_(membership_.world_ranks.size()) {
+  const auto& ranks = membership_.world_ranks;
+  const auto local = [this](int world) { return context_->shares_memory(world); };
+  senders_.front() = {&context_->messages(ranks[membership_.rank]), true};
+  if (const auto other = std::ranges::find_if_not(ranks, local); other != ranks.end()) {
+    senders_.back() = {&context_->messages(*other), false};
+  }
   const auto token = context_->take_token();
   context_->add(this);
 }
@@ -154,18 +161,46 @@ bool PointToPoint::start_waiting() {
   return moved;
 }
 
+/// Transports take turns, and so do the senders of each, so that none starves the others.
 bool PointToPoint::find_source(Message& message) {
-  const int size = static_cast<int>(membership_.world_ranks.size());
-  for (int step = 0; step < size; ++step) {
-    const int peer = (next_source_ + step) % size;  // so that no sender starves the others
-    const int world = membership_.world_ranks[peer];
-    if (context_->messages(world).probe(world, wire_tag(membership_.id, message))) {
-      message.peer = peer;
-      next_source_ = (peer + 1) % size;
-      return true;
+  const std::uint64_t tag = wire_tag(membership_.id, message);
+  for (Senders& senders : senders_) {
+    const auto sender = senders.transport == nullptr ? std::nullopt : first_sender(senders, tag);
+    if (!sender) {
+      continue;
     }
+    const auto& ranks = membership_.world_ranks;
+    message.peer = static_cast<int>(std::ranges::find(ranks, *sender) - ranks.begin());
+    senders.last = *sender;
+    if (&senders == &senders_.front()) {
+      std::swap(senders_.front(), senders_.back());
+    }
+    return true;
   }
   return false;
+}
+
+/// The first one behind the last from whom a message has come that no receive asked for, as world
+/// ranks go round. Of a transport that knows from whom anything has come, only those are asked,
+/// which are few however many ranks there are.
+std::optional<int> PointToPoint::first_sender(const Senders& senders, std::uint64_t tag) const {
+  const auto& members = membership_.world_ranks;
+  const auto unasked = senders.transport->unasked();
+  const std::span<const int> ranks = unasked ? *unasked : std::span<const int>(members);
+  // Communicators of other ranks may have the same number in tags.
+  const auto sends = [&](int world) {
+    return context_->shares_memory(world) == senders.local &&
+           senders.transport->probe(world, tag).has_value() &&
+           (!unasked || std::ranges::find(members, world) != members.end());
+  };
+  auto next = unasked ? std::ranges::upper_bound(ranks, senders.last)
+                      : std::ranges::find(ranks, senders.last);
+  next += !unasked && next != ranks.end() ? 1 : 0;
+  if (const auto found = std::find_if(next, ranks.end(), sends); found != ranks.end()) {
+    return *found;
+  }
+  const auto found = std::find_if(ranks.begin(), next, sends);
+  return found == next ? std::nullopt : std::optional(*found);
 }
 
 comm::Advance PointToPoint::advance() noexcept {

@@ -1,8 +1,10 @@
 // Sends and receives of one communicator.
 #pragma once
 
+#include <array>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,7 +66,14 @@ class PointToPoint final : public comm::Driver {
   }
   bool start_waiting();
   bool end_waiting(const Error* failure);
+  /// Who sends to this rank by one transport.
+  struct Senders {
+    comm::MessageTransport* transport = nullptr;  ///< Null: there is none.
+    bool local = false;
+    int last = -1;  ///< World rank from which a receive from any source got a message last.
+  };
   bool find_source(Message& message);
+  std::optional<int> first_sender(const Senders& senders, std::uint64_t tag) const;
   bool goes_on(Message& message, bool look_at_clock);
   void warn_if_long(Message& message, comm::Clock::time_point now) const;
   void ask_if_long(Message& message, comm::Clock::time_point now);
@@ -87,7 +96,7 @@ class PointToPoint final : public comm::Driver {
     std::uint32_t sent = 0, received = 0;  ///< Begun to send, and received.
   };
   std::vector<Counts> counts_;
-  int next_source_ = 0;  ///< Whom a receive from any source looks at first.
+  std::array<Senders, 2> senders_;  ///< The one that is looked at first comes first.
   std::uint32_t idle_calls_ = 0;
   comm::Clock::time_point next_question_{};
 };

@@ -76,6 +76,9 @@ class MessageTransport {
   /// asked for it; nothing if there is none yet. Of one of exact_bytes or more, perhaps not all are
   /// counted. The next receive of (peer, tag) gets it.
   virtual std::optional<std::size_t> probe(int peer, std::uint64_t tag) noexcept = 0;
+  /// The peers, ascending, of which probe() may find something: of all others nothing has come that
+  /// no receive asked for. Nothing: this transport cannot tell. Valid until it is called again.
+  virtual std::optional<std::span<const int>> unasked() noexcept { return std::nullopt; }
   /// Drives everything in flight; returns whether anything moved. Never blocks, never throws.
   virtual bool progress() noexcept = 0;
   /// Null if this transport has none: who waits for it looks from time to time.

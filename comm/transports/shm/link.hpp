@@ -32,6 +32,7 @@ class ShmLink {
   void recv(MessageRequest& request, std::uint64_t tag, std::span<std::byte> data);
   /// Bytes of the first message that has come, or been announced, and no receive has asked for.
   std::optional<std::size_t> probe(std::uint64_t tag) const;
+  bool has_unasked() const { return !unexpected_.empty(); }
   /// Moves at most about one ring of bytes each way; returns whether anything moved.
   bool progress() noexcept;
   void cancel(MessageRequest& request) noexcept;

@@ -38,6 +38,7 @@ ShmRing::ShmRing(ShmRingOptions options)
     links_.push_back(
         std::make_unique<ShmLink>(my_lanes[at], peers_lanes[my_position], *unexpected_));
   }
+  unasked_.reserve(ranks);
 }
 
 Blob ShmRing::address() {
@@ -91,6 +92,18 @@ void ShmRing::recv(MessageRequest& request, int peer, std::uint64_t tag,
 std::optional<std::size_t> ShmRing::probe(int peer, std::uint64_t tag) noexcept {
   const ShmLink* link = link_to(peer);
   return link == nullptr ? std::nullopt : link->probe(tag);
+}
+
+// Those of one host are few, so they are looked through.
+std::optional<std::span<const int>> ShmRing::unasked() noexcept {
+  unasked_.clear();
+  for (std::size_t at = 0; at < links_.size(); ++at) {
+    if (links_[at]->has_unasked()) {
+      unasked_.push_back(options_.ranks[at]);
+    }
+  }
+  std::ranges::sort(unasked_);
+  return unasked_;
 }
 
 bool ShmRing::progress() noexcept {

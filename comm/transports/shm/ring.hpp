@@ -61,6 +61,7 @@ class ShmRing final : public MessageTransport {
   void recv(MessageRequest& request, int peer, std::uint64_t tag,
             std::span<std::byte> data) override;
   std::optional<std::size_t> probe(int peer, std::uint64_t tag) noexcept override;
+  std::optional<std::span<const int>> unasked() noexcept override;
   bool progress() noexcept override;
   NewsDescriptors* news() noexcept override { return nullptr; }  ///< Peers ring.
   void cancel(MessageRequest& request) noexcept override;
@@ -74,6 +75,7 @@ class ShmRing final : public MessageTransport {
   std::unique_ptr<UnexpectedRules> unexpected_;  ///< Outlives the links.
   std::vector<std::unique_ptr<ShmLink>> links_;  ///< By position in options_.ranks.
   std::vector<int> position_;                    ///< By rank; -1: does not share memory.
+  std::vector<int> unasked_;                     ///< What unasked() returned.
 };
 
 }  // namespace sprat::comm

@@ -14,6 +14,11 @@ namespace {
 /// Numbers go round: a is before b if it is less than half of them behind it.
 bool is_before(std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b) < 0; }
 
+/// Of an arrival that recv() and probe() may look at.
+bool is_unasked(const Arrival& one) {
+  return one.request == nullptr && one.state <= Arrival::State::kept;
+}
+
 }  // namespace
 
 void Inbox::recv(MessageRequest& request, std::uint64_t tag, std::span<std::byte> data) {
@@ -21,9 +26,7 @@ void Inbox::recv(MessageRequest& request, std::uint64_t tag, std::span<std::byte
   message.target = data.data();
   message.bytes = data.size();
   message.tag = tag;
-  const auto waits = [tag](const Arrival& one) {
-    return one.request == nullptr && one.tag == tag && one.state <= Arrival::State::kept;
-  };
+  const auto waits = [tag](const Arrival& one) { return is_unasked(one) && one.tag == tag; };
   const auto found = std::find_if(arrivals_.begin(), arrivals_.end(), waits);
   if (found == arrivals_.end()) {
     return error_ != 0 ? fail(request, error_) : posted_.push(request);
@@ -39,9 +42,13 @@ void Inbox::recv(MessageRequest& request, std::uint64_t tag, std::span<std::byte
 
 std::optional<std::size_t> Inbox::probe(std::uint64_t tag) const {
   const auto found = std::find_if(arrivals_.begin(), arrivals_.end(), [tag](const Arrival& one) {
-    return one.request == nullptr && one.tag == tag && one.state <= Arrival::State::kept;
+    return is_unasked(one) && one.tag == tag;
   });
   return found == arrivals_.end() ? std::nullopt : std::optional(found->bytes);
+}
+
+bool Inbox::has_unasked() const {
+  return std::any_of(arrivals_.begin(), arrivals_.end(), is_unasked);
 }
 
 bool Inbox::cancel(MessageRequest& request) noexcept {

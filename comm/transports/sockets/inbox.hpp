@@ -54,6 +54,8 @@ class Inbox {
   void recv(MessageRequest& request, std::uint64_t tag, std::span<std::byte> data);
   /// Bytes of the first message that has come, or been announced, and no receive has asked for.
   std::optional<std::size_t> probe(std::uint64_t tag) const;
+  /// Whether there is such a message, of any tag.
+  bool has_unasked() const;
   /// Whether it is a receive of this peer's, which has ended by that.
   bool cancel(MessageRequest& request) noexcept;
   /// Ends everything but what has come whole. Nothing else comes.

@@ -121,8 +121,13 @@ Sockets::Line* Sockets::line_to(int peer) {
     return line.get();
   }
   if (const auto contact = contacts_.of(peer)) {
+    // Room for all that may be listed, since that must not fail; twice as much at a time.
+    if (unasked_.capacity() <= lines_made_) {
+      unasked_.reserve(2 * lines_made_ + 1);
+    }
     const std::size_t a_rail = std::min(mine_.streams_a_rail, contact->streams_a_rail);
     line = std::make_unique<Line>(std::min(a_rail * mine_.rails.size(), most_streams), unexpected_);
+    ++lines_made_;
   }
   return line.get();
 }
@@ -168,6 +173,24 @@ std::optional<std::size_t> Sockets::probe(int peer, std::uint64_t tag) noexcept 
   const bool known = peer >= 0 && static_cast<std::size_t>(peer) < lines_.size() &&
                      lines_[static_cast<std::size_t>(peer)];
   return known ? lines_[static_cast<std::size_t>(peer)]->link.in.probe(tag) : std::nullopt;
+}
+
+/// Who has nothing any more is dropped here, and listed again when it is read from. So this looks
+/// at those that have something, and at those that were read from since the last time.
+std::optional<std::span<const int>> Sockets::unasked() noexcept {
+  std::erase_if(unasked_, [this](int peer) {
+    Line& line = *lines_[static_cast<std::size_t>(peer)];
+    line.listed = line.link.in.has_unasked();
+    return !line.listed;
+  });
+  return unasked_;
+}
+
+void Sockets::note_reading(int peer) noexcept {
+  Line& line = *lines_[static_cast<std::size_t>(peer)];
+  if (!std::exchange(line.listed, true)) {
+    unasked_.insert(std::ranges::lower_bound(unasked_, peer), peer);
+  }
 }
 
 void Sockets::forget(std::uint64_t communicator) noexcept {
@@ -327,6 +350,7 @@ bool Sockets::move(Channel& channel) noexcept {
   bool moved = false;
   const int peer = channel.peer();
   if (channel.readable() || channel.stalled()) {
+    note_reading(peer);
     const Moved read = channel.read(buffer_);
     moved = read.any;
     if (read.error != 0) {
@@ -453,6 +477,7 @@ void Sockets::end_attempt(Channel& channel, int error) noexcept {
 void Sockets::end_stream(Channel& channel, int error) noexcept {
   const int peer = channel.peer();
   Line& line = *lines_[static_cast<std::size_t>(peer)];
+  note_reading(peer);
   for (const Stream& stream : line.streams) {
     Channel* one = stream.channel;
     if (one == nullptr || !one->opened()) {

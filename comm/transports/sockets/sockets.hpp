@@ -57,6 +57,7 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   void recv(MessageRequest& request, int peer, std::uint64_t tag,
             std::span<std::byte> data) override;
   std::optional<std::size_t> probe(int peer, std::uint64_t tag) noexcept override;
+  std::optional<std::span<const int>> unasked() noexcept override;
   bool progress() noexcept override;
   NewsDescriptors* news() noexcept override { return this; }
   bool drops_unreceived() const noexcept override { return true; }
@@ -81,6 +82,7 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
         : link(count, unexpected), streams(count) {}
     Link link;
     std::vector<Stream> streams;
+    bool listed = false;  ///< In unasked_.
   };
 
   std::span<const int> descriptors() const noexcept override { return {&epoll_.place(), 1}; }
@@ -92,6 +94,7 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   void attempt(Line& line, int peer, std::size_t stream) noexcept;
   bool flush(Line& line, int peer) noexcept;
   bool move(Channel& channel) noexcept;
+  void note_reading(int peer) noexcept;
   bool greet(Channel& channel) noexcept;
   void decide(Channel& channel) noexcept;
   void stand(Channel& channel) noexcept;
@@ -115,8 +118,10 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   Descriptor epoll_;
   ContactBook contacts_;
   std::vector<std::unique_ptr<Line>> lines_;  ///< By peer; null until there is something to send.
+  std::size_t lines_made_ = 0;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<Channel*> ready_, moving_;  ///< Those that have, or may have, something to do.
+  std::vector<int> unasked_;  ///< Ascending: those that were read from since they were looked at.
   std::vector<std::byte> buffer_;
   std::size_t calls_ = 0;
   bool look_often_ = true;    ///< Something is awaited that only epoll shows.

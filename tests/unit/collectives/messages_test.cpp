@@ -123,6 +123,26 @@ TEST(AnySource, and_named_receives_get_messages_in_the_order_of_the_calls) {
   });
 }
 
+TEST(AnySource, takes_from_all_who_have_sent_in_turn) {
+  run_virtual_ranks(4, Config(), [](Communicator& world) {
+    constexpr int each = 4;
+    std::vector<std::int32_t> data(1);
+    for (int i = 0; i < each && world.rank() != 0; ++i) {
+      world.send(elements(data), 0, 5).wait();
+    }
+    world.barrier();
+    std::vector<int> sources;
+    for (int i = 0; i < 3 * each && world.rank() == 0; ++i) {
+      int source = -1;
+      receive_from_any(world, 5, source);
+      sources.push_back(source);
+    }
+    for (std::size_t i = 3; i < sources.size(); ++i) {
+      EXPECT_EQ(sources[i], sources[i - 3]) << "message " << i;
+    }
+  });
+}
+
 TEST(AnySource, takes_long_messages) {
   on_each_placement(2, [](Communicator& world) {
     std::vector<std::int32_t> data(1 << 20);

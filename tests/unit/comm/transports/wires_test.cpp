@@ -216,6 +216,43 @@ TEST(Wires, tell_what_has_come_before_a_receive_asked_for_it) {
   }
 }
 
+// A receive from any source asks these alone, so one that is missing would never be served.
+TEST(Wires, that_know_from_whom_something_has_come_name_all_of_those) {
+  for (const WireKind& kind : all_wires()) {
+    SCOPED_TRACE(kind.name);
+    Wires wires(kind, 4);
+    const auto named = [&] {
+      const auto peers = wires[0].unasked();
+      return peers ? std::vector<int>(peers->begin(), peers->end()) : std::vector<int>{-1};
+    };
+    const std::vector<int> none = kind.is_ours ? std::vector<int>() : std::vector<int>{-1};
+    EXPECT_EQ(named(), none);
+    if (!kind.is_ours) {
+      continue;  // it cannot tell
+    }
+    // One is kept, one is announced, since it is long.
+    const auto kept = pattern(5, 1), announced = pattern(5 << 20, 2);
+    std::vector<std::byte> got_kept(kept.size()), got_announced(announced.size());
+    std::array<MessageRequest, 3> sends, recvs;
+    wires[3].send(sends[0], 0, 7, kept);
+    wires[1].send(sends[1], 0, 8, announced);
+    ASSERT_TRUE(wires.drive_until([&] { return named() == std::vector<int>({1, 3}); }));
+    wires.drive(10);
+    EXPECT_EQ(named(), std::vector<int>({1, 3}));
+    wires[0].recv(recvs[0], 3, 7, got_kept);
+    ASSERT_TRUE(wires.drive_until_ended({&recvs[0], &sends[0]}));
+    EXPECT_EQ(named(), std::vector<int>{1});
+    wires[0].recv(recvs[1], 1, 8, got_announced);
+    EXPECT_EQ(named(), none);
+    ASSERT_TRUE(wires.drive_until_ended({&recvs[1], &sends[1]}));
+    wires[3].send(sends[2], 0, 7, kept);
+    ASSERT_TRUE(wires.drive_until([&] { return named() == std::vector<int>{3}; }));
+    wires[0].recv(recvs[2], 3, 7, got_kept);
+    ASSERT_TRUE(wires.drive_until_ended({&recvs[2], &sends[2]}));
+    EXPECT_EQ(named(), none);
+  }
+}
+
 TEST(Wires, refuse_longer_messages_than_their_receives) {
   for (const WireKind& kind : all_wires()) {
     for (const std::size_t bytes : {std::size_t{16}, std::size_t{200'000}, std::size_t{5} << 20}) {

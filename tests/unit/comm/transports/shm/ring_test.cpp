@@ -1,6 +1,7 @@
 // Messages through shared rings: matching, order, long ones, cancelling, and many threads.
 #include "comm/transports/shm/ring.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -263,6 +264,8 @@ TEST(ShmRing, messages_far_ahead_wait_within_their_credit) {
   EXPECT_EQ(done, ShmLink::credit_bytes / frame_bytes(bytes));
   EXPECT_EQ(shoal[1].probe(0, 5), bytes);
   EXPECT_EQ(shoal[1].probe(0, 6), std::nullopt);
+  EXPECT_THAT(shoal[1].unasked().value(), testing::ElementsAre(0));
+  EXPECT_THAT(shoal[0].unasked().value(), testing::IsEmpty());
 
   MessageRequest other, urgent;
   std::vector<std::byte> target(bytes);
@@ -396,6 +399,7 @@ TEST(ShmRing, without_memory_every_announced_send_can_be_withdrawn) {
   }
   shoal.settle();
   EXPECT_EQ(shoal[1].probe(0, 3), std::nullopt);
+  EXPECT_THAT(shoal[1].unasked().value(), testing::IsEmpty());
 }
 
 TEST(ShmRing, withdrawn_long_message_fails_the_receive_it_matched) {
