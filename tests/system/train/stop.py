@@ -20,6 +20,8 @@ import time
 
 # As many steps as take twice what mpirun waits.
 RANKS, STEPS, EVERY, GRACE_S = 2, 500, 50, 2
+# A resumed run has the bits of one that never stopped for as many steps, over one more save.
+RESUMED_STEPS = EVERY + 10
 # What mpirun waits before it passes SIGTERM on, and again before it kills.
 MPIRUN_S = 3
 # The kernel of matrix products that the first run chose: a probe on a busy machine may choose another, with other bits.
@@ -85,10 +87,14 @@ def finish(mpirun):
 
 
 def resumed(sprat, config):
-    """The hexadecimal losses of the whole run, the rest of it resumed."""
+    """The hexadecimal losses of the run and of some steps of its resumption, or of all if it is near its end."""
     mpirun = start(sprat, config, "--resume")
+    wanted = len(steps(config)) + RESUMED_STEPS
+    if wanted < STEPS:
+        await_steps(config, mpirun, wanted)
+        os.kill(ranks_of(mpirun)[0], signal.SIGTERM)
     output, errors = finish(mpirun)
-    if mpirun.returncode != 0 or "resuming after step" not in output:
+    if "resuming after step" not in output or (wanted >= STEPS and mpirun.returncode != 0):
         fail(f"--resume ended with {mpirun.returncode}", output, errors)
     return [line["loss_hex"] for line in steps(config)]
 
@@ -201,7 +207,7 @@ def main():
     for case in cases:
         with tempfile.TemporaryDirectory() as name:
             losses = globals()[f"case_{case}"](sprat, configure(pathlib.Path(name)))
-            if losses != reference:
+            if losses != reference[:len(losses)]:
                 at = next((i + 1 for i, pair in enumerate(zip(losses, reference)) if pair[0] != pair[1]), None)
                 fail(f"{case}: the resumed run has {len(losses)} steps, and other bits from step {at} on")
         print(f"ok {case}", flush=True)
