@@ -164,7 +164,8 @@ void HostCache::write_loop() {
       return;
     }
     const std::shared_ptr<BlockStore> store = files_;
-    std::vector<BlockKey> damaged = std::exchange(damaged_, {});
+    // They stay in the list until they are dropped, for who waits until nothing is left to do.
+    const std::vector<BlockKey> damaged = damaged_;
     std::optional<Store> next;
     if (!stores_.empty()) {
       next = std::move(stores_.front());
@@ -182,14 +183,15 @@ void HostCache::write_loop() {
         turn_off(error.what());
       }
     }
-    if (again) {
-      lock.lock();
-      stores_.push_back(std::move(*next));
-      continue;
+    const std::size_t bytes = next && !again ? next->block.size() : 0;
+    if (!again) {
+      next.reset();  // the slab goes back without the lock
     }
-    const std::size_t bytes = next ? next->block.size() : 0;
-    next.reset();  // the slab goes back without the lock
     lock.lock();
+    damaged_.erase(damaged_.begin(), damaged_.begin() + std::ssize(damaged));
+    if (again) {
+      stores_.push_back(std::move(*next));
+    }
     storing_bytes_ -= bytes;
     changed_.notify_all();
   }
