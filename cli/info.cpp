@@ -180,7 +180,7 @@ void print(const Json& all) {
           shortened(providers["offered"]), plain);
   }
   print("Network interfaces (SPRAT_INTERFACE chooses)", all["interfaces"], [](const Json& entry) {
-    return fmt::format("{} {:<10} {:<32} {}", entry["chosen"].get<bool>() ? '*' : ' ',
+    return fmt::format("{} {:<15} {:<32} {}", entry["chosen"].get<bool>() ? '*' : ' ',
                        word(entry, "name"), joined(entry["addresses"]), word(entry, "reason"));
   });
   print("Instruction sets of the reduction kernels, the one in use first", all["reduce_targets"],
