@@ -229,6 +229,9 @@ bool Fetcher::Loop::has_room() {
   if (partners_.delivery.untaken_bytes() + last_batch_bytes_ <= window) {
     return true;
   }
+  if (scheduler_.takes_more()) {
+    partners_.held_back();
+  }
   const std::uint64_t free = window - std::min(window, last_batch_bytes_);
   return !partners_.delivery.ask_for_room(std::min(free, window / 2));
 }

@@ -76,6 +76,8 @@ struct FetchPartners {
   std::function<void(const std::vector<SampleRef>&)> decode;
   /// How many bytes may be announced and not taken.
   std::function<std::uint64_t()> window;
+  /// The window keeps storage from more reads that it could have.
+  std::function<void()> held_back;
   /// Called about once a second.
   std::function<void()> each_second;
   std::shared_ptr<CoreBudget> cores;  ///< Counts what the thread takes.

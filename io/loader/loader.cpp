@@ -191,6 +191,11 @@ void Loader::Impl::start(io::StreamPosition from) {
                 const std::lock_guard lock(mutex_);
                 return window_.bytes();
               },
+          .held_back =
+              [this] {
+                const std::lock_guard lock(mutex_);
+                window_.held_back();
+              },
           .each_second =
               [this] { core_watch_.look(delivery_->waited(), io::CoreWatch::Clock::now()); },
           .cores = cores_,

@@ -340,6 +340,12 @@ bool Scheduler::starved(std::uint64_t position) const {
   return nothing_moves && !waiting_.empty() && waiting_.begin()->first <= position;
 }
 
+bool Scheduler::takes_more() const {
+  return waiting_.empty() &&
+         (targets_.empty() ||
+          std::ranges::any_of(targets_, [](const auto& one) { return one.second.queue.empty(); }));
+}
+
 std::vector<TargetLoad> Scheduler::targets() const {
   std::vector<TargetLoad> loads;
   for (const auto& [number, target] : targets_) {

@@ -111,6 +111,9 @@ class Scheduler final {
   /// Nothing is under way, and what sample `position` waits for finds no room in the budget.
   bool starved(std::uint64_t position) const;
 
+  /// Some target has no request in line: one more for it would start soon.
+  bool takes_more() const;
+
   std::uint64_t budget_used() const noexcept { return used_bytes_; }
   std::uint32_t in_flight() const noexcept { return in_flight_; }
   /// Requests that wait for room in the budget.

@@ -22,6 +22,10 @@ constexpr std::uint64_t event_number = ~std::uint64_t{0};
 /// A system call starts so many reads at once; the reads before them wait for no more company.
 constexpr unsigned most_unsubmitted = 8;
 constexpr std::size_t longest_call = std::size_t{1} << 30;
+/// Whoever starts a long read pins, and where it is new clears, its memory, and copies into it what
+/// comes through the page cache: at some GB/s that takes ten times as long as to wake another
+/// thread for it. So these are handed to threads of the kernel's, of which several work at once.
+constexpr std::size_t least_handed_over = std::size_t{1} << 20;
 
 class UringReader final : public Reader {
  public:
@@ -76,6 +80,9 @@ class UringReader final : public Reader {
     const auto bytes = static_cast<unsigned>(std::min(read.into.size(), longest_call));
     ::io_uring_prep_read(entry, read.descriptor, read.into.data(), bytes, read.offset);
     ::io_uring_sqe_set_data64(entry, slot);
+    if (hands_over_ && bytes >= least_handed_over) {
+      ::io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
+    }
     if (::io_uring_sq_ready(&ring_) >= most_unsubmitted) {
       flush();
     }
@@ -158,7 +165,12 @@ class UringReader final : public Reader {
         continue;
       }
       const auto slot = static_cast<std::size_t>(completed->user_data);
-      const int result = completed->res;
+      int result = completed->res;
+      if (result == -ECANCELED) {
+        // There may be no more threads here (a limit of processes): the read is asked for again.
+        hands_over_ = false;
+        result = -EAGAIN;
+      }
       done.push_back({.tag = slots_[slot].tag,
                       .bytes = static_cast<std::size_t>(std::max(0, result)),
                       .error = std::max(0, -result),
@@ -176,7 +188,7 @@ class UringReader final : public Reader {
   io_uring ring_{};
   int event_ = -1;
   std::uint64_t event_sum_ = 0;  // written by the kernel
-  bool woken_ = false;
+  bool woken_ = false, hands_over_ = true;
   std::vector<Slot> slots_;
   std::vector<std::size_t> free_;  // slots
   std::vector<ReadDone> copied_;   // each holds one of the free slots

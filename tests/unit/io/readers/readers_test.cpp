@@ -131,6 +131,24 @@ TEST_P(Readers, bring_the_bytes_of_the_file_whatever_lies_in_the_cache) {
   }
 }
 
+// Some readers have others do what takes whoever starts it long.
+TEST_P(Readers, bring_long_reads_beside_short_ones) {
+  const Descriptor file(path_, O_RDONLY);
+  ASSERT_EQ(::fsync(file.number()), 0);
+  std::mt19937_64 random(17);
+  const auto reader = open({.depth = 6, .threads = 3});
+  for (int round = 0; round < 3; ++round) {
+    ::posix_fadvise(file.number(), 0, 0, POSIX_FADV_DONTNEED);
+    read_and_compare(*reader, file.number(), bytes_, 30, [&] {
+      struct Range {
+        std::size_t offset, bytes;
+      };
+      const std::size_t bytes = random() % 3 == 0 ? 4096 : (std::size_t{1} << 20) + random() % 9;
+      return Range{random() % file_bytes, bytes};
+    });
+  }
+}
+
 TEST_P(Readers, bring_whole_blocks_directly) {
   if (!where_.takes_direct) {
     GTEST_SKIP() << where_.kind << " takes no direct reads";
@@ -204,11 +222,12 @@ TEST_P(Readers, end_only_when_no_read_writes_any_more) {
   const Descriptor file(path_, O_RDONLY);
   for (int round = 0; round < 20; ++round) {
     ::posix_fadvise(file.number(), 0, 0, POSIX_FADV_DONTNEED);
-    std::vector<PageAlignedVector<std::byte>> into(8, PageAlignedVector<std::byte>(256 * 1024));
+    const std::size_t bytes = round % 2 == 0 ? 256 << 10 : 1 << 20;
+    std::vector<PageAlignedVector<std::byte>> into(8, PageAlignedVector<std::byte>(bytes));
     {
       const auto reader = open({.depth = 8, .threads = 4});
       for (std::uint64_t tag = 0; tag < into.size(); ++tag) {
-        ASSERT_TRUE(reader->submit({file.number(), tag * into[tag].size(), into[tag], tag}));
+        ASSERT_TRUE(reader->submit({file.number(), tag * (256 << 10), into[tag], tag}));
       }
     }
     // A late write would be seen by an address sanitizer, or here.

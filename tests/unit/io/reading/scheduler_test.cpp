@@ -129,6 +129,21 @@ TEST(Scheduler, tells_who_waits_in_vain_for_the_budget) {
   EXPECT_FALSE(scheduler.starved(6)) << "sample 6 wants nothing of what waits";
 }
 
+TEST(Scheduler, takes_more_as_long_as_a_target_has_nobody_in_line) {
+  Scheduler scheduler(
+      {.budget_bytes = 400, .flow = {.least_reads = 1, .first_reads = 1, .most_reads = 1}});
+  EXPECT_TRUE(scheduler.takes_more());
+  scheduler.add(std::vector{scheduled(0, 1, 0), scheduled(1, 1, 1)});
+  EXPECT_FALSE(scheduler.takes_more());
+  started(scheduler);
+  EXPECT_FALSE(scheduler.takes_more()) << "the second one is in line";
+  scheduler.add(std::vector{scheduled(2, 2, 2)});
+  started(scheduler);
+  EXPECT_TRUE(scheduler.takes_more()) << "the second target has nobody in line";
+  scheduler.add(std::vector{scheduled(3, 2, 3), scheduled(4, 3, 4)});
+  EXPECT_FALSE(scheduler.takes_more()) << "the budget is used up";
+}
+
 TEST(Scheduler, goes_on_where_a_short_read_ended) {
   Scheduler scheduler({});
   scheduler.add(std::vector{scheduled(0, 1, 0)});
