@@ -9,8 +9,18 @@ namespace {
 
 /// So much quicker reads past the cache have to be: what they bring has to be read anew.
 constexpr double quicker = 1.2;
+constexpr double trials_share = 0.02;
+constexpr double least_spread = 16, most_spread = 256;
 
 }  // namespace
+
+/// A loader that is just quick enough makes up for lost time slowly: one that is asked for nine
+/// tenths of what storage gives needs ten times as long as it lost.
+std::uint32_t trial_windows(double better_rate, double other_rate) noexcept {
+  const double lost_windows = better_rate / std::max(other_rate, 1.0) - 1;
+  return static_cast<std::uint32_t>(
+      std::clamp(lost_windows / trials_share, least_spread, most_spread));
+}
 
 CacheBypass::Way CacheBypass::next() noexcept {
   if (way_ == Way::through) {
@@ -66,7 +76,8 @@ void CacheBypass::judge(double rate) noexcept {
       between_trials_ = limits_.least_between_trials;
       windows_ = 0;
     } else if (way_ != better_) {
-      between_trials_ = std::min(2 * between_trials_, limits_.most_between_trials);
+      between_trials_ =
+          std::min(4 * between_trials_, trial_windows(rates_[index(other)].known(), own.known()));
     }
   }
   const bool trial_ends = way_ != better_;

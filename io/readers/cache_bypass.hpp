@@ -12,12 +12,16 @@ struct CacheBypassLimits {
   std::uint64_t window_bytes = std::uint64_t{64} << 20;
   /// Before a window: reads that were begun by the other way end meanwhile.
   std::uint64_t settling_bytes = std::uint64_t{32} << 20;
-  /// Between looks at the other way: as few at first, twice as many after each that changed
-  /// nothing.
-  std::uint32_t least_between_trials = 2, most_between_trials = 16;
+  /// Windows between looks at the other way: as few at first, four times as many after each that
+  /// changed nothing, up to trial_windows() of them.
+  std::uint32_t least_between_trials = 4;
   /// Past the cache, one of so many reads goes through it all the same.
   std::uint32_t kept_one_of = 8;
 };
+
+/// Windows by the better way for each by the other one: 16, or as many as it takes for the time
+/// that the trial loses to be a fiftieth of all, but at most 256. Rates in bytes a second. Pure.
+std::uint32_t trial_windows(double better_rate, double other_rate) noexcept;
 
 /// Reads past the page cache cost no copy and no new pages: a fast disk gives more by them than one
 /// or two cores can copy. What they bring is not in the cache in the next epoch, so they are worth
@@ -29,8 +33,7 @@ class CacheBypass final {
   using Moment = std::chrono::nanoseconds;  ///< Since some beginning.
   enum class Way : std::uint8_t { through, past };
 
-  explicit CacheBypass(const CacheBypassLimits& limits = {})
-      : limits_(limits), between_trials_(limits.least_between_trials) {}
+  explicit CacheBypass(const CacheBypassLimits& limits = {}) : limits_(limits) {}
 
   /// By which way the next long read goes.
   Way next() noexcept;
@@ -59,9 +62,9 @@ class CacheBypass final {
   std::array<Rates, 2> rates_{};
   std::uint64_t settled_bytes_ = 0, bytes_ = 0;
   Moment begin_{};
-  std::uint32_t windows_ = 0;  // in a row by this way
-  std::uint32_t between_trials_ = 0;
-  std::uint32_t past_ = 0;  // reads, since one was kept
+  std::uint32_t windows_ = 0;         // in a row by this way
+  std::uint32_t between_trials_ = 1;  // behind the first look, which may have met a hiccup, four
+  std::uint32_t past_ = 0;            // reads, since one was kept
 };
 
 }  // namespace sprat::io

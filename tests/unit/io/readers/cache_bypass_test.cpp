@@ -50,7 +50,7 @@ TEST(CacheBypass, takes_the_way_that_is_quicker_and_looks_at_the_other_now_and_t
       {"a fast disk and few cores", 0.8e9, 2e9, 1850, 2150},
       {"a slow disk: both ways are as quick as it is", 0.25e9, 0.25e9, 80, 200},
       {"not by enough to read it all anew", 1e9, 1.15e9, 80, 200},
-      {"large blocks are slow here", 1e9, 0.1e9, 80, 200},
+      {"large blocks are slow here", 1e9, 0.1e9, 40, 80},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.about);
@@ -61,6 +61,36 @@ TEST(CacheBypass, takes_the_way_that_is_quicker_and_looks_at_the_other_now_and_t
     EXPECT_GE(past, row.least);
     EXPECT_LE(past, row.most);
   }
+}
+
+TEST(CacheBypass, looks_more_rarely_the_more_a_look_costs) {
+  struct Row {
+    const char* about;
+    double better, other;
+    std::uint32_t windows;
+  };
+  const std::vector<Row> rows{
+      {"both are as quick", 1e9, 1e9, 16},   {"the better one had a hiccup", 0.8e9, 1e9, 16},
+      {"half as quick", 2e9, 1e9, 50},       {"a third as quick", 3e9, 1e9, 100},
+      {"a tenth as quick", 1e9, 0.1e9, 256}, {"nothing came", 1e9, 0, 256},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.about);
+    EXPECT_NEAR(trial_windows(row.better, row.other), row.windows, 1);
+  }
+}
+
+// The time that all trials lose, beside that of never trying.
+TEST(CacheBypass, loses_little_by_its_looks) {
+  Storage storage{.through_bytes_s = 0.3e9, .past_bytes_s = 1e9};
+  storage.read(100 * window_reads);  // it has found out
+  const auto before = storage.now;
+  const std::uint64_t reads = 1000 * window_reads;
+  const auto through = static_cast<double>(reads - storage.read(reads));
+  const double took = std::chrono::duration<double>(storage.now - before).count();
+  EXPECT_LT(through / static_cast<double>(reads), 1.0 / 8 + 0.02) << "one of eight is kept";
+  EXPECT_GT(through / static_cast<double>(reads), 1.0 / 8);
+  EXPECT_LT(took, 1.35 * static_cast<double>(reads) * read_bytes / 1e9);
 }
 
 TEST(CacheBypass, keeps_one_read_of_eight_in_the_cache) {
