@@ -12,9 +12,9 @@ struct CacheBypassLimits {
   std::uint64_t window_bytes = std::uint64_t{64} << 20;
   /// Before a window: reads that were begun by the other way end meanwhile.
   std::uint64_t settling_bytes = std::uint64_t{32} << 20;
-  /// Windows between looks at the other way: as few at first, four times as many after each that
-  /// changed nothing, up to trial_windows() of them.
-  std::uint32_t least_between_trials = 4;
+  /// Windows between looks at the other way: so many behind a change, four times as many behind
+  /// each look that changed nothing, up to trial_windows() of them.
+  std::uint32_t least_between_trials = 16;
   /// Past the cache, one of so many reads goes through it all the same.
   std::uint32_t kept_one_of = 8;
 };
