@@ -75,17 +75,10 @@ class UringReader final : public Reader {
     }
     const std::size_t slot = free_.back();
     free_.pop_back();
-    slots_[slot] = {.tag = read.tag, .asked = UringClock::now()};
-    io_uring_sqe* const entry = next_entry();
-    const auto bytes = static_cast<unsigned>(std::min(read.into.size(), longest_call));
-    ::io_uring_prep_read(entry, read.descriptor, read.into.data(), bytes, read.offset);
-    ::io_uring_sqe_set_data64(entry, slot);
-    if (hands_over_ && bytes >= least_handed_over) {
-      ::io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
-    }
-    if (::io_uring_sq_ready(&ring_) >= most_unsubmitted) {
-      flush();
-    }
+    slots_[slot] = {.read = read,
+                    .asked = UringClock::now(),
+                    .handed_over = hands_over_ && read.into.size() >= least_handed_over};
+    start(slot);
     return true;
   }
 
@@ -114,9 +107,24 @@ class UringReader final : public Reader {
 
  private:
   struct Slot {
-    std::uint64_t tag = 0;
+    Read read;
     UringClock::time_point asked;
+    bool handed_over = false;
   };
+
+  void start(std::size_t slot) {
+    const Read& read = slots_[slot].read;
+    io_uring_sqe* const entry = next_entry();
+    const auto bytes = static_cast<unsigned>(std::min(read.into.size(), longest_call));
+    ::io_uring_prep_read(entry, read.descriptor, read.into.data(), bytes, read.offset);
+    ::io_uring_sqe_set_data64(entry, slot);
+    if (slots_[slot].handed_over) {
+      ::io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
+    }
+    if (::io_uring_sq_ready(&ring_) >= most_unsubmitted) {
+      flush();
+    }
+  }
 
   /// There is one for each slot and one for the event; those that the kernel has taken are free.
   io_uring_sqe* next_entry() {
@@ -156,6 +164,7 @@ class UringReader final : public Reader {
   void collect(std::vector<ReadDone>& done) {
     const auto now = UringClock::now();
     bool event = false;
+    std::vector<std::size_t> refused;  // slots
     unsigned head = 0, count = 0;
     io_uring_cqe* completed = nullptr;
     io_uring_for_each_cqe(&ring_, head, completed) {
@@ -165,19 +174,23 @@ class UringReader final : public Reader {
         continue;
       }
       const auto slot = static_cast<std::size_t>(completed->user_data);
-      int result = completed->res;
-      if (result == -ECANCELED) {
-        // There may be no more threads here (a limit of processes): the read is asked for again.
-        hands_over_ = false;
-        result = -EAGAIN;
+      const int result = completed->res;
+      if (result == -ECANCELED && slots_[slot].handed_over) {
+        refused.push_back(slot);
+        continue;
       }
-      done.push_back({.tag = slots_[slot].tag,
+      done.push_back({.tag = slots_[slot].read.tag,
                       .bytes = static_cast<std::size_t>(std::max(0, result)),
                       .error = std::max(0, -result),
                       .took = now - slots_[slot].asked});
       free_.push_back(slot);
     }
     ::io_uring_cq_advance(&ring_, count);
+    // No thread is to be had (a limit of processes): whoever submits reads does it all.
+    for (const std::size_t slot : refused) {
+      hands_over_ = slots_[slot].handed_over = false;
+      start(slot);
+    }
     if (event) {
       woken_ = true;
       watch_event();
