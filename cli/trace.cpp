@@ -11,10 +11,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.hpp"
@@ -96,49 +98,68 @@ int draw_trace(const std::string& path, const std::string& picture, std::optiona
   return 0;
 }
 
-/// FILE.rank0, FILE.rank1, ..., and not what a writer that was killed has left of one.
+/// FILE.JOB.rankN of all jobs, and not what a writer that was killed has left of one.
 std::vector<std::string> parts_beside(const std::string& path) {
   const std::filesystem::path whole(path);
-  const std::string prefix = whole.filename().string() + ".rank";
+  const std::string prefix = whole.filename().string() + ".", mark = ".rank";
   std::vector<std::string> parts;
   const std::filesystem::path folder = whole.has_parent_path() ? whole.parent_path() : ".";
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(prefix) &&
-        name.find_first_not_of("0123456789", prefix.size()) == name.npos) {
+    const std::size_t job_end = name.rfind(mark);
+    const bool is_part = name.starts_with(prefix) && job_end != name.npos &&
+                         job_end > prefix.size() &&
+                         name.find_first_not_of("0123456789", job_end + mark.size()) == name.npos;
+    if (is_part) {
       parts.push_back(entry.path().string());
     }
   }
   return parts;
 }
 
-int join_parts(const std::string& path, std::vector<std::string> parts) {
-  if (parts.empty()) {
-    parts = parts_beside(path);
-  }
-  std::vector<RankTimeline> ranks;
-  for (const std::string& part : parts) {
-    ranks.push_back(
-        comm::timeline::unpacked(std::as_bytes(std::span<const char>(trace_text(part))), part));
-  }
-  if (ranks.empty()) {
-    throw Error(ErrorCode::unavailable,
-                fmt::format("no parts {}.rank*; name them behind the file to write", path));
-  }
+/// Of one job.
+void join_parts(const std::string& path, std::vector<RankTimeline> ranks) {
   std::ranges::sort(ranks, {}, &RankTimeline::rank);
   const int size = ranks.front().size;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i].size != size || (i > 0 && ranks[i].rank == ranks[i - 1].rank)) {
-      throw Error(
-          ErrorCode::invalid_argument,
-          fmt::format("the parts of {} are of several jobs: there is rank {} of {} beside "
-                      "rank {} of {}; remove older ones",
-                      path, ranks[i].rank, ranks[i].size, ranks[i > 0 ? i - 1 : 0].rank, size));
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    if (ranks[i].size != size || ranks[i].rank == ranks[i - 1].rank) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: there are parts of rank {} of {} and of rank {} of {}, both of "
+                              "the job {}; name each part once",
+                              path, ranks[i].rank, ranks[i].size, ranks[i - 1].rank,
+                              ranks[i - 1].size, ranks[i].job));
     }
   }
   write_whole_file(path, comm::timeline::chrome_trace(ranks));
   fmt::print("{}: {} of {} ranks\n", path, ranks.size(), size);
+}
+
+/// "t.json" becomes "t.JOB.json".
+std::string path_for(const std::string& path, const std::string& job) {
+  const std::filesystem::path whole(path);
+  const std::string name = whole.stem().string() + "." + job + whole.extension().string();
+  return (whole.parent_path() / name).string();
+}
+
+int join_jobs(const std::string& path, std::vector<std::string> parts) {
+  if (parts.empty()) {
+    parts = parts_beside(path);
+  }
+  std::map<std::string, std::vector<RankTimeline>> jobs;
+  for (const std::string& part : parts) {
+    RankTimeline rank =
+        comm::timeline::unpacked(std::as_bytes(std::span<const char>(trace_text(part))), part);
+    const std::string job = rank.job;
+    jobs[job].push_back(std::move(rank));
+  }
+  if (jobs.empty()) {
+    throw Error(ErrorCode::unavailable,
+                fmt::format("no parts {}.JOB.rank*; name them behind the file to write", path));
+  }
+  for (auto& [job, ranks] : jobs) {
+    join_parts(jobs.size() == 1 ? path : path_for(path, job), std::move(ranks));
+  }
   return 0;
 }
 
@@ -160,12 +181,12 @@ Action prepare_trace(CLI::App& app) {
   picture->add_option("FILE", r->path, "A trace")->required();
   picture->add_option("-o,--output", r->picture, "The SVG to write")->required();
   picture->add_option("--step", r->step, "That training step alone")->check(WholeNumber(1));
-  CLI::App* join = app.add_subcommand("join", "One trace of the parts that ranks left");
+  CLI::App* join = app.add_subcommand("join", "One trace of each job's parts that ranks left");
   join->add_option("FILE", r->path, "The trace to write")->required();
-  join->add_option("PART", r->parts, "Parts, from several hosts perhaps; else all FILE.rank*");
+  join->add_option("PART", r->parts, "Parts, from several hosts perhaps; else all FILE.JOB.rank*");
   return [=] {
     if (*join) {
-      return join_parts(r->path, r->parts);
+      return join_jobs(r->path, r->parts);
     }
     if (*picture) {
       return draw_trace(r->path, r->picture, r->step);
@@ -191,7 +212,8 @@ in the order of time; else it says which event is wrong. SPRAT_TRACE_PROCESSOR n
 the file, too.
 picture: a row for each rank: what it computes, with waits and stalls over it, then what it sends, gathers and sums, then what it
 loads and stores. Slices too narrow to be seen become one. --step N draws the step of that number; a whole run is hardly readable.
-join: a rank that fails, or whose program does not ask rank 0 to collect, leaves its part as FILE.rankN on its own host.
+join: a rank that fails, or whose program does not ask rank 0 to collect, leaves its part as FILE.JOB.rankN on its own host. Parts of
+several jobs, as those of a program that has several NCCL communicators, become a file each: t.json becomes t.JOB.json.
 
 Examples:
   sprat train examples/gpt-jargon.json --virtual-ranks 4 --steps 20 --trace t.json
@@ -199,7 +221,8 @@ Examples:
   sprat trace check t.json
   sprat trace picture t.json --step 3 -o t.svg
   sprat pipeline --schedule 1f1b -p 4 -m 8 --communicate --latency 0.1 --trace p.json
-  sprat trace join t.json t.json.rank0 t.json.rank1
+  sprat trace join t.json
+  sprat trace join t.json here/t.json.*.rank* there/t.json.*.rank*
 )",
     prepare_trace,
 };

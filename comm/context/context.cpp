@@ -121,8 +121,12 @@ void Context::join_by(Joining& joining, std::size_t world_bytes) {
         config_.digests.folder, text("sprat-", std::string(shown.job), "-rank", rank_));
   }
   if (!config_.trace.empty()) {
-    record_ = std::make_unique<timeline::RankRecord>(timeline::RankRecord::About{
-        .path = config_.trace, .rank = rank_, .size = size(), .host = *peers_[rank_].host});
+    record_ = std::make_unique<timeline::RankRecord>(
+        timeline::RankRecord::About{.path = config_.trace,
+                                    .rank = rank_,
+                                    .size = size(),
+                                    .host = *peers_[rank_].host,
+                                    .job = shown.job});
     progress_.trace_waits(&record_->ring());
   }
   name_log(rank_, size(), one_process ? "thread" : joining.host().name);

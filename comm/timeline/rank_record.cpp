@@ -62,6 +62,7 @@ RankTimeline RankRecord::tell(const ClockReading& end) const {
   RankTimeline rank{.rank = about_.rank,
                     .size = about_.size,
                     .host = about_.host,
+                    .job = about_.job,
                     .clock = {.begin = begin_, .end = end},
                     .dropped = 0,
                     .events = ring_.events()};
@@ -81,7 +82,7 @@ void RankRecord::leave_part() noexcept {
   }
   try {
     const std::lock_guard lock(mutex_);
-    const std::string path = text(about_.path, ".rank", about_.rank);
+    const std::string path = text(about_.path, ".", about_.job, ".rank", about_.rank);
     write_part(path);
     if (!std::exchange(told_, true)) {
       log().warn("this rank's part of the trace is in {}; sprat trace join {} puts parts together",

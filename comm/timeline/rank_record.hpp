@@ -17,6 +17,7 @@ class RankRecord {
     std::string path = {};  ///< Of the whole job's trace.
     int rank = 0, size = 1;
     std::string host = {};
+    std::string job = {};  ///< As RankTimeline's.
   };
   explicit RankRecord(About about);
 
@@ -30,8 +31,9 @@ class RankRecord {
   RankTimeline tell(const ClockReading& end) const;
   /// It was collected, so no part of it need be left.
   void collected() noexcept { collected_.store(true); }
-  /// Writes this rank's part so far beside the path, unless it was collected, and says where. Any
-  /// thread.
+  /// Writes this rank's part so far beside the path, unless it was collected, and says where: as
+  /// PATH.JOB.rankN, for a process may be a rank of several jobs, one after another or at a time.
+  /// Any thread.
   void leave_part() noexcept;
 
  private:

@@ -15,6 +15,8 @@ namespace sprat::comm::timeline {
 struct RankTimeline {
   int rank = 0, size = 1;
   std::string host = {};
+  /// The same on every rank of a job, and on no other's; of digits, small letters and '-'.
+  std::string job = {};
   ClockFit clock = {};
   std::uint64_t dropped = 0;  ///< Events that had no room.
   std::vector<RecordedEvent> events = {};

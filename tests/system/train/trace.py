@@ -100,11 +100,19 @@ def failed(trainer, folder):
     made["train"]["learning_rate"] = 1e30
     made["train"]["max_skipped_steps"] = 0
     made["checkpoint"] = {"folder": "/proc/no/such/folder", "every": 1}
-    outcome = trainer.run(made, 2, arguments=["--trace", trace])
-    assert outcome.status != 0, outcome.said()
-    assert not trace.exists()
+    for jobs in (1, 2):
+        outcome = trainer.run(made, 2, arguments=["--trace", trace])
+        assert outcome.status != 0, outcome.said()
+        assert not trace.exists()
+        parts = collections.Counter(path.name.rpartition(".")[0] for path in folder.glob("failed.json.*.rank?"))
+        assert list(parts.values()) == [2] * jobs, f"a job's parts take the place of another one's: {parts}"
     said = command(trainer.sprat, "trace", "join", trace)
-    assert "2 of 2 ranks" in said, said
+    assert said.count("2 of 2 ranks") == 2 and not trace.exists(), said
+    for name in parts:
+        job = name.removeprefix("failed.json.")
+        assert sorted({event["pid"] for event in events_of(folder / f"failed.{job}.json")}) == [0, 1]
+    said = command(trainer.sprat, "trace", "join", trace, *folder.glob(f"{name}.rank?"))
+    assert said.count("2 of 2 ranks") == 1, said
     assert sorted({event["pid"] for event in events_of(trace)}) == [0, 1]
     trace.write_text(trace.read_text().replace('"dur": ', '"dur": -1', 1))
     said = command(trainer.sprat, "trace", "check", trace, status=1)

@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "comm/timeline/rank_timeline.hpp"
@@ -51,6 +52,30 @@ class TracedJob : public ::testing::Test {
     config_.timeout = std::chrono::seconds(20);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  /// Those that have left parts, by the parts' names.
+  std::set<std::string> jobs() const {
+    std::set<std::string> jobs;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      const std::string name = entry.path().filename();
+      if (const auto end = name.rfind(".rank"); end != name.npos) {
+        jobs.insert(name.substr(7, end - 7));  // behind "t.json."
+      }
+    }
+    return jobs;
+  }
+  /// In a rank's part.
+  std::int64_t barriers(const std::string& job, int rank) const {
+    const std::string path = config_.trace + "." + job + ".rank" + std::to_string(rank);
+    const std::string part = content(path);
+    const auto told =
+        comm::timeline::unpacked(std::as_bytes(std::span(part.data(), part.size())), path);
+    EXPECT_EQ(told.rank, rank);
+    EXPECT_EQ(told.job, job);
+    return std::ranges::count(told.events, "barrier", [](const auto& event) {
+      return comm::timeline::text_of(event.name);
+    });
+  }
 
   std::filesystem::path folder_;
   Config config_;
@@ -158,17 +183,31 @@ TEST_F(TracedJob, has_the_calls_of_all_ranks_and_what_programs_add) {
 
 TEST_F(TracedJob, leaves_its_parts_where_nobody_collects_them) {
   run_virtual_ranks(2, config_, [](Communicator& world) { world.barrier(); });
+  ASSERT_EQ(jobs().size(), 1u);
   for (int rank = 0; rank < 2; ++rank) {
-    const std::string path = config_.trace + ".rank" + std::to_string(rank);
-    const std::string part = content(path);
-    const auto told =
-        comm::timeline::unpacked(std::as_bytes(std::span(part.data(), part.size())), path);
-    EXPECT_EQ(told.rank, rank);
-    EXPECT_EQ(
-        std::ranges::count(told.events, "barrier",
-                           [](const auto& event) { return comm::timeline::text_of(event.name); }),
-        1);
+    EXPECT_EQ(barriers(*jobs().begin(), rank), 1);
   }
+}
+
+// As communicators of NCCL are, of which each is a job.
+TEST_F(TracedJob, leaves_parts_of_its_own_beside_those_of_other_jobs_of_the_process) {
+  const auto calls = [this](int barriers) {
+    run_virtual_ranks(2, config_, [&](Communicator& world) {
+      for (int call = 0; call < barriers; ++call) {
+        world.barrier();
+      }
+    });
+  };
+  calls(1);
+  std::thread beside([&] { calls(2); });
+  calls(3);
+  beside.join();
+  ASSERT_EQ(jobs().size(), 3u);
+  std::set<std::pair<std::int64_t, std::int64_t>> seen;
+  for (const std::string& job : jobs()) {
+    seen.insert({barriers(job, 0), barriers(job, 1)});
+  }
+  EXPECT_EQ(seen, (std::set<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {2, 2}, {3, 3}}));
 }
 
 TEST_F(TracedJob, leaves_its_parts_when_it_fails) {
@@ -181,8 +220,9 @@ TEST_F(TracedJob, leaves_its_parts_when_it_fails) {
                                    world.barrier();
                                  }),
                std::exception);
-  EXPECT_TRUE(std::filesystem::exists(config_.trace + ".rank0"));
-  EXPECT_TRUE(std::filesystem::exists(config_.trace + ".rank1"));
+  ASSERT_EQ(jobs().size(), 1u);
+  EXPECT_GE(barriers(*jobs().begin(), 0), 1);
+  EXPECT_GE(barriers(*jobs().begin(), 1), 1);
 }
 
 TEST_F(TracedJob, a_file_that_cannot_be_written_is_an_error_on_every_rank) {

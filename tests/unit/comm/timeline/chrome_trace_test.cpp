@@ -135,6 +135,7 @@ TEST(RankTimelines, come_back_from_bytes_and_others_are_refused) {
       .rank = 3,
       .size = 8,
       .host = "here",
+      .job = "42-00ff",
       .clock = {.begin = {1, 2, 3}, .end = {4, 5, 6}},
       .dropped = 7,
       .events = {event(TraceRow::tier, 1, 2, "load"), event(TraceRow::loader, 3, 4, "batch")}};
@@ -142,6 +143,7 @@ TEST(RankTimelines, come_back_from_bytes_and_others_are_refused) {
   const RankTimeline back = unpacked(bytes, "part");
   EXPECT_EQ(back.rank, 3);
   EXPECT_EQ(back.host, "here");
+  EXPECT_EQ(back.job, "42-00ff");
   EXPECT_EQ(back.clock.end, rank.clock.end);
   EXPECT_EQ(back.dropped, 7u);
   ASSERT_EQ(back.events.size(), 2u);
@@ -166,6 +168,10 @@ TEST(RankTimelines, come_back_from_bytes_and_others_are_refused) {
   strange = rank;
   strange.clock.end.offset = std::numeric_limits<std::int64_t>::max();
   EXPECT_NE(complaint(packed(strange)).find("shows no time"), std::string::npos);
+  // A name that leads elsewhere when a file is named after it.
+  strange = rank;
+  strange.job = "../x";
+  EXPECT_NE(complaint(packed(strange)).find("a job whose name is none"), std::string::npos);
   bytes = packed(rank);
   bytes[bytes.size() - sizeof(RecordedEvent) + offsetof(RecordedEvent, receives)] = std::byte{2};
   EXPECT_NE(complaint(bytes).find("no event at byte"), std::string::npos);

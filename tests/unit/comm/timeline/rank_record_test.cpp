@@ -58,13 +58,13 @@ TEST(RankRecords, say_how_far_a_clock_may_have_drifted_that_was_compared_once) {
   const Folder folder;
   const std::string path = folder / "t.json";
   for (const std::int64_t error : {0, 700}) {
-    RankRecord record({.path = path, .rank = 1, .size = 2, .host = "far"});
+    RankRecord record({.path = path, .rank = 1, .size = 2, .host = "far", .job = "7-ab"});
     constexpr std::int64_t hour = 3'600'000'000'000;
     const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(
         std::chrono::steady_clock::now().time_since_epoch());
     record.note_clock({.at = now.count() - hour, .offset = 5, .error = error});
     record.leave_part();
-    std::ifstream file(path + ".rank1", std::ios::binary);
+    std::ifstream file(path + ".7-ab.rank1", std::ios::binary);
     const std::string part{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     const RankTimeline told =
         unpacked(std::as_bytes(std::span(part.data(), part.size())), "the part");
