@@ -133,9 +133,6 @@ ClockReading measure_clock(Communicator& ranks, const std::function<std::int64_t
   if (first.size() == 1) {
     return mine;
   }
-  // A call that every rank checks against the others': ranks of which only some keep a timeline are
-  // told so, where a question alone would wait for its answer for ever.
-  ranks.barrier(of_this_run);
   const auto place = std::ranges::find(first, ranks.rank());
   if (place != first.end()) {
     mine = comm::timeline::ask_for_clock(clock_line(ranks, first, now),

@@ -291,8 +291,7 @@ constexpr Field fields[] = {
     {"trace", "SPRAT_TRACE", "path",
      "File for a timeline of all ranks, which Perfetto opens and sprat trace reads; rank 0 writes "
      "it when the job's program asks for it, else each rank leaves its part beside it; empty: "
-     "none. "
-     "The same on every rank.",
+     "none. A rank without it goes by the first that has it.",
      read_text<&Config::trace>, write_text<&Config::trace>, "a path"},
     {"fake_lustre", "SPRAT_FAKE_LUSTRE", "path",
      "For trials without Lustre: a folder that is taken for a mount of it. Layouts are in the "

@@ -120,15 +120,7 @@ void Context::join_by(Joining& joining, std::size_t world_bytes) {
     call_log_ = std::make_unique<status::CallLog>(
         config_.digests.folder, text("sprat-", std::string(shown.job), "-rank", rank_));
   }
-  if (!config_.trace.empty()) {
-    record_ = std::make_unique<timeline::RankRecord>(
-        timeline::RankRecord::About{.path = config_.trace,
-                                    .rank = rank_,
-                                    .size = size(),
-                                    .host = *peers_[rank_].host,
-                                    .job = shown.job});
-    progress_.trace_waits(&record_->ring());
-  }
+  keep_timeline(infos, shown.job);
   name_log(rank_, size(), one_process ? "thread" : joining.host().name);
   if (!joining.unmapped().empty()) {
     log().warn(
@@ -141,6 +133,30 @@ void Context::join_by(Joining& joining, std::size_t world_bytes) {
   const auto ring_one = [this](int peer) { ring(std::span(&peer, 1)); };
   progress_.open(joining.open_transports(memory_, ring_one), status_->waiting_threads(),
                  status_->waited_ns(), joining.neighbours().oversubscribed());
+}
+
+// All ranks do or none, for comparing clocks and collecting are calls of all. Launchers give a
+// variable to the ranks of one host more easily than to all of them, so who has none goes by the
+// first who has.
+void Context::keep_timeline(const std::vector<PeerInfo>& infos, const std::string& job) {
+  if (config_.trace.empty()) {
+    const auto traced =
+        std::ranges::find_if(infos, [](const PeerInfo& info) { return !info.trace.empty(); });
+    if (traced == infos.end()) {
+      return;
+    }
+    config_.trace = traced->trace;
+    failure_.expect_slow_record();
+    log().info("this rank keeps a timeline since rank {} has SPRAT_TRACE={}",
+               traced - infos.begin(), config_.trace);
+  }
+  record_ = std::make_unique<timeline::RankRecord>(
+      timeline::RankRecord::About{.path = config_.trace,
+                                  .rank = rank_,
+                                  .size = size(),
+                                  .host = *peers_[rank_].host,
+                                  .job = job});
+  progress_.trace_waits(&record_->ring());
 }
 
 void Context::connect_bells() {

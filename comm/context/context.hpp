@@ -210,6 +210,7 @@ class Context : public std::enable_shared_from_this<Context> {
   Context(const Config& config, Environment environment, MemoryMap memory);
   void join_by(Joining& joining, std::size_t world_bytes);
   void connect_bells();
+  void keep_timeline(const std::vector<PeerInfo>& infos, const std::string& job);
   status::About about(std::uint64_t nonce) const;  ///< Rank 0's.
   void on_control(const ControlMessage& message);
   void learn_loss(const ControlMessage& message);

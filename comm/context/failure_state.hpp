@@ -28,7 +28,7 @@ class FailureState {
  public:
   struct Setup {
     int size;
-    bool record_may_hang;  ///< What on_failure() is given writes to files.
+    bool record_may_hang;  ///< As expect_slow_record().
   };
   FailureState(WaitPolicy& wait_policy, Bells& bells, const Setup& options);
   ~FailureState();
@@ -54,6 +54,8 @@ class FailureState {
   /// `leave` runs once, with the first start_record(), and gets its cause. It takes no token and
   /// does not throw.
   void on_failure(std::function<void(const std::string& cause)> leave);
+  /// What on_failure() is given writes to files. While nothing can fail yet.
+  void expect_slow_record() noexcept { record_may_hang_ = true; }
   /// After the other ranks were told. Runs `leave`: in a thread of its own if that may hang.
   void start_record(const std::string& cause) noexcept;
   /// Until `leave` is through, so that the caller may end the process; not for ever.
@@ -86,7 +88,7 @@ class FailureState {
   std::atomic<const Error*> first_ = nullptr;  ///< Release on set: the Error is complete. Owned.
 
   const int size_;  ///< Of the job.
-  const bool record_may_hang_;
+  bool record_may_hang_;
   std::mutex leave_mutex_;  ///< Guards the five below.
   std::condition_variable left_;
   std::optional<std::string> cause_;

@@ -60,7 +60,8 @@ const std::vector<PeerInfo>& Joining::meet(const MemoryMap::Offer& offer, std::u
                 .name = host_.name,
                 .cores = allowed_cores(),
                 .memory = offer,
-                .context = context};
+                .context = context,
+                .trace = options_.config.trace};
   if (options_.config.cross_memory) {
     allow_reading();
   }

@@ -129,6 +129,9 @@ Blob encode(const PeerInfo& info) {
     value["doors"] = std::move(addresses);
     value["secret"] = info.survival->secret;
   }
+  if (!info.trace.empty()) {
+    value["trace"] = info.trace;
+  }
   return to_blob(value);
 }
 
@@ -149,6 +152,9 @@ PeerInfo decode_peer_info(const Blob& blob, int rank) {
   };
   if (fields.has("doors")) {
     info.survival = {.addresses = fields.addresses("doors"), .secret = fields.string("secret")};
+  }
+  if (fields.has("trace")) {
+    info.trace = fields.string("trace");
   }
   return info;
 }

@@ -31,6 +31,7 @@ struct PeerInfo {
   MemoryMap::Offer memory;
   std::uint64_t context = 0;  ///< Its Context's address, for ranks of its process.
   std::optional<Survival> survival = std::nullopt;
+  std::string trace = {};  ///< Config::trace.
   bool operator==(const PeerInfo&) const = default;
 };
 Blob encode(const PeerInfo& info);

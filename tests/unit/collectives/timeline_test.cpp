@@ -22,6 +22,8 @@
 
 #include "comm/timeline/rank_timeline.hpp"
 #include "sprat/communicator.hpp"
+#include "tests/unit/comm/bootstrap/map_store.hpp"
+#include "tests/unit/comm/bootstrap/rendezvous_ranks.hpp"
 
 namespace sprat::collectives {
 namespace {
@@ -208,6 +210,40 @@ TEST_F(TracedJob, leaves_parts_of_its_own_beside_those_of_other_jobs_of_the_proc
     seen.insert({barriers(job, 0), barriers(job, 1)});
   }
   EXPECT_EQ(seen, (std::set<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {2, 2}, {3, 3}}));
+}
+
+// mpirun gives variables to the ranks of its own host alone.
+TEST(PartlyTracedJob, has_all_ranks_in_its_trace) {
+  const comm::Folder folder;
+  const std::string path = folder / "t.json";
+  comm::SharedMap map;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      comm::MapStore store(map);
+      Config config;
+      config.rank = rank;
+      config.size = 3;
+      config.host = "a,b,c";
+      config.timeout = std::chrono::seconds(20);
+      config.trace = rank == 1 ? path : "";
+      Communicator world = Communicator::join(config, store);
+      world.barrier();
+      EXPECT_NE(world.tracer(), nullptr) << "rank " << rank;
+      world.write_trace();
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  std::set<int> ranks;
+  const Json trace = Json::parse(content(path));
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["name"] == "barrier") {
+      ranks.insert(int(event["pid"]));
+    }
+  }
+  EXPECT_EQ(ranks, (std::set<int>{0, 1, 2}));
 }
 
 TEST_F(TracedJob, leaves_its_parts_when_it_fails) {

@@ -46,6 +46,8 @@ TEST(PeerInfo, comes_back_as_it_was_told) {
   EXPECT_EQ(decode_peer_info(encode(info), 0), info);
   info.survival = {{{"10.0.0.1", 29500}, {"fd00::2", 65535}}, "a secret"};
   EXPECT_EQ(decode_peer_info(encode(info), 0), info);
+  info.trace = "t.json";
+  EXPECT_EQ(decode_peer_info(encode(info), 0), info);
 
   const Reach reach{.label = "boot/host", .mapped = {0, 1, 3}, .readable = {1}};
   EXPECT_EQ(decode_reach(encode(reach), 0, 4), reach);
