@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -118,21 +119,50 @@ std::vector<std::string> parts_beside(const std::string& path) {
   return parts;
 }
 
+/// A part of some MiB, of which this much is kept.
+struct TracePart {
+  std::string path, job;
+  int rank = 0, size = 1;
+  comm::timeline::RankOutline outline;
+};
+
+RankTimeline read_part(const std::string& path) {
+  return comm::timeline::unpacked(std::as_bytes(std::span<const char>(trace_text(path))), path);
+}
+
+TracePart look_at(const std::string& path) {
+  const RankTimeline rank = read_part(path);
+  return {.path = path,
+          .job = rank.job,
+          .rank = rank.rank,
+          .size = rank.size,
+          .outline = comm::timeline::outline_of(rank)};
+}
+
 /// Of one job.
-void join_parts(const std::string& path, std::vector<RankTimeline> ranks) {
-  std::ranges::sort(ranks, {}, &RankTimeline::rank);
-  const int size = ranks.front().size;
-  for (std::size_t i = 1; i < ranks.size(); ++i) {
-    if (ranks[i].size != size || ranks[i].rank == ranks[i - 1].rank) {
+void join_parts(const std::string& path, std::vector<TracePart> parts) {
+  std::ranges::sort(parts, {}, &TracePart::rank);
+  const int size = parts.front().size;
+  std::vector<comm::timeline::RankOutline> outlines;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0 && (parts[i].size != size || parts[i].rank == parts[i - 1].rank)) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: there are parts of rank {} of {} and of rank {} of {}, both of "
-                              "the job {}; name each part once",
-                              path, ranks[i].rank, ranks[i].size, ranks[i - 1].rank,
-                              ranks[i - 1].size, ranks[i].job));
+                  fmt::format("{} is of rank {} of {} and {} of rank {} of {}, both of the job {}; "
+                              "name each part once",
+                              parts[i - 1].path, parts[i - 1].rank, parts[i - 1].size,
+                              parts[i].path, parts[i].rank, parts[i].size, parts[i].job));
     }
+    outlines.push_back(std::move(parts[i].outline));
   }
-  write_whole_file(path, comm::timeline::chrome_trace(ranks));
-  fmt::print("{}: {} of {} ranks\n", path, ranks.size(), size);
+  WholeFile file(path);
+  comm::timeline::ChromeTrace trace(comm::timeline::outline_of(std::move(outlines)),
+                                    [&file](std::string_view piece) { file.append(piece); });
+  for (const TracePart& part : parts) {
+    trace.add(read_part(part.path));
+  }
+  trace.end();
+  file.keep();
+  fmt::print("{}: {} of {} ranks\n", path, parts.size(), size);
 }
 
 /// "t.json" becomes "t.JOB.json".
@@ -146,19 +176,17 @@ int join_jobs(const std::string& path, std::vector<std::string> parts) {
   if (parts.empty()) {
     parts = parts_beside(path);
   }
-  std::map<std::string, std::vector<RankTimeline>> jobs;
-  for (const std::string& part : parts) {
-    RankTimeline rank =
-        comm::timeline::unpacked(std::as_bytes(std::span<const char>(trace_text(part))), part);
-    const std::string job = rank.job;
-    jobs[job].push_back(std::move(rank));
+  std::map<std::string, std::vector<TracePart>> jobs;
+  for (const std::string& path_of_part : parts) {
+    TracePart part = look_at(path_of_part);
+    jobs[std::string(part.job)].push_back(std::move(part));
   }
   if (jobs.empty()) {
     throw Error(ErrorCode::unavailable,
                 fmt::format("no parts {}.JOB.rank*; name them behind the file to write", path));
   }
-  for (auto& [job, ranks] : jobs) {
-    join_parts(jobs.size() == 1 ? path : path_for(path, job), std::move(ranks));
+  for (auto& [job, of_job] : jobs) {
+    join_parts(jobs.size() == 1 ? path : path_for(path, job), std::move(of_job));
   }
   return 0;
 }

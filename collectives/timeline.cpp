@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <numeric>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,12 +24,15 @@ namespace sprat {
 namespace collectives {
 namespace {
 
+using comm::timeline::ChromeTrace;
 using comm::timeline::ClockAnswer;
 using comm::timeline::ClockReading;
+using comm::timeline::RankOutline;
 using comm::timeline::RankRecord;
 using comm::timeline::RankTimeline;
+using comm::timeline::TraceOutline;
 
-constexpr int clock_tag = 0;
+constexpr int clock_tag = 0, turn_tag = 1, part_tag = 2;
 /// Times differ from run to run.
 constexpr Options of_this_run{.timeout = {}, .blocking = true, .digested = false};
 constexpr std::size_t longest_complaint = 512;
@@ -67,50 +73,187 @@ std::function<std::int64_t()> clock_of(comm::Context& context) {
   };
 }
 
-/// On rank 0, of all ranks, by rank; elsewhere nothing.
-std::vector<RankTimeline> collect(Communicator& ranks, const RankTimeline& own) {
-  const std::vector<std::byte> mine = comm::timeline::packed(own);
-  const bool leads = ranks.rank() == 0;
-  const std::array<std::uint64_t, 1> bytes = {mine.size()};
-  std::vector<std::uint64_t> counts(leads ? static_cast<std::size_t>(ranks.size()) : 0);
-  ranks.gather(elements(bytes), elements(counts), 0, of_this_run).wait();
-  std::size_t total = 0;
-  for (const std::uint64_t count : counts) {
-    total += count;
-  }
-  std::vector<std::byte> all(total);
-  ranks
-      .gatherv({mine.data(), mine.size(), DType::u8}, {all.data(), all.size(), DType::u8}, counts,
-               0, of_this_run)
-      .wait();
-  std::vector<RankTimeline> collected;
-  std::span<const std::byte> rest = all;
-  for (const std::uint64_t count : counts) {
-    collected.push_back(comm::timeline::unpacked(rest.first(count), "a rank's part of the trace"));
-    rest = rest.subspan(count);
-  }
-  std::ranges::sort(collected, {}, &RankTimeline::rank);
-  return collected;
+/// What a rank says of its part before rank 0 asks for it.
+struct Announced {
+  int rank = 0;  ///< In the job.
+  std::size_t bytes = 0;
+  RankOutline outline = {};
+};
+/// As it travels: the numbers, and how many flows there are of each kind.
+using AnnouncedWords = std::array<std::uint64_t, 7>;
+
+AnnouncedWords words_of(const Announced& one) {
+  const RankOutline& outline = one.outline;
+  return {static_cast<std::uint64_t>(one.rank),
+          one.bytes,
+          static_cast<std::uint64_t>(outline.first_ns),
+          static_cast<std::uint64_t>(outline.clock_error_ns),
+          outline.dropped,
+          outline.sent.size(),
+          outline.received.size()};
 }
 
-/// Why it could not be written; empty if it was.
-std::string write(const std::vector<RankTimeline>& ranks, const std::string& path) {
-  try {
-    write_whole_file(path, comm::timeline::chrome_trace(ranks));
-  } catch (const std::exception& error) {
-    return text("cannot write the trace ", error.what());
+/// `flows`: those that are sent, then those that are received.
+Announced announced_by(const AnnouncedWords& words, std::span<const std::uint64_t> flows) {
+  const auto sent = flows.first(words[5]), received = flows.subspan(words[5]);
+  return {.rank = static_cast<int>(words[0]),
+          .bytes = words[1],
+          .outline = {.first_ns = static_cast<std::int64_t>(words[2]),
+                      .clock_error_ns = static_cast<std::int64_t>(words[3]),
+                      .dropped = words[4],
+                      .sent = {sent.begin(), sent.end()},
+                      .received = {received.begin(), received.end()}}};
+}
+
+/// On rank 0, of all ranks, by their places in `ranks`; elsewhere nothing.
+std::vector<Announced> announce(Communicator& ranks, const Announced& own) {
+  const auto size = ranks.rank() == 0 ? static_cast<std::size_t>(ranks.size()) : 0;
+  const AnnouncedWords mine = words_of(own);
+  std::vector<AnnouncedWords> words(size);
+  ranks.gather(elements(mine), {words.data(), size * mine.size(), DType::u64}, 0, of_this_run)
+      .wait();
+  std::vector<std::uint64_t> flows = own.outline.sent;
+  flows.insert(flows.end(), own.outline.received.begin(), own.outline.received.end());
+  std::vector<std::size_t> counts;
+  std::size_t total = 0;
+  for (const AnnouncedWords& of : words) {
+    counts.push_back(of[5] + of[6]);
+    total += counts.back();
   }
-  if (const std::int64_t error = comm::timeline::clock_error_ns(ranks);
-      error > tolerable_clock_error_ns) {
+  std::vector<std::uint64_t> all(total);
+  ranks.gatherv(elements(std::as_const(flows)), elements(all), counts, 0, of_this_run).wait();
+  std::vector<Announced> announced;
+  std::span<const std::uint64_t> rest = all;
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    announced.push_back(announced_by(words[rank], rest.first(counts[rank])));
+    rest = rest.subspan(counts[rank]);
+  }
+  return announced;
+}
+
+/// Of another rank than 0, once it is asked.
+void hand_over(Communicator& ranks, const std::vector<std::byte>& part) {
+  std::array<std::uint8_t, 1> wanted{};
+  ranks.recv(elements(wanted), 0, turn_tag, of_this_run).wait();
+  if (wanted[0] != 0) {
+    ranks.send({part.data(), part.size(), DType::u8}, 0, part_tag, of_this_run).wait();
+  }
+}
+
+/// The file, which rank 0 writes part by part. Once that has failed nothing more is written, and
+/// why is kept: other ranks wait for their turn, and are told behind the last one.
+class TraceOfAll {
+ public:
+  TraceOfAll(const std::string& path, TraceOutline outline) : path_(path) {
+    attempt([&] {
+      file_.emplace(path);
+      trace_.emplace(std::move(outline), [this](std::string_view piece) { file_->append(piece); });
+    });
+  }
+  bool fails() const { return !complaint_.empty(); }
+
+  void add(std::span<const std::byte> part) {
+    attempt([&] { trace_->add(comm::timeline::unpacked(part, "a rank's part of the trace")); });
+  }
+  /// Room for a part; `fails()` if there is none.
+  std::span<std::byte> room(std::size_t bytes) {
+    attempt([&] { part_.resize(bytes); });
+    return fails() ? std::span<std::byte>() : std::span(part_);
+  }
+  /// What has failed; empty: nothing.
+  std::string end() {
+    attempt([&] {
+      trace_->end();
+      file_->keep();
+    });
+    return complaint_;
+  }
+
+ private:
+  template <class Step>
+  void attempt(const Step& step) {
+    if (fails()) {
+      return;
+    }
+    try {
+      step();
+    } catch (const std::exception& error) {
+      complaint_ = text("cannot write the trace ", error.what());
+    }
+  }
+
+  const std::string path_;
+  std::optional<WholeFile> file_;
+  std::optional<ChromeTrace> trace_;
+  std::vector<std::byte> part_;
+  std::string complaint_;
+};
+
+void say_what_is_missing(const TraceOutline& outline, const std::string& path) {
+  if (outline.clock_error_ns > tolerable_clock_error_ns) {
     log().warn(
         "{}: clocks of other hosts may be {} us from rank 0's, as long as half of the round trips "
         "to it",
-        path, error / 1000);
+        path, outline.clock_error_ns / 1000);
   }
-  if (const std::uint64_t dropped = comm::timeline::dropped_events(ranks); dropped > 0) {
+  if (outline.dropped > 0) {
     log().warn("{}: the oldest {} events had no room; trace fewer steps to see all of them", path,
-               dropped);
+               outline.dropped);
   }
+}
+
+/// On rank 0: why it could not be written; empty if it was. A part is 8 MiB, so it is asked for
+/// when it is written, and there is one at a time.
+std::string take_over(Communicator& ranks, std::vector<Announced> announced,
+                      std::span<const std::byte> own, const std::string& path) {
+  std::vector<int> order(announced.size());  // of the job
+  std::iota(order.begin(), order.end(), 0);
+  const auto at = [&](int rank) -> Announced& { return announced[static_cast<std::size_t>(rank)]; };
+  std::ranges::sort(order, {}, [&](int rank) { return at(rank).rank; });
+  std::vector<RankOutline> outlines;
+  for (Announced& one : announced) {
+    outlines.push_back(std::move(one.outline));
+  }
+  TraceOutline outline = comm::timeline::outline_of(std::move(outlines));
+  const TraceOutline numbers{.first_ns = outline.first_ns,
+                             .clock_error_ns = outline.clock_error_ns,
+                             .dropped = outline.dropped};
+  TraceOfAll trace(path, std::move(outline));
+  for (const int rank : order) {
+    if (rank == 0) {
+      trace.add(own);
+      continue;
+    }
+    const std::span<std::byte> room = trace.room(at(rank).bytes);
+    const std::array<std::uint8_t, 1> wanted = {trace.fails() ? std::uint8_t{0} : std::uint8_t{1}};
+    ranks.send(elements(wanted), rank, turn_tag, of_this_run).wait();
+    if (!trace.fails()) {
+      ranks.recv({room.data(), room.size(), DType::u8}, rank, part_tag, of_this_run).wait();
+      trace.add(room);
+    }
+  }
+  const std::string complaint = trace.end();
+  if (complaint.empty()) {
+    say_what_is_missing(numbers, path);
+  }
+  return complaint;
+}
+
+/// On rank 0: why it could not be written; empty if it was, and elsewhere.
+std::string collect(Communicator& ranks, const RankRecord& record, const ClockReading& end,
+                    const std::string& path) {
+  std::vector<std::byte> mine;
+  Announced own;
+  {
+    const RankTimeline told = record.tell(end);
+    mine = comm::timeline::packed(told);
+    own = {.rank = told.rank, .bytes = mine.size(), .outline = comm::timeline::outline_of(told)};
+  }
+  std::vector<Announced> announced = announce(ranks, own);
+  if (ranks.rank() == 0) {
+    return take_over(ranks, std::move(announced), mine, path);
+  }
+  hand_over(ranks, mine);
   return {};
 }
 
@@ -174,10 +317,8 @@ void Communicator::write_trace(std::string_view path) {
   // Messages of its own, whatever tags its users' have.
   Communicator ranks = duplicate(text(name(), ".trace"), Failing::together);
   const auto end = collectives::measure_clock(ranks, collectives::clock_of(context));
-  const auto all = collectives::collect(ranks, record->tell(end));
   const std::string complaint =
-      rank() == 0 ? collectives::write(all, path.empty() ? record->path() : std::string(path))
-                  : std::string();
+      collectives::collect(ranks, *record, end, path.empty() ? record->path() : std::string(path));
   collectives::agree_on_outcome(ranks, complaint);
   record->collected();
 }

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "comm/base/check.hpp"
 
@@ -22,55 +23,82 @@ bool is_plain_or_absent(const std::string& path) {
   return lstat(path.c_str(), &there) != 0 || S_ISREG(there.st_mode);
 }
 
-/// Closes the descriptor. 0, or why not all is there.
+/// 0, or why not all is there.
 int write_error(int descriptor, std::string_view content) {
-  int error = 0;
-  while (!content.empty() && error == 0) {
+  while (!content.empty()) {
     const ssize_t wrote = ::write(descriptor, content.data(), content.size());
     if (wrote > 0) {
       content.remove_prefix(static_cast<std::size_t>(wrote));
     } else if (wrote == 0 || errno != EINTR) {
-      error = wrote == 0 ? ENOSPC : errno;  // who takes nothing has no room, or never takes any
+      return wrote == 0 ? ENOSPC : errno;  // who takes nothing has no room, or never takes any
     }
   }
-  // Some network file systems say only here that a disk is full.
-  return ::close(descriptor) != 0 && error == 0 ? errno : error;
-}
-
-void require_written(const std::string& path, int error) {
-  need(error == 0, path, ": ", std::strerror(error),
-       error == ENOENT                      ? "; is its folder there?"
-       : error == ENOSPC || error == EDQUOT ? "; free some space, or name another disk"
-       : error == EACCES || error == EROFS  ? "; name a folder that this user may write to"
-                                            : "");
+  return 0;
 }
 
 }  // namespace
 
-void write_whole_file(const std::string& path, std::string_view content) {
+WholeFile::WholeFile(std::string path) : path_(std::move(path)) {
   constexpr mode_t usual = 0666;
-  if (!is_plain_or_absent(path)) {
-    const int there = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, usual);
-    return require_written(path, there < 0 ? errno : write_error(there, content));
+  if (!is_plain_or_absent(path_)) {
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, usual);
+    if (descriptor_ < 0) {
+      fail(errno);
+    }
+    return;
   }
   // A name of its own for each writer: two that write one file would mix in one part of it.
-  std::string part;
-  int descriptor = -1;
-  for (int number = 0; descriptor < 0; ++number) {
-    part = text(path, ".", getpid(), "-", number, ".part");
-    descriptor = ::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, usual);
-    if (descriptor < 0 && (errno != EEXIST || number == most_names)) {
-      return require_written(path, errno);
+  for (int number = 0; descriptor_ < 0; ++number) {
+    const std::string part = text(path_, ".", getpid(), "-", number, ".part");
+    descriptor_ = ::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, usual);
+    if (descriptor_ >= 0) {
+      part_ = part;
+    } else if (errno != EEXIST || number == most_names) {
+      fail(errno);
     }
   }
-  int error = write_error(descriptor, content);
-  if (error == 0 && std::rename(part.c_str(), path.c_str()) != 0) {
-    error = errno;
+}
+
+WholeFile::~WholeFile() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
   }
-  if (error != 0) {
-    std::remove(part.c_str());
+  if (!part_.empty()) {
+    std::remove(part_.c_str());
   }
-  require_written(path, error);
+}
+
+void WholeFile::append(std::string_view content) {
+  if (const int error = write_error(descriptor_, content); error != 0) {
+    fail(error);
+  }
+}
+
+void WholeFile::keep() {
+  // Some network file systems say only here that a disk is full.
+  if (::close(std::exchange(descriptor_, -1)) != 0) {
+    fail(errno);
+  }
+  if (!part_.empty() && std::rename(part_.c_str(), path_.c_str()) != 0) {
+    fail(errno);
+  }
+  part_.clear();
+}
+
+void WholeFile::fail(int error) {
+  throw Error(
+      ErrorCode::unavailable,
+      text(path_, ": ", std::strerror(error),
+           error == ENOENT                      ? "; is its folder there?"
+           : error == ENOSPC || error == EDQUOT ? "; free some space, or name another disk"
+           : error == EACCES || error == EROFS  ? "; name a folder that this user may write to"
+                                                : ""));
+}
+
+void write_whole_file(const std::string& path, std::string_view content) {
+  WholeFile file(path);
+  file.append(content);
+  file.keep();
 }
 
 }  // namespace sprat

@@ -6,9 +6,30 @@
 
 namespace sprat {
 
-/// Writes the file whole, or throws Error{unavailable} that begins with the path and leaves what
-/// was there: nobody reads half of it, and no two writers mix. A device, a pipe or a link, as
-/// /dev/stdout is one, is written into and not replaced.
+/// A file that comes to be piece by piece, and is whole or as it was: nobody reads half of it, and
+/// no two writers mix. A device, a pipe or a link, as /dev/stdout is one, is written into and not
+/// replaced. What fails throws Error{unavailable} that begins with the path. One thread.
+class WholeFile final {
+ public:
+  explicit WholeFile(std::string path);
+  /// What was not kept is gone, and what was there stays.
+  ~WholeFile();
+  WholeFile(const WholeFile&) = delete;
+  WholeFile& operator=(const WholeFile&) = delete;
+
+  void append(std::string_view content);
+  /// Once, behind all of it.
+  void keep();
+
+ private:
+  [[noreturn]] void fail(int error);
+
+  const std::string path_;
+  std::string part_;  ///< Renamed in the end; empty: the path itself is written into.
+  int descriptor_ = -1;
+};
+
+/// The same at once.
 void write_whole_file(const std::string& path, std::string_view content);
 
 }  // namespace sprat

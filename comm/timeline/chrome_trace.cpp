@@ -3,15 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
-#include <limits>
-#include <string_view>
+#include <cstddef>
+#include <utility>
 
-#include "comm/timeline/flows.hpp"
 #include "comm/timeline/lanes.hpp"
 
 namespace sprat::comm::timeline {
 namespace {
+
+/// So that a write is worth its system call, and memory for it is none to speak of.
+constexpr std::size_t piece_bytes = 64 * 1024;
 
 /// Of the letter of UTF-8 that the text begins with (RFC 3629, table of section 4); 0: it begins
 /// with none. The text is not empty.
@@ -63,134 +64,141 @@ std::string quoted(std::string_view text) {
 /// Nanoseconds as microseconds, exactly.
 std::string microseconds(std::int64_t ns) { return fmt::format("{}.{:03}", ns / 1000, ns % 1000); }
 
-class Writer {
- public:
-  explicit Writer(const std::vector<RankTimeline>& ranks)
-      : ranks_(ranks), flows_(pair_flows(ranks)), origin_(first_start()) {}
-
-  std::string write() {
-    put("{{\n \"displayTimeUnit\": \"ms\",\n \"otherData\": {{\"program\": \"sprat\", "
-        "\"clock_error_us\": {}, \"dropped_events\": {}, \"flows_with_one_end\": {}}},\n "
-        "\"traceEvents\": [",
-        microseconds(clock_error_ns(ranks_)), dropped_events(ranks_), flows_.alone);
-    for (const RankTimeline& rank : ranks_) {
-      add(rank);
-    }
-    out_ += "\n ]\n}\n";
-    return std::move(out_);
+/// Shown where an event is clicked.
+std::string arguments(const RecordedEvent& event) {
+  std::string all;
+  const auto append = [&all](const char* key, const std::string& value) {
+    all += fmt::format("{}\"{}\": {}", all.empty() ? "" : ", ", key, value);
+  };
+  if (event.stage >= 0) {
+    append("stage", std::to_string(event.stage));
   }
-
- private:
-  template <class... Args>
-  void put(fmt::format_string<Args...> format, Args&&... args) {
-    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
+  if (event.microbatch >= 0) {
+    append("microbatch", std::to_string(event.microbatch));
   }
-
-  void begin_event() {
-    out_ += first_ ? "\n  " : ",\n  ";
-    first_ = false;
+  if (event.sequence >= 0) {
+    append("sequence", std::to_string(event.sequence));
   }
-
-  std::int64_t first_start() const {
-    std::int64_t first = std::numeric_limits<std::int64_t>::max();
-    for (const RankTimeline& rank : ranks_) {
-      for (const RecordedEvent& event : rank.events) {
-        first = std::min(first, rank.clock.aligned(event.start_ns));
-      }
-    }
-    return first;
+  if (event.bytes > 0) {
+    append("bytes", std::to_string(event.bytes));
   }
-
-  void add(const RankTimeline& rank) {
-    name("process_name", rank.rank, 0,
-         rank.host.empty() ? fmt::format("rank {}", rank.rank)
-                           : fmt::format("rank {} ({})", rank.rank, rank.host));
-    const Lanes lanes = deal_lanes(rank.events);
-    for (std::size_t thread = 0; thread < lanes.rows.size(); ++thread) {
-      name("thread_name", rank.rank, static_cast<int>(thread), sprat::name(lanes.rows[thread]));
-    }
-    for (const std::size_t index : lanes.order) {
-      add(rank, rank.events[index], lanes.thread_of[index]);
-    }
+  if (event.algorithm[0] != '\0') {
+    append("algorithm", quoted(text_of(event.algorithm)));
   }
-
-  void name(const char* what, int process, int thread, std::string_view called) {
-    begin_event();
-    put(R"({{"name": "{}", "ph": "M", "pid": {}, "tid": {}, "args": {{"name": {}}}}})", what,
-        process, thread, quoted(called));
+  if (event.place[0] != '\0') {
+    append("communicator", quoted(text_of(event.place)));
   }
-
-  /// "X": a whole event, where "B" and "E" would be two.
-  void add(const RankTimeline& rank, const RecordedEvent& event, int thread) {
-    const std::int64_t start = rank.clock.aligned(event.start_ns) - origin_;
-    const std::int64_t end = std::max(start, rank.clock.aligned(event.end_ns) - origin_);
-    begin_event();
-    put(R"({{"name": {}, "cat": "{}", "ph": "X", "ts": {}, "dur": {}, "pid": {}, "tid": {}, "args": {{{}}}}})",
-        quoted(text_of(event.name)), sprat::name(event.row), microseconds(start),
-        microseconds(end - start), rank.rank, thread, arguments(event));
-    const auto flow = flows_.paired.find(event.flow);
-    if (flow != flows_.paired.end()) {
-      // An end belongs to the event that it lies in, which holds its start and not its end.
-      const std::int64_t at = event.receives && end > start ? end - 1 : start;
-      begin_event();
-      put(R"({{"name": "message", "cat": "messages", "ph": "{}", "id": {}, "ts": {}, "pid": {}, "tid": {}{}}})",
-          event.receives ? "f" : "s", flow->second, microseconds(at), rank.rank, thread,
-          event.receives ? R"(, "bp": "e")" : "");
-    }
-  }
-
-  /// Shown where an event is clicked.
-  static std::string arguments(const RecordedEvent& event) {
-    std::string all;
-    const auto append = [&all](const char* key, const std::string& value) {
-      all += fmt::format("{}\"{}\": {}", all.empty() ? "" : ", ", key, value);
-    };
-    if (event.stage >= 0) {
-      append("stage", std::to_string(event.stage));
-    }
-    if (event.microbatch >= 0) {
-      append("microbatch", std::to_string(event.microbatch));
-    }
-    if (event.sequence >= 0) {
-      append("sequence", std::to_string(event.sequence));
-    }
-    if (event.bytes > 0) {
-      append("bytes", std::to_string(event.bytes));
-    }
-    if (event.algorithm[0] != '\0') {
-      append("algorithm", quoted(text_of(event.algorithm)));
-    }
-    if (event.place[0] != '\0') {
-      append("communicator", quoted(text_of(event.place)));
-    }
-    return all;
-  }
-
-  const std::vector<RankTimeline>& ranks_;
-  const Flows flows_;
-  const std::int64_t origin_;
-  std::string out_;
-  bool first_ = true;
-};
+  return all;
+}
 
 }  // namespace
 
-std::string chrome_trace(const std::vector<RankTimeline>& ranks) { return Writer(ranks).write(); }
-
-std::int64_t clock_error_ns(const std::vector<RankTimeline>& ranks) {
-  std::int64_t error = 0;
-  for (const RankTimeline& rank : ranks) {
-    error = std::max(error, rank.clock.error());
+RankOutline outline_of(const RankTimeline& rank) {
+  RankOutline outline{.clock_error_ns = rank.clock.error(), .dropped = rank.dropped};
+  for (const RecordedEvent& event : rank.events) {
+    outline.first_ns = std::min(outline.first_ns, rank.clock.aligned(event.start_ns));
+    if (event.flow != 0) {
+      (event.receives ? outline.received : outline.sent).push_back(event.flow);
+    }
   }
-  return error;
+  return outline;
 }
 
-std::uint64_t dropped_events(const std::vector<RankTimeline>& ranks) {
-  std::uint64_t dropped = 0;
-  for (const RankTimeline& rank : ranks) {
-    dropped += rank.dropped;
+TraceOutline outline_of(std::vector<RankOutline> ranks) {
+  TraceOutline all;
+  std::vector<std::uint64_t> sent, received;
+  for (RankOutline& rank : ranks) {
+    all.first_ns = std::min(all.first_ns, rank.first_ns);
+    all.clock_error_ns = std::max(all.clock_error_ns, rank.clock_error_ns);
+    all.dropped += rank.dropped;
+    sent.insert(sent.end(), rank.sent.begin(), rank.sent.end());
+    received.insert(received.end(), rank.received.begin(), rank.received.end());
+    rank = {};  // of many ranks these are long
   }
-  return dropped;
+  all.flows = pair_flows(std::move(sent), std::move(received));
+  return all;
+}
+
+ChromeTrace::ChromeTrace(TraceOutline outline, Out out)
+    : outline_(std::move(outline)), out_(std::move(out)) {
+  text_ += fmt::format(
+      "{{\n \"displayTimeUnit\": \"ms\",\n \"otherData\": {{\"program\": \"sprat\", "
+      "\"clock_error_us\": {}, \"dropped_events\": {}, \"flows_with_one_end\": {}}},\n "
+      "\"traceEvents\": [",
+      microseconds(outline_.clock_error_ns), outline_.dropped, outline_.flows.alone);
+}
+
+void ChromeTrace::end() {
+  text_ += "\n ]\n}\n";
+  flush_if(0);
+}
+
+void ChromeTrace::flush_if(std::size_t bytes) {
+  if (text_.size() >= bytes) {
+    out_(text_);
+    text_.clear();
+  }
+}
+
+void ChromeTrace::begin_event() {
+  flush_if(piece_bytes);
+  text_ += first_ ? "\n  " : ",\n  ";
+  first_ = false;
+}
+
+void ChromeTrace::add(const RankTimeline& rank) {
+  name("process_name", rank.rank, 0,
+       rank.host.empty() ? fmt::format("rank {}", rank.rank)
+                         : fmt::format("rank {} ({})", rank.rank, rank.host));
+  const Lanes lanes = deal_lanes(rank.events);
+  for (std::size_t thread = 0; thread < lanes.rows.size(); ++thread) {
+    name("thread_name", rank.rank, static_cast<int>(thread), sprat::name(lanes.rows[thread]));
+  }
+  for (const std::size_t index : lanes.order) {
+    add(rank, rank.events[index], lanes.thread_of[index]);
+  }
+}
+
+void ChromeTrace::name(const char* what, int process, int thread, std::string_view called) {
+  begin_event();
+  text_ +=
+      fmt::format(R"({{"name": "{}", "ph": "M", "pid": {}, "tid": {}, "args": {{"name": {}}}}})",
+                  what, process, thread, quoted(called));
+}
+
+/// "X": a whole event, where "B" and "E" would be two.
+void ChromeTrace::add(const RankTimeline& rank, const RecordedEvent& event, int thread) {
+  const std::int64_t start = rank.clock.aligned(event.start_ns) - outline_.first_ns;
+  const std::int64_t end = std::max(start, rank.clock.aligned(event.end_ns) - outline_.first_ns);
+  begin_event();
+  text_ += fmt::format(
+      R"({{"name": {}, "cat": "{}", "ph": "X", "ts": {}, "dur": {}, "pid": {}, "tid": {}, "args": {{{}}}}})",
+      quoted(text_of(event.name)), sprat::name(event.row), microseconds(start),
+      microseconds(end - start), rank.rank, thread, arguments(event));
+  if (const std::uint64_t arrow = outline_.flows.arrow_of(event.flow); arrow != 0) {
+    // An end belongs to the event that it lies in, which holds its start and not its end.
+    const std::int64_t at = event.receives && end > start ? end - 1 : start;
+    begin_event();
+    text_ += fmt::format(
+        R"({{"name": "message", "cat": "messages", "ph": "{}", "id": {}, "ts": {}, "pid": {}, "tid": {}{}}})",
+        event.receives ? "f" : "s", arrow, microseconds(at), rank.rank, thread,
+        event.receives ? R"(, "bp": "e")" : "");
+  }
+}
+
+std::string chrome_trace(const std::vector<RankTimeline>& ranks) {
+  std::vector<RankOutline> outlines;
+  for (const RankTimeline& rank : ranks) {
+    outlines.push_back(outline_of(rank));
+  }
+  std::string whole;
+  ChromeTrace trace(outline_of(std::move(outlines)),
+                    [&whole](std::string_view piece) { whole += piece; });
+  for (const RankTimeline& rank : ranks) {
+    trace.add(rank);
+  }
+  trace.end();
+  return whole;
 }
 
 }  // namespace sprat::comm::timeline

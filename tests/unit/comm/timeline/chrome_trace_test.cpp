@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "comm/timeline/flows.hpp"
@@ -55,14 +58,19 @@ TEST(TraceFlows, have_one_end_of_each_kind_or_are_left_out) {
       {.rank = 0,
        .size = 2,
        .host = {},
-       .events = {message(77, false, 0, 1), message(5, false, 1, 2), message(6, false, 2, 3)}},
+       .events = {message(77, false, 0, 1), message(5, false, 1, 2), message(6, false, 2, 3),
+                  message(9, false, 3, 4)}},
       {.rank = 1,
        .size = 2,
        .host = {},
-       .events = {message(77, true, 3, 4), message(6, true, 4, 5), message(6, true, 5, 6)}}};
-  const Flows flows = pair_flows(ranks);
-  EXPECT_EQ(flows.paired, (std::map<std::uint64_t, std::uint64_t>{{77, 1}}));
-  EXPECT_EQ(flows.alone, 2u);
+       .events = {message(77, true, 3, 4), message(6, true, 4, 5), message(6, true, 5, 6),
+                  message(8, true, 6, 7), message(9, true, 7, 8)}}};
+  const Flows flows = outline_of({outline_of(ranks[0]), outline_of(ranks[1])}).flows;
+  EXPECT_EQ(flows.paired, (std::vector<std::uint64_t>{9, 77}));
+  EXPECT_EQ(flows.alone, 3u);
+  EXPECT_EQ(flows.arrow_of(77), 2u);
+  EXPECT_EQ(flows.arrow_of(6), 0u);
+  EXPECT_EQ(flows.arrow_of(100), 0u);
 }
 
 TEST(ChromeTrace, is_on_the_clock_of_rank_0_from_the_first_event_on) {
@@ -123,6 +131,35 @@ TEST(ChromeTrace, is_utf8_wherever_names_are_cut) {
   EXPECT_EQ(shown[2], "aä");
   EXPECT_EQ(shown[9], letters);
   EXPECT_EQ(shown.back(), "a\ufffd\ufffdz");
+}
+
+// Who writes it holds one rank's events and a piece of the text, however many ranks there are.
+TEST(ChromeTrace, comes_in_pieces_of_little_memory_that_are_the_whole) {
+  std::vector<RankTimeline> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.push_back({.rank = rank, .size = 3, .host = "h"});
+    for (int at = 0; at < 5000; ++at) {
+      ranks.back().events.push_back(message(static_cast<std::uint64_t>(at + 1), rank == 1,
+                                            10 * at + rank, 10 * at + 5 + rank));
+    }
+  }
+  std::vector<RankOutline> outlines;
+  for (const RankTimeline& rank : ranks) {
+    outlines.push_back(outline_of(rank));
+  }
+  std::string whole;
+  std::size_t longest = 0;
+  ChromeTrace trace(outline_of(std::move(outlines)), [&](std::string_view piece) {
+    longest = std::max(longest, piece.size());
+    whole += piece;
+  });
+  for (const RankTimeline& rank : ranks) {
+    trace.add(rank);
+  }
+  trace.end();
+  EXPECT_TRUE(whole == chrome_trace(ranks));
+  EXPECT_GT(whole.size(), 1'000'000u);
+  EXPECT_LT(longest, 66'000u);
 }
 
 TEST(ChromeTrace, without_an_event_is_a_list_of_names) {
