@@ -29,6 +29,8 @@ constexpr std::chrono::seconds before_next_try{1};
 constexpr int unacknowledged_ms = 10'000;
 /// Connections whose other end has not proved itself, beside one for each host.
 constexpr std::size_t strangers = 16;
+/// Where a descriptor is lacking.
+constexpr std::chrono::milliseconds before_next_accept{200};
 /// So often deadlines are looked at.
 constexpr int look_ms = 250;
 
@@ -221,6 +223,7 @@ void SocketPeers::run() {
       resume_reading();
       start_sending(now);
       end_overdue(now);
+      accept_again(now);
     } catch (const std::exception& error) {
       log().warn("hosts that share blocks: {}", error.what());
     }
@@ -371,6 +374,10 @@ void SocketPeers::accept_some(Time now) {
     OwnedDescriptor socket(
         ::accept4(listener_.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.number() < 0) {
+      const int error = errno;
+      if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
+        rest_from_accepting(now, error);
+      }
       return;
     }
     const auto unproved = static_cast<std::size_t>(std::ranges::count_if(
@@ -384,6 +391,24 @@ void SocketPeers::accept_some(Time now) {
     incoming_.insert_or_assign(descriptor,
                                Incoming{.connection = IncomingConnection(std::move(socket)),
                                         .deadline = now + longest_greeting});
+  }
+}
+
+/// The connection stays in the kernel's queue, and epoll would tell of it again at once, for ever.
+void SocketPeers::rest_from_accepting(Time now, int error) {
+  watch(listener_.descriptor(), watched(Watched::listener, 0), 0);
+  listens_again_ = now + before_next_accept;
+  if (!std::exchange(told_of_descriptors_, true)) {
+    log().warn(
+        "a host that shares blocks waits to be let in: {}; raise ulimit -n if blocks stay away",
+        std::strerror(error));
+  }
+}
+
+void SocketPeers::accept_again(Time now) {
+  if (listens_again_ && now >= *listens_again_) {
+    listens_again_.reset();
+    watch(listener_.descriptor(), watched(Watched::listener, 0), to_read);
   }
 }
 

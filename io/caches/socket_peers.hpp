@@ -92,6 +92,8 @@ class SocketPeers final : public BlockPeers {
   bool send_queue(Outgoing& one);
   void watch_outgoing(std::size_t host);
   void accept_some(Time now);
+  void rest_from_accepting(Time now, int error);
+  void accept_again(Time now);
   bool read_some(Incoming& one);
   void end_overdue(Time now);
   void resume_reading();
@@ -102,6 +104,8 @@ class SocketPeers final : public BlockPeers {
   std::vector<std::string> names_;
   const PeerListener listener_;
   const OwnedDescriptor epoll_, wake_;
+  std::optional<Time> listens_again_;  // there were no descriptors
+  bool told_of_descriptors_ = false;
   // The thread's own, but for the queues.
   std::vector<Outgoing> outgoing_;  // by host
   std::map<int, Incoming> incoming_;

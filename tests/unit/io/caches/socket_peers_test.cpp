@@ -146,6 +146,14 @@ std::chrono::microseconds processor_time() {
          std::chrono::microseconds(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
+void connect_stranger(int stranger, std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(stranger, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+}
+
 // As workers of PyTorch's DataLoader do, which are forked. While one lives epoll would tell of the
 // end that the thread has dealt with, and have it look without a pause.
 TEST(SocketPeers, rest_when_a_child_holds_a_connection_that_has_ended) {
@@ -167,6 +175,33 @@ TEST(SocketPeers, rest_when_a_child_holds_a_connection_that_has_ended) {
   std::this_thread::sleep_for(500ms);
   // Two looks take no millisecond; who never pauses has more even of a core that many want.
   EXPECT_LT(processor_time() - begin, 10ms);
+}
+
+// A connection that cannot be taken stays where epoll tells of it.
+TEST(SocketPeers, rest_while_no_descriptor_is_left_and_say_so_once) {
+  Sockets job(2);
+  const int stranger = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  testing::internal::CaptureStderr();
+  const int next = dup(stranger);
+  close(next);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(next);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  connect_stranger(stranger, job.addresses[1].port);
+  const std::chrono::microseconds begin = processor_time();
+  std::this_thread::sleep_for(700ms);
+  const std::chrono::microseconds used = processor_time() - begin;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_LT(used, 15ms);
+  ASSERT_TRUE(send_until_taken(*job.peers[0], 1, message_header(PeerVerb::ask, 1, 100)));
+  EXPECT_EQ(receive_some(*job.peers[1], 1).size(), 1u);
+  const std::string said = testing::internal::GetCapturedStderr();
+  const std::size_t first = said.find("raise ulimit -n");
+  EXPECT_NE(first, said.npos) << said;
+  EXPECT_EQ(said.find("raise ulimit -n", first + 1), said.npos) << said;
+  close(stranger);
 }
 
 TEST(SocketPeers, bring_messages_of_all_lengths_between_all_hosts) {
@@ -209,11 +244,7 @@ TEST(SocketPeers, hear_nobody_who_does_not_know_the_secret) {
 
 int connected_stranger(std::uint16_t port) {
   const int stranger = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::connect(stranger, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  connect_stranger(stranger, port);
   return stranger;
 }
 
