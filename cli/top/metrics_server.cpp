@@ -12,18 +12,20 @@
 #include <cstring>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
 
 namespace sprat::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // Scrapers come one at a time, a few of them at most. More would only hold memory.
 constexpr std::size_t most_scrapers = 16;
 constexpr std::chrono::seconds longest_scrape{5};
+/// Where a descriptor is lacking for the next one.
+constexpr std::chrono::milliseconds before_next_accept{200};
 
 struct FreeAddresses {
   void operator()(addrinfo* list) const noexcept { freeaddrinfo(list); }
@@ -37,6 +39,33 @@ std::unique_ptr<addrinfo, FreeAddresses> resolve(const ListenAddress& address) {
   const int code = getaddrinfo(address.host.c_str(), address.port.c_str(), &hints, &found);
   need(code == 0, "--listen: ", address.host, ": ", gai_strerror(code));
   return std::unique_ptr<addrinfo, FreeAddresses>(found);
+}
+
+/// -1 and errno.
+int listen_at(const addrinfo& address) {
+  constexpr int kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+  const int listener = ::socket(address.ai_family, kind, 0);
+  if (listener < 0) {
+    return listener;
+  }
+  const int yes = 1;
+  // So that one that has just ended does not keep the port from the next.
+  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (::bind(listener, address.ai_addr, address.ai_addrlen) == 0 &&
+      ::listen(listener, most_scrapers) == 0) {
+    return listener;
+  }
+  const int error = errno;
+  ::close(listener);
+  errno = error;
+  return -1;
+}
+
+std::string numbers_of(const addrinfo& address) {
+  std::array<char, NI_MAXHOST> host{};
+  const int code = getnameinfo(address.ai_addr, address.ai_addrlen, host.data(), host.size(),
+                               nullptr, 0, NI_NUMERICHOST);
+  return code == 0 ? host.data() : "an address";
 }
 
 }  // namespace
@@ -54,22 +83,23 @@ struct MetricsServer::Scraper {
   bool answered = false;  ///< And waits for the other end to close.
 };
 
-MetricsServer::MetricsServer(const ListenAddress& address) {
-  const auto found = resolve(address);
-  constexpr int kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
-  listener_ = ::socket(found->ai_family, kind, 0);
-  const int yes = 1;
-  // So that one that has just ended does not keep the port from the next.
-  setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  const bool listens = listener_ >= 0 &&
-                       ::bind(listener_, found->ai_addr, found->ai_addrlen) == 0 &&
-                       ::listen(listener_, most_scrapers) == 0;
-  const int error = errno;
-  if (!listens && listener_ >= 0) {
-    ::close(listener_);
+MetricsServer::MetricsServer(const ListenAddress& address)
+    : MetricsServer(*resolve(address), address) {}
+
+// A name may be several addresses, as localhost is ::1 and 127.0.0.1, and not all of them this
+// host's, or of a kind that its kernel has.
+MetricsServer::MetricsServer(const addrinfo& candidates, const ListenAddress& address) {
+  std::string complaints;
+  for (const addrinfo* one = &candidates; one != nullptr && listener_ < 0; one = one->ai_next) {
+    listener_ = listen_at(*one);
+    if (listener_ < 0) {
+      const int error = errno;
+      complaints +=
+          text(complaints.empty() ? "" : ", ", numbers_of(*one), ": ", std::strerror(error));
+    }
   }
-  need(listens, "cannot listen on ", address.host, " port ", address.port, ": ",
-       std::strerror(error), "; name another with --listen HOST:PORT");
+  need(listener_ >= 0, "cannot listen on ", address.host, " port ", address.port, ": ", complaints,
+       "; name another with --listen HOST:PORT");
 }
 
 MetricsServer::~MetricsServer() { ::close(listener_); }
@@ -94,9 +124,19 @@ void MetricsServer::accept_one() {
     return;
   }
   const int error = errno;
-  // What lacks descriptors would be told of the same connection again and again.
-  need(error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS,
-       "cannot take a connection: ", std::strerror(error), "; raise ulimit -n");
+  if (error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS) {
+    return;  // the connection has ended before it was taken, or another one is to be taken
+  }
+  // It stays in the kernel's queue, and poll() would tell of it again at once, for ever.
+  rests_until_ = Clock::now() + before_next_accept;
+  if (!std::exchange(told_of_descriptors_, true)) {
+    log().warn("a scraper waits to be let in: {}; raise ulimit -n", std::strerror(error));
+  }
+}
+
+/// With all places taken others wait in the kernel's queue.
+bool MetricsServer::accepts(Clock::time_point now) const {
+  return scrapers_.size() < most_scrapers && (!rests_until_ || now >= *rests_until_);
 }
 
 /// False once it is over: answered and closed, or gone.
@@ -134,15 +174,18 @@ bool MetricsServer::move(Scraper& one, const std::function<std::string()>& metri
 
 void MetricsServer::serve(const std::function<std::string()>& metrics) {
   for (;;) {
-    // With all places taken others wait in the kernel's queue.
+    const bool may_accept = accepts(Clock::now());
     std::vector<pollfd> watched{
-        {.fd = scrapers_.size() < most_scrapers ? listener_ : -1, .events = POLLIN, .revents = 0}};
+        {.fd = may_accept ? listener_ : -1, .events = POLLIN, .revents = 0}};
     for (const Scraper& one : scrapers_) {
       const short events = one.answer.empty() ? POLLIN : POLLOUT;
       watched.push_back({.fd = one.descriptor, .events = events, .revents = 0});
     }
     constexpr int second_ms = 1000;  // when deadlines are looked at
-    ::poll(watched.data(), watched.size(), scrapers_.empty() ? -1 : second_ms);
+    const int longest_ms = !may_accept         ? static_cast<int>(before_next_accept.count())
+                           : scrapers_.empty() ? -1
+                                               : second_ms;
+    ::poll(watched.data(), watched.size(), longest_ms);
     std::size_t place = 0;
     const Clock::time_point now = Clock::now();
     for (auto one = scrapers_.begin(); one != scrapers_.end();) {
