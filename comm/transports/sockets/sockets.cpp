@@ -270,6 +270,15 @@ void Sockets::watch(Channel& channel) {
        "cannot watch a socket: ", std::strerror(errno));
 }
 
+/// A connection goes from epoll by being closed only when nobody else holds it, and a child of this
+/// process may, for a moment or, if it was not made by fork(), for long. Its events would go on to
+/// name a channel that is gone.
+void Sockets::close(Channel& channel) noexcept {
+  static_cast<void>(::epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, channel.descriptor(), nullptr));
+  channel.close();
+  has_ended_ = true;
+}
+
 /// Writes what the kernel takes now.
 bool Sockets::flush(Line& line, int peer) noexcept {
   bool moved = false;
@@ -448,8 +457,7 @@ void Sockets::stand(Channel& channel) noexcept {
 void Sockets::end_attempt(Channel& channel, int error) noexcept {
   const StreamName name = channel.name();
   const bool strange = channel.peer() != name.to || name.from != options_.rank;
-  channel.close();
-  has_ended_ = true;
+  close(channel);
   if (strange) {
     return;  // who connected here tries again, or is nobody
   }
@@ -498,8 +506,7 @@ void Sockets::break_line(int peer, int error) noexcept {
   line.link.break_off(error);
   for (Stream& stream : line.streams) {
     if (Channel* channel = std::exchange(stream.channel, nullptr)) {
-      channel->close();
-      has_ended_ = true;
+      close(*channel);
     }
   }
 }

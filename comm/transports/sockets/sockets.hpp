@@ -106,6 +106,7 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   bool make_room_for_strangers(Time now) noexcept;
   void encrypt(Channel& channel) const;
   void watch(Channel& channel);
+  void close(Channel& channel) noexcept;
   void enqueue(Channel& channel) noexcept;
   bool drive_ready() noexcept;
   void sweep() noexcept;

@@ -2,6 +2,7 @@
 // that has gone. What every wire does is in wires_test.cpp.
 #include "comm/transports/sockets/sockets.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -11,8 +12,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "comm/transports/sockets/tcp.hpp"
@@ -88,6 +91,56 @@ std::optional<std::vector<std::byte>> heard(const Descriptor& socket) {
   }
   bytes.resize(static_cast<std::size_t>(got));
   return bytes;
+}
+
+/// What an epoll watches, as /proc tells of it.
+int watched_by(int epoll) {
+  std::ifstream info("/proc/self/fdinfo/" + std::to_string(epoll));
+  int watched = 0;
+  for (std::string line; std::getline(info, line);) {
+    watched += line.starts_with("tfd:") ? 1 : 0;
+  }
+  return watched;
+}
+
+/// Copies of all connections of this process, as a child has them that was not made by fork().
+std::vector<Descriptor> copies_of_connections() {
+  std::vector<Descriptor> copies;
+  constexpr int most_looked_at = 1024;
+  for (int descriptor = 0; descriptor < most_looked_at; ++descriptor) {
+    sockaddr_storage other{};
+    socklen_t bytes = sizeof other;
+    if (::getpeername(descriptor, reinterpret_cast<sockaddr*>(&other), &bytes) == 0 &&
+        other.ss_family == AF_INET) {
+      copies.emplace_back(::fcntl(descriptor, F_DUPFD_CLOEXEC, most_looked_at));
+    }
+  }
+  return copies;
+}
+
+TEST(Sockets, watch_no_connection_that_has_ended_and_that_a_child_holds) {
+  Job job(2);
+  std::vector<std::byte> data(8);
+  MessageRequest recv, send;
+  job.ranks[1]->recv(recv, 0, 7, data);
+  job.ranks[0]->send(send, 1, 7, data);
+  ASSERT_TRUE(job.drive_until_ended({&send, &recv}));
+  const int epoll = job.ranks[0]->news()->descriptors().front();
+  EXPECT_EQ(watched_by(epoll), 2) << "a listener and a connection";
+  const std::vector<Descriptor> held = copies_of_connections();
+  EXPECT_GE(held.size(), 2u);
+  const Descriptor end = stranger_at(*job.ranks[0]);  // one that is no peer's
+  ASSERT_TRUE(job.drive_until([&] { return job.ranks[0]->connections() == 2; }));
+  const std::vector<Descriptor> also_held = copies_of_connections();
+  const std::array<std::byte, 256> nonsense{};
+  EXPECT_GT(::send(end.number(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL), 0);
+  ASSERT_TRUE(job.drive_until([&] { return job.ranks[0]->connections() == 1; }));
+  EXPECT_EQ(watched_by(epoll), 2);
+  for (const Descriptor& one : held) {
+    ::shutdown(one.number(), SHUT_WR);  // as a peer that ends
+  }
+  ASSERT_TRUE(job.drive_until([&] { return job.ranks[0]->connections() == 0; }));
+  EXPECT_EQ(watched_by(epoll), 1) << "its listener";
 }
 
 TEST(Sockets, are_one_of_the_tables_that_is_chosen_by_name) {
