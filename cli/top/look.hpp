@@ -20,6 +20,7 @@ struct ProcessUse {
   std::string user;     ///< Whose it is; empty: of whoever looks.
   char state = '?';     ///< As in /proc/PID/stat: R, S, D, T, ...
   double cpu_seconds = 0;
+  double lived = 0;  ///< Seconds since it was started.
   std::uint64_t resident_bytes = 0;
 };
 

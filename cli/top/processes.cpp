@@ -6,6 +6,7 @@
 
 #include <array>
 #include <charconv>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 
@@ -28,17 +29,25 @@ std::string user_name(uid_t user) {
   return std::to_string(user);
 }
 
+/// Of the clock by which /proc tells when a process was started: since the host was, asleep or not.
+double seconds_since_boot() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 }  // namespace
 
 std::optional<ProcessStat> parse_stat(std::string_view line) {
   // The name stands in brackets and may have some in it, so the last one ends it. From there on
-  // fields are divided by single blanks: state is the third, utime and stime the 14th and 15th, rss
-  // the 24th (proc(5)).
+  // fields are divided by single blanks: state is the third, utime and stime the 14th and 15th,
+  // starttime the 22nd, rss the 24th (proc(5)).
   const std::size_t name_end = line.rfind(") ");
   if (name_end == std::string_view::npos) {
     return std::nullopt;
   }
-  constexpr int state_field = 3, user_field = 14, system_field = 15, resident_field = 24;
+  constexpr int state_field = 3, user_field = 14, system_field = 15, start_field = 22,
+                resident_field = 24;
   ProcessStat stat;
   std::string_view rest = line.substr(name_end + 2);
   for (int field = state_field; field <= resident_field; ++field) {
@@ -52,6 +61,8 @@ std::optional<ProcessStat> parse_stat(std::string_view line) {
       stat.state = word.front();
     } else if (field == user_field || field == system_field) {
       stat.cpu_ticks += value;
+    } else if (field == start_field) {
+      stat.started_ticks = value;
     } else if (field == resident_field) {
       stat.resident_pages = value;
     }
@@ -81,11 +92,13 @@ std::optional<ProcessUse> process_use(pid_t pid) {
   }
   static const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
   static const auto page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  return ProcessUse{.command = command_line(contents(folder + "/cmdline")),
-                    .user = owner.st_uid == geteuid() ? "" : user_name(owner.st_uid),
-                    .state = stat->state,
-                    .cpu_seconds = static_cast<double>(stat->cpu_ticks) / ticks,
-                    .resident_bytes = stat->resident_pages * page_bytes};
+  return ProcessUse{
+      .command = command_line(contents(folder + "/cmdline")),
+      .user = owner.st_uid == geteuid() ? "" : user_name(owner.st_uid),
+      .state = stat->state,
+      .cpu_seconds = static_cast<double>(stat->cpu_ticks) / ticks,
+      .lived = seconds_since_boot() - static_cast<double>(stat->started_ticks) / ticks,
+      .resident_bytes = stat->resident_pages * page_bytes};
 }
 
 }  // namespace sprat::cli

@@ -14,10 +14,11 @@ namespace sprat::cli {
 /// Nothing if it has ended.
 std::optional<ProcessUse> process_use(pid_t pid);
 
-/// What a line of /proc/PID/stat holds, in ticks of sysconf(_SC_CLK_TCK) and in pages.
+/// What a line of /proc/PID/stat holds, in ticks of sysconf(_SC_CLK_TCK) and in pages; started:
+/// since the host was.
 struct ProcessStat {
   char state = '?';
-  std::uint64_t cpu_ticks = 0, resident_pages = 0;
+  std::uint64_t cpu_ticks = 0, started_ticks = 0, resident_pages = 0;
 };
 /// Nothing if it is no such line. The program's name in it may hold blanks and brackets.
 std::optional<ProcessStat> parse_stat(std::string_view line);

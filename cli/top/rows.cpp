@@ -81,6 +81,12 @@ std::string doing_of(const FlightRecord& record) {
   return text;
 }
 
+/// Of a process, which may have been there for long when its rank joins: what it has used since it
+/// was started is not to be divided by the rank's time.
+double cores_in_use(const ProcessUse& before, const ProcessUse& after, double seconds) {
+  return std::max(0.0, after.cpu_seconds - before.cpu_seconds) / std::max(1e-3, seconds);
+}
+
 RankRow row_of(const HostLook& before, const HostLook& after, const RankLook& rank) {
   const RankLook* found = find_rank(before, rank);
   const RankLook none;
@@ -103,8 +109,9 @@ RankRow row_of(const HostLook& before, const HostLook& after, const RankLook& ra
   const auto now = after.processes.find(rank.pid);
   const auto then = before.processes.find(rank.pid);
   if (now != after.processes.end()) {
-    const double spent = then == before.processes.end() ? 0 : then->second.cpu_seconds;
-    row.cpu = std::max(0.0, now->second.cpu_seconds - spent) / seconds;
+    row.cpu = then == before.processes.end()
+                  ? cores_in_use({}, now->second, now->second.lived)
+                  : cores_in_use(then->second, now->second, after.taken - before.taken);
     row.resident_bytes = now->second.resident_bytes;
     row.state = now->second.state;
   }

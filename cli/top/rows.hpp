@@ -51,7 +51,8 @@ enum class RankOrder { rank, waits, late, bytes, cpu };
 const char* name(RankOrder order) noexcept;
 std::vector<RankOrder> all_rank_orders();
 
-/// A rank that only the later look has is measured since it joined.
+/// A rank that only the later look has is measured since it joined, and the cores of a process that
+/// only that one has since it was started.
 HostRows rows_between(const HostLook& before, const HostLook& after);
 /// The ranks of each job; the largest first, but for RankOrder::rank.
 void sort_ranks(HostRows& rows, RankOrder order);

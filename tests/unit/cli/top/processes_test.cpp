@@ -18,6 +18,7 @@ TEST(TopProcesses, have_names_with_blanks_and_brackets) {
     ASSERT_TRUE(stat.has_value()) << name;
     EXPECT_EQ(stat->state, 'S') << name;
     EXPECT_EQ(stat->cpu_ticks, 300u) << name;
+    EXPECT_EQ(stat->started_ticks, 19u) << name;
     EXPECT_EQ(stat->resident_pages, 4096u) << name;
   }
   for (const char* bad : {"", "4711", "4711 (train)", "4711 (train) S 1 2 3"}) {
@@ -37,6 +38,8 @@ TEST(TopProcesses, this_one_is_seen) {
   EXPECT_EQ(use->state, 'R');
   EXPECT_EQ(use->user, "");
   EXPECT_GT(use->resident_bytes, 100'000u);
+  EXPECT_GE(use->lived, 0);
+  EXPECT_LT(use->lived, 3600);
   EXPECT_THAT(use->command, HasSubstr("test_cli"));
   EXPECT_FALSE(process_use(0).has_value());
 }

@@ -72,6 +72,16 @@ TEST(TopRows, a_rank_that_came_between_the_looks_is_measured_since_it_joined) {
   EXPECT_DOUBLE_EQ(quick.waits, 6.5 / 12);
 }
 
+// What it has used before is not to be divided by the time since its rank joined.
+TEST(TopRows, cores_are_those_of_the_process_whenever_its_rank_joined) {
+  SlowJob job;
+  job.after.processes[100].lived = 16;
+  EXPECT_DOUBLE_EQ(rows_between(host_look({}), job.after).jobs[0].ranks[0].cpu, 4.0 / 16);
+  HostLook before = job.before;  // the process is a rank of another job alone
+  before.ranks[0].record.job = "another";
+  EXPECT_DOUBLE_EQ(rows_between(before, job.after).jobs[0].ranks[0].cpu, 0.5);
+}
+
 TEST(TopRows, foreign_numbers_that_go_back_give_no_rate) {
   const SlowJob job;
   HostLook before = job.before;
