@@ -253,10 +253,11 @@ class Stages(unittest.TestCase):
                         self.assertEqual(report.value[1].count(words), 1 - rank)
 
     def test_name_an_error_on_every_rank_and_train_in_the_next_step(self):
-        for where, words in (("first", r"rank 0 .*piece 0, operation \w+ \(aten.embedding.default\), "
-                                       "micro-batch 2, forward: IndexError"),
-                             ("last", r"rank 0 .*piece \d, operation \w+ \(aten.cross_entropy_loss.default\), "
-                                      "micro-batch 2, forward: IndexError")):
+        for where, words in (
+                ("first", r"rank 0 .*piece 0, module 'embedding', operation \w+ \(aten.embedding.default\), "
+                          "micro-batch 2, forward: IndexError"),
+                ("last", r"rank 0 .*piece \d, behind module '\w+', operation \w+ \(aten.cross_entropy_loss.default\), "
+                         "micro-batch 2, forward: IndexError")):
             for text in values_of(2, functools.partial(fails, where)):
                 self.assertRegex(text, words)
 

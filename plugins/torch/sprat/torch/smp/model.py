@@ -7,15 +7,17 @@ import inspect
 import logging
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.join import Join, Joinable
+from torch.distributed.device_mesh import DeviceMesh
 from torch.utils import _pytree as pytree
 
 from .activation_store import ActivationCounters, ActivationStore
+from .agreement import failure_text, require_all
 from .backends import backend_of, new_group
 from .block_shards import BlockShards, local_blocks
 from .comm_hooks import CommHook
@@ -55,6 +57,8 @@ from .tracing import Traces, trace, tree_of
 
 log = logging.getLogger(__name__)
 _latest: DistributedModel | None = None
+# Groups that connect all ranks, one after the other.
+_ALL = (CommGroup.MP_GROUP, CommGroup.RDP_GROUP)
 
 
 class _Captured(BaseException):
@@ -118,6 +122,7 @@ class DistributedModel(nn.Module, Joinable):
             raise ValueError("split_at = 'operations' needs stages: leave static_mode = false out")
         require_not_sharded(module)
         self._shards_blocks = _shards_blocks(shard_at, split_at)
+        self._block_group: dist.ProcessGroup | None = None  # where it is not one of state's
         global _latest
         _latest = self
         self.module = distribute(module)
@@ -383,38 +388,45 @@ class DistributedModel(nn.Module, Joinable):
             self.shards.gather()
             self.shards.release()
         self._spread_buffers()
+        self.require_replicas(None, trains=True)
         self._steps += 1
         if not self.between_passes:
             self.gradients.shadow(state.groups[CommGroup.RDP_GROUP], self._bucket_bytes)
 
     # What the step calls.
 
+    def refuse_split(self, error: ValueError) -> None:
+        """Instead of split() on a rank that cannot take part: raises on all, unless there is a split."""
+        self._require_no_half_split()
+        if not self.assignment:
+            require_all(error, _ALL)
+
     def split(self, first_call: Callable[[], None]) -> None:
-        """Collective over the pipeline: decides, keeps, drops. first_call calls the model once."""
-        if self._unsplit:
-            raise RuntimeError(f"the model's split failed, make it anew: {self._unsplit}")
+        """Collective over all ranks: decides, keeps, drops. first_call calls the model once.
+
+        What goes wrong before a rank has dropped anything is raised on all, and a later step may split.
+        """
+        self._require_no_half_split()
         if self.assignment:
             return
-        require_same_model(self.module, self._group())
+        require_all(None, _ALL)  # another rank may refuse its batch
+        self._on_all(lambda: require_same_model(self.module, self._group()))
         decision: list[Any] = [None]
         model_ranks = state.groups[CommGroup.MP_GROUP]
         if dist.get_rank(model_ranks) == 0:
             with regions.alone():
                 decision = [self._decide(first_call)]
         dist.broadcast_object_list(decision, group=model_ranks, group_src=0)
-        if isinstance(decision[0], Exception):
-            raise decision[0]
-        self._split = together(decision[0], self.module)
+        require_all(decision[0] if isinstance(decision[0], Exception) else None, [CommGroup.RDP_GROUP])
+        split = together(decision[0], self.module)
+        self._on_all(lambda: self._write(split))
+        self._split = split
         self.assignment = self._split.owners
-        if state.config.get("partition_file") and not state.config.get("load_partition"):
-            if self._rank() == 0 and state.rank == 0:
-                write_partition(state.config["partition_file"], self._split, self.module,
-                                self._size())
         self._names = [name for name, _ in self.module.named_parameters()]
         # Asked while other ranks' modules are here too, for all ranks draw one seed or none does.
         delayed = has_delayed(self.module)
         seed = self._seed() if delayed else 0
-        self._on_all(lambda: self._take_own(delayed, seed))
+        self._on_all_or_never(lambda: self._take_own(delayed, seed))
         self._start_server()
         self.values = ModelValues(dict(self.module.named_parameters()))
         self.gradients = Gradients(self.local_parameters())
@@ -422,6 +434,13 @@ class DistributedModel(nn.Module, Joinable):
         self._equalise()
         if state.hybrid_shard_degree > 1:
             self._share()
+        self._on_all_or_never(self._call_hooks)
+
+    def _require_no_half_split(self) -> None:
+        if self._unsplit:
+            raise RuntimeError(f"the model's split failed, make it anew: {self._unsplit}")
+
+    def _call_hooks(self) -> None:
         for hook in (*self._at_split, *self._after_split):
             hook(self)
 
@@ -431,51 +450,76 @@ class DistributedModel(nn.Module, Joinable):
         if delayed:
             make_values(self.module, self.is_local, seed)
 
+    def _write(self, split: Split) -> None:
+        wanted = state.config.get("partition_file") and not state.config.get("load_partition")
+        if wanted and state.rank == 0:
+            write_partition(state.config["partition_file"], split, self.module, self._size())
+
     def _on_all(self, part: Callable[[], None]) -> None:
-        """What a rank does alone; what one of them says is raised on every rank of the model."""
+        """What a rank does alone, or with some; what one of them says is raised on every rank."""
         error = None
         try:
             part()
         except Exception as one:
             error = one
-        group = state.groups[CommGroup.MP_GROUP]
-        text = "" if error is None else f"rank {self._rank()} of the pipeline: {type(error).__name__}: {error}"
-        texts: list[str] = [""] * dist.get_world_size(group)
-        dist.all_gather_object(texts, text, group=group)
-        self._unsplit = next((one for one in texts if one), "")
-        if self._unsplit:
+        require_all(error, _ALL)
+
+    def _on_all_or_never(self, part: Callable[[], None]) -> None:
+        """As _on_all(), of what cannot be tried again."""
+        try:
+            self._on_all(part)
+        except Exception as error:
+            self._unsplit = failure_text(error)
             raise RuntimeError(self._unsplit) from error
 
-    def begin_step(self, trains: bool = True) -> int:
-        """Returns the step's number. ValueError if the model is not what was split, or a group has ended."""
-        self.server.meetings.require_whole()
+    def begin_step(self, trains: bool = True, wrong: ValueError | None = None) -> int:
+        """Returns the step's number. On all ranks of the pipeline an error if one of them cannot take part.
+
+        wrong: why this one cannot.
+        """
+        wrong = wrong or self._wrong(trains)
+        # What replicas do together comes first: those that have nothing against the step are in it already.
+        if trains:
+            Join.notify_join_context(self)
+        if self.shards is not None and not self._has_ended(CommGroup.SHARD_GROUP):
+            self.shards.gather()
+        if not self._has_ended(CommGroup.RDP_GROUP):
+            self._spread_buffers()
+        if wrong is not None:
+            (self.server if self.stages is None else self.stages).refuse(wrong)
+        self.gradients.begin()
+        return self._steps + 1
+
+    def _has_ended(self, kind: CommGroup) -> bool:
+        """All of its ranks answer alike."""
+        return self.server.meetings.has_ended(dist.get_process_group_ranks(state.groups[kind]))
+
+    def _wrong(self, trains: bool) -> ValueError | None:
+        """Why the next step cannot be: the model is not what was split, or a group has ended."""
+        try:
+            self.server.meetings.require_whole()
+        except ValueError as error:
+            return error
         here = [name for name, _ in self.module.named_parameters()]
         if here != self._names:
             changed = next(iter(set(here) ^ set(self._names)), "their order")
-            raise ValueError(
+            return ValueError(
                 f"rank {self._rank()} of the pipeline: parameters changed after the split "
                 f"({changed}): make the whole model before its first step"
             )
         if trains and self.shards is not None and not self.updates_shards:
-            raise ValueError(
+            return ValueError(
                 f"rank {state.rank}: {state.hybrid_shard_degree} ranks share each parameter, and only "
                 "smp.DistributedOptimizer updates parts: wrap the optimizer in it before the first step"
             )
-        if trains:
-            Join.notify_join_context(self)
-        if self.shards is not None:
-            self.shards.gather()
-        self._spread_buffers()
-        self.gradients.begin()
-        return self._steps + 1
+        return None
 
-    def refuse(self, error: Exception) -> NoReturn:
-        """Raises; after the split on the other ranks of the pipeline too, which else would wait."""
-        if self.stages is not None:
-            self.stages.refuse(error)
-        if self._server is not None:
-            self._server.refuse(error)
-        raise error
+    def require_replicas(self, error: BaseException | None, trains: bool) -> None:
+        """The end of a step before gradients are summed: raises its error, or one of another replica's.
+
+        Replicas evaluate each for itself. Where they share blocks, their servers have told each other.
+        """
+        require_all(error, [CommGroup.RDP_GROUP] if trains and not self._shards_blocks else [])
 
     def end_evaluation(self) -> None:
         """Instead of end_step() where nothing goes back; also of a step that failed."""
@@ -525,9 +569,12 @@ class DistributedModel(nn.Module, Joinable):
             raise ValueError("register_comm_hook goes with whole parameters: set "
                              "sharded_data_parallel_degree to 1")
         named = dict(self.local_named_parameters())
-        groups = state.groups[CommGroup.SHARD_GROUP], state.groups[CommGroup.REPLICATE_GROUP]
+        groups = self._block_group or state.groups[CommGroup.SHARD_GROUP], state.groups[CommGroup.REPLICATE_GROUP]
         if self._shards_blocks:
-            mesh = state.mesh["shard" if state.replicas == 1 else ("replicate", "shard")]
+            if self._block_group is None:
+                mesh = state.mesh["shard" if state.replicas == 1 else ("replicate", "shard")]
+            else:
+                mesh = DeviceMesh.from_group(self._block_group, state.mesh.device_type, mesh_dim_names=("shard",))
             blocks = local_blocks(self.module, self.is_local)
             self.shards = BlockShards(named, blocks, mesh, *groups)
             self.server.on_paused = self.shards.settle
@@ -641,13 +688,15 @@ class DistributedModel(nn.Module, Joinable):
         self._server.on_finished = lambda microbatch: self.gradients.finish(microbatch)
 
     def _make_meetings(self) -> Meetings:
-        """The groups that tasks of a step meet in; sprat's alone, and not the world, with which all else would end."""
-        kinds = [CommGroup.TP_GROUP]
+        """The groups that tasks of a step meet in, sprat's alone."""
+        groups = [state.groups[CommGroup.TP_GROUP]]
         if self._shards_blocks:
-            kinds += [CommGroup.SHARD_GROUP, CommGroup.REPLICATE_GROUP]
-        groups = (state.groups[kind] for kind in kinds)
+            if state.groups[CommGroup.SHARD_GROUP] is dist.group.WORLD:
+                # One of its own, since with the world all else would end.
+                self._block_group = new_group(list(range(state.world_size)))
+            groups += [self._block_group or state.groups[CommGroup.SHARD_GROUP], state.groups[CommGroup.REPLICATE_GROUP]]
         served = {tuple(dist.get_process_group_ranks(one)): backend_of(one) for one in groups
-                  if dist.get_world_size(one) > 1 and one is not dist.group.WORLD}
+                  if dist.get_world_size(one) > 1}
         return Meetings({ranks: one for ranks, one in served.items() if one.name() == "sprat"})
 
     def _start_stages(self) -> None:

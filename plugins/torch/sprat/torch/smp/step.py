@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
 
 import torch
 from torch.utils import _pytree as pytree
@@ -74,7 +75,7 @@ def step(function: Callable | None = None, *, non_split_inputs: Sequence[str] = 
         try:
             parts = _cut(function, args, kwargs, model.microbatches, set(non_split_inputs), axes)
         except ValueError as error:
-            model.refuse(error)
+            refuse_step(model, error)
         return StepOutput(run_step(model, [functools.partial(function, *one.args, **one.kwargs)
                                            for one in parts], _forms(parts[0]),
                                    trains=torch.is_grad_enabled()))
@@ -88,31 +89,49 @@ def evaluate(model: DistributedModel, args: tuple, kwargs: dict) -> Any:
     return run_step(model, [body], _forms_of((args, kwargs)), trains=False)[0]
 
 
+def refuse_step(model: DistributedModel, error: ValueError) -> NoReturn:
+    """Instead of run_step() on a rank that cannot take part: raises on all, which else would wait."""
+    model.refuse_split(error)
+    with _whole_or_not_at_all(model, trains=torch.is_grad_enabled()):
+        model.begin_step(torch.is_grad_enabled(), error)
+    raise AssertionError("begin_step raises what it is given")
+
+
 def run_step(model: DistributedModel, bodies: list[Callable[[], Any]], forms: Any,
              trains: bool = True) -> list[Any]:
     """One step over the pipeline; the bodies run on its first rank."""
     model.split(bodies[0])
-    try:
+    with _whole_or_not_at_all(model, trains):
         number = model.begin_step(trains)
-    except ValueError as error:
-        model.refuse(error)
-    kept = torch.get_rng_state()
-    seed = int(torch.randint(2**62, ()))
-    after = torch.get_rng_state()
-    call = Call(number, len(bodies), forms, trains, seed)
-    try:
+        seed = int(torch.randint(2**62, ()))
+        after = torch.get_rng_state()
+        call = Call(number, len(bodies), forms, trains, seed)
         engine = model.stages.agree(bodies, call, _difference) if model.stages else None
         if engine is not None:
             results = model.stages.play(engine, bodies)
         else:
             results = _by_server(model, bodies, call)
+        torch.set_rng_state(after)
+    model.end_step() if trains else model.end_evaluation()
+    return results
+
+
+@contextlib.contextmanager
+def _whole_or_not_at_all(model: DistributedModel, trains: bool) -> Iterator[None]:
+    """A step that fails here, or on another replica, leaves nothing behind, and raises on all of them."""
+    kept, failure = torch.get_rng_state(), None
+    try:
+        yield
+    except BaseException as error:
+        failure = error
+    try:
+        model.require_replicas(failure, trains)
     except BaseException:
         model.end_evaluation()
         torch.set_rng_state(kept)
         raise
-    torch.set_rng_state(after)
-    model.end_step() if trains else model.end_evaluation()
-    return results
+    finally:
+        del failure  # its traceback has this frame
 
 
 def _by_server(model: DistributedModel, bodies: list[Callable[[], Any]], call: Call) -> list[Any]:

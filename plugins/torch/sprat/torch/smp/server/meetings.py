@@ -9,7 +9,7 @@ place, or leave behind the same task, have begun as many: then nothing is aborte
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from .messages import Begun, LastWord
@@ -58,6 +58,10 @@ class Meetings:
         self._over = threading.Event()
         self._heard = threading.Event()
         self._looker: threading.Thread | None = None
+
+    def has_ended(self, ranks: Sequence[int]) -> bool:
+        """Whether a step before has ended the group of these ranks; all of them know."""
+        return tuple(ranks) in self._ended
 
     def require_whole(self) -> None:
         """ValueError if a step cannot be, since one before has ended a group."""

@@ -21,6 +21,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from ..naming import module_of, rank_name
 from .meetings import Meetings
 from .messages import LastWord, Message
 from .modes import with_modes
@@ -82,6 +83,7 @@ class Server:
         self._forwards_left: set[int] = set()
         self._ended: dict[int, Any] = {}
         self._failure: str | None = None
+        self._where = ""  # this rank's own error was
         self._end: Message | None = None
         self._seed: int | None = None
         self._told: deque[tuple] = deque()  # keys of tasks, as the first of the peers has run them
@@ -269,6 +271,9 @@ class Server:
             return
         self._workers.busy.discard(task.number)
         if task.error is not None:
+            module = module_of(task.error, self.modules)
+            if module:
+                self._where = f"module {module!r}, micro-batch {task.microbatch}: "
             raise task.error
         if self._bodies.pop(task.number, None) is not None:
             self._active.discard(task.microbatch)
@@ -384,7 +389,7 @@ class Server:
         """Ends the step on every rank, once: the first failure that a rank hears of is told."""
         text = self._failure or self.meetings.reason(error)
         if text is None:
-            text = f"{self._name()}: {type(error).__name__}: {error}"
+            text = f"{self._name()}: {self._where}{type(error).__name__}: {error}"
         self._stop_tasks()
         whole = self._tell_all(Message("failed", value=LastWord(text, self.meetings.end())))
         try:
@@ -405,8 +410,9 @@ class Server:
 
     def _name(self) -> str:
         """Of a stage that several ranks run also which of them this is, by its rank in the world."""
-        stage = f"rank {self.wire.rank} of the pipeline"
-        return stage if self.peers is None else f"{stage}, rank {self.peers.world_rank} of all"
+        if self.peers is None:
+            return rank_name(self.wire.rank, self.wire.members)
+        return f"rank {self.wire.rank} of the pipeline, rank {self.peers.world_rank} of all"
 
     def _tell_all(self, message: Message) -> bool:
         """Whether all groups are whole: ranks of one are told, whatever has become of another."""

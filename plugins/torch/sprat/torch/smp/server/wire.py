@@ -47,6 +47,11 @@ class Wire:
         self.overhears: Callable[[Message | BaseException], None] = lambda message: None
 
     @property
+    def members(self) -> list[int]:
+        """By their rank on this wire, in the world."""
+        return self._globals
+
+    @property
     def world_rank(self) -> int:
         return self._globals[self.rank]
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .pieces import Piece
-from .program import GETITEM, Program, Use, function_of
+from .program import BUFFER, GETITEM, PARAMETER, Operation, Program, Use, function_of
 
 
 class Compiled:
@@ -22,7 +22,7 @@ class Compiled:
         self._names = writer.names
 
     def where(self, error: BaseException) -> str:
-        """The operation that raised, or the empty text."""
+        """The operation that raised, behind the module that it is of or comes after; or the empty text."""
         traceback, found = error.__traceback__, ""
         while traceback is not None:
             if traceback.tb_frame.f_code.co_filename == self._file:
@@ -36,6 +36,7 @@ class _Writer:
         self._program, self._piece = program, piece
         self.file = f"<piece {number} at {id(piece):x}>"
         self.names: dict[int, str] = {}  # of operations, by line
+        self._module = ""  # the one whose values an operation took last
         self._known: dict[str, Any] = {"no_gradients": torch.no_grad}
         self._lines: list[str] = []
 
@@ -89,7 +90,14 @@ class _Writer:
         else:
             self._add("    with no_gradients():")
             self._add(f"        {target} = {call}")
-        self.names[len(self._lines)] = f"{operation.name} ({operation.target})"
+        self.names[len(self._lines)] = f"{self._place(operation)}operation {operation.name} ({operation.target})"
+
+    def _place(self, operation: Operation) -> str:
+        """By the model's values that operations take, since a graph does not know of modules."""
+        takes = [source.name.rpartition(".")[0] for source in map(self._program.source_of, operation.uses())
+                 if source is not None and source.kind in (PARAMETER, BUFFER)]
+        self._module = next(iter(takes), self._module)
+        return f"{'' if takes else 'behind '}module {self._module!r}, " if self._module else ""
 
     def _text(self, argument: Any) -> str:
         if isinstance(argument, Use):

@@ -249,7 +249,7 @@ class Engine:
         direction = "forward" if action.kind == FORWARD else "backward"
         operation = self._code[action.piece].where(error)
         state.failure, state.void = error, True
-        state.where = (f"piece {action.piece}{', operation ' * bool(operation)}{operation}, "
+        state.where = (f"piece {action.piece}{', ' * bool(operation)}{operation}, "
                        f"micro-batch {action.microbatch}, {direction}")
         state.tapes.clear()
 

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.utils import _pytree as pytree
 
+from ..naming import rank_name
 from ..server.server import StepFailed
 from ..state import state as library
 from .capture import Captured, capture, tensors_of
@@ -167,7 +168,7 @@ class Stages:
         except (KeyboardInterrupt, SystemExit, StepFailed):
             raise
         except Exception as error:  # of the group: a rank is lost, or late
-            raise StepFailed(f"rank {self._rank} of the pipeline: {type(error).__name__}: {error}") from error
+            raise StepFailed(self._named(f"{type(error).__name__}: {error}")) from error
         if any(end[0] or end[1] for end in ends):
             self._raise_first(text, played.failure)
         results = engine.plan.program.results
@@ -179,7 +180,7 @@ class Stages:
         """Of a rank that cannot take part: instead of agree(). Raises on every rank."""
         self._gather([_REFUSED] + [0] * 8)
         texts: list[Any] = [None] * dist.get_world_size(self._group)
-        text = f"rank {self._rank} of the pipeline: {type(error).__name__}: {error}"
+        text = self._named(f"{type(error).__name__}: {error}")
         dist.all_gather_object(texts, (text, None), group=self._group)
         raise error
 
@@ -251,11 +252,14 @@ class Stages:
                 raise StepFailed(said)
             wrong = difference(begin, texts[0][1]) if begin and texts[0][1] else None
             if wrong:
-                raise StepFailed(f"rank {rank} of the pipeline: ValueError: {wrong}")
+                raise StepFailed(f"{self._name(rank)}: ValueError: {wrong}")
         raise StepFailed("ranks of the pipeline call different steps")
 
     def _named(self, text: str) -> str:
-        return f"rank {self._rank} of the pipeline: {text}"
+        return f"{self._name(self._rank)}: {text}"
+
+    def _name(self, rank: int) -> str:
+        return rank_name(rank, dist.get_process_group_ranks(self._group))
 
     def _failure_text(self, error: BaseException | None, where: str) -> str:
         return "" if error is None else self._named(f"{where}: {type(error).__name__}: {error}")

@@ -1,0 +1,133 @@
+"""Tests of a copy of the model that fails beside others: all ranks of all copies are told, and at once.
+
+Use: python tests/system/torch/smp/replicas_test.py. Needs torch and sprat.torch.
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import sys
+import unittest
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import torch
+from launch import Ranks
+from split_test import BATCH, WORDS, Net, batch, said, start, step_of
+from tensor_test import Over, begin_training, words
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
+
+# Far beyond what a test takes: no wait of these may be ended by it.
+TIMEOUT = 300
+SECONDS = 60
+
+
+def breaks(*_: Any) -> None:
+    raise KeyError("no such key")
+
+
+class Failure(NamedTuple):
+    """How the second of two replicas fails, ranks 2 and 3."""
+
+    options: dict[str, Any]
+    what: str  # words of: first (step), word (that the embedding has not), batch (too short), hook forward, hook backward
+    says: str
+
+
+def two_replicas(failure: Failure, rank: int, size: int) -> tuple[str, float, float]:
+    """What the failing step says; the next one's loss, and the norm of its gradients."""
+    smp = start(2, 2, **failure.options)
+    module = Net(smp.partition, 2).eval()  # without numbers that a failed step draws
+    model, train = smp.DistributedModel(module, broadcast_buffers=False), step_of(smp)
+    optimizer = smp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.125))
+    mine = smp.rdp_rank() == 1
+    if "first" not in failure.what:
+        train(model, *batch(0))
+    ids, targets = batch(1, BATCH - (mine and "batch" in failure.what))
+    if mine and failure.what == "word":
+        ids[-1, 0] = WORDS + 1
+    hooks = []
+    if rank == 3 and "hook" in failure.what:
+        last = model.module.get_submodule("blocks.3.inner")
+        register = last.register_forward_pre_hook if "forward" in failure.what else last.register_full_backward_pre_hook
+        hooks.append(register(breaks))
+    text = said(lambda: train(model, ids, targets))
+    for hook in hooks:
+        hook.remove()
+    optimizer.zero_grad()
+    losses = train(model, *batch(2)).reduce_mean()
+    return text, float(losses), float(optimizer.clip_master_grads(1e9))
+
+
+SHARES = {"sharded_data_parallel_degree": 2}
+ROWS = {
+    "stages": Failure({"static_mode": True}, "word", r"rank 0 of the pipeline, rank 2 of all: piece 0, module 'embedding', "
+                      r"operation \w+ \(aten.embedding.default\), micro-batch 1, forward: IndexError"),
+    "stages, shares": Failure({"static_mode": True, **SHARES}, "word", r"rank 2 of all: .*module 'embedding'.*IndexError"),
+    "server, of the root": Failure({"static_mode": False}, "word", "rank 0 of the pipeline, rank 2 of all: "
+                                   "module 'embedding', micro-batch 1: IndexError"),
+    "server, forward": Failure({"static_mode": False}, "hook forward", "rank 1 of the pipeline, rank 3 of all: .*"
+                               r"module 'blocks.3', micro-batch \d, forward: KeyError: 'no such key'"),
+    "server, backward": Failure({"static_mode": False, **SHARES}, "hook backward", "rank 3 of all: .*"
+                                r"module 'blocks.3', micro-batch \d, backward: KeyError: 'no such key'"),
+    "a batch that is not whole": Failure({}, "batch", r"argument 'words' of @smp.step has shape \(7, 5\)"),
+    "the first batch": Failure({}, "first batch", r"argument 'words' of @smp.step has shape \(7, 5\)"),
+    "the first step": Failure({}, "first hook forward", "rank 3 of all: .*KeyError: 'no such key'"),
+}
+
+
+def tensor_ranks_of_one_replica(rank: int, size: int) -> tuple[str, str]:
+    """Rank 3 alone raises inside of a layer that it shares with rank 2; ranks 0 and 1 are another replica."""
+    _, model, train = begin_training(Over(2))
+    train(model, words(0))
+    own = next(one for one in model.local_modules() if type(one).__name__ == "DistributedLinear")
+    hook = own.register_forward_pre_hook(breaks) if rank == 3 else None
+    text = said(lambda: train(model, words(0)))
+    if hook:
+        hook.remove()
+    return text, said(lambda: train(model, words(0)))
+
+
+def blocks_of_the_whole_job(rank: int, size: int) -> tuple[str, str]:
+    """All ranks share each block by FSDP2; rank 3 raises before it gathers one."""
+    _, model, train = begin_training(Over(1, 1, size, "blocks"))
+    train(model, words(0))
+    own = next(one for one in model.local_modules() if isinstance(one, FSDPModule))
+    hook = own.register_forward_pre_hook(breaks, prepend=True) if rank == 3 else None
+    text = said(lambda: train(model, words(0)))
+    if hook:
+        hook.remove()
+    return text, said(lambda: train(model, words(0)))
+
+
+class Replicas(unittest.TestCase):
+    def test_the_error_of_one_is_raised_on_all_at_once_and_the_next_step_trains(self):
+        with Ranks("sprat", 4, timeout=TIMEOUT) as ranks:
+            for name, failure in ROWS.items():
+                with self.subTest(name):
+                    reports = ranks.run(functools.partial(two_replicas, failure), deadline=SECONDS)
+                    self.assertEqual([one.error for one in reports], [""] * 4, ranks.tail(40))
+                    for text, loss, norm in (one.value for one in reports):
+                        self.assertRegex(text, failure.says)
+                        self.assertTrue(loss > 0 and norm > 0, (loss, norm))
+                    # Replicas have one mean of gradients, and the ranks of one copy one loss.
+                    self.assertEqual(len({norm for _, _, norm in (one.value for one in reports)}), 1)
+                    self.assertEqual([reports[0].value[1], reports[2].value[1]],
+                                     [reports[1].value[1], reports[3].value[1]])
+
+    def test_a_group_that_an_error_has_ended_is_told_to_all_replicas(self):
+        with Ranks("sprat", 4, timeout=TIMEOUT) as ranks:
+            for task in (tensor_ranks_of_one_replica, blocks_of_the_whole_job):
+                for report in ranks.run(task, deadline=SECONDS):
+                    self.assertEqual(report.error, "", ranks.tail(40))
+                    text, next_text = report.value
+                    self.assertRegex(text, "rank 0 of the pipeline, rank 3 of all: .*no such key")
+                    self.assertRegex(next_text, "ended with an earlier step .*rank 3 of all: .*no such key")
+
+
+if __name__ == "__main__":
+    unittest.main()
