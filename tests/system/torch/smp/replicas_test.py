@@ -76,7 +76,7 @@ ROWS = {
                                 r"module 'blocks.3', micro-batch \d, backward: KeyError: 'no such key'"),
     "a batch that is not whole": Failure({}, "batch", r"argument 'words' of @smp.step has shape \(7, 5\)"),
     "the first batch": Failure({}, "first batch", r"argument 'words' of @smp.step has shape \(7, 5\)"),
-    "the first step": Failure({}, "first hook forward", "rank 3 of all: .*KeyError: 'no such key'"),
+    "the first step": Failure({}, "first hook forward", "rank 3 of all: .*module 'blocks.3', .*KeyError: 'no such key'"),
 }
 
 
@@ -125,7 +125,8 @@ class Replicas(unittest.TestCase):
                 for report in ranks.run(task, deadline=SECONDS):
                     self.assertEqual(report.error, "", ranks.tail(40))
                     text, next_text = report.value
-                    self.assertRegex(text, "rank 0 of the pipeline, rank 3 of all: .*no such key")
+                    self.assertRegex(text, r"rank 0 of the pipeline, rank 3 of all: module 'layers.0[.\d]*', "
+                                           "micro-batch 0: KeyError: 'no such key'")
                     self.assertRegex(next_text, "ended with an earlier step .*rank 3 of all: .*no such key")
 
 
