@@ -51,8 +51,8 @@ class InProcessCoordinatorClient final : public CoordinatorClient {
                              std::shared_ptr<Room> room)
       : rank_(rank), loop_(std::move(loop)), room_(std::move(room)) {}
 
-  /// The coordinator is called directly. It must not be called again while it delivers, so what a
-  /// handler tells is posted to the loop.
+  /// The coordinator is called directly, by a member that answers a frame also while it delivers
+  /// that: what it has said is taken out of it before. What a handler tells is posted to the loop.
   void send(const Frame& frame) override { room_->coordinator().received(rank_, frame); }
   void close() noexcept override {
     loop_->run([this] { room_->leave(rank_); });

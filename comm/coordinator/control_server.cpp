@@ -257,8 +257,9 @@ void ControlServer::close() noexcept {
       linger);
   loop_.run([this] {
     stop_accepting();
-    // Before the connections end: who has not heard that a rank left takes it for lost.
-    coordinator_->tell_farewells();
+    // Before the connections end: who has not heard that a rank left takes it for lost, and who
+    // cannot read what a rank of its host shared could not say so any more.
+    coordinator_->finish();
     for (const auto& connection : std::vector(seats_)) {
       if (connection) {
         connection->finish();

@@ -555,7 +555,11 @@ void Coordinator::leave(int rank, Time now) {
   settle_gatherings();
 }
 
-void Coordinator::tell_farewells() { tell_farewells(farewells_.rest()); }
+// Parts come first: who hears of a farewell may end.
+void Coordinator::finish() {
+  send(handout_.rest());
+  tell_farewells(farewells_.rest());
+}
 
 // Those that have left hear it, too: they stay for a moment, until nobody needs their wires any
 // more.

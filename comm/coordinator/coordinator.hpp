@@ -79,8 +79,9 @@ class Coordinator {
   std::optional<Time> deadline() const;
   std::vector<Output> take() { return std::exchange(outputs_, {}); }
 
-  /// Those farewells now that wait for others to be told with them: nobody ticks any more.
-  void tell_farewells();
+  /// Nobody ticks any more, and nobody is heard: tells the farewells that wait for others to be
+  /// told with them, and gives what the last exchange gave to whoever may not have it.
+  void finish();
 
   /// Every rank but `rank` has left, is lost, or never came.
   bool alone(int rank) const;

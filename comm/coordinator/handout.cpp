@@ -139,6 +139,15 @@ std::vector<FrameTo> Handout::tick(Time now) {
   return said;
 }
 
+std::vector<FrameTo> Handout::rest() {
+  for (const auto& entry : groups_) {
+    give_directly(entry.second.followers, Time());
+  }
+  groups_.clear();
+  untold_ = 0;
+  return tick(Time::max());
+}
+
 std::optional<Handout::Time> Handout::deadline() const {
   std::optional<Time> first;
   if (untold_ > 0) {

@@ -46,6 +46,9 @@ class Handout {
   /// The rank has left, or is dead.
   std::vector<FrameTo> gone(int rank);
   std::vector<FrameTo> tick(Time now);
+  /// The coordinator ends, and hears nobody any more: those who have not said that they have the
+  /// parts get them now. Whoever has them drops what comes again.
+  std::vector<FrameTo> rest();
   /// When tick() has something to do next. Cost: no look at the hosts.
   std::optional<Time> deadline() const;
 

@@ -182,8 +182,13 @@ void Member::received(Frame frame) {
   }
 }
 
-/// Others of this host wait for what it shares, so they are served first.
+/// Others of this host wait for what it shares, so they are served first. A coordinator that ends
+/// gives parts again to whoever has not said in time that it has them.
 void Member::receive(Parts parts) {
+  if (parts.ordinal <= last_parts_) {
+    return;
+  }
+  last_parts_ = parts.ordinal;
   if (const auto place = shelf_.put(parts)) {
     client_->send(*place);
   }

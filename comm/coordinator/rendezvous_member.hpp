@@ -103,6 +103,7 @@ class Member final : public Rendezvous {
   std::vector<ControlMessage> backlog_;  ///< What came before listen().
   std::map<int, std::shared_ptr<ProcessWatch>> watches_;
   PartsShelf shelf_;
+  std::uint64_t last_parts_ = 0;  ///< The ordinal of those that came last.
   bool coordinator_gone_ = false;
   bool said_farewell_ = false;
 

@@ -27,8 +27,8 @@ void TimedCoordinator::excuse(int rank) {
   settle();
 }
 
-void TimedCoordinator::tell_farewells() {
-  coordinator_.tell_farewells();
+void TimedCoordinator::finish() {
+  coordinator_.finish();
   settle();
 }
 

@@ -33,7 +33,7 @@ class TimedCoordinator final : public std::enable_shared_from_this<TimedCoordina
   bool received(int rank, Frame frame);
   void ended(int rank, std::string_view how);
   void excuse(int rank);
-  void tell_farewells();
+  void finish();
   std::vector<int> awaited() const { return coordinator_.awaited(); }
   void turned_away(std::string note) { coordinator_.turned_away(std::move(note)); }
   bool alone(int rank) const { return coordinator_.alone(rank); }

@@ -155,7 +155,7 @@ VirtualMember::~VirtualMember() {
     simulator_.wait_for([this, patience] {
       return simulator_.now() >= patience || coordinator_.coordinator_.alone(0);
     });
-    coordinator_.coordinator_.tell_farewells();
+    coordinator_.coordinator_.finish();
     coordinator_.settle();
   }
   coordinator_.members_[rank_] = nullptr;

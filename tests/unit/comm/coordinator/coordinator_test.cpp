@@ -124,6 +124,24 @@ TEST(Coordinator, gives_long_parts_once_to_each_host) {
   EXPECT_TRUE(std::holds_alternative<Parts>(outputs[0].frame));
 }
 
+// Rank 0 has them and leaves. Rank 1 was told where they are, and may be slow to look.
+TEST(Coordinator, leaves_nobody_without_long_parts_when_it_ends) {
+  Scene scene(3);
+  scene.admit_all();
+  for (int rank = 0; rank < 3; ++rank) {
+    const Blob part = blob_of(std::string(Handout::least_bytes / 2, 'x'));
+    scene.coordinator.received(rank, Part{1, 1000, "meeting", part, 7}, scene.now);
+  }
+  scene.coordinator.received(0, PartsPlace{1, 1, 5, 2, 4096}, scene.now);
+  scene.coordinator.received(2, PartsTaken{1, 1}, scene.now);
+  scene.say(0, message(Kind::farewell, 0));
+  scene.coordinator.take();
+  scene.coordinator.finish();
+  const auto [to, parts] = scene.only<Parts>();
+  EXPECT_THAT(to, ElementsAre(1));
+  EXPECT_EQ(parts.blobs.size(), 3u);
+}
+
 TEST(Coordinator, refuses_a_rank_whose_terms_differ_with_both_values) {
   Scene scene(3);
   scene.admit(0);
@@ -637,7 +655,7 @@ TEST(Coordinator, tells_of_ranks_that_leave_together_at_once) {
   // Whoever ends the connections does not wait for a tick.
   scene.say(3, message(Kind::farewell, 3));
   EXPECT_THAT(scene.coordinator.take(), IsEmpty());
-  scene.coordinator.tell_farewells();
+  scene.coordinator.finish();
   EXPECT_THAT(departing(scene.only<ControlMessage>().second, 6), ElementsAre(3));
   EXPECT_TRUE(scene.coordinator.alone(0));
 }

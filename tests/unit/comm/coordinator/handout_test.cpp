@@ -157,6 +157,19 @@ TEST(Handout, does_not_wait_for_who_has_gone) {
   EXPECT_THAT(other.freed, ElementsAre(1));
 }
 
+// Nobody hears any more who has not got them.
+TEST(Handout, gives_the_parts_to_whoever_may_not_have_them_when_it_ends) {
+  HandoutScene scene;
+  scene.give();
+  scene.placed(0, place_of(3));
+  scene.taken(2, 1);
+  scene.taken(4, 0);
+  scene.note(scene.handout.rest());
+  EXPECT_THAT(scene.served(), ElementsAre(0, 1, 3, 4, 5, 6, 7));
+  EXPECT_EQ(scene.handout.deadline(), std::nullopt);
+  EXPECT_THAT(scene.handout.rest(), IsEmpty());
+}
+
 TEST(Handout, hears_nothing_from_who_was_not_asked) {
   HandoutScene scene;
   scene.give();
