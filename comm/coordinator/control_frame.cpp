@@ -193,7 +193,7 @@ void read(Reader& in, ControlMessage& message) {
 
 void write(Writer& out, const PartsPlace& place) {
   out.integer(place.ordinal).integer(place.pid).integer(place.descriptor);
-  out.integer(place.inode).integer(place.bytes);
+  out.integer(place.inode).integer(place.bytes).integer(place.digest);
 }
 void read(Reader& in, PartsPlace& place) {
   in.integer(place.ordinal);
@@ -201,6 +201,7 @@ void read(Reader& in, PartsPlace& place) {
   in.integer(place.descriptor);
   in.integer(place.inode);
   in.integer(place.bytes);
+  in.integer(place.digest);
 }
 
 void write(Writer& out, const PartsTaken& taken) { out.integer(taken.ordinal).integer(taken.read); }

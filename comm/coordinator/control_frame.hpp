@@ -63,6 +63,7 @@ struct PartsPlace {
   std::uint64_t ordinal = 0;
   std::int32_t pid = 0, descriptor = -1;
   std::uint64_t inode = 0, bytes = 0;
+  std::uint64_t digest = 0;  ///< XXH3 of those bytes: what is read there is what was put there.
   bool operator==(const PartsPlace&) const = default;
 };
 /// rank -> coordinator: has read them there, or cannot. coordinator -> leader: nobody needs them

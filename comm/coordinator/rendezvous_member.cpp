@@ -1,6 +1,7 @@
 #include "comm/coordinator/rendezvous_member.hpp"
 
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <utility>
@@ -22,6 +23,8 @@ using std::chrono::milliseconds;
 /// that does not answer.
 constexpr milliseconds answer_grace{2'000};
 constexpr std::size_t most_backlog = 4096;
+/// What a leader shares is no longer than a frame, rounded up to pages.
+constexpr std::size_t most_shared_bytes = max_frame_bytes + (std::size_t{64} << 10);
 
 }  // namespace
 
@@ -314,6 +317,7 @@ std::optional<PartsPlace> PartsShelf::put(const Parts& parts) {
     place.descriptor = ref.fd;
     place.inode = ref.inode;
     place.bytes = ref.segment_bytes;
+    place.digest = XXH3_64bits(segment_->data(), segment_->bytes());
   } catch (const std::exception& error) {
     log().info("what ranks tell each other goes to each rank of this host: {}", error.what());
   }
@@ -326,8 +330,10 @@ std::optional<Parts> PartsShelf::read(const PartsPlace& place) {
   ref.fd = place.descriptor;
   ref.inode = place.inode;
   ref.segment_bytes = place.bytes;
-  const auto mapping = PeerMapping::open(place.pid, ref, PeerMapping::Access::read);
-  if (!mapping) {
+  const auto mapping = place.bytes <= most_shared_bytes
+                           ? PeerMapping::open(place.pid, ref, PeerMapping::Access::read)
+                           : nullptr;
+  if (!mapping || XXH3_64bits(mapping->data(), mapping->bytes()) != place.digest) {
     return std::nullopt;
   }
   auto parts = decode_unpacked({mapping->data(), mapping->bytes()});

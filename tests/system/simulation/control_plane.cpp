@@ -98,9 +98,10 @@ class Star {
       return;
     }
     for (const int rank : output.to) {
-      answers_.emplace_back(rank, place->descriptor < 0
-                                      ? Frame(comm::PartsPlace{place->ordinal, 4711, 9, 1, 1 << 20})
-                                      : Frame(comm::PartsTaken{place->ordinal, 1}));
+      answers_.emplace_back(rank,
+                            place->descriptor < 0
+                                ? Frame(comm::PartsPlace{place->ordinal, 4711, 9, 1, 1 << 20, 1})
+                                : Frame(comm::PartsTaken{place->ordinal, 1}));
     }
   }
   /// What ranks answer by themselves goes out behind it.

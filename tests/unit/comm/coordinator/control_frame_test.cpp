@@ -24,7 +24,7 @@ const std::vector<Frame> samples = {
     Parts{2, {blob("a"), blob(""), blob("ccc")}},
     ControlMessage{ControlMessage::Kind::verdict, 5, 4, 7, 42, "text", blob("payload")},
     Beat{},
-    PartsPlace{2, 4711, 9, 0x1234'5678'9abc, 1 << 20},
+    PartsPlace{2, 4711, 9, 0x1234'5678'9abc, 1 << 20, 0x1234'5678'9abc'def2},
     PartsTaken{2, 0},
 };
 
