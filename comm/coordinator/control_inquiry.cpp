@@ -260,10 +260,10 @@ void Inquiry::list_late() {
 Blob encode(const Lateness& lateness) {
   const Blob late = encode_ranks(lateness.late), silent = encode_ranks(lateness.silent);
   const auto length = static_cast<std::uint32_t>(late.size());
-  Blob out(length_bytes);
+  Blob out(length_bytes + late.size() + silent.size());
   std::memcpy(out.data(), &length, length_bytes);
-  out.insert(out.end(), late.begin(), late.end());
-  out.insert(out.end(), silent.begin(), silent.end());
+  const auto behind = std::ranges::copy(late, out.begin() + length_bytes).out;
+  std::ranges::copy(silent, behind);
   return out;
 }
 
