@@ -10,6 +10,7 @@ std::span<const Target> all_targets() {
   static constexpr std::array targets = {
       Target{"handshake", run_handshake},
       Target{"control", run_control},
+      Target{"rank_words", run_rank_words},
       Target{"ring", run_ring},
       Target{"streams", run_streams},
       Target{"text", run_text},

@@ -17,6 +17,8 @@ void run_handshake(
     std::span<const std::byte> input);  ///< What a stranger sends to the coordinator's port.
 void run_control(
     std::span<const std::byte> input);  ///< Frames of joined ranks, and the coordinator's state.
+void run_rank_words(
+    std::span<const std::byte> input);  ///< Payloads of frames, and parts that a host shares.
 void run_ring(std::span<const std::byte> input);     ///< A local peer's memory.
 void run_streams(std::span<const std::byte> input);  ///< What comes over sockets between hosts.
 void run_text(std::span<const std::byte> input);     ///< Settings, rules, addresses, topologies.
