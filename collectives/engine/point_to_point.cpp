@@ -174,6 +174,9 @@ bool PointToPoint::find_source(Message& message) {
     senders.last = *sender;
     if (&senders == &senders_.front()) {
       std::swap(senders_.front(), senders_.back());
+    } else if (senders_.front().transport != nullptr) {
+      // A caller whose receives are all served at once never waits, and so never drives the other.
+      senders_.front().transport->progress();
     }
     return true;
   }

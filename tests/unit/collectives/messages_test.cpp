@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <latch>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -139,6 +140,40 @@ TEST(AnySource, takes_from_all_who_have_sent_in_turn) {
     }
     for (std::size_t i = 3; i < sources.size(); ++i) {
       EXPECT_EQ(sources[i], sources[i - 3]) << "message " << i;
+    }
+  });
+}
+
+// Rank 0 never has to wait, and so nothing but its receives drives the wire.
+TEST(AnySource, does_not_starve_other_hosts_while_this_one_sends) {
+  constexpr int near = 400, far = 5;
+  std::latch connected(1), sent(2);
+  Config config;
+  config.host = "a,a,b";
+  run_virtual_ranks(3, config, [&](Communicator& world) {
+    std::vector<std::int32_t> data = {world.rank()};
+    if (world.rank() == 2) {  // connects
+      world.send(elements(data), 0, 4).wait();
+    } else if (world.rank() == 0) {
+      world.recv(elements(data), 2, 4).wait();
+      connected.count_down();
+    }
+    connected.wait();
+    for (int i = 0; i < (world.rank() == 1 ? near : far) && world.rank() != 0; ++i) {
+      world.send(elements(data), 0, 5).wait();
+    }
+    if (world.rank() != 0) {
+      sent.count_down();
+      return;
+    }
+    sent.wait();
+    int before = 0;
+    for (int source = 1; source != 2; ++before) {
+      receive_from_any(world, 5, source);
+    }
+    EXPECT_LT(before, near);
+    for (int source = 0; before < near + far; ++before) {
+      receive_from_any(world, 5, source);
     }
   });
 }
