@@ -167,9 +167,12 @@ LayerCost block_cost(const ModelShape& shape, std::int64_t sequence, DType preci
   // Causal: a query meets half of the sequence on average, in two products of two FLOPs each.
   const double scores = 2 * number(sequence) * width;
   const double middle = number(shape.inner_width()) * number(shape.experts_used);
+  const double forward = (2 * block_matrices(shape, shape.experts_used) + scores) / ranks;
   return {.name = "",
           .parameters = block_matrices(shape, shape.experts) / ranks + block_vectors(shape),
-          .forward_flops = (2 * block_matrices(shape, shape.experts_used) + scores) / ranks,
+          .forward_flops = forward,
+          // What leaves the block was kept as the next one's input.
+          .again_flops = forward - 2 * width * middle / ranks,
           .tape_bytes = block_tape(shape, precision) / ranks,
           .input_bytes = element * width / ranks,
           // What block_gradients() of the trainer holds: of the stream, the MLP's inside, q, k, v.

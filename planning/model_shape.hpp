@@ -59,6 +59,7 @@ struct LayerCost {
   std::string name;
   double parameters = 0;     ///< Elements on the rank.
   double forward_flops = 0;  ///< Of the rank.
+  double again_flops = 0;    ///< Of a forward that is made again: its last product is not read.
   double tape_bytes = 0;     ///< Kept from forward to backward.
   double input_bytes = 0;    ///< The part of it that a checkpoint keeps.
   double working_bytes = 0;  ///< Gradients on their way through the layer's backward.

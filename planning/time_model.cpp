@@ -105,16 +105,17 @@ LayerTime StepModel::computed_passes(int layer) {
   const std::vector<LayerCost>& layers = rehearsals_.layers(a_.tensor);
   const LayerCost& cost = layers[static_cast<std::size_t>(layer)];
   LayerTime time;
-  time.forward = tokens_ * cost.forward_flops / request_.machine.flops(request_.precision) +
-                 (cost.is_block ? request_.machine.measured.layer_overhead_s : 0);
+  const double per_flop = tokens_ / request_.machine.flops(request_.precision);
+  const double overhead = cost.is_block ? request_.machine.measured.layer_overhead_s : 0;
+  time.forward = per_flop * cost.forward_flops + overhead;
   const bool anew = a_.recompute && cost.is_block;
-  time.recompute = anew ? time.forward : 0;
+  time.recompute = anew ? per_flop * cost.again_flops + overhead : 0;
   if (a_.tensor > 1) {
     const double gather = group(Collective::all_gather, GroupAxis::tensor, stream_bytes_);
     const double scatter = group(Collective::reduce_scatter, GroupAxis::tensor, stream_bytes_);
     if (cost.is_block) {
       time.tensor_forward = time.tensor_backward = 2 * (gather + scatter);
-      time.tensor_backward += anew ? time.tensor_forward : 0;
+      time.tensor_backward += anew ? time.tensor_forward - scatter : 0;
     } else {
       // Rows are dealt after the embedding, and gathered before the head; backwards the reverse.
       const bool embedding = layer == 0;
