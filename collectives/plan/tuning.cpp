@@ -16,13 +16,16 @@ namespace {
 
 // Bounds are where one algorithm overtakes the next; `sprat bench --tune` finds them on a machine
 // (docs/tuning.md). The last rule of each collective has no condition, and its algorithm fits every
-// problem in canonical order, so there always is one to choose.
+// problem in canonical order, so there always is one to choose. Between two hosts whole payloads
+// cost the wire no more than parts there and back, and save a round.
 constexpr std::string_view defaults = R"(
 all_reduce hosts=1 ranks<=8 0-32k one_shot;
 all_reduce hosts=1 0-4k one_shot;
 all_reduce hosts=1 ranks<=2 apart=1 0-2m one_shot;
 all_reduce hosts=1 ranks<=2 apart=1 dtype=f32 one_shot;
 all_reduce hosts=1 direct;
+all_reduce hosts=2 ranks<=2 0-512k one_shot;
+all_reduce hosts=2 per_host<=4 0-128k doubling;
 all_reduce hosts>1 0-8k doubling;
 all_reduce hosts>1 ranks<=8 0-4k one_shot;
 all_reduce hosts>1 ranks<=32 0-512 one_shot;
