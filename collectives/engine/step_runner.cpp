@@ -73,6 +73,14 @@ bool StepRunner::end_slice() {
 }
 
 bool StepRunner::advance() {
+  const bool moved = advance_steps();
+  if (std::exchange(has_sent_, false)) {
+    context_.progress().wire_messages().flush();
+  }
+  return moved;
+}
+
+bool StepRunner::advance_steps() {
   if (work_.waits()) {
     return false;
   }
@@ -337,6 +345,7 @@ void StepRunner::start_message(std::uint32_t index) {
   request = {};
   if (step.verb == Verb::send) {
     transport.send(request, world, tag_of(step), {memory_.address(step.from), bytes_of(step.from)});
+    has_sent_ |= !context_.shares_memory(world);
   } else {
     transport.recv(request, world, tag_of(step), {memory_.own_address(step.to), bytes_of(step.to)});
   }

@@ -71,6 +71,7 @@ class StepRunner final {
     std::size_t traffic = 0;  ///< Bytes that the piece reads and writes.
   };
 
+  bool advance_steps();
   void watch(std::uint32_t index, std::uint32_t watched);
   void make_ready(std::uint32_t index);
   void finish(std::uint32_t index);
@@ -114,6 +115,7 @@ class StepRunner final {
   BulkWork work_;
   std::size_t least_left_;
   std::size_t slice_traffic_ = 0;  ///< Bytes read and written since begin_slice().
+  bool has_sent_ = false;          ///< To another host, since the wire was flushed.
   std::optional<WireFailure> wire_failure_;
 };
 

@@ -36,7 +36,7 @@ Connection::Connection(Channels channels)
 Connection::~Connection() {
   // A child of fork() shares the sockets, and must not take from them what its parent shall read.
   if (mark_.here() && error_ == 0 && idle()) {
-    sockets::see_off(channels_, buffer_);
+    sockets::see_off(channels_, buffer_.span());
   }
 }
 
@@ -96,7 +96,7 @@ bool Connection::look(bool awaited) noexcept {
 
 bool Connection::read(sockets::Channel& channel) noexcept {
   channel.note_readable(false);
-  const sockets::Moved moved = channel.read(buffer_);
+  const sockets::Moved moved = channel.read(buffer_.span());
   if (moved.error != 0) {
     end(moved.error);
     return true;
@@ -127,7 +127,7 @@ void Connection::end(int error) noexcept {
     sockets::Moved moved{.any = true};
     for (int call = 0; call < most_last_reads && moved.any && moved.error == 0; ++call) {
       channel->note_readable(true);
-      moved = channel->read(buffer_);
+      moved = channel->read(buffer_.span());
     }
   }
   error_ = error;

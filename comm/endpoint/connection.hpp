@@ -10,6 +10,7 @@
 #include "comm/base/fork.hpp"
 #include "comm/transports/sockets/channel.hpp"
 #include "comm/transports/sockets/link.hpp"
+#include "comm/transports/sockets/read_buffer.hpp"
 #include "comm/transports/transport.hpp"
 #include "comm/transports/unexpected.hpp"
 
@@ -51,7 +52,7 @@ class Connection {
   const UnexpectedRules unexpected_;
   sockets::Link link_;
   Channels channels_;
-  std::vector<std::byte> buffer_;
+  sockets::ReadBuffer buffer_;
   int error_ = 0;
 };
 

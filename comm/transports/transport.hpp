@@ -68,8 +68,11 @@ class MessageTransport {
   virtual Blob address() = 0;
   /// Every rank's address by rank; empty for ranks that this transport is not to reach.
   virtual void connect(std::span<const Blob> addresses) = 0;
+  /// It may be kept back for others that are sent next, until flush() or progress().
   virtual void send(MessageRequest& request, int peer, std::uint64_t tag,
                     std::span<const std::byte> data) = 0;
+  /// No more is sent for now. Cost: little where nothing was kept back.
+  virtual void flush() noexcept {}
   virtual void recv(MessageRequest& request, int peer, std::uint64_t tag,
                     std::span<std::byte> data) = 0;
   /// Bytes of the first message of (peer, tag) that has come, or been announced, before a receive

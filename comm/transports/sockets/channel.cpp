@@ -115,22 +115,29 @@ std::ptrdiff_t Channel::transmit(std::span<const std::byte> from) noexcept {
 /// Some of a frame. A header is encrypted with the bytes behind it: a record of its own would cost
 /// as much as a whole one. Called again after EAGAIN it finds the same frame, and so makes the same
 /// record.
-std::ptrdiff_t Channel::transmit(const Outgoing& next) noexcept {
-  if (session_) {
-    if (next.header.empty()) {
-      return transmit(next.body);
-    }
-    const std::size_t body = std::min(next.body.size(), record_.size() - next.header.size());
-    std::copy_n(next.header.data(), next.header.size(), record_.data());
-    std::copy_n(next.body.data(), body, record_.data() + next.header.size());
-    return transmit(std::span<const std::byte>(record_).first(next.header.size() + body));
+std::ptrdiff_t Channel::transmit_record(const Outgoing& next) noexcept {
+  if (next.header.empty()) {
+    return transmit(next.body);
   }
-  std::array<iovec, 2> parts = {
-      iovec{const_cast<std::byte*>(next.header.data()), next.header.size()},
-      iovec{const_cast<std::byte*>(next.body.data()), next.body.size()}};
+  const std::size_t body = std::min(next.body.size(), record_.size() - next.header.size());
+  std::copy_n(next.header.data(), next.header.size(), record_.data());
+  std::copy_n(next.body.data(), body, record_.data() + next.header.size());
+  return transmit(std::span<const std::byte>(record_).first(next.header.size() + body));
+}
+
+/// Some of what is not encrypted, by one call: the kernel lets go of the connection behind each,
+/// and hears what the peer has acknowledged meanwhile. A MiB in eight calls takes twice as long.
+std::ptrdiff_t Channel::transmit(std::span<const Outgoing> frames) noexcept {
+  std::array<iovec, 2 * Outbox::frames_at_once> parts;
+  std::size_t count = 0;
+  for (const Outgoing& frame : frames) {
+    for (const std::span<const std::byte>& part : {frame.header, frame.body}) {
+      parts[count++] = iovec{const_cast<std::byte*>(part.data()), part.size()};
+    }
+  }
   msghdr message{};
   message.msg_iov = parts.data();
-  message.msg_iovlen = parts.size();
+  message.msg_iovlen = count;
   return uninterrupted([&] { return ::sendmsg(descriptor(), &message, MSG_NOSIGNAL); });
 }
 
@@ -240,12 +247,14 @@ Moved Channel::feed(std::span<const std::byte> bytes) noexcept {
 
 Moved Channel::write() noexcept {
   Moved moved;
+  std::array<Outgoing, Outbox::frames_at_once> room;
   for (std::size_t budget = budget_of_a_call(); budget > 0 && !blocked_;) {
-    const Outgoing next = link_->out.outgoing(stream());
-    if (next.bytes() == 0) {
+    const auto frames = std::span<const Outgoing>(room).first(
+        link_->out.outgoing(stream(), session_ ? std::span(room).first(1) : room, budget));
+    if (frames.empty()) {
       return moved;
     }
-    const ssize_t result = transmit(next);
+    const ssize_t result = session_ ? transmit_record(frames.front()) : transmit(frames);
     if (result < 0) {
       blocked_ = would_block(errno);
       moved.error = blocked_ ? 0 : errno;
@@ -255,8 +264,12 @@ Moved Channel::write() noexcept {
       return moved;
     }
     const auto sent = static_cast<std::size_t>(result);
+    std::size_t given = 0;
+    for (const Outgoing& frame : frames) {
+      given += frame.bytes();
+    }
     // The kernel has set itself to tell when there is room again.
-    blocked_ = !session_ && sent < next.bytes();
+    blocked_ = !session_ && sent < given;
     link_->out.wrote(stream(), sent);
     moved.any = true;
     budget -= std::min(budget, sent);

@@ -98,7 +98,8 @@ class Channel {
   std::ptrdiff_t receive(std::span<std::byte> into) noexcept;
   std::ptrdiff_t receive_behind(const Incoming& next, std::span<std::byte> extra) noexcept;
   std::ptrdiff_t transmit(std::span<const std::byte> from) noexcept;
-  std::ptrdiff_t transmit(const Outgoing& next) noexcept;
+  std::ptrdiff_t transmit_record(const Outgoing& next) noexcept;
+  std::ptrdiff_t transmit(std::span<const Outgoing> frames) noexcept;
   Moved feed(std::span<const std::byte> bytes) noexcept;
 
   StreamName name_;

@@ -31,29 +31,57 @@ void Outbox::send(MessageRequest& request, std::uint64_t tag, std::span<const st
 }
 
 Outgoing Outbox::outgoing(std::size_t stream) noexcept {
+  Outgoing first;
+  outgoing(stream, {&first, 1}, 1);
+  return first;
+}
+
+/// Of several streams each has one frame at a time: pieces that one took ahead the others would
+/// lack.
+std::size_t Outbox::outgoing(std::size_t stream, std::span<Outgoing> frames,
+                             std::size_t most_bytes) noexcept {
   OutStream& out = out_[stream];
-  if (!out.busy && !begin_frame(stream)) {
-    return {};
+  const std::size_t most_begun = streams() == 1 ? std::min(frames.size(), frames_at_once) : 1;
+  std::size_t given = 0;
+  for (std::size_t bytes = 0; given < frames.size() && bytes < most_bytes; ++given) {
+    if (given == out.begun && (given == most_begun || !begin_frame(stream))) {
+      break;
+    }
+    const OutFrame& frame = out.frames[given];
+    const std::size_t written = given == 0 ? out.written : 0;
+    const std::size_t header = std::min(written, frame_bytes);
+    frames[given] = {.header = std::span<const std::byte>(frame.header).subspan(header),
+                     .body = frame.body.subspan(written - header)};
+    bytes += frames[given].bytes();
   }
-  const std::size_t header = std::min(out.written, frame_bytes);
-  return {.header = std::span<const std::byte>(out.header).subspan(header),
-          .body = out.body.subspan(out.written - header)};
+  return given;
 }
 
 void Outbox::wrote(std::size_t stream, std::size_t bytes) noexcept {
   OutStream& out = out_[stream];
   out.written += bytes;
-  if (out.written < frame_bytes + out.body.size()) {
-    return;
+  while (out.begun > 0 && out.written >= frame_bytes + out.frames[0].body.size()) {
+    out.written -= frame_bytes + out.frames[0].body.size();
+    end_first(out);
   }
-  out.busy = false;
-  out.copy.reset();
-  MessageRequest* request = std::exchange(out.request, nullptr);
+}
+
+void Outbox::take_out(OutStream& out, std::size_t frame) noexcept {
+  const auto begin = out.frames.begin() + static_cast<std::ptrdiff_t>(frame);
+  std::move(begin + 1, out.frames.begin() + static_cast<std::ptrdiff_t>(out.begun), begin);
+  out.frames[--out.begun] = {};
+}
+
+void Outbox::end_first(OutStream& out) noexcept {
+  MessageRequest* request = out.frames[0].request;
+  const std::size_t bytes = out.frames[0].body.size();
+  take_out(out, 0);
+  out.committed = false;
   if (request == nullptr) {
     return;
   }
   PendingMessage& message = pending(*request);
-  message.sent += out.body.size();
+  message.sent += bytes;
   if (message.sent == message.bytes) {
     finish(*request, message.bytes);
   }
@@ -61,26 +89,24 @@ void Outbox::wrote(std::size_t stream, std::size_t bytes) noexcept {
 
 bool Outbox::begin_frame(std::size_t stream) noexcept {
   OutStream& out = out_[stream];
-  out.written = 0;
-  out.body = {};
-  out.whole = false;
-  out.committed = false;
-  out.request = nullptr;
+  OutFrame& frame = out.frames[out.begun];
+  bool begun = false;
   // All but pieces goes through the first stream, for it has to stay in order.
   if (stream == 0 && !replies_.empty()) {
-    out.header = encode(replies_.front());
+    frame.header = encode(replies_.front());
     replies_.erase(replies_.begin());
-    out.busy = true;
+    begun = true;
   } else if (stream == 0 && !new_.empty()) {
-    out.busy = begin_message(out);
+    begun = begin_message(frame);
   }
-  if (!out.busy && !granted_.empty()) {
-    out.busy = begin_piece(out);
+  if (!begun && !granted_.empty()) {
+    begun = begin_piece(frame);
   }
-  return out.busy;
+  out.begun += begun ? 1 : 0;
+  return begun;
 }
 
-bool Outbox::begin_message(OutStream& out) noexcept {
+bool Outbox::begin_message(OutFrame& into) noexcept {
   MessageRequest& request = *new_.front();
   PendingMessage& message = pending(request);
   const bool unasked =
@@ -95,9 +121,9 @@ bool Outbox::begin_message(OutStream& out) noexcept {
   StreamFrame frame{
       .kind = StreamFrameKind::message, .id = 0, .tag = message.tag, .bytes = message.bytes};
   if (whole) {
-    out.body = {message.source, message.bytes};
-    out.whole = true;
-    out.request = &request;
+    into.body = {message.source, message.bytes};
+    into.whole = true;
+    into.request = &request;
   } else {
     frame.kind = unasked ? StreamFrameKind::scatter : StreamFrameKind::announce;
     frame.id = next_id_++;
@@ -105,20 +131,20 @@ bool Outbox::begin_message(OutStream& out) noexcept {
     (unasked ? granted_ : announced_).push(request);
     ++withdrawable_;
   }
-  out.header = encode(frame);
+  into.header = encode(frame);
   return true;
 }
 
-bool Outbox::begin_piece(OutStream& out) noexcept {
+bool Outbox::begin_piece(OutFrame& into) noexcept {
   MessageRequest& request = *granted_.front();
   PendingMessage& message = pending(request);
   const std::size_t bytes = next_piece(message.bytes, message.bytes - message.begun, streams());
   StreamFrame frame = about(StreamFrameKind::piece, message);
   frame.from = message.begun;
   frame.bytes = bytes;
-  out.header = encode(frame);
-  out.body = {message.source + message.begun, bytes};
-  out.request = &request;
+  into.header = encode(frame);
+  into.body = {message.source + message.begun, bytes};
+  into.request = &request;
   message.begun += bytes;
   if (message.begun == message.bytes) {
     granted_.take_front();
@@ -138,30 +164,33 @@ bool Outbox::cancel(MessageRequest& request) noexcept {
     --withdrawable_;
   }
   for (OutStream& out : out_) {
-    if (out.busy && out.request == &request && !give_up(out)) {
-      return false;
+    for (std::size_t frame = out.begun; frame-- > 0;) {
+      if (out.frames[frame].request == &request && !give_up(out, frame)) {
+        return false;
+      }
     }
   }
   fail(request, ECANCELED);
   return true;
 }
 
-/// A frame that is begun has to be ended, or nothing behind it could be read. Its bytes are the
-/// caller's again, so a copy of them goes.
-bool Outbox::give_up(OutStream& out) noexcept {
-  if (out.whole && out.written == 0 && !out.committed) {
-    uncredited_ -= credit_of(out.body.size());
-    out.busy = false;
-    out.request = nullptr;
+/// A frame of which some has gone has to be ended, or nothing behind it could be read, and one with
+/// a number has been counted. Their bytes are the caller's again, so a copy of them goes.
+bool Outbox::give_up(OutStream& out, std::size_t frame) noexcept {
+  OutFrame& given_up = out.frames[frame];
+  const bool has_begun = frame == 0 && (out.written > 0 || out.committed);
+  if (given_up.whole && !has_begun) {
+    uncredited_ -= credit_of(given_up.body.size());
+    take_out(out, frame);
     return true;
   }
-  out.copy.reset(new (std::nothrow) std::byte[out.body.size()]);
-  if (!out.copy && !out.body.empty()) {
+  given_up.copy.reset(new (std::nothrow) std::byte[given_up.body.size()]);
+  if (!given_up.copy && !given_up.body.empty()) {
     return false;
   }
-  std::copy_n(out.body.data(), out.body.size(), out.copy.get());
-  out.body = {out.copy.get(), out.body.size()};
-  out.request = nullptr;
+  std::copy_n(given_up.body.data(), given_up.body.size(), given_up.copy.get());
+  given_up.body = {given_up.copy.get(), given_up.body.size()};
+  given_up.request = nullptr;
   return true;
 }
 
@@ -172,8 +201,10 @@ void Outbox::break_off(int error) noexcept {
     }
   }
   for (OutStream& out : out_) {
-    if (out.busy && out.request != nullptr) {
-      fail(*out.request, error);
+    for (std::size_t frame = 0; frame < out.begun; ++frame) {
+      if (MessageRequest* request = out.frames[frame].request) {
+        fail(*request, error);
+      }
     }
     out = {};
   }

@@ -7,6 +7,7 @@
 // and what a peer has to keep is bounded.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,7 +20,7 @@
 
 namespace sprat::comm::sockets {
 
-/// The memory that a stream writes next. Empty: it has nothing to write.
+/// The memory of a frame that a stream writes. Empty: it has nothing to write.
 struct Outgoing {
   std::span<const std::byte> header, body;
   std::size_t bytes() const { return header.size() + body.size(); }
@@ -29,6 +30,8 @@ class Outbox {
  public:
   /// Bytes that may be sent without being asked for, and not yet matched with receives.
   static constexpr std::size_t credit_bytes = std::size_t{4} << 20;
+  /// So many frames a stream may have begun and not written.
+  static constexpr std::size_t frames_at_once = 8;
 
   explicit Outbox(std::size_t streams) : out_(streams) {}
 
@@ -41,11 +44,14 @@ class Outbox {
   void break_off(int error) noexcept;
 
   // --- the streams' side ------------------------------------------------------------------------
-  /// Stays the same until wrote(), cancel() or break_off().
+  /// The first frame. Stays the same until wrote(), cancel() or break_off().
   Outgoing outgoing(std::size_t stream) noexcept;
-  /// Some of outgoing() are on their way, and cannot be taken back: wrote() follows.
+  /// That and those behind it, until they have `most_bytes` or more; how many `frames` they fill.
+  std::size_t outgoing(std::size_t stream, std::span<Outgoing> frames,
+                       std::size_t most_bytes) noexcept;
+  /// Some of the first frame are on their way, and cannot be taken back: wrote() follows.
   void commit(std::size_t stream) noexcept { out_[stream].committed = true; }
-  /// So many bytes of outgoing() have gone.
+  /// So many bytes of the frames that outgoing() has given have gone.
   void wrote(std::size_t stream, std::size_t bytes) noexcept;
   std::size_t streams() const { return out_.size(); }
   /// Pieces wait for a stream.
@@ -68,22 +74,27 @@ class Outbox {
   void owe(std::size_t bytes) noexcept;
 
  private:
-  /// The frame that a stream writes.
-  struct OutStream {
+  struct OutFrame {
     FrameHeader header{};
     std::span<const std::byte> body = {};
-    std::size_t written = 0;  ///< Of both.
-    bool busy = false;
-    bool committed = false;                       ///< Some of what is not written is on its way.
     bool whole = false;                           ///< The body is a whole message.
     MessageRequest* request = nullptr;            ///< Whose bytes the body is; null: nobody's.
     std::unique_ptr<std::byte[]> copy = nullptr;  ///< The body, if its message was given up.
   };
+  /// What a stream writes: the frames that are begun, the first of which is being written.
+  struct OutStream {
+    std::array<OutFrame, frames_at_once> frames{};
+    std::size_t begun = 0;
+    std::size_t written = 0;  ///< Of the first frame.
+    bool committed = false;   ///< Some of what is not written of it is on its way.
+  };
 
   bool begin_frame(std::size_t stream) noexcept;
-  bool begin_message(OutStream& out) noexcept;
-  bool begin_piece(OutStream& out) noexcept;
-  bool give_up(OutStream& out) noexcept;
+  bool begin_message(OutFrame& frame) noexcept;
+  bool begin_piece(OutFrame& frame) noexcept;
+  static void take_out(OutStream& out, std::size_t frame) noexcept;
+  void end_first(OutStream& out) noexcept;
+  bool give_up(OutStream& out, std::size_t frame) noexcept;
 
   RequestQueue new_;                  ///< No frame speaks of them yet.
   RequestQueue announced_;            ///< The peer has not asked for them yet.

@@ -27,6 +27,8 @@ constexpr std::size_t most_read_directly = 4;
 constexpr std::size_t calls_a_look = 16;
 constexpr std::size_t events_a_look = 64;
 constexpr std::size_t buffer_bytes = 64 * 1024;
+/// So long messages wait for those that are sent next: in one call they take half the time.
+constexpr std::size_t least_kept_back = 64 * 1024;
 /// Connections that have not proved anything; others wait in the kernel.
 constexpr std::size_t most_strangers = 256;
 /// From being accepted on, if others wait. It may be long: one that says nothing occupies one of
@@ -81,7 +83,8 @@ Sockets::Sockets(SocketsOptions options)
 
 Sockets::~Sockets() {
   if (mark_.here()) {
-    see_off(channels_, buffer_);
+    flush();
+    see_off(channels_, buffer_.span());
   }
 }
 
@@ -154,7 +157,18 @@ void Sockets::send(MessageRequest& request, int peer, std::uint64_t tag,
     return fail(request, line == nullptr ? EHOSTUNREACH : EMSGSIZE);
   }
   line->link.send(request, tag, data);
-  flush(*line, peer);
+  if (data.size() < least_kept_back) {
+    flush(*line, peer);
+  } else if (std::ranges::find(kept_back_, peer) == kept_back_.end()) {
+    kept_back_.push_back(peer);
+  }
+}
+
+void Sockets::flush() noexcept {
+  for (const int peer : kept_back_) {
+    flush(*lines_[static_cast<std::size_t>(peer)], peer);
+  }
+  kept_back_.clear();
 }
 
 void Sockets::recv(MessageRequest& request, int peer, std::uint64_t tag,
@@ -313,6 +327,7 @@ void Sockets::enqueue(Channel& channel) noexcept {
 }
 
 bool Sockets::progress() noexcept {
+  flush();
   const bool directly = channels_.size() <= most_read_directly;
   if (!directly || look_often_ || ++calls_ % calls_a_look == 0) {
     look_often_ = false;
@@ -360,7 +375,7 @@ bool Sockets::move(Channel& channel) noexcept {
   const int peer = channel.peer();
   if (channel.readable() || channel.stalled()) {
     note_reading(peer);
-    const Moved read = channel.read(buffer_);
+    const Moved read = channel.read(buffer_.span());
     moved = read.any;
     if (read.error != 0) {
       end_stream(channel, read.error);
@@ -494,7 +509,7 @@ void Sockets::end_stream(Channel& channel, int error) noexcept {
     Moved moved{.any = true};
     for (int call = 0; call < most_last_reads && moved.any && moved.error == 0; ++call) {
       one->note_readable(true);
-      moved = one->read(buffer_);
+      moved = one->read(buffer_.span());
     }
   }
   log().debug("sockets: the connection to rank {} has ended: {}", peer, std::strerror(error));

@@ -19,6 +19,7 @@
 #include "comm/transports/sockets/channel.hpp"
 #include "comm/transports/sockets/contact.hpp"
 #include "comm/transports/sockets/link.hpp"
+#include "comm/transports/sockets/read_buffer.hpp"
 #include "comm/transports/sockets/tcp.hpp"
 #include "comm/transports/transport.hpp"
 
@@ -54,6 +55,7 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   void connect(std::span<const Blob> addresses) override;
   void send(MessageRequest& request, int peer, std::uint64_t tag,
             std::span<const std::byte> data) override;
+  void flush() noexcept override;
   void recv(MessageRequest& request, int peer, std::uint64_t tag,
             std::span<std::byte> data) override;
   std::optional<std::size_t> probe(int peer, std::uint64_t tag) noexcept override;
@@ -122,8 +124,9 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   std::size_t lines_made_ = 0;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<Channel*> ready_, moving_;  ///< Those that have, or may have, something to do.
+  std::vector<int> kept_back_;            ///< Peers for which send() has kept messages back.
   std::vector<int> unasked_;  ///< Ascending: those that were read from since they were looked at.
-  std::vector<std::byte> buffer_;
+  ReadBuffer buffer_;
   std::size_t calls_ = 0;
   bool look_often_ = true;    ///< Something is awaited that only epoll shows.
   bool others_wait_ = false;  ///< Connections wait in the kernel to be accepted.

@@ -32,21 +32,21 @@ struct Pair {
   /// Writes up to `bytes` of what an end's stream has to say.
   bool write(std::size_t end, std::size_t stream, std::size_t bytes) {
     auto& wire = under_way[end][stream];
-    const Outgoing next = ends[end].out.outgoing(stream);
-    const std::size_t header = std::min({next.header.size(), bytes, most - wire.size()});
-    const std::size_t body =
-        std::min({next.body.size(), bytes - header, most - wire.size() - header});
-    if (header + body == 0) {
-      return false;
+    std::array<Outgoing, Outbox::frames_at_once> frames;
+    const std::size_t given = ends[end].out.outgoing(stream, frames, bytes);
+    std::size_t left = std::min(bytes, most - wire.size()), gone = 0;
+    for (const Outgoing& frame : std::span(frames).first(given)) {
+      for (const auto& part : {frame.header, frame.body}) {
+        const auto taken = part.first(std::min(part.size(), left));
+        wire.insert(wire.end(), taken.begin(), taken.end());
+        left -= taken.size();
+        gone += taken.size();
+      }
     }
-    wire.insert(wire.end(), next.header.begin(),
-                next.header.begin() + static_cast<std::ptrdiff_t>(header));
-    if (header == next.header.size()) {
-      wire.insert(wire.end(), next.body.begin(),
-                  next.body.begin() + static_cast<std::ptrdiff_t>(body));
+    if (gone > 0) {
+      ends[end].out.wrote(stream, gone);
     }
-    ends[end].out.wrote(stream, header + (header == next.header.size() ? body : 0));
-    return true;
+    return gone > 0;
   }
   /// Lets the other end read up to `bytes` of what an end has written.
   Inbox::Taken read(std::size_t end, std::size_t stream, std::size_t bytes) {
@@ -256,6 +256,54 @@ TEST(SocketLink, withdraws_either_side_at_any_moment) {
       }
     }
   }
+}
+
+/// One system call takes them all, and a call that takes less may end within any of them.
+TEST(SocketLink, gives_a_stream_several_frames_at_once) {
+  constexpr std::size_t bytes = 10'000;
+  for (const std::size_t portion : {std::size_t{1}, std::size_t{bytes + 7}, std::size_t{1} << 20}) {
+    Pair pair(1, 1 << 20);
+    std::array<std::vector<std::byte>, 12> sent, got;
+    std::array<MessageRequest, 12> sends, recvs;
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      sent[i] = pattern(bytes, i);
+      got[i].resize(bytes);
+      pair.ends[1].in.recv(recvs[i], i, got[i]);
+      pair.ends[0].send(sends[i], i, sent[i]);
+    }
+    std::array<Outgoing, Outbox::frames_at_once> frames;
+    EXPECT_EQ(pair.ends[0].out.outgoing(0, frames, 1), 1u);
+    EXPECT_EQ(pair.ends[0].out.outgoing(0, frames, 2 * bytes), 2u);
+    EXPECT_EQ(pair.ends[0].out.outgoing(0, frames, 1 << 20), frames.size());
+    EXPECT_EQ(pair.ends[0].out.outgoing(0).bytes(), frames[0].bytes()) << "they stay as they are";
+    // One that is begun, and of which nothing has gone, is as if it had never been sent.
+    ASSERT_TRUE(pair.ends[0].cancel(sends[3]));
+    EXPECT_EQ(sends[3].error, ECANCELED);
+    while (pair.write(0, 0, portion)) {
+      ASSERT_NE(pair.read(0, 0, 1 << 20), Inbox::Taken::nonsense);
+    }
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      EXPECT_EQ(sends[i].state, i == 3 ? State::failed : State::done) << i;
+      EXPECT_EQ(recvs[i].state, i == 3 ? State::posted : State::done) << i;
+      EXPECT_EQ(got[i] == sent[i], i != 3) << i;
+    }
+  }
+}
+
+/// What one took ahead of the others they would lack.
+TEST(SocketLink, gives_each_of_several_streams_one_frame_at_once) {
+  Pair pair(4, 1 << 20);
+  const auto sent = pattern(std::size_t{1} << 20, 1);
+  std::vector<std::byte> got(sent.size());
+  MessageRequest send, recv;
+  pair.ends[1].in.recv(recv, 7, got);
+  pair.ends[0].send(send, 7, sent);
+  std::array<Outgoing, Outbox::frames_at_once> frames;
+  for (std::size_t stream = 0; stream < 4; ++stream) {
+    EXPECT_EQ(pair.ends[0].out.outgoing(stream, frames, 1 << 20), 1u);
+  }
+  pair.drive();
+  EXPECT_TRUE(recv.state == State::done && got == sent);
 }
 
 TEST(SocketLink, ends_everything_but_what_came_whole_when_it_breaks) {

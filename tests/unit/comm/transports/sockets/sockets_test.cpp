@@ -173,6 +173,28 @@ TEST(Sockets, connect_when_there_is_something_to_send) {
 }
 
 // Both at a time, again and again: the lower one's stands, and no message is lost.
+/// A caller that posts and goes its way has to be heard all the same.
+TEST(Sockets, send_what_they_kept_back_when_they_are_flushed) {
+  Job job(2);
+  std::vector<std::byte> hello(8), got_hello(8);
+  MessageRequest send, recv;
+  job.ranks[1]->recv(recv, 0, 7, got_hello);
+  job.ranks[0]->send(send, 1, 7, hello);
+  ASSERT_TRUE(job.drive_until_ended({&send, &recv}));
+  std::array<std::vector<std::byte>, 4> sent, got;
+  std::array<MessageRequest, 4> sends, recvs;
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    sent[i].assign(64 * 1024, static_cast<std::byte>(i + 1));
+    got[i].resize(sent[i].size());
+    job.ranks[1]->recv(recvs[i], 0, i, got[i]);
+    job.ranks[0]->send(sends[i], 1, i, sent[i]);
+  }
+  job.ranks[0]->flush();
+  const auto sender = std::exchange(job.ranks[0], nullptr);  // it is driven no more
+  EXPECT_TRUE(job.drive_until_ended({&recvs[0], &recvs[1], &recvs[2], &recvs[3]}));
+  EXPECT_TRUE(got == sent);
+}
+
 TEST(Sockets, of_two_connections_that_cross_keep_one) {
   for (int round = 0; round < 30; ++round) {
     for (const std::size_t streams : {1u, 3u}) {
