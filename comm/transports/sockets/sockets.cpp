@@ -164,11 +164,15 @@ void Sockets::send(MessageRequest& request, int peer, std::uint64_t tag,
   }
 }
 
-void Sockets::flush() noexcept {
+void Sockets::flush() noexcept { write_kept_back(); }
+
+bool Sockets::write_kept_back() noexcept {
+  bool moved = false;
   for (const int peer : kept_back_) {
-    flush(*lines_[static_cast<std::size_t>(peer)], peer);
+    moved |= flush(*lines_[static_cast<std::size_t>(peer)], peer);
   }
   kept_back_.clear();
+  return moved;
 }
 
 void Sockets::recv(MessageRequest& request, int peer, std::uint64_t tag,
@@ -327,7 +331,8 @@ void Sockets::enqueue(Channel& channel) noexcept {
 }
 
 bool Sockets::progress() noexcept {
-  flush();
+  // A send that ends by it is news: who hears of none may go to sleep.
+  const bool wrote = write_kept_back();
   const bool directly = channels_.size() <= most_read_directly;
   if (!directly || look_often_ || ++calls_ % calls_a_look == 0) {
     look_often_ = false;
@@ -343,7 +348,7 @@ bool Sockets::progress() noexcept {
       look_often_ |= channel->blocked() || !channel->opened();
     }
   }
-  return drive_ready();
+  return drive_ready() || wrote;
 }
 
 /// Each channel that may have something to do, once.

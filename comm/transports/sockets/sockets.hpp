@@ -95,6 +95,7 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   void want_streams(Line& line, int peer) noexcept;
   void attempt(Line& line, int peer, std::size_t stream) noexcept;
   bool flush(Line& line, int peer) noexcept;
+  bool write_kept_back() noexcept;
   bool move(Channel& channel) noexcept;
   void note_reading(int peer) noexcept;
   bool greet(Channel& channel) noexcept;
