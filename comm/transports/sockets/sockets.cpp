@@ -125,12 +125,10 @@ Sockets::Line* Sockets::line_to(int peer) {
   }
   if (const auto contact = contacts_.of(peer)) {
     // Room for all that may be listed, since that must not fail; twice as much at a time.
-    if (unasked_.capacity() <= lines_made_) {
-      unasked_.reserve(2 * lines_made_ + 1);
-    }
+    unasked_.make_room();
+    kept_back_.make_room();
     const std::size_t a_rail = std::min(mine_.streams_a_rail, contact->streams_a_rail);
     line = std::make_unique<Line>(std::min(a_rail * mine_.rails.size(), most_streams), unexpected_);
-    ++lines_made_;
   }
   return line.get();
 }
@@ -159,8 +157,8 @@ void Sockets::send(MessageRequest& request, int peer, std::uint64_t tag,
   line->link.send(request, tag, data);
   if (data.size() < least_kept_back) {
     flush(*line, peer);
-  } else if (std::ranges::find(kept_back_, peer) == kept_back_.end()) {
-    kept_back_.push_back(peer);
+  } else if (!kept_back_.has(peer)) {
+    kept_back_.add(peer);
   }
 }
 
@@ -168,7 +166,7 @@ void Sockets::flush() noexcept { write_kept_back(); }
 
 bool Sockets::write_kept_back() noexcept {
   bool moved = false;
-  for (const int peer : kept_back_) {
+  for (const int peer : kept_back_.all()) {
     moved |= flush(*lines_[static_cast<std::size_t>(peer)], peer);
   }
   kept_back_.clear();
@@ -196,18 +194,18 @@ std::optional<std::size_t> Sockets::probe(int peer, std::uint64_t tag) noexcept 
 /// Who has nothing any more is dropped here, and listed again when it is read from. So this looks
 /// at those that have something, and at those that were read from since the last time.
 std::optional<std::span<const int>> Sockets::unasked() noexcept {
-  std::erase_if(unasked_, [this](int peer) {
+  unasked_.remove_if([this](int peer) {
     Line& line = *lines_[static_cast<std::size_t>(peer)];
     line.listed = line.link.in.has_unasked();
     return !line.listed;
   });
-  return unasked_;
+  return unasked_.all();
 }
 
 void Sockets::note_reading(int peer) noexcept {
   Line& line = *lines_[static_cast<std::size_t>(peer)];
   if (!std::exchange(line.listed, true)) {
-    unasked_.insert(std::ranges::lower_bound(unasked_, peer), peer);
+    unasked_.add(peer);
   }
 }
 

@@ -19,6 +19,7 @@
 #include "comm/transports/sockets/channel.hpp"
 #include "comm/transports/sockets/contact.hpp"
 #include "comm/transports/sockets/link.hpp"
+#include "comm/transports/sockets/peer_list.hpp"
 #include "comm/transports/sockets/read_buffer.hpp"
 #include "comm/transports/sockets/tcp.hpp"
 #include "comm/transports/transport.hpp"
@@ -122,11 +123,10 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   Descriptor epoll_;
   ContactBook contacts_;
   std::vector<std::unique_ptr<Line>> lines_;  ///< By peer; null until there is something to send.
-  std::size_t lines_made_ = 0;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<Channel*> ready_, moving_;  ///< Those that have, or may have, something to do.
-  std::vector<int> kept_back_;            ///< Peers for which send() has kept messages back.
-  std::vector<int> unasked_;  ///< Ascending: those that were read from since they were looked at.
+  PeerList kept_back_;                    ///< Peers for which send() has kept messages back.
+  PeerList unasked_;                      ///< Those that were read from since they were looked at.
   ReadBuffer buffer_;
   std::size_t calls_ = 0;
   bool look_often_ = true;    ///< Something is awaited that only epoll shows.
