@@ -194,7 +194,7 @@ TEST(SocketPeers, rest_while_no_descriptor_is_left_and_say_so_once) {
   std::this_thread::sleep_for(700ms);
   const std::chrono::microseconds used = processor_time() - begin;
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
-  EXPECT_LT(used, 15ms);
+  EXPECT_LT(used, 100ms) << "a thread that spun took seven times as much";
   ASSERT_TRUE(send_until_taken(*job.peers[0], 1, message_header(PeerVerb::ask, 1, 100)));
   EXPECT_EQ(receive_some(*job.peers[1], 1).size(), 1u);
   const std::string said = testing::internal::GetCapturedStderr();
