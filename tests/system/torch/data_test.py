@@ -308,6 +308,8 @@ class Decoding(Case):
 
 class Interrupts(Case):
     def test_ctrl_c_ends_a_wait_and_the_loader_goes_on(self):
+        # A shell's background job has it ignored.
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
         free = threading.Event()
         loader = self.images(shuffle=False, decode=lambda record: free.wait(60) and None)
         batches = iter(loader)
