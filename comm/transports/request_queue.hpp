@@ -19,7 +19,7 @@ struct PendingMessage {
   std::byte* target = nullptr;        ///< Of a receive.
   std::size_t bytes = 0;              ///< Of the message sent, or of the buffer received into.
   std::size_t begun = 0;              ///< Of a send in pieces: bytes of those that were begun.
-  std::size_t sent = 0;               ///< The same of those that have gone.
+  std::size_t sent = 0;               ///< What has gone, as its transport counts.
   std::uint64_t tag = 0;
   std::uint64_t id = 0;  ///< Of a send that the peer knows by a number.
 };

@@ -16,6 +16,16 @@ namespace {
 
 std::size_t credit_of(std::size_t bytes) { return frame_bytes + bytes; }
 
+/// What PendingMessage::sent counts a written header for that tells a message's number. Its pieces
+/// may overtake it on other streams, and nobody drives a rank's wire on which it awaits nothing: a
+/// send whose pieces alone have gone is not done, or the peer might never read of it.
+constexpr std::size_t number_told = 1;
+
+/// Of a message that is announced. An answer to what has not been told yet is none.
+bool is_told_as(std::uint32_t id, MessageRequest& request) {
+  return pending(request).id == id && pending(request).sent == number_told;
+}
+
 StreamFrame about(StreamFrameKind kind, const PendingMessage& message) {
   return {.kind = kind, .id = static_cast<std::uint32_t>(message.id)};
 }
@@ -74,6 +84,7 @@ void Outbox::take_out(OutStream& out, std::size_t frame) noexcept {
 
 void Outbox::end_first(OutStream& out) noexcept {
   MessageRequest* request = out.frames[0].request;
+  const bool whole = out.frames[0].whole, tells_number = out.frames[0].tells_number;
   const std::size_t bytes = out.frames[0].body.size();
   take_out(out, 0);
   out.committed = false;
@@ -81,8 +92,9 @@ void Outbox::end_first(OutStream& out) noexcept {
     return;
   }
   PendingMessage& message = pending(*request);
-  message.sent += bytes;
-  if (message.sent == message.bytes) {
+  message.sent += tells_number ? number_told : bytes;
+  // An empty one that is announced has no pieces, and ends with the peer's answer.
+  if (whole || (message.bytes > 0 && message.sent == message.bytes + number_told)) {
     finish(*request, message.bytes);
   }
 }
@@ -123,8 +135,8 @@ bool Outbox::begin_message(OutFrame& into) noexcept {
   if (whole) {
     into.body = {message.source, message.bytes};
     into.whole = true;
-    into.request = &request;
   } else {
+    into.tells_number = true;
     frame.kind = unasked ? StreamFrameKind::scatter : StreamFrameKind::announce;
     frame.id = next_id_++;
     message.id = frame.id;
@@ -132,6 +144,7 @@ bool Outbox::begin_message(OutFrame& into) noexcept {
     ++withdrawable_;
   }
   into.header = encode(frame);
+  into.request = &request;
   return true;
 }
 
@@ -215,7 +228,7 @@ void Outbox::break_off(int error) noexcept {
 bool Outbox::take_grant(std::uint32_t id) noexcept {
   // No such send: it was cancelled, and the peer will read of that.
   MessageRequest* request =
-      announced_.take([id](MessageRequest& one) { return pending(one).id == id; });
+      announced_.take([id](MessageRequest& one) { return is_told_as(id, one); });
   if (request == nullptr) {
     return true;
   }
@@ -231,7 +244,7 @@ bool Outbox::take_grant(std::uint32_t id) noexcept {
 /// The receiver's buffer was too short. That is the receiver's error; the send has been served.
 bool Outbox::take_refusal(std::uint32_t id) noexcept {
   MessageRequest* request =
-      announced_.take([id](MessageRequest& one) { return pending(one).id == id; });
+      announced_.take([id](MessageRequest& one) { return is_told_as(id, one); });
   if (request != nullptr) {
     --withdrawable_;
     finish(*request, pending(*request).bytes);

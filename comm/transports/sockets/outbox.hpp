@@ -78,7 +78,8 @@ class Outbox {
     FrameHeader header{};
     std::span<const std::byte> body = {};
     bool whole = false;                           ///< The body is a whole message.
-    MessageRequest* request = nullptr;            ///< Whose bytes the body is; null: nobody's.
+    bool tells_number = false;                    ///< Of a message that goes in pieces.
+    MessageRequest* request = nullptr;            ///< Whose frame it is; null: nobody's.
     std::unique_ptr<std::byte[]> copy = nullptr;  ///< The body, if its message was given up.
   };
   /// What a stream writes: the frames that are begun, the first of which is being written.

@@ -147,6 +147,24 @@ TEST(SocketLink, announces_what_is_past_the_credit_and_sends_it_when_it_is_asked
   EXPECT_EQ(again.state, State::done);
 }
 
+TEST(SocketLink, has_not_sent_an_empty_message_past_the_credit_before_it_is_asked_for) {
+  Pair pair(1, std::size_t{64} << 20);
+  const auto sent = pattern(Outbox::credit_bytes / 4 - frame_bytes, 1);
+  std::array<MessageRequest, 4> sends;
+  for (MessageRequest& send : sends) {
+    pair.ends[0].send(send, 1, sent);
+  }
+  MessageRequest empty, recv;
+  pair.ends[0].send(empty, 2, {});
+  pair.drive();
+  EXPECT_EQ(sends.back().state, State::done);
+  EXPECT_EQ(empty.state, State::posted);
+  pair.ends[1].in.recv(recv, 2, {});
+  pair.drive();
+  EXPECT_EQ(recv.state, State::done);
+  EXPECT_EQ(empty.state, State::done);
+}
+
 TEST(SocketLink, keeps_no_more_than_its_limit_and_goes_on_once_there_is_room) {
   Pair pair(1, 1 << 20, 10'000);
   const auto sent = pattern(4'000, 1);
@@ -304,6 +322,44 @@ TEST(SocketLink, gives_each_of_several_streams_one_frame_at_once) {
   }
   pair.drive();
   EXPECT_TRUE(recv.state == State::done && got == sent);
+}
+
+TEST(SocketLink, has_sent_nothing_whose_header_waits_though_its_pieces_have_overtaken_it) {
+  Pair pair(2);
+  const auto sent = pattern(2 * least_cut, 9);
+  std::vector<std::byte> got(sent.size());
+  MessageRequest send, recv;
+  pair.ends[1].in.recv(recv, 7, got);
+  pair.ends[0].send(send, 7, sent);
+  ASSERT_GT(pair.ends[0].out.outgoing(0).bytes(),
+            0u);  // begun, on a stream that does not stand yet
+  while (pair.write(0, 1, 1 << 20)) {
+  }
+  EXPECT_EQ(pair.under_way[0][1].size(), sent.size() + 2 * frame_bytes) << "all pieces have gone";
+  EXPECT_EQ(pair.read(0, 1, 1 << 20), Inbox::Taken::not_yet);
+  EXPECT_EQ(send.state, State::posted) << "the peer cannot know what they are";
+  ASSERT_TRUE(pair.write(0, 0, 1 << 20));
+  EXPECT_EQ(send.state, State::done);
+  pair.drive();
+  EXPECT_EQ(recv.state, State::done);
+  EXPECT_EQ(got, sent);
+}
+
+TEST(SocketLink, withdraws_what_only_a_header_is_missing_of) {
+  Pair pair(2);
+  const auto sent = pattern(2 * least_cut, 3);
+  std::vector<std::byte> got(sent.size());
+  MessageRequest send, recv;
+  pair.ends[0].send(send, 7, sent);
+  ASSERT_GT(pair.ends[0].out.outgoing(0).bytes(), 0u);
+  while (pair.write(0, 1, 1 << 20)) {
+  }
+  ASSERT_TRUE(pair.ends[0].cancel(send));
+  EXPECT_EQ(send.state, State::failed);
+  pair.ends[1].in.recv(recv, 7, got);
+  pair.drive();
+  EXPECT_EQ(recv.state, State::done) << "it had gone";
+  EXPECT_EQ(got, sent);
 }
 
 TEST(SocketLink, ends_everything_but_what_came_whole_when_it_breaks) {
