@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -53,7 +54,7 @@ void join_streams(Device& device, const std::vector<cudaStream_t>& streams) {
   }
 }
 
-void exchange(Comm& comm, Exchange made) {
+DeviceWork post_exchange(Comm& comm, Exchange made) {
   join_streams(comm.lane()->device(), made.streams);
   DeviceCall call;
   call.inputs = made.inputs;
@@ -64,18 +65,15 @@ void exchange(Comm& comm, Exchange made) {
                    DeviceCall::Inputs in, DeviceCall::Outputs out) {
     return start_exchange(communicator, operations, in, out);
   };
-  DeviceWork work = comm.lane()->run(std::move(call));
-  for (const cudaStream_t stream : made.streams) {
-    work.wait(stream);
-  }
+  return comm.lane()->run(std::move(call));
 }
 
-/// Of all sends and receives of the first one's communicator.
-Exchange exchange_of(std::span<const Queued> operations) {
+/// Of all sends and receives of a communicator.
+Exchange exchange_of(const Comm& comm, std::span<const Queued> operations) {
   Exchange made;
   for (const Queued& queued : operations) {
     const Operation& operation = queued.operation;
-    if (queued.comm != operations.front().comm || !operation.between_two()) {
+    if (queued.comm.get() != &comm || !operation.between_two()) {
       continue;
     }
     const std::size_t bytes = operation.count * size_of(operation.dtype);
@@ -157,21 +155,141 @@ DeviceWork post(Comm& comm, const Operation& operation, cudaStream_t stream) {
   return {};
 }
 
+DeviceWork post(const Queued& queued) {
+  return post(*queued.comm, queued.operation, queued.stream);
+}
+
+/// What a group has of a communicator.
+enum class Unit { collective, messages };
+
+/// What has started, and which streams do not wait for it yet.
+class Started {
+ public:
+  /// A communicator that refuses one has no more of the group: it might be met by another one.
+  template <class Post>
+  void start(const Comm* comm, Unit unit, std::vector<cudaStream_t> streams, Post&& post) {
+    if (std::ranges::find(refused_, comm) != refused_.end()) {
+      return;
+    }
+    try {
+      all_.push_back({comm, unit, post(), std::move(streams)});
+    } catch (...) {
+      keep_failure();
+      refused_.push_back(comm);
+    }
+  }
+  /// Has streams wait for the collective that a communicator has started.
+  void await_collective(const Comm* comm) {
+    const auto is_meant = [comm](const One& one) {
+      return one.comm == comm && one.unit == Unit::collective;
+    };
+    for (One& one : all_) {
+      if (is_meant(one)) {
+        await(one);
+      }
+    }
+    std::erase_if(all_, is_meant);
+  }
+  /// For all there is. Throws what failed first.
+  void await_all() {
+    for (One& one : all_) {
+      await(one);
+    }
+    all_.clear();
+    if (failure_) {
+      std::rethrow_exception(failure_);
+    }
+  }
+
+ private:
+  struct One {
+    const Comm* comm;
+    Unit unit;
+    DeviceWork work;
+    std::vector<cudaStream_t> streams;
+  };
+  void await(One& one) {
+    try {
+      for (const cudaStream_t stream : one.streams) {
+        one.work.wait(stream);
+      }
+    } catch (...) {
+      keep_failure();
+    }
+  }
+  /// Of the exception being handled.
+  void keep_failure() { failure_ = failure_ ? failure_ : std::current_exception(); }
+
+  std::vector<One> all_;
+  std::vector<const Comm*> refused_;
+  std::exception_ptr failure_;
+};
+
+/// True the first time.
+bool is_new(std::vector<const Comm*>& seen, const Comm* comm) {
+  const bool found = std::ranges::find(seen, comm) != seen.end();
+  if (!found) {
+    seen.push_back(comm);
+  }
+  return !found;
+}
+
+void start_collective(const Queued& queued, Started& started) {
+  started.start(queued.comm.get(), Unit::collective, {queued.stream},
+                [&queued] { return post(queued); });
+}
+
+/// Each communicator's first collective, and its messages.
+void start_first(std::span<const Queued> operations, Started& started) {
+  std::vector<const Comm*> seen, exchanged;
+  for (const Queued& queued : operations) {
+    if (!queued.operation.between_two() && is_new(seen, queued.comm.get())) {
+      start_collective(queued, started);
+    }
+  }
+  for (const Queued& queued : operations) {
+    if (queued.operation.between_two() && is_new(exchanged, queued.comm.get())) {
+      Exchange made = exchange_of(*queued.comm, operations);
+      const std::vector<cudaStream_t> streams = made.streams;
+      started.start(queued.comm.get(), Unit::messages, streams,
+                    [&] { return post_exchange(*queued.comm, std::move(made)); });
+    }
+  }
+}
+
+void start_rest(std::span<const Queued> operations, Started& started) {
+  std::vector<const Comm*> seen;
+  for (const Queued& queued : operations) {
+    if (!queued.operation.between_two() && !is_new(seen, queued.comm.get())) {
+      // The one before, whose output may be the input.
+      started.await_collective(queued.comm.get());
+      start_collective(queued, started);
+    }
+  }
+}
+
+/// A stream that waits for one operation holds up the next one's inputs. Other ranks may come to
+/// the communicators in another order, or be on the same stream: so what can start does so before
+/// any stream waits.
+void execute_together(std::span<const Queued> operations) {
+  Started started;
+  start_first(operations, started);
+  start_rest(operations, started);
+  started.await_all();
+}
+
 }  // namespace
 
+// One alone, and collectives of one communicator, go the lane's own way, which allocates nothing.
 void execute_on_devices(std::span<Queued> operations) {
-  std::vector<const Comm*> exchanged;
-  for (std::size_t at = 0; at < operations.size(); ++at) {
-    Queued& queued = operations[at];
-    // One alone goes the lane's own way, which allocates nothing.
-    if (operations.size() > 1 && queued.operation.between_two()) {
-      if (std::ranges::find(exchanged, queued.comm.get()) == exchanged.end()) {
-        exchanged.push_back(queued.comm.get());
-        exchange(*queued.comm, exchange_of(operations.subspan(at)));
-      }
-      continue;
-    }
-    post(*queued.comm, queued.operation, queued.stream).wait(queued.stream);
+  const auto goes_alone = [&](const Queued& queued) {
+    return queued.comm == operations.front().comm && !queued.operation.between_two();
+  };
+  if (operations.size() > 1 && !std::ranges::all_of(operations, goes_alone)) {
+    return execute_together(operations);
+  }
+  for (const Queued& queued : operations) {
+    post(queued).wait(queued.stream);
   }
 }
 

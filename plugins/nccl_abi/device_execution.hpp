@@ -7,9 +7,10 @@
 
 namespace sprat::nccl {
 
-/// Queues them, and has their streams wait for them. Sends and receives of a communicator go
-/// together. Throws what is wrong with a call; what goes wrong later is in the communicator's
-/// state.
+/// Queues them, and has their streams wait for them. Collectives of a communicator keep their
+/// order; its sends and receives go together, and start with the first of these. Communicators do
+/// not wait for each other. Throws what is wrong with a call; what goes wrong later is in the
+/// communicator's state.
 void execute_on_devices(std::span<Queued> operations);
 
 }  // namespace sprat::nccl

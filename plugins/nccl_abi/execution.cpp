@@ -42,16 +42,20 @@ void execute_on_host(std::span<Queued> operations) {
   }
   std::vector<Work> works;
   std::exception_ptr refused;
+  std::vector<const Comm*> failed;
   for (Queued& queued : operations) {
+    // One that has failed fails alone: other ranks wait for what the others are to do.
+    if (std::ranges::find(failed, queued.comm.get()) != failed.end()) {
+      continue;
+    }
     try {
       works.push_back(start_on_host(queued, scaled, {}));
     } catch (...) {
-      // What has started uses the caller's memory: it is waited for before the caller hears of
-      // this.
-      refused = std::current_exception();
-      break;
+      refused = refused ? refused : std::current_exception();
+      failed.push_back(queued.comm.get());
     }
   }
+  // What has started uses the caller's memory: it is waited for before the caller hears of this.
   try {
     all_of(std::move(works)).wait();
   } catch (...) {
