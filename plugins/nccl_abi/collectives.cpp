@@ -197,8 +197,9 @@ ncclResult_t RedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
       refuse(ncclInvalidArgument, "op " + std::to_string(static_cast<int>(op)) +
                                       " is one of NCCL's own, which cannot be destroyed");
     }
-    comm_of(comm)->remove_scale(op);
-    return ncclSuccess;
+    auto owner = comm_of(comm);
+    const Scale scale = owner->remove_scale(op);
+    return add(EndedScale{std::move(owner), scale});
   });
 }
 

@@ -26,7 +26,7 @@ Comms& comms() {
 
 /// Programs may end without destroying their communicators. Their ranks leave in good order then,
 /// so that nobody takes them for lost. One with a device is left as it is: the driver may have
-/// gone.
+/// gone. So are those of a process that has forked this one.
 void leave_all() noexcept {
   try {
     std::unordered_map<ncclComm_t, std::shared_ptr<Comm>> left;
@@ -35,8 +35,8 @@ void leave_all() noexcept {
       left.swap(comms().table);
     }
     for (auto& [handle, comm] : left) {
-      if (comm->has_lane()) {
-        if (comm->hand_over() != nullptr) {
+      if (comm->has_lane() || !comm->here()) {
+        if (comm->here() && comm->hand_over() != nullptr) {
           comm->hand_over()->leave();
         }
         static_cast<void>(new std::shared_ptr<Comm>(std::move(comm)));
@@ -55,6 +55,13 @@ void leave_all() noexcept {
 
 /// Process-wide, so that an op of one communicator is none of another's.
 std::atomic<int> next_op{ncclNumOps};
+
+/// A pointer that nobody looks behind. No two are equal, as addresses of what has gone might be: so
+/// a handle that is over is known for ever.
+void* next_handle() {
+  static std::atomic<std::uintptr_t> last{0};
+  return reinterpret_cast<void*>(last.fetch_add(1) + 1);
+}
 
 }  // namespace
 
@@ -120,7 +127,15 @@ void Comm::await_joined() {
   }
 }
 
+void Comm::require_begun() const {
+  if (phase_.load() == Phase::queued) {
+    refuse(ncclInvalidUsage,
+           "the communicator is made by a group that has not ended; call ncclGroupEnd first");
+  }
+}
+
 void Comm::require_joined() const {
+  require_begun();
   if (phase_.load() == Phase::joining) {
     refuse(
         ncclInvalidArgument,
@@ -144,7 +159,7 @@ void Comm::require_usable() const {
 
 Complaint Comm::state() const {
   const Phase phase = phase_.load();
-  if (phase == Phase::joining || changes_.load() > 0) {
+  if (phase == Phase::queued || phase == Phase::joining || changes_.load() > 0) {
     return {ncclInProgress, {}};
   }
   const std::lock_guard lock(mutex_);
@@ -224,7 +239,7 @@ ncclRedOp_t Comm::add_scale(Scale scale, DType dtype) {
   return static_cast<ncclRedOp_t>(number);
 }
 
-void Comm::remove_scale(ncclRedOp_t op) {
+Scale Comm::remove_scale(ncclRedOp_t op) {
   std::unique_lock lock(mutex_);
   const auto removed = made_.extract(static_cast<int>(op));
   lock.unlock();
@@ -232,8 +247,12 @@ void Comm::remove_scale(ncclRedOp_t op) {
     refuse(ncclInvalidArgument, "op " + std::to_string(static_cast<int>(op)) +
                                     " was not made for this communicator, or has been destroyed");
   }
+  return removed.mapped().scale;
+}
+
+void Comm::end_scale(const Scale& scale) {
   if (hand_over_ && hand_over_->reduces()) {
-    hand_over_->destroy_op(removed.mapped().scale.real);
+    hand_over_->destroy_op(scale.real);
   }
 }
 
@@ -253,11 +272,38 @@ Scale Comm::scale_of(ncclRedOp_t op, DType dtype) const {
   return found->second.scale;
 }
 
+void* Comm::add_range(Range range) {
+  void* const handle = next_handle();
+  const std::lock_guard lock(mutex_);
+  ranges_.emplace(handle, range);
+  return handle;
+}
+
+Range Comm::range_of(const void* handle, RangeKind kind, const char* what) const {
+  const std::lock_guard lock(mutex_);
+  return range_at(handle, kind, what);
+}
+
+void Comm::remove_range(const void* handle, RangeKind kind, const char* what) {
+  const std::lock_guard lock(mutex_);
+  static_cast<void>(range_at(handle, kind, what));
+  ranges_.erase(handle);
+}
+
+/// With the mutex held.
+const Range& Comm::range_at(const void* handle, RangeKind kind, const char* what) const {
+  const auto found = ranges_.find(handle);
+  if (found == ranges_.end() || found->second.kind != kind) {
+    refuse(ncclInvalidArgument,
+           std::string(what) + " was not registered with this communicator, or is no more");
+  }
+  return found->second;
+}
+
 ncclComm_t add_comm(std::shared_ptr<Comm> comm) {
   static const int at_exit = std::atexit(leave_all);
   static_cast<void>(at_exit);
-  // An address that is in use: nobody looks behind it.
-  const auto handle = reinterpret_cast<ncclComm_t>(comm.get());
+  const auto handle = static_cast<ncclComm_t>(next_handle());
   const std::lock_guard lock(comms().mutex);
   comms().table.emplace(handle, std::move(comm));
   return handle;
@@ -269,16 +315,29 @@ std::shared_ptr<Comm> comm_of(ncclComm_t handle) {
   if (found == comms().table.end()) {
     refuse_handle(handle);
   }
+  if (!found->second->here()) {
+    refuse(ncclInvalidUsage,
+           "the communicator is of the process that has forked this one; make another here");
+  }
   return found->second;
 }
 
 std::shared_ptr<Comm> take_comm(ncclComm_t handle) {
+  static_cast<void>(comm_of(handle));
   const std::lock_guard lock(comms().mutex);
   const auto node = comms().table.extract(handle);
   if (node.empty()) {
-    refuse_handle(handle);
+    refuse_handle(handle);  // another thread has been faster
   }
   return node.mapped();
+}
+
+void forget_comm(ncclComm_t handle) noexcept {
+  std::shared_ptr<Comm> forgotten;  // ends outside of the lock
+  const std::lock_guard lock(comms().mutex);
+  if (const auto node = comms().table.extract(handle); !node.empty()) {
+    forgotten = node.mapped();
+  }
 }
 
 }  // namespace sprat::nccl

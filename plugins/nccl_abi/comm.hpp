@@ -1,6 +1,8 @@
 // What an ncclComm_t stands for, and which of them there are.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <memory>
@@ -27,6 +29,13 @@ struct Settings {
 /// Throws ncclInvalidArgument.
 Settings read_settings(const ncclConfig_t* config, const Settings& otherwise);
 
+/// Memory that a program has told a communicator of: as such, or as a window.
+enum class RangeKind { registered, window };
+struct Range {
+  RangeKind kind{};
+  void* data = nullptr;
+};
+
 /// One rank of a communicator. Any thread. It begins without ranks, joins once, and is ready or has
 /// failed from then on.
 class Comm final {
@@ -35,7 +44,14 @@ class Comm final {
 
   const Settings& settings() const noexcept { return settings_; }
   int device() const noexcept { return device_; }
+  /// False in a child of fork(), which has none of its threads.
+  bool here() const noexcept { return process_ == ::getpid(); }
 
+  /// Once, before what follows: it is being made. Before that it stands in a group that has not
+  /// ended.
+  void begin_joining() { phase_.store(Phase::joining); }
+  /// Throws ncclInvalidUsage before that: whoever waited for it might be who ends the group.
+  void require_begun() const;
   /// Once: joined, with a communicator that is this one's alone. Collective: makes another one for
   /// the operations.
   void become_ready(Communicator control);
@@ -80,16 +96,25 @@ class Comm final {
   void end_change() { changes_.fetch_sub(1); }
 
   ncclRedOp_t add_scale(Scale scale, DType dtype);
-  /// Throws ncclInvalidArgument for one that is not this communicator's.
-  void remove_scale(ncclRedOp_t op);
+  /// No later operation has it; those that have been called still do, until end_scale(). Throws
+  /// ncclInvalidArgument for one that is not this communicator's.
+  Scale remove_scale(ncclRedOp_t op);
+  void end_scale(const Scale& scale);
   /// Throws likewise, and if it was made for another type.
   Scale scale_of(ncclRedOp_t op, DType dtype) const;
+
+  /// The handle, which ends with the communicator at the latest.
+  void* add_range(Range range);
+  /// Throws ncclInvalidArgument for one that is not this communicator's, or of the other kind.
+  Range range_of(const void* handle, RangeKind kind, const char* what) const;
+  void remove_range(const void* handle, RangeKind kind, const char* what);
 
  private:
   void settle();
   void end_data(const char* why);
+  const Range& range_at(const void* handle, RangeKind kind, const char* what) const;
 
-  enum class Phase { joining, ready, failed, nobody };
+  enum class Phase { queued, joining, ready, failed, nobody };
   struct Made {
     Scale scale;
     DType dtype;
@@ -97,12 +122,15 @@ class Comm final {
 
   const Settings settings_;
   const int device_;
-  mutable std::mutex mutex_;  ///< Guards complaint_ and made_, and orders changes of phase_.
+  const pid_t process_ = ::getpid();
+  /// Guards complaint_, made_ and ranges_, and orders changes of phase_.
+  mutable std::mutex mutex_;
   std::condition_variable joined_;
   Complaint complaint_;
   std::unordered_map<int, Made> made_;
+  std::unordered_map<const void*, Range> ranges_;
   /// Whoever reads ready here may use the communicators: they were there before.
-  std::atomic<Phase> phase_{Phase::joining};
+  std::atomic<Phase> phase_{Phase::queued};
   std::atomic<int> changes_{0};
   std::atomic<bool> revoked_{false}, aborted_{false}, finalized_{false}, suspended_{false};
   std::optional<Communicator> control_, data_;
@@ -114,9 +142,11 @@ class Comm final {
 /// The process's communicators. A handle that is none of them, or none any more, is an error and no
 /// crash.
 ncclComm_t add_comm(std::shared_ptr<Comm> comm);
-/// Throws ncclInvalidArgument.
+/// Throws ncclInvalidArgument, and ncclInvalidUsage in a child of fork().
 std::shared_ptr<Comm> comm_of(ncclComm_t handle);
 /// The same, and it is none any more.
 std::shared_ptr<Comm> take_comm(ncclComm_t handle);
+/// It is none any more, if it was one.
+void forget_comm(ncclComm_t handle) noexcept;
 
 }  // namespace sprat::nccl

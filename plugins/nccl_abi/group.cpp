@@ -32,6 +32,14 @@ void carry_out_in_order(const std::vector<Making>& chain) noexcept {
   }
 }
 
+/// The handle of what is not made after all. The program may have aborted it meanwhile.
+void take_back(const Making& making) noexcept {
+  if (making.slot != nullptr) {
+    *making.slot = nullptr;
+    forget_comm(making.handle);
+  }
+}
+
 /// Of what nobody carries out: the exception being handled says why.
 void give_up(const std::vector<Making>& chain) noexcept {
   for (const Making& making : chain) {
@@ -69,9 +77,7 @@ ncclResult_t settle(const std::vector<std::vector<Making>>& chains) {
       } catch (...) {
         const ncclResult_t failed = remember(current_complaint());
         result = result == ncclSuccess ? failed : result;
-        if (making.slot != nullptr) {
-          static_cast<void>(take_comm(std::exchange(*making.slot, nullptr)));
-        }
+        take_back(making);
       }
     }
   }
@@ -83,6 +89,7 @@ ncclResult_t make_all(std::vector<Making> makings) {
   for (const Making& making : makings) {
     // As in NCCL, one that does not block makes the whole group not block.
     blocking &= making.comm->settings().blocking;
+    making.comm->begin_joining();
     if (making.parent) {
       making.parent->begin_change();
     }
@@ -132,8 +139,15 @@ ncclResult_t Group::note(ncclResult_t result) {
 ncclResult_t Group::end() { return leave(true); }
 ncclResult_t Group::drop() { return leave(false); }
 
-// What is queued is taken out first: a group that fails leaves nothing to the next one. The lists
-// keep their memory, so that a program's groups allocate nothing once one was as long.
+void Group::add(Making making) {
+  if (making.slot != nullptr) {
+    making.handle = add_comm(making.comm);
+    *making.slot = making.handle;
+  }
+  makings_.push_back(std::move(making));
+}
+
+// What is queued is taken out first: a group that fails leaves nothing to the next one.
 ncclResult_t Group::leave(bool carry_out) {
   if (depth_ == 0) {
     refuse(ncclInvalidUsage, "ncclGroupEnd without an ncclGroupStart before it");
@@ -141,17 +155,25 @@ ncclResult_t Group::leave(bool carry_out) {
   if (--depth_ > 0) {
     return ncclSuccess;
   }
-  const ncclResult_t failed = std::exchange(failed_, ncclSuccess);
-  std::vector<Making> makings = std::exchange(makings_, {});
-  if (failed != ncclSuccess || !carry_out) {
-    for (const Making& making : makings) {
-      if (making.slot != nullptr) {
-        static_cast<void>(take_comm(std::exchange(*making.slot, nullptr)));
-      }
-    }
+  const std::vector<EndedScale> ended = std::exchange(ended_, {});
+  ncclResult_t result = std::exchange(failed_, ncclSuccess);
+  if (result != ncclSuccess || !carry_out) {
     operations_.clear();
-    return failed;
+    for (const Making& making : std::exchange(makings_, {})) {
+      take_back(making);
+    }
+  } else {
+    result = carry_out_all();
   }
+  for (const EndedScale& one : ended) {
+    one.comm->end_scale(one.scale);
+  }
+  return result;
+}
+
+// The lists keep their memory, so that a program's groups allocate nothing once one was as long.
+ncclResult_t Group::carry_out_all() {
+  std::vector<Making> makings = std::exchange(makings_, {});
   ncclResult_t result = makings.empty() ? ncclSuccess : make_all(std::move(makings));
   if (!operations_.empty()) {
     // Moved aside, since what runs may call NCCL again on this thread.
@@ -174,17 +196,25 @@ ncclResult_t add(Queued queued) {
 }
 
 ncclResult_t add(Making making) {
-  if (making.slot != nullptr) {
-    *making.slot = add_comm(making.comm);
-  }
   Group& group = group_of_this_thread();
   if (group.open()) {
     group.add(std::move(making));
     return ncclSuccess;
   }
-  std::vector<Making> one;
-  one.push_back(std::move(making));
-  return make_all(std::move(one));
+  Group alone;
+  alone.begin();
+  alone.add(std::move(making));
+  return alone.end();
+}
+
+ncclResult_t add(EndedScale ended) {
+  Group& group = group_of_this_thread();
+  if (group.open()) {
+    group.add(std::move(ended));
+  } else {
+    ended.comm->end_scale(ended.scale);
+  }
+  return ncclSuccess;
 }
 
 ncclResult_t GroupStart(void) {

@@ -46,11 +46,12 @@ ncclResult_t init_rank(ncclComm_t* out, int ranks, const ncclUniqueId& id, int r
   });
 }
 
-/// The parent of what is made now: joined, and not busy with what was begun without waiting.
+/// The parent of what is made now: joined, and not busy with what was begun without waiting. What a
+/// group makes of it has not begun while the group is open.
 std::shared_ptr<Comm> parent_of(ncclComm_t handle) {
   auto parent = comm_of(handle);
   parent->require_joined();
-  if (!group_of_this_thread().open() && parent->state().result == ncclInProgress) {
+  if (parent->state().result == ncclInProgress) {
     refuse(ncclInvalidArgument,
            "another communicator is being made of this one; wait until ncclCommGetAsyncError gives "
            "ncclSuccess");
@@ -175,15 +176,16 @@ ncclResult_t CommInitAll(ncclComm_t* comms, int devices, const int* list) {
     deref(comms, "comms");
     check_rank(0, devices);
     std::fill_n(comms, devices, nullptr);
+    const auto device_of = [list](int rank) { return list == nullptr ? rank : list[rank]; };
+    for (int rank = 0; rank < devices; ++rank) {
+      check_device(device_of(rank));
+    }
     const MeetingPoint point = open_meeting(Config::from_environment());
     Group all;  // beside the caller's: NCCL carries this one out at once, too
     all.begin();
     for (int rank = 0; rank < devices; ++rank) {
-      const int device = list == nullptr ? rank : list[rank];
-      check_device(device);
-      auto comm = std::make_shared<Comm>(Settings{}, device);
-      comms[rank] = add_comm(comm);
-      all.add(Making{std::move(comm), nullptr, &comms[rank], joining(point, rank, devices)});
+      all.add(Making{std::make_shared<Comm>(Settings{}, device_of(rank)), nullptr, &comms[rank],
+                     joining(point, rank, devices)});
     }
     return all.end();
   });
@@ -221,10 +223,11 @@ ncclResult_t CommShrink(ncclComm_t handle, int* excluded, int excluded_count, nc
     }
     auto parent = parent_of(handle);
     std::vector<int> left = survivors(*parent, excluded, excluded_count);
+    auto comm = std::make_shared<Comm>(read_settings(config, parent->settings()), parent->device());
+    // Last: a call that is refused changes nothing.
     if (flags == SPRAT_NCCL_SHRINK_ABORT) {
       parent->revoke("ncclCommShrink with NCCL_SHRINK_ABORT");
     }
-    auto comm = std::make_shared<Comm>(read_settings(config, parent->settings()), parent->device());
     return add(Making{std::move(comm), parent, rest, [parent, left = std::move(left)](Comm& made) {
                         made.become_ready(shrunk(*parent, left));
                       }});
@@ -281,8 +284,8 @@ ncclResult_t CommFinalize(ncclComm_t handle) {
 ncclResult_t CommDestroy(ncclComm_t handle) {
   return guard([&] {
     if (handle != nullptr) {
-      const auto comm = take_comm(handle);
-      comm->close();
+      comm_of(handle)->require_begun();
+      take_comm(handle)->close();
     }
     return ncclSuccess;
   });

@@ -4,7 +4,6 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "plugins/nccl_abi/comm.hpp"
@@ -30,41 +29,6 @@ struct Given {
 Given& given() {
   static Given& all = *new Given;
   return all;
-}
-
-/// A range that a program has registered, or registered as a window. The handle is its address.
-struct Range {
-  void* data;
-  std::size_t bytes;
-};
-struct Ranges {
-  std::mutex mutex;  ///< Guards the set.
-  std::unordered_set<Range*> set;
-};
-Ranges& ranges() {
-  static Ranges& all = *new Ranges;
-  return all;
-}
-
-Range* add_range(void* data, std::size_t bytes) {
-  auto range = std::make_unique<Range>(Range{data, bytes});
-  const std::lock_guard lock(ranges().mutex);
-  ranges().set.insert(range.get());
-  return range.release();
-}
-
-Range range_of(const void* handle, bool remove, const char* what) {
-  const std::lock_guard lock(ranges().mutex);
-  const auto found = ranges().set.find(static_cast<Range*>(const_cast<void*>(handle)));
-  if (found == ranges().set.end()) {
-    refuse(ncclInvalidArgument, std::string(what) + " was not registered, or is no more");
-  }
-  const Range range = **found;
-  if (remove) {
-    delete *found;
-    ranges().set.erase(found);
-  }
-  return range;
 }
 
 }  // namespace
@@ -107,42 +71,43 @@ ncclResult_t MemFree(void* data) {
 }
 
 // Sprat needs no registration: any memory will do. So this is accepted, and changes nothing.
-ncclResult_t CommRegister(ncclComm_t comm, void* data, size_t bytes, void** handle) {
+ncclResult_t CommRegister(ncclComm_t comm, void* data, size_t /*bytes*/, void** handle) {
   return guard([&] {
-    comm_of(comm)->require_joined();
+    const auto owner = comm_of(comm);
+    owner->require_joined();
     deref(handle, "handle") = nullptr;
     deref(static_cast<char*>(data), "buff");
-    *handle = add_range(data, bytes);
+    *handle = owner->add_range({RangeKind::registered, data});
     return ncclSuccess;
   });
 }
 
 ncclResult_t CommDeregister(ncclComm_t comm, void* handle) {
   return guard([&] {
-    comm_of(comm);
-    range_of(handle, true, "handle");
+    comm_of(comm)->remove_range(handle, RangeKind::registered, "handle");
     return ncclSuccess;
   });
 }
 
 // Collectives on a window's memory run as on any other; what would reach into peers' windows is
 // refused (refused.cpp).
-ncclResult_t CommWindowRegister(ncclComm_t comm, void* data, size_t bytes, ncclWindow_t* window,
+ncclResult_t CommWindowRegister(ncclComm_t comm, void* data, size_t /*bytes*/, ncclWindow_t* window,
                                 int /*flags*/) {
   return guard([&] {
-    comm_of(comm)->require_joined();
+    const auto owner = comm_of(comm);
+    owner->require_joined();
     deref(window, "win") = nullptr;
     deref(static_cast<char*>(data), "buff");
-    *window = reinterpret_cast<ncclWindow_t>(add_range(data, bytes));
+    *window = static_cast<ncclWindow_t>(owner->add_range({RangeKind::window, data}));
     return ncclSuccess;
   });
 }
 
 ncclResult_t CommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
   return guard([&] {
-    comm_of(comm);
+    const auto owner = comm_of(comm);
     if (window != nullptr) {
-      range_of(window, true, "win");
+      owner->remove_range(window, RangeKind::window, "win");
     }
     return ncclSuccess;
   });
@@ -150,8 +115,7 @@ ncclResult_t CommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
 
 ncclResult_t WinGetUserPtr(ncclComm_t comm, ncclWindow_t window, void** data) {
   return guard([&] {
-    comm_of(comm);
-    deref(data, "outUserPtr") = range_of(window, false, "win").data;
+    deref(data, "outUserPtr") = comm_of(comm)->range_of(window, RangeKind::window, "win").data;
     return ncclSuccess;
   });
 }

@@ -115,6 +115,67 @@ TEST_F(NcclErrors, know_dead_handles) {
   EXPECT_SUCCESS(ncclCommAbort(nullptr));
 }
 
+// Programs that use a handle once too often hear of it, and nobody else's is hit.
+TEST_F(NcclErrors, know_handles_apart_that_were_never_at_once) {
+  const ncclComm_t gone = init_all(1).front();
+  EXPECT_SUCCESS(ncclCommDestroy(gone));
+  float memory = 0;
+  void *old_range = nullptr, *range = nullptr;
+  EXPECT_SUCCESS(ncclCommRegister(comm_, &memory, sizeof(memory), &old_range));
+  EXPECT_SUCCESS(ncclCommDeregister(comm_, old_range));
+  for (int times = 0; times < 100; ++times) {
+    const ncclComm_t other = init_all(1).front();
+    EXPECT_NE(other, gone);
+    EXPECT_SUCCESS(ncclCommRegister(other, &memory, sizeof(memory), &range));
+    EXPECT_NE(range, old_range);
+    EXPECT_SUCCESS(ncclCommDestroy(other));  // and its registration
+  }
+  expect(ncclCommDestroy(gone), ncclInvalidArgument, "has been destroyed");
+  expect(ncclCommDeregister(comm_, old_range), ncclInvalidArgument, "not registered");
+  expect(ncclCommDeregister(comm_, range), ncclInvalidArgument, "not registered");
+  // A window is no registration, and another communicator's is none of this one's.
+  ncclWindow_t window = nullptr;
+  const ncclComm_t other = init_all(1).front();
+  EXPECT_SUCCESS(ncclCommWindowRegister(comm_, &memory, sizeof(memory), &window, 0));
+  expect(ncclCommDeregister(comm_, window), ncclInvalidArgument, "not registered");
+  expect(ncclCommWindowDeregister(other, window), ncclInvalidArgument, "not registered");
+  EXPECT_SUCCESS(ncclCommWindowDeregister(comm_, window));
+  EXPECT_SUCCESS(ncclCommDestroy(other));
+}
+
+TEST_F(NcclErrors, leave_no_communicator_of_a_list_with_a_device_that_is_none) {
+  ncclComm_t comms[2] = {comm_, comm_};
+  const int devices[2] = {0, -1};
+  expect(ncclCommInitAll(comms, 2, devices), ncclInvalidArgument, "device -1");
+  EXPECT_EQ(comms[0], nullptr);
+  EXPECT_EQ(comms[1], nullptr);
+}
+
+TEST_F(NcclErrors, refuse_a_shrink_before_it_aborts) {
+  const std::vector<ncclComm_t> comms = init_all(2);
+  ncclConfig_t zeros{};
+  ncclComm_t rest = comm_;
+  int excluded[] = {1, 1};
+  expect(ncclCommShrink(comms[0], excluded, 1, &rest, &zeros, NCCL_SHRINK_ABORT),
+         ncclInvalidArgument, "NCCL_CONFIG_INITIALIZER");
+  expect(ncclCommShrink(comms[0], excluded, 2, &rest, nullptr, NCCL_SHRINK_ABORT),
+         ncclInvalidArgument, "excludeRanksList[1] is 1");
+  expect(ncclCommShrink(comms[0], excluded, 0, &rest, nullptr, NCCL_SHRINK_ABORT),
+         ncclInvalidArgument, "excludeRanksCount is 0");
+  expect(ncclCommShrink(comms[0], nullptr, 1, &rest, nullptr, NCCL_SHRINK_ABORT),
+         ncclInvalidArgument, "excludeRanksList is null");
+  expect(ncclCommShrink(comms[0], excluded, 1, &rest, nullptr, 8), ncclInvalidArgument,
+         "shrinkFlags is 8");
+  EXPECT_EQ(rest, nullptr);
+  run_threads(2, [&](int rank) {
+    int one = 1;
+    EXPECT_SUCCESS(ncclAllReduce(&one, &one, 1, ncclInt32, ncclSum,
+                                 comms[static_cast<std::size_t>(rank)], nullptr));
+    EXPECT_EQ(one, 2) << "the communicator goes on";
+  });
+  destroy_all(comms);
+}
+
 TEST_F(NcclErrors, refuse_what_is_finalized) {
   ncclComm_t other = init_all(1).front();
   EXPECT_SUCCESS(ncclCommFinalize(other));
@@ -156,6 +217,7 @@ TEST_F(NcclErrors, accept_registration_and_give_memory) {
   EXPECT_SUCCESS(ncclCommWindowRegister(comm_, memory, 1 << 20, &window, 0));
   EXPECT_NE(window, nullptr);
   EXPECT_SUCCESS(ncclCommWindowDeregister(comm_, window));
+  EXPECT_EQ(ncclCommWindowDeregister(comm_, window), ncclInvalidArgument);
   EXPECT_SUCCESS(ncclMemFree(memory));
   expect(ncclMemFree(memory), ncclInvalidArgument, "has been freed");
 }

@@ -162,6 +162,24 @@ TEST(NcclLifecycle, shrinks_after_a_process_has_died) {
   });
 }
 
+// As programs of one process do.
+TEST(NcclLifecycle, one_thread_may_end_all_ranks_one_by_one) {
+  for (const bool finalizes : {false, true}) {
+    const std::vector<ncclComm_t> comms = init_all(4);
+    run_threads(4, [&](int rank) {
+      EXPECT_EQ(count_by_summing(comms[static_cast<std::size_t>(rank)]), 4);
+    });
+    for (const ncclComm_t comm : comms) {
+      if (finalizes) {
+        EXPECT_SUCCESS(ncclCommFinalize(comm));
+      }
+    }
+    for (const ncclComm_t comm : comms) {
+      EXPECT_SUCCESS(ncclCommDestroy(comm));
+    }
+  }
+}
+
 // As most programs do in the end: some rank is always the first to go.
 TEST(NcclLifecycle, programs_may_end_without_destroying) {
   EXPECT_EXIT(
@@ -172,6 +190,29 @@ TEST(NcclLifecycle, programs_may_end_without_destroying) {
         std::exit(0);
       },
       testing::ExitedWithCode(0), testing::Not(testing::HasSubstr("lost")));
+}
+
+// As workers of a program's data do.
+TEST(NcclLifecycle, a_child_of_fork_leaves_its_parents_communicators_alone) {
+  const std::vector<ncclComm_t> comms = init_all(2);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(most_seconds);
+    keeps_all = true;
+    EXPECT_EQ(count_by_summing(comms[0]), -static_cast<int>(ncclInvalidUsage));
+    EXPECT_EQ(ncclCommDestroy(comms[0]), ncclInvalidUsage);
+    EXPECT_EQ(ncclCommAbort(comms[1]), ncclInvalidUsage);
+    EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("forked"), std::string::npos);
+    const ncclComm_t own = init_all(1).front();
+    EXPECT_EQ(count_by_summing(own), 1);
+    std::exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  run_threads(
+      2, [&](int rank) { EXPECT_EQ(count_by_summing(comms[static_cast<std::size_t>(rank)]), 2); });
+  destroy_all(comms);
 }
 
 TEST(NcclLifecycle, a_revoked_communicator_can_be_split) {

@@ -15,6 +15,16 @@
 
 extern "C" int cudaSetDevice(int device);
 
+namespace {
+
+/// In a child of fork(), which knows what its parent's threads hold from nowhere.
+bool is_child = false;
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off();
+int __lsan_is_turned_off() { return is_child ? 1 : 0; }
+
 namespace sprat::nccl_tests {
 namespace {
 
@@ -283,6 +293,51 @@ TEST(NcclHandOver, factors_are_made_in_both_and_end_once) {
   });
   EXPECT_EQ(calls("RedOpCreatePreMulSum") - made, ranks);
   EXPECT_EQ(calls("RedOpDestroy") - ended, ranks);
+  destroy_all(comms);
+}
+
+// A program may do so as soon as its last call with the op has returned, which in a group starts
+// nothing yet.
+TEST(NcclHandOver, a_factor_may_be_destroyed_in_the_group_that_has_it) {
+  const Asked asked("all");
+  const std::vector<ncclComm_t> comms = init_on_devices();
+  const int made = calls("RedOpCreatePreMulSum"), ended = calls("RedOpDestroy");
+  run_on_devices([&](int rank) {
+    const ncclComm_t comm = comms[static_cast<std::size_t>(rank)];
+    const Type& type = type_of(ncclFloat32);
+    const Stream stream;
+    const OnDevice memory(filled(type, count, 1), stream.handle());
+    float factor = 3;
+    ncclRedOp_t op = ncclSum;
+    EXPECT_SUCCESS(ncclGroupStart());
+    EXPECT_SUCCESS(
+        ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat32, ncclScalarHostImmediate, comm));
+    EXPECT_SUCCESS(ncclAllReduce(memory.data(), memory.data(), count, ncclFloat32, op, comm,
+                                 as_stream(stream.handle())));
+    EXPECT_SUCCESS(ncclRedOpDestroy(op, comm));
+    EXPECT_EQ(ncclRedOpDestroy(op, comm), ncclInvalidArgument);
+    EXPECT_SUCCESS(ncclGroupEnd());
+    EXPECT_EQ(memory.read(), filled(type, count, 3 * ranks));
+  });
+  EXPECT_EQ(calls("RedOpCreatePreMulSum") - made, ranks);
+  EXPECT_EQ(calls("RedOpDestroy") - ended, ranks);
+  destroy_all(comms);
+}
+
+// Its ranks' watchers are threads, which a child has not.
+TEST(NcclHandOver, a_child_of_fork_ends) {
+  const Asked asked("all");
+  const std::vector<ncclComm_t> comms = init_on_devices();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(most_seconds);
+    is_child = true;
+    std::exit(ncclCommDestroy(comms[0]) == ncclInvalidUsage ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  run_on_devices([&](int rank) { check_all_reduce(comms[static_cast<std::size_t>(rank)]); });
   destroy_all(comms);
 }
 
