@@ -37,9 +37,10 @@ struct Host {
   std::vector<Device> devices = comm::endpoint::find_devices(config);
 };
 
-/// The interface has no object to keep it in: devices() and getProperties() take no context.
+/// The interface has no object to keep it in: devices() and getProperties() take no context. Never
+/// destroyed: NCCL's threads go on while a program ends, and it keeps the names of devices.
 const Host& host() {
-  static const Host found;
+  static const Host& found = *new Host;
   return found;
 }
 
@@ -61,7 +62,7 @@ class Context {
 };
 
 Context& context_at(void* context) {
-  static Context of_old_versions;
+  static Context& of_old_versions = *new Context;  // never destroyed, as host()
   return context == nullptr ? of_old_versions : *static_cast<Context*>(context);
 }
 

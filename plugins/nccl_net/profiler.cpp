@@ -27,9 +27,10 @@ struct Shared {
   int files = 0;
 };
 
-/// The interface's stopEvent() takes no context.
+/// The interface's stopEvent() takes no context. Never destroyed: programs end without their
+/// communicators' ends, and NCCL's network threads go on until the process is gone.
 Shared& shared() {
-  static Shared one;
+  static Shared& one = *new Shared;
   return one;
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -207,6 +208,33 @@ TEST(NcclProfiler, a_folder_that_is_not_there_is_said) {
   EXPECT_EQ(table.finalize(context), Result::system_error);
   EXPECT_NE(last_line().find("cannot write the trace /no/such/folder"), std::string::npos)
       << last_line();
+}
+
+// Most programs end so.
+TEST(NcclProfiler, a_process_may_end_while_its_network_goes_on) {
+  const Folder folder;
+  EXPECT_EXIT(
+      {
+        setenv("SPRAT_NCCL_TRACE", folder.path().c_str(), 1);
+        auto& table = profiler<ProfilerV5>(5);
+        int events = 0;
+        void* const context = open_profiler(table, &events);
+        std::atomic<bool> goes_on = false;
+        std::thread([&table, &goes_on, context] {
+          for (;;) {
+            ProfilerEventV5 described{};
+            described.type = 1u << 3;
+            described.proxy_op.process = ::getpid();
+            void* event = nullptr;
+            check("startEvent", table.start_event(context, &event, &described));
+            check("stopEvent", table.stop_event(event));
+            goes_on = true;
+          }
+        }).detach();
+        poll_until([&goes_on] { return goes_on.load(); });
+        std::exit(0);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 TEST(NcclProfiler, events_of_many_threads_fit_into_bounded_memory) {
