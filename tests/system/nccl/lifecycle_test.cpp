@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/system/nccl/ranks.hpp"
+#include "tests/unit/sanitized.hpp"
 
 namespace {
 
@@ -203,8 +204,9 @@ TEST(NcclLifecycle, a_child_of_fork_leaves_its_parents_communicators_alone) {
     EXPECT_EQ(ncclCommDestroy(comms[0]), ncclInvalidUsage);
     EXPECT_EQ(ncclCommAbort(comms[1]), ncclInvalidUsage);
     EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("forked"), std::string::npos);
-    const ncclComm_t own = init_all(1).front();
-    EXPECT_EQ(count_by_summing(own), 1);
+    if (!sanitized) {  // some of them let no child of several threads start any
+      EXPECT_EQ(count_by_summing(init_all(1).front()), 1);
+    }
     std::exit(testing::Test::HasFailure() ? 1 : 0);
   }
   int status = -1;
