@@ -3,11 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -19,6 +15,7 @@
 #include "cli/command.hpp"
 #include "cli/tree.hpp"
 #include "cli/whole_number.hpp"
+#include "comm/base/whole_file.hpp"
 #include "mp/partition/method.hpp"
 #include "mp/partition/partition_file.hpp"
 #include "sprat/error.hpp"
@@ -37,21 +34,6 @@ struct PartitionArguments {
   std::vector<std::string> pins;
   bool any_order = false, json = false;
 };
-
-std::string whole_file(const std::string& path) {
-  // A stream opens a folder without a word, and fails at its first byte.
-  const auto refuse = [&path](const char* why) {
-    throw Error(ErrorCode::unavailable, fmt::format("cannot read \"{}\": {}", path, why));
-  };
-  if (std::filesystem::is_directory(path)) {
-    refuse("it is a folder");
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    refuse(std::strerror(errno));
-  }
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 /// "name=2"; the last = counts, since names may hold some.
 std::map<std::string, int> pins_from(const std::vector<std::string>& words) {
@@ -101,7 +83,7 @@ class PlanPartition {
  public:
   explicit PlanPartition(const PartitionArguments& request)
       : request_(request),
-        model_(mp::parse_model(request.model, whole_file(request.model))),
+        model_(mp::parse_model(request.model, read_whole_file(request.model))),
         pieces_(mp::pieces_of(model_)) {}
 
   void run() {
@@ -123,7 +105,7 @@ class PlanPartition {
       // Held against the model first: a table of another model's partition would look plausible.
       how_ = "as " + request_.read + " says";
       partition_of_ = mp::partition_from(
-          request_.read, mp::parse_partition_file(request_.read, whole_file(request_.read)),
+          request_.read, mp::parse_partition_file(request_.read, read_whole_file(request_.read)),
           pieces_, request_.partitions);
     } else if (request_.default_partition) {
       how_ = "by hand";
@@ -272,7 +254,7 @@ Action prepare_partition(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--memory-weight", r->memory_weight,
                  "tree: memory's share of a cost [0.8; with --optimize speed 0.2]")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(RealNumber(0.0, 1.0));
   app.add_option("--seats", r->seats, "tree: how partitions are given; plain is the textbook's")
       ->check(CLI::IsMember({"capped", "plain"}))
       ->capture_default_str();

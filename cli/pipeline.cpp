@@ -3,12 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -164,22 +159,9 @@ PlayedSchedule play(const PipelineArguments& request, const mp::Schedule& given)
           .microbatch_bytes = request.microbatch_bytes};
 }
 
-std::string contents_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  // A folder opens like a file, and reading it fails with words that name nothing.
-  if (std::filesystem::is_directory(path)) {
-    throw Error(ErrorCode::unavailable, fmt::format("\"{}\" is a folder, not a file", path));
-  }
-  if (!file) {
-    throw Error(ErrorCode::unavailable,
-                fmt::format("cannot open \"{}\": {}", path, std::strerror(errno)));
-  }
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 mp::Schedule schedule_of(const PipelineArguments& request) {
   return request.csv.empty() ? made_for(kind_named(request.schedule), request.shape)
-                             : mp::schedule_of_csv(contents_of(request.csv), request.csv);
+                             : mp::schedule_of_csv(read_whole_file(request.csv), request.csv);
 }
 
 /// Of the same schedule where each send waits for its receive.
@@ -254,7 +236,7 @@ void add_costs(CLI::App& app, PipelineArguments& r) {
                  "Bytes that a rank keeps of a micro-batch, such as 300M; shown in the table")
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--kept", r.kept, "Part of the activations that --recompute keeps, from 0 to 1")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(RealNumber(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--cores", r.cores, "Ranks share so many cores; default: each has one")
       ->check(WholeNumber(1));

@@ -3,10 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -45,13 +41,7 @@ Machine machine_from(const std::string& topology) {
   const std::string base = topology.substr(0, comma);
   Machine machine;
   if (base.ends_with(".xml")) {
-    std::ifstream file(base, std::ios::binary);
-    if (!file) {
-      throw Error(ErrorCode::unavailable,
-                  fmt::format("cannot open \"{}\": {}", base, std::strerror(errno)));
-    }
-    machine = collectives::machine_of(
-        comm::parse_topology(std::string(std::istreambuf_iterator<char>(file), {})));
+    machine = collectives::machine_of(comm::parse_topology(read_whole_file(base)));
   } else {
     machine = collectives::machine_named(base);
   }

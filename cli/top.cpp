@@ -20,6 +20,7 @@
 #include "cli/top/sampler.hpp"
 #include "cli/top/screen.hpp"
 #include "cli/top/table.hpp"
+#include "cli/whole_number.hpp"
 #include "comm/base/whole_file.hpp"
 
 namespace sprat::cli {
@@ -176,7 +177,7 @@ int run_top(const TopOptions& options) {
 Action prepare_top(CLI::App& app) {
   auto options = std::make_shared<TopOptions>();
   app.add_option("--interval", options->interval, "Seconds between two looks")
-      ->check(CLI::Range(0.1, 3600.0))
+      ->check(RealNumber(0.1, 3600.0))
       ->capture_default_str();
   app.add_option("--sort", options->order, "Ranks of a job by rank, wait, late, bytes or cpu")
       ->capture_default_str();

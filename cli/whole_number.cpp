@@ -18,4 +18,14 @@ std::string WholeNumber::operator()(const std::string& text) const {
                      std::numeric_limits<int>::max());
 }
 
+std::string RealNumber::operator()(const std::string& text) const {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc{} && stop == end && value >= least_ && value <= most_) {
+    return "";
+  }
+  return fmt::format("\"{}\" is not a number from {} to {}", text, least_, most_);
+}
+
 }  // namespace sprat::cli

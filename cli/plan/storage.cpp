@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/whole_number.hpp"
 #include "io/report/cause.hpp"
 
 namespace sprat::cli {
@@ -295,11 +296,11 @@ Action prepare_plan_storage(CLI::App& app) {
       ->transform(CLI::AsSizeValue(true));
   app.add_option("--fsx", r->fsx,
                  "A file system to judge: PERSISTENT_2:250:12000 is kind, MB/s a TiB, GiB");
-  app.add_option("--files", r->files, "Opened in an epoch")->check(CLI::Range(0.0, 1e15));
+  app.add_option("--files", r->files, "Opened in an epoch")->check(RealNumber(0.0, 1e15));
   app.add_option("--margin", r->margin, "On top of what is needed")
-      ->check(CLI::Range(1.0, 100.0))
+      ->check(RealNumber(1.0, 100.0))
       ->capture_default_str();
-  app.add_option("--nic", r->nic_gbps, "A host's network, in Gbit/s")->check(CLI::Range(0.0, 1e6));
+  app.add_option("--nic", r->nic_gbps, "A host's network, in Gbit/s")->check(RealNumber(0.0, 1e6));
   app.add_flag("--efa", r->efa, "Hosts mount it over EFA: flows are not bound to 5 Gbit/s");
   app.add_flag("--json", r->json, "One JSON object instead of the tables");
   return [r] { return run_plan_storage(*r); };

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -99,6 +100,28 @@ void write_whole_file(const std::string& path, std::string_view content) {
   WholeFile file(path);
   file.append(content);
   file.keep();
+}
+
+std::string read_whole_file(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  need(descriptor >= 0, "cannot open \"", path, "\": ", std::strerror(errno));
+  struct stat there {};
+  const bool folder = fstat(descriptor, &there) == 0 && S_ISDIR(there.st_mode);
+  std::string content;
+  std::array<char, 1 << 16> room;
+  ssize_t got = 0;
+  while (!folder && (got = ::read(descriptor, room.data(), room.size())) != 0) {
+    if (got > 0) {
+      content.append(room.data(), static_cast<std::size_t>(got));
+    } else if (errno != EINTR) {
+      break;
+    }
+  }
+  const int error = errno;
+  ::close(descriptor);
+  need(!folder, "cannot read \"", path, "\": it is a folder");
+  need(got == 0, "cannot read \"", path, "\": ", std::strerror(error));
+  return content;
 }
 
 }  // namespace sprat

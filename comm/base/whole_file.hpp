@@ -1,4 +1,4 @@
-// Files that others may read at any moment, and that are no use in part.
+// Files that others may read at any moment, and that are no use in part; and reading them whole.
 #pragma once
 
 #include <string>
@@ -31,5 +31,9 @@ class WholeFile final {
 
 /// The same at once.
 void write_whole_file(const std::string& path, std::string_view content);
+
+/// All that is in it; a pipe is read to its end. Throws Error{unavailable} that names the path: it
+/// cannot be opened or read, or is a folder.
+std::string read_whole_file(const std::string& path);
 
 }  // namespace sprat

@@ -113,5 +113,26 @@ TEST_F(WholeFiles, that_have_no_folder_say_so) {
   EXPECT_NE(complaint(folder_.string(), "x").find(folder_.string() + ": "), std::string::npos);
 }
 
+TEST_F(WholeFiles, are_read_as_they_were_written) {
+  const std::string content(300'000, 'x');
+  write_whole_file(path("long"), content);
+  EXPECT_EQ(read_whole_file(path("long")), content);
+  write_whole_file(path("none"), "");
+  EXPECT_EQ(read_whole_file(path("none")), "");
+}
+
+TEST_F(WholeFiles, that_are_none_are_named) {
+  const auto said = [](const std::string& path) {
+    try {
+      read_whole_file(path);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(said(folder_), "cannot read \"" + folder_.string() + "\": it is a folder");
+  EXPECT_EQ(said(path("no")), "cannot open \"" + path("no") + "\": No such file or directory");
+}
+
 }  // namespace
 }  // namespace sprat
