@@ -117,8 +117,10 @@ template <class Number>
 Number number_of(std::string_view word, std::string_view digits, Number least) {
   Number value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  require(error == std::errc() && end == digits.data() + digits.size() && value >= least,
-          "machine: \"", word, "\" does not end in a number of at least ", least);
+  constexpr double most = 1e9;  // "inf" is read as a number, too
+  require(error == std::errc() && end == digits.data() + digits.size() && value >= least &&
+              static_cast<double>(value) <= most,
+          "machine: \"", word, "\" does not end in a number from ", least, " to ", most);
   return value;
 }
 
@@ -157,12 +159,16 @@ Machine machine_named(std::string_view name) {
 
 Machine machine_of(const comm::Topology& topology) {
   const int gpus = count(topology, comm::Device::Kind::gpu), rails = rails_of(topology);
-  const auto alike = std::ranges::find_if(rows, [&](const Row& row) {
-    return row.ranks == gpus && row.rails == rails &&
-           std::ranges::any_of(topology.devices, [&row](const comm::Device& device) {
-             return device.kind == comm::Device::Kind::gpu && is_of(device, row.processor);
-           });
+  const auto has_gpus_of = [&topology](const Row& row) {
+    return std::ranges::any_of(topology.devices, [&row](const comm::Device& device) {
+      return device.kind == comm::Device::Kind::gpu && is_of(device, row.processor);
+    });
+  };
+  auto alike = std::ranges::find_if(rows, [&](const Row& row) {
+    return row.ranks == gpus && row.rails == rails && has_gpus_of(row);
   });
+  // Half of a p4d is nearer to p4d than to cores.
+  alike = alike != rows.end() ? alike : std::ranges::find_if(rows, has_gpus_of);
   Machine machine = alike != rows.end() ? machine_of(*alike) : machine_named("c5n");
   machine.ranks = gpus > 0 ? gpus : std::max(1, static_cast<int>(topology.cores.size()));
   machine.rails = rails;

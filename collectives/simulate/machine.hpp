@@ -30,7 +30,7 @@ std::span<const Machine> all_machines();
 /// Throws Error{invalid_argument} that lists the names.
 Machine machine_named(std::string_view name);
 /// GPUs, else cores, and NICs are counted; rates are those of the machine in the table that has the
-/// same GPUs and as many NICs, else of c5n.
+/// same GPUs, and as many of them and of NICs if there is one; else of c5n.
 Machine machine_of(const comm::Topology& topology);
 /// Changes fields: "rails=2,wire_us=20". Throws Error{invalid_argument} that shows the word it does
 /// not understand.

@@ -52,8 +52,10 @@ TEST(Machines, change_in_words) {
     const char* words;
     const char* says;
   } wrong[] = {{"rails", "\"rails\" does not end in a number"},
-               {"rails=0", "a number of at least 1"},
-               {"rail_GBps=0", "a number of at least"},
+               {"rails=0", "a number from 1 to "},
+               {"rail_GBps=0", "a number from "},
+               {"wire_us=inf", "a number from "},
+               {"wire_us=nan", "a number from "},
                {"wire_us=1x", "\"wire_us=1x\" does not end in a number"},
                {"wire_us=1,,rails=2", "\"\" sets none of: ranks rails rail_GBps"}};
   for (const auto& [words, says] : wrong) {
@@ -84,6 +86,14 @@ TEST(Machines, are_known_by_their_gpus_and_nics) {
   EXPECT_EQ(read.rail_GBps, p5en.rail_GBps);
   EXPECT_EQ(read.ranks, 8);
   EXPECT_EQ(read.rails, 16);
+}
+
+TEST(Machines, with_other_counts_have_the_rates_of_their_gpus) {
+  const Machine read = machine_of(host_with(48, 4, "10de:2330", 2));
+  EXPECT_EQ(read.name, "p5");
+  EXPECT_EQ(read.pull_GBps, machine_named("p5").pull_GBps);
+  EXPECT_EQ(read.ranks, 4);
+  EXPECT_EQ(read.rails, 2);
 }
 
 TEST(Machines, of_unknown_make_have_the_rates_of_c5n_and_their_own_counts) {
