@@ -4,13 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -38,18 +34,13 @@ using comm::timeline::RankTimeline;
 /// Clocks that are further apart are spoken of.
 constexpr double tolerable_clock_error_us = 20;
 
-/// Traces of long runs are some hundred MB; they are read whole, since slices refer to each other.
-std::string trace_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw Error(ErrorCode::unavailable,
-                fmt::format("cannot open \"{}\": {}", path, std::strerror(errno)));
-  }
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+// Traces of long runs are some hundred MB; they are read whole, since slices refer to each other.
+planning::TraceFile read_trace(const std::string& path) {
+  return planning::parse_trace(read_whole_file(path), path);
 }
 
 int summarise_trace(const std::string& path) {
-  const planning::TraceFile trace = planning::parse_trace(trace_text(path), path);
+  const planning::TraceFile trace = read_trace(path);
   fmt::print("{}", planning::summary_text(planning::summarise(trace.slices)));
   if (trace.clock_error_us > tolerable_clock_error_us) {
     fmt::print("Clocks of other hosts may be {:.0f} us from rank 0's.\n", trace.clock_error_us);
@@ -87,14 +78,14 @@ int ask_trace_processor(const std::string& path) {
 }
 
 int check_trace(const std::string& path) {
-  fmt::print("{}", planning::check_text(planning::parse_trace(trace_text(path), path)));
+  fmt::print("{}", planning::check_text(read_trace(path)));
   return ask_trace_processor(path);
 }
 
 int draw_trace(const std::string& path, const std::string& picture, std::optional<int> step) {
   const std::string name = std::filesystem::path(path).filename().string();
-  const std::string svg = trace_svg(planning::parse_trace(trace_text(path), path),
-                                    step ? fmt::format("{}, step {}", name, *step) : name, step);
+  const std::string svg =
+      trace_svg(read_trace(path), step ? fmt::format("{}, step {}", name, *step) : name, step);
   write_whole_file(picture, svg);
   return 0;
 }
@@ -127,7 +118,8 @@ struct TracePart {
 };
 
 RankTimeline read_part(const std::string& path) {
-  return comm::timeline::unpacked(std::as_bytes(std::span<const char>(trace_text(path))), path);
+  return comm::timeline::unpacked(std::as_bytes(std::span<const char>(read_whole_file(path))),
+                                  path);
 }
 
 TracePart look_at(const std::string& path) {
@@ -233,7 +225,7 @@ const Command trace_command = {
 SPRAT_TRACE, those that `sprat pipeline --trace` writes of a schedule in virtual time, and any other whose processes are ranks and
 whose slices have the same categories: computes, waits, stalls, messages, gathers, reduces, collectives, tier, loader, checkpoint.
 
-summary: computing counts first, but for waits and stalls amid it: what goes on beside it is hidden. The rest is communication or
+summary: computing counts first, except for waits and stalls amid it: what goes on beside it is hidden. The rest is communication or
 loading where one of the rank's own is under way, and else waiting for other ranks, as are receives of what was not sent yet.
 check: every slice has its times, slices of a thread lie in each other or side by side, and flows have both ends, each in a slice,
 in the order of time; else it says which event is wrong. SPRAT_TRACE_PROCESSOR names Perfetto's trace_processor, which then reads

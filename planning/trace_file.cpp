@@ -5,13 +5,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "planning/foreign_text.hpp"
 
 namespace sprat::planning {
 namespace {
@@ -42,8 +43,19 @@ std::int64_t id_of(const Events& event, const char* key) {
 
 std::string word_of(const Events& event, const char* key) {
   const auto found = event.find(key);
-  return found != event.end() && found->is_string() ? found->get<std::string>() : "";
+  return found != event.end() && found->is_string()
+             ? printable(found->get_ref<const std::string&>())
+             : "";
 }
+
+/// A fact that a trace of ours tells in whole numbers; others may have anything there.
+std::int64_t count_or_0(const Events& facts, const char* key) {
+  const auto found = facts.find(key);
+  return found != facts.end() && found->is_number_unsigned() ? found->get<std::int64_t>() : 0;
+}
+
+/// No place.
+constexpr std::size_t nobody = std::numeric_limits<std::size_t>::max();
 
 struct FlowEnd {
   Thread thread;
@@ -57,6 +69,7 @@ struct Flow {
 /// What is of one thread, and who encloses whom.
 struct ThreadSlices {
   std::vector<std::size_t> slices;  ///< Indices; as they begin, outer ones first.
+  std::vector<std::size_t> around;  ///< By place in `slices`: that of who encloses it, or nobody.
   double last = -1;                 ///< Of the latest "B" or "E".
   std::vector<TraceSlice> open;
 };
@@ -92,9 +105,8 @@ class TraceReader {
     require(!file_.slices.empty(), origin_, ": a trace without slices");
     if (facts.is_object()) {
       file_.clock_error_us = number_or_0(facts, "clock_error_us");
-      file_.dropped_events = static_cast<std::int64_t>(number_or_0(facts, "dropped_events"));
-      file_.flows_with_one_end =
-          static_cast<std::int64_t>(number_or_0(facts, "flows_with_one_end"));
+      file_.dropped_events = count_or_0(facts, "dropped_events");
+      file_.flows_with_one_end = count_or_0(facts, "flows_with_one_end");
     }
     check_nesting();
     check_flows();
@@ -147,43 +159,50 @@ class TraceReader {
         return one.begin != other.begin ? one.begin < other.begin : one.end > other.end;
       });
       // Those that the next slice may lie in, the innermost last.
-      std::vector<const TraceSlice*> around;
-      for (const std::size_t index : of.slices) {
-        const TraceSlice& slice = file_.slices[index];
-        while (!around.empty() && around.back()->end <= slice.begin + time_rounding) {
+      std::vector<std::size_t> around;
+      for (std::size_t place = 0; place < of.slices.size(); ++place) {
+        const TraceSlice& slice = file_.slices[of.slices[place]];
+        while (!around.empty() && end_of(of, around.back()) <= slice.begin + time_rounding) {
           around.pop_back();
         }
-        require(around.empty() || slice.end <= around.back()->end + time_rounding, origin_, ": \"",
-                slice.name, "\" of process ", thread.first, ", thread ", thread.second,
-                " overlaps \"", around.empty() ? "" : around.back()->name, "\"");
-        around.push_back(&slice);
+        require(around.empty() || slice.end <= end_of(of, around.back()) + time_rounding, origin_,
+                ": \"", slice.name, "\" of process ", thread.first, ", thread ", thread.second,
+                " overlaps \"", around.empty() ? "" : file_.slices[of.slices[around.back()]].name,
+                "\"");
+        of.around.push_back(around.empty() ? nobody : around.back());
+        around.push_back(place);
       }
     }
+  }
+
+  double end_of(const ThreadSlices& of, std::size_t place) const {
+    return file_.slices[of.slices[place]].end;
   }
 
   /// The innermost slice at a time; null if there is none.
   TraceSlice* slice_at(const FlowEnd& end) {
-    const auto of = threads_.find(end.thread);
-    if (of == threads_.end()) {
+    const auto found = threads_.find(end.thread);
+    if (found == threads_.end()) {
       return nullptr;
     }
     // A slice may begin where another one ends, and its nanosecond is not the other one's last one.
-    // Outer slices begin first, so the last one that has begun and not ended is the innermost.
-    const std::vector<std::size_t>& slices = of->second.slices;
-    auto next = std::ranges::upper_bound(slices, end.time + time_rounding / 4, {},
-                                         [this](std::size_t at) { return file_.slices[at].begin; });
-    while (next != slices.begin()) {
-      TraceSlice& slice = file_.slices[*--next];
-      if (slice.end >= end.time - time_rounding) {
-        return &slice;
-      }
+    // Of those that have begun the last one is innermost, and if it has ended, who encloses it.
+    const ThreadSlices& of = found->second;
+    const auto next =
+        std::ranges::upper_bound(of.slices, end.time + time_rounding / 4, {},
+                                 [this](std::size_t at) { return file_.slices[at].begin; });
+    std::size_t place =
+        next == of.slices.begin() ? nobody : std::size_t(next - of.slices.begin()) - 1;
+    while (place != nobody && end_of(of, place) < end.time - time_rounding) {
+      place = of.around[place];
     }
-    return nullptr;
+    return place == nobody ? nullptr : &file_.slices[of.slices[place]];
   }
 
   /// A flow is an arrow between two slices; one end of it points nowhere.
   void check_flows() {
-    for (const auto& [id, flow] : flows_) {
+    for (const auto& [key, flow] : flows_) {
+      const std::string id = printable(key);
       require(flow.starts.size() == 1 && flow.ends.size() == 1, origin_, ": flow ", id,
               flow.starts.size() == flow.ends.size() ? " is there more than once"
                                                      : " starts or ends alone");
@@ -212,7 +231,7 @@ class TraceReader {
 
 TraceFile parse_trace(std::string_view json, const std::string& origin) {
   // Both forms of the format: a list alone, or in an object beside what viewers are told.
-  const Events root = Events::parse(json, nullptr, /*allow_exceptions=*/false);
+  const Events root = parsed_json(json, origin);
   const bool object = root.is_object() && root.contains("traceEvents");
   require(root.is_array() || object, origin,
           ": this is no Chrome trace: a list of events, or an object with \"traceEvents\"");

@@ -122,11 +122,46 @@ TEST(TraceSummary, what_is_no_trace_is_refused_by_its_event) {
                 .find("event 1 has an \"id\" that is neither"),
             std::string::npos);
   EXPECT_NE(complaint(R"([{"name": "a"}])").find("event 1 has no phase"), std::string::npos);
+  EXPECT_EQ(complaint(""), "t.json: it is empty, and no JSON");
+  EXPECT_EQ(complaint(R"([{"ph": "X", "ts": 1, "du)"),
+            "t.json: it ends amid JSON at byte 25: is it whole?");
+  EXPECT_EQ(complaint("[}"), "t.json: it is no JSON from byte 2 of 2 on");
   EXPECT_NE(complaint(R"([{"ph": "X", "ts": 1, "dur": -1}])").find("ends before it begins"),
             std::string::npos);
   EXPECT_NE(complaint(R"([{"ph": "B", "ts": 5}, {"ph": "E", "ts": 4}])")
                 .find("event 2 is before the one before it"),
             std::string::npos);
+}
+
+TEST(TraceSummary, names_of_others_do_not_speak_to_the_terminal) {
+  const TraceFile trace = parse_trace(
+      R"([{"ph": "X", "name": "\u001b[2Jgone\n", "cat": "\u0007", "ts": 0, "dur": 2}])", "t.json");
+  for (const std::string& text : {summary_text(summarise(trace.slices)), check_text(trace)}) {
+    EXPECT_EQ(text.find_first_of("\x1b\a"), std::string::npos) << text;
+  }
+  EXPECT_EQ(trace.slices[0].name, "?[2Jgone?");
+}
+
+TEST(TraceSummary, facts_of_others_may_be_of_any_size) {
+  const TraceFile trace = parse_trace(
+      R"({"otherData": {"dropped_events": 1e300, "flows_with_one_end": -4, "clock_error_us": "x"},
+          "traceEvents": [{"ph": "X", "name": "a", "ts": -1e300, "dur": 1e300}]})",
+      "t.json");
+  EXPECT_EQ(trace.dropped_events, 0);
+  EXPECT_EQ(trace.flows_with_one_end, 0);
+  EXPECT_EQ(trace.clock_error_us, 0);
+}
+
+// An outer slice around many that have ended, in which each arrow begins.
+TEST(TraceSummary, arrows_find_their_slice_by_who_encloses_whom) {
+  constexpr int inner = 100'000;
+  std::string json = R"([{"ph": "X", "name": "outer", "ts": 0, "dur": 1000000})";
+  for (int i = 0; i < inner; ++i) {
+    json += R"(, {"ph": "X", "name": "i", "dur": 0.5, "ts": )" + std::to_string(i) + "}";
+    json += R"(, {"ph": "s", "ts": 500000, "id": )" + std::to_string(i) + "}";
+    json += R"(, {"ph": "f", "ts": 600000, "id": )" + std::to_string(i) + "}";
+  }
+  EXPECT_EQ(parse_trace(json + "]", "t.json").flows, inner);
 }
 
 TEST(TraceSummary, arrows_lead_from_one_slice_to_another_and_not_back_in_time) {
