@@ -34,15 +34,18 @@ come from the planners and simulators of a run itself; the table says what was a
 Degrees are told in the order in which SMP's documents advise them. Of plans that take as long the one
 with less technique is told first, then what is next best and every other within 5 %.
 
-A model is a config.json of Hugging Face's (GPT-2, GPT-NeoX, Llama, Mistral, Qwen2, Mixtral), a
-configuration of sprat train, numbers (layers, width, heads, vocabulary, inner, kv_heads, positions,
-gated, tied, experts, experts_used), or one of gpt-10b gpt-30b gpt-60b gpt-175b llama2-7b llama2-70b.
-A machine is one of p3dn p4d p4de p5 p5e p5en p6-b200 g5 trn1 trn1n c5n, with or without its size, or
-an hwloc file; then changes as in sprat simulate: p4d,rails=2.
+A model is a config.json of Hugging Face's (GPT-2, GPT-NeoX, Llama, Mistral, Qwen2, Qwen3, Mixtral;
+others by these keys, which the table says), a configuration of sprat train, numbers (layers, width,
+heads, vocabulary, inner, kv_heads, head_width, positions, gated, tied, experts, experts_used), or one
+of gpt-10b gpt-30b gpt-60b gpt-175b llama2-7b llama2-70b. A machine is one of p3dn p4d p4de p5 p5e
+p5en p6-b200 g5 trn1 trn1n c5n, with or without its size, or an hwloc file that ends in .xml; then
+changes as in sprat simulate: p4d,rails=2.
 
 --calibration takes what was measured on your machines, a JSON object a line: rows of
 `sprat bench --json`, and {"gemm_flops": 1.5e14, "memory_GBps": 600, "host_link_GBps": 12,
 "memory_GiB": 37, "loader_MBps": 3000, "layer_overhead_us": 20}.
+
+Exit code 1: nothing fits, and the table says what holds least; 2: what was asked makes no sense.
 
 Examples:
   sprat plan --model gpt-30b --machine p4d.24xlarge --hosts 16 --batch-tokens 4M --sequence 2048

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "comm/base/check.hpp"
+
 namespace sprat::planning {
 namespace {
 
@@ -50,8 +52,9 @@ int degree_of(const PlanRequest& request, const Arrangement& a, GroupAxis axis) 
 }
 
 /// Outside of a host nothing hides what tensor ranks exchange; and each has whole heads.
-std::string tensor_refusal(const PlanRequest& request, int tensor) {
+std::string tensor_refusal(const PlanRequest& request, const Arrangement& a) {
   const ModelShape& model = request.model;
+  const int tensor = a.tensor;
   const int per_host = request.machine.network.ranks;
   if (per_host % tensor != 0) {
     return fmt::format("tensor_parallel_degree {} does not divide the {} ranks of a host", tensor,
@@ -126,6 +129,23 @@ std::string strategy_refusal(const PlanRequest& request, const Arrangement& a) {
 
 }  // namespace
 
+void check_request(const PlanRequest& request) {
+  constexpr std::int64_t most_sequences = 1 << 30, most_tokens = std::int64_t{1} << 32;
+  const int per_host = request.machine.network.ranks;
+  require(per_host >= 1 && per_host <= most_ranks_of_host, "machine: ", per_host,
+          " ranks a host; the plan has 1 to ", most_ranks_of_host, " (",
+          request.machine.network.name, ",ranks=N)");
+  require(request.hosts >= 1 && request.hosts <= most_ranks / per_host, request.hosts, " hosts of ",
+          per_host, " ranks; the plan has 1 to ", most_ranks, " ranks");
+  require(request.sequence >= 1 && request.sequence <= most_tokens, "a sequence of ",
+          request.sequence, " tokens; it has 1 to ", most_tokens);
+  require(request.batch_sequences >= 1 && request.batch_sequences <= most_sequences &&
+              request.batch_sequences <= most_tokens / request.sequence,
+          "a batch of ", request.batch_sequences, " sequences of ", request.sequence,
+          " tokens; the plan has 1 to ", most_sequences, " sequences and up to ", most_tokens,
+          " tokens: is --batch-tokens too large?");
+}
+
 int data_ranks(const PlanRequest& request, const Arrangement& a) {
   return request.ranks() / (a.tensor * a.pipeline);
 }
@@ -159,10 +179,10 @@ std::string refusal(const PlanRequest& request, const Arrangement& a) {
   if (a.offload && !a.recompute) {
     return "offload has no effect without activation checkpointing";
   }
-  // The order in which somebody would mend them: machines, model, batch.
-  for (std::string reason : {tensor_refusal(request, a.tensor), strategy_refusal(request, a),
-                             batch_refusal(request, a), tree_refusal(request, a)}) {
-    if (!reason.empty()) {
+  // The order in which somebody would mend them: machines, model, batch. One after another: a batch
+  // is divided by what the rows have been found to be.
+  for (const auto refuse : {tensor_refusal, strategy_refusal, batch_refusal, tree_refusal}) {
+    if (std::string reason = refuse(request, a); !reason.empty()) {
       return reason;
     }
   }

@@ -28,6 +28,10 @@ struct PlanRequest {
   int ranks() const { return hosts * machine.network.ranks; }
 };
 
+/// Throws Error{invalid_argument} where ranks, sequences or tokens are beyond what is planned: so
+/// many that bytes of them were no numbers any more.
+void check_request(const PlanRequest& request);
+
 /// One way to do it. Degrees are by SMP's letters.
 struct Arrangement {
   int tensor = 1;                ///< T: ranks that a layer is cut among.

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/base/check.hpp"
+#include "planning/foreign_text.hpp"
 
 namespace sprat::planning {
 namespace {
@@ -20,12 +21,17 @@ using Json = nlohmann::json;
 using collectives::Collective;
 
 constexpr std::array devices = {
-    Device{"p3dn", 32, 2, 125, 15.7, 13, 768},       Device{"p4d", 40, 2, 312, 156, 13, 1152},
-    Device{"p4de", 80, 2, 312, 156, 13, 1152},       Device{"p5", 80, 2, 989, 494, 50, 2048},
-    Device{"p5e", 141, 2, 989, 494, 50, 2048},       Device{"p5en", 141, 2, 989, 494, 50, 2048},
-    Device{"p6-b200", 180, 2, 2250, 1125, 50, 2048}, Device{"g5", 24, 2, 70, 35, 25, 768},
-    Device{"trn1", 32, 2, 190, 47.5, 13, 512},       Device{"trn1n", 32, 2, 190, 47.5, 13, 512},
-    Device{"c5n", 5.3, 0, 0.06, 0.06, 1, 192},
+    Device{"p3dn", "24xlarge", 32, 2, 125, 15.7, 13, 768},
+    Device{"p4d", "24xlarge", 40, 2, 312, 156, 13, 1152},
+    Device{"p4de", "24xlarge", 80, 2, 312, 156, 13, 1152},
+    Device{"p5", "48xlarge", 80, 2, 989, 494, 50, 2048},
+    Device{"p5e", "48xlarge", 141, 2, 989, 494, 50, 2048},
+    Device{"p5en", "48xlarge", 141, 2, 989, 494, 50, 2048},
+    Device{"p6-b200", "48xlarge", 180, 2, 2250, 1125, 50, 2048},
+    Device{"g5", "48xlarge", 24, 2, 70, 35, 25, 768},
+    Device{"trn1", "32xlarge", 32, 2, 190, 47.5, 13, 512},
+    Device{"trn1n", "32xlarge", 32, 2, 190, 47.5, 13, 512},
+    Device{"c5n", "18xlarge", 5.3, 0, 0.06, 0.06, 1, 192},
 };
 
 /// Points of one collective and number of ranks: bytes and seconds.
@@ -85,10 +91,13 @@ void read_rates(const Json& line, const std::string& where, Calibration& rates) 
     for (const RateKey& one : rate_keys) {
       known.append(known.empty() ? "" : ", ").append(one.name);
     }
-    require(found != rate_keys.end(), where, ": \"", key, "\" is no rate; there are ", known,
-            ", and rows of sprat bench --json");
-    require(value.is_number() && value.get<double>() > 0, where, ": ", key, " is ", value.dump(),
-            "; it is a number above 0");
+    require(found != rate_keys.end(), where, ": \"", printable(key), "\" is no rate; there are ",
+            known, ", and rows of sprat bench --json");
+    // Beyond these, times are no numbers any more.
+    constexpr double least = 1e-6, most = 1e30;
+    require(value.is_number() && value.get<double>() >= least && value.get<double>() <= most, where,
+            ": ", printable(key), " is ", shown(value), "; it is a number from ", least, " to ",
+            most);
     rates.*found->value = value.get<double>() * found->unit;
   }
 }
@@ -123,6 +132,10 @@ Calibration parse_calibration(std::string_view text, const std::string& origin) 
                        is_number(line["time_us"], "median");
     require(whole, where,
             " has no bytes, ranks or time_us.median; give rows of sprat bench --json");
+    require(line["ranks"].is_number_integer() && line["ranks"] >= 1 && line["ranks"] <= most_ranks,
+            where, ": ranks is ", shown(line["ranks"]), "; it is a whole number from 1 to ",
+            most_ranks);
+    require(line["bytes"] >= 0, where, ": bytes is ", shown(line["bytes"]), "; it is 0 or more");
     const auto what = collective_named(line["collective"].get<std::string>());
     const double seconds = line["time_us"]["median"].get<double>() * 1e-6;
     if (what && seconds > 0) {  // messages and exchanges are no part of a step
@@ -173,15 +186,20 @@ TrainingMachine machine_of(const collectives::Machine& network) {
 
 TrainingMachine machine_from(std::string_view words) {
   const std::size_t comma = std::min(words.find(','), words.size());
-  const std::string_view base = words.substr(0, comma);
-  // Of p4d.24xlarge and its like there is one size with all devices; smaller ones have other names
-  // here, so the size says nothing that the table does not.
-  collectives::Machine network =
-      collectives::machine_named(base.substr(0, std::min(base.find('.'), base.size())));
+  constexpr std::string_view sagemaker = "ml.";
+  std::string_view base = words.substr(0, comma);
+  base.remove_prefix(base.starts_with(sagemaker) ? sagemaker.size() : 0);
+  const std::size_t dot = std::min(base.find('.'), base.size());
+  collectives::Machine network = collectives::machine_named(base.substr(0, dot));
   if (comma < words.size()) {
     collectives::change(network, words.substr(comma + 1));
   }
-  return machine_of(network);
+  const TrainingMachine machine = machine_of(network);
+  // p5.4xlarge has one of p5's eight GPUs, so taking a size for another plans another machine.
+  require(dot == base.size() || base.substr(dot + 1) == machine.device.size, "machine: ", base,
+          " is not in the table, which has ", network.name, ".", machine.device.size,
+          "; say what it has of that one's: ", network.name, ",ranks=1,rails=1");
+  return machine;
 }
 
 }  // namespace sprat::planning

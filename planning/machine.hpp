@@ -16,10 +16,13 @@ namespace sprat::planning {
 
 /// Memory is told in the first, rates in the second.
 inline constexpr double GiB = 1024.0 * 1024 * 1024, giga = 1e9;
+/// What is planned for, of one host and of all together.
+inline constexpr int most_ranks_of_host = 512, most_ranks = 1 << 20;
 
 /// What one rank computes with.
 struct Device {
   std::string_view machine;    ///< Name in the collectives' table.
+  std::string_view size;       ///< AWS's of the host that has as many devices as the table says.
   double memory_GiB = 0;       ///< Of the device, or a core's share of its host's.
   double reserved_GiB = 0;     ///< Of that: the driver's context, libraries, fragments.
   double narrow_TFLOPS = 0;    ///< Peak of dense products of 16 bits,
@@ -69,8 +72,8 @@ struct TrainingMachine {
   double loader_bytes_per_s() const;
 };
 
-/// "p4d.24xlarge", "p4d", "p4d,rails=2". A size behind the dot names the whole machine. Throws
-/// Error{invalid_argument} that lists the names.
+/// "p4d.24xlarge", "ml.p4d.24xlarge" as SageMaker has it, "p4d", "p4d,rails=2". Throws
+/// Error{invalid_argument} that lists the names, or says of a smaller size how to give its counts.
 TrainingMachine machine_from(std::string_view words);
 /// Of what was read from XML, whose device is that of the machine in the table it is most like.
 TrainingMachine machine_of(const collectives::Machine& network);

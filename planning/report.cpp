@@ -32,10 +32,8 @@ std::string request_text(const PlanRequest& request) {
                : fmt::format("{:.0f} % of its peak (assumed; --calibration FILE says better)",
                              100 * TrainingMachine::product_share),
       100 * TrainingMachine::wire_share);
-  for (const KnownShape& known : known_shapes()) {
-    if (known.shape.name == request.model.name && !known.assumed.empty()) {
-      text += fmt::format("assumed of {}: {}\n", request.model.name, known.assumed);
-    }
+  if (!request.model.assumed.empty()) {
+    text += fmt::format("assumed of {}: {}\n", request.model.name, request.model.assumed);
   }
   if (device.reserved_GiB > 0 && request.machine.measured.memory_GiB == 0) {
     text += fmt::format("assumed: {} of {} GiB are the driver's and the libraries'\n",
@@ -121,12 +119,6 @@ std::string others_text(const PlanRequest& request, const SearchResult& result) 
 
 /// The plan that holds least says by its parts what to change.
 std::string nothing_fits(const PlanRequest& request, const SearchResult& result) {
-  if (!result.smallest) {
-    return fmt::format(
-        "\nno arrangement has these degrees: a batch of {} sequences over {} ranks; give a larger "
-        "--batch-tokens, a power of two, or fewer pinned degrees\n",
-        request.batch_sequences, request.ranks());
-  }
   return "\nnothing fits. What holds least:\n" + degrees_text(request, *result.smallest) +
          memory_text(request, result.smallest->memory) +
          "more --hosts share the states, a smaller --batch-tokens the activations\n";
@@ -138,7 +130,8 @@ int shard_key(const Arrangement& a) { return a.strategy.starts_with("zero") ? 0 
 /// Shapes that `sprat train` cannot have are refused here, not by the run hours later.
 void check_trainer_shape(const ModelShape& model) {
   require(!model.gated && model.kv_heads() == model.heads && model.experts == 1 &&
-              model.inner_width() == 4 * model.width && model.tied,
+              model.inner_width() == 4 * model.width && model.tied &&
+              model.attention_width() == model.width,
           "the trainer's GPT has an MLP of 4 x width without a gate, as many heads of keys as of "
           "queries, one expert and a tied head, and ",
           model.name, " is ", describe(model), "; write --smp FILE for sprat.torch instead");

@@ -1,9 +1,13 @@
 // Leaves are bounded before they are computed, and sorted by their bounds.
 #include "planning/search.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <set>
 #include <tuple>
 
 #include "comm/base/check.hpp"
@@ -14,9 +18,9 @@ namespace {
 /// Powers of two that divide `whole`, ascending, and `whole` itself.
 std::vector<int> powers_dividing(int whole, std::int64_t most) {
   std::vector<int> powers;
-  for (int power = 1; power <= whole && power <= most; power *= 2) {
+  for (std::int64_t power = 1; power <= whole && power <= most; power *= 2) {
     if (whole % power == 0) {
-      powers.push_back(power);
+      powers.push_back(static_cast<int>(power));
     }
   }
   if (whole <= most && powers.back() != whole) {
@@ -106,6 +110,76 @@ void add_rows(const PlanRequest& request, const Pins& pins, Arrangement base,
   }
 }
 
+PlanRequest without_tree(const PlanRequest& request) {
+  PlanRequest other = request;
+  other.gradient_order = GradientOrder::sequence;
+  return other;
+}
+
+/// One of the things that were asked, and all others.
+struct Wish {
+  std::string words;
+  PlanRequest request;
+  Pins others;
+  int Arrangement::*value = nullptr;  ///< Null: not a number.
+};
+
+std::vector<Wish> wishes_of(const PlanRequest& request, const Pins& pins) {
+  std::vector<Wish> wishes;
+  const auto add = [&](std::string words, auto leave_out, int Arrangement::*value = nullptr) {
+    Wish wish{.words = std::move(words), .request = request, .others = pins, .value = value};
+    leave_out(wish);
+    wishes.push_back(std::move(wish));
+  };
+  struct Degree {
+    const char* option;
+    std::optional<int> Pins::*pin;
+    int Arrangement::*value;
+  };
+  constexpr Degree degrees[] = {
+      {"--tensor", &Pins::tensor, &Arrangement::tensor},
+      {"--pipeline", &Pins::pipeline, &Arrangement::pipeline},
+      {"--shards", &Pins::shards, &Arrangement::shards},
+      {"--context", &Pins::context, &Arrangement::context},
+      {"--microbatches", &Pins::microbatches, &Arrangement::microbatches}};
+  for (const Degree& one : degrees) {
+    if (pins.*one.pin) {
+      add(
+          fmt::format("{} {}", one.option, *(pins.*one.pin)),
+          [&one](Wish& wish) { (wish.others.*one.pin).reset(); }, one.value);
+    }
+  }
+  if (pins.strategy) {
+    add("--strategy " + *pins.strategy, [](Wish& wish) { wish.others.strategy.reset(); });
+  }
+  if (pins.recompute) {
+    add(fmt::format("--recompute {}", *pins.recompute),
+        [](Wish& wish) { wish.others.recompute.reset(); });
+  }
+  if (pins.offload) {
+    add(fmt::format("--offload {}", *pins.offload),
+        [](Wish& wish) { wish.others.offload.reset(); });
+  }
+  if (pins.smp_only) {
+    add("--smp", [](Wish& wish) { wish.others.smp_only = false; });
+  }
+  if (request.gradient_order == GradientOrder::tree) {
+    add("--gradient-order tree", [](Wish& wish) { wish.request = without_tree(wish.request); });
+  }
+  return wishes;
+}
+
+/// "1, 2, 4": what the arrangements have of a degree.
+std::string values_of(const std::vector<Arrangement>& all, const Wish& wish) {
+  std::set<int> values;
+  for (const Arrangement& one : all) {
+    if (wish.value != nullptr) {
+      values.insert(one.*wish.value);
+    }
+  }
+  return fmt::format("{}", fmt::join(values, ", "));
+}
+
 /// What is known of an arrangement without simulating it.
 struct Leaf {
   Arrangement arrangement;
@@ -181,6 +255,12 @@ class Search {
     const auto least = std::ranges::min_element(leaves, {}, [this](const Leaf& leaf) {
       return least_memory(rehearsals_, leaf.arrangement);
     });
+    // The planners of memory count bytes in 64 bits.
+    constexpr double most_bytes = 1ull << 60;
+    const double bytes = least_memory(rehearsals_, least->arrangement);
+    require(bytes < most_bytes, "a device would hold at least ", fmt::format("{:.1e}", bytes / GiB),
+            " GiB (", describe(request_, least->arrangement),
+            "): are --model and --batch-tokens what you mean?");
     result_.smallest = Plan{.arrangement = least->arrangement,
                             .memory = memory_of(rehearsals_, least->arrangement),
                             .time = time_of(rehearsals_, groups_, least->arrangement)};
@@ -197,6 +277,7 @@ class Search {
 }  // namespace
 
 std::vector<Arrangement> arrangements(const PlanRequest& request, const Pins& pins) {
+  check_request(request);
   std::vector<Arrangement> all;
   // From outside in: tensor ranks, stages, rows, then what needs no rank.
   const int per_host = request.machine.network.ranks;
@@ -221,11 +302,45 @@ std::vector<Arrangement> arrangements(const PlanRequest& request, const Pins& pi
   return all;
 }
 
+std::string why_none(const PlanRequest& request, const Pins& pins) {
+  // The wish that alone stands in the way, with what would do in its place.
+  std::string wishes;
+  for (const Wish& wish : wishes_of(request, pins)) {
+    if (const std::vector<Arrangement> others = arrangements(wish.request, wish.others);
+        !others.empty()) {
+      const std::string found = values_of(others, wish);
+      return fmt::format("{} goes with nothing else that was asked{}", wish.words,
+                         found.empty() ? "; leave it out" : "; what does: " + found);
+    }
+    wishes += (wishes.empty() ? "" : ", ") + wish.words;
+  }
+  if (!wishes.empty() && !arrangements(without_tree(request), {}).empty()) {
+    return fmt::format("no arrangement of {} ranks has all of {}; leave some out", request.ranks(),
+                       wishes);
+  }
+  // Each data rank reads as many sequences, so the fewest of them decide.
+  int fewest = request.ranks();
+  PlanRequest divisible = without_tree(request);
+  divisible.batch_sequences = request.ranks();
+  for (const Arrangement& one : arrangements(divisible, {})) {
+    fewest = std::min(fewest, data_ranks(request, one) / one.context);
+  }
+  return fmt::format(
+      "a batch of {} sequences of {} tokens is not dealt evenly to {} ranks: give a multiple of {} "
+      "sequences, as --batch-tokens {}",
+      request.batch_sequences, request.sequence, request.ranks(), fewest,
+      (request.batch_sequences / fewest + 1) * fewest * request.sequence);
+}
+
 SearchResult search(const PlanRequest& request, const Pins& pins, double tolerance) {
-  return Search(request, tolerance).run(pins);
+  SearchResult result = Search(request, tolerance).run(pins);
+  require(result.arrangements > 0,
+          "plan: ", result.arrangements > 0 ? "" : why_none(request, pins));
+  return result;
 }
 
 Plan evaluate(const PlanRequest& request, const Arrangement& arrangement) {
+  check_request(request);
   const std::string reason = refusal(request, arrangement);
   require(reason.empty(), "plan: ", reason);
   Rehearsals rehearsals(request);

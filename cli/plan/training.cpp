@@ -2,13 +2,11 @@
 #include "cli/plan/training.hpp"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <memory>
+#include <set>
 
 #include "cli/plan/memory_bars.hpp"
 #include "cli/whole_number.hpp"
@@ -30,24 +28,35 @@ struct PlanArguments {
   planning::Pins pins;
 };
 
-/// Errors of the file system are of the machine, and so exit code 1.
-std::string plan_input(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw Error(ErrorCode::unavailable,
-                fmt::format("cannot open \"{}\": {}", path, std::strerror(errno)));
-  }
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 void write_plan(const std::string& path, const std::string& text) {
   write_whole_file(path, text);
   fmt::print("wrote {}\n", path);
 }
 
 planning::ModelShape planned_model(const std::string& word) {
-  return word.ends_with(".json") ? planning::shape_from_json(plan_input(word), word)
+  return word.ends_with(".json") ? planning::shape_from_json(read_whole_file(word), word)
                                  : planning::shape_from_words(word);
+}
+
+/// Ranks of a job are alike, and their rates are of the table: what is neither is told by words.
+void check_devices(const comm::Topology& topology, const collectives::Machine& like,
+                   const std::string& file) {
+  std::set<std::string> models;
+  for (const comm::Device& device : topology.devices) {
+    if (device.kind == comm::Device::Kind::gpu) {
+      models.insert(device.model);
+    }
+  }
+  // Of a machine without GPUs the table has one, whose ranks are cores.
+  const bool known = models.empty() || (models.size() == 1 && like.name != "c5n");
+  if (!known) {
+    throw UsageError(fmt::format(
+        "--machine {}: its {} GPUs are {}, and {}; name a machine that comes near instead, as "
+        "--machine g5,ranks={},rails={}",
+        file, like.ranks, fmt::join(models, " and "),
+        models.size() > 1 ? "the ranks of a plan are alike" : "the plan's table has no such GPU",
+        like.ranks, like.rails));
+  }
 }
 
 /// A name with changes, or an hwloc file with changes.
@@ -57,7 +66,9 @@ planning::TrainingMachine training_machine(const std::string& words) {
   if (!base.ends_with(".xml")) {
     return planning::machine_from(words);
   }
-  collectives::Machine network = collectives::machine_of(comm::parse_topology(plan_input(base)));
+  const comm::Topology topology = comm::parse_topology(read_whole_file(base));
+  collectives::Machine network = collectives::machine_of(topology);
+  check_devices(topology, network, base);
   if (comma < words.size()) {
     collectives::change(network, std::string_view(words).substr(comma + 1));
   }
@@ -83,7 +94,7 @@ planning::PlanRequest plan_request(const PlanArguments& given) {
                                 .sequence = given.sequence};
   if (!given.calibration.empty()) {
     request.machine.measured =
-        planning::parse_calibration(plan_input(given.calibration), given.calibration);
+        planning::parse_calibration(read_whole_file(given.calibration), given.calibration);
   }
   request.precision =
       planned_dtype("--precision", given.precision, {DType::bf16, DType::f16, DType::f32});
@@ -103,7 +114,12 @@ planning::PlanRequest plan_request(const PlanArguments& given) {
   if (tree && !given.smp.empty()) {
     throw UsageError("--smp: SMP has no key for --gradient-order tree; write --json FILE");
   }
-  request.batch_sequences = static_cast<std::int64_t>(given.batch_tokens) / given.sequence;
+  // CLI11 reads "-5" as a number beyond any batch.
+  const auto tokens = static_cast<std::int64_t>(given.batch_tokens);
+  if (tokens < 0) {
+    throw UsageError(fmt::format("--batch-tokens {} is no number of tokens, such as 4M", tokens));
+  }
+  request.batch_sequences = tokens / given.sequence;
   if (request.batch_sequences < 1) {
     throw UsageError(fmt::format("--batch-tokens {} is less than one --sequence of {}",
                                  given.batch_tokens, given.sequence));
@@ -111,11 +127,7 @@ planning::PlanRequest plan_request(const PlanArguments& given) {
   return request;
 }
 
-int plan_training(const PlanArguments& given) {
-  if (given.model.empty()) {
-    throw UsageError(
-        "--model is missing: a config.json, numbers, or a name (try: sprat help plan)");
-  }
+int search_and_tell(const PlanArguments& given) {
   const planning::PlanRequest request = plan_request(given);
   // The file must hold the plan that the table shows, so only what SMP can say is searched.
   planning::Pins pins = given.pins;
@@ -140,6 +152,22 @@ int plan_training(const PlanArguments& given) {
     write_plan(given.trace, planning::trace_of(request, best.arrangement));
   }
   return 0;
+}
+
+int plan_training(const PlanArguments& given) {
+  if (given.model.empty()) {
+    throw UsageError(
+        "--model is missing: a config.json, numbers, or a name (try: sprat help plan)");
+  }
+  try {
+    return search_and_tell(given);
+  } catch (const Error& error) {
+    // Words, and what is in files that they name, are what was asked; all else is the machine's.
+    if (error.code() == ErrorCode::invalid_argument) {
+      throw UsageError(error.what());
+    }
+    throw;
+  }
 }
 
 void add_plan_pins(CLI::App& app, planning::Pins& pins) {

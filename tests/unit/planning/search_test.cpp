@@ -8,6 +8,8 @@
 #include <string_view>
 #include <tuple>
 
+#include "sprat/error.hpp"
+
 namespace sprat::planning {
 namespace {
 
@@ -211,6 +213,66 @@ TEST(PlanSearch, where_nothing_fits_it_tells_what_holds_least) {
   EXPECT_GT(found.smallest->memory.total(), request.machine.usable_bytes());
 }
 
+std::string said_of(const PlanRequest& request, const Pins& pins) {
+  try {
+    search(request, pins);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(PlanSearch, without_any_arrangement_it_says_which_wish_is_in_the_way) {
+  const PlanRequest request = request_for(small, "p4d", 2, 16, 512);
+  const std::vector<std::pair<Pins, const char*>> cases = {
+      {{.tensor = 3}, "--tensor 3 goes with nothing else that was asked; what does: 1, 2, 4, 8"},
+      {{.tensor = 16}, "--tensor 16 goes"},
+      {{.pipeline = 16, .microbatches = 1}, "--pipeline 16 goes with nothing"},
+      {{.microbatches = 17}, "--microbatches 17 goes"},
+      {{.recompute = false, .offload = true},
+       "--recompute false goes with nothing else that was "
+       "asked; leave it out"},
+      {{.tensor = 3, .pipeline = 3}, "has all of --tensor 3, --pipeline 3; leave some out"}};
+  for (const auto& [pins, words] : cases) {
+    EXPECT_NE(said_of(request, pins).find(words), std::string::npos) << said_of(request, pins);
+  }
+  // 7 sequences over hosts whose degrees are powers of two, of a model that is cut four times.
+  const PlanRequest odd =
+      request_for("layers=1,width=512,heads=2,vocabulary=8192", "p4d", 4, 7, 512);
+  const std::string batch = said_of(odd, {});
+  EXPECT_NE(batch.find("a batch of 7 sequences of 512 tokens is not dealt evenly to 32 ranks: give "
+                       "a multiple of 16 sequences, as --batch-tokens 8192"),
+            std::string::npos)
+      << batch;
+  PlanRequest mended = odd;
+  mended.batch_sequences = 16;
+  EXPECT_FALSE(search(mended).plans.empty());
+}
+
+TEST(PlanSearch, numbers_beyond_any_cluster_are_refused) {
+  const auto with = [](auto change) {
+    PlanRequest request = request_for(small, "p4d", 1, 8, 512);
+    change(request);
+    return said_of(request, {});
+  };
+  const auto contains = [](const std::string& text, const char* words) {
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+  };
+  contains(with([](PlanRequest& r) { r.hosts = 1 << 20; }), "1048576 hosts of 8 ranks");
+  contains(with([](PlanRequest& r) { r.hosts = 0; }), "0 hosts of 8 ranks");
+  contains(with([](PlanRequest& r) { r.machine.network.ranks = 1'000'000; }),
+           "1000000 ranks a host");
+  contains(with([](PlanRequest& r) { r.batch_sequences = -1; }), "a batch of -1 sequences");
+  contains(with([](PlanRequest& r) { r.batch_sequences = 1ll << 40; }), "is --batch-tokens too");
+  contains(with([](PlanRequest& r) { r.sequence = 1ll << 40; }), "a sequence of 1099511627776");
+  // No device holds it, and no 64 bits count it.
+  const PlanRequest vast = request_for(
+      "layers=1,width=1,heads=1,vocabulary=1,inner=16777216,experts=1000000,experts_used=1000000",
+      "p4d", 1, 1, 1ll << 32);
+  const std::string told = said_of(vast, {.recompute = false});
+  EXPECT_NE(told.find("a device would hold at least "), std::string::npos) << told;
+}
+
 TEST(PlanArrangements, degrees_that_do_not_divide_are_refused_with_their_numbers) {
   const PlanRequest request = request_for(small, "p4d", 2, 16, 512);
   const std::vector<std::pair<Arrangement, const char*>> refused = {
@@ -220,7 +282,8 @@ TEST(PlanArrangements, degrees_that_do_not_divide_are_refused_with_their_numbers
       {{.shards = 2, .strategy = "zero3"}, "strategy zero3 has 2 shards on 16"},
       {{.offload = true}, "without activation checkpointing"},
       {{.microbatches = 3}, "is no multiple of 48"},
-      {{.shards = 2, .context = 4, .strategy = "hsdp"}, "context_parallel_degree 4"}};
+      {{.shards = 2, .context = 4, .strategy = "hsdp"}, "context_parallel_degree 4"},
+      {{.tensor = 8, .shards = 2, .context = 4, .strategy = "zero3"}, "context_parallel_degree 4"}};
   for (const auto& [arrangement, words] : refused) {
     EXPECT_NE(refusal(request, arrangement).find(words), std::string::npos)
         << refusal(request, arrangement);

@@ -39,6 +39,32 @@ TEST(ModelShapes, files_of_several_makers_have_their_published_counts) {
                       "intermediate_size": 14336, "hidden_act": "silu", "num_local_experts": 8,
                       "num_experts_per_tok": 2})"),
             46702792704);
+  // Heads that do not share the width: Mistral-Nemo-Base-2407.
+  EXPECT_EQ(count(R"({"model_type": "mistral", "num_hidden_layers": 40, "hidden_size": 5120,
+                      "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+                      "intermediate_size": 14336, "vocab_size": 131072, "hidden_act": "silu",
+                      "tie_word_embeddings": false})"),
+            12247782400);
+  // Qwen3-30B-A3B has gains of queries and keys, too: 256 a block.
+  EXPECT_EQ(count(R"({"model_type": "qwen3_moe", "num_hidden_layers": 48, "hidden_size": 2048,
+                      "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128,
+                      "intermediate_size": 6144, "moe_intermediate_size": 768, "num_experts": 128,
+                      "num_experts_per_tok": 8, "vocab_size": 151936, "hidden_act": "silu",
+                      "mlp_only_layers": [], "tie_word_embeddings": false})"),
+            30532122624 - 48 * 256);
+}
+
+TEST(ModelShapes, unknown_families_are_said_to_be_assumed) {
+  const char* keys = R"("num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
+                        "vocab_size": 100})";
+  const auto assumed = [&](const std::string& type) {
+    return shape_from_json("{\"model_type\": \"" + type + "\", " + keys, "c.json").assumed;
+  };
+  EXPECT_EQ(assumed("llama"), "");
+  EXPECT_NE(assumed("falcon").find("model_type is none of gpt2, "), std::string::npos);
+  // Not even a name may speak to a terminal.
+  const std::string json = R"({"model_type": "a\u001b[2Jb", )" + std::string(keys);
+  EXPECT_EQ(shape_from_json(json, "c.json").name, "a?[2Jb");
 }
 
 TEST(ModelShapes, reference_sizes_are_what_they_are_called) {
@@ -65,8 +91,51 @@ TEST(ModelShapes, what_is_no_model_is_refused_by_its_key) {
               shape_from_json(R"({"model_type": 7, "num_hidden_layers": "x"})", "c.json");
             }).find("num_hidden_layers is \"x\""),
             std::string::npos);
-  EXPECT_NE(refused([] { shape_from_json("[", "c.json"); }).find("no JSON object"),
+  EXPECT_NE(refused([] { shape_from_json("[]", "c.json"); }).find("no JSON object"),
             std::string::npos);
+}
+
+TEST(ModelShapes, files_that_say_something_else_are_refused_by_what_they_say) {
+  const auto said = [](const std::string& json) {
+    return refused([&] { shape_from_json(json, "c.json"); });
+  };
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  const std::vector<std::pair<std::string, const char*>> cases = {
+      {"", "c.json: it is empty"},
+      {R"({"hidden_size": 4)", "c.json: it ends amid JSON at byte 17"},
+      {R"({"hidden_size": x})", "c.json: it is no JSON from byte 17 of 18 on"},
+      {R"({"hidden_size": 1e999})", "c.json: it has a number that is too large"},
+      {R"({"text_config": {"hidden_size": 64}})", "write what \"text_config\" holds to a file"},
+      {R"({"num_hidden_layers": 18446744073709551615})",
+       "num_hidden_layers is 18446744073709551615"},
+      {R"({"num_hidden_layers": 2.5})", "num_hidden_layers is 2.5; it is a whole number"},
+      {R"({"num_hidden_layers": )" + deep + "}", "num_hidden_layers is a list"},
+      {R"({"kv_lora_rank": 512})", "kv_lora_rank is 512, and the plan counts a decoder"},
+      {R"({"is_encoder_decoder": true})", "is_encoder_decoder is true"},
+      {R"({"num_hidden_layers": 0, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 9})",
+       "c.json: layers is 0; it is from 1 to 1024"}};
+  for (const auto& [json, words] : cases) {
+    EXPECT_NE(said(json).find(words), std::string::npos) << words << "\n" << said(json);
+  }
+}
+
+TEST(ModelShapes, numbers_beyond_any_model_are_refused) {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {"layers=0,width=8,heads=1,vocabulary=9", "layers is 0"},
+      {"layers=1025,width=8,heads=1,vocabulary=9", "layers is 1025; it is from 1 to 1024"},
+      {"layers=1,width=8,heads=1,vocabulary=9,inner=-1", "inner is -1"},
+      {"layers=1,width=8,heads=1,vocabulary=9,kv_heads=-2", "kv_heads is -2"},
+      {"layers=1,width=8,heads=1,vocabulary=9,positions=-1", "positions is -1"},
+      {"layers=1,width=8,heads=1,vocabulary=9,experts=2,experts_used=3", "experts_used is 3"},
+      {"layers=1,width=8,heads=1,vocabulary=99999999999999999999", "is no NAME=NUMBER"},
+      {"layers=nan,width=8,heads=1,vocabulary=9", "\"layers=nan\" is no NAME=NUMBER"},
+      {"layers=1000,width=1000000,heads=1,vocabulary=9", "these are 1.2e+16 parameters"},
+      {"layers=1,width=65536,heads=1,vocabulary=9,experts=16777216",
+       "the plan counts up to 1e+15"}};
+  for (const auto& [words, said] : cases) {
+    const std::string told = refused([&] { shape_from_words(words); });
+    EXPECT_NE(told.find(said), std::string::npos) << words << "\n" << told;
+  }
 }
 
 // The trainer's own count of what a block keeps, in f32, for every tensor degree.
@@ -101,6 +170,9 @@ TEST(PlanMachines, names_may_have_sizes_and_changes) {
   EXPECT_EQ(machine_from("p4d.24xlarge").network.name, "p4d");
   EXPECT_EQ(machine_from("p5.48xlarge,rails=4").network.rails, 4);
   EXPECT_NE(refused([] { machine_from("p9.large"); }).find("no machine \"p9\""), std::string::npos);
+  EXPECT_EQ(machine_from("ml.p4d.24xlarge").network.name, "p4d");
+  EXPECT_NE(refused([] { machine_from("p5.4xlarge"); }).find("the table, which has p5.48xlarge"),
+            std::string::npos);
 }
 
 TEST(PlanCalibration, a_line_goes_through_measured_times) {
@@ -135,6 +207,19 @@ TEST(PlanCalibration, what_is_no_rate_is_refused_by_line_and_key) {
             std::string::npos);
   EXPECT_NE(refused([] { parse_calibration("half", "r"); }).find("no JSON object"),
             std::string::npos);
+  EXPECT_NE(refused([] {
+              parse_calibration("{\"gemm_flops\": " + std::string(1'000'000, '[') +
+                                    std::string(1'000'000, ']') + "}",
+                                "r");
+            }).find("gemm_flops is a list"),
+            std::string::npos);
+  for (const char* ranks : {"0", "-1", "1e30", "2.5"}) {
+    const std::string row = std::string(R"({"collective": "all_gather", "bytes": 8, "ranks": )") +
+                            ranks + R"(, "time_us": {"median": 1}})";
+    EXPECT_NE(refused([&] { parse_calibration(row, "r"); }).find("r line 1: ranks is "),
+              std::string::npos)
+        << ranks;
+  }
 }
 
 // What is said of groups that are not simulated, against a simulation of one.
