@@ -64,6 +64,7 @@ class StepModel {
   std::vector<StageTime> stage_times();
   const LayerTime& passes_of(int layer);
   LayerTime computed_passes(int layer);
+  double beside_products(const LayerCost& cost) const;
   void add_context(const LayerCost& layer, LayerTime& time) const;
   void add_collectives(double padded, LayerTime& time);
   double addition(double padded) const;
@@ -106,10 +107,10 @@ LayerTime StepModel::computed_passes(int layer) {
   const LayerCost& cost = layers[static_cast<std::size_t>(layer)];
   LayerTime time;
   const double per_flop = tokens_ / request_.machine.flops(request_.precision);
-  const double overhead = cost.is_block ? request_.machine.measured.layer_overhead_s : 0;
-  time.forward = per_flop * cost.forward_flops + overhead;
+  const double beside = beside_products(cost);
+  time.forward = per_flop * cost.forward_flops + beside;
   const bool anew = a_.recompute && cost.is_block;
-  time.recompute = anew ? per_flop * cost.again_flops + overhead : 0;
+  time.recompute = anew ? per_flop * cost.again_flops + beside : 0;
   if (a_.tensor > 1) {
     const double gather = group(Collective::all_gather, GroupAxis::tensor, stream_bytes_);
     const double scatter = group(Collective::reduce_scatter, GroupAxis::tensor, stream_bytes_);
@@ -127,6 +128,19 @@ LayerTime StepModel::computed_passes(int layer) {
   return time;
 }
 
+/// What a layer's forward takes beside its products, and either half of a backward again: each
+/// tensor that is kept was written and is read, and so are weights, which products take packed.
+// Unmeasured, the share of the peak stands for all that a device does.
+double StepModel::beside_products(const LayerCost& cost) const {
+  const TrainingMachine& machine = request_.machine;
+  const double overhead = cost.is_block ? machine.measured.layer_overhead_s : 0;
+  if (machine.measured.flops == 0 || cost.forward_flops == 0) {
+    return overhead;
+  }
+  const double bytes = tokens_ * cost.tape_bytes + element_ * cost.parameters;
+  return overhead + bytes / machine.memory_bytes_per_s();
+}
+
 /// Keys and values go around a ring while attention computes with those that are there.
 void StepModel::add_context(const LayerCost& layer, LayerTime& time) const {
   if (a_.context == 1 || !layer.is_block) {
@@ -137,8 +151,8 @@ void StepModel::add_context(const LayerCost& layer, LayerTime& time) const {
   const double bytes = tokens_ * 2 * static_cast<double>(model.kv_width()) * element_ / a_.tensor;
   const double ring = (a_.context - 1) * (groups_.message_latency(place) +
                                           bytes * groups_.message_seconds_per_byte(place));
-  const double scores = 2 * static_cast<double>(request_.sequence * model.width) * tokens_ /
-                        a_.tensor / request_.machine.flops(request_.precision);
+  const double scores = 2 * static_cast<double>(request_.sequence * model.attention_width()) *
+                        tokens_ / a_.tensor / request_.machine.flops(request_.precision);
   time.context_forward = std::max(0.0, ring - scores);
   // Gradients of keys and values travel, too, while twice as much is computed.
   time.context_backward = std::max(0.0, 2 * ring - 2 * scores);

@@ -36,7 +36,8 @@ struct TimePart {
 /// In the order of total().
 const std::vector<TimePart>& time_parts();
 
-/// The model. A rank multiplies at the machine's rate; tensor ranks gather and scatter the stream
+/// The model. A rank multiplies at the machine's rate, and where that was measured what layers keep
+/// and their weights pass memory beside it; tensor ranks gather and scatter the stream
 /// around attention and MLP (SMP's optimize "memory"). Units are gathered and summed beside the
 /// passes in the order of fsdp's GatherSchedule, a collective at a time, by mp's simulator, in
 /// which each layer is a stage; so a stage's forward and backward have their exposed part. The same
