@@ -82,7 +82,7 @@ A layer that is too large is cut among parallel.tensor_parallel_degree ranks, be
 where train.gemm is "reference". "optimize": "memory" deals rows to these ranks too, "speed" sends less.
 
 A sequence that is too long is cut among parallel.context_parallel_degree ranks, which divides parallel.hybrid_shard_degree. Keys and
-values go from rank to rank, or with "cp_comm_type": "all_gather" to all at once; losses stay the same but for rounding.
+values go from rank to rank, or with "cp_comm_type": "all_gather" to all at once; losses stay the same except for rounding.
 
 Ranks = T x P x D, and D = S x R; C ranks of S may share sequences. Bytes on a rank and bytes that it sends in a step, of f32 with
 AdamW: M parameters on a rank's stages and parts of layers, m micro-batches of n tokens, width w; k is m, or 1 with
