@@ -62,8 +62,16 @@ class LineFinder {
 
 bool no_jsonl_magic(IndexedFile&) { return false; }
 
+/// Where each letter is two bytes, no line is one, and all of them would be told as damaged.
+void refuse_wide_letters(IndexedFile& file) {
+  const std::string head = head_of(file, 2);
+  need(head != "\xff\xfe" && head != "\xfe\xff", file.path(),
+       " is UTF-16, and JSON lines are UTF-8: iconv -f UTF-16 -t UTF-8 it first");
+}
+
 FileIndex index_jsonl(IndexedFile& file, const FormatOptions&) {
   refuse_packed(file);
+  refuse_wide_letters(file);
   LineFinder lines;
   std::string piece;
   std::uint64_t offset = head_of(file, 3) == byte_order_mark ? 3 : 0;

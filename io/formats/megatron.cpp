@@ -73,6 +73,10 @@ FileIndex index_megatron(IndexedFile& file, const FormatOptions&) {
   need(idx != nullptr, file.path(), " has no ", name, " beside it, which says where sequences are");
   const IdxHeader header = read_idx_header(*idx);
   const std::uint64_t each = element_bytes(header.type);
+  // Sequences of nothing would cost memory, and no byte of the .bin.
+  need(header.sequences <= file.bytes() / each, file.path(), " has ", file.bytes() / each,
+       " tokens, and ", name, " speaks of ", header.sequences,
+       " sequences: the .idx is of another .bin");
   FileIndex index;
   index.context = header.type;
   index.spans.reserve(header.sequences);

@@ -9,6 +9,7 @@
 #include <cctype>
 #include <optional>
 #include <string>
+#include <unordered_set>
 
 #include "comm/base/check.hpp"
 #include "io/formats/bytes.hpp"
@@ -163,7 +164,7 @@ std::string TarWalk::payload(std::uint64_t bytes) {
 void TarWalk::read_pax(std::string_view text, char type, Extension& extension) {
   while (!text.empty() && text.front() != '\0') {
     std::size_t length = 0, at = 0;
-    for (; at < std::min<std::size_t>(text.size(), 8) && std::isdigit(text[at]) != 0; ++at) {
+    for (; at < std::min<std::size_t>(text.size(), 8) && text[at] >= '0' && text[at] <= '9'; ++at) {
       length = length * 10 + static_cast<std::size_t>(text[at] - '0');
     }
     must(at > 0 && at < text.size() && text[at] == ' ' && length > at + 1 &&
@@ -281,20 +282,20 @@ std::optional<SampleName> split_name(const std::string& name) {
   return split;
 }
 
-/// The sample that a walk is in.
+/// The sample that a walk is in. Its fields are a set, since a tar whose names have their first dot
+/// before a number is one sample of all its members, which may be a million.
 struct OpenSample {
   std::string key;
-  std::vector<std::string> fields;
+  std::unordered_set<std::string> fields;
   RecordSpan span;
 };
 
 void add_to_sample(OpenSample& sample, const SampleName& name, const TarMember& member,
                    const std::string& who) {
-  const bool taken = name.field == "__key__" || name.field == "__url__" ||
-                     std::ranges::find(sample.fields, name.field) != sample.fields.end();
-  need(!taken, who, ": at byte ", member.header, " the sample ", sample.key,
+  const bool fresh =
+      name.field != "__key__" && name.field != "__url__" && sample.fields.insert(name.field).second;
+  need(fresh, who, ": at byte ", member.header, " the sample ", sample.key,
        " has a second member named ", member.name);
-  sample.fields.push_back(name.field);
   sample.span.bytes = member.data + member.bytes - sample.span.offset;
 }
 

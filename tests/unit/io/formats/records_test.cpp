@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,17 @@ TEST(MegatronPairs, that_lie_about_their_counts_are_refused_before_memory_is_mad
   Specimen pair = specimen_named("megatron");
   pair.files["a.idx"].replace(18, 8, std::string(8, '\xff'));
   EXPECT_THAT(complaint("megatron", pair.files, "a.bin"), HasSubstr("too few"));
+}
+
+TEST(MegatronPairs, of_more_sequences_than_tokens_are_of_two_datasets) {
+  // As a file of holes says it: sequences of nothing, which lie one after another.
+  std::string idx = specimen_named("megatron").files.at("a.idx").substr(0, 34);
+  const std::uint64_t sequences = 3, documents = 0;
+  std::memcpy(idx.data() + 18, &sequences, sizeof sequences);
+  std::memcpy(idx.data() + 26, &documents, sizeof documents);
+  idx.append(sequences * 12, '\0');
+  EXPECT_THAT(complaint("megatron", {{"a.bin", ""}, {"a.idx", idx}}, "a.bin"),
+              HasSubstr("a.bin has 0 tokens, and a.idx speaks of 3 sequences"));
 }
 
 TEST(TfRecord, a_flipped_bit_of_a_payload_is_found) {
@@ -206,6 +218,19 @@ TEST(JsonLines, that_are_no_objects_are_refused) {
 TEST(JsonLines, begin_behind_a_byte_order_mark) {
   EXPECT_EQ(indexed("jsonl", {{"a", "\xef\xbb\xbf{}\n{}"}}, "a").spans,
             (std::vector<RecordSpan>{{3, 2}, {6, 2}}));
+}
+
+TEST(JsonLines, of_windows_end_before_the_carriage_return) {
+  const std::string file = "\xef\xbb\xbf{\"a\": 1}\r\n\r\n \t\r\n  {\"a\": 2} \r\n{\"a\": 3}\r";
+  const FileIndex index = indexed("jsonl", {{"a.jsonl", file}}, "a.jsonl");
+  std::vector<std::string> lines;
+  for (const RecordSpan span : index.spans) {
+    lines.push_back(file.substr(span.offset, span.bytes));
+  }
+  EXPECT_THAT(lines, ElementsAre("{\"a\": 1}", "{\"a\": 2}", "{\"a\": 3}"));
+  for (const char* wide : {"\xff\xfe{", "\xfe\xff"}) {
+    EXPECT_THAT(complaint("jsonl", {{"a.jsonl", wide}}, "a.jsonl"), HasSubstr("is UTF-16"));
+  }
 }
 
 TEST(JsonLines, are_found_over_the_borders_of_pieces) {

@@ -81,6 +81,18 @@ TEST(WebDataset, members_with_one_key_are_a_sample_if_they_follow_each_other) {
               ElementsAre("a: x y", "b: x", "a: x"));
 }
 
+TEST(WebDataset, a_sample_of_very_many_members_costs_no_more_for_each) {
+  // "frame.000001.jpg": the first dot stands before the number, so all of them are one sample.
+  constexpr int members = 100'000;
+  std::string tar;
+  for (int member = 0; member < members; ++member) {
+    tar += tar_header("frame." + std::to_string(member) + ".jpg", 0);
+  }
+  const FileIndex index = indexed("webdataset", {{"a.tar", tar + tar_end()}}, "a.tar");
+  ASSERT_EQ(index.spans.size(), 1u);
+  EXPECT_EQ(fields_told("webdataset", "", tar).size(), members + 1u);
+}
+
 TEST(WebDataset, folders_links_and_names_without_a_dot_are_passed_over) {
   EXPECT_THAT(samples_of(tar_member("a/", "", '5') + tar_member("a/1.x", "1") +
                          tar_member("README", "read me") + tar_member("a/1.link", "", '2') +
