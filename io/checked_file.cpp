@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/base/memory_room.hpp"
 
 namespace sprat::io {
 namespace {
@@ -84,6 +85,8 @@ std::string read_whole(const std::string& path, std::uint64_t longest) {
   // The length is bounded before memory is made for it.
   need(file.bytes() <= longest, path, " has ", file.bytes(), " bytes; such files have at most ",
        longest);
+  // A file with holes may be longer than all memory.
+  comm::need_memory(file.bytes(), path.c_str());
   std::string text(file.bytes(), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
   return text;

@@ -76,6 +76,23 @@ const Format* format_by_ending(const std::string& path) {
   return found == all.end() ? nullptr : *found;
 }
 
+/// "a/.." is one up from where "a" leads to, which of a link is not where the link lies. What
+/// stands behind the last of them keeps its links, since files are known by the names that people
+/// gave.
+fs::path without_ups(const fs::path& path) {
+  fs::path begin, end;
+  for (const fs::path& part : path) {
+    end /= part;
+    if (part == "..") {
+      begin /= end;
+      end.clear();
+    }
+  }
+  std::error_code error;
+  const fs::path led_to = begin.empty() ? begin : fs::canonical(begin, error);
+  return error ? path : led_to / end;  // what is not there, or a pattern, has no links
+}
+
 std::string folders_text(const FoundFiles& found) {
   std::string text;
   for (const std::string& folder : found.folders) {
@@ -87,7 +104,7 @@ std::string folders_text(const FoundFiles& found) {
 }  // namespace
 
 std::string plain_path(const std::string& path) {
-  std::string plain = fs::absolute(path).lexically_normal().native();
+  std::string plain = without_ups(fs::absolute(path)).lexically_normal().native();
   while (plain.size() > 1 && plain.ends_with('/')) {
     plain.pop_back();
   }

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "comm/base/check.hpp"
+#include "comm/base/memory_room.hpp"
 #include "io/checked_file.hpp"
 #include "io/durable.hpp"
 #include "io/formats/bytes.hpp"
@@ -95,9 +96,11 @@ class IndexReader {
  public:
   explicit IndexReader(const std::string& path) : file_(path) {}
   std::string part(std::uint64_t bytes) {
-    // A length may lie: nothing is made for it that the file cannot fill.
+    // A length may lie: nothing is made for it that the file cannot fill, or, where that has holes,
+    // the machine.
     need(bytes <= file_.bytes() - at_, file_.path(), " ends at byte ", file_.bytes(),
          ", within an entry of ", bytes, ": it is cut short or damaged");
+    comm::need_memory(bytes, file_.path().c_str());
     std::string part(bytes, '\0');
     file_.read(at_, std::as_writable_bytes(std::span(part)));
     at_ += bytes;

@@ -29,6 +29,21 @@ std::string line_of(int descriptor) {
   return {line.data(), static_cast<std::size_t>(std::max<ssize_t>(bytes, 0))};
 }
 
+/// Others may put what they like into a folder that is everybody's. A line is written to a file of
+/// turns alone, never to what a link leads to, nor to a pipe.
+int open_turn_file(const std::string& path) {
+  // A child that is forked meanwhile must not keep the lock.
+  const int descriptor = comm::open_here_only([&] {
+    return open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  });
+  struct stat status {};
+  if (descriptor >= 0 && (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode))) {
+    comm::close_and_forget(descriptor);
+    return -1;
+  }
+  return descriptor;
+}
+
 /// Who had the turn before removes its file. A lock on that one keeps nobody away.
 bool is_at(const std::string& path, int descriptor) {
   struct stat mine {
@@ -86,9 +101,7 @@ IndexTurn::~IndexTurn() {
 IndexTurn::Try IndexTurn::try_once(std::string& line) {
   const auto lock = options_.lock != nullptr ? options_.lock : flock;
   for (;;) {
-    // A child that is forked meanwhile must not keep the lock.
-    const int descriptor = comm::open_here_only(
-        [&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); });
+    const int descriptor = open_turn_file(path_);
     if (descriptor < 0) {
       return Try::impossible;  // the index will not be kept there either, and that is told
     }

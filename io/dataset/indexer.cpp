@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -138,6 +139,8 @@ class IndexRun {
       fresh = known == known_.end() || !is_as_it_was(path, known->second);
       results_[at] =
           fresh ? index_file(task_.format, task_.options, path) : std::move(known->second);
+    } catch (const std::bad_alloc&) {
+      complaint = text("there is no memory for where the records of ", path, " lie");
     } catch (const std::exception& error) {
       complaint = error.what();
     }

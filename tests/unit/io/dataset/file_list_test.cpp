@@ -61,6 +61,31 @@ TEST(FileList, links_are_files) {
   EXPECT_THAT(tars_of({folder / "data"}), ElementsAre(folder / "data/a.tar"));
 }
 
+TEST(FileList, two_dots_behind_a_link_are_up_from_where_it_leads) {
+  const TemporaryFolder folder;
+  write(folder / "elsewhere/a.tar", "right");
+  write(folder / "data/a.tar", "of another folder");
+  std::filesystem::create_directories(folder / "elsewhere/part");
+  std::filesystem::create_symlink(folder / "elsewhere/part", folder / "data/link");
+  std::filesystem::create_symlink(folder / "data/a.tar", folder / "elsewhere/b.tar");
+  // As the system itself opens it.
+  EXPECT_THAT(tars_of({folder / "data/link/../a.tar"}), ElementsAre(folder / "elsewhere/a.tar"));
+  EXPECT_THAT(tars_of({folder / "data/link/.."}),
+              ElementsAre(folder / "elsewhere/a.tar", folder / "elsewhere/b.tar"));
+  // A link that is a file keeps its name.
+  EXPECT_THAT(tars_of({folder / "data/../elsewhere/b.tar"}),
+              ElementsAre(folder / "elsewhere/b.tar"));
+  EXPECT_EQ(folder_of(folder / "data/link/../*.tar"), folder / "elsewhere");
+}
+
+TEST(FileList, links_that_lead_in_a_circle_are_named) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink(folder / "b.tar", folder / "a.tar");
+  std::filesystem::create_symlink(folder / "a.tar", folder / "b.tar");
+  EXPECT_THAT(complaint_about([&] { find_files({folder / "a.tar"}); }),
+              HasSubstr("a.tar: Too many levels of symbolic links"));
+}
+
 TEST(FileList, what_is_not_there_is_named) {
   const TemporaryFolder folder;
   EXPECT_THAT(complaint_about([&] { find_files({folder / "none"}); }), HasSubstr("none: No such"));

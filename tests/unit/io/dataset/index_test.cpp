@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <filesystem>
 #include <string>
 
 #include "tests/unit/io/dataset/written.hpp"
@@ -74,6 +76,19 @@ TEST(DatasetIndexFile, that_is_cut_or_changed_anywhere_is_refused_by_name) {
   }
   write(folder / "long", whole + "x");
   EXPECT_THAT(complaint_about([&] { read_index(folder / "long", 7); }), HasSubstr("damaged"));
+}
+
+TEST(DatasetIndexFile, with_holes_longer_than_memory_is_refused_before_memory_is_made) {
+  const TemporaryFolder folder;
+  write_index(folder / "index", 7, small_index());
+  std::string bytes = read_whole(folder / "index", 1 << 20);
+  // Behind magic, version, key, format, "so" and the number of files: the length of the first.
+  const std::uint64_t length = std::uint64_t{1} << 43;
+  std::memcpy(bytes.data() + 8 + 4 + 8 + 8 + 10 + 8 + 2 + 8, &length, sizeof length);
+  write(folder / "index", bytes);
+  std::filesystem::resize_file(folder / "index", length + 1000);
+  EXPECT_THAT(complaint_about([&] { read_index(folder / "index", 7); }),
+              testing::AllOf(HasSubstr(folder / "index"), HasSubstr("this machine has")));
 }
 
 TEST(DatasetIndexFile, that_lies_with_a_right_checksum_is_refused) {

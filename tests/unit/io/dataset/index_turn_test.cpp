@@ -2,6 +2,7 @@
 #include "io/dataset/index_turn.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "io/checked_file.hpp"
 #include "io/dataset/index_place.hpp"
 #include "io/dataset/indexer.hpp"
 #include "tests/unit/io/dataset/written.hpp"
@@ -117,6 +119,22 @@ TEST_F(IndexTurns, of_a_slow_process_are_waited_for_longer_than_there_is_patienc
   const IndexTurn turn(index_, late, quick(2s));
   EXPECT_FALSE(turn.is_held());
   EXPECT_TRUE(late()) << "gave up on a process that writes a line every 10 ms";
+}
+
+TEST_F(IndexTurns, are_nobodys_where_something_else_lies_in_the_files_place) {
+  const std::string mine = folder_ / "mine.txt", lock = index_ + ".lock";
+  write(mine, "what I wrote");
+  std::filesystem::create_symlink(mine, lock);
+  const auto is_held = [&] {
+    return IndexTurn(
+               index_, [] { return false; }, quick(1min))
+        .is_held();
+  };
+  EXPECT_FALSE(is_held());
+  EXPECT_EQ(read_whole(mine, 100), "what I wrote");
+  std::filesystem::remove(lock);
+  ASSERT_EQ(mkfifo(lock.c_str(), 0600), 0);
+  EXPECT_FALSE(is_held());
 }
 
 TEST_F(IndexTurns, are_nobodys_where_files_cannot_be_locked) {
