@@ -34,7 +34,7 @@ struct IoBenchArguments {
 /// As a program says them: what is wrong with them is said in the same words.
 LoaderOptions loader_options(const IoBenchArguments& request) {
   BenchJson json = {
-      {"sources", {{{"paths", request.paths}, {"format", request.format}}}},
+      {"sources", {{{"paths", {"named below"}}, {"format", request.format}}}},
       {"batch", request.batch},
       {"order", {{"shuffle", request.shuffle}, {"length", request.length}}},
       {"reading", {{"reader", request.reader}, {"decode_threads", request.decode_threads}}}};
@@ -44,7 +44,9 @@ LoaderOptions loader_options(const IoBenchArguments& request) {
   if (request.memory > 0) {
     json["reading"]["memory_bytes"] = request.memory;
   }
-  return parse_loader_options(json.dump());
+  LoaderOptions options = parse_loader_options(json.dump());
+  options.sources.front().paths = request.paths;  // names in no encoding have no form in JSON
+  return options;
 }
 
 std::string bench_count(std::uint64_t count, const char* what) {

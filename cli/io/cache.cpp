@@ -16,11 +16,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// Folders may be named in no encoding, which JSON cannot say.
+std::string dumped(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 IoCacheAnswer clear(const IoCacheRequest& request) {
   const std::uint64_t freed = io::clear_block_store(request.folder);
   if (request.as_json) {
     const Json json = {{"folder", request.folder}, {"freed_bytes", freed}};
-    return {.text = json.dump() + "\n"};
+    return {.text = dumped(json, -1)};
   }
   return {.text =
               fmt::format("{} is cleared: {} free again\n", request.folder, readable_bytes(freed))};
@@ -71,7 +76,7 @@ IoCacheAnswer answer_io_cache(const IoCacheRequest& request) {
     if (request.check) {
       json["damaged_blocks"] = damaged.size();
     }
-    return {.text = json.dump(2) + "\n", .damaged = !damaged.empty()};
+    return {.text = dumped(json, 2), .damaged = !damaged.empty()};
   }
   std::string text = to_text(request, info);
   if (request.check && damaged.empty()) {

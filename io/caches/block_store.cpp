@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/base/memory_room.hpp"
 #include "io/durable.hpp"
 
 namespace sprat::io {
@@ -467,6 +468,12 @@ LookedAt look_at(const std::string& folder) {
   need(shape.has_value(), "there is no cache in ", folder,
        "; a loader makes one in the folder that its option cache.folder names");
   seen.shape = *shape;
+  const auto there = static_cast<std::uint64_t>(status_of(seen.index.number(), folder).st_size);
+  need(there == shape->index_bytes(), "the cache in ", folder, " is damaged: its index has ", there,
+       " bytes, and says that it has ", shape->index_bytes(),
+       "; clear it (sprat io cache --clear)");
+  comm::need_memory(shape->slots() * (slot_record_bytes + sizeof(SlotRecord)),
+                    ("the index of the cache in " + folder).c_str());
   std::vector<std::byte> bytes(shape->slots() * slot_record_bytes);
   read_at(seen.index.number(), slot_header_bytes, bytes, folder);
   for (std::uint64_t slot = 0; slot < shape->slots(); ++slot) {

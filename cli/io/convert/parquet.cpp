@@ -8,6 +8,7 @@
 #include <parquet/file_reader.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -270,6 +271,10 @@ Value value_of(const std::string& file, arrow::Result<Value> result) {
 class ParquetRows {
  public:
   ParquetRows(const std::string& file, const std::vector<std::string>& wanted) : file_(file) {
+    std::error_code none;
+    // Arrow would wait for somebody who writes into a pipe.
+    need(!std::filesystem::exists(file, none) || std::filesystem::is_regular_file(file, none),
+         "cannot read ", file, ": it is a folder, a pipe or a device, no file");
     parquet::ReaderProperties properties = parquet::default_reader_properties();
     properties.enable_buffered_stream();  // a row group need not fit into memory
     parquet::arrow::FileReaderBuilder builder;
@@ -289,6 +294,11 @@ class ParquetRows {
     }
     // As MosaicML's writer has them.
     std::ranges::sort(columns_, {}, [](const CellColumn& one) { return one.column.name; });
+    const auto twice = std::ranges::adjacent_find(
+        columns_, {}, [](const CellColumn& one) { return one.column.name; });
+    need(twice == columns_.end(), file_, " has two columns ",
+         twice == columns_.end() ? "" : twice->column.name,
+         ", and readers of MDS would see one: name the columns that are wanted (--columns)");
   }
 
   std::vector<MdsColumn> columns() const {

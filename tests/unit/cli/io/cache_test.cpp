@@ -10,8 +10,10 @@
 #include <nlohmann/json.hpp>
 
 #include "io/caches/block_store.hpp"
+#include "io/caches/slot_table.hpp"
 #include "sprat/error.hpp"
 #include "tests/unit/io/caches/blocks.hpp"
+#include "tests/unit/io/dataset/written.hpp"
 #include "tests/unit/io/temporary_folder.hpp"
 
 namespace sprat::cli {
@@ -42,6 +44,18 @@ TEST(IoCache, says_how_much_is_kept) {
   EXPECT_EQ(json["in_use"], false);
 }
 
+TEST(IoCache, a_folder_may_be_named_in_no_encoding) {
+  const TemporaryFolder folder;
+  filled(folder);
+  std::filesystem::rename(folder / "cache", folder / "\xff");
+  for (const bool clear : {false, true}) {
+    const IoCacheAnswer answer =
+        answer_io_cache({.folder = folder / "\xff", .clear = clear, .as_json = true});
+    EXPECT_THAT(nlohmann::json::parse(answer.text)["folder"].get<std::string>(),
+                HasSubstr("\xef\xbf\xbd"));
+  }
+}
+
 TEST(IoCache, finds_blocks_that_are_damaged) {
   const TemporaryFolder folder;
   filled(folder);
@@ -51,6 +65,17 @@ TEST(IoCache, finds_blocks_that_are_damaged) {
   const IoCacheAnswer answer = answer_io_cache({.folder = folder / "cache", .check = true});
   EXPECT_TRUE(answer.damaged);
   EXPECT_THAT(answer.text, HasSubstr("2 blocks are not as they were written"));
+}
+
+TEST(IoCache, of_another_length_than_it_says_is_damaged) {
+  const TemporaryFolder folder;
+  filled(folder);
+  const io::SlotTableShape larger{.buckets = std::uint64_t{1} << 24, .bucket_slots = 32};
+  const auto header = io::encode_slot_header(larger);
+  std::fstream(folder / "cache/sprat-cache.index", std::ios::in | std::ios::out)
+      .write(reinterpret_cast<const char*>(header.data()), std::ssize(header));
+  EXPECT_THAT(io::complaint_about([&] { answer_io_cache({.folder = folder / "cache"}); }),
+              testing::AllOf(HasSubstr("is damaged"), HasSubstr("--clear")));
 }
 
 TEST(IoCache, is_cleared_unless_it_is_in_use) {

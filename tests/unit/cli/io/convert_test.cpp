@@ -2,6 +2,7 @@
 // parquet/write.py wrote.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <bit>
@@ -238,6 +239,30 @@ TEST(ParquetConversion, what_has_no_form_in_mds_is_named) {
   EXPECT_THAT(entries(folder.path()), IsEmpty());
 }
 
+TEST(ParquetConversion, of_damaged_files_ends_with_an_error_or_whole) {
+  SKIP_WITHOUT_ARROW();
+  const TemporaryFolder folder;
+  std::string whole;
+  {
+    std::ifstream file(table_file("b"), std::ios::binary);
+    whole.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  int refused = 0;
+  for (std::size_t at = 4; at < whole.size(); at += 11) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ (at % 2 == 0 ? 0x80 : 0x7f));
+    io::write(folder / "damaged.parquet", damaged);
+    const std::string complaint = io::complaint_about([&] {
+      convert_parquet({.files = {folder / "damaged.parquet"}, .folder = folder / "mds"});
+    });
+    refused += complaint.empty() ? 0 : 1;
+    EXPECT_THAT(complaint, testing::AnyOf("", HasSubstr("damaged.parquet"))) << at;
+    EXPECT_EQ(complaint.empty(), std::filesystem::exists(folder / "mds")) << at;
+    std::filesystem::remove_all(folder / "mds");
+  }
+  EXPECT_GT(refused, 0);
+}
+
 TEST(ParquetConversion, files_that_are_no_parquet_leave_nothing) {
   SKIP_WITHOUT_ARROW();
   const TemporaryFolder folder;
@@ -253,6 +278,11 @@ TEST(ParquetConversion, files_that_are_no_parquet_leave_nothing) {
                 StartsWith("cannot read " + broken));
     EXPECT_FALSE(std::filesystem::exists(folder / "mds"));
   }
+  mkfifo((folder / "pipe.parquet").c_str(), 0600);
+  EXPECT_THAT(io::complaint_about([&] {
+                convert_parquet({.files = {folder / "pipe.parquet"}, .folder = folder / "mds"});
+              }),
+              HasSubstr("pipe.parquet: it is a folder, a pipe"));
   for (std::size_t cut = 0; cut < whole.size(); cut += 997) {
     io::write(folder / "cut.parquet", whole.substr(0, cut));
     EXPECT_NE(io::complaint_about([&] {
