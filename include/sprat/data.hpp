@@ -219,8 +219,9 @@ struct LoaderReport {
 /// report().
 class SPRAT_API Loader {
  public:
-  /// Opens the sources, whose indexes are made if there are none, and begins to read ahead. Throws
-  /// Error naming the file or the option, and the remedy.
+  /// Opens the sources, whose indexes are made if there are none, and begins to read ahead, a
+  /// moment later, in which resume() may say from where. Throws Error naming the file or the
+  /// option, and the remedy.
   explicit Loader(LoaderOptions options);
   Loader(Loader&&) noexcept;
   Loader& operator=(Loader&&) noexcept;

@@ -12,6 +12,11 @@ namespace {
 /// How long a thread that may not decode sleeps before it asks again.
 constexpr std::chrono::milliseconds look_again{20};
 
+/// Why a sample could not be read again.
+struct LostSample {
+  std::exception_ptr error;
+};
+
 /// Adds the time it lives to a sum.
 class BusyTime {
  public:
@@ -123,6 +128,9 @@ void Decoder::decode(const SampleRef& ref) {
       DecodedRecord decoded(record);
       options_.stages[i].run(decoded);
     }
+  } catch (const LostSample& sample_lost) {
+    options_.lost(ref, sample_lost.error);
+    return;
   } catch (const std::exception& error) {
     // Only the thread that fetches may plan a replacement; it hears of the sample by this call. Of
     // what was thrown it gets the words: the rest ends on the thread that threw it.
@@ -141,7 +149,11 @@ void Decoder::take_apart(LoadedSample& sample) {
     options_.take_apart(sample);
   } catch (const std::exception&) {
     // What lies in the page cache may be damaged where the disk is not.
-    options_.read_again(sample);
+    try {
+      options_.read_again(sample);
+    } catch (...) {
+      throw LostSample{std::current_exception()};
+    }
     options_.take_apart(sample);
   }
 }

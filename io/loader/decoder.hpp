@@ -31,6 +31,8 @@ struct DecoderOptions {
   std::function<void(const SampleRef&)> done;
   /// The bytes are wrong on storage, too, or a stage has thrown.
   std::function<void(const SampleRef&, std::string what)> corrupt;
+  /// The bytes were wrong, and could not be read again: the file has changed, or is gone.
+  std::function<void(const SampleRef&, std::exception_ptr error)> lost;
 };
 
 /// push() and the counts: any thread. The functions are called on the decoder's threads, several at

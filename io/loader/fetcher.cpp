@@ -40,6 +40,14 @@ constexpr std::size_t most_direct_files = 256;
 
 Moment now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
+std::uint64_t bytes_of(const ReadPlan& plan) {
+  std::uint64_t bytes = 0;
+  for (const Request& request : plan.requests) {
+    bytes += request.extent.bytes;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 class Fetcher::Loop {
@@ -55,9 +63,12 @@ class Fetcher::Loop {
         open_files_([files = reading_.files](std::uint32_t file) { return files->known(file); },
                     // Pages that the kernel is still reading ahead look like cached ones, and would
                     // hide how much a way brings. So many long reads are ahead enough.
-                    {.direct = reading_.direct, .nothing_ahead = reading_.may_bypass}),
-        direct_files_([files = reading_.files](std::uint32_t file) { return files->known(file); },
-                      {.most = most_direct_files, .direct = true}),
+                    {.direct = reading_.direct,
+                     .nothing_ahead = reading_.may_bypass,
+                     .look_again = reading_.look_again}),
+        direct_files_(
+            [files = reading_.files](std::uint32_t file) { return files->known(file); },
+            {.most = most_direct_files, .direct = true, .look_again = reading_.look_again}),
         near_({.caches = reading_.caches,
                .pool = partners_.pool,
                .fill_bytes = reading_.fill_bytes,
@@ -98,6 +109,7 @@ class Fetcher::Loop {
     std::optional<CacheBypass::Way> way = {};
   };
 
+  bool may_begin();
   bool hear();
   bool plan_ahead();
   bool has_room();
@@ -108,6 +120,8 @@ class Fetcher::Loop {
   void copy_rows();
   void hand_on_copied(const std::shared_ptr<BatchBuild>& build, std::size_t rows);
   void expect_missing(const std::shared_ptr<BatchBuild>& build);
+  bool can_hold(const BatchBuild& build, const ReadPlan& plan) const;
+  Error too_large(const BatchBuild& build, const ReadPlan& plan) const;
   void expect(const std::shared_ptr<BatchBuild>& build, const std::vector<std::size_t>& samples,
               std::span<const Extents> extents);
   void replace(const CorruptSample& corrupt);
@@ -158,6 +172,9 @@ void Fetcher::Loop::run() noexcept {
     if (order_.behind_last == 0) {
       partners_.delivery.end();  // of a run that was resumed behind its last batch
     }
+    if (!may_begin()) {
+      return;
+    }
     while (hear()) {
       const bool more = plan_ahead();
       settle_released();
@@ -170,6 +187,20 @@ void Fetcher::Loop::run() noexcept {
     // Whoever waits must hear of it; what was ready before is still given out.
     partners_.delivery.fail_all(std::current_exception());
   }
+}
+
+/// Until a batch is asked for, or the time to resume elsewhere is over. False: stop. Nothing else
+/// can be told before a batch was given.
+bool Fetcher::Loop::may_begin() {
+  const Moment begins = now() + order_.idle_first;
+  for (Moment left = order_.idle_first; left > 0ns; left = begins - now()) {
+    const Inbox::Letters letters = partners_.inbox->take();
+    if (letters.begin || letters.stop) {
+      return !letters.stop;
+    }
+    reading_.reader->reap(left);
+  }
+  return true;
 }
 
 /// Memory that comes back is free before samples are replaced, which may want it. False: stop.
@@ -377,12 +408,46 @@ void Fetcher::Loop::expect(const std::shared_ptr<BatchBuild>& build,
     wanted.push_back({.position = build->begin + samples[i], .extents = extents[i]});
   }
   ReadPlan plan = planner_.plan(wanted, [&](std::uint32_t file) { return place(file); });
+  if (!can_hold(*build, plan)) {
+    // Said now: to wait would be in vain, and memory for it might be all that the machine has.
+    std::vector<std::uint64_t> planned;
+    for (const Request& request : plan.requests) {
+      planned.push_back(request.id);
+    }
+    planner_.forget(planned);
+    partners_.delivery.fail(build, std::make_exception_ptr(too_large(*build, plan)));
+    return;
+  }
   near_.place(plan.requests);
   // Before the scheduler has them: their memory must be there when they start.
   const std::vector<SampleRef> complete = assembly_.expect(build, plan, samples);
   scheduler_.add(plan.requests);
   outstanding_ += plan.requests.size();
   hand_on(complete);
+}
+
+/// Rows let go of their requests as they come. Records need all of theirs until the program has
+/// looked at them, and the scheduler lets no more be there than its budget.
+bool Fetcher::Loop::can_hold(const BatchBuild& build, const ReadPlan& plan) const {
+  return build.copies || bytes_of(plan) <= reading_.scheduler.budget_bytes;
+}
+
+Error Fetcher::Loop::too_large(const BatchBuild& build, const ReadPlan& plan) const {
+  const std::vector<LoadedSample>& samples = build.batch->samples;
+  const auto length_of = [&](const LoadedSample& sample) {
+    return reading_.files->source(sample.source).record(sample.record).bytes;
+  };
+  const LoadedSample& longest = *std::ranges::max_element(samples, {}, length_of);
+  return {
+      ErrorCode::unavailable,
+      text("batch ", build.batch->index, " takes ", bytes_of(plan), " bytes at once for ",
+           samples.size(), " samples, and memory_bytes is ", reading_.memory_bytes,
+           reading_.caches == nullptr ? "" : ", of which three quarters are for reading",
+           ": raise memory_bytes, to four batches at best, or take a smaller batch; the longest "
+           "sample, record ",
+           longest.record, " of ",
+           reading_.files->path(reading_.files->number(longest.source, longest.file)), ", has ",
+           length_of(longest), " bytes")};
 }
 
 /// Of all ranks' samples: hosts share what is to be restored.
@@ -568,9 +633,13 @@ void Fetcher::Loop::ended(const UnderWay& under_way, const ReadDone& done) {
     near_.read_from_file(done.bytes, done.took, under_way_.size() + 1);
   }
   const bool fill = near_.is_fill(done.tag);
-  const std::uint64_t bytes = fill ? near_.filled(done.tag, done.bytes) : done.bytes;
+  // A cache keeps blocks under the file's stamp, for this run and the next ones: they must be of
+  // the file that has it, and not of one that was written to while it was read.
+  const bool may_keep =
+      !near_.has_caches() || open_files_.is_unchanged(extent.file, *under_way.file);
+  const std::uint64_t bytes = fill ? near_.filled(done.tag, may_keep ? done.bytes : 0) : done.bytes;
   const ReadVerdict verdict = scheduler_.done(done.tag, bytes, done.error, now());
-  if (!fill && verdict.kind == ReadVerdict::Kind::whole) {
+  if (!fill && may_keep && verdict.kind == ReadVerdict::Kind::whole) {
     // With what earlier calls for it have brought.
     const std::uint64_t before = under_way.read.into;
     near_.offer(

@@ -49,6 +49,8 @@ struct FetchOrder {
   SampleForm form;
   std::vector<std::vector<std::byte>> separators;  ///< Of each source; empty where it has none.
   Corrupt corrupt = Corrupt::stop;
+  /// Nothing is read before, unless Inbox::begin() says so.
+  std::chrono::nanoseconds idle_first = std::chrono::nanoseconds(0);
 };
 
 /// How they are read.
@@ -59,6 +61,7 @@ struct FetchReading {
   bool direct = false;
   bool may_bypass = false;    ///< Not direct, but long reads may go past the page cache.
   bool tries_cached = false;  ///< Reads can be tried without waiting for storage.
+  std::chrono::nanoseconds look_again = std::chrono::seconds(1);  ///< See OpenFilesOptions.
   SchedulerLimits scheduler;
   ReadPlanLimits plan;
   std::uint64_t memory_bytes = 0;                       ///< Of samples, those in use too.

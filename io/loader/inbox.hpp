@@ -26,7 +26,7 @@ class Inbox final {
     std::vector<CorruptSample> corrupt;
     /// Whose rows are not all in the page cache.
     std::vector<std::shared_ptr<BatchBuild>> missing;
-    bool stop = false;
+    bool begin = false, stop = false;
   };
 
   /// Called after each letter; empty once nobody reads any more.
@@ -42,6 +42,10 @@ class Inbox final {
   }
   void missing(std::shared_ptr<BatchBuild> build) {
     tell([&](Letters& letters) { letters.missing.push_back(std::move(build)); });
+  }
+  /// A batch is asked for.
+  void begin() {
+    tell([](Letters& letters) { letters.begin = true; });
   }
   void stop() {
     tell([](Letters& letters) { letters.stop = true; });

@@ -27,6 +27,9 @@
 namespace sprat {
 namespace {
 
+/// Whoever goes on from a state makes a loader and says so at once. What it had begun to read by
+/// then would be read for nothing, and be in the way of what is wanted.
+constexpr std::chrono::milliseconds time_to_resume{100};
 /// What a disk or a file system needs to be busy.
 constexpr int reads_under_way = 128;
 
@@ -37,9 +40,24 @@ io::FlowLimits flow_of(const io::FileSystem& where) {
   return where.tries_reads ? io::FlowLimits{all, all, all} : io::FlowLimits{};
 }
 
+/// Who says a million years means for ever; clocks of 64 bits end before that.
+LoaderOptions with_bounded_timeout(LoaderOptions options) {
+  constexpr std::chrono::hours century{24 * 365 * 100};
+  options.timeout = std::min<std::chrono::milliseconds>(options.timeout, century);
+  return options;
+}
+
+/// How long a file that is open is taken to be as it was. On a parallel file system each look asks
+/// servers.
+std::chrono::nanoseconds look_again_of(const io::FileSystem& where) {
+  return where.tries_reads ? std::chrono::seconds(1) : std::chrono::seconds(60);
+}
+
 /// Batches that begin before the end of epoch `epochs`; of Remainder::carry those that end there.
 std::uint64_t batches_until(const io::GlobalBatches& batches, std::uint64_t epochs, bool to_end) {
-  if (epochs == 0) {
+  // Positions have 64 bits. So many epochs nobody lives to see: they are no end either.
+  constexpr std::uint64_t endless = std::uint64_t{1} << 62;
+  if (epochs == 0 || epochs > endless / batches.epoch_samples()) {
     return std::numeric_limits<std::uint64_t>::max() - 1;
   }
   const auto within = [&](std::uint64_t batch) {
@@ -77,7 +95,8 @@ class Loader::Impl {
   io::Observer& observer() { return observer_; }
 
  private:
-  void start(io::StreamPosition from);
+  void start(io::StreamPosition from, std::chrono::nanoseconds idle_first);
+  void begin_reading();
   void warm_up();
   void stop();
   void require_here() const;
@@ -103,6 +122,7 @@ class Loader::Impl {
   // From a position on.
   std::optional<io::GlobalBatches> batches_;
   std::uint64_t given_ = 0;
+  bool begun_ = false;
   std::optional<io::Delivery::Clock::time_point> waits_since_;  // of wait()s in a row
   std::shared_ptr<io::Inbox> inbox_;
   std::unique_ptr<io::Delivery> delivery_;
@@ -111,7 +131,7 @@ class Loader::Impl {
 };
 
 Loader::Impl::Impl(LoaderOptions options)
-    : options_(std::move(options)),
+    : options_(with_bounded_timeout(std::move(options))),
       setup_(io::set_up(options_)),
       pool_(io::MemoryPool::make(setup_.memory_bytes)),
       cores_(std::make_shared<io::CoreBudget>(setup_.cores)),
@@ -119,7 +139,7 @@ Loader::Impl::Impl(LoaderOptions options)
       diagnoser_(setup_.facts),
       window_(2 * setup_.batch_bytes, setup_.memory_bytes) {
   ReductionObservers::add(cores_);
-  start({});
+  start({}, time_to_resume);
   warm_up();
 }
 
@@ -148,13 +168,14 @@ void Loader::Impl::warm_up() {
                                  .parts = static_cast<std::uint64_t>(options_.ranks)}));
 }
 
-void Loader::Impl::start(io::StreamPosition from) {
+void Loader::Impl::start(io::StreamPosition from, std::chrono::nanoseconds idle_first) {
   // Everything that knows a position is made anew; sources, memory and sums stay.
   batches_.emplace(io::BatchOptions{.epoch_samples = setup_.stream->samples(),
                                     .batch = options_.batch,
                                     .remainder = options_.remainder,
                                     .start = from});
   given_ = 0;
+  begun_ = false;
   inbox_ = std::make_shared<io::Inbox>();
   std::function<void(const std::vector<io::SampleRef>&)> decode;
   {
@@ -179,7 +200,8 @@ void Loader::Impl::start(io::StreamPosition from) {
                                                   options_.remainder == Remainder::carry),
                      .form = setup_.form,
                      .separators = setup_.separators,
-                     .corrupt = options_.corrupt},
+                     .corrupt = options_.corrupt,
+                     .idle_first = idle_first},
       reading(),
       io::FetchPartners{
           .delivery = *delivery_,
@@ -243,6 +265,7 @@ io::FetchReading Loader::Impl::reading() const {
       .may_bypass = may_bypass,
       // Caches fill with what is read: rows that are copied before would never come into one.
       .tries_cached = setup_.where.tries_reads && setup_.caches == nullptr,
+      .look_again = look_again_of(setup_.where),
       .scheduler = {.budget_bytes =
                         setup_.memory_bytes - setup_.storing_bytes - setup_.filling_bytes,
                     .reads = reads_under_way,
@@ -284,7 +307,10 @@ io::DecoderOptions Loader::Impl::decoding() const {
       .corrupt =
           [this](const io::SampleRef& ref, std::string what) {
             inbox_->corrupt({.sample = ref, .what = std::move(what)});
-          }};
+          },
+      // No record of another file stands in for one of this one, so nothing is skipped here.
+      .lost = [this](const io::SampleRef& ref,
+                     std::exception_ptr error) { delivery_->fail(ref.build, std::move(error)); }};
 }
 
 void Loader::Impl::require_here() const {
@@ -293,17 +319,26 @@ void Loader::Impl::require_here() const {
        "own there");
 }
 
+void Loader::Impl::begin_reading() {
+  if (!std::exchange(begun_, true)) {
+    inbox_->begin();
+  }
+}
+
 bool Loader::Impl::wait(std::chrono::milliseconds longest) {
   require_here();
+  begin_reading();
   const auto now = io::Delivery::Clock::now();
   const auto patience_ends = waits_since_.value_or(now) + options_.timeout;
   waits_since_ = waits_since_.value_or(now);
+  longest = std::min(longest, options_.timeout);
   return delivery_->wait(std::min<io::Delivery::Clock::time_point>(now + longest, patience_ends)) ||
          io::Delivery::Clock::now() >= patience_ends;
 }
 
 std::optional<DataBatch> Loader::Impl::next() {
   require_here();
+  begin_reading();
   const auto begin = std::exchange(waits_since_, std::nullopt);
   const auto taken = delivery_->take(begin.value_or(io::Delivery::Clock::now()) + options_.timeout);
   if (!taken) {
@@ -348,7 +383,7 @@ void Loader::Impl::resume(std::string_view state) {
   // Read before anything is stopped: a state that is refused changes nothing.
   const io::StreamState from = io::read_state(*setup_.stream, state);
   stop();
-  start(from.position);
+  start(from.position, std::chrono::nanoseconds(0));
 }
 
 std::vector<io::StageInterval> Loader::Impl::stages() const {

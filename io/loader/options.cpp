@@ -1,6 +1,7 @@
 // A loader's options as JSON: what the C API, Python and the command have in common.
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -116,7 +117,8 @@ void read_reading(JsonSection section, LoaderOptions& options) {
   section.read("timeout_ms", timeout);
   section.read("fsx", options.fsx);
   section.end();
-  options.timeout = std::chrono::milliseconds(timeout);
+  constexpr std::uint64_t most = std::numeric_limits<std::chrono::milliseconds::rep>::max();
+  options.timeout = std::chrono::milliseconds(std::min(timeout, most));
 }
 
 void read_cache(JsonSection section, LoaderCache& cache) {

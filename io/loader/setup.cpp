@@ -259,6 +259,21 @@ std::uint64_t samples_in(const std::vector<BatchSlots>& slots) {
   return samples;
 }
 
+/// What this rank's part of a batch takes, about; refused where the machine could not hold it.
+std::uint64_t batch_bytes_of(const LoaderSetup& setup, std::uint64_t sample_bytes) {
+  const std::uint64_t samples = std::max<std::uint64_t>(1, samples_in(setup.slots));
+  std::uint64_t bytes = 0, all = 0;
+  const bool countable = !__builtin_mul_overflow(sample_bytes, samples, &bytes) &&
+                         !__builtin_mul_overflow(sizeof(LoadedSample), samples, &all) &&
+                         !__builtin_add_overflow(all, bytes, &all);
+  require(countable, "a batch of ", samples, " samples of about ", sample_bytes,
+          " bytes has more than 2^64 bytes: take a smaller batch");
+  comm::need_memory(all, text("one batch's samples of this rank (", samples, " of about ",
+                              sample_bytes, " bytes; a smaller batch takes less)")
+                             .c_str());
+  return bytes;
+}
+
 void check(const LoaderOptions& options) {
   require(!options.sources.empty(), "a loader needs a source: name files, folders or patterns");
   require(options.batch > 0, "batch is 0; it is the samples of one step of all ranks together");
@@ -306,7 +321,7 @@ LoaderSetup set_up(const LoaderOptions& options) {
   const std::uint64_t sample_bytes = setup.form.row_bytes > 0 ? setup.form.row_bytes : record_bytes;
   const auto ranks = static_cast<std::uint64_t>(options.ranks);
   setup.slots = slots_of(options);
-  setup.batch_bytes = sample_bytes * std::max<std::uint64_t>(1, samples_in(setup.slots));
+  setup.batch_bytes = batch_bytes_of(setup, sample_bytes);
   if (!options.fsx.empty()) {
     setup.facts.system = parse_fsx(options.fsx);
   }

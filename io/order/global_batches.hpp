@@ -39,6 +39,7 @@ class GlobalBatches {
   StreamPosition sample(std::uint64_t batch, std::uint64_t slot) const;
   /// Of rank `rank` of `ranks`. Shares differ by one sample at most.
   BatchSlots share(std::uint64_t rank, std::uint64_t ranks) const;
+  std::uint64_t epoch_samples() const { return options_.epoch_samples; }
 
  private:
   /// Batches of an epoch of which so many samples are left; not of Remainder::carry.

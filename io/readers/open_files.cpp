@@ -37,6 +37,19 @@ std::string time_in_words(std::int64_t modified_ns) {
                      fraction);
 }
 
+FileStamp stamp_in(const struct stat& status) {
+  return {
+      .bytes = static_cast<std::uint64_t>(status.st_size),
+      .modified_ns = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+}
+
+void require_same(const KnownFile& known, const FileStamp& stamp) {
+  need(stamp == known.stamp, known.path, " has ", stamp.bytes, " bytes of ",
+       time_in_words(stamp.modified_ns), " UTC, but when it was indexed had ", known.stamp.bytes,
+       " of ", time_in_words(known.stamp.modified_ns),
+       "; index the dataset anew, or put the old file back");
+}
+
 }  // namespace
 
 OpenFile::~OpenFile() { ::close(descriptor_); }
@@ -46,12 +59,13 @@ OpenFiles::OpenFiles(Known known, const OpenFilesOptions& options)
       most_(options.most > 0 ? options.most : half_of_the_limit()),
       // O_NONBLOCK: a FIFO in a file's place is looked at below, not waited for.
       flags_(O_RDONLY | O_CLOEXEC | O_NONBLOCK | (options.direct ? O_DIRECT : 0)),
-      nothing_ahead_(options.nothing_ahead) {}
+      nothing_ahead_(options.nothing_ahead),
+      look_again_(options.look_again) {}
 
 OpenFiles::Opened OpenFiles::open(std::uint32_t file) {
   if (const auto found = by_file_.find(file); found != by_file_.end()) {
     recent_.splice(recent_.begin(), recent_, found->second);
-    return {.file = recent_.front().second};
+    return open_again(recent_.front());
   }
   const KnownFile known = known_(file);
   const int descriptor = open_descriptor(known.path);
@@ -66,13 +80,7 @@ OpenFiles::Opened OpenFiles::open(std::uint32_t file) {
   }
   need(S_ISREG(status.st_mode), known.path,
        " is no regular file any more; put the file back that was indexed");
-  const FileStamp stamp{
-      .bytes = static_cast<std::uint64_t>(status.st_size),
-      .modified_ns = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
-  need(stamp == known.stamp, known.path, " has ", stamp.bytes, " bytes of ",
-       time_in_words(stamp.modified_ns), " UTC, but when it was indexed had ", known.stamp.bytes,
-       " of ", time_in_words(known.stamp.modified_ns),
-       "; index the dataset anew, or put the old file back");
+  require_same(known, stamp_in(status));
   // Old kernels answer reads of such descriptors by io_uring with EAGAIN.
   if (::fcntl(descriptor, F_SETFL, flags_ & ~O_NONBLOCK) != 0) {
     return {.file = nullptr, .error = errno};
@@ -84,9 +92,29 @@ OpenFiles::Opened OpenFiles::open(std::uint32_t file) {
   while (by_file_.size() >= most_) {
     close_oldest();
   }
-  recent_.emplace_front(file, std::move(opened));
+  recent_.push_front({.number = file, .file = std::move(opened), .looked = Clock::now()});
   by_file_[file] = recent_.begin();
-  return {.file = recent_.front().second, .error = 0, .fresh = true};
+  return {.file = recent_.front().file, .error = 0, .fresh = true};
+}
+
+/// A descriptor outlives a file that was removed or renamed, and has its bytes. It shows new bytes
+/// where somebody writes into the file itself: records would be cut out of those.
+OpenFiles::Opened OpenFiles::open_again(Kept& kept) {
+  const Clock::time_point now = Clock::now();
+  if (now - kept.looked >= look_again_) {
+    struct stat status {};
+    if (::fstat(kept.file->descriptor(), &status) != 0) {
+      return {.file = nullptr, .error = errno};
+    }
+    require_same(known_(kept.number), stamp_in(status));
+    kept.looked = now;
+  }
+  return {.file = kept.file};
+}
+
+bool OpenFiles::is_unchanged(std::uint32_t file, const OpenFile& opened) const {
+  struct stat status {};
+  return ::fstat(opened.descriptor(), &status) == 0 && stamp_in(status) == known_(file).stamp;
 }
 
 /// Others of this process take descriptors, too: where none is left, ours make room.
@@ -104,7 +132,7 @@ int OpenFiles::open_descriptor(const std::string& path) {
 }
 
 void OpenFiles::close_oldest() {
-  by_file_.erase(recent_.back().first);
+  by_file_.erase(recent_.back().number);
   recent_.pop_back();
 }
 

@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -28,6 +29,9 @@ struct OpenFilesOptions {
   bool direct = false;  ///< For direct reads.
   /// The kernel reads what is asked for, nothing ahead of it.
   bool nothing_ahead = false;
+  /// A file that was opened so long ago is looked at again before it is read on, since somebody may
+  /// write into it.
+  std::chrono::nanoseconds look_again = std::chrono::seconds(1);
 };
 
 /// Closes its descriptor.
@@ -62,16 +66,25 @@ class OpenFiles final {
     bool fresh = false;  ///< It was opened by this call.
   };
   /// Throws Error{unavailable} naming path and both stamps if the file is another one than was
-  /// indexed, or no regular file.
+  /// indexed, or no regular file; also if it has become so while it was open.
   Opened open(std::uint32_t file);
+  /// Whether the file, which open() gave, still is the one that was indexed. Asks the system.
+  bool is_unchanged(std::uint32_t file, const OpenFile& opened) const;
   /// The next open() opens it by its path. Reads under way keep the old one.
   void drop(std::uint32_t file);
 
   std::size_t open_now() const noexcept { return by_file_.size(); }
 
  private:
-  using Recent = std::list<std::pair<std::uint32_t, std::shared_ptr<const OpenFile>>>;
+  using Clock = std::chrono::steady_clock;
+  struct Kept {
+    std::uint32_t number = 0;
+    std::shared_ptr<const OpenFile> file;
+    Clock::time_point looked;
+  };
+  using Recent = std::list<Kept>;
 
+  Opened open_again(Kept& kept);
   int open_descriptor(const std::string& path);
   void close_oldest();
 
@@ -79,6 +92,7 @@ class OpenFiles final {
   std::size_t most_;
   int flags_;
   bool nothing_ahead_;
+  std::chrono::nanoseconds look_again_;
   Recent recent_;  // the last used first
   std::unordered_map<std::uint32_t, Recent::iterator> by_file_;
 };

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
@@ -306,6 +308,55 @@ TEST(Loader, a_file_of_tokens_that_changed_since_it_was_indexed_is_named) {
   }
 }
 
+/// Other bytes in the file itself, as many as it had.
+void overwrite(const std::string& path, char with) {
+  const auto bytes = std::filesystem::file_size(path);
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file << std::string(bytes, with);
+  file.close();
+  // Clocks of file systems tick slowly: this is another time for sure.
+  const auto time = std::filesystem::last_write_time(path);
+  std::filesystem::last_write_time(path, time + std::chrono::seconds(1));
+}
+
+/// What next() throws in the end; empty if batches come for longer than a file is trusted.
+std::string error_of_reading_on(Loader& loader) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  try {
+    while (std::chrono::steady_clock::now() < until && loader.next()) {
+    }
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Loader, a_file_that_is_written_to_while_it_is_read_is_named) {
+  const TemporaryFolder folder;
+  write_tokens(folder.path(), {300'000});
+  LoaderOptions options = windows(folder.path());
+  options.memory_bytes = 1 << 20;
+  Loader loader(options);
+  EXPECT_TRUE(loader.next());
+  overwrite(folder.path() + "/tokens0.bin", 'x');
+  EXPECT_THAT(error_of_reading_on(loader),
+              testing::AllOf(testing::HasSubstr("tokens0.bin"), testing::HasSubstr("was indexed")));
+}
+
+TEST(Loader, a_file_that_is_written_to_stops_it_where_records_may_be_skipped) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/lines.jsonl";
+  write_lines(path, 20'000);
+  LoaderOptions options = lines(path);
+  options.corrupt = Corrupt::skip;
+  options.memory_bytes = 1 << 20;
+  Loader loader(options);
+  EXPECT_TRUE(loader.next());
+  overwrite(path, '}');  // no record is one any more
+  EXPECT_THAT(error_of_reading_on(loader),
+              testing::AllOf(testing::HasSubstr("lines.jsonl"), testing::HasSubstr("was indexed")));
+}
+
 /// Writes what is dirty, and takes the file out of the page cache, where the file system lets it.
 void forget_file(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY);
@@ -393,6 +444,64 @@ TEST(Loader, a_batch_larger_than_its_memory_still_comes) {
   Loader loader(options);
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(loader.next()->elements().size(), 16u * 100001 * 2);
+  }
+}
+
+TEST(Loader, records_that_its_memory_cannot_hold_are_named_at_once) {
+  const TemporaryFolder folder;
+  // Texts of holes: as long as they say, and nothing on the disk.
+  const auto text_of_holes = [&](const std::string& name, std::uint64_t bytes) {
+    std::ofstream(folder.path() + name) << "begin";
+    std::filesystem::resize_file(folder.path() + name, bytes);
+    return LoaderOptions{.sources = {{.paths = {folder.path() + name}}}};
+  };
+  const auto refusal = [](const LoaderOptions& options) {
+    try {
+      Loader loader(options);
+      loader.next();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  EXPECT_THAT(refusal(text_of_holes("/endless.txt", std::uint64_t{1} << 43)),
+              testing::HasSubstr("8796093022208 bytes; a smaller batch"));
+  LoaderOptions options = text_of_holes("/long.txt", std::uint64_t{5} << 20);
+  options.memory_bytes = std::uint64_t{4} << 20;
+  EXPECT_THAT(refusal(options), testing::AllOf(testing::HasSubstr("memory_bytes is 4194304"),
+                                               testing::HasSubstr("long.txt, has 5242880 bytes")));
+  options.memory_bytes = std::uint64_t{8} << 20;
+  EXPECT_EQ(refusal(options), "none");
+}
+
+TEST(Loader, numbers_without_measure_mean_for_ever) {
+  const TemporaryFolder folder;
+  write_tokens(folder.path(), {4000});
+  LoaderOptions options = windows(folder.path());
+  for (const std::uint64_t epochs : {std::uint64_t{1} << 40, ~std::uint64_t{0}}) {
+    options.epochs = epochs;
+    for (const Remainder remainder : {Remainder::carry, Remainder::pad}) {
+      options.remainder = remainder;
+      options.timeout = std::chrono::milliseconds::max();
+      Loader loader(options);
+      EXPECT_TRUE(loader.wait(std::chrono::milliseconds::max()));
+      EXPECT_TRUE(loader.next()) << epochs;
+    }
+  }
+}
+
+TEST(Loader, a_batch_that_no_memory_holds_is_refused) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() + "/holes.bin") << "xx";
+  std::filesystem::resize_file(folder.path() + "/holes.bin", (std::uint64_t{1} << 32) + 2);
+  LoaderOptions options = windows(folder.path());
+  options.length = std::uint64_t{1} << 30;
+  options.batch = (std::uint64_t{1} << 32) - 1;
+  try {
+    Loader loader(options);
+    ADD_FAILURE() << "it was made";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("(4294967295 of about 2147483650 bytes"));
   }
 }
 

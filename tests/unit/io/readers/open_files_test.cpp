@@ -99,6 +99,30 @@ TEST_F(OpenFilesTest, refuses_a_file_that_is_another_one) {
   EXPECT_EQ(files.open_now(), 0u);
 }
 
+TEST_F(OpenFilesTest, notices_a_file_that_is_written_to_while_it_is_open) {
+  OpenFiles files = this->files({.look_again = std::chrono::seconds(0)});
+  const auto opened = files.open(0).file;
+  const auto write_at_its_place = [&](std::uint32_t file) {
+    std::fstream(path(file), std::ios::in | std::ios::out) << "other!";
+    const auto now = std::filesystem::last_write_time(path(file));
+    std::filesystem::last_write_time(path(file), now + std::chrono::seconds(1));
+  };
+  EXPECT_TRUE(files.is_unchanged(0, *opened));
+  write_at_its_place(0);
+  EXPECT_THAT(refusal(files, 0), HasSubstr("but when it was indexed had 6 of 20"));
+  EXPECT_FALSE(files.is_unchanged(0, *opened));
+  // Servers are not asked each time.
+  OpenFiles trusting = this->files({.look_again = std::chrono::hours(1)});
+  trusting.open(1);
+  write_at_its_place(1);
+  EXPECT_EQ(refusal(trusting, 1), "");
+  // A file that takes another's name leaves that one as it was.
+  const auto kept = files.open(2).file;
+  std::filesystem::rename(path(3), path(2));
+  EXPECT_EQ(refusal(files, 2), "");
+  EXPECT_EQ(content(*kept), "file 2");
+}
+
 /// As long as it lives, this process may have so many descriptors.
 class DescriptorLimit {
  public:
