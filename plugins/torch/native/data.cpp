@@ -27,13 +27,22 @@ using namespace std::chrono_literals;
 /// How long a wait goes on until Python is asked whether somebody pressed Ctrl-C.
 constexpr auto slice = 100ms;
 
+/// Words that name files, whose names may be in no encoding: such bytes are shown as "\xff".
+[[noreturn]] void raise_as(PyObject* type, const char* words) {
+  const auto shown = py::reinterpret_steal<py::object>(
+      PyUnicode_DecodeUTF8(words, static_cast<Py_ssize_t>(std::strlen(words)), "backslashreplace"));
+  if (shown) {
+    PyErr_SetObject(type, shown.ptr());
+  }
+  throw py::error_already_set();
+}
+
 [[noreturn]] void throw_as_python(const Error& error) {
   switch (error.code()) {
     case ErrorCode::invalid_argument:
-      throw py::value_error(error.what());
+      raise_as(PyExc_ValueError, error.what());
     case ErrorCode::timeout:
-      PyErr_SetString(PyExc_TimeoutError, error.what());
-      throw py::error_already_set();
+      raise_as(PyExc_TimeoutError, error.what());
     case ErrorCode::unavailable:
     case ErrorCode::lost_peer:
     case ErrorCode::mismatch:
@@ -41,7 +50,7 @@ constexpr auto slice = 100ms;
     case ErrorCode::internal:
       break;
   }
-  throw std::runtime_error(error.what());
+  raise_as(PyExc_RuntimeError, error.what());
 }
 
 /// Calls `function` without Python's lock, since the loader's threads may want it for decoding.
@@ -81,7 +90,7 @@ class PythonBatch final {
       py::dict fields;
       for (std::size_t field = 0; field < batch_.fields(sample); ++field) {
         const DataField part = batch_.field(sample, field);
-        fields[py::str(part.name.data(), part.name.size())] = value_in_batch(batch_, part);
+        fields[str_of(part.name)] = value_of(sample, part);
       }
       samples.append(std::move(fields));
     }
@@ -105,6 +114,19 @@ class PythonBatch final {
   }
 
  private:
+  /// What is no JSON, as a member of a tar may be, says whose it is.
+  py::object value_of(std::size_t sample, const DataField& part) const {
+    try {
+      return value_in_batch(batch_, part);
+    } catch (py::error_already_set& error) {
+      const std::string who = "field \"" + std::string(part.name) + "\" of record " +
+                              std::to_string(batch_.record(sample)) + " of source " +
+                              std::to_string(batch_.source(sample)) + " is no " +
+                              std::string(part.type);
+      py::raise_from(error, PyExc_ValueError, who.c_str());
+      throw py::error_already_set();
+    }
+  }
   template <class Value>
   py::list of_each(Value value) const {
     py::list values;
@@ -120,10 +142,11 @@ class PythonBatch final {
 /// Called with Python's lock, which it lets go of while it waits.
 class PythonLoader final {
  public:
-  PythonLoader(const std::string& json,
+  /// `paths` are those of each source, as the system has them.
+  PythonLoader(const std::string& json, const std::vector<std::vector<std::string>>& paths,
                const std::vector<std::pair<std::string, py::function>>& decode,
                std::shared_ptr<DataPeers> peers)
-      : loader_(open(json, decode, std::move(peers))) {}
+      : loader_(open(json, paths, decode, std::move(peers))) {}
   ~PythonLoader() { close(); }
   PythonLoader(const PythonLoader&) = delete;
   PythonLoader& operator=(const PythonLoader&) = delete;
@@ -168,12 +191,12 @@ class PythonLoader final {
   }
   std::uint64_t samples_per_epoch() { return here().samples_per_epoch(); }
   std::uint64_t fingerprint() { return here().fingerprint(); }
-  std::string describe() { return here().describe(); }
+  py::str describe() { return str_of(here().describe()); }
   /// JSON, and a line for people.
-  std::pair<std::string, std::string> report() {
+  std::pair<std::string, py::str> report() {
     Loader& loader = here();
     LoaderReport report = released([&] { return loader.report(); });
-    return {std::move(report.json), std::move(report.text)};
+    return {std::move(report.json), str_of(report.text)};
   }
   void note_step(double seconds) {
     here().note_step(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -182,7 +205,8 @@ class PythonLoader final {
 
  private:
   static std::unique_ptr<Loader> open(
-      const std::string& json, const std::vector<std::pair<std::string, py::function>>& decode,
+      const std::string& json, const std::vector<std::vector<std::string>>& paths,
+      const std::vector<std::pair<std::string, py::function>>& decode,
       std::shared_ptr<DataPeers> peers) {
     std::vector<DecodeStage> stages;
     for (const auto& [name, function] : decode) {
@@ -190,6 +214,10 @@ class PythonLoader final {
     }
     return released([&] {
       LoaderOptions options = parse_loader_options(json);
+      // JSON has no form for names in no encoding.
+      for (std::size_t source = 0; source < paths.size(); ++source) {
+        options.sources.at(source).paths = paths[source];
+      }
       options.decode = std::move(stages);
       options.cache.peers = std::move(peers);
       return std::make_unique<Loader>(std::move(options));
@@ -233,7 +261,8 @@ void bind_data(py::module_& module) {
             DataPeersOptions{.host = host, .address = address, .gather = std::move(gather)});
       }));
   py::class_<PythonLoader>(module, "DataLoader")
-      .def(py::init<const std::string&, const std::vector<std::pair<std::string, py::function>>&,
+      .def(py::init<const std::string&, const std::vector<std::vector<std::string>>&,
+                    const std::vector<std::pair<std::string, py::function>>&,
                     std::shared_ptr<DataPeers>>())
       .def("close", &PythonLoader::close)
       .def("next", &PythonLoader::next)

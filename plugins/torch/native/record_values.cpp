@@ -71,14 +71,7 @@ struct StageBytes {
 };
 
 py::str text_of(std::span<const std::byte> bytes) {
-  // Names and texts in no encoding come back whole by str.encode(errors="surrogateescape").
-  PyObject* const text =
-      PyUnicode_DecodeUTF8(reinterpret_cast<const char*>(bytes.data()),
-                           static_cast<Py_ssize_t>(bytes.size()), "surrogateescape");
-  if (text == nullptr) {
-    throw py::error_already_set();
-  }
-  return py::reinterpret_steal<py::str>(text);
+  return str_of(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
 py::object json_of(const DataField& field) {
@@ -107,7 +100,7 @@ class RecordValues final {
   explicit RecordValues(const DecodedRecord& record) {
     for (std::size_t index = 0; index < record.fields(); ++index) {
       const DataField field = record.field(index);
-      py::str name(field.name.data(), field.name.size());
+      py::str name = str_of(field.name);
       given_.emplace_back(name, value(field));
       values_[name] = given_.back().second;
     }
@@ -201,9 +194,13 @@ NewField tensor_field(std::string name, at::Tensor tensor) {
                         " are no fields; convert it to a type that is not complex or quantized");
 }
 
+/// What text_of() was given.
+std::string bytes_of(const py::handle& text) {
+  return py::bytes(text.attr("encode")("utf-8", "surrogateescape")).cast<std::string>();
+}
+
 NewField text_field(std::string name, std::string type, const py::object& text) {
-  const std::string bytes =
-      py::bytes(text.attr("encode")("utf-8", "surrogateescape")).cast<std::string>();
+  const std::string bytes = bytes_of(text);
   return {.name = std::move(name),
           .type = std::move(type),
           .bytes = bytes_from(bytes.data(), bytes.size())};
@@ -220,7 +217,7 @@ NewField new_field(const py::handle& key, const py::handle& value) {
   if (!py::isinstance<py::str>(key)) {
     throw py::type_error("a field's name is a str, not " + py::repr(key).cast<std::string>());
   }
-  std::string name = key.cast<std::string>();
+  std::string name = bytes_of(key);
   if (THPVariable_Check(value.ptr())) {
     return tensor_field(std::move(name), value.cast<at::Tensor>());
   }
@@ -254,7 +251,7 @@ Changes changes_from(const RecordValues& before, const py::dict& after) {
   }
   for (const auto& [name, value] : before.given()) {
     if (!after.contains(name)) {
-      changes.removed.push_back(name.cast<std::string>());
+      changes.removed.push_back(bytes_of(name));
     }
   }
   return changes;
@@ -281,6 +278,15 @@ Changes decoded(const py::function& function, const DecodedRecord& record) {
 }
 
 }  // namespace
+
+py::str str_of(std::string_view bytes) {
+  PyObject* const text =
+      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape");
+  if (text == nullptr) {
+    throw py::error_already_set();
+  }
+  return py::reinterpret_steal<py::str>(text);
+}
 
 at::ScalarType scalar_type(std::string_view element_type) {
   for (const TypeName& known : type_names) {

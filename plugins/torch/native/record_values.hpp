@@ -16,6 +16,10 @@ namespace sprat::pytorch {
 /// Of an element type's name, "u16". Throws ValueError.
 at::ScalarType scalar_type(std::string_view element_type);
 
+/// Of bytes that may be in no encoding, as names of files: str.encode(errors="surrogateescape")
+/// gives them back.
+pybind11::str str_of(std::string_view bytes);
+
 /// A tensor whose memory is the batch's until it is gone.
 at::Tensor tensor_over(const DataBatch& batch, std::span<const std::byte> bytes,
                        at::IntArrayRef sizes, at::ScalarType type);

@@ -411,6 +411,25 @@ class Places(Case):
         finally:
             dist.destroy_process_group()
 
+    def test_a_rank_that_sees_other_files_says_so(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def loader(**options) -> data.DataLoader:
+                return data.DataLoader(f"{folder}/*.bin", batch=BATCH, length=LENGTH, format="tokens", token_type="u16", **options)
+
+            (pathlib.Path(folder) / "a.bin").write_bytes(array.array("H", range(1000)).tobytes())
+            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+            try:
+                data._made.clear()
+                loader().close()
+                (pathlib.Path(folder) / "b.bin").write_bytes(array.array("H", range(100)).tobytes())
+                loader().close()  # all ranks may see more files the next time
+                data._made.clear()  # another rank begins
+                with self.assertRaisesRegex(ValueError, r"sees other data at .*\*\.bin than rank 0: \d+ samples .*, there \d+"):
+                    loader()
+                loader(rank=0, ranks=1).close()  # whoever names its place answers for it
+            finally:
+                dist.destroy_process_group()
+
     def test_a_mesh_counts_its_axes_in_their_order(self):
         class Mesh:
             mesh = torch.arange(6).view(2, 3)
@@ -468,6 +487,34 @@ class Caches(Case):
             data.DataPeers()
         with self.assertRaisesRegex(ValueError, "cache.bytes"):
             self.tokens(cache_folder=self.folder / "cache")
+
+
+class Names(Case):
+    def test_files_and_fields_may_be_named_in_no_encoding(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(os.fsencode(folder), b"\xff.tar")
+            with tarfile.open(path, "w", format=tarfile.GNU_FORMAT, errors="surrogateescape") as tar:
+                for name in ("0.txt", "0.\udcfe"):
+                    member = tarfile.TarInfo(name)
+                    member.size = 2
+                    tar.addfile(member, io.BytesIO(b"ok"))
+            for given in (os.fsdecode(path), pathlib.Path(os.fsdecode(path)), f"{folder}/*.tar"):
+                [record] = next(iter(self.closed(data.DataLoader(given, batch=1))))
+                self.assertEqual(record["txt"], "ok")
+                self.assertEqual(bytes(record["\udcfe"]), b"ok")
+            changed = self.closed(data.DataLoader(os.fsdecode(path), batch=1, decode=lambda record: {"\udcfd": "\udcfc"}))
+            self.assertEqual(dict(next(iter(changed))[0]), {"\udcfd": "\udcfc"})
+            with self.assertRaisesRegex(RuntimeError, r"\\xff\.tar.*none"):
+                data.DataLoader(os.fsdecode(path) + "/none", batch=1)
+
+    def test_a_field_that_is_no_json_says_whose_it_is(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with tarfile.open(f"{folder}/a.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
+                member = tarfile.TarInfo("0.json")
+                member.size = 2
+                tar.addfile(member, io.BytesIO(b"{x"))
+            with self.assertRaisesRegex(ValueError, r'field "json" of record 0 of source 0 is no json'):
+                next(iter(self.closed(data.DataLoader(f"{folder}/a.tar", batch=1))))
 
 
 class Options(Case):

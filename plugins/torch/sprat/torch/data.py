@@ -11,10 +11,13 @@ docs/data.md tells which format when, and all options.
 from __future__ import annotations
 
 import atexit
+import collections
 import difflib
+import hashlib
 import json
 import os
 import socket
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Union
@@ -46,6 +49,8 @@ _STATE_VERSION = 1
 
 # Threads that decode want Python's lock, which they must not wait for once the interpreter is gone.
 _open_loaders: weakref.WeakSet[DataLoader] = weakref.WeakSet()
+# How many loaders of the same options this rank has made: the first is compared with the others' first.
+_made: collections.Counter[str] = collections.Counter()
 
 
 class Record(dict):
@@ -151,13 +156,16 @@ class DataLoader:
         peers: DataPeers | None = None,
         **options: Any,
     ):
+        place_is_given = rank is not None
         rank, ranks = _place(rank, ranks, group)
+        shares_with = None if place_is_given else _ranks_of(group)
         if isinstance(shuffle, bool):
             shuffle = "full" if shuffle else "none"
         if epochs is None:  # passes that begin with the epoch's first batch
             options.setdefault("remainder", "pad")
         written = _as_json(paths, options)
-        written |= {"batch": batch, "rank": rank, "ranks": ranks}
+        names = _take_names(written["sources"])
+        written["batch"] = batch
         written["order"] |= {"epochs": epochs or 0, "shuffle": shuffle}
         if length is not None:
             written["order"]["length"] = length
@@ -167,8 +175,11 @@ class DataLoader:
         self._has_tokens = length is not None and options.get("samples") != "records"
         self._remainder = written["order"].get("remainder", "carry")
         self._targets, self._dtype, self._collate = targets, dtype, collate
+        placed = written | {"rank": rank, "ranks": ranks}
         self._native = _native.DataLoader(
-            json.dumps(written), _stages(decode), None if peers is None else peers._native)
+            json.dumps(placed), names, _stages(decode), None if peers is None else peers._native)
+        if shares_with is not None:
+            self._compare(shares_with, written)
         self._start = self._native.state()
         self._given = 0  # batches of this pass
         self._passes = 0  # that have ended
@@ -176,6 +187,30 @@ class DataLoader:
         self._user = 0  # counts iterators; the last one may go on
         self._last: _native.DataBatch | None = None
         _open_loaders.add(self)
+
+    def _compare(self, ranks: list[int], options: dict[str, Any]) -> None:
+        """Ranks that share samples and are given the same paths must see the same files there.
+
+        Nobody waits: who comes first writes down what it sees, the others compare.
+        """
+        what = hashlib.sha256(json.dumps([ranks, options], sort_keys=True).encode()).hexdigest()[:32]
+        _made[what] += 1
+        mine = {"samples": self._native.samples_per_epoch(), "fingerprint": f"{self.fingerprint():016x}"}
+        written = json.dumps({"rank": dist.get_rank(), **mine})
+        try:
+            store = dist.distributed_c10d._get_default_store()
+            first = store.compare_set(f"sprat.data/{what}/{_made[what]}", "", written)
+            others = json.loads(first or written)
+        except (NotImplementedError, RuntimeError) as error:
+            warnings.warn(f"the store of torch.distributed does not tell whether ranks see the same data: {error}",
+                          stacklevel=3)
+            return
+        if any(others[key] != value for key, value in mine.items()):
+            paths = ", ".join(path for source in options["sources"] for path in source["paths"])
+            raise ValueError(
+                f"rank {dist.get_rank()} sees other data at {paths} than rank {others['rank']}: {mine['samples']} samples "
+                f"with fingerprint {mine['fingerprint']}, there {others['samples']} with {others['fingerprint']}; give all "
+                "ranks of a group the same files, by name and size")
 
     def __iter__(self) -> Iterator[Any]:
         if get_worker_info() is not None:
@@ -347,6 +382,15 @@ def _place(rank: int | None, ranks: int | None, group: Any) -> tuple[int, int]:
     return 0, 1
 
 
+def _ranks_of(group: Any) -> list[int] | None:
+    """Of the job, those that read different samples of the same data; None where there is no job."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return None
+    if group is not None and hasattr(group, "get_coordinate"):
+        return group.mesh.flatten().tolist()
+    return dist.get_process_group_ranks(group)
+
+
 def _place_in_mesh(mesh: Any) -> tuple[int, int]:
     coordinate = mesh.get_coordinate()
     if coordinate is None:
@@ -389,6 +433,14 @@ def _sources(paths: Paths) -> list[dict[str, Any]]:
     if len(mixed) < len(paths):
         raise ValueError("paths are mappings and names: give one kind, such as {'paths': [...]} for each")
     return [{**source, "paths": _sources(source.get("paths", []))[0]["paths"]} for source in mixed]
+
+
+def _take_names(sources: list[dict[str, Any]]) -> list[list[bytes]]:
+    """The paths as the system has them. What stands for them in JSON is always UTF-8."""
+    names = [[os.fsencode(path) for path in source["paths"]] for source in sources]
+    for source, own in zip(sources, names, strict=True):
+        source["paths"] = [name.decode(errors="replace") for name in own]
+    return names
 
 
 def _stages(decode: Decode | None) -> list[tuple[str, Callable[[dict, int], dict | None]]]:
