@@ -92,6 +92,13 @@ LimitedRun draw_plateau(Random& random) {
   return run;
 }
 
+/// Computing wants a little more than storage gives: most of the time it does not wait.
+LimitedRun draw_edge(Random& random) {
+  LimitedRun run = draw_run(random, between(random, 1.08, 1.15), between(random, 90, 120));
+  run.facts.system.reset();
+  return run;
+}
+
 LimitedRun draw_burst(Random& random) {
   const double above = between(random, 1.6, 4), lasts = between(random, 30, 50);
   const double demand = between(random, 1.5, 1.25 * above), used = std::min(above, demand);
@@ -260,6 +267,7 @@ LimitedRun draw_short_and_hot(Random& random) {
 
 const std::array kinds = {
     LimitKind{"steady", {Limit::file_system}, draw_plateau},
+    LimitKind{"hardly_enough", {Limit::file_system}, draw_edge},
     LimitKind{"burst_spent", {Limit::burst_spent}, draw_burst},
     LimitKind{"hot_target", {Limit::hot_target}, draw_hot},
     LimitKind{"failover", {Limit::failover}, draw_failing},
