@@ -39,7 +39,7 @@ std::uint32_t kinds_of(std::string_view word) {
     if (one.text == word) {
       return one.kinds;
     }
-    known += " " + std::string(one.text);
+    known.append(" ").append(one.text);
   }
   refuse(ncclInvalidArgument, "SPRAT_NCCL_HAND_OVER has \"" + std::string(word) +
                                   "\"; it is all, none, or a comma list of:" + known);
