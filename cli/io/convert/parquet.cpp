@@ -86,6 +86,13 @@ bool is_json(const arrow::DataType& type) {
   return is_text(type) || (!number_name(type).empty() && type.id() != arrow::Type::HALF_FLOAT);
 }
 
+/// As JSON wants names: what it would replace is what it would leave out, nothing.
+bool is_utf8(const std::string& name) {
+  const CellJson json(name);
+  return json.dump(-1, ' ', false, CellJson::error_handler_t::replace) ==
+         json.dump(-1, ' ', false, CellJson::error_handler_t::ignore);
+}
+
 /// A column of MDS, and where its values are: fields of structs within structs.
 struct CellColumn {
   MdsColumn column;
@@ -343,6 +350,8 @@ class ParquetRows {
       }
       return;
     }
+    need(is_utf8(name), file_, ": the name of column ", path.front(),
+         " is no UTF-8, which MDS writes names in: name the columns that are wanted (--columns)");
     const std::optional<MdsColumn> column = column_of(name, type);
     need(column.has_value(), file_, ": the column ", name, " is of type ", type.ToString(),
          ", for which MDS has no encoding: name the columns that are wanted (--columns)");
