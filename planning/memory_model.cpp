@@ -139,9 +139,9 @@ DeviceMemory memory_of_rank(Rehearsals& rehearsals, const Arrangement& a, int ra
 }
 
 /// Stages differ: the first ranks hold most tapes, the last has the logits. So all are asked.
-DeviceMemory memory_of(Rehearsals& rehearsals, const Arrangement& arrangement) {
+DeviceMemory memory_of(Rehearsals& rehearsals, const Arrangement& arrangement, double enough) {
   DeviceMemory most;
-  for (int rank = 0; rank < arrangement.pipeline; ++rank) {
+  for (int rank = 0; rank < arrangement.pipeline && most.total() <= enough; ++rank) {
     const DeviceMemory one = memory_of_rank(rehearsals, arrangement, rank);
     most = one.total() > most.total() ? one : most;
   }

@@ -1,6 +1,7 @@
 // What a device holds at most, by part.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,11 @@ struct MemoryPart {
 /// In the order of total().
 const std::vector<MemoryPart>& memory_parts();
 
-/// Of the rank of a pipeline that holds most, by the planners that the run itself has.
-DeviceMemory memory_of(Rehearsals& rehearsals, const Arrangement& arrangement);
+/// Of the rank of a pipeline that holds most, by the planners that the run itself has. With
+/// `enough` the first rank that holds more ends the search: the arrangement does not fit, whoever
+/// holds most.
+DeviceMemory memory_of(Rehearsals& rehearsals, const Arrangement& arrangement,
+                       double enough = std::numeric_limits<double>::infinity());
 DeviceMemory memory_of_rank(Rehearsals& rehearsals, const Arrangement& arrangement, int rank);
 /// Less than or as much as memory_of(), and quick: states and the tapes of one micro-batch.
 double least_memory(Rehearsals& rehearsals, const Arrangement& arrangement);

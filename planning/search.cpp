@@ -233,8 +233,9 @@ class Search {
       return;
     }
     ++result_.simulated;
-    Plan plan{
-        .arrangement = arrangement, .memory = memory_of(rehearsals_, arrangement), .time = {}};
+    Plan plan{.arrangement = arrangement,
+              .memory = memory_of(rehearsals_, arrangement, request_.machine.usable_bytes()),
+              .time = {}};
     if (!fits(request_, plan.memory)) {
       return;
     }
