@@ -12,6 +12,9 @@ using namespace std::chrono_literals;
 
 // Looks at a wire, a system call each, before others may have the core.
 constexpr int wire_spin_rounds = 50;
+// Rounds of a long wait between two looks at a wire of which nothing is awaited. Among busy
+// strangers each of them may take milliseconds.
+constexpr int rounds_a_look = 64;
 // Sleeping threads look again this often: what a wire brings rings no bell.
 constexpr std::chrono::nanoseconds sleep_with_wire = 50us;
 constexpr std::chrono::nanoseconds sleep_without_wire = 2ms;
@@ -74,10 +77,11 @@ Progress::Driven Progress::drive(Idle& idle) {
     if (!token) {
       return Driven::nothing;
     }
-    if (messages_in_flight_.load(std::memory_order_relaxed) > 0) {
-      moved |= transports_.local && transports_.local->progress();
-      moved |= transports_.wire && transports_.wire->progress();
-    }
+    const bool awaits_any = messages_in_flight_.load(std::memory_order_relaxed) > 0;
+    moved |= awaits_any && transports_.local && transports_.local->progress();
+    // Who awaits no message may have to answer a peer that connects, or to give it back its credit.
+    const bool looks = std::exchange(idle.looks, false);
+    moved |= (awaits_any || looks) && transports_.wire && transports_.wire->progress();
     round = drivers_.advance();
     moved |= round.moved;
     claimed = claim(round);
@@ -175,6 +179,7 @@ void Progress::drive_until(const std::function<bool()>& done) {
       idle_since = uncounted_since = wait_policy_.now();
     }
     const bool enough = idle_rounds >= wire_spin_rounds && with_wire();
+    idle.looks = idle_rounds >= unclocked_rounds && idle_rounds % rounds_a_look == 0;
     if (wait_policy_.rest(idle_rounds, enough ? Awaited::wire : Awaited::work)) {
       ++idle_rounds;
     } else {
@@ -223,6 +228,7 @@ void Progress::sleep_until_rung(Idle& idle, const std::function<bool()>& done,
     const bool nobody = with_wire() && !watch_.taken();
     idle.sleeper->sleep(nobody ? longest_with_wire : sleep_without_wire);
   }
+  idle.looks = true;
 }
 
 void Progress::begin_watch(Idle& idle) {

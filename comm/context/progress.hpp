@@ -87,7 +87,8 @@ class Progress {
   MessageTransport& wire_messages() { return *transports_.wire; }
   /// A communicator has failed, and withdrawn what it had posted.
   void forget_messages(std::uint64_t communicator) noexcept;
-  /// Transports are polled only while someone has messages in flight.
+  /// Transports are polled while someone has messages in flight; the wire now and then also by who
+  /// waits for long.
   void begin_messages(int count) { messages_in_flight_ += count; }
   void end_messages(int count) { messages_in_flight_ -= count; }
   /// Operations of drivers that are under way, each counted by its driver.
@@ -157,6 +158,7 @@ class Progress {
     std::optional<Bells::Sleeper> sleeper;  ///< For one sleep after the other, until it has.
     bool watches = false;                   ///< It is the one of WireWatch.
     bool relied_on = false;                 ///< It has been, and others may sleep for that.
+    bool looks = false;                     ///< At the wire, though nothing is awaited of it.
   };
   Driven drive(Idle& idle);
   bool drive_once(Idle& idle);
