@@ -1,6 +1,8 @@
 // The life of a communicator: joining, ready, failed.
 #include "plugins/nccl_abi/comm.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -13,14 +15,19 @@ namespace sprat::nccl {
 namespace {
 
 struct Comms {
-  std::mutex mutex;  ///< Guards the table.
+  std::mutex mutex;  ///< Guards the table; held across fork(), so that the child can take it.
   std::unordered_map<ncclComm_t, std::shared_ptr<Comm>> table;
 };
 
 /// Never destroyed: a program may leave communicators behind, whose threads go on until the process
 /// is gone.
 Comms& comms() {
-  static Comms& all = *new Comms;
+  static Comms& all = *[] {
+    auto* const made = new Comms;
+    pthread_atfork([] { comms().mutex.lock(); }, [] { comms().mutex.unlock(); },
+                   [] { comms().mutex.unlock(); });
+    return made;
+  }();
   return all;
 }
 
@@ -87,6 +94,13 @@ Settings read_settings(const ncclConfig_t* config, const Settings& otherwise) {
            "config.blocking is " + std::to_string(known.blocking) + "; it must be 0 or 1");
   }
   return {has_blocking ? known.blocking == 1 : true, has_name ? known.commName : ""};
+}
+
+// In a child of fork() what waits in it would be waited for, and nobody is there who does.
+Comm::~Comm() {
+  if (hand_over_ && !hand_over_->here()) {
+    static_cast<void>(hand_over_.release());
+  }
 }
 
 // Operations have a communicator of their own: when they are revoked, the other one can still make

@@ -41,6 +41,9 @@ struct Range {
 class Comm final {
  public:
   Comm(Settings settings, int device) : settings_(std::move(settings)), device_(device) {}
+  ~Comm();
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
 
   const Settings& settings() const noexcept { return settings_; }
   int device() const noexcept { return device_; }

@@ -82,6 +82,9 @@ struct State {
   std::set<ncclComm*> communicators;
   std::array<int, most_ranks> devices{};
   int refused_rank = -1, ids = 0, ops = ncclNumOps;
+  bool holds_answers = false;
+  int held = 0;
+  std::condition_variable answers;
 };
 State& state() {
   static State& all = *new State;
@@ -354,6 +357,16 @@ REAL_NCCL_API void real_nccl_fail_rank(int rank, int result) {
   }
 }
 
+REAL_NCCL_API void real_nccl_hold_answers(int hold) {
+  const std::lock_guard lock(state().mutex);
+  state().holds_answers = hold != 0;
+  state().answers.notify_all();
+}
+REAL_NCCL_API int real_nccl_answers_held(void) {
+  const std::lock_guard lock(state().mutex);
+  return state().held;
+}
+
 REAL_NCCL_API ncclResult_t pncclGetVersion(int* out) {
   *out = version;
   return ncclSuccess;
@@ -407,7 +420,10 @@ REAL_NCCL_API ncclResult_t pncclCommInitRankConfig(ncclComm_t* comm, int ranks, 
 }
 
 REAL_NCCL_API ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
-  const std::lock_guard lock(state().mutex);
+  std::unique_lock lock(state().mutex);
+  ++state().held;
+  state().answers.wait(lock, [] { return !state().holds_answers; });
+  --state().held;
   const std::lock_guard of_job(comm->job->mutex);
   *result = comm->failed;
   if (*result == ncclSuccess && (comm->job->joined < comm->job->size || comm->in_progress > 0)) {

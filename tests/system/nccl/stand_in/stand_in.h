@@ -17,6 +17,10 @@ void real_nccl_refuse_rank(int rank);
 /* The communicators of this rank have failed by a result, as ncclCommGetAsyncError has it; 0: none
    that is made later. */
 void real_nccl_fail_rank(int rank, int result);
+/* Whoever asks how a communicator is gets no answer until this is called with 0. */
+void real_nccl_hold_answers(int hold);
+/* How many calls wait for that now. */
+int real_nccl_answers_held(void);
 
 #ifdef __cplusplus
 }

@@ -1,8 +1,11 @@
 // Operations that the drop-in hands over to NCCL's own library, which is a stand-in here: which go
 // over, with which values, and that whatever ends one of the two communicators ends the other one.
 #include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -274,6 +277,30 @@ TEST(NcclHandOver, a_failure_of_the_other_library_is_told_to_all_ranks) {
   for (const ncclComm_t comm : comms) {
     EXPECT_SUCCESS(ncclCommAbort(comm));
   }
+  expect_nothing_left();
+}
+
+// A worker of a data loader, say, that is forked while the threads that watch ask the other
+// library.
+TEST(NcclHandOver, a_child_of_fork_ends_and_leaves_its_parents_alone) {
+  const Asked asked("all");
+  const std::vector<ncclComm_t> comms = init_on_devices();
+  STAND_IN(real_nccl_hold_answers)(1);
+  ASSERT_TRUE(comes_true([] { return STAND_IN(real_nccl_answers_held)() == ranks; }));
+  const int ended = calls("CommDestroy") + calls("CommAbort");
+  fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    std::exit(0);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "14: it hangs";
+  STAND_IN(real_nccl_hold_answers)(0);
+  run_on_devices([&](int rank) { check_all_reduce(comms[static_cast<std::size_t>(rank)]); });
+  EXPECT_EQ(calls("CommDestroy") + calls("CommAbort"), ended);
+  destroy_all(comms);
   expect_nothing_left();
 }
 
