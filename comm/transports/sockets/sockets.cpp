@@ -244,35 +244,43 @@ void Sockets::want_streams(Line& line, int peer) noexcept {
 }
 
 void Sockets::attempt(Line& line, int peer, std::size_t stream) noexcept {
-  const Contact contact = contacts_.of(peer).value();  // it was decoded before
   const std::size_t rail = stream % mine_.rails.size();
   const StreamName name{.from = options_.rank, .to = peer, .stream = stream};
   ++line.streams[stream].attempts;
   int error = ENOMEM;
   try {
+    const Contact contact = contacts_.of(peer).value();  // it was decoded before
     Descriptor socket = connect_to(mine_.rails[rail], contact.rails[rail]);
-    error = socket.number() < 0 ? errno : 0;
-    if (error == 0) {
-      channels_.push_back(std::make_unique<Channel>(std::move(socket), name, *key_of(name)));
-      encrypt(*channels_.back());
-      line.streams[stream].channel = channels_.back().get();
-      watch(*channels_.back());
-      return enqueue(*channels_.back());
+    if (socket.number() >= 0) {
+      line.streams[stream].channel =
+          &take_in(std::make_unique<Channel>(std::move(socket), name, *key_of(name)));
+      return;
     }
+    error = errno;
   } catch (const std::exception& failure) {
     log().warn("sockets: no connection to rank {}: {}", peer, failure.what());
   }
-  line.streams[stream].channel = nullptr;
   line.streams[stream].left_alone = true;
   if (stream == 0) {
     break_line(peer, error);
   }
 }
 
-void Sockets::encrypt(Channel& channel) const {
+/// One that cannot have all that it takes is closed, and nothing knows of it: a channel that nobody
+/// watches would never move.
+Channel& Sockets::take_in(std::unique_ptr<Channel> made) {
   if (options_.encryption) {
-    channel.encrypt(options_.encryption);
+    made->encrypt(options_.encryption);
   }
+  Channel& channel = *channels_.emplace_back(std::move(made));
+  try {
+    watch(channel);
+  } catch (...) {
+    channels_.pop_back();
+    throw;
+  }
+  enqueue(channel);
+  return channel;
 }
 
 void Sockets::watch(Channel& channel) {
@@ -283,7 +291,8 @@ void Sockets::watch(Channel& channel) {
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.ptr = &channel;
   need(::epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, channel.descriptor(), &event) == 0,
-       "cannot watch a socket: ", std::strerror(errno));
+       "the kernel watches no more sockets: ", std::strerror(errno),
+       "; see sysctl fs.epoll.max_user_watches, and free memory");
 }
 
 /// A connection goes from epoll by being closed only when nobody else holds it, and a child of this
@@ -590,18 +599,16 @@ void Sockets::accept_some(const TcpListener& listener) noexcept {
       return;
     }
     try {
-      channels_.push_back(std::make_unique<Channel>(
+      take_in(std::make_unique<Channel>(
           std::move(socket),
           [this](const StreamName& name) {
             return name.to == options_.rank ? key_of(name) : std::nullopt;
           },
           now));
-      encrypt(*channels_.back());
-      watch(*channels_.back());
-      enqueue(*channels_.back());
     } catch (const std::exception& failure) {
+      // And so are those behind it, if it is so: the kernel would tell of them only with the next
+      // one that comes.
       log().warn("sockets: a connection is turned away: {}", failure.what());
-      return;
     }
   }
 }

@@ -108,7 +108,7 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   bool look() noexcept;
   void accept_some(const TcpListener& listener) noexcept;
   bool make_room_for_strangers(Time now) noexcept;
-  void encrypt(Channel& channel) const;
+  Channel& take_in(std::unique_ptr<Channel> made);
   void watch(Channel& channel);
   void close(Channel& channel) noexcept;
   void enqueue(Channel& channel) noexcept;

@@ -479,21 +479,128 @@ TEST(SocketLink, drops_what_no_receive_will_ask_for) {
   }
 }
 
+/// A message, and who has given it up.
+struct Mail {
+  std::vector<std::byte> sent = {}, got = {};
+  std::vector<std::byte> left = {};  ///< What `got` was when its receive was given up.
+  MessageRequest send = {}, recv = {};
+  bool send_given_up = false, recv_given_up = false;
+};
+
+/// Gives up one side of it, if that is under way; whoever does has its memory back at once.
+void give_up(Pair& pair, Mail& mail, bool sender) {
+  MessageRequest& request = sender ? mail.send : mail.recv;
+  if (request.state != State::posted) {
+    return;
+  }
+  ASSERT_TRUE(pair.ends[sender ? 0 : 1].cancel(request));
+  ASSERT_EQ(request.state, State::failed);
+  (sender ? mail.send_given_up : mail.recv_given_up) = true;
+  if (sender) {
+    std::ranges::fill(mail.sent, std::byte{0xee});
+  } else {
+    mail.left = mail.got;
+  }
+}
+
+/// What may have become of it once nothing moves any more.
+void check_end(const Mail& mail, std::uint64_t seed) {
+  if (mail.recv_given_up) {
+    EXPECT_TRUE(mail.got == mail.left) << "was touched";
+  } else if (mail.recv.state == State::done) {
+    EXPECT_TRUE(mail.got == pattern(mail.got.size(), seed));
+  } else {
+    EXPECT_TRUE(mail.send_given_up) << "has not arrived: " << mail.got.size() << " bytes";
+  }
+  EXPECT_TRUE(mail.send.state == State::done || mail.send_given_up || mail.recv_given_up);
+}
+
+/// Any order of sends, receives, parts of streams and withdrawals, of one communicator after the
+/// other: what has ended is touched no more, all else arrives, and nothing of the credit or of the
+/// room for what nobody asked for is lost.
+TEST(SocketLink, withdraws_random_letters_and_loses_neither_credit_nor_room) {
+  constexpr std::uint64_t communicators = 8;
+  for (const unsigned seed : {1u, 2u, 3u, 4u}) {
+    for (const std::size_t streams : {1u, 3u}) {
+      SCOPED_TRACE(testing::Message() << "seed " << seed << ", " << streams << " streams");
+      std::mt19937 random(seed);
+      Pair pair(streams, 40'000, 6 * most_unasked);
+      for (std::uint64_t communicator = 1; communicator <= communicators; ++communicator) {
+        std::deque<Mail> mails;
+        std::vector<std::size_t> order;
+        for (std::size_t at = 0; at < 60; ++at) {
+          const std::size_t bytes = random() % (at % 10 == 0  ? 2'000'000
+                                                : at % 3 == 0 ? 90'000
+                                                              : 99);
+          mails.push_back({.sent = pattern(bytes, at), .got = std::vector<std::byte>(bytes)});
+          order.push_back(at);
+        }
+        std::shuffle(order.begin(), order.end(), random);
+        std::size_t sent = 0, received = 0;
+        for (int round = 0; round < 3'000; ++round) {
+          const unsigned what = random() % 32;
+          if (what < 2 && sent < mails.size()) {
+            pair.ends[0].send(mails[sent].send, tag_of(communicator, sent), mails[sent].sent);
+            ++sent;
+          } else if (what < 4 && received < order.size()) {
+            Mail& mail = mails[order[received]];
+            pair.ends[1].in.recv(mail.recv, tag_of(communicator, order[received]), mail.got);
+            ++received;
+          } else if (what < 6) {
+            give_up(pair, mails[random() % mails.size()], what == 4);
+          } else {
+            const std::size_t end = random() % 2, stream = random() % streams;
+            pair.write(end, stream, random() % 50'000);
+            ASSERT_NE(pair.read(end, stream, random() % 50'000), Inbox::Taken::nonsense);
+          }
+        }
+        ASSERT_TRUE(sent == mails.size() && received == order.size());
+        pair.drive();
+        pair.rules.forget(communicator);
+        pair.ends[1].in.drop_forgotten();
+        for (std::size_t at = 0; at < mails.size(); ++at) {
+          check_end(mails[at], at);
+          give_up(pair, mails[at], true);
+          give_up(pair, mails[at], false);
+        }
+        pair.drive();
+      }
+      // A quarter of the credit may be owed still; what was lost would add up.
+      constexpr std::size_t bytes = 100'000, count = 60;
+      const auto letter = pattern(bytes, 1);
+      std::deque<Mail> last(count);
+      for (std::size_t at = 0; at < count; ++at) {
+        pair.ends[0].send(last[at].send, tag_of(100, at), letter);
+      }
+      pair.drive();
+      const auto gone = std::ranges::count_if(
+          last, [](const Mail& one) { return one.send.state == State::done; });
+      EXPECT_GE(static_cast<std::size_t>(gone),
+                (Outbox::credit_bytes - Outbox::credit_bytes / 4) / (bytes + frame_bytes));
+      for (std::size_t at = 0; at < count; ++at) {
+        last[at].got.resize(bytes);
+        pair.ends[1].in.recv(last[at].recv, tag_of(100, at), last[at].got);
+      }
+      pair.drive();
+      for (const Mail& one : last) {
+        EXPECT_EQ(one.recv.state, State::done);
+        EXPECT_TRUE(one.got == letter);
+      }
+    }
+  }
+}
+
 /// Any order of sends, receives and parts of streams.
 TEST(SocketLink, carries_random_letters_in_random_parts) {
   for (const unsigned seed : {1u, 2u, 3u}) {
     for (const std::size_t streams : {1u, 3u}) {
       std::mt19937 random(seed);
       Pair pair(streams, 40'000);
-      struct Mail {
-        std::vector<std::byte> sent, got;
-        MessageRequest send, recv;
-      };
       std::deque<Mail> mails;
       std::vector<std::size_t> order;
       for (std::size_t at = 0; at < 200; ++at) {
         const std::size_t bytes = random() % (at % 20 == 0 ? 2'000'000 : at % 3 == 0 ? 60'000 : 99);
-        mails.push_back({pattern(bytes, at), std::vector<std::byte>(bytes), {}, {}});
+        mails.push_back({.sent = pattern(bytes, at), .got = std::vector<std::byte>(bytes)});
         order.push_back(at);
       }
       std::shuffle(order.begin(), order.end(), random);

@@ -5,17 +5,24 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/transports/sockets/tcp.hpp"
@@ -143,6 +150,56 @@ TEST(Sockets, watch_no_connection_that_has_ended_and_that_a_child_holds) {
   EXPECT_EQ(watched_by(epoll), 1) << "its listener";
 }
 
+/// From here on the kernel lets the calling thread watch nothing new. False if it does not serve
+/// that.
+bool watch_nothing_new() {
+  // An argument's lower half: both machines that we run on are little-endian.
+  std::array filter = {
+      sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_epoll_ctl, 0, 3),
+      sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1])),
+      sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, EPOLL_CTL_ADD, 0, 1),
+      sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSPC),
+      sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{filter.size(), filter.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(Sockets, that_the_kernel_does_not_watch_fail_by_a_sentence_and_leave_nothing) {
+  Job job(2);
+  const std::array strangers = {stranger_at(*job.ranks[1]), stranger_at(*job.ranks[1])};
+  std::vector<std::byte> data(8);
+  MessageRequest send, later, recv;
+  bool served = false, turned_away = false;
+  testing::internal::CaptureStderr();
+  // A thread of its own, which alone has the filter.
+  std::thread([&] {
+    served = watch_nothing_new();
+    job.ranks[0]->recv(recv, 1, 7, data);
+    job.ranks[0]->send(send, 1, 7, data);
+    job.ranks[0]->send(later, 1, 7, data);
+    turned_away = served && job.drive_until([&] {
+      return std::ranges::none_of(strangers,
+                                  [](const auto& one) { return heard(one).has_value(); });
+    });
+  }).join();
+  const std::string said = testing::internal::GetCapturedStderr();
+  if (!served) {
+    GTEST_SKIP() << "needs a kernel that filters system calls of a thread";
+  }
+  for (const MessageRequest* one : {&send, &later, &recv}) {
+    EXPECT_EQ(one->state, State::failed);
+    EXPECT_EQ(one->error, ENOMEM);
+  }
+  EXPECT_TRUE(turned_away) << "both, though only the first is told of";
+  EXPECT_EQ(job.ranks[0]->connections(), 0u);
+  EXPECT_EQ(job.ranks[1]->connections(), 0u);
+  EXPECT_THAT(said, testing::HasSubstr("no connection to rank 1: the kernel watches no more"));
+  EXPECT_THAT(said, testing::HasSubstr("fs.epoll.max_user_watches"));
+}
+
 TEST(Sockets, are_one_of_the_tables_that_is_chosen_by_name) {
   Config config;
   config.provider = "sockets";
@@ -172,8 +229,7 @@ TEST(Sockets, connect_when_there_is_something_to_send) {
   EXPECT_EQ(job.ranks[2]->connections(), 0u);
 }
 
-// Both at a time, again and again: the lower one's stands, and no message is lost.
-/// A caller that posts and goes its way has to be heard all the same.
+// A caller that posts and goes its way has to be heard all the same.
 TEST(Sockets, send_what_they_kept_back_when_they_are_flushed) {
   Job job(2);
   std::vector<std::byte> hello(8), got_hello(8);
@@ -195,6 +251,53 @@ TEST(Sockets, send_what_they_kept_back_when_they_are_flushed) {
   EXPECT_TRUE(got == sent);
 }
 
+// As a communicator does that fails between its sends and its flush.
+TEST(Sockets, do_not_send_what_was_given_up_while_they_kept_it_back) {
+  for (const std::size_t streams : {1u, 3u}) {
+    Job job(2, streams);
+    const auto sent = pattern(100'000, 2);
+    std::vector<std::byte> given_up(sent.size(), std::byte{1}), got(sent.size()), none(sent.size());
+    std::array<MessageRequest, 2> sends, recvs;
+    job.ranks[1]->recv(recvs[0], 0, 7, none);
+    job.ranks[1]->recv(recvs[1], 0, 8, got);
+    job.ranks[0]->send(sends[0], 1, 7, given_up);
+    job.ranks[0]->send(sends[1], 1, 8, sent);
+    EXPECT_EQ(sends[0].state, State::posted);
+    job.ranks[0]->cancel(sends[0]);
+    EXPECT_EQ(sends[0].error, ECANCELED);
+    std::ranges::fill(given_up, std::byte{2});  // it is the caller's again
+    ASSERT_TRUE(job.drive_until_ended({&sends[1], &recvs[1]}));
+    EXPECT_EQ(recvs[1].state, State::done);
+    EXPECT_TRUE(got == sent);
+    EXPECT_EQ(recvs[0].state, State::posted);
+    job.ranks[1]->cancel(recvs[0]);
+    EXPECT_TRUE(none == std::vector<std::byte>(none.size()));
+  }
+}
+
+TEST(Sockets, end_what_they_kept_back_for_a_peer_that_has_gone) {
+  Job job(2);
+  const std::vector<std::byte> hello(8), sent = pattern(100'000, 1);
+  std::vector<std::byte> got(8), none(8);
+  MessageRequest send, recv, never;
+  job.ranks[1]->recv(recv, 0, 7, got);
+  job.ranks[0]->send(send, 1, 7, hello);
+  ASSERT_TRUE(job.drive_until_ended({&send, &recv}));
+  job.ranks[0]->recv(never, 1, 9, none);
+  std::array<MessageRequest, 3> kept_back;
+  for (MessageRequest& one : kept_back) {
+    job.ranks[0]->send(one, 1, 8, sent);
+  }
+  job.ranks[1].reset();
+  job.ranks[0]->flush();
+  // What the kernel took before it knew is done.
+  ASSERT_TRUE(job.drive_until_ended({&kept_back[0], &kept_back[1], &kept_back[2], &never}));
+  EXPECT_EQ(never.error, ECONNRESET);
+  job.ranks[0]->send(send, 1, 7, sent);
+  EXPECT_NE(send.state, State::posted) << "the line is broken, and nobody flushes it";
+}
+
+// Both at a time, again and again: the lower one's stands, and no message is lost.
 TEST(Sockets, of_two_connections_that_cross_keep_one) {
   for (int round = 0; round < 30; ++round) {
     for (const std::size_t streams : {1u, 3u}) {
