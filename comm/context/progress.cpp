@@ -58,15 +58,15 @@ void Progress::stop() {
 
 bool Progress::drive_once() {
   Idle never;
-  return drive_once(never);
+  return has_moved(drive_once(never));
 }
 
-bool Progress::drive_once(Idle& idle) {
+Progress::Driven Progress::drive_once(Idle& idle) {
   const Driven driven = drive(idle);
   if (driven == Driven::worked) {
     bells_.ring_self();
   }
-  return driven != Driven::nothing;
+  return driven;
 }
 
 Progress::Driven Progress::drive(Idle& idle) {
@@ -75,7 +75,7 @@ Progress::Driven Progress::drive(Idle& idle) {
   {
     const Token token = try_token();
     if (!token) {
-      return Driven::nothing;
+      return Driven::elsewhere;
     }
     const bool awaits_any = messages_in_flight_.load(std::memory_order_relaxed) > 0;
     moved |= awaits_any && transports_.local && transports_.local->progress();
@@ -170,7 +170,7 @@ void Progress::drive_until(const std::function<bool()>& done) {
   while (!done()) {
     const Driven driven = drive(idle);
     worked |= driven == Driven::worked;
-    if (driven != Driven::nothing) {
+    if (has_moved(driven)) {
       idle_rounds = 0;
       idle.sleeper.reset();
       continue;
@@ -218,7 +218,11 @@ void Progress::sleep_until_rung(Idle& idle, const std::function<bool()>& done,
   }
   idle.sleeper->listen();
   begin_watch(idle);
-  if (drive_once(idle) || done()) {
+  const Driven driven = drive_once(idle);
+  // What the wire told of as the watch began its descriptors show no more: nobody may have driven
+  // it since.
+  const bool untold = idle.watches && driven == Driven::elsewhere;
+  if (has_moved(driven) || untold || done()) {
     end_watch(idle);
     idle.sleeper.reset();
   } else if (idle.watches) {
@@ -285,7 +289,7 @@ void Progress::run_thread() {
       continue;
     }
     lock.unlock();
-    if (drive_once(idle)) {
+    if (has_moved(drive_once(idle))) {
       moved = wait_policy_.now();
       idle.sleeper.reset();
     } else {

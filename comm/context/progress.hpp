@@ -150,6 +150,7 @@ class Progress {
  private:
   enum class Driven {
     nothing,
+    elsewhere,  ///< Another thread has the token.
     moved,
     worked,  ///< Ran a task: others may have found its driver busy, and sleep.
   };
@@ -160,8 +161,11 @@ class Progress {
     bool relied_on = false;                 ///< It has been, and others may sleep for that.
     bool looks = false;                     ///< At the wire, though nothing is awaited of it.
   };
+  static bool has_moved(Driven driven) {
+    return driven == Driven::moved || driven == Driven::worked;
+  }
   Driven drive(Idle& idle);
-  bool drive_once(Idle& idle);
+  Driven drive_once(Idle& idle);
   void await(Drivers::Entry& entry);
   void give_way();
   void run_thread();

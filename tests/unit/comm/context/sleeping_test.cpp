@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -61,8 +63,8 @@ class EventWire final : public MessageTransport, private NewsDescriptors {
   NewsDescriptors* news() noexcept override { return this; }
   bool progress() noexcept override {
     std::uint64_t events = 0;
-    const bool moved = read(descriptor_, &events, sizeof events) == sizeof events;
-    arrived += static_cast<int>(events);
+    const bool moved = read(descriptor_, &events, sizeof events) == sizeof events || told_ > 0;
+    arrived += static_cast<int>(events + std::exchange(told_, 0));
     if (moved) {
       bells->ring_self();
     }
@@ -75,11 +77,19 @@ class EventWire final : public MessageTransport, private NewsDescriptors {
 
   std::atomic<int> arrived = 0;
   Bells* bells = nullptr;
+  std::function<void()> asked = [] {};  ///< Called, with the token, by who asks for news.
 
  private:
   std::span<const int> descriptors() const noexcept override { return {&descriptor_, 1}; }
-  Next next() noexcept override { return Next::sleep; }
+  // As epoll, whose events are told once.
+  Next next() noexcept override {
+    asked();
+    std::uint64_t events = 0;
+    told_ += read(descriptor_, &events, sizeof events) == sizeof events ? events : 0;
+    return Next::sleep;
+  }
   int descriptor_;
+  std::uint64_t told_ = 0;  ///< By next(), and not moved yet.
 };
 
 struct SleepingRank {
@@ -167,6 +177,36 @@ TEST(Sleeping, hands_the_wire_on_to_another_thread_that_waits) {
     waiting[static_cast<std::size_t>(message - 1)].join();
     one.await(message < threads ? 1 : 0, std::max(0, threads - message - 1));
   }
+  EXPECT_EQ(one.policy.overslept, 0);
+}
+
+/// Another thread, which goes its way, has the token when the one that was told of a message wants
+/// to drive.
+TEST(Sleeping, does_not_begin_before_the_wire_was_driven_that_has_told_of_something) {
+  WiredRank one;
+  std::atomic<bool> has_token = false;
+  std::thread other;
+  one.wire->asked = [&] {
+    if (other.joinable()) {
+      return;
+    }
+    one.wire->deliver();
+    one.rank.progress.after_token([&] {  // by the thread that asked, once it has let go of it
+      other = std::thread([&] {
+        const auto token = one.rank.progress.take_token();
+        has_token = true;
+        has_token.notify_all();
+        // Long enough for the other one to see it, and sleep.
+        const auto enough = Clock::now() + 50ms;
+        while (one.policy.polling == 0 && Clock::now() < enough) {
+          std::this_thread::yield();
+        }
+      });
+      has_token.wait(false);
+    });
+  };
+  one.rank.progress.drive_until([&] { return one.wire->arrived == 1; });
+  other.join();
   EXPECT_EQ(one.policy.overslept, 0);
 }
 
