@@ -136,8 +136,18 @@ void PointToPoint::start(Message& message) {
   } else {
     transport.recv(message.request, world, tag, {message.data, message.bytes});
   }
-  transport.progress();
-  context_->ring(std::span(&world, context_->shares_memory(world) ? 1 : 0));
+  const bool local = context_->shares_memory(world);
+  move(transport, local);
+  context_->ring(std::span(&world, local ? 1 : 0));
+}
+
+/// What comes by it may be what another thread sleeps for. Of this host's, whoever wrote it has
+/// rung this rank's bell; a wire tells of it by its descriptors, and no more once this has taken it
+/// in.
+void PointToPoint::move(comm::MessageTransport& transport, bool local) {
+  if (transport.progress() && !local) {
+    context_->ring_self();
+  }
 }
 
 // In the order of the calls: a receive gets the first message that no earlier one can have.
@@ -176,7 +186,7 @@ bool PointToPoint::find_source(Message& message) {
       std::swap(senders_.front(), senders_.back());
     } else if (senders_.front().transport != nullptr) {
       // A caller whose receives are all served at once never waits, and so never drives the other.
-      senders_.front().transport->progress();
+      move(*senders_.front().transport, senders_.front().local);
     }
     return true;
   }

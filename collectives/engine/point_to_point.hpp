@@ -61,6 +61,7 @@ class PointToPoint final : public comm::Driver {
  private:
   void drain();
   void start(Message& message);
+  void move(comm::MessageTransport& transport, bool local);
   bool is_digested(const Message& message) const {
     return digests_.on() && message.digested && message.purpose.empty();
   }
