@@ -1,6 +1,7 @@
 #include "comm/coordinator/control_connection.hpp"
 
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 #include <span>
@@ -130,13 +131,19 @@ void ControlConnection::beat_again() {
 }
 
 void ControlConnection::send(std::shared_ptr<const Blob> frame) {
-  if (!open_ || finishing_) {
+  if (!open_ || finishing_ || queued_bytes_ > max_queued_bytes) {
     return;
   }
   queued_bytes_ += frame->size();
   queue_.push_back(std::move(frame));
   if (queued_bytes_ > max_queued_bytes) {
-    return end("it does not read what it is sent");
+    // Later: who says one thing to many must not hear of one's end in the midst of them, for what
+    // follows from that would be said to the rest of them before it.
+    return asio::post(line_.get_executor(), [self = shared_from_this()] {
+      if (self->open_) {
+        self->end("it does not read what it is sent");
+      }
+    });
   }
   if (queue_.size() == 1) {
     write_next();
