@@ -103,6 +103,15 @@ void ControlServer::turned_away(const std::shared_ptr<PendingConnection>& pendin
   coordinator_->turned_away(text(pending->from(), ": ", note));
 }
 
+/// Known of it is where it was. Whoever has the token can do so again and again, so it is said
+/// once; the error at the deadline says it of all, up to a bound.
+void ControlServer::went_unnamed(const PendingConnection& pending, std::string_view how) {
+  if (!std::exchange(went_, true)) {
+    log().warn("a rank at {} went before it had said which one it is ({})", pending.from(), how);
+  }
+  coordinator_->went_unnamed(pending.from(), how);
+}
+
 void ControlServer::enters(const std::shared_ptr<PendingConnection>& pending, const Hello& said) {
   const Hello hello = coordinator_->numbered(said);
   const Objection& objection = pending->objection();

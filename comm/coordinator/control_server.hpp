@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/coordinator/control_connection.hpp"
@@ -53,6 +54,7 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
   const std::shared_ptr<const TlsContext>& encryption() const { return encryption_; }
   boost::asio::io_context& io() { return loop_.io(); }
   void turned_away(const std::shared_ptr<PendingConnection>& pending, std::string note);
+  void went_unnamed(const PendingConnection& pending, std::string_view how);
   void enters(const std::shared_ptr<PendingConnection>& pending, const Hello& said);
   void dismiss(const std::shared_ptr<PendingConnection>& pending);
 
@@ -84,6 +86,7 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
   int own_rank_;
   bool failed_ = false;
   bool warned_ = false;              ///< That ranks join without a secret.
+  bool went_ = false;                ///< It has been said that a rank came and went.
   bool short_ = false;               ///< It has been noted that descriptors ran out.
   std::function<bool()> condition_;  ///< What wait() waits for.
   std::promise<void> condition_holds_;

@@ -136,10 +136,16 @@ Refusal Coordinator::refuse(ErrorCode code, int rank, std::string text, std::str
   return {static_cast<int>(code), rank, std::move(text)};
 }
 
-void Coordinator::turned_away(std::string note) {
+void Coordinator::turned_away(std::string who) { note(text("turned away ", who)); }
+
+void Coordinator::went_unnamed(std::string_view from, std::string_view how) {
+  note(text("a rank at ", from, " went before it had said which one it is (", how, ")"));
+}
+
+void Coordinator::note(std::string what) {
   // Strangers may come without end; the error that lists the notes is read by people.
   if (notes_.size() < most_notes) {
-    notes_.push_back(std::move(note));
+    notes_.push_back(std::move(what));
   }
 }
 
@@ -352,7 +358,7 @@ void Coordinator::expire_exchange() {
     what += text("; joined but did not come: ", ranks_text(behind));
   }
   for (const std::string& note : notes_) {
-    what += text("; turned away ", note);
+    what += text("; ", note);
   }
   fail(ErrorCode::timeout, absent.empty() ? behind.front() : absent.front(), std::move(what));
 }

@@ -72,7 +72,9 @@ class Coordinator {
   /// Ranks that have neither come nor been given up.
   std::vector<int> awaited() const { return in_state(Presence::absent); }
   /// A connection that did not get so far as to name a rank was turned away.
-  void turned_away(std::string note);
+  void turned_away(std::string who);
+  /// One of a rank, for it knew the token, ended before it had said which rank it is.
+  void went_unnamed(std::string_view from, std::string_view how);
   /// Time has passed.
   void tick(Time now);
   /// When tick() has something to do next.
@@ -94,6 +96,7 @@ class Coordinator {
   enum class Presence : std::uint8_t { absent, joined, left, lost };
   using Key = std::pair<std::uint64_t, std::uint64_t>;  ///< (comm, sequence)
 
+  void note(std::string what);
   std::optional<Refusal> reason_to_refuse(const Hello& hello, std::string_view from);
   Refusal turn_newcomer_away(std::string_view from);
   void receive(int rank, Part part, Time now);
@@ -133,7 +136,7 @@ class Coordinator {
   std::array<int, 4> counts_{};    ///< How many ranks are in each state.
   std::vector<bool> refused_;      ///< By rank.
   std::vector<Term> terms_;
-  /// Who was turned away; for the error that lists who is missing.
+  /// Who was turned away, or came and went; for the error that lists who is missing.
   std::vector<std::string> notes_;
   std::optional<ControlMessage> failure_;     ///< The job's first one, or the first loss.
   std::deque<std::uint64_t> failed_domains_;  ///< The last ones that were told of.

@@ -169,7 +169,8 @@ void PendingConnection::check_proof() {
         // A rank with another token closes the connection here, because our proof showed it the
         // wrong one.
         server->turned_away(
-            self, "left without a proof: it has another token, job or user, or lost patience");
+            self,
+            "left without a proof: it has another token, job or user, lost patience, or died");
         self->give_up();
       });
 }
@@ -186,7 +187,13 @@ void PendingConnection::read_hello() {
     }
     self->give_up();
   };
-  events.ended = [self = this](std::string_view) { self->give_up(); };
+  events.ended = [self = this](std::string_view how) {
+    const auto server = self->server_.lock();
+    if (server && !self->refused_ && self->objection_.text.empty()) {
+      server->went_unnamed(*self, how);
+    }
+    self->give_up();
+  };
   connection_ = ControlConnection::start(std::move(line_), max_hello_bytes, std::move(events));
 }
 

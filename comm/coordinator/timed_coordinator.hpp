@@ -5,6 +5,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -35,7 +36,10 @@ class TimedCoordinator final : public std::enable_shared_from_this<TimedCoordina
   void excuse(int rank);
   void finish();
   std::vector<int> awaited() const { return coordinator_.awaited(); }
-  void turned_away(std::string note) { coordinator_.turned_away(std::move(note)); }
+  void turned_away(std::string who) { coordinator_.turned_away(std::move(who)); }
+  void went_unnamed(std::string_view from, std::string_view how) {
+    coordinator_.went_unnamed(from, how);
+  }
   bool alone(int rank) const { return coordinator_.alone(rank); }
   bool everyone_has_come() const { return coordinator_.everyone_has_come(); }
   int size() const { return coordinator_.size(); }

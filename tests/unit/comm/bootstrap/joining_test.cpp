@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 #include <fstream>
 #include <future>
@@ -285,6 +287,44 @@ TEST(Joining, names_a_rank_that_dies_meanwhile_at_once) {
     EXPECT_EQ(one.error->rank(), 1);
     EXPECT_THAT(one.error->what(), HasSubstr("lost rank 1: its connection ended"));
   }
+}
+
+// A rank that is killed in the midst of joining, as far as those who wait for it can know of it.
+TEST(Joining, says_where_a_rank_was_that_went_before_it_had_said_which_one_it_is) {
+  const int port = free_port();
+  auto configs = configs_at("tcp://127.0.0.1:" + std::to_string(port), 2);
+  configs[0].token = "right";
+  configs[0].join_timeout = 1500ms;
+  Joined joined;
+  std::thread coordinator([&] { joined = std::move(join_all({configs[0]})[0]); });
+  boost::asio::io_context io;
+  using boost::asio::ip::tcp;
+  tcp::socket rank(io);
+  boost::system::error_code error = boost::asio::error::connection_refused;
+  for (const auto until = soon(); error && Clock::now() < until;) {
+    rank.close();
+    rank.connect({boost::asio::ip::make_address("127.0.0.1"), static_cast<std::uint16_t>(port)},
+                 error);
+  }
+  ASSERT_FALSE(error) << error.message();
+  const std::string here = endpoint_text(rank.local_endpoint());
+  const Greeting greeting;
+  boost::asio::write(
+      rank, std::array{boost::asio::buffer(greeting.magic), boost::asio::buffer(greeting.nonce)});
+  CoordinatorGreeting answer;
+  boost::asio::read(rank, std::array<boost::asio::mutable_buffer, 3>{
+                              boost::asio::buffer(answer.magic), boost::asio::buffer(answer.nonce),
+                              boost::asio::buffer(answer.proof)});
+  boost::asio::write(rank,
+                     boost::asio::buffer(prove("right", Side::rank, answer.nonce, greeting.nonce)));
+  rank.close();
+  coordinator.join();
+  ASSERT_TRUE(joined.error);
+  EXPECT_EQ(joined.error->code(), ErrorCode::timeout);
+  EXPECT_THAT(joined.error->what(), AllOf(HasSubstr("missing: rank 1"),
+                                          HasSubstr("a rank at " + here +
+                                                    " went before it had said which one it is "
+                                                    "(its connection ended)")));
 }
 
 constexpr const char* secret = "a token of sixteen and more";

@@ -250,6 +250,7 @@ TEST(Coordinator, lists_who_came_and_who_did_not_at_the_deadline) {
     scene.admit(rank);
   }
   scene.coordinator.turned_away("10.0.0.9: does not know the token");
+  scene.coordinator.went_unnamed("10.0.0.2:4711", "its connection ended");
   scene.part(0, 1, "joining");
   scene.part(3, 1, "joining");
   EXPECT_EQ(scene.coordinator.deadline(), scene.now + 1s);
@@ -266,7 +267,8 @@ TEST(Coordinator, lists_who_came_and_who_did_not_at_the_deadline) {
   EXPECT_EQ(
       failed.text,
       "joining: 2 of 5 ranks came within the 1 s that rank 0 had left (ranks 0, 3); missing: "
-      "ranks 2, 4; joined but did not come: rank 1; turned away 10.0.0.9: does not know the token");
+      "ranks 2, 4; joined but did not come: rank 1; turned away 10.0.0.9: does not know the token; "
+      "a rank at 10.0.0.2:4711 went before it had said which one it is (its connection ended)");
   EXPECT_FALSE(scene.coordinator.deadline());
 }
 
