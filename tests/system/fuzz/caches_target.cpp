@@ -12,7 +12,7 @@ namespace sprat::fuzz {
 namespace {
 
 /// Inputs have no right checksums by chance, so each is tried once more as fields that have them.
-void run_header(std::span<const std::byte> input) {
+bool run_header(std::span<const std::byte> input) {
   auto shape = io::decode_slot_header(input);
   if (!shape && input.size() >= 16) {
     io::SlotTableShape given;
@@ -22,16 +22,17 @@ void run_header(std::span<const std::byte> input) {
     expect(!shape || *shape == given, "a shape comes back");
   }
   if (!shape) {
-    return;
+    return false;
   }
   expect(shape->slots() > 0 && shape->slots() <= std::uint64_t{1} << 30, "slots are bounded");
   expect(shape->slots() / shape->buckets == shape->bucket_slots, "their number does not wrap");
   const std::uint64_t bucket =
       io::bucket_of({.file = {.high = shape->buckets, .low = 3}, .block = input.size()}, *shape);
   expect(bucket < shape->buckets, "a block lies in a bucket");
+  return true;
 }
 
-void run_bucket(std::span<const std::byte> input) {
+bool run_bucket(std::span<const std::byte> input) {
   // The input's records as they are, and behind them the same fields with right checksums.
   std::vector<std::byte> bucket(input.begin(), input.end());
   for (std::size_t at = 0; at + 40 <= input.size(); at += 40) {
@@ -49,11 +50,13 @@ void run_bucket(std::span<const std::byte> input) {
     bucket.insert(bucket.end(), one.begin(), one.end());
   }
   const std::size_t places = bucket.size() / io::slot_record_bytes;
+  std::size_t records = 0;
   for (std::size_t place = 0; place < places; ++place) {
     const io::SlotRecord record =
         io::decode_slot(std::span<const std::byte>(bucket).subspan(place * io::slot_record_bytes));
     expect(record.bytes <= io::cache_block_bytes && record.state <= io::SlotState::spare,
            "a record is one that can be");
+    records += record.state == io::SlotState::empty ? 0 : 1;
     const auto found = io::find_slot(bucket, record.key);
     expect(found.has_value() || !record.readable(), "a readable record is found");
     expect(!found || (found->place < places && found->record.readable() &&
@@ -68,9 +71,10 @@ void run_bucket(std::span<const std::byte> input) {
                                                     }),
            "slots that are given are in the bucket and hold nothing that is kept");
   }
+  return records > 0;
 }
 
-void run_message(std::span<const std::byte> input) {
+bool run_message(std::span<const std::byte> input) {
   const auto header = io::decode_peer_header(input);
   if (header) {
     expect(
@@ -80,6 +84,7 @@ void run_message(std::span<const std::byte> input) {
                io::decode_peer_header(io::encode_peer_header(*header)) == header,
            "a header comes back");
   }
+  bool understood = header.has_value();
   io::PeerHeader given;
   if (input.size() >= 20) {
     std::uint32_t verb = 0;
@@ -90,18 +95,20 @@ void run_message(std::span<const std::byte> input) {
     std::memcpy(&given.bytes, input.data() + 16, 4);
     const auto again = io::decode_peer_header(io::encode_peer_header(given));
     expect(!again || *again == given, "fields come back");
+    understood |= again.has_value();
     expect(!again || (verb <= static_cast<std::uint32_t>(io::PeerVerb::give) &&
                       given.bytes <= io::cache_block_bytes),
            "what is out of bounds is refused");
   }
+  return understood;
 }
 
 }  // namespace
 
 /// The first byte says what the rest is taken for.
-void run_caches(std::span<const std::byte> input) {
+bool run_caches(std::span<const std::byte> input) {
   if (input.empty()) {
-    return;
+    return false;
   }
   const auto rest = input.subspan(1);
   switch (static_cast<unsigned>(input[0]) % 3) {
@@ -109,7 +116,7 @@ void run_caches(std::span<const std::byte> input) {
       return run_header(rest);
     case 1:
       return run_bucket(rest);
-    case 2:
+    default:
       return run_message(rest);
   }
 }

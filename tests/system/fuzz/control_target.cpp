@@ -50,7 +50,7 @@ void check_outputs(Coordinator& coordinator) {
 
 }  // namespace
 
-void run_control(std::span<const std::byte> input) {
+bool run_control(std::span<const std::byte> input) {
   Coordinator coordinator(ranks, {{"version", "1"}});
   for (int rank = 0; rank < ranks; ++rank) {
     expect(!coordinator.admit({rank, ranks, {{"version", "1"}}}, "here"), "every rank joins");
@@ -59,9 +59,11 @@ void run_control(std::span<const std::byte> input) {
   Events events(input);
   int what = 0, rank = 0;
   std::span<const std::byte> bytes;
+  bool understood = true;
   while (events.next(what, rank, bytes)) {
     now += std::chrono::milliseconds(7 * (what >> 3));
     const std::optional<Frame> frame = decode(bytes);
+    understood &= bytes.empty() || frame.has_value();
     switch (what & 7) {
       case 0:
         coordinator.ended(rank, "it is cut");
@@ -71,6 +73,7 @@ void run_control(std::span<const std::byte> input) {
         break;
       case 2:
         coordinator.turned_away("someone");
+        coordinator.went_unnamed("somewhere", "it is cut");
         break;
       case 3:
         if (frame && std::holds_alternative<Hello>(*frame)) {
@@ -92,6 +95,7 @@ void run_control(std::span<const std::byte> input) {
       expect(*deadline >= Coordinator::Time{}, "deadlines do not overflow");
     }
   }
+  return understood;
 }
 
 }  // namespace sprat::fuzz

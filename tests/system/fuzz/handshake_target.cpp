@@ -62,10 +62,10 @@ bool prove_token(tcp::socket& socket) {
 }  // namespace
 
 /// The first byte: odd proves the token first.
-void run_handshake(std::span<const std::byte> input) {
+bool run_handshake(std::span<const std::byte> input) {
   static House& house = *new House;
   if (input.empty()) {
-    return;
+    return false;
   }
   asio::io_context io;
   tcp::socket socket(io);
@@ -88,8 +88,10 @@ void run_handshake(std::span<const std::byte> input) {
   for (error_code ended; !ended;) {
     bytes += socket.read_some(asio::buffer(answer), ended);
   }
-  expect(proves || bytes <= magic_bytes + nonce_bytes + proof_bytes,
-         "a stranger hears a greeting only");
+  constexpr std::size_t greeting_bytes = magic_bytes + nonce_bytes + proof_bytes;
+  expect(proves || bytes <= greeting_bytes, "a stranger hears a greeting only");
+  // Of who has proved the token a hello is answered, and nothing else.
+  return bytes >= (proves ? 1 : greeting_bytes);
 }
 
 }  // namespace sprat::fuzz

@@ -31,7 +31,8 @@ void check_map(const io::LustreLayout& layout, std::uint64_t file_bytes) {
 }  // namespace
 
 /// The input is an attribute, and the text of mountinfo, and an option.
-void run_lustre(std::span<const std::byte> input) {
+bool run_lustre(std::span<const std::byte> input) {
+  bool understood = false;
   try {
     const io::LustreLayout layout = io::parse_lustre_layout(input);
     for (const std::uint64_t bytes :
@@ -39,6 +40,7 @@ void run_lustre(std::span<const std::byte> input) {
       check_map(layout, bytes);
     }
     expect(!io::layout_text(layout).empty(), "a layout is told");
+    understood = true;
   } catch (const Error& error) {
     expect(*error.what() != '\0', "a refusal says why");
   }
@@ -46,13 +48,16 @@ void run_lustre(std::span<const std::byte> input) {
   const io::StorageFound found =
       io::detect_storage({.magic = io::lustre_magic}, text, "/fsx/shard", std::nullopt);
   expect(!found.sentence.empty(), "what was found is said");
+  understood |= !found.mount_point.empty();
   try {
     const io::FsxSystem system = io::parse_fsx(text);
     expect(io::parse_fsx(io::fsx_option(system)) == system, "a system comes back");
     expect(io::fsx_rates(system).disk > 0, "a system gives something");
+    understood = true;
   } catch (const Error& error) {
     expect(error.code() == ErrorCode::invalid_argument, "a refusal says that it is one");
   }
+  return understood;
 }
 
 }  // namespace sprat::fuzz

@@ -29,18 +29,22 @@ void cut_and_read_back(std::string_view text) {
 
 }  // namespace
 
-void run_partition(std::span<const std::byte> input) {
+bool run_partition(std::span<const std::byte> input) {
   const std::string_view text(reinterpret_cast<const char*>(input.data()), input.size());
+  bool understood = false;
   try {
     cut_and_read_back(text);
+    understood = true;
   } catch (const Error& error) {
     expect(*error.what() != '\0', "a refusal says why");
   }
   try {
     mp::parse_partition_file("p.json", text);
+    understood = true;
   } catch (const Error& error) {
     expect(*error.what() != '\0', "a refusal says why");
   }
+  return understood;
 }
 
 }  // namespace sprat::fuzz

@@ -10,9 +10,9 @@
 namespace sprat::fuzz {
 
 /// The first byte says whether the rest is CSV.
-void run_pipeline(std::span<const std::byte> input) {
+bool run_pipeline(std::span<const std::byte> input) {
   if (input.empty()) {
-    return;
+    return false;
   }
   const bool csv = std::to_integer<char>(input[0]) == 'c';
   const std::string_view text(reinterpret_cast<const char*>(input.data()) + 1, input.size() - 1);
@@ -30,8 +30,10 @@ void run_pipeline(std::span<const std::byte> input) {
       expect(mp::least_message_capacity(schedule).has_value(), "what is valid can run");
     }
     expect(mp::peak_microbatches(schedule).size() == schedule.actions.size(), "a peak a rank");
+    return true;
   } catch (const Error& error) {
     expect(*error.what() != '\0', "a refusal says why");
+    return false;
   }
 }
 

@@ -2,6 +2,7 @@
 // and our requests end.
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -15,9 +16,9 @@ namespace sprat::fuzz {
 using namespace comm;
 
 /// Input: the lane's tail and head as u32, then the ring's bytes, over and over.
-void run_ring(std::span<const std::byte> input) {
+bool run_ring(std::span<const std::byte> input) {
   if (input.size() < 9) {
-    return;
+    return false;
   }
   constexpr std::size_t lanes = 2;
   struct Memory {
@@ -58,6 +59,7 @@ void run_ring(std::span<const std::byte> input) {
   for (int round = 0; round < 8; ++round) {
     transport.progress();
   }
+  const bool sense = std::ranges::count(requests, EPROTO, &MessageRequest::error) == 0;
   for (MessageRequest& request : requests) {
     transport.cancel(request);
     expect(request.state != MessageRequest::State::posted, "a cancelled request has ended");
@@ -67,6 +69,7 @@ void run_ring(std::span<const std::byte> input) {
                                [](std::byte byte) { return byte == std::byte{0x5a}; }),
            "nothing is written behind a buffer");
   }
+  return sense;
 }
 
 }  // namespace sprat::fuzz

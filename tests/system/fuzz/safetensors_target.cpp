@@ -8,7 +8,7 @@
 namespace sprat::fuzz {
 
 /// The input is a file.
-void run_safetensors(std::span<const std::byte> input) {
+bool run_safetensors(std::span<const std::byte> input) {
   try {
     const std::uint64_t bytes = io::safetensors_json_bytes("file", input, input.size());
     const std::string_view json(reinterpret_cast<const char*>(input.data()) + 8, bytes);
@@ -24,8 +24,10 @@ void run_safetensors(std::span<const std::byte> input) {
         io::parse_safetensors("file", std::string_view(again).substr(8), again.size() + end);
     expect(parsed.tensors == header.tensors && parsed.metadata == header.metadata,
            "a header comes back");
+    return true;
   } catch (const Error& error) {
     expect(*error.what() != '\0', "a refusal says why");
+    return false;
   }
 }
 

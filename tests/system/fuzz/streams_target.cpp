@@ -20,11 +20,12 @@ using namespace comm::sockets;
 
 constexpr std::size_t streams = 2;
 
-/// The bytes go to whoever listens.
-void greet_as_a_stranger(std::span<const std::byte> input) {
+/// The bytes go to whoever listens. Whether they were answered.
+bool greet_as_a_stranger(std::span<const std::byte> input) {
   Accepting accepting([](const StreamName& name) {
     return name.to == 0 && name.from == 1 ? std::optional<std::string>("a secret") : std::nullopt;
   });
+  bool answered = false;
   while (!input.empty()) {
     const auto room = accepting.input();
     const std::size_t bytes = std::min(room.size(), input.size());
@@ -34,15 +35,17 @@ void greet_as_a_stranger(std::span<const std::byte> input) {
     expect(greeted != Greeted::proved, "a stranger proves nothing");
     expect(accepting.output().size() <= nonce_bytes + proof_bytes,
            "a stranger hears a greeting only");
+    answered |= !accepting.output().empty();
     accepting.wrote(accepting.output().size());
     if (greeted == Greeted::wrong) {
-      return;
+      break;
     }
   }
+  return answered;
 }
 
-/// Parts [stream, length, bytes]; what this end answers is thrown away.
-void send_as_a_peer(std::span<const std::byte> input) {
+/// Parts [stream, length, bytes]; what this end answers is thrown away. Whether all made sense.
+bool send_as_a_peer(std::span<const std::byte> input) {
   constexpr std::size_t guard = 64;
   const UnexpectedRules unexpected{std::size_t{1} << 20};
   Link link(streams, unexpected);
@@ -63,6 +66,7 @@ void send_as_a_peer(std::span<const std::byte> input) {
       }
     }
   };
+  bool sense = true;
   for (bool stands = true; stands && input.size() >= 2;) {
     const auto stream = std::to_integer<std::size_t>(input[0]) % streams;
     const std::size_t bytes = std::min(std::to_integer<std::size_t>(input[1]), input.size() - 2);
@@ -70,6 +74,7 @@ void send_as_a_peer(std::span<const std::byte> input) {
     expect(fed.bytes <= bytes, "no more is taken than was given");
     expect(fed.taken == Inbox::Taken::yes ? fed.bytes == bytes : true, "what is taken is taken");
     stands = fed.taken == Inbox::Taken::yes;
+    sense &= fed.taken != Inbox::Taken::nonsense;
     input = input.subspan(2 + bytes);
     write_all();
     static_cast<void>(link.in.probe(3));
@@ -86,14 +91,15 @@ void send_as_a_peer(std::span<const std::byte> input) {
                                [](std::byte byte) { return byte == std::byte{0x5a}; }),
            "nothing is written behind a buffer");
   }
+  return sense;
 }
 
 }  // namespace
 
 /// The first byte says what the others are.
-void run_streams(std::span<const std::byte> input) {
+bool run_streams(std::span<const std::byte> input) {
   if (input.empty()) {
-    return;
+    return false;
   }
   const auto rest = input.subspan(1);
   switch (std::to_integer<int>(input[0]) % 3) {
@@ -101,10 +107,9 @@ void run_streams(std::span<const std::byte> input) {
       return greet_as_a_stranger(rest);
     case 1: {
       const Blob blob(rest.begin(), rest.end());
-      if (const auto contact = decode_contact(blob)) {
-        expect(encode(*contact) == blob, "an address comes back");
-      }
-      return;
+      const auto contact = decode_contact(blob);
+      expect(!contact || encode(*contact) == blob, "an address comes back");
+      return contact.has_value();
     }
     default:
       return send_as_a_peer(rest);

@@ -9,40 +9,41 @@ namespace sprat::fuzz {
 
 struct Target {
   const char* name;  ///< Its folder in corpus/.
-  void (*run)(std::span<const std::byte> input);
+  /// True if the input was understood: what reads it took all of it, or one of several readers did.
+  bool (*run)(std::span<const std::byte> input);
 };
 std::span<const Target> all_targets();
 
-void run_handshake(
+bool run_handshake(
     std::span<const std::byte> input);  ///< What a stranger sends to the coordinator's port.
-void run_control(
+bool run_control(
     std::span<const std::byte> input);  ///< Frames of joined ranks, and the coordinator's state.
-void run_rank_words(
+bool run_rank_words(
     std::span<const std::byte> input);  ///< Payloads of frames, and parts that a host shares.
-void run_ring(std::span<const std::byte> input);     ///< A local peer's memory.
-void run_streams(std::span<const std::byte> input);  ///< What comes over sockets between hosts.
-void run_text(std::span<const std::byte> input);     ///< Settings, rules, addresses, topologies.
-void run_safetensors(std::span<const std::byte> input);  ///< Files of tensors.
-void run_tokenizer(std::span<const std::byte> input);    ///< Files of tokenizers, texts and merges.
-void run_manifest(std::span<const std::byte> input);     ///< What a checkpoint says it holds.
-void run_pipeline(std::span<const std::byte> input);     ///< Pipeline schedules, as text and CSV.
-void run_partition(std::span<const std::byte> input);    ///< Models to cut, and cuts that are kept.
-void run_stream_state(std::span<const std::byte> input);  ///< Where a run stands in its samples.
-void run_lustre(std::span<const std::byte> input);        ///< Layouts, mounts, sizes of FSx.
-void run_report(std::span<const std::byte> input);        ///< What loaders reported.
-void run_caches(std::span<const std::byte> input);        ///< Indices of caches, hosts' messages.
-void run_digests(std::span<const std::byte> input);       ///< What calls gave, and their values.
+bool run_ring(std::span<const std::byte> input);     ///< A local peer's memory.
+bool run_streams(std::span<const std::byte> input);  ///< What comes over sockets between hosts.
+bool run_text(std::span<const std::byte> input);     ///< Settings, rules, addresses, topologies.
+bool run_safetensors(std::span<const std::byte> input);  ///< Files of tensors.
+bool run_tokenizer(std::span<const std::byte> input);    ///< Files of tokenizers, texts and merges.
+bool run_manifest(std::span<const std::byte> input);     ///< What a checkpoint says it holds.
+bool run_pipeline(std::span<const std::byte> input);     ///< Pipeline schedules, as text and CSV.
+bool run_partition(std::span<const std::byte> input);    ///< Models to cut, and cuts that are kept.
+bool run_stream_state(std::span<const std::byte> input);  ///< Where a run stands in its samples.
+bool run_lustre(std::span<const std::byte> input);        ///< Layouts, mounts, sizes of FSx.
+bool run_report(std::span<const std::byte> input);        ///< What loaders reported.
+bool run_caches(std::span<const std::byte> input);        ///< Indices of caches, hosts' messages.
+bool run_digests(std::span<const std::byte> input);       ///< What calls gave, and their values.
 
 // Formats of datasets: where records are, and what is in them.
-void run_webdataset(std::span<const std::byte> input);     ///< Tars.
-void run_tfrecord(std::span<const std::byte> input);       ///< TFRecord files and Examples.
-void run_mds(std::span<const std::byte> input);            ///< MDS shards, or index.json.
-void run_megatron(std::span<const std::byte> input);       ///< A .bin and its .idx.
-void run_tokens(std::span<const std::byte> input);         ///< Tokens with and without headers.
-void run_jsonl(std::span<const std::byte> input);          ///< Lines of JSON.
-void run_documents(std::span<const std::byte> input);      ///< Texts with separators.
-void run_tensors(std::span<const std::byte> input);        ///< Tensors as records.
-void run_dataset_index(std::span<const std::byte> input);  ///< An entry of a dataset's index.
+bool run_webdataset(std::span<const std::byte> input);     ///< Tars.
+bool run_tfrecord(std::span<const std::byte> input);       ///< TFRecord files and Examples.
+bool run_mds(std::span<const std::byte> input);            ///< MDS shards, or index.json.
+bool run_megatron(std::span<const std::byte> input);       ///< A .bin and its .idx.
+bool run_tokens(std::span<const std::byte> input);         ///< Tokens with and without headers.
+bool run_jsonl(std::span<const std::byte> input);          ///< Lines of JSON.
+bool run_documents(std::span<const std::byte> input);      ///< Texts with separators.
+bool run_tensors(std::span<const std::byte> input);        ///< Tensors as records.
+bool run_dataset_index(std::span<const std::byte> input);  ///< An entry of a dataset's index.
 
 /// Ends the program, so that a broken invariant counts like a crash.
 void expect(bool holds, const char* what);

@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "collectives/plan/tuning.hpp"
 #include "comm/bootstrap/bootstrap_place.hpp"
@@ -39,42 +40,54 @@ void read_rules(std::string_view text) {
   expect(collectives::parse_rules(again).size() == rules.size(), "rules come back as they were");
 }
 
-void read_contact_file(std::string_view text) {
-  if (const auto contact = comm::read_contact(text)) {
-    expect(comm::read_contact(comm::write_contact(*contact)) == contact, "a contact comes back");
+void choose_of_three(std::string_view wish) {
+  std::vector<comm::Interface> machine;
+  for (const char* name : {"eth0", "eth1", "docker0"}) {
+    machine.push_back({.name = name, .addresses = {"10.0.0.1"}, .up = true});
   }
+  expect(comm::choose_interfaces(machine, wish).front().chosen, "the first one is chosen");
+}
+
+bool read_contact_file(std::string_view text) {
+  const auto contact = comm::read_contact(text);
+  expect(!contact || comm::read_contact(comm::write_contact(*contact)) == contact,
+         "a contact comes back");
+  return contact.has_value();
 }
 
 }  // namespace
 
 /// The first byte says what the text is.
-void run_text(std::span<const std::byte> input) {
+bool run_text(std::span<const std::byte> input) {
   if (input.empty()) {
-    return;
+    return false;
   }
   const std::string text(reinterpret_cast<const char*>(input.data()) + 1, input.size() - 1);
   try {
     switch (std::to_integer<char>(input[0])) {
       case 'c':
-        return read_configuration(text);
+        read_configuration(text);
+        return true;
       case 'r':
-        return read_rules(text);
+        read_rules(text);
+        return true;
       case 'd':
         comm::parse_address(text, "here");
-        return;
+        return true;
       case 'f':
         return read_contact_file(text);
       case 'i':
-        comm::choose_interfaces({}, text);
-        return;
+        choose_of_three(text);
+        return true;
       case 't':  // what a peer sends. XML is read by hwloc, from a file that the user names
         comm::topology_from_blob(std::as_bytes(std::span(text)));
-        return;
+        return true;
       default:
-        return;
+        return false;
     }
   } catch (const Error& error) {
     expect(*error.what() != '\0', "a refusal says why");
+    return false;
   }
 }
 

@@ -54,24 +54,28 @@ void read_merges(std::string_view merges) {
 }  // namespace
 
 /// The first byte says what the rest is.
-void run_tokenizer(std::span<const std::byte> input) {
+bool run_tokenizer(std::span<const std::byte> input) {
   if (input.empty()) {
-    return;
+    return false;
   }
   const std::string_view text(reinterpret_cast<const char*>(input.data()) + 1, input.size() - 1);
   try {
     switch (std::to_integer<char>(input[0])) {
       case 'j':
-        return merge(io::parse_tokenizer_json("file", text), text);
+        merge(io::parse_tokenizer_json("file", text), text);
+        return true;
       case 'm':
-        return read_merges(text);
+        read_merges(text);
+        return true;
       case 'w':
-        return cut_words(text);
+        cut_words(text);
+        return true;
       default:
-        return;
+        return false;
     }
   } catch (const Error& error) {
     expect(*error.what() != '\0', "a refusal says why");
+    return false;
   }
 }
 
