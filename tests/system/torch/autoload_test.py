@@ -22,6 +22,8 @@ from collections.abc import Iterable
 import torch
 import torch.distributed as dist
 
+from ports import reserved_port
+
 SOURCES = pathlib.Path(__file__).resolve().parents[3] / "plugins/torch/sprat"
 ENTRY_POINT = "[torch.backends]\nsprat = sprat.autoload:autoload\n"
 # Launchers' variables, which would make a single process one of a job.
@@ -105,6 +107,17 @@ class Autoload(unittest.TestCase):
         self.assertIn("no such thing", str(caught[0].message))
 
 
+class Ports(unittest.TestCase):
+    def test_one_that_is_reserved_goes_to_who_asks_for_it_alone(self) -> None:
+        port = reserved_port()
+        with socket.socket() as other, socket.socket() as store:
+            with self.assertRaisesRegex(OSError, "in use"):
+                other.bind(("", port))
+            store.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            store.bind(("", port))
+            store.listen()
+
+
 class Run(unittest.TestCase):
     def test_takes_the_place_of_gloo_alone(self) -> None:
         from sprat.replacement import with_sprat
@@ -115,9 +128,7 @@ class Run(unittest.TestCase):
 
     def ranks(self, program: str, arguments: list[str]) -> list[str]:
         """Two ranks of mpirun, as far as its variables go, run the program; what they write."""
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            port = str(listener.getsockname()[1])
+        port = str(reserved_port())
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "beside.py").write_text("here = True\n")
             script = pathlib.Path(folder) / "program.py"

@@ -7,7 +7,6 @@ import functools
 import multiprocessing
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
 from launch import Ranks, Report
+from ports import reserved_port
 
 NOTICE_SECONDS = 5.0  # After a death every other rank has raised.
 _killed_at = multiprocessing.get_context("fork").Value("d", 0.0)  # Seconds of the monotonic clock, of all ranks.
@@ -290,7 +290,7 @@ def _scripts(backend: str, end: str = "", script: str = SCRIPT) -> list[tuple[in
         path = os.path.join(folder, "script.py")
         with open(path, "w") as file:
             file.write(textwrap.dedent(script).replace("{end}", end))
-        port = str(_free_port())
+        port = str(reserved_port())
         processes = []
         for rank in range(2):
             environment = dict(os.environ, RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
@@ -307,12 +307,6 @@ def _scripts(backend: str, end: str = "", script: str = SCRIPT) -> list[tuple[in
                 raise AssertionError(f"rank {rank} did not end within 60 s") from None
             results.append((process.returncode, output))
         return results
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 @check("a group that is not destroyed at exit: status 0, no hang, no crash")

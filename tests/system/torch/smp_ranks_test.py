@@ -14,7 +14,6 @@ import json
 import logging
 import os
 import pathlib
-import socket
 import tempfile
 import time
 import traceback
@@ -25,6 +24,7 @@ import smp_test
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
+from ports import reserved_port
 from torch import nn
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
@@ -395,9 +395,7 @@ def run_checks(rank: int, backend: str, port: int, folder: str) -> None:
 
 def launch(backend: str) -> dict[str, str]:
     """What each check came to, over all ranks."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = reserved_port()
     with tempfile.TemporaryDirectory() as folder:
         ranks = torch.multiprocessing.start_processes(
             run_checks, (backend, port, folder), WORLD, join=False, start_method="spawn"
