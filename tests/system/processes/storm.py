@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Handshakes of strangers against a running job: storm.py WORKER [COUNT [SEED [encrypted]]].
+"""Handshakes of strangers against a running job: storm.py WORKER [COUNT [SEED [encrypted] [wire]]].
 
 Random bytes, truncated and replayed greetings, proofs of another token, and, with the right token (a
 job that got none has one that everybody can make), frames that are nonsense, too long or of a rank
 that is there already. If the job is encrypted: TLS without its key, plain greetings, and first words of a rank that
-were recorded, whole, cut, altered, or of another token. Meanwhile three ranks run checked all_reduces. They must end well, and rank 0's
+were recorded, whole, cut, altered, or of another token. With `wire` they come to the socket of rank 0's at which ranks of other
+hosts connect for messages: hellos that are cut, of ranks and streams that there are not, with a guess for a proof, with the proof that they
+were given, or with one of an earlier connection. Meanwhile three ranks run checked all_reduces. They must end well, and rank 0's
 memory and descriptors must be as they were after the first tenth.
 """
 import hashlib
@@ -41,7 +43,7 @@ def hello(rank, size):
 
 class Storm:
     def __init__(self, port):
-        self.port = port
+        self.address = ("127.0.0.1", port)
         self.token = f"sprat port {port} job ".encode()
         self.recorded = []  # what proved itself once, to be replayed
 
@@ -90,6 +92,14 @@ class Storm:
     def silent(self, connection, dice):
         pass
 
+    def must_end(self, connection, most=1 << 30):
+        """The other end closes, having said no more than so many bytes."""
+        heard = 0
+        while more := connection.recv(1 << 16):
+            heard += len(more)
+        if heard > most:
+            raise AssertionError(f"a stranger hears {heard} bytes")
+
     def other_user(self):
         """What the hub answers to another user's process that proves the token and says it is rank 1."""
         ours, theirs = os.pipe()
@@ -113,7 +123,7 @@ class Storm:
     def knock(self):
         with socket.socket() as connection:
             connection.settimeout(30)
-            connection.connect(("127.0.0.1", self.port))
+            connection.connect(self.address)
             connection.sendall(self.greet(connection, os.urandom(16), self.token) + hello(1, 3))
             return connection.recv(1 << 16)
 
@@ -127,7 +137,7 @@ class Storm:
                 connection.settimeout(30)
                 # Ended by a reset, so that no port stays occupied.
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                connection.connect(("127.0.0.1", self.port))
+                connection.connect(self.address)
                 try:
                     dice.choice(self.kinds())(connection, dice)
                 except (ConnectionError, BrokenPipeError, ssl.SSLError):
@@ -204,13 +214,99 @@ class EncryptedStorm(Storm):
             connection.recv(1)
             raise ConnectionError("heard enough")
 
-    def must_end(self, connection):
-        while connection.recv(1 << 16):
-            pass
-
     def kinds(self):
         return [self.random_bytes, self.plain, self.without_key, self.replayed, self.cut, self.altered,
                 self.of_another_job, self.silent]
+
+
+class WireStorm(Storm):
+    """At the socket where other hosts' ranks connect. Nobody here has the key of a pair, which ranks have told each other."""
+
+    def __init__(self, pid):
+        super().__init__(0)
+        self.address = listener_of(pid, self.hello(bytes(16)), lambda answer: len(answer) == 48)
+
+    @staticmethod
+    def hello(nonce, sender=1, to=0, stream=0, version=1):
+        return b"SPRAT\r\n\x02" + struct.pack("<IIII", version, sender, to, stream) + nonce
+
+    def cut(self, connection, dice):
+        connection.sendall(self.hello(dice.randbytes(16))[:dice.randrange(1, 40)])
+
+    def of_nobody(self, connection, dice):
+        wrong = dice.choice([{"sender": 7}, {"sender": 0}, {"to": 2}, {"stream": 1 << 20}, {"version": 2},
+                             {"sender": 0xffffffff}])
+        connection.sendall(self.hello(dice.randbytes(16), **wrong))
+        self.must_end(connection, 0)
+
+    def challenged(self, connection, dice):
+        connection.sendall(self.hello(dice.randbytes(16)))
+        return self.read(connection, 48)
+
+    def guessed(self, connection, dice):
+        self.challenged(connection, dice)
+        connection.sendall(dice.randbytes(32) + dice.randbytes(dice.randrange(100)))
+        self.must_end(connection, 0)
+
+    def reflected(self, connection, dice):
+        connection.sendall(self.challenged(connection, dice)[16:])
+        self.must_end(connection, 0)
+
+    def replayed(self, connection, dice):
+        heard = self.challenged(connection, dice)
+        self.recorded = [*self.recorded[-99:], heard[16:]]
+        connection.sendall(dice.choice(self.recorded))
+        self.must_end(connection, 0)
+
+    def kinds(self):
+        return [self.random_bytes, self.cut, self.of_nobody, self.guessed, self.reflected, self.replayed, self.silent]
+
+
+class EncryptedWireStorm(WireStorm):
+    ALERT_BYTES = 7
+
+    def __init__(self, pid):
+        Storm.__init__(self, 0)
+        self.address = listener_of(pid, MAGIC + bytes(16), lambda answer: not answer.startswith(MAGIC[:7]))
+
+    def plain(self, connection, dice):
+        connection.sendall(self.hello(dice.randbytes(16)))
+        self.must_end(connection, self.ALERT_BYTES)
+
+    without_key = EncryptedStorm.without_key
+
+    def like_tls(self, connection, dice):
+        connection.sendall(b"\x16\x03\x01" + struct.pack(">H", 200) + dice.randbytes(200))
+        self.must_end(connection, self.ALERT_BYTES)
+
+    def kinds(self):
+        return [self.random_bytes, self.cut, self.plain, self.without_key, self.like_tls, self.silent]
+
+
+def listener_of(pid, words, is_it):
+    """Where a process listens and answers these words as it should."""
+    sockets = {os.readlink(entry.path)[8:-1] for entry in os.scandir(f"/proc/{pid}/fd")
+               if os.readlink(entry.path).startswith("socket:[")}
+    seen = []
+    with open(f"/proc/{pid}/net/tcp") as table:
+        rows = [line.split() for line in table.readlines()[1:]]
+    for row in rows:
+        if row[3] != "0A" or row[9] not in sockets:
+            continue
+        host, port = row[1].split(":")
+        address = (socket.inet_ntoa(struct.pack("<I", int(host, 16))), int(port, 16))
+        with socket.create_connection(address, timeout=5) as connection:
+            connection.sendall(words)
+            answer = b""
+            try:
+                while len(answer) < 48 and (more := connection.recv(1 << 16)):
+                    answer += more
+            except (ConnectionError, TimeoutError):
+                pass
+        seen.append((address, answer))
+        if is_it(answer):
+            return address
+    raise AssertionError(f"process {pid} has no socket for other hosts: {seen}")
 
 
 def first_words(worker, token):
@@ -252,8 +348,10 @@ def main():
     worker = sys.argv[1]
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 4000
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
-    encrypted = sys.argv[4:] == ["encrypted"]
+    encrypted, wire = "encrypted" in sys.argv[4:], "wire" in sys.argv[4:]
     settings = {"SPRAT_ENCRYPT": "1", "SPRAT_TOKEN": TOKEN} if encrypted else {}
+    if wire:
+        settings.update(hosts="a,b,c", SPRAT_PROVIDER="sockets", SPRAT_INTERFACE="lo")
     with tempfile.TemporaryDirectory() as folder:
         stop = os.path.join(folder, "stop")
         port = run.free_port()
@@ -263,8 +361,11 @@ def main():
         try:
             for process in processes.values():
                 process.stdout.readline()
-            storm = EncryptedStorm(port, worker) if encrypted else Storm(port)
-            if os.geteuid() == 0 and not encrypted:
+            if wire:
+                storm = (EncryptedWireStorm if encrypted else WireStorm)(processes[0].pid)
+            else:
+                storm = EncryptedStorm(port, worker) if encrypted else Storm(port)
+            if os.geteuid() == 0 and not encrypted and not wire:
                 answer = storm.other_user()
                 if b"SPRAT_TOKEN" not in answer or b"65534" not in answer:
                     run.fail(f"storm: another user is answered {answer}", "", run.collect(processes, 0.1))
