@@ -159,6 +159,9 @@ class Backend final : public c10d::Backend {
 #endif
   /// Fails every operation of the job on every rank.
   void abort() override;
+  /// All ranks of the group call it: what is under way ends, and the group goes on, also after
+  /// abort() or an error. Not of the job's first group, with which all others would end.
+  void renew();
   /// Leaves the group, and the job with its last group.
   void shutdown() override;
   /// With the last reference: the destructor waits for the weak one that Groups has.

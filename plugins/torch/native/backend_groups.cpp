@@ -306,6 +306,16 @@ void Backend::abort() {
   }
 }
 
+// In place, since programs keep groups: FSDP2 its mesh's, a hook of communication the one it was
+// registered with. The communicator that comes has the same ranks, all of them, in the same order.
+void Backend::renew() {
+  auto made = guard([&] { return ranks()->shrink(size_); });
+  drop_ranks();
+  revoked_ = false;
+  const std::lock_guard lock(mutex_);
+  ranks_ = std::make_shared<sprat::Communicator>(std::move(made));
+}
+
 void Backend::drop_ranks() {
   lanes_.close();  // first: what is under way ends on the communicators that it began on
   std::shared_ptr<sprat::Communicator> group;

@@ -95,6 +95,7 @@ PYBIND11_MODULE(_native, module) {
   py::module_::import("torch.distributed");
   py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend")
       .def("abort", &Backend::abort, Released())
+      .def("renew", &Backend::renew, Released())
       .def("shutdown", &Backend::shutdown, Released())
       // PyTorch calls this name; each of its own backends binds it for itself.
       .def("_set_default_timeout", &Backend::setTimeout, Released())

@@ -253,6 +253,27 @@ def shrunk_after_failure(rank: int, size: int) -> tuple:
     return told[0], dist.get_world_size(), total.item(), str(backend_of().get_error()).split(".")[-1]
 
 
+def renewed(rank: int, size: int) -> tuple:
+    """A group whose ranks have begun unlike operations is aborted and made anew, twice; what keeps it goes on, and others do."""
+    group, other = dist.new_group([0, 2]), dist.new_group([0, 1, 2])
+    told, totals = [], []
+    for _ in range(2 * (rank != 1)):
+        backend = backend_of(group)
+        left_behind = dist.all_reduce(torch.ones(1), group=group, async_op=True) if rank == 0 else None
+        backend.abort()
+        if left_behind:
+            told.append(raised(left_behind.wait)[0])
+        backend.renew()
+        total = torch.full((3,), rank + 1.0)
+        dist.all_reduce(total, group=group)
+        totals.append(total.tolist())
+        told.append(str(backend.get_error()).split(".")[-1])
+    everyones = torch.ones(1)
+    dist.all_reduce(everyones, group=other)
+    dist.all_reduce(everyones)
+    return told, totals, everyones.item()
+
+
 def traced(path: str, rank: int, size: int) -> tuple:
     """A span of the program's and a call; what was written, on rank 0."""
     import sprat.torch
@@ -375,6 +396,12 @@ class Face(OnRanks):
         values = self.alone(aborted, timeout=2)
         self.assertEqual(values[0], (([3, 7], "TIMEOUT", "DistBackendError"), [3, 7], "RuntimeError", "SUCCESS"))
         self.assertEqual(values[1][2:], ("RuntimeError", "SUCCESS"))
+
+    def test_a_group_is_made_anew_in_place(self) -> None:
+        values = self.alone(renewed, 3)
+        self.assertEqual(values[0], (["DistBackendError", "SUCCESS"] * 2, [[4.0] * 3] * 2, 9.0))
+        self.assertEqual(values[2], (["SUCCESS"] * 2, [[4.0] * 3] * 2, 9.0))
+        self.assertEqual(values[1], ([], [], 9.0))
 
     def test_the_default_group_shrinks_and_shrinks_again(self) -> None:
         values = self.alone(shrunk, 3)
