@@ -9,6 +9,7 @@ import gc
 import importlib
 import pathlib
 import queue
+import signal
 import tempfile
 import threading
 import unittest
@@ -23,6 +24,8 @@ meetings = importlib.import_module("sprat.torch.smp.server.meetings")
 server = importlib.import_module("sprat.torch.smp.server.server")
 wires = importlib.import_module("sprat.torch.smp.server.wire")
 tasks = importlib.import_module("sprat.torch.smp.server.tasks")
+interrupts = importlib.import_module("sprat.torch.smp.faults.interrupts")
+loss_path = importlib.import_module("sprat.torch.smp.faults.loss_path")
 recomputation = importlib.import_module("sprat.torch.smp.recomputation")
 split = importlib.import_module("sprat.torch.smp.split")
 loss_scale = importlib.import_module("sprat.torch.smp.loss_scale")
@@ -203,6 +206,13 @@ class Meetings(unittest.TestCase):
             self.assertTrue(group.aborted.wait(30))
             self.assertEqual((one.end(), one.reason(KeyError())), ({(0, 1): 6}, "rank 1 failed"))
 
+    def test_know_which_groups_anyone_has_used(self):
+        groups = {(name,): GroupOfScript(begun) for name, begun in (("a", 0), ("b", 1), ("c", 0))}
+        one = meetings.Meetings(groups)
+        one.overhear(messages.Message("failed", value=messages.LastWord("rank 1 failed", {("a",): 1, ("b",): 0, ("d",): 2})))
+        one.end()
+        self.assertEqual(one.used(), [groups["a",], groups["b",]])
+
     def test_go_on_unless_a_call_has_waited(self):
         group, one = self.left(5)
         self.assertEqual(one.end(), {(0, 1): 5})
@@ -303,6 +313,71 @@ class Tasks(unittest.TestCase):
         del task
         gc.collect()
         self.assertIsNone(gone())
+
+
+class Interrupts(unittest.TestCase):
+    def after_one(self, then) -> list[str]:
+        seen = []
+        with self.assertRaises(KeyboardInterrupt), interrupts.held_back():
+            signal.raise_signal(signal.SIGINT)
+            seen.append("held back")
+            then()
+            seen.append("goes on")
+        self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)
+        interrupts.due()  # it is raised once
+        return seen
+
+    def test_wait_for_a_place_where_a_step_can_end(self):
+        self.assertEqual(self.after_one(lambda: None), ["held back", "goes on"])
+        self.assertEqual(self.after_one(interrupts.due), ["held back"])
+
+    def test_do_not_wait_when_they_come_twice(self):
+        self.assertEqual(self.after_one(lambda: signal.raise_signal(signal.SIGINT)), ["held back"])
+
+    def test_leave_a_handler_of_the_program_s_own_alone(self):
+        seen = []
+        before = signal.signal(signal.SIGINT, lambda *_: seen.append("its own"))
+        try:
+            with interrupts.held_back():
+                signal.raise_signal(signal.SIGINT)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        self.assertEqual(seen, ["its own"])
+
+
+class LossPaths(unittest.TestCase):
+    def test_lead_to_the_model_or_are_refused_by_table(self):
+        model, other = nn.Linear(3, 3), nn.Linear(3, 3)
+        x = torch.ones(2, 3)
+
+        class Asks(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 1
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return gradient
+
+        for loss, leads in ((model(x).sum(), True), (other(model(x)).sum(), True), (other(model(x).detach()).sum(), False),
+                            (other(Asks.apply(x.clone().requires_grad_())).sum(), True),  # another rank may have the model
+                            (model.weight, True)):
+            if leads:
+                loss_path.require_way_back([loss], model)
+            else:
+                with self.assertRaisesRegex(ValueError, "depends on no parameter of the model"):
+                    loss_path.require_way_back([loss], model)
+        model.requires_grad_(False)
+        loss_path.require_way_back([other(x).sum()], model)  # it trains what comes before or behind the model
+
+    def test_begin_with_one_number_or_with_gradients(self):
+        loss, many = torch.ones((), requires_grad=True), torch.ones(3, requires_grad=True)
+        loss_path.require_roots([loss, many], [None, torch.ones(3)])
+        for roots, given, words in (([many], [None], r"shape \(3,\), and a loss is one number"),
+                                    ([loss, many], [None], "2 tensors and 1 gradients"),
+                                    ([torch.ones(())], [None], "needs no gradient"), ([3.0], [None], "got a float")):
+            with self.assertRaisesRegex(ValueError, words):
+                loss_path.require_roots(roots, given)
 
 
 class Messages(unittest.TestCase):

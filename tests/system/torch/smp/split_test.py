@@ -365,7 +365,7 @@ class Splits(unittest.TestCase):
 
     def test_ranks_whose_models_differ_are_told(self):
         for text in values_of(2, another_model):
-            self.assertIn("ranks 0 and 1 of the pipeline have different models: ('weight', (16, 16)",
+            self.assertIn("ranks 0 and 1 have different models: ('weight', (16, 16)",
                           text)
 
     def test_parameters_that_come_after_the_split_are_named(self):

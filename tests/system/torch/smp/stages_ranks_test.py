@@ -161,6 +161,30 @@ def fails(where: str, rank: int, size: int) -> str:
     return text
 
 
+def changed_in_place(parameter: torch.Tensor) -> None:
+    """As an optimizer that updates in backward, while other micro-batches still need the values."""
+    with torch.no_grad():
+        parameter.add_(1)
+
+
+def breaks(*_: Any) -> None:
+    raise KeyError("no such key")
+
+
+def fails_backward(name: str, hook: Any, rank: int, size: int) -> str:
+    """The error of a backward that goes wrong on one rank, by a hook that stages allow; the next step trains."""
+    smp = start(size, 4, static_mode=True, pipeline="simple")
+    model, train = smp.DistributedModel(Net(smp.partition, size)), step_of(smp)
+    train(model, *batch(0))
+    parameter = model.module.get_parameter(name)
+    handle = parameter.register_post_accumulate_grad_hook(hook) if model.is_local(name) else None
+    text = said(lambda: train(model, *batch(1)))
+    if handle:
+        handle.remove()
+    train(model, *batch(2))
+    return text
+
+
 def dies(rank: int, size: int) -> str:
     smp = start(size, 4, static_mode=True)
     model, train = smp.DistributedModel(Net(smp.partition, size)), step_of(smp)
@@ -260,6 +284,20 @@ class Stages(unittest.TestCase):
                          "micro-batch 2, forward: IndexError")):
             for text in values_of(2, functools.partial(fails, where)):
                 self.assertRegex(text, words)
+
+    def test_name_the_module_whose_backward_fails(self):
+        version = "RuntimeError: one of the variables needed for gradient computation has been modified by an inplace"
+        for name, hook, rank, words in (
+                ("blocks.3.inner.weight", breaks, 1,
+                 "module 'blocks.3.inner', a hook of its parameter 'weight', micro-batch 0, backward: KeyError"),
+                ("blocks.3.inner.weight", changed_in_place, 1,
+                 rf"module 'blocks.3.inner', operation linear\w* \(aten.linear.default\), micro-batch 1, backward: {version}"),
+                ("blocks.1.norm.weight", changed_in_place, 0,
+                 rf"module 'blocks.1.norm', operation layer_norm\w* \(aten.layer_norm.default\), micro-batch 1, backward: "
+                 f"{version}")):
+            with self.subTest(name, hook=hook.__name__):
+                for text in values_of(2, functools.partial(fails_backward, name, hook)):
+                    self.assertRegex(text, rf"rank {rank} .*piece \d, {words}")
 
     def test_tell_ranks_whose_batches_differ(self):
         for text in values_of(2, differs):

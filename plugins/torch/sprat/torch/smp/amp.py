@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.amp.grad_scaler import GradScaler as _OfOneRank
 
-from .agreement import any_has
+from .faults.agreement import any_has
 from .state import state
 
 

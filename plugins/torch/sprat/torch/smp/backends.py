@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+from .. import _native
+from ..backend import _backend_of
 
 
 def backends() -> dict[str, str]:
@@ -22,3 +27,14 @@ def new_group(ranks: list[int]) -> dist.ProcessGroup:
 def backend_of(group: dist.ProcessGroup) -> Any:
     """That of the first type of device, as PyTorch binds it."""
     return group._get_backend(torch.device(next(iter(backends()))))
+
+
+def groups_among(ranks: Collection[int]) -> dict[dist.ProcessGroup, _native.Backend]:
+    """The groups on sprat of this rank and others of these."""
+    found = {}
+    for group in c10d._world.pg_map:
+        backend = None if c10d._rank_not_in_group(group) else _backend_of(group)
+        members = dist.get_process_group_ranks(group) if backend is not None else []
+        if len(members) > 1 and set(members) <= set(ranks):
+            found[group] = backend
+    return found

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import pickle
 import re
 import secrets
 import shutil
@@ -32,22 +33,28 @@ _PART = re.compile(r"(model|optimizer)_(\d+)_(\d+)(?:_(\d+))?\.pt")
 Path = str | os.PathLike
 
 
-def save(obj: Any, f: Path, partial: bool = True) -> None:
+def save(obj: Any, f: Path, partial: bool = True, pickle_module: Any = pickle, pickle_protocol: int = 2) -> None:
     """Writes a part of each rank of a model to f_{mp_rank}, or rank 0's object to f.
 
     With tensor parallelism parts are f_{pp_rank}_{tp_rank}. The first replica writes. Every rank
-    calls it; if one cannot write, all raise.
+    calls it; if one cannot write, all raise. pickle_module, pickle_protocol: as torch.save takes them.
     """
     error = None
     if (rdp_rank() if partial else state.rank) == 0:
-        error = _attempt(lambda: _write(_part_name(f) if partial else os.fspath(f), obj))
+        pickled = {"pickle_module": pickle_module, "pickle_protocol": pickle_protocol}
+        error = _attempt(lambda: _write(_part_name(f) if partial else os.fspath(f), obj, **pickled))
     _agree(error)
 
 
-def load(f: Path, map_location: Any = None, partial: bool = True) -> Any:
-    """What save() has written: this rank's part, or the whole. Unpickles: take your own files."""
+def load(f: Path, map_location: Any = None, pickle_module: Any = None, partial: bool = True,
+         **pickle_load_args: Any) -> Any:
+    """What save() has written: this rank's part, or the whole. Unpickles: take your own files.
+
+    pickle_module, pickle_load_args: as torch.load takes them.
+    """
     name = _part_name(f) if partial else os.fspath(f)
-    return torch.load(name, map_location=map_location, weights_only=False)
+    return torch.load(name, map_location=map_location, pickle_module=pickle_module, weights_only=False,
+                      **pickle_load_args)
 
 
 def save_checkpoint(
@@ -157,7 +164,7 @@ def _partial_files(model: DistributedModel, optimizer: DistributedOptimizer | No
             "tensor": state.placement.tensor}
     files = {}
     place = f"{pp_rank()}_{tp_rank()}"
-    own = model.local_state_dict()  # by all: replicas may share parameters
+    own = model.own_state()  # by all: replicas may share parameters
     if rdp_rank() == 0:
         files[f"model_{place}.pt"] = here | {
             "owners": model.assignment, "at_operations": model.is_split_at_operations, "state": own}
@@ -204,11 +211,11 @@ def _write_all(folder: pathlib.Path, files: dict[str, Any]) -> None:
                 path.unlink()
 
 
-def _write(path: str, value: Any) -> None:
+def _write(path: str, value: Any, **pickled: Any) -> None:
     beside = f"{path}.{state.rank}.writing"
     try:
         with open(beside, "wb") as file:
-            torch.save(value, file)
+            torch.save(value, file, **pickled)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,17 +16,27 @@ from torch import nn
 log = logging.getLogger(__name__)
 
 
-def require_same_model(module: nn.Module, group: dist.ProcessGroup) -> None:
-    """ValueError on every rank of the pipeline, naming what differs, unless all made the same."""
-    mine = [(name, tuple(p.shape), str(p.dtype)) for name, p in module.named_parameters()]
+def require_same_model(module: nn.Module, options: dict[str, Any], group: dist.ProcessGroup) -> None:
+    """ValueError on every rank of a pipeline or of its replicas, naming what differs, unless all made the same.
+
+    options: of DistributedModel. Only where hashes differ do ranks tell each other all of it.
+    """
+    mine = [(name, tuple(p.shape), str(p.dtype)) for name, p in module.named_parameters()] + list(options.items())
+    digest = hashlib.sha256(repr(mine).encode()).digest()
+    hashed = torch.frombuffer(bytearray(digest), dtype=torch.int64)
+    ends = torch.cat([hashed, ~hashed])  # largest, and the complement of the smallest
+    dist.all_reduce(ends, op=dist.ReduceOp.MAX, group=group)
+    if torch.equal(ends[: len(hashed)], ~ends[len(hashed) :]):
+        return
     everyones: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(everyones, mine, group=group)
     for rank, theirs in enumerate(everyones):
         if theirs != everyones[0]:
             pairs = zip([*everyones[0], None], [*theirs, None])
             first = next(pair for pair in pairs if pair[0] != pair[1])
+            members = dist.get_process_group_ranks(group)
             raise ValueError(
-                f"ranks 0 and {rank} of the pipeline have different models: {first[0]} and "
+                f"ranks {members[0]} and {members[rank]} have different models: {first[0]} and "
                 f"{first[1]}; every rank makes the same"
             )
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from .comm_hooks import Bucket, CommHook, averaged
+from .comm_hooks import Bucket, HookedMeans
 from .parameter_shards import ParameterShards
 from .server.tasks import current_microbatch
 
@@ -21,19 +21,19 @@ class Gradients:
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter]):
-        self.parameters = [one for one in parameters if one.requires_grad]
-        self._hooks = [
-            one.register_post_accumulate_grad_hook(self._take) for one in self.parameters
-        ]
+        self._all = list(parameters)
+        self._hooked: set[int] = set()
+        self._take_up()
         self._begun = False
         # Whether a tensor lies in memory that others write to, as that of a message.
         self.is_lent: Callable[[torch.Tensor], bool] = lambda tensor: False
-        self.hook: CommHook | None = None  # else the mean by all-reduce
+        self.hook: HookedMeans | None = None  # else the mean by all-reduce
         self.shards: ParameterShards | None = None  # takes gradients instead
         self._kept_local: dict[int, torch.Tensor] = {}  # of steps that were not summed over ranks
 
     def begin(self) -> None:
         """At a step's start: what stands in .grad is put aside."""
+        self._take_up()
         self._before = {id(one): one.grad for one in self.parameters}
         for one in self.parameters:
             one.grad = None
@@ -44,6 +44,14 @@ class Gradients:
             self.shards.begin()
         self._finished: set[int] = set()
         self._begun = True
+
+    def _take_up(self) -> None:
+        """Those that need gradients now: a program may freeze parameters, and free them again."""
+        self.parameters = [one for one in self._all if one.requires_grad]
+        for one in self.parameters:
+            if id(one) not in self._hooked:
+                self._hooked.add(id(one))
+                one.register_post_accumulate_grad_hook(self._take)
 
     def finish(self, microbatch: int) -> None:
         """Nothing more comes of this micro-batch."""
@@ -65,26 +73,28 @@ class Gradients:
             self._kept_local[key] = gained if earlier is None else earlier + gained
         self.forget()
 
-    def end(self, divisor: int, group: dist.ProcessGroup, bucket_bytes: int) -> None:
-        """Divides by `divisor`, takes the mean over the group, adds to what was put aside.
+    def add_up(self, divisor: int, group: dist.ProcessGroup, bucket_bytes: int) -> None:
+        """Divides by `divisor`, takes the mean over the group.
 
-        With what keep() has kept, which is local to each rank until now.
+        With what keep() has kept, which is local to each rank until now. Until give() the step can be forgotten.
         """
-        self._begun = False
         self._collect()
         self._divide(divisor)
         for key, earlier in self._kept_local.items():
             gained = self._sums.get(key)
-            self._sums[key] = earlier if gained is None else earlier + gained
-        self._kept_local = {}
+            self._sums[key] = earlier.clone() if gained is None else earlier + gained
         if self.shards is not None:
             self.shards.take_gradients(self._sums)
         elif dist.get_world_size(group) > 1:
             self._mean_over(group, bucket_bytes)
+
+    def give(self) -> None:
+        """Ends a step: what add_up() has is added to what was put aside."""
         for one in self.parameters:
             before, gained = self._before[id(one)], self._sums.get(id(one))
             one.grad = gained if before is None else before if gained is None else before + gained
-        self._before, self._sums = {}, {}
+        self._begun = False
+        self._kept_local, self._before, self._sums = {}, {}, {}
 
     def forget(self) -> None:
         """Of a step that failed, or ends without them: .grad is what it was."""
@@ -132,29 +142,21 @@ class Gradients:
 
     def _mean_over(self, group: dist.ProcessGroup, bucket_bytes: int) -> None:
         """All ranks sum the same buckets in the same order, also of parameters they did not use."""
-        buckets = _buckets(self.parameters, bucket_bytes)
-        begun = []
-        for index, bucket in enumerate(buckets):
-            parts = [self._sums.setdefault(id(one), torch.zeros_like(one)) for one in bucket]
-            flat = torch.cat([part.reshape(-1) for part in parts])
-            last = index + 1 == len(buckets)
-            begun.append((self._begin_mean(Bucket(index, flat, bucket, last), group), parts))
-        for end, parts in begun:
-            for part, mean in zip(parts, end().split([part.numel() for part in parts])):
-                part.copy_(mean.view_as(part))
+        members = _buckets(self.parameters, bucket_bytes)
+        parts = [[self._sums.setdefault(id(one), torch.zeros_like(one)) for one in bucket] for bucket in members]
+        filled = (Bucket(index, torch.cat([one.reshape(-1) for one in parts[index]]), bucket,
+                         index + 1 == len(members)) for index, bucket in enumerate(members))
+        means = _means(filled, group) if self.hook is None else self.hook.of(filled)
+        for bucket, mean in zip(parts, means):
+            for part, values in zip(bucket, mean.split([part.numel() for part in bucket])):
+                part.copy_(values.view_as(part))
 
-    def _begin_mean(self, bucket: Bucket, group: dist.ProcessGroup) -> Callable[[], torch.Tensor]:
-        """Returns what waits for the bucket's mean."""
-        if self.hook is not None:
-            future = self.hook.function(self.hook.state, bucket)
-            return lambda: averaged(future.wait())
-        work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
 
-        def end() -> torch.Tensor:
-            work.wait()
-            return bucket.buffer().div_(dist.get_world_size(group))
-
-        return end
+def _means(buckets: Iterable[Bucket], group: dist.ProcessGroup) -> Iterator[torch.Tensor]:
+    begun = [(dist.all_reduce(bucket.buffer(), group=group, async_op=True), bucket) for bucket in buckets]
+    for work, bucket in begun:
+        work.wait()
+        yield bucket.buffer().div_(dist.get_world_size(group))
 
 
 def _buckets(parameters: list[nn.Parameter], most_bytes: int) -> list[list[nn.Parameter]]:

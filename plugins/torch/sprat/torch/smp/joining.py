@@ -29,3 +29,4 @@ class Shadow(JoinHook):
         dist.all_reduce(last, op=dist.ReduceOp.MAX, group=self._group)
         for value in self._model.local_values():
             dist.broadcast(value, group=self._group, group_src=int(last))
+        self._model.end_join()

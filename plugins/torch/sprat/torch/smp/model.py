@@ -6,7 +6,8 @@ import contextlib
 import inspect
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,14 +16,17 @@ from torch import nn
 from torch.distributed.algorithms.join import Join, Joinable
 from torch.distributed.device_mesh import DeviceMesh
 from torch.utils import _pytree as pytree
+from torch.utils.hooks import RemovableHandle
 
 from .activation_store import ActivationCounters, ActivationStore
-from .agreement import failure_text, require_all
 from .backends import backend_of, new_group
 from .block_shards import BlockShards, local_blocks
-from .comm_hooks import CommHook
+from .comm_hooks import CommHook, HookedMeans
 from .cutting import forget_cache, keep_own, require_same_model
 from .delayed import has_delayed, make_values
+from .faults.agreement import failure_text, require_all
+from .faults.held_tree import HeldTree
+from .faults.loss_path import require_roots, require_way_back
 from .gradients import Gradients
 from .joining import Shadow
 from .model_values import ModelValues
@@ -32,7 +36,7 @@ from .placement import CommGroup
 from .recomputation import offload_inputs
 from .server.meetings import Meetings
 from .server.remote import run_remotely
-from .server.server import Server
+from .server.server import Server, StepFailed
 from .server.tasks import current
 from .server.wire import Wire
 from .sharding import require_not_sharded
@@ -57,6 +61,8 @@ from .tracing import Traces, trace, tree_of
 
 log = logging.getLogger(__name__)
 _latest: DistributedModel | None = None
+# In a state: it is one rank's part.
+PARTIAL = "_smp_is_partial"
 # Groups that connect all ranks, one after the other.
 _ALL = (CommGroup.MP_GROUP, CommGroup.RDP_GROUP)
 
@@ -135,9 +141,10 @@ class DistributedModel(nn.Module, Joinable):
         self._bucket_bytes = int(bucket_cap_mb * 2**20)
         self._broadcast_buffers = broadcast_buffers
         self._steps = 0
+        self._uneven = False  # within join()
         self.values = ModelValues(dict(self.module.named_parameters()))
         self._comm_hook: CommHook | None = None
-        self._after_split: list[Callable[[nn.Module], None]] = []
+        self._after_split: dict[int, Callable[[nn.Module], None]] = OrderedDict()
         self._at_split: list[Callable[[DistributedModel], None]] = []
         self.loss_scale = 1.0  # of DistributedOptimizer
         self.kept_split: Split | None = None  # of a checkpoint, instead of a new one
@@ -154,6 +161,7 @@ class DistributedModel(nn.Module, Joinable):
         self._traces = Traces(trace_execution_times, trace_memory_usage)
         self._split_at = split_at
         self._capturing = False
+        self._tracing = False
         self.recorder: Recorder | None = None  # while a step is captured
         self.stages: Stages | None = None
         self.first_cut: FirstCut | None = None  # until stages take it
@@ -180,30 +188,41 @@ class DistributedModel(nn.Module, Joinable):
 
         return evaluate(self, args, kwargs)
 
-    def backward(self, loss: torch.Tensor) -> None:
-        """Instead of loss.backward(), in @smp.step, once for each micro-batch."""
+    def backward(self, tensors: torch.Tensor | Sequence[torch.Tensor],
+                 grad_tensors: torch.Tensor | Sequence[torch.Tensor | None] | None = None) -> None:
+        """Instead of torch.autograd.backward(), in @smp.step, once for each micro-batch.
+
+        tensors: the loss, or tensors of any shapes with their gradients.
+        """
         if self.recorder is not None:
-            return self.recorder.backward(loss)
-        if not isinstance(loss, torch.Tensor) or not loss.requires_grad:
-            raise ValueError(
-                f"model.backward got {_describe(loss)}: a loss computed from the model's output, "
-                "with gradients on, has a path back to its parameters"
-            )
-        if self._server is None or current() is None:
+            return self.recorder.backward(tensors, grad_tensors)
+        roots = [tensors] if isinstance(tensors, torch.Tensor) or tensors is None else list(tensors)
+        given = [grad_tensors] if isinstance(grad_tensors, torch.Tensor) else list(grad_tensors or [None] * len(roots))
+        task = current()
+        if self._server is None or task is None:
             raise RuntimeError("model.backward(loss) belongs in a function with @smp.step")
+        require_roots(roots, given)
+        if self._steps == 0 and task.microbatch == 0 and not self._shards_blocks:  # later ones do alike
+            require_way_back(roots, self.module)
         self._server.turn_backward()
         if self._store is not None:
             self._store.begin_backward()
-        torch.autograd.backward(loss if self.loss_scale == 1 else loss * self.loss_scale)
+        torch.autograd.backward(
+            roots if self.loss_scale == 1 else [one * self.loss_scale for one in roots], given)
 
     def get_module(self) -> nn.Module:
         """The user's module."""
         return self.module
 
-    def register_post_partition_hook(self, hook: Callable[..., None]) -> None:
+    @property
+    def partitioned(self) -> bool:
+        """Whether the first step has split it."""
+        return bool(self.assignment)
+
+    def register_post_partition_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         """Called once, after the split, before the first step: hook(model, optimizer), or (model).
 
-        optimizer: the program's DistributedOptimizer, or None.
+        optimizer: the program's DistributedOptimizer, or None. What is returned has remove().
         """
         takes = len(inspect.signature(hook).parameters)
 
@@ -212,7 +231,9 @@ class DistributedModel(nn.Module, Joinable):
 
             hook(model, latest_optimizer()) if takes > 1 else hook(model)
 
-        self._after_split.append(call)
+        handle = RemovableHandle(self._after_split)
+        self._after_split[handle.id] = call
+        return handle
 
     def when_split(self, hook: Callable[[DistributedModel], None]) -> None:
         """As register_post_partition_hook, before its hooks; at once if it is split."""
@@ -259,10 +280,14 @@ class DistributedModel(nn.Module, Joinable):
         return not self.assignment or self.owner(name) == self._rank()
 
     def local_state_dict(self) -> dict[str, Any]:
-        """This rank's parameters and buffers, by their names in the user's module.
+        """This rank's parameters and buffers, by their names in the user's module, and PARTIAL, as SMP marks it.
 
         Of a parameter that is cut over tensor parallel ranks this rank's slice.
         """
+        return self.own_state() | {PARTIAL: True}
+
+    def own_state(self) -> dict[str, Any]:
+        """As local_state_dict(), without its mark."""
         if self.shards is not None:
             return self.shards.module_state(self.module, self.is_local)
         return {k: v for k, v in self.module.state_dict().items() if self.is_local(k)}
@@ -272,7 +297,7 @@ class DistributedModel(nn.Module, Joinable):
 
         The ranks of one copy of the model call it together.
         """
-        own = {name: self.values.whole(name, one) for name, one in self.local_state_dict().items()}
+        own = {name: self.values.whole(name, one) for name, one in self.own_state().items()}
         if not self.assignment:
             return own
         parts: list[Any] = [None] * self._size()
@@ -288,7 +313,17 @@ class DistributedModel(nn.Module, Joinable):
 
     def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True,
                         same_partition_load: bool = False) -> None:
-        """From a whole state, or from this rank's where same_partition_load is true."""
+        """From a whole state, or from this rank's local_state_dict().
+
+        Before the split the ranks of one pipeline put local ones together, so they call it together.
+        same_partition_load: taken.
+        """
+        partial = bool(state_dict.get(PARTIAL, False))
+        state_dict = {key: value for key, value in state_dict.items() if key != PARTIAL}
+        if partial and not self.assignment:
+            parts: list[Any] = [None] * self._size()
+            dist.all_gather_object(parts, state_dict, group=self._group())
+            state_dict = {key: value for part in parts for key, value in part.items()}
         if self.assignment:
             wanted = [key for key in self.module.state_dict() if self.is_local(key)]
             missing = [key for key in wanted if key not in state_dict]
@@ -299,11 +334,11 @@ class DistributedModel(nn.Module, Joinable):
                 )
             state_dict = {key: state_dict[key] for key in wanted if key in state_dict}
             strict = False
-        parts = {key: self.values.part(key, value) for key, value in state_dict.items()}
+        values = {key: self.values.part(key, value) for key, value in state_dict.items()}
         if self.shards is None:
-            self.module.load_state_dict(parts, strict=strict)
+            self.module.load_state_dict(values, strict=strict)
         else:
-            self.shards.load_module_state(self.module, parts, strict)
+            self.shards.load_module_state(self.module, values, strict)
 
     # Tensor parallelism.
 
@@ -314,6 +349,14 @@ class DistributedModel(nn.Module, Joinable):
     def is_distributed_parameter(self, parameter: nn.Parameter) -> bool:
         """Whether each tensor parallel rank has a slice of it."""
         return dim_of(parameter) is not None
+
+    def is_distributed_buffer(self, buffer: torch.Tensor) -> bool:
+        """False: tensor parallel ranks have whole buffers."""
+        return False
+
+    def is_scaled_batch_buffer(self, buffer: torch.Tensor) -> bool:
+        """As is_scaled_batch_parameter()."""
+        return any(one is buffer for layer in self.distributed_modules() for one in layer.buffers())
 
     def is_scaled_batch_parameter(self, parameter: nn.Parameter) -> bool:
         """Whether it is of a layer that works on the batches of all tensor parallel ranks."""
@@ -347,9 +390,17 @@ class DistributedModel(nn.Module, Joinable):
         return self
 
     def register_comm_hook(self, state: Any, hook: Callable[[Any, Any], Any]) -> None:
-        """As DistributedDataParallel's: gives each bucket of gradients its mean over replicas."""
+        """As DistributedDataParallel's: gives each bucket of gradients its mean over replicas.
+
+        Every rank registers it. state: given to the hook; None: the group of the replicas.
+        """
         self._comm_hook = CommHook(state, hook)
-        self.when_split(lambda model: setattr(model.gradients, "hook", self._comm_hook))
+        self.when_split(DistributedModel._take_comm_hook)
+
+    def _take_comm_hook(self) -> None:
+        replicas = state.groups[CommGroup.RDP_GROUP]
+        if self._comm_hook is not None and dist.get_world_size(replicas) > 1:
+            self.gradients.hook = HookedMeans(self._comm_hook, replicas)
 
     # Uneven numbers of batches.
 
@@ -369,6 +420,7 @@ class DistributedModel(nn.Module, Joinable):
             raise ValueError("join: the model is not split yet: take one step first")
         if self._shards_blocks:
             raise ValueError("join goes with shard_at = 'step': a replica without batches begins no block")
+        self._uneven = enable
         return Join([self], enable, throw_on_early_termination)
 
     def join_hook(self, **_: Any) -> Shadow:
@@ -382,6 +434,15 @@ class DistributedModel(nn.Module, Joinable):
     def join_process_group(self) -> dist.ProcessGroup:
         return state.groups[CommGroup.RDP_GROUP]
 
+    def end_join(self) -> None:
+        """All replicas have come to the end of their batches."""
+        self._uneven = False
+
+    @property
+    def updating(self) -> tuple[CommGroup, ...]:
+        """What connects the ranks that call optimizer.step() together: in join() a replica may be done."""
+        return (CommGroup.MP_GROUP,) if self._uneven else _ALL
+
     def shadow_step(self) -> None:
         """What end of batches leaves of begin_step() and end_step(): the sums with replicas."""
         if self.shards is not None:
@@ -389,13 +450,13 @@ class DistributedModel(nn.Module, Joinable):
             self.shards.release()
         self._spread_buffers()
         self.require_replicas(None, trains=True)
+        if self._ends_passes:
+            self._on_copy(lambda: self.gradients.shadow(state.groups[CommGroup.RDP_GROUP], self._bucket_bytes))
         self._steps += 1
-        if not self.between_passes:
-            self.gradients.shadow(state.groups[CommGroup.RDP_GROUP], self._bucket_bytes)
 
     # What the step calls.
 
-    def refuse_split(self, error: ValueError) -> None:
+    def refuse_split(self, error: Exception) -> None:
         """Instead of split() on a rank that cannot take part: raises on all, unless there is a split."""
         self._require_no_half_split()
         if not self.assignment:
@@ -410,19 +471,12 @@ class DistributedModel(nn.Module, Joinable):
         if self.assignment:
             return
         require_all(None, _ALL)  # another rank may refuse its batch
-        self._on_all(lambda: require_same_model(self.module, self._group()))
-        decision: list[Any] = [None]
-        model_ranks = state.groups[CommGroup.MP_GROUP]
-        if dist.get_rank(model_ranks) == 0:
-            with regions.alone():
-                decision = [self._decide(first_call)]
-        dist.broadcast_object_list(decision, group=model_ranks, group_src=0)
-        require_all(decision[0] if isinstance(decision[0], Exception) else None, [CommGroup.RDP_GROUP])
-        split = together(decision[0], self.module)
+        for kind in (CommGroup.PP_GROUP, CommGroup.RDP_GROUP):
+            self._on_all(lambda: require_same_model(self.module, self._options, state.groups[kind]))
+        split = together(self._decided(first_call), self.module)
         self._on_all(lambda: self._write(split))
         self._split = split
         self.assignment = self._split.owners
-        self._names = [name for name, _ in self.module.named_parameters()]
         # Asked while other ranks' modules are here too, for all ranks draw one seed or none does.
         delayed = has_delayed(self.module)
         seed = self._seed() if delayed else 0
@@ -434,14 +488,43 @@ class DistributedModel(nn.Module, Joinable):
         self._equalise()
         if state.hybrid_shard_degree > 1:
             self._share()
+        self._held = HeldTree(self.module)
         self._on_all_or_never(self._call_hooks)
+
+    def _decided(self, first_call: Callable[[], None]) -> Split:
+        """By the first rank of the copy; what goes wrong there, whatever it is, is raised on all ranks."""
+        error: BaseException | None = None
+        decision: list[Any] = [None]
+        model_ranks = state.groups[CommGroup.MP_GROUP]
+        if dist.get_rank(model_ranks) == 0:
+            self._tracing = True
+            try:
+                with regions.alone():
+                    decision = [self._decide(first_call)]
+            except BaseException as one:
+                error, decision = one, [failure_text(one)]
+            finally:
+                self._tracing = False
+        dist.broadcast_object_list(decision, group=model_ranks, group_src=0)
+        if error is None and isinstance(decision[0], str):
+            error = StepFailed(decision[0])
+        require_all(error, [CommGroup.RDP_GROUP])
+        return decision[0]
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """What all ranks must have alike, or their collectives would not meet."""
+        return {"backward_passes_per_step": self._passes, "average_grads_across_microbatches": self._average,
+                "bucket_cap_mb": self._bucket_bytes / 2**20, "broadcast_buffers": self._broadcast_buffers,
+                "split_at": self._split_at, "shard_at": "blocks" if self._shards_blocks else "step",
+                "register_comm_hook": self._comm_hook is not None}
 
     def _require_no_half_split(self) -> None:
         if self._unsplit:
             raise RuntimeError(f"the model's split failed, make it anew: {self._unsplit}")
 
     def _call_hooks(self) -> None:
-        for hook in (*self._at_split, *self._after_split):
+        for hook in (*self._at_split, *self._after_split.values()):
             hook(self)
 
     def _take_own(self, delayed: bool, seed: int) -> None:
@@ -472,7 +555,7 @@ class DistributedModel(nn.Module, Joinable):
             self._unsplit = failure_text(error)
             raise RuntimeError(self._unsplit) from error
 
-    def begin_step(self, trains: bool = True, wrong: ValueError | None = None) -> int:
+    def begin_step(self, trains: bool = True, wrong: Exception | None = None) -> int:
         """Returns the step's number. On all ranks of the pipeline an error if one of them cannot take part.
 
         wrong: why this one cannot.
@@ -500,12 +583,17 @@ class DistributedModel(nn.Module, Joinable):
             self.server.meetings.require_whole()
         except ValueError as error:
             return error
-        here = [name for name, _ in self.module.named_parameters()]
-        if here != self._names:
-            changed = next(iter(set(here) ^ set(self._names)), "their order")
+        changed = self._held.change()
+        if changed:
             return ValueError(
-                f"rank {self._rank()} of the pipeline: parameters changed after the split "
-                f"({changed}): make the whole model before its first step"
+                f"rank {self._rank()} of the pipeline: parameters changed after the split ({changed}): make the whole "
+                "model before its first step, and change values in place, as load_state_dict does"
+            )
+        lost = self.shards.lost_values() if self.shards is not None else ""
+        if lost:
+            return ValueError(
+                f"rank {state.rank}: values were given to parameter {lost!r}, which ranks share: give them within "
+                "model.whole_parameters(), or by model.load_state_dict"
             )
         if trains and self.shards is not None and not self.updates_shards:
             return ValueError(
@@ -534,14 +622,31 @@ class DistributedModel(nn.Module, Joinable):
             self._store.end_step()
         if self.shards is not None:
             self.shards.release()
-        self._steps += 1  # steps that ended: one that a rank refused counts on none
         divisor = self.microbatches if self._average else 1
         # The losses of tensor ranks' own batches are parts of one mean.
         divisor *= regions.ranks() if self._own_batches else 1
-        if self._steps % self._passes > 0:
-            self.gradients.keep(divisor)
+        if self._ends_passes:
+            replicas = state.groups[CommGroup.RDP_GROUP]
+            self._on_copy(lambda: self.gradients.add_up(divisor, replicas, self._bucket_bytes))
+            self.gradients.give()
         else:
-            self.gradients.end(divisor, state.groups[CommGroup.RDP_GROUP], self._bucket_bytes)
+            self.gradients.keep(divisor)
+        self._steps += 1  # steps that ended: one that a rank refused counts on none
+
+    @property
+    def _ends_passes(self) -> bool:
+        """Whether the gradients of the step that lasts are summed over replicas."""
+        return (self._steps + 1) % self._passes == 0
+
+    def _on_copy(self, sum_gradients: Callable[[], None]) -> None:
+        """A hook of communication is the program's code: what it raises on a stage's replicas is raised on all stages."""
+        error = None
+        try:
+            sum_gradients()
+        except BaseException as one:
+            error = one
+        if error is not None or self._comm_hook is not None:
+            require_all(error, [CommGroup.MP_GROUP] if self._comm_hook is not None else [])
 
     @property
     def activations(self) -> ActivationCounters | None:
@@ -552,6 +657,11 @@ class DistributedModel(nn.Module, Joinable):
     def between_passes(self) -> bool:
         """Whether gradients of earlier steps wait for those of the next."""
         return self._steps % self._passes > 0
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether the step runs to find out what it does, without numbers that count."""
+        return self._tracing or self.recorder is not None
 
     @property
     def server(self) -> Server:
@@ -597,29 +707,26 @@ class DistributedModel(nn.Module, Joinable):
 
     # How it is cut.
 
-    def _decide(self, first_call: Callable[[], None]) -> Split | Exception:
+    def _decide(self, first_call: Callable[[], None]) -> Split:
         config, partitions = state.config, self._size()
-        try:
-            if partitions == 1:
-                return Split({"": 0})
-            if self.kept_split is not None:
-                return self.kept_split
-            if config.get("load_partition"):
-                return read_partition(config["partition_file"], self.module, partitions)
-            if self._split_at == "operations":
-                return self._decide_at_operations(first_call)
-            if not config.get("auto_partition", True):
-                return split_by_hand(self.module, config.get("default_partition", 0), partitions)
-            costs = None
-            if not config.get("skip_tracing"):
-                captured = self._capture(first_call)
-                costs = trace(self.module, captured.args, captured.kwargs, self._traces)
-            tree = tree_of(self.module, costs)
-            return split_automatically(
-                tree, partitions, config.get("optimize", "memory"), config["memory_weight"]
-            )
-        except Exception as error:  # told to every rank of the pipeline, and raised there
-            return error
+        if partitions == 1:
+            return Split({"": 0})
+        if self.kept_split is not None:
+            return self.kept_split
+        if config.get("load_partition"):
+            return read_partition(config["partition_file"], self.module, partitions)
+        if self._split_at == "operations":
+            return self._decide_at_operations(first_call)
+        if not config.get("auto_partition", True):
+            return split_by_hand(self.module, config.get("default_partition", 0), partitions)
+        costs = None
+        if not config.get("skip_tracing"):
+            captured = self._capture(first_call)
+            costs = trace(self.module, captured.args, captured.kwargs, self._traces)
+        tree = tree_of(self.module, costs)
+        return split_automatically(
+            tree, partitions, config.get("optimize", "memory"), config["memory_weight"]
+        )
 
     def _decide_at_operations(self, body: Callable[[], None]) -> Split:
         if has_delayed(self.module):
@@ -665,7 +772,8 @@ class DistributedModel(nn.Module, Joinable):
         finally:
             self._capturing = False
             torch.set_rng_state(kept)
-        raise ValueError("the function with @smp.step does not call the model")
+        raise ValueError("the function with @smp.step does not call the model: call what smp.DistributedModel returns in "
+                         "it, not the module that was given to it")
 
     def _ask(self, name: str, *args: Any, **kwargs: Any) -> Any:
         return run_remotely(self.server, name, args, kwargs)
@@ -751,6 +859,11 @@ def latest_model() -> DistributedModel:
     return _latest
 
 
+def is_tracing() -> bool:
+    """Whether what runs now is not a step, but shows what the model does before one."""
+    return _latest is not None and _latest.is_traced
+
+
 def _shards_blocks(shard_at: str, split_at: str) -> bool:
     """Whether FSDP2 gets blocks. ValueError for what does not go together."""
     if shard_at not in ("step", "blocks"):
@@ -770,9 +883,3 @@ def _on_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> A
     return pytree.tree_map(
         lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf, value
     )
-
-
-def _describe(loss: Any) -> str:
-    if isinstance(loss, torch.Tensor):
-        return f"a tensor of shape {tuple(loss.shape)} that needs no gradient"
-    return f"a {type(loss).__name__}"

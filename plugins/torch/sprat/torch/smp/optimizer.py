@@ -11,10 +11,10 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from .agreement import any_has
+from .faults.agreement import any_has, on_all
 from .loss_scale import LossScale, loss_scale
 from .masters import Masters
-from .model import DistributedModel, latest_model
+from .model import PARTIAL, DistributedModel, latest_model
 from .optimizer_shards import OptimizerShards
 from .placement import CommGroup
 from .state import state
@@ -23,6 +23,8 @@ from .tensor.cut_parameters import dim_of
 log = logging.getLogger(__name__)
 # What these do with a parameter depends on all of its elements.
 OF_WHOLE_PARAMETERS = ("Adafactor", "FusedLamb", "FusedNovoGrad", "LBFGS", "Muon")
+_LACKS_UPDATE = ("this rank may lack a part of the update that others have made: load the last checkpoint, or go on "
+                 "without that part")
 _latest: DistributedOptimizer | None = None
 
 
@@ -58,8 +60,6 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._shards: OptimizerShards | None = None
         self._taken: bool | None = None  # whether the gradients taken since the last step are finite
         self._pending: dict[str, Any] | None = None
-        if hasattr(optimizer, "gradient_norm"):  # one of optimizers.py, which clips by it
-            optimizer.gradient_norm = lambda: self._norm(dict(self._named_gradients()))
         self.model.loss_scale = self.loss_scaler.scale
         self.model.when_split(self._keep_own)
         _latest = self
@@ -87,7 +87,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
     # A training step.
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Updates this rank's parameters; with fp16 only if gradients are finite on all ranks."""
+        """Updates this rank's parameters; with fp16 only if gradients are finite on all ranks.
+
+        Every rank of the job calls it. What the wrapped optimizer raises on one is raised on all, at once.
+        """
         if self._masters.pairs and not self._finite():
             self._end_step(False)
             log.warning("gradients are not finite: the step is left out, the loss scale is %g",
@@ -96,11 +99,23 @@ class DistributedOptimizer(torch.optim.Optimizer):
         most = state.config.get("sdp_gradient_clipping", 0)
         if self.model.shards is not None and most > 0:
             self._global_grad_norm = self.clip_master_grads(most)
-        result = self.optimizer.step(closure)
-        self._masters.give_values()
+        if hasattr(self.optimizer, "gradient_norm"):  # one of optimizers.py, which clips by it
+            self._tell_norm(closure)
+        result = on_all("optimizer.step()", lambda: self._update(closure), _LACKS_UPDATE, self.model.updating)
         if self._shards is not None:
             self._shards.spread()
         self._end_step(True)
+        return result
+
+    def _tell_norm(self, closure: Callable[[], Any] | None) -> None:
+        """It is of all ranks together: where no closure makes other gradients, before one of them alone may fail."""
+        norm = None if closure is not None else self._norm(dict(self._named_gradients()))
+        self.optimizer.gradient_norm = lambda: (
+            self._norm(dict(self._named_gradients())) if norm is None else norm)
+
+    def _update(self, closure: Callable[[], Any] | None) -> Any:
+        result = self.optimizer.step(closure)
+        self._masters.give_values()
         return result
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -131,7 +146,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
     # State, by name.
 
     def local_state_dict(self) -> dict[str, Any]:
-        """What this rank has: {"state": {name: ...}, "param_groups": [{"params": [names]}], ...}."""
+        """What this rank has: {"state": {name: ...}, "param_groups": [{"params": [names]}], ...}, and PARTIAL."""
+        return self._own_state() | {PARTIAL: True}
+
+    def _own_state(self) -> dict[str, Any]:
         if self._pending is not None:
             return self._pending
         packed, names = self.optimizer.state_dict(), self._names()
@@ -151,7 +169,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
         The ranks of one copy of the model call it together, with shard_optimizer_state all of their replicas.
         """
-        parts = [self._on_state(self.local_state_dict(), self.model.values.whole)]
+        parts = [self._on_state(self._own_state(), self.model.values.whole)]
         if self.model.assignment:
             if self._shards is not None:
                 parts = _everyones(parts, state.groups[CommGroup.RDP_GROUP])

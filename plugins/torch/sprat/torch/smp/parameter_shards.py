@@ -35,6 +35,7 @@ class ParameterShards:
             for name, one in named.items()
         }
         self._gathered = True
+        self._standing: dict[str, int] = {}  # where what stands in for parameters lies
         self.release()
 
     def share(self, name: str, value: torch.Tensor) -> torch.Tensor:
@@ -75,9 +76,15 @@ class ParameterShards:
     def release(self) -> None:
         """Gives the memory of whole parameters back."""
         if self._gathered:
-            for parameter in self._named.values():
+            for name, parameter in self._named.items():
                 parameter.data = stand_in_for(parameter)
+                self._standing[name] = parameter.data_ptr()
             self._gathered = False
+
+    def lost_values(self) -> str:
+        """A parameter that the program has given other values between steps, which gather() would take back."""
+        standing = {} if self._gathered else self._standing
+        return next((name for name, lies in standing.items() if self._named[name].data_ptr() != lies), "")
 
     @contextlib.contextmanager
     def whole(self) -> Iterator[None]:

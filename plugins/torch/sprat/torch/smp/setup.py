@@ -96,10 +96,11 @@ def _require_agreement(settings: Settings) -> None:
 def _make_groups(placement: Placement) -> dict[CommGroup, dist.ProcessGroup]:
     """The process group of each kind that this rank is in; kinds with the same ranks share one.
 
-    But for the tensor group: it can be aborted in the midst of a step, and nothing else is to end with it.
+    But for the tensor group: it can be aborted in the midst of a step, and nothing else is to end with it. Nor with
+    that of replicas, where a hook of communication fails; it is not the world's even where it has all ranks.
     """
-    world = list(range(placement.size))
-    made = {tuple(world): dist.group.WORLD}
+    world = tuple(range(placement.size))
+    made = {(world, False): dist.group.WORLD}
     groups = {}
     for kind in (
         CommGroup
@@ -108,9 +109,10 @@ def _make_groups(placement: Placement) -> dict[CommGroup, dist.ProcessGroup]:
         if kind is CommGroup.TP_GROUP and len(ranks) > 1:
             groups[kind] = new_group(list(ranks))
             continue
-        if ranks not in made:
-            made[ranks] = new_group(list(ranks))
-        groups[kind] = made[ranks]
+        apart = kind in (CommGroup.DP_GROUP, CommGroup.RDP_GROUP) and ranks == world and len(world) > 1
+        if (ranks, apart) not in made:
+            made[ranks, apart] = new_group(list(ranks))
+        groups[kind] = made[ranks, apart]
     return groups
 
 

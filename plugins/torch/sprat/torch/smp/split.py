@@ -62,7 +62,22 @@ def split_by_hand(module: nn.Module, default: int, partitions: int) -> Split:
                 f"{partitions}: 0 to {partitions - 1}; pipeline_parallel_degree says how many"
             )
         owners[name] = owner
+    _require_one_partition(module)
     return Split(owners)
+
+
+def _require_one_partition(module: nn.Module) -> None:
+    """ValueError where two modules that share a parameter were made in two partitions."""
+    first: dict[int, tuple[str, int]] = {}
+    for name, inside in module.named_modules():
+        number = _PARTITIONS.of(inside)
+        for key, parameter in inside.named_parameters(recurse=False) if number is not None else ():
+            other, its_number = first.setdefault(id(parameter), (name, number))
+            if its_number != number:
+                raise ValueError(
+                    f"module {name!r} was made in partition({number}), and shares its parameter {key!r} with module "
+                    f"{other!r} of partition({its_number}): a parameter has one rank, so put both in one partition"
+                )
 
 
 def split_automatically(costs: dict[str, Any], partitions: int, goal: str,
@@ -106,7 +121,8 @@ def read_partition(path: str, module: nn.Module, partitions: int) -> Split:
         known = {"", *(name for name, _ in _named_tensors(module))}
         wanted = {""}
     else:
-        known = wanted = {name for name, _ in module.named_modules()}
+        wanted = {name for name, _ in module.named_modules()}
+        known = {name for name, _ in module.named_modules(remove_duplicate=False)}
     for name in wanted | set(owners):
         owner = owners.get(name)
         if name not in known or type(owner) is not int or not 0 <= owner < partitions:
@@ -135,7 +151,10 @@ def _named_tensors(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
 
 
 def together(split: Split, module: nn.Module) -> Split:
-    """The split with modules that share a parameter on one rank: that of the first of them."""
+    """The split with modules that share a parameter on one rank: that of the first of them.
+
+    A module that is reached by several names has its rank under each of them, as its parameters in a state have.
+    """
     if split.at_operations:
         return split
     owners = dict(split.owners)
@@ -145,6 +164,11 @@ def together(split: Split, module: nn.Module) -> Split:
             first = holders.setdefault(id(parameter), name)
             if first != name:
                 owners[name] = Split(owners).owner_of(first)
+    names: dict[int, str] = {}
+    for name, inside in module.named_modules(remove_duplicate=False):
+        first = names.setdefault(id(inside), name)
+        if first != name:
+            owners[name] = Split(owners).owner_of(first)
     return Split(owners)
 
 

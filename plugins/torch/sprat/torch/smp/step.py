@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import torch
 from torch.utils import _pytree as pytree
 
+from .faults.interrupts import held_back
 from .model import DistributedModel, latest_model
 from .server.messages import Message
 from .server.modes import modes_here, with_modes
@@ -39,6 +40,14 @@ class StepOutput:
         """Micro-batches along a new first axis."""
         return self._join(torch.stack)
 
+    def merge(self) -> Any:
+        """As concat(); TensorFlow's name for it."""
+        return self.concat()
+
+    def accumulate(self, method: str = "variable", var: Any = None) -> Any:
+        """As reduce_mean(); TensorFlow's name for it. method, var: taken."""
+        return self.reduce_mean()
+
     def __getitem__(self, key: Any) -> StepOutput:
         """Of outputs that are tuples or dicts: that member of each."""
         return StepOutput([output[key] for output in self.outputs])
@@ -57,9 +66,9 @@ def step(function: Callable | None = None, *, non_split_inputs: Sequence[str] = 
          input_split_axes: dict[str, int] | None = None, detach_outputs: bool = True) -> Callable:
     """Decorates a training step: forward, model.backward(loss), what it returns.
 
-    Tensor arguments are cut along axis 0, or that of input_split_axes, into `microbatches` equal
-    parts, but for those of non_split_inputs; objects with smp_slice(parts, part, axis) cut
-    themselves. The function runs once for each part, where the model's root is (pp_rank 0); the
+    Tensor arguments, also in lists, tuples, dicts and sets, are cut along axis 0, or that of
+    input_split_axes, into `microbatches` equal parts, but for those of non_split_inputs; objects
+    with smp_slice(parts, part, axis) cut themselves. The function runs once for each part, where the model's root is (pp_rank 0); the
     other ranks of the pipeline run their modules, and every rank gets what it returned.
     detach_outputs: taken; what goes to other ranks never has gradients.
     """
@@ -74,7 +83,7 @@ def step(function: Callable | None = None, *, non_split_inputs: Sequence[str] = 
         model = next(given, None) or latest_model()
         try:
             parts = _cut(function, args, kwargs, model.microbatches, set(non_split_inputs), axes)
-        except ValueError as error:
+        except Exception as error:  # of smp_slice, whatever it raises
             refuse_step(model, error)
         return StepOutput(run_step(model, [functools.partial(function, *one.args, **one.kwargs)
                                            for one in parts], _forms(parts[0]),
@@ -89,30 +98,31 @@ def evaluate(model: DistributedModel, args: tuple, kwargs: dict) -> Any:
     return run_step(model, [body], _forms_of((args, kwargs)), trains=False)[0]
 
 
-def refuse_step(model: DistributedModel, error: ValueError) -> NoReturn:
+def refuse_step(model: DistributedModel, error: Exception) -> NoReturn:
     """Instead of run_step() on a rank that cannot take part: raises on all, which else would wait."""
-    model.refuse_split(error)
-    with _whole_or_not_at_all(model, trains=torch.is_grad_enabled()):
-        model.begin_step(torch.is_grad_enabled(), error)
+    with held_back():
+        model.refuse_split(error)
+        with _whole_or_not_at_all(model, trains=torch.is_grad_enabled()):
+            model.begin_step(torch.is_grad_enabled(), error)
     raise AssertionError("begin_step raises what it is given")
 
 
 def run_step(model: DistributedModel, bodies: list[Callable[[], Any]], forms: Any,
              trains: bool = True) -> list[Any]:
     """One step over the pipeline; the bodies run on its first rank."""
-    model.split(bodies[0])
-    with _whole_or_not_at_all(model, trains):
-        number = model.begin_step(trains)
-        seed = int(torch.randint(2**62, ()))
-        after = torch.get_rng_state()
-        call = Call(number, len(bodies), forms, trains, seed)
-        engine = model.stages.agree(bodies, call, _difference) if model.stages else None
-        if engine is not None:
-            results = model.stages.play(engine, bodies)
-        else:
-            results = _by_server(model, bodies, call)
-        torch.set_rng_state(after)
-    model.end_step() if trains else model.end_evaluation()
+    with held_back():
+        model.split(bodies[0])
+        with _whole_or_not_at_all(model, trains):
+            number = model.begin_step(trains)
+            seed = int(torch.randint(2**62, ()))
+            after = torch.get_rng_state()
+            call = Call(number, len(bodies), forms, trains, model.module.training, seed)
+            engine = model.stages.agree(bodies, call, _difference) if model.stages else None
+            if engine is not None:
+                results = model.stages.play(engine, bodies)
+            else:
+                results = _by_server(model, bodies, call)
+            torch.set_rng_state(after)
     return results
 
 
@@ -126,6 +136,7 @@ def _whole_or_not_at_all(model: DistributedModel, trains: bool) -> Iterator[None
         failure = error
     try:
         model.require_replicas(failure, trains)
+        model.end_step() if trains else model.end_evaluation()
     except BaseException:
         model.end_evaluation()
         torch.set_rng_state(kept)
@@ -158,47 +169,67 @@ def _in(modes: dict[str, Any], body: Callable[[], Any]) -> Callable[[], Any]:
 
 def _difference(mine: tuple, theirs: tuple) -> str | None:
     """Arguments count on rank 0 alone: scripts that read data there pass empty tensors elsewhere."""
-    names = ("step", "number of micro-batches", "arguments")
+    names = ("step", "number of micro-batches", "way", "arguments")
     for name, here, there in zip(names, mine, theirs):
         stands_in = name == "arguments" and all(0 in shape for shape, _ in here)
         if here != there and not stands_in:
             return (
                 f"this rank's {name} of @smp.step: {here}; rank 0's: {there}; the ranks of a "
-                "pipeline call the same steps with the same batches"
+                "pipeline call the same steps in the same way, with the same batches"
             )
     return None
 
 
 def _cut(function: Callable, args: tuple, kwargs: dict, parts: int, whole: set[str],
          axes: dict[str, int]) -> list[inspect.BoundArguments]:
-    """The arguments of each micro-batch. ValueError names what cannot be cut."""
+    """The arguments of each micro-batch. ValueError names what cannot be cut, TypeError what is no argument."""
     signature = inspect.signature(function)
     bound = [signature.bind(*args, **kwargs) for _ in range(parts)]
     unknown = (whole | set(axes)) - set(signature.parameters)
     if unknown:
         raise ValueError(f"{function.__name__} has no argument {sorted(unknown)[0]!r} to cut")
     for name, value in list(bound[0].arguments.items()):
-        if name not in whole:
+        if name not in whole and parts > 1:
+            axis = axes.get(name, 0)
+            for path, leaf in pytree.tree_flatten_with_path(value)[0]:
+                _require_cuttable(f"{name!r}{pytree.keystr(path)}", name, leaf, axis, parts)
             for part, one in enumerate(bound):
-                one.arguments[name] = pytree.tree_map(
-                    functools.partial(_slice, name, axes.get(name, 0), parts, part), value
-                )
+                one.arguments[name] = pytree.tree_map(functools.partial(_slice, axis, parts, part), value)
     return bound
 
 
-def _slice(name: str, axis: int, parts: int, part: int, value: Any) -> Any:
+def _require_cuttable(place: str, name: str, leaf: Any, axis: int, parts: int) -> None:
+    if isinstance(leaf, (set, frozenset)):
+        for one in leaf:
+            _require_cuttable(place, name, one, axis, parts)
+    elif _is_cut(leaf):
+        if not -leaf.dim() <= axis < leaf.dim() or leaf.shape[axis] % parts != 0:
+            raise ValueError(
+                f"argument {place} of @smp.step has shape {tuple(leaf.shape)}, which microbatches = "
+                f"{parts} do not divide along axis {axis}: change the batch, or name {name!r} in "
+                "non_split_inputs"
+            )
+    elif isinstance(leaf, Mapping) and not hasattr(leaf, "smp_slice"):
+        # As what transformers' tokenizers return: every micro-batch would have all of it.
+        if any(map(_is_cut, leaf.values())):
+            raise ValueError(
+                f"argument {place} of @smp.step is a {type(leaf).__name__}, whose tensors are not cut: pass "
+                f"dict(...) of it, give it smp_slice(parts, part, axis), or name {name!r} in non_split_inputs"
+            )
+
+
+def _is_cut(leaf: Any) -> bool:
+    return (isinstance(leaf, torch.Tensor) and not isinstance(leaf, torch.nn.Parameter) and leaf.dim() > 0
+            and not hasattr(leaf, "smp_slice"))
+
+
+def _slice(axis: int, parts: int, part: int, value: Any) -> Any:
     if hasattr(value, "smp_slice"):
         return value.smp_slice(parts, part, axis)
-    if not isinstance(value, torch.Tensor) or isinstance(value, torch.nn.Parameter):
+    if isinstance(value, (set, frozenset)):
+        return type(value)(_slice(axis, parts, part, one) for one in value)
+    if not _is_cut(value):
         return value
-    if value.dim() == 0:
-        return value
-    if axis >= value.dim() or value.shape[axis] % parts != 0:
-        raise ValueError(
-            f"argument {name!r} of @smp.step has shape {tuple(value.shape)}, which microbatches = "
-            f"{parts} do not divide along axis {axis}: change the batch, or name it in "
-            "non_split_inputs"
-        )
     size = value.shape[axis] // parts
     return value.narrow(axis, part * size, size)
 

@@ -9,10 +9,10 @@ place, or leave behind the same task, have begun as many: then nothing is aborte
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from .messages import Begun, LastWord
+from .messages import ENDINGS, Begun, GroupKey, LastWord, Message
 
 # Between two looks at what this rank has begun; it looks only in a step that has failed somewhere.
 LOOK_SECONDS = 0.02
@@ -28,12 +28,12 @@ class Group(Protocol):
     def abort(self) -> None: ...
 
 
-def left_behind(mine: Begun, last_words: Iterable[Begun]) -> set[tuple[int, ...]]:
+def left_behind(mine: Begun, last_words: Iterable[Begun]) -> set[GroupKey]:
     """Groups in which this rank has begun an operation that a rank which has left does not join."""
     return {group for word in last_words for group, count in word.items() if mine.get(group, count) > count}
 
 
-def uneven(mine: Begun, last_words: Iterable[Begun]) -> set[tuple[int, ...]]:
+def uneven(mine: Begun, last_words: Iterable[Begun]) -> set[GroupKey]:
     """Groups whose ranks have left a step behind different operations: their next ones would not meet.
 
     The same on each rank of a group once it has the last words of all.
@@ -42,19 +42,18 @@ def uneven(mine: Begun, last_words: Iterable[Begun]) -> set[tuple[int, ...]]:
 
 
 class Meetings:
-    """One rank's groups. told() and silent() are for the thread that receives, all else for that of the step."""
+    """One rank's groups. overhear() is for the thread that receives, all else for that of the step."""
 
-    def __init__(self, groups: dict[tuple[int, ...], Group]):
-        """groups: by their ranks in the world."""
+    def __init__(self, groups: Mapping[GroupKey, Group]):
         self._groups = groups
-        self._ended: dict[tuple[int, ...], str] = {}  # and why
+        self._ended: dict[GroupKey, str] = {}  # and why
         self._lock = threading.Lock()  # guards what follows: of one step
         self.begin()
 
     def begin(self) -> None:
         self._text: str | None = None
         self._words: list[Begun] = []
-        self._aborted: set[tuple[int, ...]] = set()
+        self._aborted: set[GroupKey] = set()
         self._over = threading.Event()
         self._heard = threading.Event()
         self._looker: threading.Thread | None = None
@@ -69,6 +68,13 @@ class Meetings:
             raise ValueError(f"the group of ranks {list(ranks)} ended with an earlier step ({text}): start the job "
                              "anew, from its last checkpoint")
 
+    def overhear(self, message: Message | BaseException) -> None:
+        """What comes from the ranks of these groups, or ends all that does."""
+        if isinstance(message, BaseException):
+            self._heard.set()  # nobody says anything more: the wire is broken
+        elif message.kind in ENDINGS:
+            self.told(message.value)
+
     def told(self, word: LastWord) -> None:
         """A rank of these groups has left the step."""
         with self._lock:
@@ -82,10 +88,6 @@ class Meetings:
             if self._looker is None and not self._over.is_set():
                 self._looker = threading.Thread(target=self._look, name="sprat-smp-meetings", daemon=True)
                 self._looker.start()
-
-    def silent(self) -> None:
-        """Nobody says anything more: the wire is broken."""
-        self._heard.set()
 
     def reason(self, error: BaseException) -> str | None:
         """Why a rank of these groups has left, where one has; waits for its word if it has aborted the call."""
@@ -118,6 +120,13 @@ class Meetings:
         return {ranks: group._get_sequence_number_for_group() for ranks, group in self._groups.items()
                 if ranks not in self._ended}
 
+    def used(self) -> list[Group]:
+        """Those in which a rank has begun something, in the order of their names: the same on all who have left."""
+        with self._lock:
+            words = [self.begun(), *self._words]
+        names = {name for word in words for name, count in word.items() if count > 0}
+        return [self._groups[name] for name in sorted(names & set(self._groups))]
+
     def _look(self) -> None:
         while not self._over.wait(LOOK_SECONDS):
             self._abort_what_waits()
@@ -129,15 +138,17 @@ class Meetings:
         for ranks in waits:
             self._abort(ranks)
 
-    def _abort(self, ranks: tuple[int, ...]) -> None:
+    def _abort(self, ranks: GroupKey) -> None:
         if ranks not in self._aborted:
             self._aborted.add(ranks)
             self._groups[ranks].abort()
 
 
 def _is_abort(error: BaseException | None) -> bool:
+    """Also where a future's callback has made it an error of its own, which says what it was."""
     while error is not None:
-        if type(error).__name__ == "DistBackendError" and "abort" in str(error):
+        text = f"{type(error).__name__}: {error}"
+        if "DistBackendError" in text and "abort" in text:
             return True
         error = error.__cause__
     return False

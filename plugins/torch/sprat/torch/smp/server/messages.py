@@ -26,8 +26,12 @@ class Message:
     of_peer: bool = False  # from another tensor parallel rank of this stage; the wire fills it in
 
 
-# Operations of groups that a rank has begun, by the ranks of the world in them.
-Begun = dict[tuple[int, ...], int]
+# The last words.
+ENDINGS = ("bye", "failed")
+# A group, as all its ranks call it: by their numbers in the world, or by its name.
+GroupKey = tuple[int | str, ...]
+# Operations of groups that a rank has begun.
+Begun = dict[GroupKey, int]
 
 
 @dataclass(frozen=True)

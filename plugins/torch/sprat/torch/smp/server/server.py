@@ -21,16 +21,15 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from ..naming import module_of, rank_name
+from ..faults.interrupts import due
+from ..faults.naming import module_of, rank_name
 from .meetings import Meetings
-from .messages import LastWord, Message
+from .messages import ENDINGS, LastWord, Message
 from .modes import with_modes
 from .policy import BACKWARD, FORWARD, LEAVE, RUN, Following, View, follow, next_task
 from .remote import Call
 from .tasks import Stopped, Task, Workers, current
 from .wire import Wire
-
-ENDINGS = ("bye", "failed")
 
 
 @dataclass
@@ -66,7 +65,7 @@ class Server:
         self._alike = list(alike)
         self.meetings = meetings or Meetings({})
         if peers is not None:
-            peers.overhears = self._overhear
+            peers.overhears = self.meetings.overhear
         self.on_finished: Callable[[int], None] = lambda microbatch: None
         self._workers = Workers()
         self._asked = 0
@@ -182,13 +181,6 @@ class Server:
         for wire in self._wires():
             wire.open(ENDINGS)
 
-    def _overhear(self, message: Message | BaseException) -> None:
-        """In the thread that receives from the peers."""
-        if isinstance(message, BaseException):
-            self.meetings.silent()
-        elif message.kind in ENDINGS:
-            self.meetings.told(message.value)
-
     def _agree(self, seed: int) -> None:
         """By a message, since a collective would wait for a tensor rank that refuses the step."""
         if self.peers is not None and self.peers.rank != self._alike[0]:
@@ -214,6 +206,7 @@ class Server:
 
     def _loop(self, over: Callable[[], bool]) -> None:
         while not over():
+            due()
             while not self.wire.inbox.empty():
                 self._take(self.wire.inbox.get())
             number = self._next()

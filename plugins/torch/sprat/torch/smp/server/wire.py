@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ..faults.naming import rank_name
 from .messages import Message, open_header, pack, unpack
 
 # What is not longer comes in one message: two lengths, the header, tensors that are small. The rest of
@@ -119,6 +120,7 @@ class Wire:
 
     def _receive(self, last_kinds: tuple[str, ...]) -> None:
         open_peers = set(range(self.size)) - {self.rank}
+        silent = set(open_peers)
         come, self._early = deque(self._early), []
         try:
             while open_peers:
@@ -127,13 +129,26 @@ class Wire:
                     # It has had all last words, one of which is still on its way to here.
                     self._early.append(message)
                     continue
+                silent.discard(message.source)
                 if message.kind in last_kinds:
                     open_peers.discard(message.source)
                 self.overhears(message)
                 self.inbox.put(message)
         except BaseException as error:  # the server raises it where the step waits
+            error = self._with_names(error, silent)
             self.overhears(error)
             self.inbox.put(error)
+
+    def _with_names(self, error: BaseException, silent: set[int]) -> BaseException:
+        """A receive from any rank does not know whom it has waited for."""
+        if not silent:
+            return error
+        names = ", ".join(f"rank {self._globals[one]} of all" if self._of_peers else rank_name(one, self._globals)
+                          for one in sorted(silent))
+        named = RuntimeError(f"nothing came from {names} in this step, and the ranks of a pipeline call the same steps: "
+                             f"{type(error).__name__}: {error}")
+        named.__cause__ = error
+        return named
 
     def _next(self) -> Message:
         first = torch.empty(FIRST_BYTES, dtype=torch.uint8)

@@ -57,11 +57,15 @@ class Recorder:
     def call(self, args: tuple, kwargs: dict) -> Any:
         return self._model.compute(args, kwargs)
 
-    def backward(self, loss: torch.Tensor) -> None:
+    def backward(self, loss: Any, gradients: Any = None) -> None:
         if self.loss is not None:
             raise Unservable("the function with @smp.step calls model.backward twice")
+        if gradients is not None:
+            raise Unservable("model.backward got gradients of its own")
         if not isinstance(loss, torch.Tensor):
             raise Unservable(f"model.backward got a {type(loss).__name__}")
+        if loss.numel() != 1:
+            raise Unservable(f"model.backward got a tensor of shape {tuple(loss.shape)}, and a loss is one number")
         self.loss = loss
 
 

@@ -18,17 +18,27 @@ class Compiled:
     def __init__(self, program: Program, piece: Piece, number: int):
         writer = _Writer(program, piece, number)
         self.call: Callable[[Sequence[Any], Sequence[Any]], tuple] = writer.function()
-        self._file = writer.file
+        self.file = writer.file
         self._names = writer.names
+        self._modules = list(dict.fromkeys(writer.modules))
 
     def where(self, error: BaseException) -> str:
-        """The operation that raised, behind the module that it is of or comes after; or the empty text."""
+        """The operation that raised, as place() has it; or the empty text."""
         traceback, found = error.__traceback__, ""
         while traceback is not None:
-            if traceback.tb_frame.f_code.co_filename == self._file:
-                found = self._names.get(traceback.tb_lineno, "")
+            if traceback.tb_frame.f_code.co_filename == self.file:
+                found = self.place(traceback.tb_lineno)
             traceback = traceback.tb_next
         return found
+
+    def place(self, line: int) -> str:
+        """The operation of that line, behind the module that it is of or comes after; or the empty text."""
+        return self._names.get(line, "")
+
+    def modules(self) -> str:
+        """Whose values the piece takes, from first to last; or the empty text."""
+        ends = list(dict.fromkeys([*self._modules[:1], *self._modules[-1:]]))
+        return f"module{'s' * (len(ends) > 1)} {' to '.join(map(repr, ends))}" if ends else ""
 
 
 class _Writer:
@@ -37,6 +47,7 @@ class _Writer:
         self.file = f"<piece {number} at {id(piece):x}>"
         self.names: dict[int, str] = {}  # of operations, by line
         self._module = ""  # the one whose values an operation took last
+        self.modules: list[str] = []  # in the order of the operations that take their values
         self._known: dict[str, Any] = {"no_gradients": torch.no_grad}
         self._lines: list[str] = []
 
@@ -97,6 +108,7 @@ class _Writer:
         takes = [source.name.rpartition(".")[0] for source in map(self._program.source_of, operation.uses())
                  if source is not None and source.kind in (PARAMETER, BUFFER)]
         self._module = next(iter(takes), self._module)
+        self.modules += takes
         return f"{'' if takes else 'behind '}module {self._module!r}, " if self._module else ""
 
     def _text(self, argument: Any) -> str:

@@ -14,8 +14,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from ..faults.interrupts import due
 from ..gradients import Gradients
 from ..server.tasks import as_microbatch
+from .backward_errors import Backward, place_of
 from .code import Compiled
 from .order import BACKWARD, FORWARD, Action
 from .packing import Box, Boxes, Layout
@@ -43,9 +45,13 @@ class Step:
 class _Tape:
     """What a forward leaves for its backward."""
 
+    sources: list[torch.Tensor]
     leaves: dict[int, torch.Tensor]
     outputs: dict[int, torch.Tensor]
-    parameters: list[nn.Parameter]
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        return [one for one in self.sources if isinstance(one, nn.Parameter)]
 
 
 @dataclass
@@ -63,6 +69,7 @@ class _State:
     sending: list[tuple[Any, int, Box]] = field(default_factory=list)
     failure: BaseException | None = None
     where: str = ""
+    place: str = ""  # in the model, where a backward has failed
     void: bool = False  # this rank, or one that it heard of, has failed
 
 
@@ -190,11 +197,15 @@ class Engine:
     def _send(self, state: _State, key: Key, tensors: list[torch.Tensor]) -> None:
         """Copies, so that what is computed later cannot change it."""
         box = self._boxes.take(("send", key[0]), self._layouts[key[0]])
-        box.flag.fill_(int(state.void))
         if not state.void:
-            with torch.no_grad():
-                for part, tensor in zip(box.parts, tensors, strict=True):
-                    part.copy_(tensor)
+            try:
+                with torch.no_grad():
+                    for part, tensor in zip(box.parts, tensors, strict=True):
+                        part.copy_(tensor)
+            except BaseException as error:  # a tensor of another shape than the plan's
+                state.failure, state.void = error, True
+                state.where = f"what goes to rank {self.plan.channels[key[0]].destination} of the pipeline"
+        box.flag.fill_(int(state.void))
         peer = self._globals[self.plan.channels[key[0]].destination]
         work = dist.isend(box.memory, peer, group=self._group, tag=self._tag(key))
         state.sending.append((work, key[0], box))
@@ -232,6 +243,7 @@ class Engine:
             self._await(state, key)
         if not state.void:
             try:
+                due()
                 if action.kind == FORWARD:
                     self._forward(state, place, action)
                 else:
@@ -247,7 +259,8 @@ class Engine:
 
     def _note(self, state: _State, action: Action, error: BaseException) -> None:
         direction = "forward" if action.kind == FORWARD else "backward"
-        operation = self._code[action.piece].where(error)
+        code = self._code[action.piece]
+        operation = state.place or code.where(error) or code.modules()
         state.failure, state.void = error, True
         state.where = (f"piece {action.piece}{', ' * bool(operation)}{operation}, "
                        f"micro-batch {action.microbatch}, {direction}")
@@ -271,8 +284,7 @@ class Engine:
         if plan.trains and number in plan.paths.backwards:
             made = {value: output for value, output in zip(piece.outputs, outputs)
                     if output.requires_grad}
-            parameters = [one for one in sources if isinstance(one, nn.Parameter)]
-            state.tapes[number, j] = _Tape(leaves, made, parameters)
+            state.tapes[number, j] = _Tape(sources, leaves, made)
 
     def _leaves(self, state: _State, place: int, number: int, j: int) -> dict[int, torch.Tensor]:
         """The piece's inputs, each at the beginning of a graph of its own."""
@@ -334,7 +346,15 @@ class Engine:
                 if gained is not None:
                     roots.append(parameter)
                     given.append(gained)
-            torch.autograd.backward(roots, given)
+            try:
+                torch.autograd.backward(roots, given)
+            except BaseException as error:
+                outputs = {place: tape.outputs[value] for place, value in enumerate(
+                    self.plan.cut.pieces[number].outputs)
+                    if value in tape.outputs and (value in earlier or value == self.plan.program.loss)}
+                state.place = place_of(error, Backward(self._code[number], tape.sources, list(tape.leaves.values()),
+                                                       outputs), self._module)
+                raise
         self._hand_on(state, number, j, tape)
 
     def _earlier(self, state: _State, place: int, number: int, j: int) -> dict[int, torch.Tensor]:

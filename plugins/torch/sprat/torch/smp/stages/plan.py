@@ -59,6 +59,9 @@ def plan_of(captured: Captured, place: Place, pipeline: Pipeline, trains: bool,
     program = captured.program
     trains = trains and program.loss is not None
     facts = facts_of(program, captured.forms, torch.is_grad_enabled())
+    if trains and not facts.forms[program.loss].requires_grad:
+        raise Unservable("model.backward got a loss that needs no gradient: compute it from the model's output, with "
+                         "gradients on")
     ordered = cut_in_order(program, facts, place(program, facts), order_edges(program, facts))
     cut = ordered.cut
     if ordered.wrong and trains:

@@ -8,13 +8,13 @@ import pickle
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 import torch.distributed as dist
 from torch.utils import _pytree as pytree
 
-from ..naming import rank_name
+from ..faults.naming import rank_name
 from ..server.server import StepFailed
 from ..state import state as library
 from .capture import Captured, capture, tensors_of
@@ -48,12 +48,18 @@ class Call:
     microbatches: int
     forms: Any
     trains: bool
+    in_training: bool  # the model's modules
     seed: int
+
+    @property
+    def way(self) -> str:
+        """Ranks of which one evaluates would leave gradients behind, or drop out unlike others."""
+        return f"{'training' if self.trains else 'evaluation'} in model.{'train' if self.in_training else 'eval'}()"
 
     @property
     def begin(self) -> tuple:
         """As the server's first message has it."""
-        return (self.number, self.microbatches, self.forms)
+        return (self.number, self.microbatches, self.way, self.forms)
 
     @property
     def stands_in(self) -> bool:
@@ -95,6 +101,21 @@ def _captured(model: DistributedModel, body: functools.partial) -> tuple[tuple, 
     raise Unservable(f"the step changes {changes[0] if changes else 'what it reads'}")
 
 
+class _Head(NamedTuple):
+    """What a rank says of a step before it."""
+
+    state: int  # _FINE or _REFUSED
+    mode: int = 0  # of rank 0
+    plan: int = 0
+    number: int = 0
+    microbatches: int = 0
+    way: int = 0
+    forms: int = 0  # hashed
+    stands_in: int = 0
+    cannot: int = 0  # be played by stages, for a reason of this rank's
+    seed: int = 0
+
+
 Difference = Callable[[tuple, tuple], str | None]
 
 
@@ -134,17 +155,18 @@ class Stages:
                 here = str(error)
             except Exception as error:
                 self.refuse(error)
-        heads = self._gather([_FINE, mode, number, call.number, call.microbatches, _hash(call.forms),
-                              int(call.stands_in), int(bool(here)), call.seed])
-        if any(head[0] != _FINE for head in heads) or self._differ(heads):
+        mine = _Head(_FINE, mode, number, call.number, call.microbatches, _hash(call.way), _hash(call.forms),
+                     int(call.stands_in), int(bool(here)), call.seed)
+        heads = [_Head(*one) for one in self._gather(list(mine))]
+        if any(head.state != _FINE for head in heads) or self._differ(heads):
             self._tell("", call, difference)
         self._say(here)
-        if any(head[7] for head in heads):
+        if any(head.cannot for head in heads):
             if self._required:
                 self._tell(f"static_mode is true, and this step cannot be played by stages: {here}"
                            if here else "", call, difference)
             return None
-        _, mode, number, *_ = heads[0]
+        mode, number = heads[0].mode, heads[0].plan
         if mode == _NEW_PLAN:
             if self._rank == 0:
                 self._numbers[next(key for key, one in self._unsent.items() if one is plan)] = number
@@ -154,7 +176,7 @@ class Stages:
             made = plan if self._rank == 0 else pickle.loads(held[0])
             self._engines.append(
                 Engine(made, self._group, self._model.module, self._model.gradients))
-        self._seed = heads[0][8]
+        self._seed = heads[0].seed
         return self._engines[number] if mode != _BY_SERVER else None
 
     def play(self, engine: Engine, bodies: list[functools.partial]) -> list[Any]:
@@ -178,7 +200,7 @@ class Stages:
 
     def refuse(self, error: Exception) -> NoReturn:
         """Of a rank that cannot take part: instead of agree(). Raises on every rank."""
-        self._gather([_REFUSED] + [0] * 8)
+        self._gather(list(_Head(_REFUSED)))
         texts: list[Any] = [None] * dist.get_world_size(self._group)
         text = self._named(f"{type(error).__name__}: {error}")
         dist.all_gather_object(texts, (text, None), group=self._group)
@@ -239,9 +261,10 @@ class Stages:
         dist.all_gather(all_of_them, mine, group=self._group)
         return [one.tolist() for one in all_of_them]
 
-    def _differ(self, heads: list[list[int]]) -> bool:
+    def _differ(self, heads: list[_Head]) -> bool:
         first = heads[0]
-        return any(head[3:5] != first[3:5] or (head[5] != first[5] and not head[6]) for head in heads)
+        return any((head.number, head.microbatches, head.way) != (first.number, first.microbatches, first.way)
+                   or (head.forms != first.forms and not head.stands_in) for head in heads)
 
     def _tell(self, text: str, call: Call, difference: Difference) -> NoReturn:
         """Raises on every rank what one of them has to say, or what differs."""

@@ -191,9 +191,8 @@ class _Walk:
     def _named(self, value: Any, names: tuple[str, ...]) -> Iterator[Any]:
         if isinstance(value, types.ModuleType):
             if not _of_library(value):
-                for name in names:
-                    if isinstance(vars(value).get(name), _SIMPLE):
-                        yield vars(value)[name]
+                held = vars(value)
+                yield from (held[name] for name in names if name in held and isinstance(held[name], _SIMPLE))
         elif isinstance(value, types.FunctionType):
             if not _of_library(value):
                 yield from self.function(value)

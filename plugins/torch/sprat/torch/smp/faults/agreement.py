@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from ..placement import CommGroup
+from ..server.server import StepFailed
+from ..state import state
 from .naming import rank_name
-from .placement import CommGroup
-from .server.server import StepFailed
-from .state import state
 
 
 def any_has(found: bool) -> bool:
@@ -28,7 +29,7 @@ def any_has(found: bool) -> bool:
     return bool(worst.item())
 
 
-def failure_text(error: BaseException | None) -> str:
+def failure_text(error: BaseException | None, where: str = "") -> str:
     """Of this rank, as others shall read it; of a step that has ended on several ranks what all of them say."""
     if error is None:
         return ""
@@ -36,7 +37,7 @@ def failure_text(error: BaseException | None) -> str:
         return str(error)
     pipeline = state.groups[CommGroup.PP_GROUP]
     name = rank_name(dist.get_rank(pipeline), dist.get_process_group_ranks(pipeline))
-    return f"{name}: {type(error).__name__}: {error}"
+    return f"{name}: {f'{where}: ' * bool(where)}{type(error).__name__}: {error}"
 
 
 def require_all(error: BaseException | None, kinds: Sequence[CommGroup]) -> None:
@@ -55,6 +56,23 @@ def require_all(error: BaseException | None, kinds: Sequence[CommGroup]) -> None
             del error  # its traceback has this frame
     if text:
         raise StepFailed(text)
+
+
+def on_all(what: str, part: Callable[[], Any], remedy: str, kinds: Sequence[CommGroup]) -> Any:
+    """What `part` returns, once it has ended well on all ranks that these groups connect, as in require_all().
+
+    Else StepFailed on all of them: the rank, what failed there, and what to do.
+    """
+    result, error = None, None
+    try:
+        result = part()
+    except (KeyboardInterrupt, SystemExit, StepFailed) as one:
+        error = one
+    except BaseException as one:
+        error = StepFailed(f"{failure_text(one, what)}; {remedy}")
+        error.__cause__ = one
+    require_all(error, kinds)
+    return result
 
 
 def _first_text(text: str, group: dist.ProcessGroup) -> str:
