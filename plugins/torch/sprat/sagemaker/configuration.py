@@ -28,12 +28,6 @@ def init_v2(config: Any = None, **named: Any) -> Any:
     return smp.init(_given(config), **named)
 
 
-def is_initialized() -> bool:
-    from sprat.torch import smp
-
-    return "config" in vars(smp.state)
-
-
 def get_logger() -> logging.Logger:
     return logging.getLogger("sprat.sagemaker")
 

@@ -32,12 +32,10 @@ _SEQUENCES = "sequences are not cut over ranks; shorten them, or raise hybrid_sh
 _LOCAL = ("a checkpoint of each rank's own part is not served: state_dict_saver.save writes parts that "
           "any other number of ranks loads")
 _SAVER = _SMP + ".state_dict_saver"
-_GROUPS = {name: f"{_SMP}:CommGroup.{name}" for name in
-           ("WORLD", "MP_GROUP", "DP_GROUP", "TP_GROUP", "PP_GROUP", "RDP_GROUP")}
 
 _V2 = {
     "torch.sagemaker": Served(
-        names={"init": f"{_CONFIGURATION}:init_v2", "is_initialized": f"{_CONFIGURATION}:is_initialized",
+        names={"init": f"{_CONFIGURATION}:init_v2", "is_initialized": f"{_SMP}:is_initialized",
                "transform": f"{_SMP}:transform", "state": f"{_SMP}:state"},
         refused={"MoEConfig": _EXPERTS}, first="sprat.sagemaker.fsdp:change_fsdp", version="2.8.0"),
     "torch.sagemaker.delayed_param": Served({"DelayedParamIniter": f"{_SMP}:DelayedParamIniter"}),
@@ -78,6 +76,8 @@ _V2 = {
     "torch.sagemaker.context_parallel.utils": Served(otherwise=_SEQUENCES),
     "torch.sagemaker.nn": Served(otherwise=_FLASH),
     "torch.sagemaker.nn.attn": Served(otherwise=_FLASH),
+    "torch.sagemaker.nn.huggingface": Served(otherwise=_FLASH),
+    "torch.sagemaker.nn.huggingface.llama_flashattn": Served(otherwise=_FLASH),
 }
 
 _FAMILIES = ("bert", "gpt2", "gptj", "gptneo", "gptneox", "roberta", "t5", "vit")
@@ -94,10 +94,12 @@ _V1 = {
     "smdistributed.modelparallel": Served(version="1.15.0"),
     "smdistributed.modelparallel.torch": Served(
         names={"init": f"{_CONFIGURATION}:init_v1", "DistributedModel": f"{_SHARED}:DistributedModel",
-               "DistributedOptimizer": f"{_SHARED}:DistributedOptimizer", **_GROUPS}, forward=_SMP),
+               "DistributedOptimizer": f"{_SHARED}:DistributedOptimizer"}, forward=_SMP),
     "smdistributed.modelparallel.torch.nn": Served(forward=f"{_SMP}.nn"),
     "smdistributed.modelparallel.torch.nn.huggingface": Served(),
     **_TRANSLATIONS,
+    "smdistributed.modelparallel.torch.patches": Served(),
+    "smdistributed.modelparallel.torch.patches.checkpoint": Served(forward=f"{_SMP}.recomputation"),
     "smdistributed.modelparallel.torch.amp": Served(forward=f"{_SMP}.amp"),
     "smdistributed.modelparallel.torch.optimizers": Served(forward=f"{_SMP}.optimizers"),
     "smdistributed.modelparallel.tensorflow": Served(

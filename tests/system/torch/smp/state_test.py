@@ -393,10 +393,10 @@ def as_sagemaker_has_it(rank: int, size: int) -> Any:
 
 
 def uneven(rank: int, size: int) -> Any:
-    """Two replicas, of which the second has one batch more; parameters at the end."""
+    """Two replicas, of which the second has one batch more, and a step of both behind it; parameters at the end."""
     smp = start(1, 2)
     model = smp.DistributedModel(Net(smp.partition, 1).eval())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = smp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
     train = step_of(smp)
     train(model, *batch(0))
     with model.join():
@@ -404,6 +404,9 @@ def uneven(rank: int, size: int) -> Any:
             optimizer.zero_grad()
             train(model, *batch(number))
             optimizer.step()
+    optimizer.zero_grad()
+    train(model, *batch(rank))
+    optimizer.step()
     return model.state_dict()
 
 
@@ -422,6 +425,54 @@ def compressed(rank: int, size: int) -> Any:
     same = all(map(torch.equal, found[0], found[1]))
     rounded = max(float(((a - b).abs() / b.abs().max()).max()) for a, b in zip(found[2], found[0]))
     return same, rounded
+
+
+def parts_loaded_first(folder: str, rank: int, size: int) -> list[str]:
+    """Each rank's part, saved and loaded into a model that is not split yet, as SMP's pages have it: what differs."""
+    smp = start(size, 2)
+    model, optimizer = model_and_optimizer(smp, size)
+    steps(smp, model, optimizer, range(2))
+    saved = {"model": model.local_state_dict(), "optimizer": optimizer.local_state_dict()}
+    smp.save(saved, os.path.join(folder, "part.pt"), partial=True, pickle_protocol=4)
+    want = whole(model, optimizer)
+    smp = start(size, 2)
+    torch.manual_seed(7)
+    model, optimizer = model_and_optimizer(smp, size)
+    read = smp.load(os.path.join(folder, "part.pt"), map_location="cpu", partial=True)
+    model.load_state_dict(read["model"])
+    optimizer.load_state_dict(read["optimizer"])
+    with torch.no_grad():
+        model(batch(0)[0])  # splits it
+    got = whole(model, optimizer)
+    marked = all("_smp_is_partial" in part for part in saved.values())
+    return [key for key in want if not torch.equal(want[key], got[key])] + ["no mark"] * (not marked)
+
+
+class Telling(nn.Module):
+    """Notes whether it runs to be traced."""
+
+    def __init__(self, notes: list[bool]):
+        super().__init__()
+        self.first, self.second, self.notes = nn.Embedding(11, 4), nn.Linear(4, 11), notes
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        import sprat.torch.smp as smp
+
+        self.notes.append(smp.is_tracing())
+        return self.second(self.first(words))
+
+
+def what_a_program_asks(rank: int, size: int) -> Any:
+    """Of a model before and in its first step; which hooks were called."""
+    smp = start(size, 2, auto_partition=True, static_mode=False)
+    notes: list[bool] = []
+    model, called = smp.DistributedModel(Telling(notes)), []
+    model.register_post_partition_hook(lambda model: called.append("removed")).remove()
+    model.register_post_partition_hook(lambda model: called.append("kept"))
+    before = model.partitioned
+    step_of(smp)(model, *batch(0))
+    buffers = [model.is_distributed_buffer(torch.ones(1)), model.is_scaled_batch_buffer(torch.ones(1))]
+    return smp.is_initialized(), before, model.partitioned, called, notes, buffers, smp.is_tracing()
 
 
 def copied(rank: int, size: int) -> Any:
@@ -551,6 +602,15 @@ class State(unittest.TestCase):
             self.assertTrue(same)
             self.assertLess(rounded, 2 * 2**-8)  # two numbers rounded to bf16, and their sum
             self.assertGreater(rounded, 0)
+
+    def test_parts_load_into_a_model_that_is_not_split_yet(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(values_of(2, functools.partial(parts_loaded_first, folder)), [[], []])
+
+    def test_a_program_is_told_how_far_it_is(self):
+        for rank, told in enumerate(values_of(2, what_a_program_asks)):
+            notes = [] if rank else [True, False, False]
+            self.assertEqual(told, (True, False, True, ["kept"], notes, [False, False], False))
 
     def test_a_copy_on_every_rank_is_whole(self):
         first, second = values_of(2, copied)

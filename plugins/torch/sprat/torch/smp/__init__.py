@@ -9,7 +9,7 @@ from . import amp, nn, optimizers, state_dict_loader, state_dict_saver
 from ..learning_rate import scaled_learning_rate, scaled_learning_rate_scheduler
 from .checkpoints import load, resume_from_checkpoint, save, save_checkpoint
 from .delayed import DelayedParamIniter, delay_param_initialization, model_creation
-from .model import DistributedModel
+from .model import DistributedModel, is_tracing
 from .objects import (
     RankType,
     allgather,
@@ -50,6 +50,7 @@ from .state import (
     get_tp_group,
     get_tp_process_group,
     get_world_process_group,
+    is_initialized,
     local_rank,
     local_size,
     mp_rank,
@@ -73,7 +74,16 @@ from .tensor import (
 )
 from .transform import transform
 
+# SMP has them under both names.
+WORLD, MP_GROUP, DP_GROUP = CommGroup.WORLD, CommGroup.MP_GROUP, CommGroup.DP_GROUP
+TP_GROUP, PP_GROUP, RDP_GROUP = CommGroup.TP_GROUP, CommGroup.PP_GROUP, CommGroup.RDP_GROUP
 __all__ = [
+    "DP_GROUP",
+    "MP_GROUP",
+    "PP_GROUP",
+    "RDP_GROUP",
+    "TP_GROUP",
+    "WORLD",
     "CommGroup",
     "DelayedParamIniter",
     "DistributedModel",
@@ -103,6 +113,8 @@ __all__ = [
     "get_tp_process_group",
     "get_world_process_group",
     "init",
+    "is_initialized",
+    "is_tracing",
     "load",
     "local_rank",
     "local_size",

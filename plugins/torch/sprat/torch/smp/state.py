@@ -55,6 +55,11 @@ class State:
 state = State()
 
 
+def is_initialized() -> bool:
+    """Whether `init` has been called."""
+    return "config" in vars(state)
+
+
 def rank() -> int:
     return state.rank
 
