@@ -254,6 +254,27 @@ TEST(NcclLifecycle, joins_without_blocking) {
   });
 }
 
+TEST(NcclLifecycle, a_group_makes_nothing_of_what_something_is_being_made_of) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const std::vector<ncclComm_t> comms = init_all(2);
+  std::vector<ncclComm_t> parts(2, nullptr);
+  ncclComm_t other = comms[1];
+  EXPECT_EQ(ncclCommSplit(comms[0], 0, 0, &parts[0], &config), ncclInProgress);
+  EXPECT_SUCCESS(ncclGroupStart());
+  EXPECT_EQ(ncclCommSplit(comms[0], 0, 0, &other, nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+  EXPECT_EQ(other, nullptr);
+  EXPECT_EQ(ncclCommSplit(comms[1], 0, 1, &parts[1], &config), ncclInProgress);
+  for (const ncclComm_t comm : {comms[0], comms[1], parts[0], parts[1]}) {
+    EXPECT_EQ(await_ready(comm), ncclSuccess);
+  }
+  run_threads(
+      2, [&](int rank) { EXPECT_EQ(count_by_summing(parts[static_cast<std::size_t>(rank)]), 2); });
+  destroy_all(parts);
+  destroy_all(comms);
+}
+
 // As programs that were compiled with NCCL 2.14, 2.17 and a header that is yet to come pass it.
 TEST(NcclLifecycle, takes_configurations_of_other_sizes) {
   for (const std::size_t size : {offsetof(ncclConfig_t, cgaClusterSize),
