@@ -32,8 +32,9 @@ const ObservedTarget* silent_target(const ObservedWindow& window) {
   }
   const ObservedTarget* silent = nullptr;
   for (const ObservedTarget& target : window.targets) {
-    // Half a request on average: one that began at the window's end says nothing.
-    if (target.reads == 0 && target.in_flight >= 0.5 &&
+    // Half a request on average: one that began at the window's end says nothing. Nor do as many as
+    // wait for the archive, which may be these: its files are slow, and not their server.
+    if (target.reads == 0 && target.in_flight >= 0.5 && target.in_flight > window.reads_blocked &&
         (silent == nullptr || target.in_flight > silent->in_flight)) {
       silent = &target;
     }
