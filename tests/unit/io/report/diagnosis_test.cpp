@@ -146,6 +146,19 @@ TEST(Diagnosis, a_target_that_answers_nothing_is_named) {
               HasSubstr("target 1 has not answered for 10 s: 4.00 reads wait"));
 }
 
+TEST(Diagnosis, a_target_whose_reads_wait_for_the_archive_is_not_silent) {
+  const auto blocked = [](double reads) {
+    return after_a_minute([reads](Interval& one) {
+      one.targets[1].reads = one.targets[1].bytes = 0;
+      one.targets[1].in_flight = 4;
+      one.released = {.reads_blocked = reads, .left_bytes = 1'000'000};
+    });
+  };
+  EXPECT_EQ(blocked(4).limit(), Limit::released);
+  EXPECT_THAT(blocked(4).sentence(), testing::Not(HasSubstr("has not answered")));
+  EXPECT_EQ(blocked(3).limit(), Limit::failover) << "one of its reads waits for something else";
+}
+
 TEST(Diagnosis, a_target_behind_which_nothing_is_left_to_read_is_named) {
   const auto silence = [](Interval& one) {
     one.bytes.file_system = 0;
