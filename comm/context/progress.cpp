@@ -57,11 +57,11 @@ void Progress::stop() {
 }
 
 bool Progress::drive_once() {
-  Idle never;
+  IdleThread never;
   return has_moved(drive_once(never));
 }
 
-Progress::Driven Progress::drive_once(Idle& idle) {
+Progress::Driven Progress::drive_once(IdleThread& idle) {
   const Driven driven = drive(idle);
   if (driven == Driven::worked) {
     bells_.ring_self();
@@ -69,7 +69,7 @@ Progress::Driven Progress::drive_once(Idle& idle) {
   return driven;
 }
 
-Progress::Driven Progress::drive(Idle& idle) {
+Progress::Driven Progress::drive(IdleThread& idle) {
   bool moved = false, claimed = false;
   Drivers::Round round;
   {
@@ -166,7 +166,7 @@ void Progress::drive_until(const std::function<bool()>& done) {
   int idle_rounds = 0;
   bool worked = false;
   Clock::time_point idle_since{}, uncounted_since{};
-  Idle idle;
+  IdleThread idle;
   while (!done()) {
     const Driven driven = drive(idle);
     worked |= driven == Driven::worked;
@@ -211,7 +211,7 @@ void WaitSum::show(Clock::time_point since, Clock::time_point now) const noexcep
   }
 }
 
-void Progress::sleep_until_rung(Idle& idle, const std::function<bool()>& done,
+void Progress::sleep_until_rung(IdleThread& idle, const std::function<bool()>& done,
                                 std::chrono::nanoseconds longest_with_wire) {
   if (!idle.sleeper) {
     idle.sleeper.emplace(bells_);
@@ -235,7 +235,7 @@ void Progress::sleep_until_rung(Idle& idle, const std::function<bool()>& done,
   idle.looks = true;
 }
 
-void Progress::begin_watch(Idle& idle) {
+void Progress::begin_watch(IdleThread& idle) {
   if (!with_wire() || !watch_.possible()) {
     return;
   }
@@ -245,13 +245,13 @@ void Progress::begin_watch(Idle& idle) {
   }
 }
 
-void Progress::end_watch(Idle& idle) {
+void Progress::end_watch(IdleThread& idle) {
   if (std::exchange(idle.watches, false)) {
     watch_.end();
   }
 }
 
-void Progress::leave_wire(Idle& idle) {
+void Progress::leave_wire(IdleThread& idle) {
   end_watch(idle);
   if (std::exchange(idle.relied_on, false)) {
     bells_.ring_self();
@@ -272,7 +272,7 @@ void Progress::count_unattended(int delta) {
 void Progress::run_thread() {
   std::unique_lock lock(thread_mutex_);
   auto moved = wait_policy_.now();
-  Idle idle;
+  IdleThread idle;
   const auto stop_driving = [&] {
     idle.sleeper.reset();
     leave_wire(idle);

@@ -39,6 +39,14 @@ struct WaitSum {
   void show(Clock::time_point since, Clock::time_point now) const noexcept;
 };
 
+/// A thread that has had nothing to do.
+struct IdleThread {
+  std::optional<Bells::Sleeper> sleeper;  ///< For one sleep after the other, until it has.
+  bool watches = false;                   ///< It is the one of WireWatch.
+  bool relied_on = false;                 ///< It has been, and others may sleep for that.
+  bool looks = false;                     ///< At the wire, though nothing is awaited of it.
+};
+
 class Progress {
  public:
   /// What is driven besides drivers.
@@ -154,18 +162,11 @@ class Progress {
     moved,
     worked,  ///< Ran a task: others may have found its driver busy, and sleep.
   };
-  /// A thread that has had nothing to do.
-  struct Idle {
-    std::optional<Bells::Sleeper> sleeper;  ///< For one sleep after the other, until it has.
-    bool watches = false;                   ///< It is the one of WireWatch.
-    bool relied_on = false;                 ///< It has been, and others may sleep for that.
-    bool looks = false;                     ///< At the wire, though nothing is awaited of it.
-  };
   static bool has_moved(Driven driven) {
     return driven == Driven::moved || driven == Driven::worked;
   }
-  Driven drive(Idle& idle);
-  Driven drive_once(Idle& idle);
+  Driven drive(IdleThread& idle);
+  Driven drive_once(IdleThread& idle);
   void await(Drivers::Entry& entry);
   void give_way();
   void run_thread();
@@ -174,13 +175,13 @@ class Progress {
   }
   /// Sleeps, at most for `longest_with_wire` while a wire may bring something that nobody polls
   /// for.
-  void sleep_until_rung(Idle& idle, const std::function<bool()>& done,
+  void sleep_until_rung(IdleThread& idle, const std::function<bool()>& done,
                         std::chrono::nanoseconds longest_with_wire);
   /// Makes the thread the one that polls the wire if it has to sleep, if that can be had now.
-  void begin_watch(Idle& idle);
-  void end_watch(Idle& idle);
+  void begin_watch(IdleThread& idle);
+  void end_watch(IdleThread& idle);
   /// The thread looks after the wire no more: another one that sleeps may.
-  void leave_wire(Idle& idle);
+  void leave_wire(IdleThread& idle);
 
   WaitPolicy& wait_policy_;
   Bells& bells_;
