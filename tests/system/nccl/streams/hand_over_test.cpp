@@ -292,6 +292,7 @@ TEST(NcclHandOver, a_child_of_fork_ends_and_leaves_its_parents_alone) {
   const pid_t child = fork();
   if (child == 0) {
     alarm(20);
+    is_child = true;
     std::exit(0);
   }
   int status = -1;
