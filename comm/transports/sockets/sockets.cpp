@@ -340,31 +340,22 @@ void Sockets::enqueue(Channel& channel) noexcept {
 bool Sockets::progress() noexcept {
   // A send that ends by it is news: who hears of none may go to sleep.
   const bool wrote = write_kept_back();
-  const bool awaits = read_directly();
-  if (!awaits || look_often_ || ++calls_ % calls_a_look == 0) {
+  const bool directly = !channels_.empty() && channels_.size() <= most_read_directly;
+  if (!directly || look_often_ || ++calls_ % calls_a_look == 0) {
     look_often_ = false;
     look();
   }
-  return drive_ready() || wrote;
-}
-
-/// Has each channel read that something is awaited from, unasked; whether there is one. False where
-/// there are so many channels that epoll is to be asked.
-bool Sockets::read_directly() noexcept {
-  if (channels_.size() > most_read_directly) {
-    return false;
-  }
-  bool awaits = false;
-  for (const auto& channel : channels_) {
-    if (channel->opened() &&
-        lines_[static_cast<std::size_t>(channel->peer())]->link.awaits_peer()) {
-      channel->note_readable(false);
-      enqueue(*channel);
-      awaits = true;
+  if (directly) {
+    for (const auto& channel : channels_) {
+      const int peer = channel->peer();
+      if (channel->opened() && lines_[static_cast<std::size_t>(peer)]->link.awaits_peer()) {
+        channel->note_readable(false);
+        enqueue(*channel);
+      }
+      look_often_ |= channel->blocked() || !channel->opened();
     }
-    look_often_ |= channel->blocked() || !channel->opened();
   }
-  return awaits;
+  return drive_ready() || wrote;
 }
 
 /// Each channel that may have something to do, once.

@@ -112,7 +112,6 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   void watch(Channel& channel);
   void close(Channel& channel) noexcept;
   void enqueue(Channel& channel) noexcept;
-  bool read_directly() noexcept;
   bool drive_ready() noexcept;
   void sweep() noexcept;
 
