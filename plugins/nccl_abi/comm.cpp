@@ -96,13 +96,6 @@ Settings read_settings(const ncclConfig_t* config, const Settings& otherwise) {
   return {has_blocking ? known.blocking == 1 : true, has_name ? known.commName : ""};
 }
 
-// In a child of fork() what waits in it would be waited for, and nobody is there who does.
-Comm::~Comm() {
-  if (hand_over_ && !hand_over_->here()) {
-    static_cast<void>(hand_over_.release());
-  }
-}
-
 // Operations have a communicator of their own: when they are revoked, the other one can still make
 // new groups of the ranks.
 void Comm::become_ready(Communicator control) {

@@ -1,6 +1,7 @@
 // What an ncclComm_t stands for, and which of them there are.
 #pragma once
 
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -41,9 +42,6 @@ struct Range {
 class Comm final {
  public:
   Comm(Settings settings, int device) : settings_(std::move(settings)), device_(device) {}
-  ~Comm();
-  Comm(const Comm&) = delete;
-  Comm& operator=(const Comm&) = delete;
 
   const Settings& settings() const noexcept { return settings_; }
   int device() const noexcept { return device_; }

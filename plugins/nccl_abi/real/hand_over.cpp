@@ -135,12 +135,7 @@ void HandOver::wake() {
   changed_.notify_all();
 }
 
-// At the moment of a fork() another thread may have had the mutex, which no thread of the child
-// lets go of.
 void HandOver::leave() {
-  if (!here()) {
-    return;
-  }
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;

@@ -1,9 +1,6 @@
 // A communicator of NCCL's own library, of the same ranks as one of ours and beside it.
 #pragma once
 
-#include <sys/types.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -33,13 +30,11 @@ class HandOver final {
   HandOver(const Library& library, const ncclUniqueId& id, const Place& place, Communicator& ours,
            Communicator& trial, std::chrono::milliseconds patience);
   /// Destroys it once it is finalized, and aborts it otherwise: may wait for the device. Not in a
-  /// child of fork().
+  /// child of fork(), which has no watcher; nor leave().
   ~HandOver();
   HandOver(const HandOver&) = delete;
   HandOver& operator=(const HandOver&) = delete;
 
-  /// False in a child of fork(): the watcher is the parent's, and so is all that NCCL has.
-  bool here() const noexcept { return process_ == getpid(); }
   /// Once all ranks have made theirs: what goes over. Before any other call.
   void open(Kinds kinds);
   /// Whether all memory that this rank uses is its device's: NCCL's kernels read no other.
@@ -54,8 +49,7 @@ class HandOver final {
   Complaint complaint();
   /// Our communicator has been ended: it ends soon.
   void wake();
-  /// The process ends, and this is left as it is: nothing calls NCCL any more. Nothing happens in a
-  /// child of fork().
+  /// The process ends, and this is left as it is: nothing calls NCCL any more.
   void leave();
   /// Once; waits until what has been enqueued has ended, well or not: no longer than our
   /// communicator is well.
@@ -78,7 +72,6 @@ class HandOver final {
   void watch();
   void abort();
 
-  const pid_t process_ = getpid();
   const Library& library_;
   const Place place_;
   Communicator& ours_;
