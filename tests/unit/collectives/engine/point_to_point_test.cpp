@@ -11,10 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/communicator_impl.hpp"
-#include "collectives/engine/control_block.hpp"
 #include "comm/context/context.hpp"
 #include "sprat/communicator.hpp"
+#include "tests/unit/collectives/engine/ranks_on_hosts.hpp"
 
 namespace sprat::collectives {
 namespace {
@@ -63,36 +62,16 @@ class SlowToWake final : public comm::WaitPolicy {
   std::unique_ptr<comm::WaitPolicy> policy_ = comm::real_wait_policy();
 };
 
-/// Two ranks on two hosts, threads of this process, of which the first is slow to wake.
+/// Two ranks on two hosts, of which the first is slow to wake.
 void run_pair(SlowToWake::Counts& counts, const std::function<void(Communicator&)>& body) {
-  auto rendezvous = comm::open_rendezvous_in_process(2);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      Config config;
-      config.rank = rank;
-      config.size = 2;
-      config.host = "a,b";
-      config.provider = "sockets";
-      config.interface = "lo";
-      comm::Environment environment{.rendezvous =
-                                        std::move(rendezvous[static_cast<std::size_t>(rank)])};
-      if (rank == 0) {
-        environment.wait_policy = std::make_unique<SlowToWake>(counts);
-      }
-      auto context = comm::Context::join(config, std::move(environment), sizeof(ControlBlock));
-      auto rules = std::make_shared<const Rules>(rules_of(config));
-      Communicator world(Communicator::Impl::world(std::move(context), std::move(rules)));
-      try {
-        body(world);
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << "rank " << rank << ": " << error.what();
-      }
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  const auto prepare = [&](int rank, Config& config, comm::Environment& environment) {
+    config.provider = "sockets";
+    config.interface = "lo";
+    if (rank == 0) {
+      environment.wait_policy = std::make_unique<SlowToWake>(counts);
+    }
+  };
+  run_on_hosts("a,b", 2, prepare, body);
 }
 
 TEST(PointToPoint, wakes_a_thread_whose_message_another_one_takes_in_as_it_posts) {

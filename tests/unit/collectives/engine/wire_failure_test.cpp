@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "collectives/communicator_impl.hpp"
-#include "collectives/engine/control_block.hpp"
 #include "comm/context/context.hpp"
 #include "sprat/communicator.hpp"
+#include "tests/unit/collectives/engine/ranks_on_hosts.hpp"
 
 namespace sprat::collectives {
 namespace {
@@ -122,36 +122,16 @@ class PassingFailure final : public comm::MessageTransport {
   std::list<Receive> receives_;
 };
 
-/// Two ranks on two hosts, threads of this process that are to each other as processes.
+/// Two ranks on two hosts.
 void run_pair(Mail& mail, const std::atomic<int>& seconds_ahead,
               const std::function<void(Communicator&)>& body) {
-  auto rendezvous = comm::open_rendezvous_in_process(2);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      Config config;
-      config.rank = rank;
-      config.size = 2;
-      config.host = "a,b";
-      comm::Environment environment{
-          .rendezvous = std::move(rendezvous[static_cast<std::size_t>(rank)]),
-          .wait_policy = std::make_unique<WaitPolicyAhead>(seconds_ahead),
-          .wires = [&](const Config&, int from, int) {
-            return std::make_unique<PassingFailure>(mail, from);
-          }};
-      auto context = comm::Context::join(config, std::move(environment), sizeof(ControlBlock));
-      auto rules = std::make_shared<const Rules>(rules_of(config));
-      Communicator world(Communicator::Impl::world(std::move(context), std::move(rules)));
-      try {
-        body(world);
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << "rank " << rank << ": " << error.what();
-      }
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  const auto prepare = [&](int, Config&, comm::Environment& environment) {
+    environment.wait_policy = std::make_unique<WaitPolicyAhead>(seconds_ahead);
+    environment.wires = [&](const Config&, int from, int) {
+      return std::make_unique<PassingFailure>(mail, from);
+    };
+  };
+  run_on_hosts("a,b", 2, prepare, body);
 }
 
 TEST(WireFailure, that_has_passed_with_its_operation_does_not_end_a_later_one_that_waits) {
