@@ -1,9 +1,5 @@
 #include "comm/coordinator/control_proof.hpp"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-#include <openssl/sha.h>
 #include <sys/random.h>
 
 #include <algorithm>
@@ -39,26 +35,16 @@ const Magic control_magic = magic_of("SPRAT\r\n\x01");
 const Magic encrypted_only_magic = magic_of("SPRAT\r\n\x03");
 
 Proof prove(std::string_view token, Side side, const Nonce& coordinator, const Nonce& rank) {
-  static_assert(proof_bytes == SHA256_DIGEST_LENGTH);
   // The side is part of what is hashed, so the coordinator's proof cannot be sent back to it as a
   // rank's. Both numbers are too, so an old proof is of no use in another connection.
-  std::vector<unsigned char> message{static_cast<unsigned char>(side)};
+  std::vector<std::byte> message{static_cast<std::byte>(side)};
   for (const Nonce* nonce : {&coordinator, &rank}) {
-    for (const std::byte byte : *nonce) {
-      message.push_back(std::to_integer<unsigned char>(byte));
-    }
+    message.insert(message.end(), nonce->begin(), nonce->end());
   }
-  Proof proof{};
-  const auto* made =
-      HMAC(EVP_sha256(), token.data(), static_cast<int>(token.size()), message.data(),
-           message.size(), reinterpret_cast<unsigned char*>(proof.data()), nullptr);
-  need(made != nullptr, "libcrypto does not compute HMAC-SHA256");
-  return proof;
+  return keyed_hash(token, message);
 }
 
-bool equal(const Proof& a, const Proof& b) noexcept {
-  return CRYPTO_memcmp(a.data(), b.data(), proof_bytes) == 0;
-}
+bool equal(const Proof& a, const Proof& b) noexcept { return same_in_constant_time(a, b); }
 
 Nonce random_nonce() {
   Nonce nonce;

@@ -7,14 +7,16 @@
 #include <string>
 #include <string_view>
 
+#include "comm/base/keyed_hash.hpp"
+
 namespace sprat::comm {
 
 // A rank greets with the magic and its nonce. The coordinator answers with the magic, its own nonce
 // and its proof; the rank, having checked that, sends its proof. Only then are frames read.
-inline constexpr std::size_t magic_bytes = 8, nonce_bytes = 16, proof_bytes = 32;
+inline constexpr std::size_t magic_bytes = 8, nonce_bytes = 16, proof_bytes = sizeof(KeyedHash);
 using Magic = std::array<std::byte, magic_bytes>;
 using Nonce = std::array<std::byte, nonce_bytes>;
-using Proof = std::array<std::byte, proof_bytes>;
+using Proof = KeyedHash;
 /// Never changes: versions are compared in Hello, where a difference can be said in words.
 extern const Magic control_magic;
 /// In place of it a coordinator answers so, with zeros behind it, to who does not encrypt where it

@@ -1,10 +1,5 @@
 #include "comm/encryption/job_key.hpp"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-#include <openssl/sha.h>
-
 #include <span>
 #include <string>
 
@@ -16,17 +11,6 @@ namespace {
 /// Whoever hears a handshake can try guesses of the token against it at leisure, so a word is none.
 /// What people type as one has 16 characters or more; `openssl rand -hex 32` gives 64.
 constexpr std::size_t least_token = 16;
-
-static_assert(std::tuple_size_v<TlsKey> == SHA256_DIGEST_LENGTH);
-
-TlsKey keyed_hash(std::string_view key, std::string_view message) {
-  TlsKey hash{};
-  const auto* made = HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
-                          reinterpret_cast<const unsigned char*>(message.data()), message.size(),
-                          reinterpret_cast<unsigned char*>(hash.data()), nullptr);
-  need(made != nullptr, "libcrypto does not compute HMAC-SHA256");
-  return hash;
-}
 
 }  // namespace
 
@@ -48,15 +32,13 @@ Encryption encryption_of(const Config& config) {
 
 // RFC 5869. One block of the hash is all that is wanted, so its second step is one hash.
 TlsKey derive_key(std::string_view secret, std::string_view salt, std::string_view label) {
-  const TlsKey extracted = keyed_hash(salt, secret);
+  const TlsKey extracted = keyed_hash(salt, std::as_bytes(std::span(secret)));
   const std::string info = std::string(label) + '\x01';
-  return keyed_hash({reinterpret_cast<const char*>(extracted.data()), extracted.size()}, info);
+  return keyed_hash({reinterpret_cast<const char*>(extracted.data()), extracted.size()},
+                    std::as_bytes(std::span(info)));
 }
 
-// Before anything of OpenSSL's is used for encryption: it shall not clean up at exit, since a job
-// may be left by a destructor that runs later, and would find it gone.
 TlsKey job_key(std::string_view token, KeyUse use) {
-  OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
   return derive_key(token, "sprat encryption 1", use == KeyUse::control ? "control" : "data");
 }
 

@@ -1,11 +1,10 @@
 // The keys of a job's encrypted connections, made of its token.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
+#include "comm/base/keyed_hash.hpp"
 #include "sprat/config.hpp"
 
 namespace sprat::comm {
@@ -15,7 +14,7 @@ enum class Encryption : std::uint8_t { off, on };
 /// and cannot: without a secret token, or with a provider of libfabric.
 Encryption encryption_of(const Config& config);
 
-using TlsKey = std::array<std::byte, 32>;
+using TlsKey = KeyedHash;
 /// What a key is for: one that leaks from one place opens nothing elsewhere.
 enum class KeyUse : std::uint8_t { control, data };
 TlsKey job_key(std::string_view token, KeyUse use);

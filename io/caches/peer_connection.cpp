@@ -1,9 +1,6 @@
 // Whatever a socket takes or gives at once; the rest waits for epoll.
 #include "io/caches/peer_connection.hpp"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
@@ -37,18 +34,7 @@ PeerProof proof_of(char side, const std::string& secret, const PeerHello& hello,
   message[0] = static_cast<std::byte>(side);
   std::memcpy(message.data() + 1, &hello, sizeof hello);
   std::memcpy(message.data() + 1 + sizeof hello, &answer, sizeof answer);
-  PeerProof proof{};
-  unsigned length = 0;
-  const unsigned char* made =
-      HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
-           reinterpret_cast<const unsigned char*>(message.data()), message.size(),
-           reinterpret_cast<unsigned char*>(proof.data()), &length);
-  need(made != nullptr && length == proof.size(), "libcrypto does not compute HMAC-SHA256");
-  return proof;
-}
-
-bool equal_proofs(const PeerProof& one, const PeerProof& other) {
-  return CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;  // in constant time
+  return keyed_hash(secret, message);
 }
 
 }  // namespace
@@ -116,7 +102,7 @@ OutgoingConnection::Step OutgoingConnection::go_on(const std::string& secret) {
     return Step::goes_on;
   }
   const auto challenge = in_.as<PeerChallenge>();
-  if (!equal_proofs(challenge.proof, proof_of('L', secret, hello_, challenge.nonce))) {
+  if (!same_in_constant_time(challenge.proof, proof_of('L', secret, hello_, challenge.nonce))) {
     return Step::not_trusted;
   }
   out_.put(proof_of('C', secret, hello_, challenge.nonce));
@@ -192,7 +178,7 @@ IncomingConnection::Step IncomingConnection::greet(const std::string& secret, st
     // A new connection has room for 48 bytes; one that has not is no host's of ours.
     return out_.write_to(descriptor()) && out_.whole() ? Step::waits : Step::ended;
   }
-  if (!equal_proofs(in_.as<PeerProof>(), proof_of('C', secret, hello_, nonce_))) {
+  if (!same_in_constant_time(in_.as<PeerProof>(), proof_of('C', secret, hello_, nonce_))) {
     return Step::ended;
   }
   state_ = State::header;
