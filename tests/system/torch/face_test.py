@@ -257,7 +257,8 @@ def renewed(rank: int, size: int) -> tuple:
     """A group whose ranks have begun unlike operations is aborted and made anew, twice; what keeps it goes on, and others do."""
     group, other = dist.new_group([0, 2]), dist.new_group([0, 1, 2])
     told, totals = [], []
-    for _ in range(2 * (rank != 1)):
+    store = dist.distributed_c10d._get_default_store()
+    for turn in range(2 * (rank != 1)):
         backend = backend_of(group)
         left_behind = dist.all_reduce(torch.ones(1), group=group, async_op=True) if rank == 0 else None
         backend.abort()
@@ -268,6 +269,9 @@ def renewed(rank: int, size: int) -> tuple:
         dist.all_reduce(total, group=group)
         totals.append(total.tolist())
         told.append(str(backend.get_error()).split(".")[-1])
+        # An abort ends what is in flight on the other rank, though it is over on this one.
+        store.set(f"turn {turn} of {rank}", "over")
+        store.wait([f"turn {turn} of {2 - rank}"])
     everyones = torch.ones(1)
     dist.all_reduce(everyones, group=other)
     dist.all_reduce(everyones)
