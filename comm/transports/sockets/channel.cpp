@@ -16,9 +16,6 @@ namespace {
 constexpr std::size_t bytes_a_call = std::size_t{1} << 20;
 /// To encrypt or decrypt them takes several times as long.
 constexpr std::size_t encrypted_bytes_a_call = std::size_t{1} << 18;
-/// Behind the bytes of a long message the next header is read with them, and little more: what
-/// follows is better read straight to its place.
-constexpr std::size_t tail_bytes = 4096;
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
@@ -87,8 +84,9 @@ std::ptrdiff_t Channel::receive(std::span<std::byte> into) noexcept {
   return -1;
 }
 
-/// First to where the bytes of a message belong, and what is behind them to `extra`. Of what is
-/// encrypted a call gives one record, so there is no behind.
+/// First to where the bytes of a message belong, and what is behind them to `extra`, all of it:
+/// each call has the kernel acknowledge what it took, which holds the sender up for longer than it
+/// takes to copy once more. Of what is encrypted a call gives one record, so there is no behind.
 std::ptrdiff_t Channel::receive_behind(const Incoming& next, std::span<std::byte> extra) noexcept {
   if (session_) {
     return receive({next.place, next.bytes});
@@ -195,10 +193,7 @@ Moved Channel::read(std::span<std::byte> buffer) noexcept {
   for (std::size_t budget = budget_of_a_call(); budget > 0 && !stalled_ && moved.error == 0;) {
     const Incoming next = link_->in.incoming(stream());
     const std::size_t placed = next.place == nullptr ? 0 : next.bytes;
-    const std::size_t extra =
-        placed > tail_bytes ? std::min(tail_bytes, buffer.size()) : buffer.size();
-    const ssize_t result =
-        placed == 0 ? receive(buffer.first(extra)) : receive_behind(next, buffer.first(extra));
+    const ssize_t result = placed == 0 ? receive(buffer) : receive_behind(next, buffer);
     if (result <= 0) {
       readable_ = false;
       moved.error = result == 0 ? ECONNRESET : would_block(errno) ? 0 : errno;
@@ -216,7 +211,7 @@ Moved Channel::read(std::span<std::byte> buffer) noexcept {
     budget -= std::min(budget, got);
     // Less than there was room for: that was all. The end of the stream tells of itself by an event
     // of its own, unless it came with these bytes. Of what is encrypted it was a record.
-    if (!session_ && got < placed + extra && !hung_up_) {
+    if (!session_ && got < placed + buffer.size() && !hung_up_) {
       readable_ = false;
       return moved;
     }

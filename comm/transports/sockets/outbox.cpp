@@ -276,11 +276,11 @@ bool Outbox::has_room() noexcept {
   }
 }
 
-/// The sender is told of a quarter of the credit at a time: a frame for each message would double
-/// their number.
+/// The sender is told of much of the credit at a time: a frame for each message would double their
+/// number, and each costs the kernel as much as a tenth of a MiB.
 void Outbox::owe(std::size_t bytes) noexcept {
   owed_ += credit_of(bytes);
-  if (owed_ >= credit_bytes / 4 && has_room()) {
+  if (owed_ >= most_owed && has_room()) {
     StreamFrame frame{.kind = StreamFrameKind::credit};
     frame.bytes = std::exchange(owed_, 0);
     reply(frame);

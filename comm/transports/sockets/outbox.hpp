@@ -30,6 +30,8 @@ class Outbox {
  public:
   /// Bytes that may be sent without being asked for, and not yet matched with receives.
   static constexpr std::size_t credit_bytes = std::size_t{4} << 20;
+  /// Of those a receiver has matched it keeps as many or fewer to itself.
+  static constexpr std::size_t most_owed = credit_bytes / 2;
   /// So many frames a stream may have begun and not written.
   static constexpr std::size_t frames_at_once = 8;
 

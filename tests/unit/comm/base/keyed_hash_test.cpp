@@ -1,3 +1,4 @@
+// The hash of the standard, and when it is there.
 #include "comm/base/keyed_hash.hpp"
 
 #include <gtest/gtest.h>

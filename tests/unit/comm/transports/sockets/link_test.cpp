@@ -576,7 +576,7 @@ TEST(SocketLink, withdraws_random_letters_and_loses_neither_credit_nor_room) {
       const auto gone = std::ranges::count_if(
           last, [](const Mail& one) { return one.send.state == State::done; });
       EXPECT_GE(static_cast<std::size_t>(gone),
-                (Outbox::credit_bytes - Outbox::credit_bytes / 4) / (bytes + frame_bytes));
+                (Outbox::credit_bytes - Outbox::most_owed) / (bytes + frame_bytes));
       for (std::size_t at = 0; at < count; ++at) {
         last[at].got.resize(bytes);
         pair.ends[1].in.recv(last[at].recv, tag_of(100, at), last[at].got);
