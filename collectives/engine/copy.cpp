@@ -80,4 +80,8 @@ bool goes_past_cache(const Problem& problem, bool oversubscribed) {
          least_copied;
 }
 
+bool sends_results(const Problem& problem) {
+  return problem.collective == Collective::all_reduce && problem.grouping->hosts() > 1;
+}
+
 }  // namespace sprat::collectives

@@ -15,5 +15,7 @@ void copy(std::byte* to, const std::byte* from, std::size_t bytes, bool past_cac
 /// keep, or the lines that they replace are in peers' caches and would have to be fetched first.
 /// `oversubscribed`: ranks share cores, and with them caches.
 bool goes_past_cache(const Problem& problem, bool oversubscribed);
+/// Whether a rank sends what it has reduced to other hosts, at once and so out of the caches.
+bool sends_results(const Problem& problem);
 
 }  // namespace sprat::collectives

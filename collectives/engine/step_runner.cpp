@@ -321,7 +321,7 @@ void StepRunner::cut_reduction(const Step& step) {
   }
   Arithmetic arithmetic = arithmetic_of(operation_->problem);
   arithmetic.complete = step.to.buffer == Buffer::output;
-  arithmetic.past_cache = arithmetic.complete && streams_;
+  arithmetic.past_cache = arithmetic.complete && streams_ && !sends_results(operation_->problem);
   bulk_.piece =
       work_.set_reduction(arithmetic, memory_.own_address(step.to) + bulk_.done * size,
                           std::min(step.to.count - bulk_.done, piece_bytes(sources) / size));
