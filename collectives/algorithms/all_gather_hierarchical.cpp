@@ -109,7 +109,7 @@ void plan(const Problem& p, Plan& plan) {
     sharing = plan.since(0);
   }
   if (others > 0) {
-    PairwiseExchange exchange(others, p.count * size_of(p.input));
+    PairwiseExchange exchange(*p.grouping, others, p.count * size_of(p.input));
     const std::vector<IndexRange> arrivals = receive_parts(p, plan, exchange, sharing);
     send_part(p, plan, exchange);
     if (local.size() > 1) {

@@ -19,7 +19,7 @@ bool fits(const Problem&) { return true; }
 
 void exchange_blocks(const Problem& p, Plan& plan) {
   const Grouping& grouping = *p.grouping;
-  PairwiseExchange exchange(p.ranks() - 1, p.count * size_of(p.input));
+  PairwiseExchange exchange(*p.grouping, p.ranks() - 1, p.count * size_of(p.input));
   const auto chunk_of = [&](const Operand& block, int chunk) {
     return piece_of(block, slice(p.count, exchange.chunks(), chunk));
   };

@@ -28,7 +28,7 @@ constexpr int least_chunks = 8;
 int chunks_of(const Problem& p) {
   const std::size_t bytes = p.count * size_of(p.input);
   const auto few = static_cast<int>(std::min<std::size_t>(bytes / least_chunk_bytes, least_chunks));
-  return std::max({1, few, collectives::chunks_of(bytes)});
+  return std::max({1, few, collectives::chunks_of(*p.grouping, bytes)});
 }
 
 /// The rank that has the data on the host `distance` hosts down the chain.

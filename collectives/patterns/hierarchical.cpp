@@ -217,7 +217,7 @@ PairwiseExchange exchange_of(const Problem& problem, const std::vector<Portion>&
     largest = std::max(largest, portion.slice.count);
   }
   const int others = problem.grouping->hosts() - 1;
-  return PairwiseExchange(trips * others, others == 0 ? 0 : largest * size);
+  return PairwiseExchange(*problem.grouping, trips * others, others == 0 ? 0 : largest * size);
 }
 
 // Receives come first, so that all are posted when the first partial leaves.

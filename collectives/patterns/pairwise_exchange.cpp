@@ -8,6 +8,9 @@ namespace sprat::collectives {
 namespace {
 
 constexpr std::size_t chunk_bytes = 128 * 1024;
+// Every chunk costs calls of the kernel at both ends, and an acknowledgement. A pair's are longer,
+// but of a message that has so many: while one is copied into the kernel another is out of it.
+constexpr std::size_t chunk_bytes_of_pair = 512 * 1024, least_chunks_of_pair = 4;
 constexpr std::size_t most_chunks = 256;  // so that plans stay short
 // Under way from one rank: what a wire needs to be busy while a message is acknowledged. Whole
 // messages go to as many hosts, whose wires others fill as well.
@@ -16,15 +19,22 @@ constexpr std::size_t whole_bytes_at_once = chunk_bytes;
 
 }  // namespace
 
-int chunks_of(std::size_t bytes) {
-  return static_cast<int>(std::clamp<std::size_t>(bytes / chunk_bytes, 1, most_chunks));
+bool is_pair(const Grouping& grouping) { return grouping.hosts() == 2 && grouping.ranks() == 2; }
+
+int chunks_of(const Grouping& grouping, std::size_t bytes) {
+  std::size_t chunks = bytes / chunk_bytes;
+  if (is_pair(grouping)) {
+    chunks = std::max(std::min(chunks, least_chunks_of_pair), bytes / chunk_bytes_of_pair);
+  }
+  return static_cast<int>(std::clamp<std::size_t>(chunks, 1, most_chunks));
 }
 
-PairwiseExchange::PairwiseExchange(int distances, std::size_t bytes)
-    : chunks_(chunks_of(bytes)), arrivals_(static_cast<std::size_t>(distances * chunks_)) {
+PairwiseExchange::PairwiseExchange(const Grouping& grouping, int distances, std::size_t bytes)
+    : chunks_(chunks_of(grouping, bytes)),
+      arrivals_(static_cast<std::size_t>(distances * chunks_)) {
   const std::size_t whole =
       std::max<std::size_t>(1, whole_bytes_at_once / std::max<std::size_t>(1, bytes));
-  at_once_ = chunks_ > 1 ? chunks_at_once : whole;
+  at_once_ = is_pair(grouping) ? arrivals_.size() : chunks_ > 1 ? chunks_at_once : whole;
 }
 
 void PairwiseExchange::arrives(int distance, int chunk, IndexRange receives) {

@@ -9,15 +9,44 @@ namespace {
 constexpr std::size_t pairwise_KiB = 1024;
 
 TEST(PairwiseExchange, cut_messages_from_two_chunks_on_and_into_no_more_than_plans_can_bear) {
-  EXPECT_EQ(chunks_of(0), 1);
-  EXPECT_EQ(chunks_of(256 * pairwise_KiB - 1), 1);
-  EXPECT_EQ(chunks_of(256 * pairwise_KiB), 2);
-  EXPECT_EQ(chunks_of(1024 * pairwise_KiB + 1), 8);
-  EXPECT_EQ(chunks_of(std::size_t{1} << 40), 256);
+  for (const Grouping& grouping :
+       {Grouping({0, 0, 1, 1}), Grouping({0, 1, 2}), Grouping({0, 0, 1})}) {
+    EXPECT_EQ(chunks_of(grouping, 0), 1);
+    EXPECT_EQ(chunks_of(grouping, 256 * pairwise_KiB - 1), 1);
+    EXPECT_EQ(chunks_of(grouping, 256 * pairwise_KiB), 2);
+    EXPECT_EQ(chunks_of(grouping, 1024 * pairwise_KiB + 1), 8);
+    EXPECT_EQ(chunks_of(grouping, std::size_t{1} << 40), 256);
+  }
+}
+
+TEST(PairwiseExchange, cut_less_and_hold_nothing_back_where_two_ranks_have_a_host_each) {
+  const Grouping pair({0, 1});
+  EXPECT_EQ(chunks_of(pair, 256 * pairwise_KiB - 1), 1);
+  EXPECT_EQ(chunks_of(pair, 256 * pairwise_KiB), 2);
+  EXPECT_EQ(chunks_of(pair, 2048 * pairwise_KiB), 4);
+  EXPECT_EQ(chunks_of(pair, 4096 * pairwise_KiB), 8);
+  EXPECT_EQ(chunks_of(pair, std::size_t{1} << 40), 256);
+  PairwiseExchange exchange(pair, 2, 16 * 1024 * pairwise_KiB);
+  EXPECT_EQ(exchange.chunks(), 32);
+  for (int distance = 1; distance <= 2; ++distance) {
+    for (int chunk = 0; chunk < 32; ++chunk) {
+      exchange.arrives(distance, chunk, {7, 8});
+      EXPECT_EQ(exchange.behind(distance, chunk).last, 0u);
+    }
+  }
+}
+
+/// One rank on each.
+Grouping hosts_of(int count) {
+  std::vector<int> labels;
+  for (int host = 0; host < count; ++host) {
+    labels.push_back(host);
+  }
+  return Grouping(labels);
 }
 
 TEST(PairwiseExchange, hold_a_chunk_back_behind_what_comes_four_turns_before) {
-  PairwiseExchange exchange(3, 512 * pairwise_KiB);  // four chunks
+  PairwiseExchange exchange(hosts_of(4), 3, 512 * pairwise_KiB);  // four chunks
   std::uint32_t step = 0;
   for (int distance = 1; distance <= 3; ++distance) {
     for (int chunk = 0; chunk < 4; ++chunk, ++step) {
@@ -32,7 +61,7 @@ TEST(PairwiseExchange, hold_a_chunk_back_behind_what_comes_four_turns_before) {
 }
 
 TEST(PairwiseExchange, hold_small_messages_back_only_when_they_add_up) {
-  PairwiseExchange exchange(1000, 1 * pairwise_KiB);
+  PairwiseExchange exchange(hosts_of(1001), 1000, 1 * pairwise_KiB);
   for (int distance = 1; distance <= 1000; ++distance) {
     exchange.arrives(distance, 0, {7, 8});
   }
