@@ -10,6 +10,7 @@ from hosts import Hosts  # noqa: E402  (namespaces, as the chaos tests use them)
 
 LIMIT = "limit"
 BEFORE = "before"  # our library of another build
+MOST_SECONDS = 120  # of a batch or a check
 ONE_RAIL = "one_rail"  # our library on the first of the wires
 OURS = ["sprat", BEFORE, ONE_RAIL]
 PORT = 29_500  # between namespaces, where nobody else is
@@ -27,7 +28,12 @@ class Library:
         for stream in self.streams.values():
             stream.write(line + "\n")
             stream.flush()
-        answers = [stream.readline().strip() for stream in self.streams.values()]
+        try:
+            answers = [stream.readline().strip() for stream in self.streams.values()]
+        except TimeoutError:
+            for process in self.processes:
+                process.kill()
+            raise SystemExit(f"compare: {self.name} hangs: a rank has not answered [{line}] for {MOST_SECONDS} s")
         if "" in answers:
             raise SystemExit(f"compare: a rank of {self.name} has ended during [{line}]")
         return answers
@@ -228,6 +234,7 @@ def await_ranks(listener, library, ranks, pinned):
             connection, _ = listener.accept()
         except TimeoutError:
             raise SystemExit(f"compare: {library.name} did not start: {len(library.streams)} of {ranks} ranks came")
+        connection.settimeout(MOST_SECONDS)
         stream = connection.makefile("rw")
         _, rank, pid = stream.readline().split()
         library.streams[int(rank)] = stream
