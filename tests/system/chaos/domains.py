@@ -53,11 +53,14 @@ def main():
     residue = Residue()
     failures, slowest, begin = [], 0.0, time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
-        for failure, seconds in pool.map(lambda number: one_round(options, number), range(options.rounds)):
+        rounds = pool.map(lambda number: one_round(options, number), range(options.rounds))
+        for done, (failure, seconds) in enumerate(rounds, 1):
             slowest = max(slowest, seconds)
             if failure:
                 failures.append(failure)
                 print("FAILED", failure, flush=True)
+            if done % max(10, options.rounds // 20) == 0:
+                print(f"{done} of {options.rounds} rounds, {len(failures)} failed, {time.monotonic() - begin:.0f} s", flush=True)
     left = residue.left()
     print(f"{options.rounds} rounds, {len(failures)} failed, slowest {slowest:.1f} s, {time.monotonic() - begin:.0f} s, "
           f"left behind: {left or 'nothing'}")
