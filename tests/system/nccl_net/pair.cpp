@@ -2,6 +2,8 @@
 // as NCCL would have it. A Sprat job of the same two ranks brings the handles over.
 //   pair check            every version: messages of all lengths both ways at a time, held against
 //                         what was sent
+//   pair many MESSAGES    every version: so many messages each way, every byte held against what
+//                         was sent
 //   pair rate [SECONDS]   bytes a second through the plugin and through our own send() and recv()
 //                         over the same wire, by turns
 #include <fmt/core.h>
@@ -11,6 +13,7 @@
 #include <cstdlib>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "sprat/communicator.hpp"
@@ -92,6 +95,26 @@ int check_all(sprat::Communicator& world) {
   }
   if (wrong == 0 && world.rank() == 0) {
     fmt::print("all versions carry all lengths between two hosts\n");
+  }
+  return wrong == 0 ? 0 : 1;
+}
+
+int check_many(sprat::Communicator& world, std::size_t messages) {
+  std::size_t wrong = 0;
+  for (const int version : net_versions()) {
+    const auto net = play_net(version);
+    const Pair pair = join_other(*net, world);
+    const auto seed_of = [version](int sender) {
+      return static_cast<unsigned>(2 * version + sender);
+    };
+    std::thread sender([&] { send_many(*net, pair.sender, seed_of(world.rank()), messages); });
+    const std::size_t here = receive_many(*net, pair.receiver, seed_of(1 - world.rank()), messages);
+    sender.join();
+    fmt::print("v{}: {} messages came to rank {}, {} of them wrong\n", version, messages,
+               world.rank(), here);
+    wrong += here;
+    world.barrier();
+    close(*net, pair);
   }
   return wrong == 0 ? 0 : 1;
 }
@@ -178,12 +201,17 @@ void measure_all(sprat::Communicator& world, double seconds) {
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   auto world = sprat::Communicator::join();
-  if (world.size() != 2 || (what != "check" && what != "rate")) {
-    fmt::print(stderr, "nccl_net_pair check|rate [SECONDS], as two ranks on two hosts\n");
+  if (world.size() != 2 || (what != "check" && what != "many" && what != "rate") ||
+      (what == "many" && argc < 3)) {
+    fmt::print(stderr,
+               "nccl_net_pair check|many MESSAGES|rate [SECONDS], as two ranks on two hosts\n");
     return 2;
   }
   if (what == "check") {
     return check_all(world);
+  }
+  if (what == "many") {
+    return check_many(world, std::strtoull(argv[2], nullptr, 10));
   }
   measure_all(world, argc > 2 ? std::atof(argv[2]) : 3);
   return 0;

@@ -437,43 +437,11 @@ TEST(NcclNet, a_connection_needs_the_handles_key) {
   });
 }
 
-/// Random lengths, windows and tags, both ends by threads of their own.
+/// Both ends by threads of their own.
 void send_and_receive_many(PlayedNet& net, unsigned seed, std::size_t messages) {
   const Pair pair = join(net);
-  constexpr std::size_t most = 20'000, window = most_requests;
-  const auto source = pattern(most + 4096, seed);
-  const auto length = [seed](std::size_t at) { return (at * 7919 + seed * 31) % most; };
-  const auto place = [&](std::size_t at) { return source.data() + (at * 13) % 4096; };
-  std::thread sender([&] {
-    std::vector<void*> requests;
-    for (std::size_t at = 0; at < messages; ++at) {
-      requests.push_back(send_now(net, pair.sender, place(at), length(at), 1));
-      if (requests.size() == window) {
-        finish(net, requests.front());
-        requests.erase(requests.begin());
-      }
-    }
-    for (void* request : requests) {
-      finish(net, request);
-    }
-  });
-  std::vector<std::vector<std::byte>> rooms(window, std::vector<std::byte>(most));
-  std::vector<void*> requests(window, nullptr);
-  std::size_t wrong = 0;
-  for (std::size_t at = 0; at < messages + window; ++at) {
-    const std::size_t slot = at % window;
-    if (at >= window) {
-      const std::size_t done = at - window;
-      const std::vector<int> size = finish(net, requests[slot]);
-      const bool right = size[0] == static_cast<int>(length(done)) &&
-                         std::equal(place(done), place(done) + length(done), rooms[slot].begin());
-      wrong += right ? 0 : 1;
-    }
-    if (at < messages) {
-      const PlayedReceive receive{rooms[slot].data(), most, 1};
-      requests[slot] = receive_now(net, pair.receiver, {&receive, 1});
-    }
-  }
+  std::thread sender([&] { send_many(net, pair.sender, seed, messages); });
+  const std::size_t wrong = receive_many(net, pair.receiver, seed, messages);
   sender.join();
   EXPECT_EQ(wrong, 0u);
   close(net, pair);

@@ -240,4 +240,10 @@ void* receive_now(PlayedNet& net, void* comm, std::span<const PlayedReceive> rec
 /// Bytes that tell where they belong.
 std::vector<std::byte> pattern(std::size_t bytes, unsigned seed);
 
+/// Sends messages whose lengths and bytes follow from the seed and their number, with up to
+/// most_requests under way.
+void send_many(PlayedNet& net, void* sender, unsigned seed, std::size_t messages);
+/// Receives what send_many() sends; how many came with another length or other bytes.
+std::size_t receive_many(PlayedNet& net, void* receiver, unsigned seed, std::size_t messages);
+
 }  // namespace sprat::nccl_net
