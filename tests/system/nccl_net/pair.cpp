@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <span>
 #include <string>
@@ -112,6 +113,7 @@ int check_many(sprat::Communicator& world, std::size_t messages) {
     sender.join();
     fmt::print("v{}: {} messages came to rank {}, {} of them wrong\n", version, messages,
                world.rank(), here);
+    std::fflush(stdout);  // a million take minutes
     wrong += here;
     world.barrier();
     close(*net, pair);
