@@ -8,16 +8,22 @@
 
 namespace sprat::planning {
 
-std::string printable(std::string_view text) {
-  constexpr std::size_t most_shown = 80;
-  std::string out(text.substr(0, most_shown));
-  // Bytes above 127 are of letters, which names may have; a cut one at the end would be none.
-  while (text.size() > most_shown && !out.empty() && (out.back() & 0x80) != 0) {
-    out.pop_back();
-  }
+std::string without_controls(std::string_view text) {
+  std::string out(text);
   std::ranges::replace_if(
       out, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
-  return text.size() > most_shown ? out + "..." : out;
+  return out;
+}
+
+std::string printable(std::string_view text) {
+  constexpr std::size_t most_shown = 80, most_continued = 3;
+  std::size_t end = std::min(text.size(), most_shown);
+  // Not amid a letter of several bytes, all of which but the first begin with the bits 10.
+  const auto is_continued = [&] { return end < text.size() && (text[end] & 0xc0) == 0x80; };
+  for (std::size_t steps = 0; steps < most_continued && is_continued(); ++steps) {
+    --end;
+  }
+  return without_controls(text.substr(0, end)) + (end < text.size() ? "..." : "");
 }
 
 std::string shown(const nlohmann::json& value) {

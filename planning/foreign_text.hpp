@@ -7,7 +7,9 @@
 
 namespace sprat::planning {
 
-/// What a terminal obeys becomes a question mark; of a long text the beginning is enough.
+/// What a terminal obeys becomes a question mark.
+std::string without_controls(std::string_view text);
+/// The same, of a long text the beginning.
 std::string printable(std::string_view text);
 /// A number, a word or a truth as it stands; of a list or an object only that it is one, since it
 /// may be nested deeper than a stack is.

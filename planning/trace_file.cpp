@@ -41,10 +41,11 @@ std::int64_t id_of(const Events& event, const char* key) {
   return found != event.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
 }
 
+/// All of it: names that begin alike are others' all the same.
 std::string word_of(const Events& event, const char* key) {
   const auto found = event.find(key);
   return found != event.end() && found->is_string()
-             ? printable(found->get_ref<const std::string&>())
+             ? without_controls(found->get_ref<const std::string&>())
              : "";
 }
 
@@ -165,10 +166,13 @@ class TraceReader {
         while (!around.empty() && end_of(of, around.back()) <= slice.begin + time_rounding) {
           around.pop_back();
         }
-        require(around.empty() || slice.end <= end_of(of, around.back()) + time_rounding, origin_,
-                ": \"", slice.name, "\" of process ", thread.first, ", thread ", thread.second,
-                " overlaps \"", around.empty() ? "" : file_.slices[of.slices[around.back()]].name,
-                "\"");
+        if (!around.empty() && slice.end > end_of(of, around.back()) + time_rounding) {
+          const TraceSlice& outer = file_.slices[of.slices[around.back()]];
+          throw Error(
+              ErrorCode::invalid_argument,
+              text(origin_, ": \"", printable(slice.name), "\" of process ", thread.first,
+                   ", thread ", thread.second, " overlaps \"", printable(outer.name), "\""));
+        }
         of.around.push_back(around.empty() ? nobody : around.back());
         around.push_back(place);
       }
@@ -249,7 +253,7 @@ std::string check_text(const TraceFile& trace) {
   std::set<std::string> rows;
   for (const TraceSlice& slice : trace.slices) {
     ranks.insert(slice.rank);
-    rows.insert(slice.kind);
+    rows.insert(printable(slice.kind));
   }
   std::string said =
       fmt::format("{} slices of {} ranks in the rows {}; {} flows, each with both ends\n",

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "comm/base/check.hpp"
+#include "planning/foreign_text.hpp"
 
 namespace sprat::planning {
 namespace {
@@ -232,9 +233,10 @@ std::string summary_text(const TraceSummary& summary) {
       seconds < 1 ? seconds * 1e3 : seconds, seconds < 1 ? "ms" : "s", 100 * summary.computing,
       least->rank, 100 * least->computing, 100 * summary.communicating, 100 * summary.loading,
       100 * summary.idle,
-      summary.longest.empty() ? std::string("Nothing was computed.")
-                              : fmt::format("Of what was computed \"{}\" took most, {:.1f} %.",
-                                            summary.longest, 100 * summary.longest_share),
+      summary.longest.empty()
+          ? std::string("Nothing was computed.")
+          : fmt::format("Of what was computed \"{}\" took most, {:.1f} %.",
+                        printable(summary.longest), 100 * summary.longest_share),
       remedy(summary));
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "mp/simulate.hpp"
+#include "planning/foreign_text.hpp"
 #include "sprat/error.hpp"
 
 namespace sprat::planning {
@@ -140,6 +141,35 @@ TEST(TraceSummary, names_of_others_do_not_speak_to_the_terminal) {
     EXPECT_EQ(text.find_first_of("\x1b\a"), std::string::npos) << text;
   }
   EXPECT_EQ(trace.slices[0].name, "?[2Jgone?");
+}
+
+TEST(TraceSummary, long_names_count_as_they_are_and_are_cut_where_they_are_shown) {
+  const std::string alike(90, 'k');
+  const auto slice = [&](const std::string& end, int from, int lasts) {
+    return R"({"ph": "X", "name": ")" + alike + end + R"(", "ts": )" + std::to_string(from) +
+           R"(, "dur": )" + std::to_string(lasts) + "}";
+  };
+  const TraceSummary summary = summarise(
+      parse_trace("[" + slice("a", 0, 5) + "," + slice("b", 5, 3) + "," + slice("RECV", 8, 2) + "]",
+                  "t.json")
+          .slices);
+  EXPECT_EQ(summary.longest, alike + "a");
+  EXPECT_NEAR(summary.longest_share, 5.0 / 8, 1e-9);
+  EXPECT_NEAR(summary.communicating, 0.2, 1e-9);
+  const std::string text = summary_text(summary);
+  EXPECT_NE(text.find(std::string(80, 'k') + "..."), std::string::npos) << text;
+  EXPECT_EQ(text.find(std::string(81, 'k')), std::string::npos) << text;
+}
+
+TEST(TraceSummary, names_are_cut_between_letters_whatever_these_take) {
+  std::string letters, whole;
+  for (int i = 0; i < 30; ++i) {
+    letters += "\xe6\xa2\xaf";  // three bytes, of which the 80th is amid one
+    whole += i < 26 ? "\xe6\xa2\xaf" : "";
+  }
+  EXPECT_EQ(printable(letters), whole + "...");
+  EXPECT_EQ(printable(std::string(90, '\xaf')), std::string(77, '\xaf') + "...");
+  EXPECT_EQ(printable(std::string(80, '\xaf')), std::string(80, '\xaf'));
 }
 
 TEST(TraceSummary, facts_of_others_may_be_of_any_size) {
