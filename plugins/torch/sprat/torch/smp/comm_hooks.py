@@ -67,7 +67,7 @@ class HookedMeans:
         group then, which has other stages' ranks."""
         self._hook = hook if hook.state is not None else CommHook(replicas, hook.function)
         self._ranks = dist.get_process_group_ranks(replicas)
-        self._wire = Wire(new_group(self._ranks))
+        self._wire = Wire(new_group(self._ranks), of_replicas=True)
 
     def of(self, buckets: Iterable[Bucket]) -> list[torch.Tensor]:
         """In their order. Every replica calls it with the same ones; StepFailed on each if one fails."""

@@ -31,10 +31,11 @@ class Wire:
     """One rank's end. send() by one thread at a time; what comes is in `inbox`."""
 
     def __init__(self, group: dist.ProcessGroup,
-                 inbox: queue.SimpleQueue[Message | BaseException] | None = None):
+                 inbox: queue.SimpleQueue[Message | BaseException] | None = None, of_replicas: bool = False):
         """inbox: of the pipeline's wire; this one is then between tensor parallel ranks, and one
-        thread waits for both."""
+        thread waits for both. of_replicas: it is between ranks that have the same part of copies of the model."""
         self._of_peers = inbox is not None
+        self._of_replicas = of_replicas
         self.group = group
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
@@ -143,9 +144,11 @@ class Wire:
         """A receive from any rank does not know whom it has waited for."""
         if not silent:
             return error
-        names = ", ".join(f"rank {self._globals[one]} of all" if self._of_peers else rank_name(one, self._globals)
+        of_all = self._of_peers or self._of_replicas
+        names = ", ".join(f"rank {self._globals[one]} of all" if of_all else rank_name(one, self._globals)
                           for one in sorted(silent))
-        named = RuntimeError(f"nothing came from {names} in this step, and the ranks of a pipeline call the same steps: "
+        alike = "replicas" if self._of_replicas else "the ranks of a pipeline"
+        named = RuntimeError(f"nothing came from {names} in this step, and {alike} call the same steps: "
                              f"{type(error).__name__}: {error}")
         named.__cause__ = error
         return named
