@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import pathlib
 import sys
 import unittest
@@ -195,6 +196,23 @@ def hooked(name: str, pipeline: int, rank: int, size: int) -> tuple[str, str]:
     return text, f"{wrong} differ" if wrong else ""
 
 
+def gone_behind_a_hook(rank: int, size: int) -> str:
+    """What rank 0 says, whose hook has its mean, of a replica that ends before it leaves the step."""
+    smp = start(1, 2)
+    model = smp.DistributedModel(Net(smp.partition, 1).eval(), broadcast_buffers=False)
+
+    def hook(group: Any, bucket: Any) -> torch.futures.Future:
+        future = allreduces(group, bucket)
+        future.wait()
+        if rank == 1:
+            model.gradients.hook._wire.inbox.get()  # rank 0 has left
+            os._exit(0)
+        return future
+
+    model.register_comm_hook(None, hook)
+    return said(lambda: step_of(smp)(model, *batch(0)))
+
+
 class Updated(NamedTuple):
     """An optimizer whose step raises on rank 3: before it begins, or when it has ended."""
 
@@ -215,11 +233,17 @@ UPDATES = {
     "before, divided state": Updated("pre", {"shard_optimizer_state": True}),
     "before, shares": Updated("pre", SHARES),
     "before, clips by the norm of all": Updated("pre", make=lamb),
+    "before, in half precision": Updated("pre", {"fp16": True}),
 }
 
 
-def updated(row: Updated, rank: int, size: int) -> tuple[str, str, float]:
-    """What optimizer.step() says where it raises; whether parameters are finite after the next step, and its loss."""
+def numbers_of(model: Any) -> list[torch.Tensor]:
+    with model.whole_parameters():
+        return [one.detach().clone() for one in model.local_parameters()]
+
+
+def updated(row: Updated, rank: int, size: int) -> tuple[str, str, float, bool]:
+    """What optimizer.step() says where it raises, and the next time; the loss before that, and whether that has changed anything."""
     smp = start(2, 2, **row.options)
     model, train = smp.DistributedModel(Net(smp.partition, 2).eval(), broadcast_buffers=False), step_of(smp)
     optimizer = smp.DistributedOptimizer(row.make(model.parameters()))
@@ -233,7 +257,9 @@ def updated(row: Updated, rank: int, size: int) -> tuple[str, str, float]:
         hook.remove()
     optimizer.zero_grad()
     loss = train(model, *batch(2)).reduce_mean()
-    return text, said(optimizer.step), float(loss)
+    before = numbers_of(model)
+    again = said(optimizer.step)
+    return text, again, float(loss), not all(map(torch.equal, before, numbers_of(model)))
 
 
 class Replicas(unittest.TestCase):
@@ -263,17 +289,24 @@ class Replicas(unittest.TestCase):
                                                "register_comm_hook out")
                         self.assertEqual(wrong, "")
 
+    def test_a_replica_that_is_gone_is_called_by_its_number_of_all(self):
+        with Ranks("sprat", 2, timeout=TIMEOUT) as ranks:
+            report = ranks.run(gone_behind_a_hook, deadline=SECONDS, grace=60)[0]
+            self.assertEqual(report.error, "", ranks.tail(40))
+            self.assertRegex(report.value, "nothing came from rank 1 of all in this step, and replicas call the same steps: ")
+
     def test_what_an_optimizer_raises_on_one_is_raised_on_all_and_the_next_step_trains(self):
         with Ranks("sprat", 4, timeout=TIMEOUT) as ranks:
             for name, row in UPDATES.items():
                 with self.subTest(name):
                     for report in ranks.run(functools.partial(updated, row), deadline=SECONDS):
                         self.assertEqual(report.error, "", ranks.tail(40))
-                        text, again, loss = report.value
+                        text, again, loss, changed = report.value
                         self.assertRegex(text, r"rank 1 of the pipeline, rank 3 of all: optimizer.step\(\): "
                                                "KeyError: 'no such key'; .*load the last checkpoint")
                         self.assertEqual(again, "nothing was said")
                         self.assertGreater(loss, 0)
+                        self.assertTrue(changed)
 
     def test_a_group_that_an_error_has_ended_is_told_to_all_replicas(self):
         with Ranks("sprat", 4, timeout=TIMEOUT) as ranks:

@@ -216,6 +216,26 @@ def half(rank: int, size: int) -> Any:
     return types, masters, scales, losses
 
 
+def half_beside_frozen(rank: int, size: int) -> Any:
+    """fp16 where the last stage is frozen, and so its rank updates nothing: scales, norms, what step() left out."""
+    smp = start(size, 2, fp16=True)
+    net = Net(smp.partition, size)
+    for part in (*net.blocks[2:], net.around.before, net.around.after):
+        part.requires_grad_(False)
+    model = smp.DistributedModel(net)
+    optimizer = smp.DistributedOptimizer(
+        torch.optim.SGD([one for one in model.parameters() if one.requires_grad], lr=0.1), dynamic_loss_scale=True,
+        dynamic_loss_args={"init_scale": 2.0**24, "scale_window": 100})
+    train, told = step_of(smp), []
+    for _ in range(16):
+        optimizer.zero_grad()
+        train(model, *batch(0))
+        norm = optimizer.clip_master_grads(1.0)
+        optimizer.step()
+        told.append((optimizer.loss_scaler.scale, norm, optimizer.overflow))
+    return len(optimizer.param_groups[0]["params"]) > 0, told
+
+
 def shared(folder: str, pipeline: int, partial: bool, shares: int, rank: int, size: int) -> Any:
     """As trains_and_saves() and then resumes(), with parameters that replicas share; f32 sums differ."""
     found = []
@@ -627,6 +647,14 @@ class State(unittest.TestCase):
             self.assertLess(min(scales), scales[0])
             self.assertGreater(scales[-1], min(scales))
             self.assertLess(losses[-1], 0.8 * losses[0])
+
+    def test_half_precision_goes_with_a_stage_that_is_frozen(self):
+        (updates, first), (none, second) = values_of(2, half_beside_frozen)
+        self.assertEqual((updates, none), (True, False))
+        self.assertEqual(first, second)
+        left_out = [out for _, _, out in first]
+        self.assertEqual((left_out[0], left_out[-1]), (True, False))
+        self.assertEqual([norm < 0 for _, norm, _ in first], left_out)
 
 
 if __name__ == "__main__":

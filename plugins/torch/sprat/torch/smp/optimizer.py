@@ -91,7 +91,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
         Every rank of the job calls it. What the wrapped optimizer raises on one is raised on all, at once.
         """
-        if self._masters.pairs and not self._finite():
+        if not self._finite():
             self._end_step(False)
             log.warning("gradients are not finite: the step is left out, the loss scale is %g",
                         self.loss_scaler.scale)
@@ -101,7 +101,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._global_grad_norm = self.clip_master_grads(most)
         if hasattr(self.optimizer, "gradient_norm"):  # one of optimizers.py, which clips by it
             self._tell_norm(closure)
-        result = on_all("optimizer.step()", lambda: self._update(closure), _LACKS_UPDATE, self.model.updating)
+        try:
+            result = on_all("optimizer.step()", lambda: self._update(closure), _LACKS_UPDATE, self.model.updating)
+        except BaseException:
+            self._taken = None  # the next step has gradients of its own
+            raise
         if self._shards is not None:
             self._shards.spread()
         self._end_step(True)
@@ -120,6 +124,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         self.optimizer.zero_grad(set_to_none)
+        self._taken = None  # of a step that was left out
         parts = self.model.shards.own.values() if self.model.shards is not None else ()
         for one in (*self.model.local_parameters(), *parts):
             if set_to_none:
@@ -134,7 +139,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         in the model's order. -1 where gradients are not finite, and step() then changes nothing.
         Every rank of the job calls it.
         """
-        if self._masters.pairs and not self._finite():
+        if not self._finite():
             return -1.0
         gradients = dict(self._named_gradients())
         norm = self._norm(gradients)
@@ -275,7 +280,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
     # Gradients.
 
     def _finite(self) -> bool:
-        """Takes gradients into the f32 copies, once a step; whether all ranks have finite ones."""
+        """With fp16 takes gradients into the f32 copies, once a step; whether all ranks have finite ones.
+
+        A rank that updates nothing, as of a stage that is frozen, asks too: the others ask it.
+        """
+        if not state.config.get("fp16"):
+            return True
         if self._taken is None:
             finite = self._masters.take_gradients(self.loss_scaler.scale)
             self._taken = not any_has(not finite)
