@@ -38,6 +38,18 @@ std::shared_ptr<void> watch_ends(comm::Context& context, const collectives::Memb
   });
 }
 
+/// Has the old job's wires looked at while this lives: a peer may have to send before it comes.
+class Attended {
+ public:
+  explicit Attended(comm::Context& context) : context_(context) { context_.count_unattended(+1); }
+  ~Attended() { context_.count_unattended(-1); }
+  Attended(const Attended&) = delete;
+  Attended& operator=(const Attended&) = delete;
+
+ private:
+  comm::Context& context_;
+};
+
 comm::Growth growth_of(const collectives::Membership& membership, int newcomers) {
   require(newcomers >= 1, "newcomers is ", newcomers, "; at least one must come for ",
           membership.name, " to grow");
@@ -63,6 +75,7 @@ std::unique_ptr<Communicator::Impl> Communicator::Impl::grow(
   growth.watch = [&](comm::Rendezvous& rendezvous) {
     return watch_ends(*context, old, rendezvous);
   };
+  const Attended attended(*context);
   try {
     return join(config, [&] { return meet(hurried, growth); });
   } catch (const Error& error) {

@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
 #include "sprat/communicator.hpp"
 #include "tests/unit/collectives/engine/ranks_on_hosts.hpp"
+#include "tests/unit/comm/bootstrap/map_store.hpp"
 
 namespace sprat::collectives {
 namespace {
@@ -38,6 +40,36 @@ TEST(FirstContact, a_short_send_ends_though_its_receiver_waits_for_its_own_host_
     }
     EXPECT_EQ(data[0], world.rank() == 2 || world.rank() == 3 ? 0 : world.rank());
   });
+}
+
+TEST(FirstContact, a_short_send_ends_though_its_receiver_grows_already) {
+  comm::SharedMap map;
+  std::thread newcomer([&map] {
+    Config config;
+    config.host = "c";
+    comm::Environment none;
+    by_sockets(4, config, none);
+    comm::MapStore store(map);
+    Communicator::join_growing(config, store).barrier();
+  });
+  const auto alone = [](int rank, Config& config, comm::Environment& environment) {
+    by_sockets(rank, config, environment);
+    config.host = rank < 2 ? "a" : "b";  // of the rank, for the list is as long as the job was
+  };
+  run_on_hosts("", 4, alone, [&map](Communicator& world) {
+    std::vector<std::int32_t> data(1, world.rank());
+    if (world.rank() == 0) {
+      world.send(elements(data), 3).wait();
+    }
+    comm::MapStore store(map);
+    Communicator grown = world.grow(1, store);
+    if (world.rank() == 3) {
+      world.recv(elements(data), 0).wait();
+      EXPECT_EQ(data[0], 0);
+    }
+    grown.barrier();
+  });
+  newcomer.join();
 }
 
 }  // namespace
