@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "comm/base/keyed_hash.hpp"
+#include "comm/encryption/keyed_hash.hpp"
 
 namespace sprat::comm {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "comm/base/keyed_hash.hpp"
+#include "comm/encryption/keyed_hash.hpp"
 #include "sprat/config.hpp"
 
 namespace sprat::comm {

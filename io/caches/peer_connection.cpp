@@ -34,7 +34,7 @@ PeerProof proof_of(char side, const std::string& secret, const PeerHello& hello,
   message[0] = static_cast<std::byte>(side);
   std::memcpy(message.data() + 1, &hello, sizeof hello);
   std::memcpy(message.data() + 1 + sizeof hello, &answer, sizeof answer);
-  return keyed_hash(secret, message);
+  return comm::keyed_hash(secret, message);
 }
 
 }  // namespace
@@ -102,7 +102,8 @@ OutgoingConnection::Step OutgoingConnection::go_on(const std::string& secret) {
     return Step::goes_on;
   }
   const auto challenge = in_.as<PeerChallenge>();
-  if (!same_in_constant_time(challenge.proof, proof_of('L', secret, hello_, challenge.nonce))) {
+  if (!comm::same_in_constant_time(challenge.proof,
+                                   proof_of('L', secret, hello_, challenge.nonce))) {
     return Step::not_trusted;
   }
   out_.put(proof_of('C', secret, hello_, challenge.nonce));
@@ -178,7 +179,7 @@ IncomingConnection::Step IncomingConnection::greet(const std::string& secret, st
     // A new connection has room for 48 bytes; one that has not is no host's of ours.
     return out_.write_to(descriptor()) && out_.whole() ? Step::waits : Step::ended;
   }
-  if (!same_in_constant_time(in_.as<PeerProof>(), proof_of('C', secret, hello_, nonce_))) {
+  if (!comm::same_in_constant_time(in_.as<PeerProof>(), proof_of('C', secret, hello_, nonce_))) {
     return Step::ended;
   }
   state_ = State::header;

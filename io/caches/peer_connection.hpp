@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/base/keyed_hash.hpp"
+#include "comm/encryption/keyed_hash.hpp"
 #include "io/caches/block_peers.hpp"
 #include "io/caches/block_store.hpp"
 
@@ -64,7 +64,7 @@ class PieceBuffer {
 std::optional<std::size_t> write_some(int descriptor, std::span<const std::byte> bytes);
 
 using PeerNonce = std::array<std::byte, 16>;
-using PeerProof = KeyedHash;
+using PeerProof = comm::KeyedHash;
 
 struct PeerHello {
   std::uint64_t magic = 0;

@@ -1,4 +1,4 @@
-#include "comm/base/keyed_hash.hpp"
+#include "comm/encryption/keyed_hash.hpp"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -7,7 +7,7 @@
 
 #include "comm/base/check.hpp"
 
-namespace sprat {
+namespace sprat::comm {
 
 // Every use of OpenSSL here begins with a hash, encrypted connections' too. It shall not clean up
 // at exit: a job may be left by a destructor that runs later, and threads that still take leave of
@@ -27,4 +27,4 @@ bool same_in_constant_time(const KeyedHash& a, const KeyedHash& b) noexcept {
   return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-}  // namespace sprat
+}  // namespace sprat::comm

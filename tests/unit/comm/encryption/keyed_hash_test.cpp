@@ -1,12 +1,12 @@
 // The hash of the standard, and when it is there.
-#include "comm/base/keyed_hash.hpp"
+#include "comm/encryption/keyed_hash.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <string>
 
-namespace sprat {
+namespace sprat::comm {
 namespace {
 
 KeyedHash hash_of(std::string_view key, std::string_view message) {
@@ -59,4 +59,4 @@ TEST(KeyedHashDeathTest, is_made_while_the_process_exits) {
 }
 
 }  // namespace
-}  // namespace sprat
+}  // namespace sprat::comm
