@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <utility>
 #include <vector>
 
@@ -165,17 +164,16 @@ enum class Unit { collective, messages };
 /// What has started, and which streams do not wait for it yet.
 class Started {
  public:
-  /// A communicator that refuses one has no more of the group: it might be met by another one.
+  explicit Started(Refusals& refused) : refused_(refused) {}
   template <class Post>
   void start(const Comm* comm, Unit unit, std::vector<cudaStream_t> streams, Post&& post) {
-    if (std::ranges::find(refused_, comm) != refused_.end()) {
+    if (refused_.has(comm)) {
       return;
     }
     try {
       all_.push_back({comm, unit, post(), std::move(streams)});
     } catch (...) {
-      keep_failure();
-      refused_.push_back(comm);
+      refused_.add(comm);
     }
   }
   /// Has streams wait for the collective that a communicator has started.
@@ -190,15 +188,11 @@ class Started {
     }
     std::erase_if(all_, is_meant);
   }
-  /// For all there is. Throws what failed first.
   void await_all() {
     for (One& one : all_) {
       await(one);
     }
     all_.clear();
-    if (failure_) {
-      std::rethrow_exception(failure_);
-    }
   }
 
  private:
@@ -214,15 +208,12 @@ class Started {
         one.work.wait(stream);
       }
     } catch (...) {
-      keep_failure();
+      refused_.keep_failure();
     }
   }
-  /// Of the exception being handled.
-  void keep_failure() { failure_ = failure_ ? failure_ : std::current_exception(); }
 
   std::vector<One> all_;
-  std::vector<const Comm*> refused_;
-  std::exception_ptr failure_;
+  Refusals& refused_;
 };
 
 /// True the first time.
@@ -271,8 +262,8 @@ void start_rest(std::span<const Queued> operations, Started& started) {
 /// A stream that waits for one operation holds up the next one's inputs. Other ranks may come to
 /// the communicators in another order, or be on the same stream: so what can start does so before
 /// any stream waits.
-void execute_together(std::span<const Queued> operations) {
-  Started started;
+void execute_together(std::span<const Queued> operations, Refusals& refused) {
+  Started started(refused);
   start_first(operations, started);
   start_rest(operations, started);
   started.await_all();
@@ -281,15 +272,19 @@ void execute_together(std::span<const Queued> operations) {
 }  // namespace
 
 // One alone, and collectives of one communicator, go the lane's own way, which allocates nothing.
-void execute_on_devices(std::span<Queued> operations) {
+void execute_on_devices(std::span<Queued> operations, Refusals& refused) {
   const auto goes_alone = [&](const Queued& queued) {
     return queued.comm == operations.front().comm && !queued.operation.between_two();
   };
   if (operations.size() > 1 && !std::ranges::all_of(operations, goes_alone)) {
-    return execute_together(operations);
+    return execute_together(operations, refused);
   }
-  for (const Queued& queued : operations) {
-    post(queued).wait(queued.stream);
+  try {
+    for (const Queued& queued : operations) {
+      post(queued).wait(queued.stream);
+    }
+  } catch (...) {
+    refused.add(operations.front().comm.get());
   }
 }
 

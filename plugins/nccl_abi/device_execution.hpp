@@ -4,13 +4,14 @@
 #include <span>
 
 #include "plugins/nccl_abi/group.hpp"
+#include "plugins/nccl_abi/refusals.hpp"
 
 namespace sprat::nccl {
 
 /// Queues them, and has their streams wait for them. Collectives of a communicator keep their
 /// order; its sends and receives go together, and start with the first of these. Communicators do
-/// not wait for each other. Throws what is wrong with a call; what goes wrong later is in the
+/// not wait for each other. Notes what is wrong with a call; what goes wrong later is in the
 /// communicator's state.
-void execute_on_devices(std::span<Queued> operations);
+void execute_on_devices(std::span<Queued> operations, Refusals& refused);
 
 }  // namespace sprat::nccl

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <utility>
 #include <vector>
 
@@ -33,36 +32,34 @@ Work start_on_host(Queued& queued, std::vector<Scaled>& scaled, Options options)
   return start(communicator, operation, in, operation.out, options);
 }
 
-void execute_on_host(std::span<Queued> operations) {
+/// Sprat's short way: the call itself does it, and no other thread is woken.
+void execute_alone(Queued& queued, Refusals& refused) {
   std::vector<Scaled> scaled;
-  if (operations.size() == 1) {
-    // Sprat's short way: the call itself does it, and no other thread is woken.
-    start_on_host(operations.front(), scaled, {.blocking = true}).wait();
-    return;
+  try {
+    start_on_host(queued, scaled, {.blocking = true}).wait();
+  } catch (...) {
+    refused.add(queued.comm.get());
   }
+}
+
+void execute_on_host(std::span<Queued> operations, Refusals& refused) {
+  std::vector<Scaled> scaled;
   std::vector<Work> works;
-  std::exception_ptr refused;
-  std::vector<const Comm*> failed;
   for (Queued& queued : operations) {
-    // One that has failed fails alone: other ranks wait for what the others are to do.
-    if (std::ranges::find(failed, queued.comm.get()) != failed.end()) {
+    if (refused.has(queued.comm.get())) {
       continue;
     }
     try {
       works.push_back(start_on_host(queued, scaled, {}));
     } catch (...) {
-      refused = refused ? refused : std::current_exception();
-      failed.push_back(queued.comm.get());
+      refused.add(queued.comm.get());
     }
   }
   // What has started uses the caller's memory: it is waited for before the caller hears of this.
   try {
     all_of(std::move(works)).wait();
   } catch (...) {
-    refused = refused ? refused : std::current_exception();
-  }
-  if (refused) {
-    std::rethrow_exception(refused);
+    refused.keep_failure();
   }
 }
 
@@ -71,28 +68,34 @@ bool goes_over(const Queued& queued) {
   return over != nullptr && over->takes(queued.operation, queued.comm->lane()->device());
 }
 
-void hand_over(std::span<const Queued> operations) {
+void hand_over(std::span<const Queued> operations, Refusals& refused) {
   std::vector<real::HandOver::Call> calls;
   for (const Queued& queued : operations) {
-    calls.push_back({queued.comm->hand_over(), &queued.operation, queued.stream});
+    if (!refused.has(queued.comm.get())) {
+      calls.push_back({queued.comm->hand_over(), &queued.operation, queued.stream});
+    }
   }
-  if (!calls.empty()) {
-    enqueue(calls);
+  try {
+    if (!calls.empty()) {
+      enqueue(calls);
+    }
+  } catch (...) {
+    refused.keep_failure();
   }
 }
 
 /// Lanes' operations only queue; NCCL's own library may wait for other ranks to connect, who have
 /// queued theirs by then.
-void execute_behind_streams(std::span<Queued> operations) {
+void execute_behind_streams(std::span<Queued> operations, Refusals& refused) {
   if (std::ranges::none_of(operations, goes_over)) {
-    return execute_on_devices(operations);
+    return execute_on_devices(operations, refused);
   }
   std::vector<Queued> ours, theirs;
   for (Queued& queued : operations) {
     (goes_over(queued) ? theirs : ours).push_back(std::move(queued));
   }
-  execute_on_devices(ours);
-  hand_over(theirs);
+  execute_on_devices(ours, refused);
+  hand_over(theirs, refused);
 }
 
 }  // namespace
@@ -102,13 +105,17 @@ void execute_behind_streams(std::span<Queued> operations) {
 // it.
 ncclResult_t execute(std::span<Queued> operations) {
   const auto has_device = [](const Queued& queued) { return queued.comm->lane() != nullptr; };
+  Refusals refused;
   if (std::ranges::all_of(operations, has_device)) {
-    execute_behind_streams(operations);
-    return ncclSuccess;
+    execute_behind_streams(operations, refused);
+  } else {
+    const auto host = std::stable_partition(operations.begin(), operations.end(), has_device);
+    execute_behind_streams({operations.begin(), host}, refused);
+    const std::span<Queued> on_host(host, operations.end());
+    on_host.size() == 1 ? execute_alone(on_host.front(), refused)
+                        : execute_on_host(on_host, refused);
   }
-  const auto host = std::stable_partition(operations.begin(), operations.end(), has_device);
-  execute_behind_streams({operations.begin(), host});
-  execute_on_host({host, operations.end()});
+  refused.rethrow_first();
   return ncclSuccess;
 }
 

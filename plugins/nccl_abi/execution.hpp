@@ -9,7 +9,8 @@ namespace sprat::nccl {
 
 /// Those of communicators with a device are queued behind what their streams hold, and the streams
 /// wait for them: nothing blocks. Those of others are done when this returns: all of them start
-/// before any is waited for. Throws the first Error.
+/// before any is waited for. A communicator that refuses one fails alone: the others' are carried
+/// out all the same. Throws the first Error.
 ncclResult_t execute(std::span<Queued> operations);
 
 }  // namespace sprat::nccl

@@ -173,6 +173,35 @@ TEST(NcclHandOver, what_goes_over_and_what_stays_keep_the_order_of_the_stream) {
   destroy_all(comms);
 }
 
+// A communicator's call that is refused on all ranks must not leave the other library's undone.
+TEST(NcclHandOver, one_that_is_refused_fails_alone_in_its_group) {
+  const Asked asked("all_reduce");
+  const std::vector<ncclComm_t> comms = init_on_devices(), others = init_on_devices();
+  const int reduced = calls("AllReduce");
+  const Type& type = type_of(ncclInt32);
+  run_on_devices([&](int rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    const Stream stream, captured;
+    const OnDevice sum(filled(type, count, 1), stream.handle());
+    const OnDevice whole(filled(type, ranks * count, 0), captured.handle());
+    EXPECT_EQ(cudaStreamSynchronize(captured.handle()), 0);
+    EXPECT_EQ(cudaStreamBeginCapture(captured.handle(), 0), 0);
+    EXPECT_SUCCESS(ncclGroupStart());
+    EXPECT_SUCCESS(ncclAllGather(sum.data(), whole.data(), count, ncclInt32, others[at],
+                                 as_stream(captured.handle())));
+    EXPECT_SUCCESS(ncclAllReduce(sum.data(), sum.data(), count, ncclInt32, ncclSum, comms[at],
+                                 as_stream(stream.handle())));
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+    EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("captured"), std::string::npos);
+    EXPECT_EQ(sum.read(), filled(type, count, ranks));
+    void* graph = nullptr;
+    cudaStreamEndCapture(captured.handle(), &graph);
+  });
+  EXPECT_EQ(calls("AllReduce") - reduced, ranks);
+  destroy_all(comms);
+  destroy_all(others);
+}
+
 TEST(NcclHandOver, one_thread_may_call_for_all_ranks_in_a_group) {
   const Asked asked("all");
   const std::vector<ncclComm_t> comms = init_on_devices();
