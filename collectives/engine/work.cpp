@@ -161,7 +161,7 @@ void Work::State::on_done(std::function<void()> notice) {
   to_notice_.store(true);
   // The operation may have ended before it could see the flag.
   if (done() && to_notice_.exchange(false)) {
-    notice_();
+    std::exchange(notice_, nullptr)();  // it may hold this
   }
 }
 

@@ -65,6 +65,12 @@ class Ranks:
     def hears(self, key: str, rank: int) -> None:
         self.store.wait([f"lane/{key}/{rank}"], datetime.timedelta(seconds=SECONDS))
 
+    def copies(self) -> int:
+        """Bytes of the host's memory that operations have for lists of tensors."""
+        from sprat.torch import memory_use
+
+        return memory_use()["used"]
+
     def host_waits(self) -> int:
         return self.stand_in.native.host_waits() if self.stand_in else 0
 
@@ -141,6 +147,7 @@ def collectives_have_the_cpus_bits(ranks: Ranks) -> None:
     types = [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8]
     tensors = [ranks.values(count, dtype) for dtype in types for count in (6, 1000)]
     wanted = every_collective(tensors, ranks.size, ranks.rank)
+    held = ranks.copies()
     for seed in range(ranks.seeds):
         if ranks.stand_in:
             ranks.stand_in.native.set_delays(seed + ranks.rank * 1_000_003, 300)
@@ -152,6 +159,12 @@ def collectives_have_the_cpus_bits(ranks: Ranks) -> None:
                 raise AssertionError(f"seed {seed}, tensor {number}: {error}") from None
         if ranks.rank == 0 and (seed + 1) % 50 == 0:  # a thousand take many minutes
             print(f"{seed + 1} seeds had the CPU's bits", flush=True)
+    # They go with their operations, which another thread sees to.
+    deadline = time.monotonic() + SECONDS
+    while ranks.copies() > held and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if ranks.copies() > held:
+        raise AssertionError(f"{ranks.copies() - held} bytes of copies are kept for operations that have ended")
 
 
 def waiting_blocks_no_thread_of_the_host(ranks: Ranks) -> None:

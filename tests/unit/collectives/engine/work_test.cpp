@@ -4,7 +4,9 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <memory>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "collectives/record/flight_record.hpp"
@@ -44,6 +46,35 @@ TEST(OnDone, is_called_at_once_for_what_is_done) {
     int called = 0;
     work.on_done([&] { ++called; });
     EXPECT_EQ(called, 1);
+  });
+}
+
+// A notice may hold the Work, as whoever reads its result there does: the two would keep each
+// other.
+TEST(OnDone, lets_go_of_what_it_has_called) {
+  run_virtual_ranks(few_ranks, Config(), [](Communicator& world) {
+    std::vector<float> data(10, 1), more(100'000, 1);
+    const auto kept = [&](Work work) {
+      auto held = std::make_shared<Work>(work);
+      const std::weak_ptr<Work> left = held;
+      std::atomic<bool> called = false;
+      work.on_done([held = std::move(held), &called] {
+        called = true;
+        called.notify_all();
+      });
+      called.wait(false);
+      // Another thread may just have called it.
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+      while (!left.expired() && std::chrono::steady_clock::now() < end) {
+        std::this_thread::yield();
+      }
+      return left.use_count();
+    };
+    Work work = world.all_reduce(elements(data));
+    work.wait();
+    EXPECT_EQ(kept(work), 0) << "one that was done";
+    EXPECT_EQ(kept(all_of({work, world.all_reduce(elements(data))})), 0) << "several";
+    EXPECT_EQ(kept(world.all_reduce(elements(more))), 0) << "one under way";
   });
 }
 
