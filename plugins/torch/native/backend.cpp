@@ -160,7 +160,7 @@ Observed Backend::observe(const Operation& operation, std::uint64_t number, Mann
 sprat::Work Backend::begun(Call& call, sprat::Communicator& ranks, const Observed& observed) {
   try {
     if (call.operation.prepare) {
-      call.operation.prepare();
+      std::exchange(call.operation.prepare, nullptr)();  // it holds tensors
     }
     sprat::Work work = call.start(ranks, {.timeout = observed.deadline.timeout, .blocking = false});
     observer_->started(observed, work);

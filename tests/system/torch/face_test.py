@@ -184,6 +184,26 @@ def bad_arguments(rank: int, size: int) -> dict[str, tuple[str, str]]:
     return told
 
 
+def copies(rank: int, size: int) -> dict[str, int]:
+    """Bytes of copies that are there while a program keeps the Work of a call that is over."""
+    import sprat.torch
+
+    holes = torch.ones(1000, 4)[:, ::2]
+    calls = {
+        "all_reduce": lambda: dist.all_reduce(holes, async_op=True),
+        "broadcast": lambda: dist.broadcast(holes, 0, async_op=True),
+        "all_gather": lambda: dist.all_gather([torch.empty(1000, 2) for _ in range(size)], holes, async_op=True),
+        "reduce_scatter": lambda: dist.reduce_scatter(torch.empty(1000, 2), [holes] * size, async_op=True),
+    }
+    kept = {}
+    for name, call in calls.items():
+        work = call()
+        work.wait()
+        kept[name] = sprat.torch.memory_use()["used"]
+        del work
+    return kept
+
+
 def profiled(rank: int, size: int) -> list[dict]:
     """Of each call: what the trace that Kineto writes says of it."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
@@ -374,6 +394,10 @@ class Face(OnRanks):
             self.assertEqual(value[:6], [[[total]] * 2 for total in (10.0, 2.5, 24.0, 1.0, 4.0, 4.0)])
             self.assertEqual(value[6:10], [[0.0] * 2, [1.0] * 2, [10.0] * 2, [11.0] * 2])
             self.assertEqual(value[10:], [[0.0, 1.0, 10.0, 11.0]] * 2)
+
+    def test_a_work_that_is_kept_keeps_no_copies(self) -> None:
+        for kept in self.each(copies):
+            self.assertEqual(kept, dict.fromkeys(kept, 0))
 
     def test_bad_arguments_raise_what_pytorch_raises_and_the_group_goes_on(self) -> None:
         for told in self.each(bad_arguments):
