@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/base/strict_json.hpp"
 #include "io/checked_file.hpp"
 #include "io/formats/safetensors.hpp"
 
@@ -35,7 +36,7 @@ Box box_in(const std::string& path, const Json& sharding, const io::SafeTensor& 
     return box;
   }
   try {
-    const auto saved = sharding.at(part.name).at("saved_offsets").get<std::vector<std::uint64_t>>();
+    const auto saved = whole_numbers<std::uint64_t>(sharding.at(part.name).at("saved_offsets"));
     need(saved.size() == part.shape.size(), path, ": tensor \"", part.name, "\" has ",
          part.shape.size(), " dimensions and ", saved.size(), " saved_offsets");
     box.offset.assign(saved.begin(), saved.end());

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/base/strict_json.hpp"
 #include "io/checked_file.hpp"
 
 namespace sprat::fsdp {
@@ -64,11 +65,12 @@ Json to_json(const StoredFile& file) {
 /// From its offsets and extents, or from its first row and how many there are.
 Box box_from(const StoredTensor& tensor, const Json& offset, const Json& extent) {
   if (offset.is_array()) {
-    return {.offset = offset.get<std::vector<std::int64_t>>(),
-            .extent = extent.get<std::vector<std::int64_t>>()};
+    return {.offset = whole_numbers<std::int64_t>(offset),
+            .extent = whole_numbers<std::int64_t>(extent)};
   }
   Box box{.offset = std::vector<std::int64_t>(tensor.shape.size(), 0), .extent = tensor.shape};
-  const auto first_row = offset.get<std::int64_t>(), rows = extent.get<std::int64_t>();
+  const auto first_row = whole_number<std::int64_t>(offset),
+             rows = whole_number<std::int64_t>(extent);
   if (box.offset.empty()) {
     need(first_row == 0 && rows == 1, "tensor \"", tensor.name, "\" is one element, and has rows");
     return box;
@@ -81,13 +83,13 @@ Box box_from(const StoredTensor& tensor, const Json& offset, const Json& extent)
 StoredTensor tensor_from(const std::string& name, const Json& json) {
   StoredTensor tensor{.name = name,
                       .dtype = json.at("dtype").get<std::string>(),
-                      .shape = json.at("shape").get<std::vector<std::int64_t>>(),
+                      .shape = whole_numbers<std::int64_t>(json.at("shape")),
                       .boxes = {}};
   for (const Json& box : json.at("boxes")) {
     need(box.is_array() && box.size() == 4, "tensor \"", name, "\" has a box of ", box.size(),
          " members, not 4");
-    tensor.boxes.push_back({.file = box.at(0).get<std::size_t>(),
-                            .begin = box.at(1).get<std::uint64_t>(),
+    tensor.boxes.push_back({.file = whole_number<std::size_t>(box.at(0)),
+                            .begin = whole_number<std::uint64_t>(box.at(1)),
                             .box = box_from(tensor, box.at(2), box.at(3))});
   }
   return tensor;
@@ -95,7 +97,7 @@ StoredTensor tensor_from(const std::string& name, const Json& json) {
 
 StoredFile file_from(const Json& json) {
   StoredFile file{.name = json.at("name").get<std::string>(),
-                  .record = {.bytes = json.at("bytes").get<std::uint64_t>(), .blocks = {}}};
+                  .record = {.bytes = whole_number<std::uint64_t>(json.at("bytes")), .blocks = {}}};
   // The name is appended to the folder's path: it must not lead out of the folder.
   need(!file.name.empty() && file.name.find('/') == std::string::npos && file.name[0] != '.', "\"",
        file.name, "\" names no file of the folder");
@@ -110,12 +112,12 @@ StoredFile file_from(const Json& json) {
 }
 
 Manifest from_json(const Json& json) {
-  const int format = json.at("format").get<int>();
+  const int format = whole_number<int>(json.at("format"));
   need(format == rows_version || format == boxes_version, "its format is ", format,
        ", and this version reads ", rows_version, " and ", boxes_version,
        "; use the version of sprat that wrote it");
-  Manifest manifest{.step = json.at("step").get<std::int64_t>(),
-                    .samples = json.at("samples").get<std::int64_t>(),
+  Manifest manifest{.step = whole_number<std::int64_t>(json.at("step")),
+                    .samples = whole_number<std::int64_t>(json.at("samples")),
                     .counters = json.at("counters").get<std::map<std::string, double>>(),
                     .notes = json.at("notes").get<std::map<std::string, std::string>>(),
                     .config = json.at("config").get<std::map<std::string, std::string>>(),

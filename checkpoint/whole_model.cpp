@@ -16,6 +16,7 @@
 #include "checkpoint/agreement.hpp"
 #include "checkpoint/plan/names.hpp"
 #include "comm/base/check.hpp"
+#include "comm/base/strict_json.hpp"
 #include "fsdp/plan/layout.hpp"
 
 namespace sprat::fsdp {
@@ -130,23 +131,23 @@ StoredUnit unit_from(const Json& json, std::deque<UnitSpec>& specs) {
   spec.name = json.at("name").get<std::string>();
   StoredUnit unit{.spec = &spec,
                   .layout = {},
-                  .parts = json.at("parts").get<int>(),
+                  .parts = whole_number<int>(json.at("parts")),
                   .part = -1,
                   .copy = -1,
                   .holders = {},
                   .values = {}};
-  unit.layout.padded = json.at("padded").get<std::size_t>();
+  unit.layout.padded = whole_number<std::size_t>(json.at("padded"));
   for (const Json& parameter : json.at("parameters")) {
     spec.parameters.push_back({.name = parameter.at(0).get<std::string>(),
-                               .shape = parameter.at(1).get<std::vector<std::int64_t>>(),
+                               .shape = whole_numbers<std::int64_t>(parameter.at(1)),
                                .initial = {},
                                .tied = parameter.at(2).get<bool>()});
     if (parameter.size() > 5) {
-      spec.parameters.back().box = Box{.offset = parameter.at(5).get<std::vector<std::int64_t>>(),
-                                       .extent = parameter.at(6).get<std::vector<std::int64_t>>()};
+      spec.parameters.back().box = Box{.offset = whole_numbers<std::int64_t>(parameter.at(5)),
+                                       .extent = whole_numbers<std::int64_t>(parameter.at(6))};
     }
-    unit.layout.items.push_back({.offset = parameter.at(3).get<std::size_t>(),
-                                 .count = parameter.at(4).get<std::size_t>()});
+    unit.layout.items.push_back({.offset = whole_number<std::size_t>(parameter.at(3)),
+                                 .count = whole_number<std::size_t>(parameter.at(4))});
     unit.layout.count += unit.layout.items.back().count;
   }
   return unit;
@@ -191,7 +192,7 @@ ModelState described_model(const Bytes& description, std::deque<UnitSpec>& specs
   ModelState model{.states = json.at("states").get<std::vector<std::string>>(), .units = {}};
   for (const Json& of_unit : json.at("units")) {
     StoredUnit& unit = model.units.emplace_back(unit_from(of_unit, specs));
-    unit.holders = lists.at(of_unit.at("holders").get<std::size_t>());
+    unit.holders = lists.at(whole_number<std::size_t>(of_unit.at("holders")));
     unit.copies = static_cast<int>(unit.holders.size()) / unit.parts;
   }
   return model;

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
-#include "comm/base/json_keys.hpp"
+#include "comm/base/strict_json.hpp"
 #include "comm/base/spelling.hpp"
 #include "sprat/smp.hpp"
 

@@ -5,6 +5,7 @@
 
 #include "collectives/record/flight_record.hpp"
 #include "comm/base/check.hpp"
+#include "comm/base/strict_json.hpp"
 
 namespace sprat::collectives {
 namespace {
@@ -43,17 +44,17 @@ Json operation_json(const RecordedOperation& one, double offset) {
 }
 
 RecordedOperation operation_from(const Json& json) {
-  return {.sequence = json.at("sequence").get<std::uint64_t>(),
+  return {.sequence = whole_number<std::uint64_t>(json.at("sequence")),
           .call = json.at("call").get<std::string>(),
           .signature = json.at("signature").get<std::string>(),
-          .bytes = json.at("bytes").get<std::uint64_t>(),
+          .bytes = whole_number<std::uint64_t>(json.at("bytes")),
           .algorithm = json.at("algorithm").get<std::string>(),
           .state = state_named(json.at("state").get<std::string>()),
           .posted = time_from(json.at("posted")),
           .started = time_from(json.at("started")),
           .ended = time_from(json.at("ended")),
-          .late = json.at("late").get<std::vector<int>>(),
-          .waits_for = json.at("waits_for").get<std::vector<int>>()};
+          .late = whole_numbers<int>(json.at("late")),
+          .waits_for = whole_numbers<int>(json.at("waits_for"))};
 }
 
 Json message_json(const RecordedMessage& one, double offset) {
@@ -68,22 +69,22 @@ Json message_json(const RecordedMessage& one, double offset) {
 
 RecordedMessage message_from(const Json& json) {
   return {.sends = json.at("direction").get<std::string>() == "send",
-          .peer = json.at("peer").get<int>(),
-          .tag = json.at("tag").get<int>(),
-          .bytes = json.at("bytes").get<std::uint64_t>(),
+          .peer = whole_number<int>(json.at("peer")),
+          .tag = whole_number<int>(json.at("tag")),
+          .bytes = whole_number<std::uint64_t>(json.at("bytes")),
           .state = state_named(json.at("state").get<std::string>()),
           .posted = time_from(json.at("posted")),
           .ended = time_from(json.at("ended"))};
 }
 
 RecordedCommunicator communicator_from(const Json& json) {
-  RecordedCommunicator one{.id = json.at("id").get<std::uint64_t>(),
+  RecordedCommunicator one{.id = whole_number<std::uint64_t>(json.at("id")),
                            .name = json.at("name").get<std::string>(),
-                           .rank = json.at("rank").get<int>(),
-                           .size = json.at("size").get<int>(),
-                           .world_ranks = json.at("world_ranks").get<std::vector<int>>(),
-                           .posted = json.at("posted").get<std::uint64_t>(),
-                           .ended = json.at("ended").get<std::uint64_t>(),
+                           .rank = whole_number<int>(json.at("rank")),
+                           .size = whole_number<int>(json.at("size")),
+                           .world_ranks = whole_numbers<int>(json.at("world_ranks")),
+                           .posted = whole_number<std::uint64_t>(json.at("posted")),
+                           .ended = whole_number<std::uint64_t>(json.at("ended")),
                            .operations = {},
                            .messages = {}};
   for (const Json& operation : json.at("operations")) {
@@ -97,25 +98,25 @@ RecordedCommunicator communicator_from(const Json& json) {
 
 FlightRecord record_from(const Json& json) {
   require(json.at("format") == format, "its format is not \"", format, "\"");
-  FlightRecord record{.pid = json.at("pid").get<std::int64_t>(),
-                      .rank = json.at("rank").get<int>(),
-                      .size = json.at("size").get<int>(),
-                      .hosts = json.value("hosts", 0),
+  FlightRecord record{.pid = whole_number<std::int64_t>(json.at("pid")),
+                      .rank = whole_number<int>(json.at("rank")),
+                      .size = whole_number<int>(json.at("size")),
+                      .hosts = json.contains("hosts") ? whole_number<int>(json.at("hosts")) : 0,
                       .host = json.at("host").get<std::string>(),
                       .job = json.at("job").get<std::string>(),
                       .failure = json.at("failure").get<std::string>(),
-                      .waiting_threads = json.at("waiting_threads").get<std::int64_t>(),
+                      .waiting_threads = whole_number<std::int64_t>(json.at("waiting_threads")),
                       .waited = json.value("waited", 0.0),
                       .started = json.value("started", 0.0),
                       .totals = {},
                       .taken = json.at("taken").get<double>(),
                       .unix_offset = 0,
                       .communicators = {},
-                      .unlisted = json.at("unlisted").get<std::uint64_t>()};
+                      .unlisted = whole_number<std::uint64_t>(json.at("unlisted"))};
   for (const Json& total : json.value("totals", Json::array())) {
     record.totals.push_back({.operation = total.at("operation").get<std::string>(),
-                             .calls = total.at("calls").get<std::uint64_t>(),
-                             .bytes = total.at("bytes").get<std::uint64_t>()});
+                             .calls = whole_number<std::uint64_t>(total.at("calls")),
+                             .bytes = whole_number<std::uint64_t>(total.at("bytes"))});
   }
   for (const Json& communicator : json.at("communicators")) {
     record.communicators.push_back(communicator_from(communicator));

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
-#include "comm/base/json_keys.hpp"
+#include "comm/base/strict_json.hpp"
 #include "io/formats/bytes.hpp"
 
 namespace sprat::io {

@@ -8,7 +8,7 @@
 
 #include "comm/base/check.hpp"
 #include "comm/base/hash.hpp"
-#include "comm/base/json_keys.hpp"
+#include "comm/base/strict_json.hpp"
 
 namespace sprat::io {
 namespace {

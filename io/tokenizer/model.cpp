@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
-#include "comm/base/json_keys.hpp"
+#include "comm/base/strict_json.hpp"
 
 namespace sprat::io {
 namespace {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/base/check.hpp"
-#include "comm/base/json_keys.hpp"
+#include "comm/base/strict_json.hpp"
 #include "sprat/partition.hpp"
 
 namespace sprat::mp {

@@ -6,7 +6,7 @@
 
 #include "comm/base/check.hpp"
 #include "comm/base/hash.hpp"
-#include "comm/base/json_keys.hpp"
+#include "comm/base/strict_json.hpp"
 
 namespace sprat::mp {
 namespace {
@@ -44,15 +44,15 @@ std::string fingerprint_of(const std::vector<PartitionFile::Entry>& entries) {
 PartitionFile partition_file_from(const Json& json) {
   require(json.is_object() && json.contains("sprat_partition"),
           "it is no partition file: \"sprat_partition\" is missing");
-  const int version = json.at("sprat_partition").get<int>();
+  const int version = whole_number<int>(json.at("sprat_partition"));
   require(version == partition_file_version, "its version is ", version,
           ", and this sprat reads version ", partition_file_version, "; ", plan_again);
-  PartitionFile file{.partitions = json.at("partitions").get<int>(), .pieces = {}};
+  PartitionFile file{.partitions = whole_number<int>(json.at("partitions")), .pieces = {}};
   require(file.partitions >= 1, "it has ", file.partitions, " partitions");
   for (const Json& piece : json.at("pieces")) {
     PartitionFile::Entry entry{.name = piece.at("name").get<std::string>(),
                                .parameter_bytes = piece.at("parameter_bytes").get<double>(),
-                               .partition = piece.at("partition").get<int>()};
+                               .partition = whole_number<int>(piece.at("partition"))};
     require(entry.partition >= 0 && entry.partition < file.partitions, "it places \"", entry.name,
             "\" on partition ", entry.partition, " of ", file.partitions);
     file.pieces.push_back(std::move(entry));

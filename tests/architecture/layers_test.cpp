@@ -119,7 +119,7 @@ const std::vector<Layer> layers = {
     {"examples/", {"sprat/"}},
     // And the headers of layer 0 that need no library.
     {"train/",
-     {"sprat/", "comm/base/hash.hpp", "comm/base/json_keys.hpp", "comm/base/aligned.hpp",
+     {"sprat/", "comm/base/hash.hpp", "comm/base/strict_json.hpp", "comm/base/aligned.hpp",
       "comm/base/spelling.hpp", "comm/base/vector.hpp", "comm/base/json_section.hpp"}},
     // What a run would take, by the planners that would run it.
     {"planning/",

@@ -14,7 +14,7 @@
 #include <iterator>
 #include <limits>
 
-#include "comm/base/json_keys.hpp"
+#include "comm/base/strict_json.hpp"
 #include "comm/base/json_section.hpp"
 #include "sprat/mp.hpp"
 #include "sprat/wire.hpp"
