@@ -17,26 +17,29 @@ struct Demand {
   std::set<std::uint32_t> files;
 };
 
+void add_demand(const RunSetup& setup, const std::vector<io::Extents>& batch, Demand& demand) {
+  for (const io::Extents& sample : batch) {
+    for (const io::Extent& extent : sample) {
+      const StoredFile& file = setup.files[extent.file];
+      const io::PlannedFile place{.bytes = file.bytes, .layout = &file.layout};
+      demand.files.insert(extent.file);
+      for (std::uint64_t at = extent.offset; at < extent.offset + extent.bytes;) {
+        const io::TargetRun run = target_run(place, at);
+        const std::uint64_t until = std::min(run.end, extent.offset + extent.bytes);
+        const auto bytes = static_cast<double>(until - at);
+        demand.targets[run.target] += bytes;
+        demand.servers[setup.storage.targets[static_cast<std::size_t>(run.target)].server] += bytes;
+        demand.all += bytes;
+        at = until;
+      }
+    }
+  }
+}
+
 Demand demand_of(const RunSetup& setup) {
   Demand demand;
   for (const auto& batch : setup.batches) {
-    for (const io::Extents& sample : batch) {
-      for (const io::Extent& extent : sample) {
-        const StoredFile& file = setup.files[extent.file];
-        const io::PlannedFile place{.bytes = file.bytes, .layout = &file.layout};
-        demand.files.insert(extent.file);
-        for (std::uint64_t at = extent.offset; at < extent.offset + extent.bytes;) {
-          const io::TargetRun run = target_run(place, at);
-          const std::uint64_t until = std::min(run.end, extent.offset + extent.bytes);
-          const auto bytes = static_cast<double>(until - at);
-          demand.targets[run.target] += bytes;
-          demand.servers[setup.storage.targets[static_cast<std::size_t>(run.target)].server] +=
-              bytes;
-          demand.all += bytes;
-          at = until;
-        }
-      }
-    }
+    add_demand(setup, batch, demand);
   }
   return demand;
 }
@@ -133,7 +136,122 @@ double least_behind(const RunSetup& setup, const Trouble& trouble) {
   return trouble.until_s + std::max(computing, (beyond - budget) / rate);
 }
 
+/// Gives bytes in the order in which they are asked for, one after the other.
+class TargetClock {
+ public:
+  TargetClock(const RunSetup& setup, Target target)
+      : setup_(setup), target_(target), credit_(model().credit_bytes) {}
+
+  /// When all of them are there, which are not asked for before.
+  double give(double bytes, double asked) {
+    if (asked > now_) {
+      credit_ = std::min(model().credit_bytes, credit_ + model().base * (asked - now_));
+      now_ = asked;
+    }
+    while (bytes > tiny_bytes) {
+      const double rate = (answers() ? share_at(setup_, target_, now_) : 0) *
+                          (credit_ > 0 ? model().burst : model().base);
+      const double passed = std::min(longest_step, rate > 0 ? bytes / rate : longest_step);
+      bytes -= rate * passed;
+      credit_ = std::clamp(credit_ - (rate - model().base) * passed, 0.0, model().credit_bytes);
+      now_ += passed;
+    }
+    return now_;
+  }
+
+ private:
+  static constexpr double longest_step = 1e-3, tiny_bytes = 0.5;
+
+  const TargetModel& model() const {
+    return setup_.storage.targets[static_cast<std::size_t>(target_)];
+  }
+  bool answers() const {
+    return std::ranges::none_of(setup_.troubles, [&](const Trouble& trouble) {
+      return trouble.kind == Trouble::Kind::hangs && trouble.target == target_ && trouble.at(now_);
+    });
+  }
+
+  const RunSetup& setup_;
+  Target target_;
+  double credit_, now_ = 0;
+};
+
+/// Serves at one rate, one after the other.
+struct Line {
+  double per_second = 0, now = 0;
+
+  double give(double amount, double asked) {
+    now = std::max(now, asked) + amount / per_second;
+    return now;
+  }
+};
+
+/// All that batches pass on their way, each in the batches' order.
+class Way {
+ public:
+  explicit Way(const RunSetup& setup) : setup_(setup), network_{setup.storage.network} {
+    for (std::size_t target = 0; target < setup.storage.targets.size(); ++target) {
+      targets_.emplace_back(setup, static_cast<Target>(target));
+      servers_[setup.storage.targets[target].server] = {setup.storage.flow};
+    }
+    opens_.per_second = setup.storage.opens_per_second;
+  }
+
+  /// When a batch is there, which is not asked for before. Batches come in their order.
+  double bring(const Demand& batch, double asked) {
+    double there = network_.give(batch.all, asked);
+    for (const auto& [target, bytes] : batch.targets) {
+      there = std::max(there, targets_[static_cast<std::size_t>(target)].give(bytes, asked));
+    }
+    for (const auto& [server, bytes] : batch.servers) {
+      there = std::max(there, servers_[server].give(bytes, asked));
+    }
+    for (const std::uint32_t file : batch.files) {
+      const bool is_new = opened_.insert(file).second;
+      there = is_new ? std::max(there, opens_.give(1 / opening_share(), asked)) : there;
+    }
+    return there;
+  }
+
+ private:
+  double opening_share() const {
+    double share = 1;
+    for (const Trouble& trouble : setup_.troubles) {
+      share *=
+          trouble.kind == Trouble::Kind::metadata && trouble.at(opens_.now) ? trouble.factor : 1;
+    }
+    return share;
+  }
+
+  const RunSetup& setup_;
+  std::vector<TargetClock> targets_;
+  std::map<int, Line> servers_;
+  Line network_, opens_;
+  std::set<std::uint32_t> opened_;
+};
+
 }  // namespace
+
+double seconds_in_order(const RunSetup& setup) {
+  Way way(setup);
+  const auto budget = static_cast<double>(setup.scheduler.budget_bytes);
+  std::vector<double> taken, ends;
+  double before = 0, free_from = 0;
+  std::size_t freed = 0;
+  for (const auto& batch : setup.batches) {
+    // What lies a whole budget before it has been taken, and made room.
+    while (freed < taken.size() && ends[freed] <= before - budget) {
+      free_from = taken[freed++];
+    }
+    Demand demand;
+    add_demand(setup, batch, demand);
+    const double there = way.bring(demand, free_from);
+    taken.push_back(taken.empty() ? there : std::max(there, taken.back() + setup.compute_s));
+    before += demand.all;
+    ends.push_back(before);
+  }
+  return taken.back() + setup.compute_s;
+}
 
 double least_seconds(const RunSetup& setup) {
   const Demand demand = demand_of(setup);

@@ -46,4 +46,9 @@ RunResult run_reading(const RunSetup& setup);
 /// computing take alone, and how long samples must wait for a target that does not answer.
 double least_seconds(const RunSetup& setup);
 
+/// Of an ideal reader that asks for samples in their order, as far ahead as the budget goes, and
+/// knows nothing of what comes: each target, server and the network give all that they can, one
+/// byte behind the other, without latency.
+double seconds_in_order(const RunSetup& setup);
+
 }  // namespace sprat::io_simulation
