@@ -2,6 +2,8 @@
 //
 // Memory is taken by runs of requests that touch in a file, not by request: so a sample that is cut
 // into several requests is whole in memory without a copy, which is what large records live on.
+// Whole blocks are read past the page cache, and its first and last one may have been asked for
+// already by neighbours in the file: a large run has a margin on each side for as much.
 #include "io/loader/assembly.hpp"
 
 #include <algorithm>
@@ -10,6 +12,11 @@
 
 namespace sprat::io {
 namespace {
+
+/// Of a run's memory on either side: the largest block of direct reads.
+constexpr std::uint64_t margin_bytes = 4096;
+/// Runs that have margins: two are less than a hundredth of it.
+constexpr std::uint64_t least_with_margins = std::uint64_t{1} << 20;
 
 bool follows(const Request& one, const Request& next) {
   return one.extent.file == next.extent.file &&
@@ -38,6 +45,16 @@ bool lie_side_by_side(const std::vector<std::span<const std::byte>>& pieces) {
   return true;
 }
 
+/// Of a file's bytes, to where they belong beside others. Bytes that are there already are left
+/// alone: a sample that has the same neighbours may be looked at.
+void bring(std::span<const std::byte> from, std::byte* to) {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (to[i] != from[i]) {
+      to[i] = from[i];
+    }
+  }
+}
+
 std::size_t total_bytes(const std::vector<std::span<const std::byte>>& pieces) {
   std::size_t bytes = 0;
   for (const std::span<const std::byte> piece : pieces) {
@@ -57,16 +74,47 @@ void Assembly::take_memory(const ReadPlan& plan) {
          ++behind) {
       bytes += requests[behind]->extent.bytes;
     }
-    const PooledMemory memory = pool_->take(bytes);
-    std::uint64_t at = 0;
+    const std::uint64_t margin = bytes >= least_with_margins ? margin_bytes : 0;
+    const PooledMemory memory = pool_->take(margin + bytes + margin);
+    std::uint64_t at = margin;
     for (; first < behind; ++first) {
       const std::uint64_t length = requests[first]->extent.bytes;
-      held_.emplace(
-          requests[first]->id,
-          HeldRequest{.memory = memory, .bytes = memory->subspan(at, length), .waiting = {}});
+      held_.emplace(requests[first]->id, HeldRequest{.memory = memory,
+                                                     .bytes = memory->subspan(at, length),
+                                                     .extent = requests[first]->extent,
+                                                     .waiting = {}});
       at += length;
     }
   }
+}
+
+bool Assembly::follow_in_file(const SamplePiece& one, const SamplePiece& next) const {
+  const Extent &first = held_.at(one.request).extent, &second = held_.at(next.request).extent;
+  return first.file == second.file &&
+         first.offset + one.from + one.bytes == second.offset + next.from;
+}
+
+/// Of the first and the last piece of a sample, if the run beside it has room. Otherwise a large
+/// sample would be copied, and a neighbour's memory kept, for the sake of a block. What comes to a
+/// margin are the file's bytes next to the run's, whoever wants them.
+Assembly::Margin Assembly::margin_of(const SamplePiece& piece,
+                                     std::span<const SamplePiece> sample) const {
+  const bool is_first = &piece == &sample.front(), is_last = &piece == &sample.back();
+  if (is_first == is_last || piece.bytes > margin_bytes) {
+    return {};  // the only one, one in the midst, or a long one
+  }
+  const SamplePiece& beside = is_first ? sample[1] : sample[sample.size() - 2];
+  const HeldRequest& held = held_.at(beside.request);
+  const std::span<std::byte> memory = *held.memory;
+  std::byte* const begin = held.bytes.data() + beside.from;
+  std::byte* const end = begin + beside.bytes;
+  const bool at_margin = is_first ? begin == memory.data() + margin_bytes
+                                  : end + margin_bytes == memory.data() + memory.size();
+  if (memory.size() < least_with_margins + 2 * margin_bytes || !at_margin ||
+      !(is_first ? follow_in_file(piece, beside) : follow_in_file(beside, piece))) {
+    return {};
+  }
+  return {.at = is_first ? begin - piece.bytes : end, .memory = held.memory};
 }
 
 std::vector<SampleRef> Assembly::expect(const std::shared_ptr<BatchBuild>& build,
@@ -77,21 +125,31 @@ std::vector<SampleRef> Assembly::expect(const std::shared_ptr<BatchBuild>& build
   // Pieces of requests that are whole already are delivered once all are counted: a sample is
   // complete when none is missing, and none would be missing after its first piece.
   std::unordered_map<std::uint64_t, std::vector<Piece>> here;
-  for (const SamplePiece& planned : plan.pieces) {
-    const std::size_t sample = planned.position - build->begin;
+  for (auto first = plan.pieces.begin(); first != plan.pieces.end();) {
+    const auto behind = std::find_if(first, plan.pieces.end(), [&](const SamplePiece& piece) {
+      return piece.position != first->position;
+    });
+    const std::size_t sample = first->position - build->begin;
     SampleProgress& progress = build->progress[sample];
-    HeldRequest& held = held_.at(planned.request);
-    (held.whole ? here[planned.request] : held.waiting)
-        .push_back({.build = build,
-                    .sample = sample,
-                    .number = progress.pieces.size(),
-                    .at = planned.at,
-                    .from = planned.from,
-                    .bytes = planned.bytes});
-    ++held.wanted;
-    progress.pieces.emplace_back();
-    progress.requests.push_back(planned.request);
-    ++progress.missing;
+    for (const SamplePiece& planned : std::span(first, behind)) {
+      HeldRequest& held = held_.at(planned.request);
+      Margin margin = build->copies ? Margin{} : margin_of(planned, std::span(first, behind));
+      if (margin.at == nullptr) {
+        progress.requests.push_back(planned.request);
+      }
+      (held.whole ? here[planned.request] : held.waiting)
+          .push_back({.build = build,
+                      .sample = sample,
+                      .number = progress.pieces.size(),
+                      .at = planned.at,
+                      .from = planned.from,
+                      .bytes = planned.bytes,
+                      .margin = std::move(margin)});
+      ++held.wanted;
+      progress.pieces.emplace_back();
+      ++progress.missing;
+    }
+    first = behind;
   }
   std::vector<SampleRef> done;
   for (const std::size_t sample : samples) {
@@ -121,6 +179,10 @@ std::vector<SampleRef> Assembly::deliver(std::uint64_t request, const std::vecto
       std::memcpy(row.data() + piece.at, from.data(), from.size());
       progress.pieces[piece.number] = row.subspan(piece.at, from.size());
       ++copied;  // nobody looks at the request for this piece any more
+    } else if (piece.margin.at != nullptr) {
+      bring(from, piece.margin.at);
+      progress.pieces[piece.number] = {piece.margin.at, from.size()};
+      ++copied;
     } else {
       progress.pieces[piece.number] = from;
       if (batch.memory.empty() || batch.memory.back() != held.memory) {

@@ -20,7 +20,7 @@ namespace sprat::io {
 /// What of a sample is there.
 struct SampleProgress {
   std::vector<std::span<const std::byte>> pieces;
-  std::vector<std::uint64_t> requests;  ///< Of each piece.
+  std::vector<std::uint64_t> requests;  ///< That it looks at.
   std::size_t missing = 0;
 };
 
@@ -49,7 +49,8 @@ struct SampleRef {
 ///
 /// Samples of tokens are copied into rows of the batch, since they are to lie side by side. All
 /// others stay where they were read: neighbours in a file are neighbours in memory, also where they
-/// were read by several requests.
+/// were read by several requests. A block that a large sample shares with one that was planned
+/// before is copied to the margin of its memory.
 class Assembly final {
  public:
   explicit Assembly(std::shared_ptr<MemoryPool> pool) : pool_(std::move(pool)) {}
@@ -76,14 +77,21 @@ class Assembly final {
   std::vector<std::uint64_t> take_unwanted() { return std::exchange(unwanted_, {}); }
 
  private:
+  /// Where a piece belongs that lies in a request of another run; null: it stays, or has a row.
+  struct Margin {
+    std::byte* at = nullptr;
+    PooledMemory memory = nullptr;
+  };
   struct Piece {
     std::shared_ptr<BatchBuild> build;
     std::size_t sample = 0, number = 0;
     std::uint64_t at = 0, from = 0, bytes = 0;
+    Margin margin;
   };
   struct HeldRequest {
     PooledMemory memory;
     std::span<std::byte> bytes;
+    Extent extent;
     bool whole = false;
     std::vector<Piece> waiting;  // until it is whole
     std::uint64_t wanted = 0;    // pieces of samples that look at it, or will
@@ -92,6 +100,8 @@ class Assembly final {
   void take_memory(const ReadPlan& plan);
   std::vector<SampleRef> deliver(std::uint64_t request, const std::vector<Piece>& pieces);
   void complete(BatchBuild& build, std::size_t sample);
+  bool follow_in_file(const SamplePiece& one, const SamplePiece& next) const;
+  Margin margin_of(const SamplePiece& piece, std::span<const SamplePiece> sample) const;
   void unwant(std::uint64_t request, std::uint64_t pieces);
 
   std::shared_ptr<MemoryPool> pool_;

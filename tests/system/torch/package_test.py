@@ -141,6 +141,23 @@ class Requirement(unittest.TestCase):
             self.assertIn("written for PyTorch 2.11 to 2.15", ended.stderr)
             self.assertIn('pip install "torch==2.11.0"', ended.stderr)
 
+    def test_cuda_is_not_left_out_without_a_word_where_it_is_asked_for(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "version.py").write_text("__version__ = '2.11.0+cpu'\n")
+
+            def configured(cuda: str) -> tuple[int, str]:
+                command = ["cmake", "-S", PLUGIN, "-B", f"{folder}/{cuda}", f"-DSPRAT_TORCH_CUDA={cuda}", f"-DPython_EXECUTABLE={sys.executable}"]
+                ended = subprocess.run(command, text=True, env=os.environ | {"SPRAT_TORCHES": folder}, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT)
+                return ended.returncode, " ".join(ended.stdout.split())
+
+            status, said = configured("ON")
+            self.assertEqual(status, 1, said)
+            self.assertIn(f"SPRAT_TORCH_CUDA is ON, and PyTorch 2.11.0+cpu in {folder} was built without CUDA: install one that has it", said)
+            status, said = configured("AUTO")
+            self.assertEqual(status, 0, said)
+            self.assertIn("without CUDA tensors: it was built without CUDA", said)
+
 
 class SourcePackage(unittest.TestCase):
     """The archive, unpacked where there is nothing else of Sprat."""

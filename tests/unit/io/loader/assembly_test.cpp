@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <numeric>
 
 namespace sprat::io {
@@ -12,7 +13,9 @@ namespace {
 /// A build of samples that are each one extent of file 0, and a planner for them.
 struct Bench {
   ReadPlanner planner{{.request_bytes = 4096, .hole_bytes = 0}};
-  Assembly assembly{MemoryPool::make(1 << 24)};
+  std::shared_ptr<MemoryPool> pool = MemoryPool::make(1 << 24);
+  Assembly assembly{pool};
+  std::uint32_t alignment = 1;
   std::uint64_t position = 0;
   ReadPlan plan;
 
@@ -32,8 +35,13 @@ struct Bench {
     for (const Extents& extents : samples) {
       wanted.push_back({.position = position++, .extents = extents});
     }
-    plan = planner.plan(wanted, [](std::uint32_t) { return PlannedFile{.bytes = 1 << 20}; });
+    plan = planner.plan(wanted, [this](std::uint32_t) {
+      return PlannedFile{.bytes = 16 << 20, .alignment = alignment};
+    });
     complete = assembly.expect(build, plan, numbers);
+    for (const Request& request : plan.requests) {
+      extents[request.id] = request.extent;
+    }
     return build;
   }
 
@@ -46,6 +54,7 @@ struct Bench {
     return assembly.arrived(request.id);
   }
   std::vector<SampleRef> complete;
+  std::map<std::uint64_t, Extent> extents;  ///< Of all requests.
 };
 
 void expect_bytes(std::span<const std::byte> bytes, std::uint64_t offset, std::uint64_t count) {
@@ -108,6 +117,51 @@ TEST(Assembly, what_lies_here_already_is_not_asked_for_again) {
   EXPECT_TRUE(bench.assembly.take_unwanted().empty()) << "the second batch still looks at it";
   bench.assembly.let_go(*second);
   EXPECT_EQ(bench.assembly.take_unwanted(), std::vector{request});
+}
+
+constexpr std::uint64_t large = 3 << 19;
+
+/// Three neighbours in a file, none of which begins or ends with a block.
+Extents neighbour(std::uint64_t number) {
+  return {{.file = 0, .offset = 700 + number * large, .bytes = large}};
+}
+
+TEST(Assembly, a_large_sample_shares_blocks_with_its_neighbours_and_is_not_copied) {
+  Bench bench;
+  bench.alignment = 512;
+  const auto before = bench.expect({neighbour(0)}), behind = bench.expect({neighbour(2)});
+  const auto between = bench.expect({neighbour(1)}), again = bench.expect({neighbour(1)});
+  const std::uint64_t taken = bench.pool->taken_bytes();
+  for (const auto& [id, extent] : bench.extents) {
+    bench.arrive({.id = id, .extent = extent});
+  }
+  EXPECT_EQ(bench.pool->taken_bytes(), taken) << "a copy was made";
+  expect_bytes(before->batch->samples[0].bytes, 700, large);
+  expect_bytes(behind->batch->samples[0].bytes, 700 + 2 * large, large);
+  for (const auto& build : {between, again}) {
+    expect_bytes(build->batch->samples[0].bytes, 700 + large, large);
+    EXPECT_EQ(build->batch->memory.size(), 1u) << "its own";
+  }
+  bench.assembly.let_go(*before);
+  before->batch->memory.clear();
+  EXPECT_LT(bench.pool->taken_bytes(), taken) << "the neighbour's memory stays for a block";
+  for (const auto& build : {behind, between, again}) {
+    bench.assembly.let_go(*build);
+  }
+  EXPECT_EQ(bench.assembly.take_unwanted().size(), bench.extents.size());
+}
+
+TEST(Assembly, large_extents_that_only_touch_in_memory_are_joined_in_their_own_order) {
+  Bench bench;
+  bench.alignment = 512;
+  const auto build = bench.expect(
+      {{{.file = 0, .offset = 8 << 20, .bytes = 300}, {.file = 0, .offset = 0, .bytes = large}}});
+  for (const Request& request : bench.plan.requests) {
+    bench.arrive(request);
+  }
+  const std::span<const std::byte> bytes = build->batch->samples[0].bytes;
+  expect_bytes(bytes.first(300), 8 << 20, 300);
+  expect_bytes(bytes.subspan(300), 0, large);
 }
 
 TEST(Assembly, a_sample_without_bytes_is_complete) {
