@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
-#include "comm/base/strict_json.hpp"
 #include "comm/base/spelling.hpp"
+#include "comm/base/strict_json.hpp"
 #include "sprat/smp.hpp"
 
 namespace sprat {

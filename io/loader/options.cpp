@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
-#include "comm/base/strict_json.hpp"
 #include "comm/base/json_section.hpp"
+#include "comm/base/strict_json.hpp"
 #include "sprat/data.hpp"
 
 namespace sprat {

@@ -14,8 +14,8 @@
 #include <iterator>
 #include <limits>
 
-#include "comm/base/strict_json.hpp"
 #include "comm/base/json_section.hpp"
+#include "comm/base/strict_json.hpp"
 #include "sprat/mp.hpp"
 #include "sprat/wire.hpp"
 #include "train/config/config_check.hpp"
