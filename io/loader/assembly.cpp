@@ -110,7 +110,9 @@ Assembly::Margin Assembly::margin_of(const SamplePiece& piece,
   std::byte* const end = begin + beside.bytes;
   const bool at_margin = is_first ? begin == memory.data() + margin_bytes
                                   : end + margin_bytes == memory.data() + memory.size();
+  // Of two short ones each would be brought beside the other.
   if (memory.size() < least_with_margins + 2 * margin_bytes || !at_margin ||
+      (sample.size() == 2 && beside.bytes <= margin_bytes) ||
       !(is_first ? follow_in_file(piece, beside) : follow_in_file(beside, piece))) {
     return {};
   }

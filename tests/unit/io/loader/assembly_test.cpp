@@ -151,6 +151,32 @@ TEST(Assembly, a_large_sample_shares_blocks_with_its_neighbours_and_is_not_copie
   EXPECT_EQ(bench.assembly.take_unwanted().size(), bench.extents.size());
 }
 
+TEST(Assembly, a_short_sample_between_two_large_ones_is_joined_whoever_goes_first) {
+  for (const bool forwards : {true, false}) {
+    Bench bench;
+    bench.alignment = 512;
+    const auto before = bench.expect({{{.file = 0, .offset = 0, .bytes = large}}});
+    const std::map<std::uint64_t, Extent> first = bench.extents;
+    const auto behind = bench.expect({{{.file = 0, .offset = large, .bytes = large}}});
+    const auto between = bench.expect({{{.file = 0, .offset = large - 3000, .bytes = 6000}}});
+    EXPECT_TRUE(bench.plan.requests.empty());
+    for (const bool of_first : {forwards, !forwards}) {
+      for (const auto& [id, extent] : bench.extents) {
+        if (first.contains(id) == of_first) {
+          bench.arrive({.id = id, .extent = extent});
+        }
+      }
+      const auto& gone = of_first ? before : behind;
+      bench.assembly.let_go(*gone);
+      gone->batch->memory.clear();
+    }
+    expect_bytes(between->batch->samples[0].bytes, large - 3000, 6000);
+    bench.assembly.let_go(*between);
+    between->batch->memory.clear();
+    EXPECT_EQ(bench.pool->taken_bytes(), 0u);
+  }
+}
+
 TEST(Assembly, large_extents_that_only_touch_in_memory_are_joined_in_their_own_order) {
   Bench bench;
   bench.alignment = 512;
