@@ -432,7 +432,7 @@ def sharded(ranks: Ranks, model: nn.Module, replicas: int = 1) -> nn.Module:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    from sprat.torch.overlap import overlap
+    from sprat.torch import overlap
 
     shape = (replicas, ranks.size // replicas) if replicas > 1 else (ranks.size,)
     mesh = init_device_mesh(ranks.device.type, shape, mesh_dim_names=("replicas", "shards")[-len(shape):])

@@ -87,6 +87,31 @@ class Extension(Folder):
                          FOLDER / f"torch_{minor(torch.__version__).replace('.', '_')}")
 
 
+class Import(unittest.TestCase):
+    def in_a_process(self, program: str) -> str:
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        return ended.stdout.strip()
+
+    def test_takes_no_more_of_pytorch_than_a_group_needs(self) -> None:
+        self.assertEqual("[]", self.in_a_process(
+            "import sys, torch; before = set(sys.modules); import sprat.torch; print([name for name in ('sympy',"
+            "'torch.distributed.fsdp', 'torch.distributed.checkpoint', 'sprat.torch.smp') if name in {*sys.modules} - before])"))
+
+    def test_gives_what_comes_on_its_first_use_by_its_names(self) -> None:
+        self.assertEqual("True True True", self.in_a_process(
+            "import sprat.torch; first = sprat.torch.overlap, sprat.torch.state, sprat.torch.init; import sprat.torch.smp as smp;"
+            "import sprat.torch.fsdp2; print(sprat.torch.overlap is first[0] is sprat.torch.fsdp2.overlap,"
+            "sprat.torch.smp is smp, (smp.state, smp.init) == first[1:])"))
+
+    def test_has_no_other_names(self) -> None:
+        import sprat.torch
+
+        with self.assertRaisesRegex(AttributeError, "module 'sprat.torch' has no attribute 'overlapp'"):
+            sprat.torch.overlapp
+        self.assertLessEqual(set(sprat.torch.__all__), set(dir(sprat.torch)))
+
+
 class Types(unittest.TestCase):
     def test_the_stub_has_every_name_of_the_native_module(self) -> None:
         from sprat.torch import _native

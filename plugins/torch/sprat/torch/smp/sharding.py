@@ -46,7 +46,7 @@ def shard(model: nn.Module, blocks: Blocks | None = None, **options: Any) -> nn.
         fully_shard(block, mesh=mesh, **options)
     fully_shard(model, mesh=mesh, **options)
     if mesh.device_type == "cpu" and backends().get("cpu") == "sprat":
-        from ..overlap import overlap
+        from ..fsdp2 import overlap
 
         overlap(model)
     return model
