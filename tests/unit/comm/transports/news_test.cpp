@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/unit/bytes.hpp"
 #include "tests/unit/comm/transports/wires.hpp"
 
 namespace sprat::comm {
@@ -114,7 +115,7 @@ TEST(News, tell_who_receives_when_there_is_some) {
       while (send.state == State::posted) {
         sends.progress();
       }
-      EXPECT_EQ(got, sent);
+      EXPECT_TRUE(same_bytes(got, sent));
     }
   }
 }
@@ -140,7 +141,7 @@ TEST(News, tell_who_sends_when_there_is_room) {
       while (recv.state == State::posted) {
         receives.progress();
       }
-      EXPECT_EQ(got, sent);
+      EXPECT_TRUE(same_bytes(got, sent));
     }
   }
 }
@@ -166,7 +167,7 @@ TEST(News, tell_of_the_rest_of_what_came_before_its_receive) {
         sleeps.recv(recv, 0, 7, got);
         wait_asleep(sleeps, recv);
       }
-      EXPECT_EQ(got, sent);
+      EXPECT_TRUE(same_bytes(got, sent));
       const Spinning receiver(sleeps);
       while (send.state == State::posted) {
         sends.progress();

@@ -4,23 +4,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "io/caches/block.hpp"
+#include "tests/unit/bytes.hpp"
 
 namespace sprat::io {
 
 /// The bytes of a block, different for each, the same in every process.
 inline std::vector<std::byte> made_up_block(const BlockKey& key,
                                             std::size_t bytes = cache_block_bytes) {
-  std::mt19937_64 engine(group_hash(key) + key.block);
-  std::vector<std::byte> block(bytes);
-  for (std::byte& one : block) {
-    one = static_cast<std::byte>(engine());
-  }
-  return block;
+  return pattern(bytes, group_hash(key) + key.block);
 }
 
 /// Shared, as slabs of a loader are.

@@ -17,6 +17,7 @@
 #include "comm/transports/libfabric/provider.hpp"
 #include "comm/transports/libfabric/rail_cut.hpp"
 #include "sprat/error.hpp"
+#include "tests/unit/bytes.hpp"
 #include "tests/unit/comm/transports/letters.hpp"
 #include "tests/unit/sanitized.hpp"
 
@@ -79,7 +80,7 @@ void expect_delivery(Pair& pair, std::uint64_t tag, std::size_t bytes, bool recv
   ASSERT_EQ(recv.state, State::done) << bytes;
   EXPECT_EQ(send.bytes, bytes);
   EXPECT_EQ(recv.bytes, bytes);
-  EXPECT_TRUE(got == sent) << bytes;
+  EXPECT_TRUE(same_bytes(got, sent)) << bytes;
 }
 
 constexpr std::array<std::size_t, 12> lengths = {0,
@@ -216,7 +217,7 @@ TEST(Rails, keep_messages_of_equal_tags_in_order_whatever_their_lengths) {
   for (std::size_t at = 0; at < lengths.size(); ++at) {
     ASSERT_TRUE(pair.drive_until_ended({&recvs[at], &sends[at]}));
     EXPECT_EQ(recvs[at].state, State::done) << lengths[at];
-    EXPECT_TRUE(got[at] == sent[at]) << lengths[at];
+    EXPECT_TRUE(same_bytes(got[at], sent[at])) << lengths[at];
   }
 }
 
@@ -274,7 +275,7 @@ TEST(Rails, ask_for_the_other_pieces_back_where_one_cannot_be_had) {
       first.progress();
       second.progress();
     }
-    EXPECT_TRUE(got == before);
+    EXPECT_TRUE(same_bytes(got, before));
     first.cancel(send);
   }
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/transports/sockets/stream_plan.hpp"
+#include "tests/unit/bytes.hpp"
 #include "tests/unit/comm/transports/letters.hpp"
 
 namespace sprat::comm::sockets {
@@ -111,7 +112,7 @@ TEST(SocketLink, carries_every_length_whichever_side_is_first) {
         ASSERT_EQ(send.state, State::done) << bytes << " bytes, " << streams << " streams";
         ASSERT_EQ(recv.state, State::done) << bytes << " bytes, " << streams << " streams";
         EXPECT_EQ(recv.bytes, bytes);
-        EXPECT_TRUE(got == sent) << bytes << " bytes, " << streams << " streams";
+        EXPECT_TRUE(same_bytes(got, sent)) << bytes << " bytes, " << streams << " streams";
       }
     }
   }
@@ -138,7 +139,7 @@ TEST(SocketLink, announces_what_is_past_the_credit_and_sends_it_when_it_is_asked
     pair.ends[1].in.recv(recvs[at], at, got[at]);
     pair.drive();
     ASSERT_EQ(recvs[at].state, State::done) << at;
-    EXPECT_TRUE(got[at] == sent[at]) << at;
+    EXPECT_TRUE(same_bytes(got[at], sent[at])) << at;
   }
   // The credit has come back: as much goes unasked again.
   MessageRequest again;
@@ -181,7 +182,7 @@ TEST(SocketLink, keeps_no_more_than_its_limit_and_goes_on_once_there_is_room) {
     pair.ends[1].in.recv(recvs[at], at, got[at]);
     pair.drive();
     EXPECT_EQ(recvs[at].state, State::done) << at;
-    EXPECT_TRUE(got[at] == sent) << at;
+    EXPECT_TRUE(same_bytes(got[at], sent)) << at;
   }
 }
 
@@ -211,7 +212,7 @@ TEST(SocketLink, refuses_what_does_not_fit_and_goes_on) {
         EXPECT_EQ(send.state, State::done);
         EXPECT_EQ(recv_next.state, State::done);
         EXPECT_EQ(send_next.state, State::done);
-        EXPECT_TRUE(next == sent);
+        EXPECT_TRUE(same_bytes(next, sent));
       }
     }
   }
@@ -250,10 +251,10 @@ TEST(SocketLink, withdraws_either_side_at_any_moment) {
           }
           pair.drive();
           if (!sender && given_up.error == ECANCELED) {
-            EXPECT_TRUE(got == before);
+            EXPECT_TRUE(same_bytes(got, before));
           }
           if (sender && recv.state == State::done) {
-            EXPECT_TRUE(got == pattern(bytes, 1));
+            EXPECT_TRUE(same_bytes(got, pattern(bytes, 1)));
           }
           if (recv.state == State::posted) {  // the sender had not begun
             ASSERT_TRUE(pair.ends[1].cancel(recv));
@@ -342,7 +343,7 @@ TEST(SocketLink, has_sent_nothing_whose_header_waits_though_its_pieces_have_over
   EXPECT_EQ(send.state, State::done);
   pair.drive();
   EXPECT_EQ(recv.state, State::done);
-  EXPECT_EQ(got, sent);
+  EXPECT_TRUE(same_bytes(got, sent));
 }
 
 TEST(SocketLink, withdraws_what_only_a_header_is_missing_of) {
@@ -359,7 +360,7 @@ TEST(SocketLink, withdraws_what_only_a_header_is_missing_of) {
   pair.ends[1].in.recv(recv, 7, got);
   pair.drive();
   EXPECT_EQ(recv.state, State::done) << "it had gone";
-  EXPECT_EQ(got, sent);
+  EXPECT_TRUE(same_bytes(got, sent));
 }
 
 TEST(SocketLink, ends_everything_but_what_came_whole_when_it_breaks) {
@@ -388,7 +389,7 @@ TEST(SocketLink, ends_everything_but_what_came_whole_when_it_breaks) {
   // It came before the end, so it can still be received.
   pair.ends[1].in.recv(recv, 1, got);
   EXPECT_EQ(recv.state, State::done);
-  EXPECT_EQ(got, sent);
+  EXPECT_TRUE(same_bytes(got, sent));
   MessageRequest late;
   pair.ends[1].in.recv(late, 1, got);
   EXPECT_EQ(late.error, ECONNRESET);
@@ -473,7 +474,7 @@ TEST(SocketLink, drops_what_no_receive_will_ask_for) {
         pair.drive();
         EXPECT_EQ(recv.state, State::done) << bytes << " bytes, " << streams << " streams";
         EXPECT_EQ(sends.back().state, State::done);
-        EXPECT_TRUE(got == letters.back());
+        EXPECT_TRUE(same_bytes(got, letters.back()));
       }
     }
   }

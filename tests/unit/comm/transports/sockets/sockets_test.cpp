@@ -28,6 +28,7 @@
 #include "comm/transports/sockets/tcp.hpp"
 #include "comm/transports/transport_kind.hpp"
 #include "sprat/error.hpp"
+#include "tests/unit/bytes.hpp"
 #include "tests/unit/comm/transports/letters.hpp"
 #include "tests/unit/comm/transports/wires.hpp"
 
@@ -248,7 +249,7 @@ TEST(Sockets, send_what_they_kept_back_when_they_are_flushed) {
   job.ranks[0]->flush();
   const auto sender = std::exchange(job.ranks[0], nullptr);  // it is driven no more
   EXPECT_TRUE(job.drive_until_ended({&recvs[0], &recvs[1], &recvs[2], &recvs[3]}));
-  EXPECT_TRUE(got == sent);
+  EXPECT_EQ(got, sent);
 }
 
 // As a communicator does that fails between its sends and its flush.
@@ -268,7 +269,7 @@ TEST(Sockets, do_not_send_what_was_given_up_while_they_kept_it_back) {
     std::ranges::fill(given_up, std::byte{2});  // it is the caller's again
     ASSERT_TRUE(job.drive_until_ended({&sends[1], &recvs[1]}));
     EXPECT_EQ(recvs[1].state, State::done);
-    EXPECT_TRUE(got == sent);
+    EXPECT_TRUE(same_bytes(got, sent));
     EXPECT_EQ(recvs[0].state, State::posted);
     job.ranks[1]->cancel(recvs[0]);
     EXPECT_TRUE(none == std::vector<std::byte>(none.size()));
@@ -318,7 +319,7 @@ TEST(Sockets, of_two_connections_that_cross_keep_one) {
       for (const std::size_t at : {0u, 1u}) {
         EXPECT_EQ(recvs[at].state, State::done) << std::strerror(recvs[at].error);
         EXPECT_EQ(sends[at].state, State::done) << std::strerror(sends[at].error);
-        EXPECT_TRUE(got[at] == sent);
+        EXPECT_TRUE(same_bytes(got[at], sent));
       }
       ASSERT_TRUE(job.drive_until([&] {
         return job.ranks[0]->connections() == job.ranks[1]->connections() &&
@@ -341,7 +342,7 @@ TEST(Sockets, keep_what_came_from_a_peer_that_has_gone) {
     job.ranks[0]->recv(recv, 1, 7, got);
     ASSERT_TRUE(job.drive_until_ended({&recv, &posted}));
     EXPECT_EQ(recv.state, State::done);
-    EXPECT_TRUE(got == sent);
+    EXPECT_TRUE(same_bytes(got, sent));
     EXPECT_EQ(posted.state, State::failed);
     EXPECT_EQ(posted.error, ECONNRESET);
   }
@@ -546,7 +547,7 @@ TEST(Sockets, of_a_rank_with_another_key_are_turned_away) {
   job.ranks[1]->send(send, 0, 7, sent);
   ASSERT_TRUE(job.drive_until_ended({&recv, &send}));
   EXPECT_EQ(recv.state, State::done);
-  EXPECT_EQ(got, sent);
+  EXPECT_TRUE(same_bytes(got, sent));
 }
 
 // Strangers that say nothing fill the places; whoever comes then waits in the kernel until one of
@@ -564,7 +565,7 @@ TEST(Sockets, serve_peers_beside_many_silent_strangers) {
   job.ranks[0]->recv(recv, 1, 7, got);
   job.ranks[1]->send(send, 0, 7, sent);
   ASSERT_TRUE(job.drive_until_ended({&send, &recv}));
-  EXPECT_EQ(got, sent);
+  EXPECT_TRUE(same_bytes(got, sent));
 }
 
 TEST(Sockets, of_a_peer_that_sends_nonsense_are_closed) {
@@ -672,7 +673,7 @@ TEST(Sockets, join_many_ranks) {
                                 [](const auto& one) { return one.state == State::posted; }) &&
            std::ranges::none_of(sends, [](const auto& one) { return one.state == State::posted; });
   }));
-  EXPECT_TRUE(got == sent);
+  EXPECT_EQ(got, sent);
 }
 
 }  // namespace
