@@ -11,9 +11,9 @@ least 2 ms; each round takes one sample of each library, in turn; a ratio is of 
 checked before and after the timing of a cell. Peers use malloc memory (or huge pages with --peer-memory
 huge); the limit reads and writes what ours does on huge pages if ours is shared.
 
---before FOLDER adds the libsprat.so of another build as the peer "before", --one-rail ours on the first wire of
-each host as the peer "one_rail". --busy N starts N loops that take the
-cores meanwhile: nothing is pinned then, Open MPI yields, and MPICH, which only spins, is left out.
+--before FOLDER adds the libsprat.so of another build, FOLDER, as the peer "before", in a driver compiled with that
+build's headers; --one-rail adds ours on the first wire of each host as the peer "one_rail". --busy N starts N loops that
+take the cores meanwhile: nothing is pinned then, Open MPI yields, and MPICH, which only spins, is left out.
 
 A start decides which pages, and which lines of the caches, each library gets, so that ratios differ from start to
 start by more than within one. --starts N begins all libraries anew N times; the last table has each cell's ratio,

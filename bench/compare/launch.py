@@ -174,9 +174,27 @@ class Between:
         self.hosts.remove()
 
 
+def driver(name, options, folder):
+    """The program of a library. Another build's is compiled with the headers of its own sources, where its CMakeCache.txt
+    tells them: structs of the API may have grown since, and the older library would read past them."""
+    cache = os.path.join(options.before or "", "CMakeCache.txt")
+    if name != BEFORE or not os.path.exists(cache):
+        return os.path.join(options.build, "compare_" + ("sprat" if name in OURS else name))
+    with open(cache) as lines:
+        sources = next(line.split("=", 1)[1].strip() for line in lines if line.startswith("CMAKE_HOME_DIRECTORY:"))
+    include, program = os.path.join(sources, "include"), os.path.join(folder, "compare_before")
+    if not os.path.isdir(include):
+        raise SystemExit(f"compare: {cache} names {sources}, which has no include/: build that library again where it lies")
+    here = os.path.dirname(os.path.abspath(__file__))
+    subprocess.run(["g++", "-std=c++20", "-O3", "-march=native", "-I", include, "-I", os.path.join(here, "../.."),
+                    os.path.join(here, "sprat.cpp"), os.path.join(here, "driver.cpp"), "-o", program,
+                    "-L", options.before, "-lsprat", "-pthread"], check=True)
+    return program
+
+
 def start(name, place, options, folder, path):
     """The processes of one library, and how many will connect."""
-    ranks, program = place.ranks, os.path.join(options.build, "compare_" + name)
+    ranks, program = place.ranks, driver(name, options, folder)
     base = {key: value for key, value in os.environ.items()
             if key not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
 
@@ -194,7 +212,6 @@ def start(name, place, options, folder, path):
         return [process([program, path, str(rank), str(ranks), store, place.address(rank)], rank)
                 for rank in range(ranks)], ranks
     if name in OURS:
-        program = os.path.join(options.build, "compare_sprat")
         port = place.port() + 2 * OURS.index(name)
         own = {BEFORE: {"LD_LIBRARY_PATH": options.before}, ONE_RAIL: {"SPRAT_INTERFACE": Hosts.interface()}}.get(name, {})
         return [process([program, path], rank, **{
