@@ -49,6 +49,15 @@ std::vector<LoadedJob> load(const std::string& run) {
   }
 }
 
+/// What the jobs before gave, and then `next`'s.
+Answer one_more(const Answer& before, Answer next) {
+  digests::Comparison& comparison = next.comparison;
+  comparison.calls += before.comparison.calls;
+  comparison.notes.insert(comparison.notes.begin(), before.comparison.notes.begin(),
+                          before.comparison.notes.end());
+  return next;
+}
+
 std::string list_of_jobs(const std::vector<LoadedJob>& jobs) {
   std::string list;
   for (const LoadedJob& job : jobs) {
@@ -94,8 +103,7 @@ void say_element(Answer& answer, const std::string& again) {
   }
 }
 
-// --- two runs
-// --------------------------------------------------------------------------------
+// --- two runs ---
 
 std::string call_or_none(const std::string& words) {
   return words.empty() ? "calls nothing more" : "calls " + words;
@@ -165,10 +173,7 @@ Answer compare_runs(const DiffOptions& options) {
       break;
     }
     Answer one = compare_jobs(a[at], b[at]);
-    one.comparison.calls += all.comparison.calls;
-    one.comparison.notes.insert(one.comparison.notes.begin(), all.comparison.notes.begin(),
-                                all.comparison.notes.end());
-    all = std::move(one);
+    all = one_more(all, std::move(one));
   }
   for (const auto* jobs : {&a, &b}) {
     all.comparison.notes.insert(all.comparison.notes.end(), jobs->front().unreadable.begin(),
@@ -177,8 +182,7 @@ Answer compare_runs(const DiffOptions& options) {
   return all;
 }
 
-// --- replicas of one run
-// ---------------------------------------------------------------------
+// --- replicas of one run ---
 
 void say_replicas(Answer& answer) {
   const Difference& first = *answer.comparison.first;
@@ -205,10 +209,7 @@ Answer compare_replicas(const DiffOptions& options) {
   for (const LoadedJob& job : jobs) {
     Answer one;
     one.comparison = digests::compare_replicas(job.files(job.name));
-    one.comparison.calls += all.comparison.calls;
-    one.comparison.notes.insert(one.comparison.notes.begin(), all.comparison.notes.begin(),
-                                all.comparison.notes.end());
-    all = std::move(one);
+    all = one_more(all, std::move(one));
     if (all.comparison.first) {
       const Difference& first = *all.comparison.first;
       say_replicas(all);
@@ -225,8 +226,7 @@ Answer compare_replicas(const DiffOptions& options) {
   return all;
 }
 
-// --- what is printed
-// -------------------------------------------------------------------------
+// --- what is printed ---
 
 const char* name(Parting what) {
   switch (what) {

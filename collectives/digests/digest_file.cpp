@@ -97,8 +97,7 @@ Value taken(std::span<const std::byte>& bytes) {
   return value;
 }
 
-// --- reading
-// --------------------------------------------------------------------------------
+// --- reading ---
 
 bool is_type(DType dtype) {
   return static_cast<unsigned>(dtype) <= static_cast<unsigned>(DType::boolean);

@@ -185,8 +185,7 @@ void DigestRecorder::over(const CallMemory& memory, comm::Clock::time_point now)
   begun_ = false;
 }
 
-// --- messages
-// --------------------------------------------------------------------------------
+// --- messages ---
 
 void DigestRecorder::sends(int peer, int tag, std::span<const std::byte> data,
                            comm::Clock::time_point now) noexcept {
@@ -236,8 +235,7 @@ void DigestRecorder::message_over(Call call, std::span<const std::byte> data, bo
   append(call, message_digests_);
 }
 
-// --- what is kept
-// -----------------------------------------------------------------------------
+// --- what is kept ---
 
 void DigestRecorder::keep(const Call& call, Side side, ConstElements values) noexcept {
   if (wanted_ && wanted_->names(call)) {

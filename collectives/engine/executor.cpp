@@ -66,8 +66,7 @@ Executor::~Executor() {
   }
 }
 
-// --- how operations come
-// ---------------------------------------------------------------------------
+// --- how operations come ---
 
 void Executor::follow(std::shared_ptr<const Rules> rules) {
   drain();
@@ -223,8 +222,7 @@ void Executor::drain() {
   }
 }
 
-// --- the active operation
-// --------------------------------------------------------------------------
+// --- the active operation ---
 
 comm::Advance Executor::advance() noexcept {
   if (queue_.empty()) {
@@ -516,8 +514,7 @@ void Executor::fail_all(const Error& failure) {
   }
 }
 
-// --- what is told of it
-// ----------------------------------------------------------------------------
+// --- what is told of it ---
 
 std::string Executor::under_way() const { return queue_.empty() ? "" : words(); }
 

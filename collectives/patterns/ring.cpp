@@ -25,6 +25,8 @@ struct Ring {
   }
   bool carries(int owner) const { return carrier(grouping, home, owner) == p.rank; }
   bool has_peers() const { return grouping.members(home).size() > 1; }
+  /// Of each peer on this host before its contribution is read: the one by which it shares it.
+  std::uint32_t signals_awaited() const { return has_peers() ? 1 : 0; }
 
   const Problem& p;
   const Grouping& grouping;
@@ -107,7 +109,7 @@ IndexRange grow(const Ring& ring, Plan& plan, const Stop& stop, const Portion& p
     if (partial.buffer != Buffer::scratch) {
       partial = plan.scratch(partial.count);
     }
-    plan.reduce(terms, partial, ring.has_peers() ? 1 : 0).after(ready);
+    plan.reduce(terms, partial, ring.signals_awaited()).after(ready);
   }
   const IndexRange growing = plan.since(first);
   plan.send(carrier(ring.grouping, ring.next(), stop.owner), partial)
@@ -121,7 +123,7 @@ void complete(const Ring& ring, Plan& plan, const Stop& stop, const Portion& por
               const Operand& result, int chunks, IndexRange sharing) {
   for (int chunk = 0; chunk < chunks; ++chunk) {
     const Operand piece = piece_of(result, slice(portion.slice.count, chunks, chunk));
-    plan.reduce(terms_of(ring, stop, portion, chunks, chunk), piece, ring.has_peers() ? 1 : 0)
+    plan.reduce(terms_of(ring, stop, portion, chunks, chunk), piece, ring.signals_awaited())
         .after(stop.first() ? sharing : stop.receives[chunk]);
   }
 }

@@ -13,6 +13,8 @@ namespace {
 
 constexpr const char* file = "libfabric.so.1";
 
+/// What the program has brought itself goes first: two libraries of one provider in a process would
+/// share its files and signals.
 template <class Function>
 Function* find(void* opened, const char* name) {
   void* found = dlsym(RTLD_DEFAULT, name);

@@ -95,6 +95,7 @@ void ProfiledCall::tell(at::StepCallbacks callbacks, const Operation& operation,
   const auto [start, stride] = series_of(group.ranks);
   const std::string collective = collective_name(operation);
   const bool is_message = c10d::isP2POp(operation.type);
+  // Of a message, tools look for the other end here, as PyTorch's own backends write it.
   const int rank = is_message && operation.peer >= 0 ? operation.peer : group.rank;
   const auto& either = operation.inputs.empty() ? operation.results : operation.inputs;
   information_.emplace(

@@ -89,8 +89,7 @@ TEST(DigestChunks, extents_follow_uneven_blocks) {
   EXPECT_EQ(extents_of(exchanges), (Extents{8, 5}));
 }
 
-// --- replicas while they run
-// -------------------------------------------------------------------
+// --- replicas while they run ---
 
 std::vector<ReplicaSum> sums_of(const std::vector<ReplicaSum>& one_of_each_rank) {
   std::vector<ReplicaSum> sums;

@@ -209,8 +209,7 @@ TEST(DigestRecorder, leaves_out_what_is_not_the_same_in_every_run) {
   EXPECT_EQ(file.calls[2].call.group, 1u);
 }
 
-// --- planted flips
-// -----------------------------------------------------------------------------
+// --- planted flips ---
 
 constexpr std::size_t long_count = 60'000;
 constexpr int trained_steps = 20, planted_step = 13;
@@ -355,8 +354,7 @@ TEST(PlantedFlips, kept_values_show_the_element) {
   EXPECT_TRUE(left[0].values(1, compared.first->call, Side::result));
 }
 
-// --- replicas
-// ----------------------------------------------------------------------------------
+// --- replicas ---
 
 /// A sum of one's own; rank 2's core is broken from a step on, and adds a bit too much.
 Reduction sum_of(const std::atomic<bool>& broken) {

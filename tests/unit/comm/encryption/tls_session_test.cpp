@@ -196,8 +196,7 @@ TEST(TlsSession, knows_a_plain_peer) {
   }
 }
 
-// --- peers that speak TLS, but not ours
-// -----------------------------------------------------------
+// --- peers that speak TLS, but not ours ---
 
 struct Free {
   void operator()(SSL_CTX* one) const { SSL_CTX_free(one); }
