@@ -52,6 +52,9 @@ bool Connection::idle() noexcept {
 
 void Connection::send(MessageRequest& request, std::uint64_t tag, std::span<const std::byte> data) {
   link_.send(request, tag, data);  // which ends it at once if the link is broken
+  if (error_ == 0 && link_.out.would_announce()) {
+    look(true);  // the peer may have said that it expects it
+  }
   write();
 }
 

@@ -97,7 +97,8 @@ class MessageTransport {
   /// dropped.
   virtual void forget(std::uint64_t /*communicator*/) noexcept {}
   /// Withdraws a posted request. On return its memory is no longer touched; state is failed or
-  /// done.
+  /// done. What its peer has sent to a receive, or yet sends as it does not know, may be lost: no
+  /// communicator goes on whose receives are withdrawn.
   virtual void cancel(MessageRequest& request) noexcept = 0;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 /// As the coordinator's, but for the last byte: a stream and a control connection are no use to
 /// each other. The number is of the version; another byte order makes it another one.
-constexpr std::uint32_t stream_version = 1;
+constexpr std::uint32_t stream_version = 2;
 constexpr std::array<char, 8> stream_magic = {'S', 'P', 'R', 'A', 'T', '\r', '\n', '\x02'};
 /// What who listens says at last.
 constexpr std::byte it_stands{0x5a}, it_is_crossed{0xa5};

@@ -21,15 +21,23 @@ bool is_unasked(const Arrival& one) {
 
 }  // namespace
 
-void Inbox::recv(MessageRequest& request, std::uint64_t tag, std::span<std::byte> data) {
+void Inbox::recv(MessageRequest& request, std::uint64_t tag, std::span<std::byte> data,
+                 bool tells) {
   PendingMessage& message = post(request);
   message.target = data.data();
   message.bytes = data.size();
   message.tag = tag;
   const auto waits = [tag](const Arrival& one) { return is_unasked(one) && one.tag == tag; };
   const auto found = std::find_if(arrivals_.begin(), arrivals_.end(), waits);
+  if (found == arrivals_.end() && error_ != 0) {
+    return fail(request, error_);
+  }
   if (found == arrivals_.end()) {
-    return error_ != 0 ? fail(request, error_) : posted_.push(request);
+    posted_.push(request);
+    if (tells && data.size() > most_unasked && out_.has_room()) {
+      out_.reply({.kind = StreamFrameKind::expect, .id = seen_, .tag = tag, .bytes = data.size()});
+    }
+    return;
   }
   if (found->state == Arrival::State::kept) {
     return hand_over(*found, request);
@@ -157,12 +165,17 @@ Inbox::Taken Inbox::take(std::size_t stream, const StreamFrame& frame) noexcept 
     return Taken::nonsense;
   }
   const auto sense = [](bool holds) { return holds ? Taken::yes : Taken::nonsense; };
+  const auto count = [this](Taken taken) {
+    seen_ += taken == Taken::yes ? 1 : 0;
+    return taken;
+  };
   switch (frame.kind) {
     case StreamFrameKind::message:
-      return take_message(in_[stream], frame);
+      return count(take_message(in_[stream], frame));
     case StreamFrameKind::scatter:
     case StreamFrameKind::announce:
-      return take_number(frame);
+    case StreamFrameKind::expected:
+      return count(take_number(frame));
     case StreamFrameKind::piece:
       return take_piece(stream, frame);
     case StreamFrameKind::withdraw:
@@ -173,6 +186,9 @@ Inbox::Taken Inbox::take(std::size_t stream, const StreamFrame& frame) noexcept 
       return sense(out_.take_refusal(frame.id));
     case StreamFrameKind::credit:
       return sense(out_.take_credit(frame.bytes));
+    case StreamFrameKind::expect:
+      return sense(
+          out_.take_expectation({frame.tag, static_cast<std::size_t>(frame.bytes), frame.id}));
   }
   return Taken::nonsense;
 }
@@ -209,9 +225,11 @@ Inbox::Taken Inbox::take_message(InStream& in, const StreamFrame& frame) noexcep
   return Taken::yes;
 }
 
-/// A message that comes in pieces: by itself, or when it is asked for.
+/// A message that comes in pieces: by itself, or when it is asked for. Of one that was expected the
+/// receive waits, or has been given up since: then what comes for it is dropped as it comes.
 Inbox::Taken Inbox::take_number(const StreamFrame& frame) noexcept {
   const bool unasked = frame.kind == StreamFrameKind::scatter;
+  const bool announced = frame.kind == StreamFrameKind::announce;
   if (frame.id != next_id_) {
     return Taken::nonsense;
   }
@@ -220,36 +238,42 @@ Inbox::Taken Inbox::take_number(const StreamFrame& frame) noexcept {
   }
   MessageRequest* request =
       posted_.take([&frame](MessageRequest& one) { return pending(one).tag == frame.tag; });
-  const bool forgotten = request == nullptr && rules_.is_forgotten(frame.tag);
-  if (forgotten && !unasked) {
+  const bool unwanted = request == nullptr &&
+                        (frame.kind == StreamFrameKind::expected || rules_.is_forgotten(frame.tag));
+  if (unwanted && announced) {
     ++next_id_;  // its sender withdraws it, and a withdrawal of what is not known is taken
     return Taken::yes;
   }
-  const auto state = request != nullptr || forgotten ? Arrival::State::placed
-                     : unasked                       ? Arrival::State::kept
-                                                     : Arrival::State::announced;
+  const auto state = request != nullptr || unwanted ? Arrival::State::placed
+                     : unasked                      ? Arrival::State::kept
+                                                    : Arrival::State::announced;
   Arrival* arrival = make_arrival(frame, state);
   if (arrival == nullptr) {
     return Taken::not_yet;  // only without a receive: with one nothing has to be kept
   }
   ++next_id_;
   arrival->id = frame.id;
-  if (forgotten) {
+  if (unasked && state == Arrival::State::placed) {
     out_.owe(arrival->bytes);
+  }
+  if (unwanted) {
     drop(*arrival);
-  } else if (request != nullptr && unasked) {
-    out_.owe(arrival->bytes);
-    if (arrival->bytes > pending(*request).bytes) {
-      fail_too_long(*request, arrival->bytes);
-      drop(*arrival);
-    } else {
-      arrival->request = request;
-      ++receiving_;
-    }
-  } else if (request != nullptr) {
+  } else if (request != nullptr && announced) {
     accept(*arrival, *request);
+  } else if (request != nullptr) {
+    match(*arrival, *request);
   }
   return Taken::yes;
+}
+
+/// Of a message whose pieces come without being asked for.
+void Inbox::match(Arrival& arrival, MessageRequest& request) noexcept {
+  if (arrival.bytes > pending(request).bytes) {
+    fail_too_long(request, arrival.bytes);
+    return drop(arrival);
+  }
+  arrival.request = &request;
+  ++receiving_;
 }
 
 Inbox::Taken Inbox::take_piece(std::size_t stream, const StreamFrame& frame) noexcept {

@@ -51,7 +51,10 @@ class Inbox {
         in_(out.streams()) {}
 
   // --- the caller's side ------------------------------------------------------------------------
-  void recv(MessageRequest& request, std::uint64_t tag, std::span<std::byte> data);
+  /// One that a long message may be for tells the peer that it waits, if `tells`: more has to be
+  /// written then.
+  void recv(MessageRequest& request, std::uint64_t tag, std::span<std::byte> data,
+            bool tells = true);
   /// Bytes of the first message that has come, or been announced, and no receive has asked for.
   std::optional<std::size_t> probe(std::uint64_t tag) const;
   /// Whether there is such a message, of any tag.
@@ -97,6 +100,7 @@ class Inbox {
   Taken take(std::size_t stream, const StreamFrame& frame) noexcept;
   Taken take_message(InStream& in, const StreamFrame& frame) noexcept;
   Taken take_number(const StreamFrame& frame) noexcept;
+  void match(Arrival& arrival, MessageRequest& request) noexcept;
   Taken take_piece(std::size_t stream, const StreamFrame& frame) noexcept;
   Taken take_withdrawal(const StreamFrame& frame) noexcept;
   void begin_body(InStream& in, const StreamFrame& frame, std::byte* place) noexcept;
@@ -118,6 +122,7 @@ class Inbox {
   std::size_t receiving_ = 0;    ///< Receives whose message is coming.
   std::size_t unexpected_room_;  ///< Bytes that may still be kept.
   std::uint32_t next_id_ = 0;    ///< The peer's numbers come in order.
+  std::uint32_t seen_ = 0;       ///< Messages whose headers have come.
   std::vector<InStream> in_;
   int error_ = 0;  ///< Why nothing comes any more.
 };

@@ -118,11 +118,15 @@ bool Outbox::begin_frame(std::size_t stream) noexcept {
   return begun;
 }
 
+bool Outbox::goes_unasked(MessageRequest& request) const {
+  const std::size_t bytes = pending(request).bytes;
+  return bytes <= most_unasked && uncredited_ + credit_of(bytes) <= credit_bytes;
+}
+
 bool Outbox::begin_message(OutFrame& into) noexcept {
   MessageRequest& request = *new_.front();
   PendingMessage& message = pending(request);
-  const bool unasked =
-      message.bytes <= most_unasked && uncredited_ + credit_of(message.bytes) <= credit_bytes;
+  const bool unasked = goes_unasked(request);
   const bool whole = unasked && !is_cut(message.bytes, streams());
   // What the peer knows by a number it may have to be told to forget.
   if (!whole && !has_room()) {
@@ -130,6 +134,8 @@ bool Outbox::begin_message(OutFrame& into) noexcept {
   }
   new_.take_front();
   uncredited_ += unasked ? credit_of(message.bytes) : 0;
+  const bool expected = !unasked && message.bytes > 0 && receives_.take(message.tag, message.bytes);
+  receives_.sent(message.tag, expected);
   StreamFrame frame{
       .kind = StreamFrameKind::message, .id = 0, .tag = message.tag, .bytes = message.bytes};
   if (whole) {
@@ -137,10 +143,12 @@ bool Outbox::begin_message(OutFrame& into) noexcept {
     into.whole = true;
   } else {
     into.tells_number = true;
-    frame.kind = unasked ? StreamFrameKind::scatter : StreamFrameKind::announce;
+    frame.kind = unasked    ? StreamFrameKind::scatter
+                 : expected ? StreamFrameKind::expected
+                            : StreamFrameKind::announce;
     frame.id = next_id_++;
     message.id = frame.id;
-    (unasked ? granted_ : announced_).push(request);
+    (unasked || expected ? granted_ : announced_).push(request);
     ++withdrawable_;
   }
   into.header = encode(frame);

@@ -3,8 +3,8 @@
 //
 // Short messages go at once, as long as less than `credit_bytes` of them may be waiting at the peer
 // for their receives. Past that, and if they are long, messages are announced: they wait here, and
-// their bytes go once a receive has asked for them. So what nobody receives holds up nothing else,
-// and what a peer has to keep is bounded.
+// their bytes go once a receive has asked for them, or at once if one is known to wait. So what
+// nobody receives holds up nothing else, and what a peer has to keep is bounded.
 #pragma once
 
 #include <array>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "comm/transports/request_queue.hpp"
+#include "comm/transports/sockets/peer_receives.hpp"
 #include "comm/transports/sockets/stream_frame.hpp"
 #include "comm/transports/transport.hpp"
 
@@ -58,6 +59,8 @@ class Outbox {
   std::size_t streams() const { return out_.size(); }
   /// Pieces wait for a stream.
   bool has_pieces() const { return !granted_.empty(); }
+  /// Before the next message is announced it pays to read whether the peer expects it.
+  bool would_announce() const { return !new_.empty() && !goes_unasked(*new_.front()); }
   /// Something waits for a word of the peer's.
   bool awaits_peer() const { return !announced_.empty() || !new_.empty(); }
 
@@ -65,6 +68,7 @@ class Outbox {
   bool take_grant(std::uint32_t id) noexcept;
   bool take_refusal(std::uint32_t id) noexcept;
   bool take_credit(std::uint64_t bytes) noexcept;
+  bool take_expectation(const PeerReceive& receive) noexcept { return receives_.note(receive); }
 
   // --- what the peer is told --------------------------------------------------------------------
   /// Whether one more reply can be noted: makes room for it.
@@ -92,6 +96,7 @@ class Outbox {
     bool committed = false;   ///< Some of what is not written of it is on its way.
   };
 
+  bool goes_unasked(MessageRequest& request) const;
   bool begin_frame(std::size_t stream) noexcept;
   bool begin_message(OutFrame& frame) noexcept;
   bool begin_piece(OutFrame& frame) noexcept;
@@ -99,9 +104,10 @@ class Outbox {
   void end_first(OutStream& out) noexcept;
   bool give_up(OutStream& out, std::size_t frame) noexcept;
 
-  RequestQueue new_;                  ///< No frame speaks of them yet.
-  RequestQueue announced_;            ///< The peer has not asked for them yet.
-  RequestQueue granted_;              ///< Not all pieces of them are begun.
+  RequestQueue new_;        ///< No frame speaks of them yet.
+  RequestQueue announced_;  ///< The peer has not asked for them yet.
+  RequestQueue granted_;    ///< Not all pieces of them are begun.
+  PeerReceives receives_;
   std::vector<StreamFrame> replies_;  ///< To be written before all else, in order.
   std::vector<OutStream> out_;
   std::size_t withdrawable_ = 0;  ///< In announced_ and granted_.

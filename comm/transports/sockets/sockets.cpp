@@ -164,6 +164,21 @@ void Sockets::send(MessageRequest& request, int peer, std::uint64_t tag,
 
 void Sockets::flush() noexcept { write_kept_back(); }
 
+/// A message that its peer expects needs not be announced: what the peer has said lies in the
+/// kernel until it is read. Not in flush(), whose caller hears of nothing that comes.
+bool Sockets::read_expectations() noexcept {
+  bool moved = false;
+  for (const int peer : kept_back_.all()) {
+    Line& line = *lines_[static_cast<std::size_t>(peer)];
+    Channel* first = line.streams.front().channel;
+    if (first != nullptr && first->opened() && line.link.out.would_announce()) {
+      first->note_readable(false);
+      moved |= drive(*first);
+    }
+  }
+  return moved;
+}
+
 bool Sockets::write_kept_back() noexcept {
   bool moved = false;
   for (const int peer : kept_back_.all()) {
@@ -181,7 +196,9 @@ void Sockets::recv(MessageRequest& request, int peer, std::uint64_t tag,
     request.bytes = 0;
     return fail(request, EHOSTUNREACH);
   }
-  line->link.in.recv(request, tag, data);
+  // A connection is the sender's to make.
+  const Channel* first = line->streams.front().channel;
+  line->link.in.recv(request, tag, data, first != nullptr && first->opened());
   flush(*line, peer);  // it may have asked for what was announced
 }
 
@@ -339,6 +356,7 @@ void Sockets::enqueue(Channel& channel) noexcept {
 
 bool Sockets::progress() noexcept {
   // A send that ends by it is news: who hears of none may go to sleep.
+  const bool heard = read_expectations();
   const bool wrote = write_kept_back();
   const bool directly = !channels_.empty() && channels_.size() <= most_read_directly;
   if (!directly || look_often_ || ++calls_ % calls_a_look == 0) {
@@ -355,7 +373,7 @@ bool Sockets::progress() noexcept {
       look_often_ |= channel->blocked() || !channel->opened();
     }
   }
-  return drive_ready() || wrote;
+  return drive_ready() || wrote || heard;
 }
 
 /// Each channel that may have something to do, once.
@@ -369,13 +387,19 @@ bool Sockets::drive_ready() noexcept {
     if (channel->over()) {
       continue;
     }
-    moved |= move(*channel);
-    if (!channel->over() && channel->opened() && (channel->readable() || channel->stalled())) {
-      enqueue(*channel);
-    }
+    moved |= drive(*channel);
   }
   moving_.clear();
   sweep();
+  return moved;
+}
+
+/// What is left for the next time stays listed.
+bool Sockets::drive(Channel& channel) noexcept {
+  const bool moved = move(channel);
+  if (!channel.over() && channel.opened() && (channel.readable() || channel.stalled())) {
+    enqueue(channel);
+  }
   return moved;
 }
 

@@ -96,7 +96,9 @@ class Sockets final : public MessageTransport, private NewsDescriptors {
   void want_streams(Line& line, int peer) noexcept;
   void attempt(Line& line, int peer, std::size_t stream) noexcept;
   bool flush(Line& line, int peer) noexcept;
+  bool read_expectations() noexcept;
   bool write_kept_back() noexcept;
+  bool drive(Channel& channel) noexcept;
   bool move(Channel& channel) noexcept;
   void note_reading(int peer) noexcept;
   bool greet(Channel& channel) noexcept;

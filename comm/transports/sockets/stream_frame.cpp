@@ -27,6 +27,9 @@ bool is_sound(const StreamFrame& frame) {
       return has_tag && frame.bytes > 0 && frame.bytes <= most_unasked;
     case StreamFrameKind::announce:
       return has_tag && frame.bytes <= most_message;
+    case StreamFrameKind::expect:
+    case StreamFrameKind::expected:
+      return has_tag && frame.bytes > 0 && frame.bytes <= most_message;
     case StreamFrameKind::grant:
     case StreamFrameKind::refuse:
       return frame.tag == 0 && frame.bytes == 0;

@@ -18,13 +18,16 @@ enum class StreamFrameKind : std::uint8_t {
   refuse = 5,    ///< This message does not fit into its receive: do not send it.
   withdraw = 6,  ///< No more pieces of this message come than have been begun: so many bytes.
   piece = 7,     ///< Bytes of a message, which follow.
-  credit = 8     ///< So many bytes that came unasked have found their receives.
+  credit = 8,    ///< So many bytes that came unasked have found their receives.
+  expect = 9,    ///< A receive of this tag waits with room for so many bytes.
+  expected = 10  ///< A message whose pieces come at once, to a receive that was told of.
 };
 
 struct StreamFrame {
   StreamFrameKind kind = StreamFrameKind::message;
-  std::uint32_t id = 0;    ///< Of the message, but for kinds message and credit.
-  std::uint64_t tag = 0;   ///< Of the message.
+  /// Of the message, but for kinds message and credit. Of a receive: messages that came before it.
+  std::uint32_t id = 0;
+  std::uint64_t tag = 0;   ///< Of the message or receive.
   std::uint64_t from = 0;  ///< Of a piece: where its bytes begin in the message.
   std::uint64_t bytes = 0;
 
@@ -39,7 +42,7 @@ struct StreamFrame {
 inline constexpr std::size_t frame_bytes = 24;
 using FrameHeader = std::array<std::byte, frame_bytes>;
 
-/// A message of more bytes is announced, and asked for by its receive.
+/// A message of more bytes is announced and asked for by its receive, or expected by it.
 inline constexpr std::size_t most_unasked = std::size_t{1} << 20;
 /// Bounds how long a message that is sent next waits for what is on its way.
 inline constexpr std::size_t most_piece = std::size_t{1} << 20;

@@ -24,6 +24,7 @@ import time
 import run
 
 MAGIC = b"SPRAT\r\n\x01"
+STREAM_VERSION = 2  # of comm/transports/sockets/handshake.cpp
 TOKEN = "a token of sixteen and more"
 THREADS = 4
 GROWTH_KIB = 2048  # of the allocator, over any number of handshakes
@@ -227,15 +228,15 @@ class WireStorm(Storm):
         self.address = listener_of(pid, self.hello(bytes(16)), lambda answer: len(answer) == 48)
 
     @staticmethod
-    def hello(nonce, sender=1, to=0, stream=0, version=1):
+    def hello(nonce, sender=1, to=0, stream=0, version=STREAM_VERSION):
         return b"SPRAT\r\n\x02" + struct.pack("<IIII", version, sender, to, stream) + nonce
 
     def cut(self, connection, dice):
         connection.sendall(self.hello(dice.randbytes(16))[:dice.randrange(1, 40)])
 
     def of_nobody(self, connection, dice):
-        wrong = dice.choice([{"sender": 7}, {"sender": 0}, {"to": 2}, {"stream": 1 << 20}, {"version": 2},
-                             {"sender": 0xffffffff}])
+        wrong = dice.choice([{"sender": 7}, {"sender": 0}, {"to": 2}, {"stream": 1 << 20},
+                             {"version": STREAM_VERSION + 1}, {"sender": 0xffffffff}])
         connection.sendall(self.hello(dice.randbytes(16), **wrong))
         self.must_end(connection, 0)
 

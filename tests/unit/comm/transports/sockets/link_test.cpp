@@ -277,6 +277,95 @@ TEST(SocketLink, withdraws_either_side_at_any_moment) {
   }
 }
 
+StreamFrameKind first_kind(Pair& pair, std::size_t end) {
+  FrameHeader header{};
+  const auto frame = pair.ends[end].out.outgoing(0).header;
+  std::copy_n(frame.begin(), std::min(frame.size(), header.size()), header.begin());
+  return decode(header).value().kind;
+}
+
+// Its pieces are on their way before the peer has said a word more, though it sends a long message
+// itself that takes all the room of its stream.
+TEST(SocketLink, announces_nothing_to_a_receive_that_waits) {
+  for (const std::size_t streams : {1u, 3u}) {
+    Pair pair(streams, 50'000);
+    constexpr std::size_t bytes = 3'000'001;
+    std::array<std::vector<std::byte>, 2> sent, got;
+    std::array<MessageRequest, 2> sends, recvs;
+    for (int round = 0; round < 50; ++round) {
+      for (const std::size_t end : {0u, 1u}) {
+        sent[end] = pattern(bytes, 2 * round + end);
+        got[end].assign(bytes, std::byte{});
+        pair.ends[end].in.recv(recvs[end], 7, got[end]);
+        pair.write(end, 0, frame_bytes);
+        ASSERT_EQ(pair.read(end, 0, frame_bytes), Inbox::Taken::yes);
+      }
+      for (const std::size_t end : {0u, 1u}) {
+        pair.ends[end].send(sends[end], 7, sent[end]);
+        EXPECT_EQ(first_kind(pair, end), StreamFrameKind::expected) << round;
+        EXPECT_TRUE(pair.ends[end].out.has_pieces());
+      }
+      pair.drive();
+      for (const std::size_t end : {0u, 1u}) {
+        ASSERT_EQ(sends[end].state, State::done) << round;
+        ASSERT_EQ(recvs[end].state, State::done) << round;
+        ASSERT_TRUE(same_bytes(got[end], sent[1 - end])) << round;
+      }
+    }
+  }
+}
+
+// One that is on its way when a receive is told of may be for that receive, as far as its sender
+// knows; so the next one is announced.
+TEST(SocketLink, announces_what_an_earlier_message_may_have_taken_the_receive_of) {
+  Pair pair(1, std::size_t{64} << 20);
+  constexpr std::size_t bytes = 2'000'000;
+  const auto short_one = pattern(10, 1), long_one = pattern(bytes, 2);
+  std::vector<std::byte> got(bytes), got_next(bytes);
+  MessageRequest send, send_next, recv, recv_next;
+  pair.ends[1].in.recv(recv, 7, got);
+  pair.ends[0].send(send, 7, short_one);
+  pair.write(0, 0, 1 << 20);  // before the word of the receive is read
+  pair.write(1, 0, 1 << 20);
+  ASSERT_EQ(pair.read(1, 0, 1 << 20), Inbox::Taken::yes);
+  pair.ends[0].send(send_next, 7, long_one);
+  EXPECT_EQ(first_kind(pair, 0), StreamFrameKind::announce);
+  pair.drive();
+  EXPECT_EQ(recv.state, State::done);
+  EXPECT_EQ(recv.bytes, short_one.size());
+  pair.ends[1].in.recv(recv_next, 7, got_next);
+  pair.drive();
+  EXPECT_EQ(recv_next.state, State::done);
+  EXPECT_TRUE(same_bytes(got_next, long_one));
+}
+
+// What was sent to it comes to nothing, and takes neither room nor credit.
+TEST(SocketLink, drops_what_comes_for_a_receive_that_has_been_given_up) {
+  for (const std::size_t streams : {1u, 3u}) {
+    Pair pair(streams, 50'000, 1'000);
+    constexpr std::size_t bytes = 3'000'001;
+    const auto sent = pattern(bytes, 1);
+    std::vector<std::byte> got(bytes);
+    for (std::uint64_t tag = 1; tag < 20; ++tag) {
+      MessageRequest send, recv;
+      pair.ends[1].in.recv(recv, tag, got);
+      pair.drive();
+      ASSERT_TRUE(pair.ends[1].cancel(recv));
+      pair.ends[0].send(send, tag, sent);
+      pair.drive();
+      EXPECT_EQ(send.state, State::done);
+      EXPECT_FALSE(pair.ends[1].in.probe(tag));
+      EXPECT_TRUE(same_bytes(got, std::vector<std::byte>(bytes)));
+    }
+    MessageRequest send, recv;
+    pair.ends[1].in.recv(recv, 100, got);
+    pair.ends[0].send(send, 100, sent);
+    pair.drive();
+    EXPECT_EQ(recv.state, State::done);
+    EXPECT_TRUE(same_bytes(got, sent));
+  }
+}
+
 /// One system call takes them all, and a call that takes less may end within any of them.
 TEST(SocketLink, gives_a_stream_several_frames_at_once) {
   constexpr std::size_t bytes = 10'000;
@@ -410,6 +499,7 @@ TEST(SocketLink, takes_no_frame_that_its_state_has_no_place_for) {
       {0, {.kind = Kind::piece, .id = 0, .tag = 0, .from = 0, .bytes = 1}},   // of nothing
       {0, {.kind = Kind::credit, .id = 0, .tag = 0, .from = 0, .bytes = 1}},  // nothing was sent
       {0, {.kind = Kind::withdraw, .id = 5}},                                 // never told
+      {0, {.kind = Kind::expect, .id = 1, .tag = 0, .from = 0, .bytes = 1}},  // nothing was sent
   };
   for (std::size_t at = 0; at < cases.size(); ++at) {
     Pair pair(2);

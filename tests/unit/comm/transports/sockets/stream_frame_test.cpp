@@ -25,6 +25,8 @@ const std::vector<StreamFrame> sound = {
     {.kind = Kind::withdraw, .id = 9, .tag = 0, .from = 0, .bytes = 12},
     {.kind = Kind::piece, .id = 9, .tag = 0, .from = most_message, .bytes = most_piece},
     {.kind = Kind::credit, .id = 0, .tag = 0, .from = 0, .bytes = 1},
+    {.kind = Kind::expect, .id = ~0u, .tag = longest_tag, .from = 0, .bytes = most_message},
+    {.kind = Kind::expected, .id = 0, .tag = 1, .from = 0, .bytes = 1},
 };
 
 TEST(StreamFrames, come_back_as_they_were) {
@@ -38,7 +40,7 @@ TEST(StreamFrames, come_back_as_they_were) {
 TEST(StreamFrames, that_no_rank_sends_are_none) {
   const std::vector<StreamFrame> wrong = {
       {.kind = static_cast<Kind>(0)},
-      {.kind = static_cast<Kind>(9)},
+      {.kind = static_cast<Kind>(11)},
       {.kind = Kind::message, .id = 1},
       {.kind = Kind::message, .id = 0, .tag = longest_tag + 1},
       {.kind = Kind::message, .id = 0, .tag = 0, .from = 0, .bytes = most_unasked + 1},
@@ -54,6 +56,10 @@ TEST(StreamFrames, that_no_rank_sends_are_none) {
       {.kind = Kind::piece, .id = 0, .tag = 0, .from = 0, .bytes = most_piece + 1},
       {.kind = Kind::credit, .id = 1, .tag = 0, .from = 0, .bytes = 1},
       {.kind = Kind::credit, .id = 0, .tag = 0, .from = 0, .bytes = 0},
+      {.kind = Kind::expect, .id = 0, .tag = longest_tag + 1, .from = 0, .bytes = 1},
+      {.kind = Kind::expect, .id = 0, .tag = 1, .from = 0, .bytes = 0},
+      {.kind = Kind::expected, .id = 0, .tag = 1, .from = 0, .bytes = 0},
+      {.kind = Kind::expected, .id = 0, .tag = 1, .from = 0, .bytes = most_message + 1},
   };
   for (std::size_t at = 0; at < wrong.size(); ++at) {
     EXPECT_FALSE(decode(encode(wrong[at]))) << "case " << at;
