@@ -46,11 +46,7 @@ void Progress::forget_messages(std::uint64_t communicator) noexcept {
 }
 
 void Progress::stop() {
-  {
-    std::lock_guard lock(thread_mutex_);
-    stopping_ = true;
-  }
-  thread_wake_.notify_all();
+  unattended_.stop();
   if (thread_.joinable()) {
     thread_.join();
   }
@@ -163,6 +159,7 @@ void Progress::drive_until(const std::function<bool()>& done) {
     return;
   }
   waiting_threads_->fetch_add(1, std::memory_order_relaxed);
+  unattended_.note_wait();
   int idle_rounds = 0;
   bool worked = false;
   Clock::time_point idle_since{}, uncounted_since{};
@@ -259,36 +256,31 @@ void Progress::leave_wire(IdleThread& idle) {
 }
 
 void Progress::count_unattended(int delta) {
-  std::lock_guard lock(thread_mutex_);
-  unattended_ += delta;
-  if (delta > 0 && !stopping_ && options_.may_start_thread) {
-    if (!thread_.joinable()) {
-      thread_ = start_thread("the progress thread", [this] { run_thread(); });
-    }
-    thread_wake_.notify_one();
+  if (delta < 0) {
+    return unattended_.less();
   }
+  if (options_.may_start_thread) {
+    std::call_once(started_, [this] {
+      thread_ = start_thread("the progress thread", [this] { run_thread(); });
+    });
+  }
+  unattended_.more();
 }
 
 void Progress::run_thread() {
-  std::unique_lock lock(thread_mutex_);
   auto moved = wait_policy_.now();
   IdleThread idle;
+  const auto attended = [this] { return waiting_threads_->load(std::memory_order_relaxed) > 0; };
+  bool has_slept = false;
   const auto stop_driving = [&] {
     idle.sleeper.reset();
     leave_wire(idle);
+    has_slept = true;
   };
-  while (!stopping_) {
-    if (unattended_ == 0) {
-      stop_driving();
-      thread_wake_.wait(lock, [this] { return stopping_ || unattended_ > 0; });
+  while (unattended_.await(attended, stop_driving)) {
+    if (std::exchange(has_slept, false)) {
       moved = wait_policy_.now();
     }
-    if (waiting_threads_->load(std::memory_order_relaxed) > 0) {
-      stop_driving();
-      thread_wake_.wait_for(lock, 1ms);  // whoever waits drives; look again soon
-      continue;
-    }
-    lock.unlock();
     if (has_moved(drive_once(idle))) {
       moved = wait_policy_.now();
       idle.sleeper.reset();
@@ -297,7 +289,6 @@ void Progress::run_thread() {
       sleep_until_rung(
           idle, [] { return false; }, std::clamp(waited, sleep_with_wire, longest_sleep_with_wire));
     }
-    lock.lock();
   }
 }
 

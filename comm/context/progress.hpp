@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,6 +19,7 @@
 
 #include "comm/context/bells.hpp"
 #include "comm/context/driver.hpp"
+#include "comm/context/unattended.hpp"
 #include "comm/context/wait_policy.hpp"
 #include "comm/context/wire_watch.hpp"
 #include "comm/context/work_token.hpp"
@@ -66,7 +66,8 @@ class Progress {
         bells_(bells),
         options_(options),
         token_(wait_policy),
-        watch_(bells) {}
+        watch_(bells),
+        unattended_(wait_policy) {}
   ~Progress() { stop(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -197,10 +198,8 @@ class Progress {
   Drivers drivers_;     ///< Guarded by the token.
   int operations_ = 0;  ///< The same.
 
-  std::mutex thread_mutex_;  ///< Guards the three below.
-  std::condition_variable thread_wake_;
-  int unattended_ = 0;
-  bool stopping_ = false;
+  Unattended unattended_;
+  std::once_flag started_;
   std::thread thread_;  ///< Started with the first unattended work.
 };
 
