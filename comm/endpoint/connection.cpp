@@ -110,15 +110,20 @@ bool Connection::read(sockets::Channel& channel) noexcept {
 /// Writes what the kernel takes now. Nobody tells when it takes more, so a stream that was full is
 /// simply tried again.
 bool Connection::write() noexcept {
-  bool moved = false;
-  for (std::size_t at = 0; at < channels_.size() && error_ == 0; ++at) {
-    sockets::Channel& channel = *channels_[at];
-    channel.note_writable();
-    const sockets::Moved written = channel.write();
-    moved = moved || written.any;
-    if (written.error != 0) {
-      end(written.error);
+  for (const auto& channel : channels_) {
+    channel->note_writable();
+  }
+  bool moved = false, any = true;
+  for (int turn = 0; any && turn < sockets::turns_of(channels_.size()); ++turn) {
+    any = false;
+    for (std::size_t at = 0; at < channels_.size() && error_ == 0; ++at) {
+      const sockets::Moved written = channels_[at]->write();
+      any = any || written.any;
+      if (written.error != 0) {
+        end(written.error);
+      }
     }
+    moved = moved || any;
   }
   return moved;
 }

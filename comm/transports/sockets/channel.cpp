@@ -9,6 +9,8 @@
 #include <new>
 #include <utility>
 
+#include "comm/transports/sockets/stream_plan.hpp"
+
 namespace sprat::comm::sockets {
 namespace {
 
@@ -268,6 +270,9 @@ Moved Channel::write() noexcept {
     link_->out.wrote(stream(), sent);
     moved.any = true;
     budget -= std::min(budget, sent);
+    if (link_->out.streams() > 1 && sent == given && sent >= least_piece) {
+      return moved;  // the next piece is another stream's, which may be another wire's
+    }
   }
   return moved;
 }

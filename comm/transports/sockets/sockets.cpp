@@ -321,27 +321,38 @@ void Sockets::close(Channel& channel) noexcept {
   has_ended_ = true;
 }
 
-/// Writes what the kernel takes now.
+/// Writes what the kernel takes now. Streams take pieces in turns: the kernel has room for more of
+/// one than a caller has under way who sends no faster than he receives.
 bool Sockets::flush(Line& line, int peer) noexcept {
-  bool moved = false;
   const Outgoing first = line.link.broken() ? Outgoing{} : line.link.out.outgoing(0);
   if (first.bytes() > 0 || line.link.out.has_pieces()) {
     want_streams(line, peer);
+  }
+  bool moved = false;
+  for (int turn = 0; turn < turns_of(line.streams.size()); ++turn) {
+    bool any = false;
+    for (const Stream& stream : line.streams) {
+      Channel* channel = stream.channel;
+      if (channel == nullptr || !channel->opened() || channel->blocked()) {
+        continue;
+      }
+      const Moved written = channel->write();
+      any |= written.any;
+      if (written.error != 0) {
+        end_stream(*channel, written.error);
+        return true;
+      }
+    }
+    moved |= any;
+    if (!any) {
+      break;
+    }
   }
   for (const Stream& stream : line.streams) {
     Channel* channel = stream.channel;
     if (channel == nullptr || !channel->opened() || channel->blocked()) {
       look_often_ |= channel != nullptr;
-      continue;
-    }
-    const Moved written = channel->write();
-    moved |= written.any;
-    if (written.error != 0) {
-      end_stream(*channel, written.error);
-      return true;
-    }
-    look_often_ |= channel->blocked();
-    if (!channel->blocked() && line.link.out.outgoing(channel->stream()).bytes() > 0) {
+    } else if (line.link.out.outgoing(channel->stream()).bytes() > 0) {
       enqueue(*channel);  // a call writes only so much
     }
   }

@@ -7,8 +7,6 @@
 namespace sprat::comm::sockets {
 namespace {
 
-/// Shorter pieces cost more in system calls than they gain in being spread.
-constexpr std::size_t least_piece = 16 * 1024;
 /// Long enough for a system call to be cheap, short enough for caches to hold what is copied.
 constexpr std::size_t usual_piece = 256 * 1024;
 static_assert(usual_piece <= most_piece);
