@@ -28,7 +28,7 @@ void plan(const Problem& p, Plan& plan) {
     plan.signal();
     plan.next_round();
   }
-  for (int rank : local) {
+  for (int rank : local_ranks_peers_first(p)) {
     const Operand theirs = input_of(p, rank);
     if (theirs.count > 0) {
       plan.copy(theirs, output_of(p, p.rank, rank), rank == p.rank ? 0 : 1);

@@ -53,7 +53,7 @@ void plan(const Problem& p, Plan& plan) {
     plan.signal();
   }
   plan.next_round();
-  for (int rank : local) {
+  for (int rank : local_ranks_peers_first(p)) {
     plan.copy(input_of(p, rank, p.rank), output_of(p, p.rank, rank), rank == p.rank ? 0 : 1);
   }
   plan.next_lane();

@@ -29,7 +29,7 @@ void plan(const Problem& p, Plan& plan) {
     }
     return;
   }
-  for (int rank : local_ranks(p)) {
+  for (int rank : local_ranks_peers_first(p)) {
     plan.copy(input_of(p, rank), output_of(p, p.rank, rank), rank == p.rank ? 0 : 1);
   }
   for (int rank : remote_ranks(p)) {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "collectives/plan/signature.hpp"
 #include "comm/memory/segment.hpp"
@@ -18,13 +19,31 @@ struct alignas(64) Slot {
   static constexpr std::size_t inline_bytes = 16 << 10;
   static constexpr std::size_t short_bytes = 32;
 
-  // The first line holds all that a small operation needs, so that it costs one transfer.
+  /// Of an announcement; any of them may hold.
+  enum Mark : std::uint32_t {
+    inlined = 1,  ///< The input travels here: see ControlBlock::inlined_input().
+    /// Peers may read where input and output lie: a first window's first signal would tell them no
+    /// more, and is not given.
+    opened = 2,
+    in_place = 4,  ///< The output lies over the input. Not said of what is inlined.
+  };
+
+  // The first line holds all that a small operation needs, so that it costs one transfer; and all
+  // that is needed to read an input.
   std::atomic<std::uint64_t> announced;  ///< Sequence number + 1 of the operation shown.
   Signature signature;
-  std::byte short_payload[short_bytes];
-  std::uint32_t prior_calls;  ///< Of the hash of the calls before it that completes_locally().
-  std::uint32_t inlined;      ///< The input travels here: see ControlBlock::inlined_input().
+  std::byte payload[short_bytes];  ///< A short input that is inlined, or where the input lies.
+  std::uint32_t prior_calls;       ///< Of the hash of the calls before it that completes_locally().
+  std::uint32_t marks;
 
+  bool is(Mark mark) const { return (marks & mark) != 0; }
+  /// Where an input lies that is not inlined.
+  comm::MemoryRef input() const {
+    comm::MemoryRef ref;
+    std::memcpy(&ref, payload, sizeof ref);
+    return ref;
+  }
+  void show_input(const comm::MemoryRef& ref) { std::memcpy(payload, &ref, sizeof ref); }
   bool shows(const Signature& call, std::uint64_t prior_calls_hash) const {
     return signature == call && prior_calls == static_cast<std::uint32_t>(prior_calls_hash);
   }
@@ -37,15 +56,14 @@ struct alignas(64) Slot {
     return window << 32 | signals;
   }
 
-  alignas(64) comm::MemoryRef input;
-  comm::MemoryRef output;
+  alignas(64) comm::MemoryRef output;
   comm::MemoryRef scratch;
   std::uint64_t scratch_half_bytes;    ///< Odd windows use the second half.
   std::uint64_t contributions_offset;  ///< Bytes from a half's begin to the plan's contributions.
-  std::uint32_t in_place;              ///< The output lies over the input.
 };
 static_assert(offsetof(Slot, signals) == 64);
-static_assert(offsetof(Slot, short_payload) % 8 == 0, "elements are aligned to their size");
+static_assert(sizeof(comm::MemoryRef) <= Slot::short_bytes);
+static_assert(offsetof(Slot, payload) % 8 == 0, "elements are aligned to their size");
 
 struct ControlBlock {
   /// A rank that needs nothing of its peers runs ahead of them, a root of broadcasts for one, as
@@ -83,7 +101,7 @@ struct ControlBlock {
   Slot& of(std::uint64_t sequence) { return slot[sequence % slots]; }
   /// Where an input of so many bytes is inlined.
   std::byte* inlined_input(std::uint64_t sequence, std::size_t bytes) {
-    return bytes <= Slot::short_bytes ? of(sequence).short_payload : room[sequence % rooms];
+    return bytes <= Slot::short_bytes ? of(sequence).payload : room[sequence % rooms];
   }
   /// So many operations may be shown at once whose inputs are that long.
   static std::uint64_t depth(std::size_t input_bytes) {

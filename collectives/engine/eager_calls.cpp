@@ -37,7 +37,7 @@ bool EagerCalls::may_announce(const Announcement& call) {
 
 void EagerCalls::announce(const Announcement& call, const std::byte* input) {
   Slot& slot = peers_.open(call.sequence);
-  slot.inlined = 1;
+  slot.marks = Slot::inlined;
   if (const std::size_t bytes = call.eager.input_bytes; call.eager.shows_input) {
     std::memcpy(peers_.mine().inlined_input(call.sequence, bytes), input, bytes);
   }
@@ -83,7 +83,7 @@ bool EagerCalls::finish(const EagerPlan& eager, const Arithmetic& arithmetic,
   inputs_[rank_] = input;
   for (const EagerPlan::Peer& peer : eager.reads) {
     const Slot& slot = peers_.slot(peer.rank, sequence);
-    if (slot.inlined == 0) {
+    if (!slot.is(Slot::inlined)) {
       return false;
     }
     inputs_[peer.rank] = peers_.control_block(peer.rank).inlined_input(sequence, peer.input_bytes);

@@ -318,7 +318,7 @@ bool Executor::announce() {
     return true;
   }
   Slot& slot = peers_.open(active_->sequence);
-  memory_.announce(*active_, *planned_.plan, slot);
+  memory_.announce(*active_, *planned_.plan, planned_.out_of_place == nullptr, slot);
   peers_.announce(slot, active_->sequence, active_->signature, active_->prior_calls_hash);
   phase_ = Phase::gathering;
   return true;
@@ -416,7 +416,6 @@ bool Executor::run_window() {
 
 bool Executor::end_window() {
   const std::size_t left = window_.index + 1;
-  peers_.mine().of(active_->sequence).left.store(left, std::memory_order_release);
   if (left < windows_.number) {
     peers_.ring();
     begin_window(left);
@@ -434,7 +433,7 @@ bool Executor::leave() {
   if (!(memory_.exposed() ? peers_.all_left(windows_.number) : peers_.all_announced())) {
     return false;
   }
-  if (planned_.plan->traits.reads_peers && !all_inlined() && !read_good_memory()) {
+  if (planned_.plan->traits.reads_until > 0 && !all_inlined() && !read_good_memory()) {
     return false;
   }
   // Peers have been told already that they may go on, and nobody waits for this but the caller.

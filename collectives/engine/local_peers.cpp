@@ -157,10 +157,12 @@ bool LocalPeers::all_announced() {
   return all;
 }
 
-// Inlined calls store no signals: the announcement itself was the first and only one.
+// Inlined calls store no signals: the announcement itself was the first and only one. It was the
+// first one of a call that it opened, too.
 bool LocalPeers::has_signalled(int rank, std::size_t window, std::uint32_t needs) const {
   const Slot& theirs = slot(rank, sequence_);
-  return needs == 0 || (theirs.inlined != 0 && needs == 1) ||
+  return needs == 0 ||
+         (needs == 1 && (theirs.is(Slot::inlined) || (window == 0 && theirs.is(Slot::opened)))) ||
          theirs.signals.load(std::memory_order_acquire) >= Slot::progress(window, needs);
 }
 
@@ -175,8 +177,9 @@ bool LocalPeers::all_left(std::size_t windows) {
 }
 
 bool LocalPeers::all_inlined() const {
-  return std::ranges::all_of(
-      ranks_, [&](int peer) { return seen_[peer] != 0 && slot(peer, sequence_).inlined != 0; });
+  return std::ranges::all_of(ranks_, [&](int peer) {
+    return seen_[peer] != 0 && slot(peer, sequence_).is(Slot::inlined);
+  });
 }
 
 }  // namespace sprat::collectives

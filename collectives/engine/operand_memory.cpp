@@ -36,7 +36,8 @@ std::size_t OperandMemory::buffer_bytes(Buffer buffer, int rank) const {
   return elements_of(operation_->problem, buffer, rank) * element_bytes(buffer);
 }
 
-void OperandMemory::announce(const Operation& operation, const Plan& plan, Slot& slot) {
+void OperandMemory::announce(const Operation& operation, const Plan& plan, bool is_chosen,
+                             Slot& slot) {
   operation_ = &operation;
   slot_ = &slot;
   const std::size_t input_bytes = buffer_bytes(Buffer::input, membership_.rank);
@@ -44,10 +45,9 @@ void OperandMemory::announce(const Operation& operation, const Plan& plan, Slot&
   const Plan::Traits& traits = plan.traits;
   inlined_ = traits.shares_input && !traits.shares_output && plan.own_count() == 0 &&
              traits.signals == 1 && input_bytes <= Slot::inline_bytes;
-  slot.inlined = inlined_ ? 1 : 0;
-  const bool in_place = static_cast<const void*>(operation.input) == operation.output;
-  slot.in_place = in_place ? 1 : 0;
+  opened_ = inlined_;
   if (inlined_) {
+    slot.marks = Slot::inlined;
     std::memcpy(peers_.mine().inlined_input(operation.sequence, input_bytes), operation.input,
                 input_bytes);
     return;
@@ -58,22 +58,35 @@ void OperandMemory::announce(const Operation& operation, const Plan& plan, Slot&
                                                                             : ref;
   };
   // What this rank overwrites while peers read must not be read where it lies.
+  const bool in_place = static_cast<const void*>(operation.input) == operation.output;
   const bool copied_input = operation.stage_input || (traits.snapshot && in_place);
-  slot.input = copied_input ? comm::MemoryRef{} : shown(operation.input, input_bytes);
-  slot.output = shown(operation.output, output_bytes);
+  const comm::MemoryRef input =
+      copied_input ? comm::MemoryRef{} : shown(operation.input, input_bytes);
+  const comm::MemoryRef output = shown(operation.output, output_bytes);
+  stages_input_ = input.kind == Kind::unreachable;
+  stages_output_ = output.kind == Kind::unreachable;
+  opened_ = is_chosen && traits.opening > 0 && !(traits.shares_input && stages_input_) &&
+            !(traits.shares_output && stages_output_);
+  slot.show_input(input);
+  slot.output = output;
+  slot.marks = (opened_ ? Slot::opened : 0U) | (in_place ? Slot::in_place : 0U);
 }
 
 void OperandMemory::follow_inlined(const Operation& operation, Slot& slot) {
   operation_ = &operation;
   slot_ = &slot;
   inlined_ = true;
+  opened_ = true;
 }
 
 bool OperandMemory::somebody_stages() const {
   const Problem& problem = operation_->problem;
   for (int rank = 0; rank < problem.ranks(); ++rank) {
     const Slot& slot = peers_.slot(rank, operation_->sequence);
-    if ((slot.input.kind == Kind::unreachable && may_be_read(problem, Buffer::input, rank)) ||
+    if (slot.is(Slot::inlined)) {
+      continue;
+    }
+    if ((slot.input().kind == Kind::unreachable && may_be_read(problem, Buffer::input, rank)) ||
         (slot.output.kind == Kind::unreachable && may_be_read(problem, Buffer::output, rank))) {
       return true;
     }
@@ -84,7 +97,7 @@ bool OperandMemory::somebody_stages() const {
 bool OperandMemory::somebody_in_place() const {
   const void* input = operation_->input;
   return input == operation_->output || std::ranges::any_of(peers_.ranks(), [&](int peer) {
-           return peers_.slot(peer, operation_->sequence).in_place != 0;
+           return peers_.slot(peer, operation_->sequence).is(Slot::in_place);
          });
 }
 
@@ -98,8 +111,7 @@ void OperandMemory::begin(const Plan& plan, const Windows& windows, const Window
       view = {};
     }
   }
-  if (!inlined_ && (exposed_ || operation_->stage_input) &&
-      (slot_->input.kind == Kind::unreachable || slot_->output.kind == Kind::unreachable)) {
+  if (!inlined_ && (exposed_ || operation_->stage_input) && (stages_input_ || stages_output_)) {
     prepare_staging();
   }
   if (plan.own_count() > 0) {
@@ -189,9 +201,8 @@ OperandMemory::View OperandMemory::whole_view(const std::byte* base, Buffer buff
 
 std::byte* OperandMemory::staged_for_peers(const Operand& operand) {
   const bool input = operand.buffer == Buffer::input;
-  const comm::MemoryRef& ref = input ? slot_->input : slot_->output;
-  if (inlined_ || (input && operation_->stage_input) || operand.count == 0 ||
-      ref.kind != Kind::unreachable) {
+  const bool stages = input ? stages_input_ : stages_output_;
+  if (inlined_ || (input && operation_->stage_input) || operand.count == 0 || !stages) {
     return nullptr;  // it was copied before, or there is nothing to copy
   }
   const View view = staged_view(operand.buffer);
@@ -207,7 +218,7 @@ OperandMemory::View OperandMemory::view_of(int rank, Buffer buffer) {
     return whole_view(buffer == Buffer::input ? operation_->input : operation_->output, buffer);
   }
   const Slot& slot = peers_.slot(rank, operation_->sequence);
-  if (buffer == Buffer::input && slot.inlined != 0) {
+  if (buffer == Buffer::input && slot.is(Slot::inlined)) {
     const std::size_t bytes = buffer_bytes(buffer, rank);
     View view =
         whole_view(peers_.control_block(rank).inlined_input(operation_->sequence, bytes), buffer);
@@ -221,7 +232,7 @@ OperandMemory::View OperandMemory::view_of(int rank, Buffer buffer) {
 // acquires it.
 OperandMemory::View OperandMemory::view_of_announced(int rank, Buffer buffer) {
   const Slot& slot = peers_.slot(rank, operation_->sequence);
-  comm::MemoryRef ref = buffer == Buffer::input    ? slot.input
+  comm::MemoryRef ref = buffer == Buffer::input    ? slot.input()
                         : buffer == Buffer::output ? slot.output
                                                    : slot.scratch;
   View view;

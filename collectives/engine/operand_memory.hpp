@@ -27,8 +27,9 @@ class OperandMemory final {
   OperandMemory(comm::Context& context, const Membership& membership, LocalPeers& peers);
 
   /// Writes into `slot`, before it is announced, where peers find the buffers; or the input, if it
-  /// is short. Operation and slot live as long as the operation is carried out.
-  void announce(const Operation& operation, const Plan& plan, Slot& slot);
+  /// is short. Operation and slot live as long as the operation is carried out. If the plan
+  /// `is_chosen` for good, its opening may be told with that.
+  void announce(const Operation& operation, const Plan& plan, bool is_chosen, Slot& slot);
   /// The same of a call whose input is in the slot already.
   void follow_inlined(const Operation& operation, Slot& slot);
   /// Makes what the window needs of shared memory, and shows peers where it is. Plan and window
@@ -37,6 +38,8 @@ class OperandMemory final {
 
   /// The input travelled in the announcement.
   bool inlined() const { return inlined_; }
+  /// With the announcement all has been done that is the plan's opening.
+  bool opened() const { return opened_; }
   /// Peers read this rank's memory.
   bool exposed() const { return exposed_; }
   /// On one host, all of whose ranks have announced: a buffer that peers read is none that they
@@ -98,7 +101,9 @@ class OperandMemory final {
   const Operation* operation_ = nullptr;
   Slot* slot_ = nullptr;
   const Window* window_ = nullptr;
-  bool inlined_ = false, exposed_ = false;
+  bool inlined_ = false, opened_ = false, exposed_ = false;
+  // Of what is not inlined. Kept here: peers are taking the slot's line away when it is asked.
+  bool stages_input_ = false, stages_output_ = false;
 };
 
 }  // namespace sprat::collectives

@@ -10,8 +10,6 @@
 namespace sprat::collectives {
 namespace {
 
-constexpr std::uint32_t no_step = ~std::uint32_t{0};
-
 // Bytes read and written between two looks at the rest of the world: some 50 to 100 µs of work. A
 // piece of a step is about as long, so that slices end soon after. Half of it took up to a fifth
 // longer where four ranks reduce 16 MiB on two cores.
@@ -49,17 +47,13 @@ void StepRunner::begin(const Operation& operation, const Plan& plan, const Windo
   plan_ = &plan;
   window_ = &window;
   streams_ = goes_past_cache(operation.problem, context_.oversubscribed());
-  signals_ = 0;
-  first_open_ = 0;
+  const std::uint32_t done = memory_.opened() && window.index == 0 ? plan.traits.opening : 0;
+  signals_ = done > 0 ? 1 : 0;
+  has_left_ = false;
   bulk_ = {};
   work_.drop();
-  states_.assign(plan.steps.size(), State::pending);
-  watchers_.assign(plan.steps.size(), no_step);
-  next_watcher_.resize(plan.steps.size());
-  ready_.clear();
-  for (std::uint32_t index = 0; index < states_.size(); ++index) {
-    watch(index, no_step);
-  }
+  order_.begin(plan, done);
+  note_reads();
   if (requests_.size() < plan.steps.size()) {
     requests_.resize(plan.steps.size());
   }
@@ -90,59 +84,27 @@ bool StepRunner::advance_steps() {
   }
   // Steps that become ready meanwhile come behind the one that they waited for, and so in this
   // round.
-  for (std::size_t at = 0; at < ready_.size(); ++at) {
+  for (std::size_t at = 0; at < order_.ready().size(); ++at) {
     if (bulk_.step != Bulk::none || slice_is_over()) {
       return true;
     }
-    const std::uint32_t index = ready_[at];
-    moved |= states_[index] != State::done && move(index);
+    const std::uint32_t index = order_.ready()[at];
+    moved |= !order_.is_done(index) && move(index);
   }
-  std::erase_if(ready_, [this](std::uint32_t index) { return states_[index] == State::done; });
+  order_.tidy();
   return moved;
 }
 
-// A step watches the first of those before it that is not done, and is looked at again when that
-// is: a ring over thousands of ranks has as many steps, of which a few are ready at any time. What
-// came before the one that it `watched` is done: nothing is looked at twice.
-void StepRunner::watch(std::uint32_t index, std::uint32_t watched) {
-  const Step& step = plan_->steps[index];
-  const bool is_new = watched == no_step;
-  const bool was_after = !is_new && step.after.first <= watched && watched < step.after.last;
-  const IndexRange after = {is_new      ? step.after.first
-                            : was_after ? watched + 1
-                                        : step.after.last,
-                            step.after.last};
-  const IndexRange behind = {is_new || was_after ? step.behind.first : watched + 1,
-                             step.behind.last};
-  for (const IndexRange& range : {after, behind}) {
-    for (std::uint32_t before = range.first; before < range.last; ++before) {
-      if (states_[before] != State::done) {
-        next_watcher_[index] = std::exchange(watchers_[before], index);
-        return;
-      }
-    }
+// Peers may go on once nothing of theirs is read any more, whatever this rank still does for
+// itself.
+void StepRunner::note_reads() {
+  if (has_left_ || order_.first_open() < plan_->traits.reads_until) {
+    return;
   }
-  make_ready(index);
-}
-
-void StepRunner::make_ready(std::uint32_t index) {
-  if (ready_.empty() || ready_.back() < index) {
-    ready_.push_back(index);
-  } else {
-    ready_.insert(std::ranges::lower_bound(ready_, index), index);
-  }
-}
-
-void StepRunner::finish(std::uint32_t index) {
-  states_[index] = State::done;
-  while (first_open_ < states_.size() && states_[first_open_] == State::done) {
-    ++first_open_;
-  }
-  std::uint32_t watcher = std::exchange(watchers_[index], no_step);
-  while (watcher != no_step) {
-    const std::uint32_t next = next_watcher_[watcher];
-    watch(watcher, index);
-    watcher = next;
+  has_left_ = true;
+  peers_.mine().of(operation_->sequence).left.store(window_->index + 1, std::memory_order_release);
+  if (!over()) {
+    peers_.ring();
   }
 }
 
@@ -150,19 +112,20 @@ void StepRunner::finish(std::uint32_t index) {
 // then no transport can have moved it.
 bool StepRunner::move(std::uint32_t index) {
   const Step& step = plan_->steps[index];
-  const bool starts = states_[index] == State::pending;
+  const bool starts = order_.is_pending(index);
   if (starts) {
     if (step.needs > 0 && !signals_have_come(step)) {
       return false;
     }
     start(index);
-    states_[index] = State::started;
+    order_.start(index);
     if (step.verb == Verb::send || step.verb == Verb::recv) {
       return true;
     }
   }
   if (is_complete(index)) {
-    finish(index);
+    order_.finish(index);
+    note_reads();
     return true;
   }
   return starts;
@@ -401,9 +364,9 @@ void StepRunner::refuse_length(const Operand& operand, const comm::MessageReques
 // A transport keeps pointers to the requests and to callers' memory until they are withdrawn.
 void StepRunner::cancel() noexcept {
   work_.drop();
-  for (std::size_t index = 0; index < states_.size(); ++index) {
+  for (std::uint32_t index = 0; index < order_.steps(); ++index) {
     const Verb verb = plan_->steps[index].verb;
-    if (states_[index] == State::started && (verb == Verb::send || verb == Verb::recv)) {
+    if (order_.is_started(index) && (verb == Verb::send || verb == Verb::recv)) {
       comm::MessageRequest& request = requests_[index];
       if (request.state == comm::MessageRequest::State::posted) {
         context_.messages(request.peer).cancel(request);
@@ -415,10 +378,10 @@ void StepRunner::cancel() noexcept {
 
 std::vector<int> StepRunner::far_peers() const {
   std::vector<int> peers;
-  for (std::size_t index = 0; index < states_.size(); ++index) {
+  for (std::uint32_t index = 0; index < order_.steps(); ++index) {
     const Verb verb = plan_->steps[index].verb;
     const int peer = requests_[index].peer;
-    if (states_[index] == State::started && (verb == Verb::send || verb == Verb::recv) &&
+    if (order_.is_started(index) && (verb == Verb::send || verb == Verb::recv) &&
         !context_.peer(peer).local && std::ranges::count(peers, peer) == 0) {
       peers.push_back(peer);
     }
@@ -435,15 +398,12 @@ std::vector<int> StepRunner::awaited() const {
       ranks.push_back(rank);
     }
   };
-  for (std::uint32_t index = first_open_; index < states_.size(); ++index) {
+  for (std::uint32_t index = order_.first_open(); index < order_.steps(); ++index) {
     const Step& step = plan_->steps[index];
-    const bool in_turn =
-        std::all_of(states_.begin() + step.after.first, states_.begin() + step.after.last,
-                    [](State before) { return before == State::done; });
-    if (states_[index] == State::started && (step.verb == Verb::send || step.verb == Verb::recv)) {
+    if (order_.is_started(index) && (step.verb == Verb::send || step.verb == Verb::recv)) {
       ranks.push_back(step.peer);
     }
-    if (states_[index] != State::pending || !in_turn) {
+    if (!order_.is_pending(index) || !order_.are_done(step.after)) {
       continue;
     }
     if (step.verb == Verb::wait) {

@@ -16,6 +16,7 @@
 #include "collectives/engine/operand_memory.hpp"
 #include "collectives/engine/operation.hpp"
 #include "collectives/engine/stall_watch.hpp"
+#include "collectives/engine/step_order.hpp"
 #include "collectives/plan/plan.hpp"
 #include "collectives/plan/windows.hpp"
 #include "comm/context/context.hpp"
@@ -37,8 +38,8 @@ class StepRunner final {
   bool advance();
   /// What is left: it is to be run before the next advance(). Null: nothing.
   comm::BulkTask* left() { return work_.waits() ? &work_ : nullptr; }
-  bool begun() const { return first_open_ > 0; }
-  bool over() const { return first_open_ == states_.size(); }
+  bool begun() const { return order_.first_open() > 0; }
+  bool over() const { return order_.over(); }
   /// Withdraws all messages, and what is left.
   void cancel() noexcept;
 
@@ -61,7 +62,6 @@ class StepRunner final {
   void forget_wire_failure() { wire_failure_.reset(); }
 
  private:
-  enum class State : std::uint8_t { pending, started, done };
   /// A copy, share or reduction that has been started.
   struct Bulk {
     static constexpr std::uint32_t none = ~std::uint32_t{0};
@@ -72,9 +72,7 @@ class StepRunner final {
   };
 
   bool advance_steps();
-  void watch(std::uint32_t index, std::uint32_t watched);
-  void make_ready(std::uint32_t index);
-  void finish(std::uint32_t index);
+  void note_reads();
   bool signals_have_come(const Step& step);
   bool move(std::uint32_t index);
   void start(std::uint32_t index);
@@ -103,13 +101,8 @@ class StepRunner final {
   const Window* window_ = nullptr;
   bool streams_ = false;  ///< Results go past the caches.
   std::uint32_t signals_ = 0;
-  std::vector<State> states_;
-  std::uint32_t first_open_ = 0;  ///< All steps before it are done.
-  /// Steps that nothing before them holds up, ascending; some of them are done.
-  std::vector<std::uint32_t> ready_;
-  /// By step: the first of those that are looked at again when it is done, and the one after a step
-  /// in the list that it is in.
-  std::vector<std::uint32_t> watchers_, next_watcher_;
+  StepOrder order_;
+  bool has_left_ = false;  ///< It reads nothing of its peers any more, and has said so.
   std::vector<comm::MessageRequest> requests_;
   Bulk bulk_;
   BulkWork work_;

@@ -1,6 +1,8 @@
 // Who a rank deals with: on its own host, and one rank of every other.
 #include "collectives/patterns/peers.hpp"
 
+#include <algorithm>
+
 namespace sprat::collectives {
 
 namespace {
@@ -21,6 +23,12 @@ void append_host(const Problem& problem, int distance, std::vector<int>& ranks) 
 std::vector<int> local_ranks(const Problem& problem) {
   std::vector<int> ranks;
   append_host(problem, 0, ranks);
+  return ranks;
+}
+
+std::vector<int> local_ranks_peers_first(const Problem& problem) {
+  std::vector<int> ranks = local_ranks(problem);
+  std::rotate(ranks.begin(), ranks.begin() + 1, ranks.end());
   return ranks;
 }
 

@@ -193,15 +193,22 @@ Operand Plan::take(Buffer buffer, std::size_t& taken, std::size_t count) const {
 // Executors ask this of every call, and a plan is used for many: so it is worked out once.
 void Plan::settle() {
   traits = {};
-  for (const Step& step : steps) {
+  const auto first_other = std::ranges::find_if(
+      steps, [](const Step& step) { return step.verb != Verb::share || step.snapshot; });
+  if (first_other != steps.end() && first_other->verb == Verb::signal) {
+    traits.opening = static_cast<std::uint32_t>(first_other - steps.begin()) + 1;
+  }
+  for (std::uint32_t index = 0; index < next_index(); ++index) {
+    const Step& step = steps[index];
     const bool shares = step.verb == Verb::share;
     traits.shares_input |= shares && step.from.buffer == Buffer::input;
     traits.shares_output |= shares && step.from.buffer == Buffer::output;
     traits.snapshot |= shares && step.snapshot;
     traits.signals += step.verb == Verb::signal ? 1 : 0;
     const std::vector<Operand> operands = reads(*this, step);
-    traits.reads_peers |= std::any_of(operands.begin(), operands.end(),
-                                      [this](const Operand& one) { return one.rank != rank_; });
+    if (std::ranges::any_of(operands, [this](const Operand& one) { return one.rank != rank_; })) {
+      traits.reads_until = index + 1;
+    }
   }
 }
 

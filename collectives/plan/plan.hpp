@@ -115,11 +115,15 @@ class Plan {
 
   /// What executors ask of it over and over; settle() works it out.
   struct Traits {
-    bool reads_peers = false;    ///< Any step reads a peer's memory on this host.
+    /// From this step on, none reads a peer's memory on this host; 0: none at all does.
+    std::uint32_t reads_until = 0;
     bool shares_input = false;   ///< Peers read this rank's input,
     bool shares_output = false;  ///< its output,
     bool snapshot = false;       ///< or a copy of its input made when it is shared.
     std::uint32_t signals = 0;   ///< How often this rank signals.
+    /// The plan begins with so many steps that share what the caller gave and then signal: they
+    /// need nothing that comes before them.
+    std::uint32_t opening = 0;
   };
   Traits traits;
 

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "collectives/plan/planner.hpp"
 
 namespace sprat::collectives {
@@ -102,10 +104,45 @@ TEST(Plan, keeps_one_ranks_contribution_apart_from_partials) {
   EXPECT_EQ(plan.own_count(), 256);
 }
 
-TEST(Plan, reads_peers_only_where_a_step_reads_their_memory) {
+TEST(Plan, reads_peers_until_the_last_step_that_reads_their_memory) {
   const Algorithm& direct = *find_algorithm(Collective::all_gather, "direct");
-  EXPECT_TRUE(make_plan(gather_over({0, 0}), direct).traits.reads_peers);
-  EXPECT_FALSE(make_plan(gather_over({0, 1}), direct).traits.reads_peers);
+  const Plan near = make_plan(gather_over({0, 0}), direct);
+  ASSERT_GT(near.traits.reads_until, 0U);
+  EXPECT_EQ(near.steps[near.traits.reads_until - 1].from.rank, 1);
+  EXPECT_EQ(make_plan(gather_over({0, 1}), direct).traits.reads_until, 0U);
+}
+
+// What stands before it, or a copy that a rank has to make first, is nothing that an announcement
+// could tell.
+TEST(Plan, opens_with_what_is_shared_and_signalled_first) {
+  const Problem problem = gather_over({0, 0});
+  const Operand part = input_of(problem, 0);
+  const auto opening = [&](const std::function<void(Plan&)>& build) {
+    Plan plan(problem);
+    build(plan);
+    plan.settle();
+    return plan.traits.opening;
+  };
+  EXPECT_EQ(opening([](Plan&) {}), 0U);
+  EXPECT_EQ(opening([](Plan& plan) { plan.signal(); }), 1U);
+  EXPECT_EQ(opening([&](Plan& plan) {
+              plan.share(part);
+              plan.share(part);
+              plan.signal();
+              plan.signal();
+            }),
+            3U);
+  EXPECT_EQ(opening([&](Plan& plan) { plan.share(part); }), 0U);
+  EXPECT_EQ(opening([&](Plan& plan) {
+              plan.share_snapshot(part);
+              plan.signal();
+            }),
+            0U);
+  EXPECT_EQ(opening([&](Plan& plan) {
+              plan.copy(part, output_of(problem, 0, 0));
+              plan.signal();
+            }),
+            0U);
 }
 
 TEST(Plan, counts_bytes_and_the_longest_chain) {

@@ -1,0 +1,80 @@
+#include "collectives/engine/step_order.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace sprat::collectives {
+namespace {
+
+constexpr std::uint32_t no_step = ~std::uint32_t{0};
+
+}  // namespace
+
+void StepOrder::begin(const Plan& plan, std::uint32_t done) {
+  plan_ = &plan;
+  states_.assign(plan.steps.size(), State::pending);
+  std::fill_n(states_.begin(), done, State::done);
+  watchers_.assign(plan.steps.size(), no_step);
+  next_watcher_.resize(plan.steps.size());
+  ready_.clear();
+  first_open_ = done;
+  for (std::uint32_t index = done; index < steps(); ++index) {
+    watch(index, no_step);
+  }
+}
+
+bool StepOrder::are_done(const IndexRange& steps) const {
+  return std::all_of(states_.begin() + steps.first, states_.begin() + steps.last,
+                     [](State state) { return state == State::done; });
+}
+
+void StepOrder::tidy() {
+  std::erase_if(ready_, [this](std::uint32_t index) { return is_done(index); });
+}
+
+// A step watches the first of those before it that is not done, and is looked at again when that
+// is: a ring over thousands of ranks has as many steps, of which a few are ready at any time. What
+// came before the one that it `watched` is done: nothing is looked at twice.
+void StepOrder::watch(std::uint32_t index, std::uint32_t watched) {
+  const Step& step = plan_->steps[index];
+  const bool is_new = watched == no_step;
+  const bool was_after = !is_new && step.after.first <= watched && watched < step.after.last;
+  const IndexRange after = {is_new      ? step.after.first
+                            : was_after ? watched + 1
+                                        : step.after.last,
+                            step.after.last};
+  const IndexRange behind = {is_new || was_after ? step.behind.first : watched + 1,
+                             step.behind.last};
+  for (const IndexRange& range : {after, behind}) {
+    for (std::uint32_t before = range.first; before < range.last; ++before) {
+      if (!is_done(before)) {
+        next_watcher_[index] = std::exchange(watchers_[before], index);
+        return;
+      }
+    }
+  }
+  make_ready(index);
+}
+
+void StepOrder::make_ready(std::uint32_t index) {
+  if (ready_.empty() || ready_.back() < index) {
+    ready_.push_back(index);
+  } else {
+    ready_.insert(std::ranges::lower_bound(ready_, index), index);
+  }
+}
+
+void StepOrder::finish(std::uint32_t index) {
+  states_[index] = State::done;
+  while (first_open_ < steps() && is_done(first_open_)) {
+    ++first_open_;
+  }
+  std::uint32_t watcher = std::exchange(watchers_[index], no_step);
+  while (watcher != no_step) {
+    const std::uint32_t next = next_watcher_[watcher];
+    watch(watcher, index);
+    watcher = next;
+  }
+}
+
+}  // namespace sprat::collectives
