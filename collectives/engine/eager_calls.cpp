@@ -20,17 +20,14 @@ void EagerCalls::remember(const Operation& operation, const Planned& planned) {
     known = {.signature = operation.signature,
              .eager = planned.eager,
              .arithmetic = arithmetic_of(operation.problem),
-             .algorithm = planned.algorithm,
+             .algorithm = planned.algorithm->name,
              .bytes = operation.problem.payload_bytes(),
              .extents = digests::extents_of(operation.problem)};
   }
 }
 
-bool EagerCalls::may_announce(const Announcement& call) {
+bool EagerCalls::may_announce_soon(const Announcement& call) {
   const std::size_t bytes = call.eager.shown_bytes();
-  if (peers_.may_open(call.sequence, bytes)) [[likely]] {
-    return true;
-  }
   comm::Clock::time_point now{};
   return rest_until([&] { return peers_.may_open(call.sequence, bytes); }, now);
 }

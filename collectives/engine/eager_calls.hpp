@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "collectives/digests/chunks.hpp"
@@ -28,7 +29,7 @@ class EagerCalls final {
     Signature signature;
     std::shared_ptr<const EagerPlan> eager;  ///< Shared with its place in the cache of plans.
     Arithmetic arithmetic;
-    const Algorithm* algorithm = nullptr;
+    std::string_view algorithm;
     std::uint64_t bytes = 0;  ///< Of the caller's larger buffer.
     digests::Extents extents;
   };
@@ -49,7 +50,9 @@ class EagerCalls final {
   };
   /// Waits until this rank may announce it, for as long as it pays to hold the token. False if that
   /// takes longer.
-  bool may_announce(const Announcement& call);
+  bool may_announce(const Announcement& call) {
+    return peers_.may_open(call.sequence, call.eager.shown_bytes()) || may_announce_soon(call);
+  }
   /// Opens this rank's slot for a call and announces it there, with its input.
   void announce(const Announcement& call, const std::byte* input);
   /// Waits for those that the call needs to announce the same, for as long as it pays to hold the
@@ -71,6 +74,7 @@ class EagerCalls final {
            places;
   }
 
+  bool may_announce_soon(const Announcement& call);
   bool have_announced(const Announcement& call);
   template <class Done>
   bool rest_until(const Done& done, comm::Clock::time_point& now) const;

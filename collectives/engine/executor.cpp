@@ -96,7 +96,7 @@ bool Executor::call_eagerly(const Signature& signature, DType results, const std
   // Written down while the announcements travel: that costs the call nothing.
   comm::Clock::time_point now = context_->wait_policy().recent();
   recorder_.began({call.sequence, signature, known->bytes, static_cast<int>(signature.detail), now},
-                  known->algorithm->name);
+                  known->algorithm);
   // The announcement has a copy of the input, so peers cannot have written over it yet.
   if (digests_.on()) [[unlikely]] {
     digests_.take_input(memory_of(*known, call, input, output));
