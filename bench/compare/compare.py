@@ -18,6 +18,8 @@ take the cores meanwhile: nothing is pinned then, Open MPI yields, and MPICH, wh
 A start decides which pages, and which lines of the caches, each library gets, so that ratios differ from start to
 start by more than within one. --starts N begins all libraries anew N times; the last table has each cell's ratio,
 the median of those starts' medians, with the 95 % interval of that median (of 5 and fewer starts: their range).
+The last lines say which cells lie below another library of ours for sure, with all of their interval (of one
+start: of their quartiles). A library that hangs ends the run; what has been measured until then is told.
 
 With --hosts the ranks are spread over network namespaces (needs root), each with a wire of --rate in each
 direction for every rail, and nothing is pinned. A batch takes at least 50 ms. The limit is the time in which
@@ -33,9 +35,10 @@ import sys
 import tempfile
 import time
 
-from launch import BEFORE, LIMIT, ONE_RAIL, OURS, Between, Here, launch
+from launch import BEFORE, LIMIT, ONE_RAIL, OURS, Between, Here, Stopped, launch
 
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "all_to_allv", "send_recv", "barrier"]
+LEAST_RATIO = 0.97  # less than that of another of our libraries' speed is a loss, and no noise
 SIZES = "8,64,512,4K,16K,64K,256K,1M,4M,16M,64M"
 
 
@@ -210,13 +213,26 @@ def over_starts(cells):
     return joined
 
 
-def measure_start(place, options):
-    """All cells, of libraries that begin anew."""
+def summary(cells, options):
+    """Of our other libraries: the ratios' geometric mean, and the cells that are below LEAST_RATIO for sure."""
+    lines = []
+    for name in options.of_ours:
+        ratios = [(cell, cell["ratio_to_" + name]) for cell in cells]
+        mean = math.exp(statistics.fmean(math.log(ratio["median"]) for _, ratio in ratios))
+        below = [f"{cell['collective']} of {size_text(cell['bytes'])} {ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})"
+                 for cell, ratio in ratios if ratio["high"] < LEAST_RATIO]
+        lines.append(f"{name} / sprat: geometric mean {mean:.3f} of {len(ratios)} cells; "
+                     f"below {LEAST_RATIO}: {', '.join(below) or 'none'}")
+    return lines
+
+
+def measure_start(place, options, folder, cells):
+    """All cells, of libraries that begin anew, are added to `cells`."""
     names = ["sprat"] + options.peers + ([] if options.no_limit else place.limits())
-    cells, libraries, loops = [], {}, []
-    with tempfile.TemporaryDirectory() as folder:
+    libraries, loops = {}, []
+    with tempfile.TemporaryDirectory() as meeting:
         try:
-            libraries = launch(names, place, options, folder)
+            libraries = launch(names, place, options, folder, meeting)
             loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.busy)]
             for collective in options.collectives.split(","):
                 for size in map(size_of, options.sizes.split(",")) if collective != "barrier" else [0]:
@@ -227,7 +243,6 @@ def measure_start(place, options):
                 loop.kill()
             for library in libraries.values():
                 library.quit()
-    return cells
 
 
 def main():
@@ -236,23 +251,30 @@ def main():
         place = Here(options.ranks, pinned=not options.busy)
     else:
         place = Between(options.ranks, options.hosts, options.rails, options.rate)
-    begin, cells = time.monotonic(), []
+    begin, cells, stop = time.monotonic(), [], None
     print(header(options), flush=True)
-    try:
-        for _ in range(options.starts):
-            cells += measure_start(place, options)
-    finally:
-        place.remove()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            for _ in range(options.starts):
+                measure_start(place, options, folder, cells)
+        except Stopped as reason:  # what has been measured is told all the same
+            stop = reason
+        finally:
+            place.remove()
     print(f"{len(cells)} cells of {options.samples} samples in {time.monotonic() - begin:.0f} s")
     if options.starts > 1:
         cells = over_starts(cells)
         print(f"\nof {options.starts} starts\n{header(options)}\n" + "\n".join(row(cell, options) for cell in cells))
+    if cells:
+        print("".join(line + "\n" for line in summary(cells, options)), end="")
     if options.out:
         os.makedirs(options.out, exist_ok=True)
         with open(os.path.join(options.out, "compare.json"), "w") as file:
             json.dump({"command": sys.argv[1:], "ranks": options.ranks, "hosts": options.hosts, "rails": options.rails,
                        "memory": options.memory, "cells": cells}, file, indent=1)
         plot(cells, options, os.path.join(options.out, "compare.svg"))
+    if stop:
+        raise SystemExit(f"compare: {stop}")
     sys.exit(1 if any(cell["wrong"] for cell in cells) else 0)
 
 

@@ -18,6 +18,10 @@ PORT = 29_500  # between namespaces, where nobody else is
 LEAST_WIRE_BYTES = 16 << 20
 
 
+class Stopped(Exception):
+    """A library goes no further."""
+
+
 class Library:
     """The ranks of one library, connected."""
 
@@ -25,17 +29,19 @@ class Library:
         self.name, self.least_batch_s, self.streams, self.processes = name, least_batch_s, {}, []
 
     def ask(self, line):
-        for stream in self.streams.values():
-            stream.write(line + "\n")
-            stream.flush()
         try:
+            for stream in self.streams.values():
+                stream.write(line + "\n")
+                stream.flush()
             answers = [stream.readline().strip() for stream in self.streams.values()]
         except TimeoutError:
             for process in self.processes:
                 process.kill()
-            raise SystemExit(f"compare: {self.name} hangs: a rank has not answered [{line}] for {MOST_SECONDS} s")
+            raise Stopped(f"{self.name} hangs: a rank has not answered [{line}] for {MOST_SECONDS} s")
+        except OSError:  # it closed its end
+            answers = [""]
         if "" in answers:
-            raise SystemExit(f"compare: a rank of {self.name} has ended during [{line}]")
+            raise Stopped(f"a rank of {self.name} has ended during [{line}]")
         return answers
 
     def prepare(self, collective, size, memory):
@@ -183,6 +189,8 @@ def driver(name, options, folder):
     with open(cache) as lines:
         sources = next(line.split("=", 1)[1].strip() for line in lines if line.startswith("CMAKE_HOME_DIRECTORY:"))
     include, program = os.path.join(sources, "include"), os.path.join(folder, "compare_before")
+    if os.path.exists(program):
+        return program  # of an earlier start
     if not os.path.isdir(include):
         raise SystemExit(f"compare: {cache} names {sources}, which has no include/: build that library again where it lies")
     here = os.path.dirname(os.path.abspath(__file__))
@@ -192,8 +200,9 @@ def driver(name, options, folder):
     return program
 
 
-def start(name, place, options, folder, path):
-    """The processes of one library, and how many will connect."""
+def start(name, place, options, folder, meeting):
+    """The processes of one library, and how many will connect. Programs are kept in `folder` from start to start."""
+    path = os.path.join(meeting, "socket")
     ranks, program = place.ranks, driver(name, options, folder)
     base = {key: value for key, value in os.environ.items()
             if key not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
@@ -203,11 +212,11 @@ def start(name, place, options, folder, path):
 
     if name == "openmpi":
         agreed = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
-        return [process(["mpirun.openmpi", *agreed, *place.openmpi(folder), program, path])], ranks
+        return [process(["mpirun.openmpi", *agreed, *place.openmpi(meeting), program, path])], ranks
     if name == "mpich":
         return [process(["mpiexec.mpich", "-bind-to", "none", "-n", str(ranks), program, path])], ranks
     if name == "gloo":
-        store = os.path.join(folder, "store")
+        store = os.path.join(meeting, "store")
         os.mkdir(store)
         return [process([program, path, str(rank), str(ranks), store, place.address(rank)], rank)
                 for rank in range(ranks)], ranks
@@ -228,18 +237,17 @@ def start(name, place, options, folder, path):
             for host in range(hosts.count)], hosts.count
 
 
-def launch(names, place, options, folder):
-    """Starts the libraries' ranks and returns them by name once all have connected."""
-    path = os.path.join(folder, "socket")
+def launch(names, place, options, folder, meeting):
+    """Starts the libraries' ranks, which meet in one folder, and returns them by name once all have connected."""
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
+    listener.bind(os.path.join(meeting, "socket"))
     listener.listen(256)
     libraries = {}
     for name in names:
         wires = name == LIMIT and isinstance(place, Between)
         library = Wires(place.ranks, place.hosts.count) if wires else Library(name, place.least_batch_s)
         libraries[name] = library
-        library.processes, ranks = start(name, place, options, folder, path)
+        library.processes, ranks = start(name, place, options, folder, meeting)
         await_ranks(listener, library, ranks, place.pinned and not name.startswith(LIMIT))
     return libraries
 
@@ -250,7 +258,7 @@ def await_ranks(listener, library, ranks, pinned):
         try:
             connection, _ = listener.accept()
         except TimeoutError:
-            raise SystemExit(f"compare: {library.name} did not start: {len(library.streams)} of {ranks} ranks came")
+            raise Stopped(f"{library.name} did not start: {len(library.streams)} of {ranks} ranks came")
         connection.settimeout(MOST_SECONDS)
         stream = connection.makefile("rw")
         _, rank, pid = stream.readline().split()
