@@ -14,7 +14,8 @@
 
 namespace sprat::collectives {
 
-/// One operation. Written before `announced` is raised: signature, input, output, inlined bytes.
+/// One operation. Written before `announced` is raised: signature, marks, input and output, or
+/// inlined bytes.
 struct alignas(64) Slot {
   static constexpr std::size_t inline_bytes = 16 << 10;
   static constexpr std::size_t short_bytes = 32;

@@ -415,15 +415,11 @@ bool Executor::run_window() {
 }
 
 bool Executor::end_window() {
-  const std::size_t left = window_.index + 1;
-  if (left < windows_.number) {
-    peers_.ring();
-    begin_window(left);
-    return true;
-  }
-  phase_ = Phase::leaving;
-  if (!all_inlined()) {  // else nobody reads memory of this rank's, and nobody waits for it
-    peers_.ring();
+  const std::size_t next = window_.index + 1;
+  if (next < windows_.number) {
+    begin_window(next);
+  } else {
+    phase_ = Phase::leaving;
   }
   return true;
 }
@@ -433,7 +429,7 @@ bool Executor::leave() {
   if (!(memory_.exposed() ? peers_.all_left(windows_.number) : peers_.all_announced())) {
     return false;
   }
-  if (planned_.plan->traits.reads_until > 0 && !all_inlined() && !read_good_memory()) {
+  if (steps_.reads_peers() && !memory_.all_inlined() && !read_good_memory()) {
     return false;
   }
   // Peers have been told already that they may go on, and nobody waits for this but the caller.

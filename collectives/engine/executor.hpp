@@ -80,7 +80,6 @@ class Executor final : public comm::Driver, private WatchedCall {
   bool run_window();
   bool end_window();
   bool leave();
-  bool all_inlined() const { return memory_.inlined() && peers_.all_inlined(); }
   bool read_good_memory();
   void finish_active();
   void fail_active(const Error& error);

@@ -43,9 +43,11 @@ void OperandMemory::announce(const Operation& operation, const Plan& plan, bool 
   const std::size_t input_bytes = buffer_bytes(Buffer::input, membership_.rank);
   const std::size_t output_bytes = buffer_bytes(Buffer::output, membership_.rank);
   const Plan::Traits& traits = plan.traits;
-  inlined_ = traits.shares_input && !traits.shares_output && plan.own_count() == 0 &&
+  // Of a plan that stays: another one may signal oftener, or ask who is in place.
+  inlined_ = is_chosen && traits.shares_input && !traits.shares_output && plan.own_count() == 0 &&
              traits.signals == 1 && input_bytes <= Slot::inline_bytes;
   opened_ = inlined_;
+  exposed_ = false;
   if (inlined_) {
     slot.marks = Slot::inlined;
     std::memcpy(peers_.mine().inlined_input(operation.sequence, input_bytes), operation.input,
@@ -77,6 +79,7 @@ void OperandMemory::follow_inlined(const Operation& operation, Slot& slot) {
   slot_ = &slot;
   inlined_ = true;
   opened_ = true;
+  exposed_ = false;
 }
 
 bool OperandMemory::somebody_stages() const {
@@ -104,7 +107,7 @@ bool OperandMemory::somebody_in_place() const {
 // Views are made anew for each window: where staged blocks lie depends on it.
 void OperandMemory::begin(const Plan& plan, const Windows& windows, const Window& window) {
   window_ = &window;
-  exposed_ =
+  exposed_ |=
       !inlined_ && (plan.traits.shares_input || plan.traits.shares_output || plan.own_count() > 0);
   for (auto& views : views_) {
     for (View& view : views) {

@@ -27,8 +27,8 @@ class OperandMemory final {
   OperandMemory(comm::Context& context, const Membership& membership, LocalPeers& peers);
 
   /// Writes into `slot`, before it is announced, where peers find the buffers; or the input, if it
-  /// is short. Operation and slot live as long as the operation is carried out. If the plan
-  /// `is_chosen` for good, its opening may be told with that.
+  /// is short. Operation and slot live as long as the operation is carried out. Only if the
+  /// plan `is_chosen` for good, its opening is told with that.
   void announce(const Operation& operation, const Plan& plan, bool is_chosen, Slot& slot);
   /// The same of a call whose input is in the slot already.
   void follow_inlined(const Operation& operation, Slot& slot);
@@ -38,9 +38,11 @@ class OperandMemory final {
 
   /// The input travelled in the announcement.
   bool inlined() const { return inlined_; }
+  /// So did those of all local peers, as far as they have announced the same.
+  bool all_inlined() const { return inlined_ && peers_.all_inlined(); }
   /// With the announcement all has been done that is the plan's opening.
   bool opened() const { return opened_; }
-  /// Peers read this rank's memory.
+  /// Peers read this rank's memory, in this window or in one before it: they may still be there.
   bool exposed() const { return exposed_; }
   /// On one host, all of whose ranks have announced: a buffer that peers read is none that they
   /// can.

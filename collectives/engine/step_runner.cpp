@@ -49,11 +49,12 @@ void StepRunner::begin(const Operation& operation, const Plan& plan, const Windo
   streams_ = goes_past_cache(operation.problem, context_.oversubscribed());
   const std::uint32_t done = memory_.opened() && window.index == 0 ? plan.traits.opening : 0;
   signals_ = done > 0 ? 1 : 0;
-  has_left_ = false;
+  has_told_left_ = false;
+  reads_peers_ = (window.index > 0 && reads_peers_) || plan.traits.reads_until > 0;
   bulk_ = {};
   work_.drop();
   order_.begin(plan, done);
-  note_reads();
+  tell_left();
   if (requests_.size() < plan.steps.size()) {
     requests_.resize(plan.steps.size());
   }
@@ -96,14 +97,14 @@ bool StepRunner::advance_steps() {
 }
 
 // Peers may go on once nothing of theirs is read any more, whatever this rank still does for
-// itself.
-void StepRunner::note_reads() {
-  if (has_left_ || order_.first_open() < plan_->traits.reads_until) {
+// itself. If all that could be read is in announcements, nobody waits for it.
+void StepRunner::tell_left() {
+  if (has_told_left_ || order_.first_open() < plan_->traits.reads_until) {
     return;
   }
-  has_left_ = true;
+  has_told_left_ = true;
   peers_.mine().of(operation_->sequence).left.store(window_->index + 1, std::memory_order_release);
-  if (!over()) {
+  if (!memory_.all_inlined()) {
     peers_.ring();
   }
 }
@@ -125,7 +126,7 @@ bool StepRunner::move(std::uint32_t index) {
   }
   if (is_complete(index)) {
     order_.finish(index);
-    note_reads();
+    tell_left();
     return true;
   }
   return starts;

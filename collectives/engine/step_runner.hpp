@@ -30,7 +30,8 @@ class StepRunner final {
   StepRunner(comm::Context& context, const Membership& membership, LocalPeers& peers,
              OperandMemory& memory);
 
-  /// Begins a window, which `memory` has begun. Operation, plan and window live until it is over.
+  /// Begins a window, as `memory` does before the next advance(). Operation, plan and window live
+  /// until it is over.
   void begin(const Operation& operation, const Plan& plan, const Window& window);
   /// Starts and asks steps until all are complete, nothing more can be done now, a slice has been
   /// read and written, or a piece of work is left. False if nothing moved. Throws Unmapped, after
@@ -40,6 +41,8 @@ class StepRunner final {
   comm::BulkTask* left() { return work_.waits() ? &work_ : nullptr; }
   bool begun() const { return order_.first_open() > 0; }
   bool over() const { return order_.over(); }
+  /// Some step of this window or of one before it reads peers' memory.
+  bool reads_peers() const { return reads_peers_; }
   /// Withdraws all messages, and what is left.
   void cancel() noexcept;
 
@@ -72,7 +75,7 @@ class StepRunner final {
   };
 
   bool advance_steps();
-  void note_reads();
+  void tell_left();
   bool signals_have_come(const Step& step);
   bool move(std::uint32_t index);
   void start(std::uint32_t index);
@@ -102,7 +105,8 @@ class StepRunner final {
   bool streams_ = false;  ///< Results go past the caches.
   std::uint32_t signals_ = 0;
   StepOrder order_;
-  bool has_left_ = false;  ///< It reads nothing of its peers any more, and has said so.
+  bool reads_peers_ = false;
+  bool has_told_left_ = false;  ///< That it reads nothing of its peers any more in this window.
   std::vector<comm::MessageRequest> requests_;
   Bulk bulk_;
   BulkWork work_;

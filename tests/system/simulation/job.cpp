@@ -308,11 +308,13 @@ void Job::make_calls(int rank, std::size_t index, Families& families) {
 }
 
 void Job::check(int rank, std::size_t index, std::unique_ptr<Payload> payload, bool failed) {
-  if (failed) {
-    payload->refill();
-    reused_.push_back(std::move(payload));
-  } else if (const std::string wrong = payload->complaint(); !wrong.empty()) {
+  const std::string wrong = failed ? "" : payload->complaint();
+  if (!wrong.empty()) {
     simulator_.violation(text("rank ", rank, " got wrong bytes in step ", index, ": ", wrong));
+  }
+  payload->refill();  // by its caller, whose buffers they are: no peer reads them any more
+  if (failed) {
+    reused_.push_back(std::move(payload));
   }
 }
 
@@ -348,6 +350,9 @@ Work Job::post(int rank, Communicator& communicator, const Call& call, Payload& 
       return communicator.gather(in, out, call.root, options);
     case What::scatter:
       return communicator.scatter(in, out, call.root, options);
+    case What::all_gatherv:
+      return communicator.all_gatherv(
+          in, out, block_counts(call, static_cast<std::size_t>(communicator.size())), options);
   }
   return Work();
 }

@@ -92,6 +92,10 @@ Payload::Payload(const Call& call, std::uint64_t salt, std::vector<int> members,
     case What::all_gather:
       out = all;
       break;
+    case What::all_gatherv:
+      in = count_of(position()) * size_of(call.dtype);
+      out = count_before(members_.size()) * size_of(call.dtype);
+      break;
     case What::reduce_scatter:
       in = all;
       break;
@@ -136,6 +140,20 @@ std::size_t Payload::position() const {
                                   members_.begin());
 }
 
+/// Of what a member contributes, in elements; and of all members before it.
+std::size_t Payload::count_of(std::size_t member) const {
+  return call_.what == What::all_gatherv ? block_counts(call_, members_.size())[member]
+                                         : call_.count;
+}
+
+std::size_t Payload::count_before(std::size_t member) const {
+  std::size_t count = 0;
+  for (std::size_t before = 0; before < member; ++before) {
+    count += count_of(before);
+  }
+  return count;
+}
+
 bool Payload::is_root() const { return position() == static_cast<std::size_t>(call_.root); }
 
 ConstElements Payload::input() const {
@@ -143,20 +161,20 @@ ConstElements Payload::input() const {
   const std::size_t count = call_.what == What::scatter
                                 ? (is_root() ? call_.count * members_.size() : 0)
                             : whole ? call_.count * members_.size()
-                                    : call_.count;
+                                    : count_of(position());
   if (!call_.in_place) {
     return {in_.data(), count, call_.dtype};
   }
-  const std::size_t block = call_.count * size_of(call_.dtype);
-  const std::size_t skip = call_.what == What::all_gather ? position() * block : 0;
+  const bool gathers = call_.what == What::all_gather || call_.what == What::all_gatherv;
+  const std::size_t skip = gathers ? count_before(position()) * size_of(call_.dtype) : 0;
   return {out_.data() + skip, count, call_.dtype};
 }
 
 Elements Payload::output() const {
   const bool whole = call_.what == What::all_gather || call_.what == What::all_to_all ||
-                     call_.what == What::gather;
+                     call_.what == What::gather || call_.what == What::all_gatherv;
   const bool none = (call_.what == What::gather || call_.what == What::reduce) && !is_root();
-  const std::size_t count = none ? 0 : whole ? call_.count * members_.size() : call_.count;
+  const std::size_t count = none ? 0 : whole ? count_before(members_.size()) : call_.count;
   const std::size_t block = call_.count * size_of(call_.dtype);
   const std::size_t skip =
       call_.in_place && call_.what == What::reduce_scatter ? position() * block : 0;
@@ -166,7 +184,9 @@ Elements Payload::output() const {
 std::vector<std::byte> Payload::contribution(int member) const {
   const bool whole = call_.what == What::reduce_scatter || call_.what == What::all_to_all ||
                      call_.what == What::scatter;
-  const std::size_t count = whole ? call_.count * members_.size() : call_.count;
+  const auto place = std::ranges::find(members_, member) - members_.begin();
+  const std::size_t count =
+      whole ? call_.count * members_.size() : count_of(static_cast<std::size_t>(place));
   const std::size_t size = size_of(call_.dtype);
   std::vector<std::byte> bytes(count * size);
   for (std::size_t index = 0; index < count; ++index) {
@@ -202,6 +222,12 @@ std::vector<std::byte> Payload::expected() const {
     case What::all_to_all:
       for (std::size_t member = 0; member < ranks; ++member) {
         take(member, member, call_.what == What::all_to_all ? me : 0);
+      }
+      break;
+    case What::all_gatherv:
+      for (std::size_t member = 0; member < ranks; ++member) {
+        std::ranges::copy(contribution(members_[member]),
+                          bytes.begin() + static_cast<std::ptrdiff_t>(count_before(member) * size));
       }
       break;
     case What::all_reduce:

@@ -47,6 +47,8 @@ class Payload {
   std::vector<std::byte> contribution(int member) const;
   std::vector<std::byte> expected() const;
   std::size_t position() const;
+  std::size_t count_of(std::size_t member) const;
+  std::size_t count_before(std::size_t member) const;
   bool is_root() const;
 
   Call call_;

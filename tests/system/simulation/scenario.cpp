@@ -180,7 +180,7 @@ std::size_t families_before(const Scenario& scenario, int step) {
 std::string name(What what) {
   constexpr const char* names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
                                    "all_to_all", "barrier",    "pass",           "reduce",
-                                   "gather",     "scatter"};
+                                   "gather",     "scatter",    "all_gatherv"};
   return names[static_cast<int>(what)];
 }
 
@@ -220,7 +220,18 @@ Scenario draw_scenario(std::uint64_t seed) {
     add_bursts(more, scenario);
     scenario.busy = kind == Kind::none;
   }
-  // And so is a seed whose communicators fail together.
+  // And so is a seed whose blocks are even.
+  Random lengths(seed ^ 0x1e46);
+  for (Step& step : scenario.steps) {
+    for (Call& call : step.calls) {
+      if (call.what == What::all_gather && step.calls.size() <= most_calls && lengths.once_in(2)) {
+        call.what = What::all_gatherv;
+        call.count = lengths.below(20'000);
+        call.uneven = lengths.next();
+      }
+    }
+  }
+  // And one whose communicators fail together.
   Random scopes(seed ^ 0xd0a1);
   scenario.alone = scenario.families.size() > 1 && scopes.once_in(2) &&
                    (kind == Kind::kill || kind == Kind::differ || kind == Kind::abort);
@@ -285,6 +296,16 @@ Call fitted(Call call, int size) {
   return call;
 }
 
+std::vector<std::size_t> block_counts(const Call& call, std::size_t ranks) {
+  Random random(call.uneven);
+  std::vector<std::size_t> counts;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const std::size_t lengths[] = {call.count, 6 * call.count, call.count / 16, 0};
+    counts.push_back(lengths[random.below(rank == 0 ? 2 : 4)]);  // one tells counts apart
+  }
+  return counts;
+}
+
 std::vector<int> members(const Family& family, int world_rank) {
   std::vector<int> ranks;
   for (int rank = 0; rank < static_cast<int>(family.size()); ++rank) {
@@ -296,8 +317,9 @@ std::vector<int> members(const Family& family, int world_rank) {
 }
 
 std::string words(const Call& call) {
-  return call.what == What::barrier
-             ? "barrier"
+  return call.what == What::barrier ? "barrier"
+         : call.what == What::all_gatherv
+             ? text(name(call.what), " of ")  // counts, of which long lists are cut short
              : text(name(call.what), " of ", call.count, " ", sprat::name(call.dtype));
 }
 

@@ -21,15 +21,17 @@ enum class What : std::uint8_t {
   pass,  ///< Everyone sends to the rank `shift` after it and receives from the one before it.
   reduce,
   gather,
-  scatter
+  scatter,
+  all_gatherv
 };
 std::string name(What what);
 
 /// One call, as every rank of its communicator makes it.
 struct Call {
   What what = What::barrier;
-  std::size_t family = 0;  ///< Which of the rank's communicators.
-  std::size_t count = 0;   ///< Elements of a block.
+  std::size_t family = 0;    ///< Which of the rank's communicators.
+  std::size_t count = 0;     ///< Elements of a block; of uneven ones, what they are drawn from.
+  std::uint64_t uneven = 0;  ///< all_gatherv: draws the blocks' lengths.
   DType dtype = DType::f32;
   ReduceOp op = ReduceOp::sum;
   int root = 0, shift = 1, tag = 0;
@@ -94,6 +96,9 @@ Call other_call(const Scenario& scenario, const Call& call);
 std::size_t differing_call(const Scenario& scenario);
 /// The call as a communicator of so many ranks makes it.
 Call fitted(Call call, int size);
+/// Elements of each block of an all_gatherv of so many ranks: some have none, some as many as
+/// windows of others end before.
+std::vector<std::size_t> block_counts(const Call& call, std::size_t ranks);
 std::vector<int> members(const Family& family, int world_rank);
 /// Whether the fault may fail a rank's communicator of a family: it hits it, or one that it was to
 /// be split of.

@@ -258,6 +258,29 @@ TEST(Windows, read_inlined_inputs_where_they_are) {
   });
 }
 
+// What is announced must hold for the plan that is chosen once all have announced: a short input
+// was inlined by a plan that another one took the place of, and in place was not said beside it.
+TEST(Announcements, hold_for_whichever_plan_is_chosen) {
+  for (const char* rules : {"all_reduce apart=1 one_shot; all_reduce doubling",
+                            "all_reduce apart=1 direct; all_reduce doubling"}) {
+    for (const int in_place : {-1, 1}) {
+      SCOPED_TRACE(testing::Message() << rules << ", in place on rank " << in_place);
+      Config config;
+      config.timeout = 10s;
+      config.algorithm = rules;
+      run_virtual_ranks(2, config, [&](Communicator& world) {
+        for (int call = 0; call < 50; ++call) {
+          auto data = input_of(world.rank(), 300);
+          auto apart = data;
+          auto& out = world.rank() == in_place ? data : apart;
+          world.all_reduce(elements(std::as_const(data)), elements(out)).wait();
+          ASSERT_EQ(count_wrong(out, [](std::size_t i) { return sum_at(2, i); }), 0u);
+        }
+      });
+    }
+  }
+}
+
 // The number of a window once had 16 bits: after those, what staging had held before was read.
 TEST(Windows, may_be_more_than_65536) {
   Config config;
