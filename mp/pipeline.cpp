@@ -126,6 +126,7 @@ class Pipeline::Impl {
         play(actions()[place_]);
       }
       end_handovers();
+      end_rests();
     } catch (...) {
       fail(std::current_exception());
     }
@@ -144,6 +145,12 @@ class Pipeline::Impl {
     std::size_t count = 0;     ///< Elements of this run, once known.
     std::size_t expected = 0;  ///< Elements of the message that both ends count on.
     std::size_t place = 0;     ///< Of its send or receive, if it has one.
+  };
+
+  /// Of a message that is longer than both ends counted on, in memory of its own.
+  struct SentRest {
+    std::vector<float> elements;
+    Work work;
   };
 
   const std::vector<Action>& actions() const {
@@ -172,6 +179,7 @@ class Pipeline::Impl {
   void trace();
   std::uint64_t flow_of(const Action& message) const;
   void end_handovers();
+  void end_rests();
   void begin_handovers();
   void play(const Action& action);
   void forward(const Action& action);
@@ -190,6 +198,7 @@ class Pipeline::Impl {
   std::optional<Communicator> ranks_;  ///< Of its own: tags of its users' messages are theirs.
   mp::HandoverPlan plan_;
   std::optional<memory::Arena> arena_;
+  std::vector<SentRest> rests_;        ///< Of this run.
   std::vector<HandoverState> states_;  ///< By handover. Leases go before the arena.
   std::vector<ActionTime> times_;
   /// Of the run under way, by place; 0: not yet. Shared with notices, which may come late. Relaxed
@@ -287,6 +296,15 @@ void Pipeline::Impl::end_handovers() {
     one.work = Work();
     one.lease = memory::Lease();
   }
+}
+
+// The rest of a message that is longer than in the last run is received where it is used, no
+// sooner: who waited for that in the midst of the run might be waited for in turn.
+void Pipeline::Impl::end_rests() {
+  for (SentRest& rest : rests_) {
+    rest.work.wait();
+  }
+  rests_.clear();
 }
 
 void Pipeline::Impl::begin_handovers() {
@@ -434,12 +452,11 @@ void Pipeline::Impl::send(int index) {
   one.work = ranks_->send(ConstElements(bytes_of(index), bytes, DType::u8), what.to, tag_of(what),
                           message_options());
   if (one.count > one.expected) {
-    const ConstElements rest(elements_of(index) + one.expected, one.count - one.expected,
-                             DType::f32);
-    std::vector<Work> both;
-    both.push_back(std::move(one.work));
-    both.push_back(ranks_->send(rest, what.to, tag_of(what) + 1, message_options()));
-    one.work = all_of(std::move(both));
+    const float* const from = elements_of(index) + one.expected;
+    SentRest& rest =
+        rests_.emplace_back(std::vector<float>(from, from + one.count - one.expected), Work());
+    rest.work = ranks_->send(elements(std::as_const(rest.elements)), what.to, tag_of(what) + 1,
+                             message_options());
   }
   one.expected = one.count;
   one.work.on_done([ended = sends_ended_, place = one.place] {
@@ -474,6 +491,14 @@ void Pipeline::Impl::fail(std::exception_ptr cause) {
     one.work = Work();
     one.lease = memory::Lease();
   }
+  for (SentRest& rest : rests_) {
+    try {
+      rest.work.wait();
+    } catch (const Error&) {
+      // As above.
+    }
+  }
+  rests_.clear();
   throw Error(error);
 }
 
