@@ -10,8 +10,10 @@ import importlib
 import itertools
 import json
 import random
+import types
 import unittest
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -333,6 +335,47 @@ class Surroundings(unittest.TestCase):
             self.assertNotEqual(key(), changes[-1])
         self.assertNotEqual(
             surroundings.key_of(functools.partial(step, torch.zeros(3, 2)), model), changes[-1])
+
+    def test_tell_apart_what_classes_slots_arrays_and_modules_hold(self):
+        class Terms:
+            alpha = 1.0
+
+        class Slotted:
+            __slots__ = ("beta",)
+
+        class Scaled(nn.Linear):
+            factor = 1.0
+
+            def forward(self, x):
+                return super().forward(x) * self.factor
+
+        model, slotted, array = nn.Sequential(Scaled(2, 2)), Slotted(), np.ones(2)
+        slotted.beta = 1.0
+        losses = types.ModuleType("losses")
+        exec("GAMMA = 1.0\ndef loss(x):\n    return x * GAMMA", vars(losses))
+
+        def step(x):
+            return losses.loss(model(x)) * Terms.alpha * slotted.beta * array[0]
+
+        def key():
+            return surroundings.key_of(functools.partial(step, torch.zeros(2, 2)), model)
+
+        keys = [key()]
+        self.assertEqual(keys[0], key())
+        Terms.alpha = 2.0
+        keys.append(key())
+        slotted.beta = 2.0
+        keys.append(key())
+        array[0] = 2.0
+        keys.append(key())
+        losses.GAMMA = 2.0
+        keys.append(key())
+        Scaled.factor = 2.0
+        keys.append(key())
+        self.assertEqual(len(set(keys)), len(keys))
+        array = np.ones(1 << 20)
+        with self.assertRaisesRegex(program.Unservable, "8388608 bytes"):
+            key()
 
     def test_end_where_a_function_names_itself(self):
         class Again(nn.Module):

@@ -22,6 +22,8 @@ from .program import Unservable
 
 # Deeper or longer things count by their identity.
 _DEPTH, _LENGTH = 3, 64
+# Compared at each step, so not more.
+_MOST_ARRAY_BYTES = 1 << 16
 _LIBRARIES = ("torch", "transformers", "sprat", "numpy", "builtins")
 _SIMPLE = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device)
 _OF_MODULES = frozenset(vars(nn.Module())) - {"training"}
@@ -55,6 +57,7 @@ def _surroundings(function: Any, module: nn.Module, walk: _Walk) -> Iterator[Any
                 yield walk.plain(value)
         if not _of_library(type(inside)):
             yield from walk.function(type(inside).forward, type(inside))
+            yield from walk.of_class(type(inside))
 
 
 class Snapshot:
@@ -138,6 +141,21 @@ def _codes(code: types.CodeType | None) -> Iterator[types.CodeType]:
                 yield from _codes(inside)
 
 
+class _Thing:
+    """A thing that equals itself alone. It keeps the thing, whose identity another one would get otherwise."""
+
+    __slots__ = ("_thing",)
+
+    def __init__(self, thing: Any):
+        self._thing = thing
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Thing) and self._thing is other._thing
+
+    def __hash__(self) -> int:
+        return id(self._thing)
+
+
 class _Walk:
     """Goes from what a function names to what that holds; each thing once."""
 
@@ -151,9 +169,10 @@ class _Walk:
         function = getattr(function, "__wrapped__", function)
         if not isinstance(function, types.FunctionType) or not self._is_new(function):
             return
+        names = tuple(name for code in _codes(function.__code__) for name in code.co_names)
         for cell in function.__closure__ or ():
             try:
-                yield from self._named(cell.cell_contents, ())
+                yield from self._named(cell.cell_contents, names)
             except ValueError:  # not assigned yet
                 yield None
         for code in _codes(function.__code__):
@@ -163,18 +182,31 @@ class _Walk:
                 elif owner is not None and isinstance(getattr(owner, name, None), types.FunctionType):
                     yield from self.function(getattr(owner, name), owner)
 
+    def of_class(self, kind: type) -> Iterator[Any]:
+        """Values that a class, and those that it is made of, hold for all objects of theirs."""
+        for one in kind.__mro__:
+            if one is object or _of_library(one) or not self._is_new(one):
+                continue
+            for name, value in list(vars(one).items()):
+                if not name.startswith("__") and not callable(value) and not hasattr(value, "__get__"):
+                    yield name, self.plain(value, 1)
+
     def plain(self, value: Any, depth: int = 0) -> Any:
         """A value that compares; of things that hold others, what they hold."""
         if isinstance(value, _SIMPLE):
             return value
         if isinstance(value, torch.Tensor):
-            return (id(value), value._version)
+            return (_Thing(value), value._version)
         if isinstance(value, nn.Module):  # those of the model are asked one by one
-            return id(value)
+            return _Thing(value)
         if isinstance(value, types.FunctionType) and not _of_library(value):
-            return (id(value), *self.function(value))
+            return (_Thing(value), *self.function(value))
+        if isinstance(value, type):
+            return (_Thing(value), *self.of_class(value))
+        if _is_array(value):
+            return _contents(value)
         if depth == _DEPTH or not self._is_new(value):
-            return id(value)
+            return _Thing(value)
         if isinstance(value, functools.partial):
             return tuple(self.plain(one, depth + 1) for one in (value.func, value.args, value.keywords))
         if isinstance(value, (tuple, list, set, frozenset)):
@@ -182,25 +214,30 @@ class _Walk:
                 self.holders.append(value)
             return (len(value), *(self.plain(one, depth + 1) for one in list(value)[:_LENGTH]))
         held = value if isinstance(value, dict) else getattr(value, "__dict__", None)
-        if type(held) is not dict or isinstance(value, types.FunctionType):
-            return id(value)
-        self.holders.append(held)
-        return (len(held), *((str(key), self.plain(one, depth + 1))
-                             for key, one in list(held.items())[:_LENGTH]))
+        slots = _slots(value)
+        if (type(held) is not dict and not slots) or isinstance(value, types.FunctionType):
+            return _Thing(value)
+        if type(held) is dict:
+            self.holders.append(held)
+        items = [*(held.items() if type(held) is dict else ()), *slots.items()]
+        of_class = () if isinstance(value, dict) else self.of_class(type(value))
+        return (len(items), *((str(key), self.plain(one, depth + 1)) for key, one in items[:_LENGTH]), *of_class)
 
-    def _named(self, value: Any, names: tuple[str, ...]) -> Iterator[Any]:
+    def _named(self, value: Any, names: tuple[str, ...], depth: int = 0) -> Iterator[Any]:
         if isinstance(value, types.ModuleType):
-            if not _of_library(value):
+            if not _of_library(value) and depth < _DEPTH:
                 held = vars(value)
-                yield from (held[name] for name in names if name in held and isinstance(held[name], _SIMPLE))
+                for one in (held[name] for name in names if name in held):
+                    if isinstance(one, (*_SIMPLE, types.ModuleType, types.FunctionType, type)):
+                        yield from self._named(one, names, depth + 1)
         elif isinstance(value, types.FunctionType):
             if not _of_library(value):
                 yield from self.function(value)
         elif isinstance(value, types.MethodType):
             yield self.plain(value.__self__, 1)
             yield from self.function(value, type(value.__self__))
-        elif isinstance(value, (type, types.BuiltinFunctionType)):
-            yield id(value)
+        elif isinstance(value, types.BuiltinFunctionType):
+            yield _Thing(value)
         else:
             yield self.plain(value)
 
@@ -208,6 +245,28 @@ class _Walk:
         known = id(value) in self._seen
         self._seen[id(value)] = value
         return not known
+
+
+def _is_array(value: Any) -> bool:
+    return type(value).__name__ == "ndarray" and type(value).__module__ == "numpy"
+
+
+def _contents(array: Any) -> tuple:
+    """An array may be changed in place, and does not tell."""
+    if array.nbytes > _MOST_ARRAY_BYTES or array.dtype.hasobject:
+        raise Unservable(f"the step may read an array of numpy of {array.nbytes} bytes")
+    return (array.shape, str(array.dtype), array.tobytes())
+
+
+def _slots(value: Any) -> dict[str, Any]:
+    """Of an object whose class names them."""
+    names = []
+    for one in type(value).__mro__:
+        if not _of_library(one):
+            slots = vars(one).get("__slots__", ())
+            names += [slots] if isinstance(slots, str) else list(slots)
+    return {name: getattr(value, name) for name in names
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name)}
 
 
 def _of_library(value: Any) -> bool:
