@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "io/formats/format.hpp"
 #include "io/loader/memory_pool.hpp"
+#include "io/order/skip_list.hpp"
 #include "sprat/data.hpp"
 
 namespace sprat::io {
@@ -25,6 +27,8 @@ struct LoadedSample {
   std::vector<Field> fields;
   std::vector<std::uint32_t> lengths;
   std::vector<bool> separated;  ///< As Sample has it.
+  /// Of a row: what it was not to begin with, since a stage refused that.
+  std::optional<SkipList> refused = std::nullopt;
 };
 
 }  // namespace sprat::io

@@ -122,11 +122,14 @@ void Decoder::decode(const SampleRef& ref) {
   LoadedSample& sample = ref.build->batch->samples[ref.sample];
   try {
     take_apart(sample);
-    DecodedRecord::Impl record{.fields = sample.fields, .sample = sample.number};
-    for (std::size_t i = 0; i < options_.stages.size(); ++i) {
-      const BusyTime timed(busy_ns_[i + 1]);
-      DecodedRecord decoded(record);
-      options_.stages[i].run(decoded);
+    try {
+      run_stages(sample);
+    } catch (...) {
+      if (!options_.read_again || options_.stages.empty()) {
+        throw;
+      }
+      take_apart_anew(sample);
+      run_stages(sample);
     }
   } catch (const LostSample& sample_lost) {
     options_.lost(ref, sample_lost.error);
@@ -143,19 +146,37 @@ void Decoder::decode(const SampleRef& ref) {
   options_.done(ref);
 }
 
+void Decoder::run_stages(LoadedSample& sample) {
+  DecodedRecord::Impl record{.fields = sample.fields, .sample = sample.number};
+  for (std::size_t i = 0; i < options_.stages.size(); ++i) {
+    const BusyTime timed(busy_ns_[i + 1]);
+    DecodedRecord decoded(record);
+    options_.stages[i].run(decoded);
+  }
+}
+
 void Decoder::take_apart(LoadedSample& sample) {
-  const BusyTime timed(busy_ns_[0]);
   try {
+    const BusyTime timed(busy_ns_[0]);
     options_.take_apart(sample);
   } catch (const std::exception&) {
-    // What lies in the page cache may be damaged where the disk is not.
-    try {
-      options_.read_again(sample);
-    } catch (...) {
-      throw LostSample{std::current_exception()};
+    if (!options_.read_again) {
+      throw;
     }
-    options_.take_apart(sample);
+    take_apart_anew(sample);
   }
+}
+
+/// What lies in the page cache may be damaged where the disk is not. A format without checksums
+/// cannot tell, so what a stage finds counts as well.
+void Decoder::take_apart_anew(LoadedSample& sample) {
+  const BusyTime timed(busy_ns_[0]);
+  try {
+    options_.read_again(sample);
+  } catch (...) {
+    throw LostSample{std::current_exception()};
+  }
+  options_.take_apart(sample);
 }
 
 }  // namespace sprat::io

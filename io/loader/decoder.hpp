@@ -27,6 +27,7 @@ struct DecoderOptions {
   /// Fills the sample's fields from its bytes. Throws what is wrong with them.
   std::function<void(LoadedSample&)> take_apart;
   /// Reads the bytes anew from storage, for a sample whose bytes were wrong. Throws if it cannot.
+  /// Empty: samples are not read again.
   std::function<void(LoadedSample&)> read_again;
   std::function<void(const SampleRef&)> done;
   /// The bytes are wrong on storage, too, or a stage has thrown.
@@ -54,7 +55,9 @@ class Decoder final {
   void run();
   std::optional<SampleRef> take(CoreBudget::Member* member);
   void decode(const SampleRef& sample);
+  void run_stages(LoadedSample& sample);
   void take_apart(LoadedSample& sample);
+  void take_apart_anew(LoadedSample& sample);
 
   DecoderOptions options_;
   std::vector<std::atomic<std::int64_t>> busy_ns_;  // relaxed: sums for people

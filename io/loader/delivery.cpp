@@ -182,6 +182,11 @@ bool Delivery::waited_for() const {
   return waits_since_.has_value();
 }
 
+std::shared_ptr<BatchBuild> Delivery::awaited() const {
+  const std::lock_guard lock(mutex_);
+  return waits_since_ && !builds_.empty() ? builds_.front() : nullptr;
+}
+
 std::chrono::nanoseconds Delivery::waited() const {
   const std::lock_guard lock(mutex_);
   return waited_ + (waits_since_ ? Clock::now() - *waits_since_ : std::chrono::nanoseconds(0));

@@ -59,6 +59,8 @@ class Delivery final {
   std::size_t untaken() const;
   /// Whether somebody is in take().
   bool waited_for() const;
+  /// What whoever is in take() waits for; null: nobody is, or it is not announced.
+  std::shared_ptr<BatchBuild> awaited() const;
   /// How long somebody was in take(), in all.
   std::chrono::nanoseconds waited() const;
 

@@ -144,6 +144,7 @@ class Fetcher::Loop {
   void free_unwanted();
   void tell_of_queues();
   void look_around();
+  void warn_of_starvation();
   Extents in_table(Sample&& sample) const;
 
   FetchOrder order_;
@@ -164,6 +165,7 @@ class Fetcher::Loop {
   std::uint64_t last_batch_bytes_ = 0;
   std::size_t outstanding_ = 0;  // requests that are planned and not whole
   Moment looked_around_ = now();
+  std::weak_ptr<BatchBuild> starved_;  // found so at the last look, or warned of
 };
 
 void Fetcher::Loop::run() noexcept {
@@ -505,13 +507,21 @@ void Fetcher::Loop::replace(const CorruptSample& corrupt) {
     return;
   }
   log().warn("skipped {}", where);
-  skips_.add(sample.source, {.begin = sample.record, .end = sample.record + 1});
+  const RecordRange refused{.begin = sample.record, .end = sample.record + 1};
+  // A row that cannot be used says nothing of its tokens, which other rows hold as well.
+  const bool is_row = order_.form.row_bytes > 0;
+  SkipList of_row = is_row ? sample.refused.value_or(skips_) : SkipList(0);
+  SkipList& skips = is_row ? of_row : skips_;
+  skips.add(sample.source, refused);
   // Its bytes go back before the replacement is planned: the same request may serve both.
   assembly_.drop(ref);
   free_unwanted();
   const StreamPosition position{.epoch = sample.epoch,
                                 .index = sample.number % order_.stream->samples()};
-  Sample next = order_.stream->sample(position, skips_);
+  Sample next = order_.stream->sample(position, skips);
+  if (is_row) {
+    sample.refused = std::move(of_row);
+  }
   sample.record = next.record;
   sample.file = next.extents.empty() ? 0 : next.extents.front().file;
   sample.lengths = next.lengths;
@@ -752,12 +762,30 @@ void Fetcher::Loop::look_around() {
   }
   looked_around_ = now();
   partners_.each_second();
+  warn_of_starvation();
   for (const HungRead& read : scheduler_.hung(now())) {
     const Extent& extent = read.request.extent;
     log().warn("a read has not come back for {} s: {}, {} bytes from {}, target {}",
                std::chrono::duration_cast<std::chrono::seconds>(read.lasts).count(),
                reading_.files->path(extent.file), extent.bytes, extent.offset, read.request.target);
   }
+}
+
+/// A program that keeps a batch of records while it asks for the next one keeps that one's memory.
+/// It may let go of it meanwhile, from another thread: so this ends nothing, but says what to do.
+void Fetcher::Loop::warn_of_starvation() {
+  const std::shared_ptr<BatchBuild> build = partners_.delivery.awaited();
+  if (build == nullptr || build == starved_.lock() ||
+      !scheduler_.starved(build->begin + build->batch->samples.size() - 1)) {
+    return;
+  }
+  starved_ = build;
+  log().warn(
+      "batch {} waits for memory: {} of {} bytes are taken, by batches that the program keeps and "
+      "by "
+      "those read ahead; let go of a batch before the next one is asked for, take smaller ones, or "
+      "raise memory_bytes",
+      build->batch->index, scheduler_.budget_used(), reading_.scheduler.budget_bytes);
 }
 
 Fetcher::Fetcher(FetchOrder order, FetchReading reading, FetchPartners partners)

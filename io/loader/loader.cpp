@@ -290,10 +290,11 @@ io::DecoderOptions Loader::Impl::decoding() const {
       .take_apart =
           [&setup = setup_, rows](io::LoadedSample& sample) {
             if (rows) {
-              sample.fields = {{.name = "tokens",
-                                .type = setup.form.element_type,
-                                .shape = {setup.form.row_elements},
-                                .bytes = sample.bytes}};
+              sample.fields = {
+                  {.name = "tokens",
+                   .type = setup.form.element_type,
+                   .shape = {setup.form.row_elements * sample.bytes.size() / setup.form.row_bytes},
+                   .bytes = sample.bytes}};
               return;
             }
             const io::Dataset& source = *setup.sources[sample.source];
@@ -301,8 +302,11 @@ io::DecoderOptions Loader::Impl::decoding() const {
                                                    sample.record - source.first_record(sample.file),
                                                    sample.bytes);
           },
-      .read_again = [&setup = setup_, pool = pool_](
-                        io::LoadedSample& sample) { io::read_again(*setup.files, *pool, sample); },
+      // A row has no bytes of its own that others could take the place of.
+      .read_again =
+          rows ? std::function<void(io::LoadedSample&)>()
+               : [&setup = setup_, pool = pool_](
+                     io::LoadedSample& sample) { io::read_again(*setup.files, *pool, sample); },
       .done = [this](const io::SampleRef& ref) { delivery_->sample_done(ref.build); },
       .corrupt =
           [this](const io::SampleRef& ref, std::string what) {

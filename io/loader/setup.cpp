@@ -320,6 +320,7 @@ LoaderSetup set_up(const LoaderOptions& options) {
   const std::uint64_t record_bytes = bytes / std::max<std::uint64_t>(1, records);
   const std::uint64_t sample_bytes = setup.form.row_bytes > 0 ? setup.form.row_bytes : record_bytes;
   const auto ranks = static_cast<std::uint64_t>(options.ranks);
+  const auto ranks_here = std::min(ranks, static_cast<std::uint64_t>(ranks_on_host(options)));
   setup.slots = slots_of(options);
   setup.batch_bytes = batch_bytes_of(setup, sample_bytes);
   if (!options.fsx.empty()) {
@@ -329,7 +330,7 @@ LoaderSetup set_up(const LoaderOptions& options) {
   setup.where = where_of(*setup.files, setup.lustre.get());
   setup.choice = choose_reader(setup.where,
                                {.data_bytes = bytes,
-                                .epoch_bytes = bytes / ranks,
+                                .epoch_bytes = bytes / ranks * ranks_here,
                                 .free_memory_bytes = free_memory_bytes(),
                                 .record_bytes = sample_bytes,
                                 .scattered = options.shuffle == Shuffle::full},

@@ -82,7 +82,8 @@ OpenFiles::Opened OpenFiles::open(std::uint32_t file) {
        " is no regular file any more; put the file back that was indexed");
   require_same(known, stamp_in(status));
   // Old kernels answer reads of such descriptors by io_uring with EAGAIN.
-  if (::fcntl(descriptor, F_SETFL, flags_ & ~O_NONBLOCK) != 0) {
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  if (flags < 0 || ::fcntl(descriptor, F_SETFL, flags & ~O_NONBLOCK) != 0) {
     return {.file = nullptr, .error = errno};
   }
   if (nothing_ahead_) {
@@ -120,7 +121,11 @@ bool OpenFiles::is_unchanged(std::uint32_t file, const OpenFile& opened) const {
 /// Others of this process take descriptors, too: where none is left, ours make room.
 int OpenFiles::open_descriptor(const std::string& path) {
   while (true) {
-    const int descriptor = ::open(path.c_str(), flags_);
+    int descriptor = ::open(path.c_str(), flags_);
+    if (descriptor < 0 && errno == EINVAL && (flags_ & O_DIRECT) != 0) {
+      // Its file system has no direct reads; that of another file, which was asked, has.
+      descriptor = ::open(path.c_str(), flags_ & ~O_DIRECT);
+    }
     const bool lacks = descriptor < 0 && (errno == EMFILE || errno == ENFILE);
     if (!lacks || by_file_.empty()) {
       return descriptor;

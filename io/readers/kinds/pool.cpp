@@ -93,10 +93,18 @@ class PoolReader final : public Reader {
     PoolClock::time_point asked;
   };
 
-  /// One thread more as long as reads have to wait for one: none is made for what is cached.
+  /// One thread more as long as reads have to wait for one: none is made for what is cached. Where
+  /// no more is to be had, those that are there do all of it.
   void grow() {
-    if (std::cmp_less(threads_.size(), std::min(options_.threads, options_.depth))) {
-      threads_.push_back(start_thread("a thread that reads files", [this] { run(); }));
+    if (std::cmp_less(threads_.size(), most_threads_)) {
+      try {
+        threads_.push_back(start_thread("a thread that reads files", [this] { run(); }));
+      } catch (const std::exception&) {
+        if (threads_.empty()) {
+          throw;
+        }
+        most_threads_ = static_cast<int>(threads_.size());
+      }
     }
   }
 
@@ -137,6 +145,7 @@ class PoolReader final : public Reader {
   CachedReads cached_;
   std::vector<ReadDone> copied_;  // the caller's own, as the next one
   int under_way_ = 0;             // taken and not reaped
+  int most_threads_ = std::min(options_.threads, options_.depth);
   std::vector<std::thread> threads_;
 
   std::mutex mutex_;  // guards all below

@@ -17,8 +17,9 @@ namespace {
 
 using UringClock = std::chrono::steady_clock;
 
-/// That of the read of the event, by which wake() wakes.
-constexpr std::uint64_t event_number = ~std::uint64_t{0};
+/// That of the read of the event, by which wake() wakes. Not the last number: that is liburing's
+/// own for timeouts, which it hands to nobody.
+constexpr std::uint64_t event_number = LIBURING_UDATA_TIMEOUT - 1;
 /// A system call starts so many reads at once; the reads before them wait for no more company.
 constexpr unsigned most_unsubmitted = 8;
 constexpr std::size_t longest_call = std::size_t{1} << 30;

@@ -237,12 +237,13 @@ class DataLoader:
         while most is None or self._given < most:
             if user != self._user:
                 raise RuntimeError("another iter() of this loader has begun; go on with that one")
-            batch = self._native.next()
-            if batch is None:
+            # Batches of records keep the memory that the next one may need.
+            self._last = None
+            self._last = self._native.next()
+            if self._last is None:
                 break
-            self._last = batch
             self._given += 1
-            yield self._values(batch)
+            yield self._values(self._last)
         self._given = 0
         self._passes += 1
 

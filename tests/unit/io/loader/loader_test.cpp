@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -255,6 +257,53 @@ TEST(Loader, a_stage_that_throws_stops_or_skips) {
     EXPECT_THAT(batches[1], testing::ElementsAre("8", "9", "12", "12", "12", "13", "14", "15"));
     EXPECT_THAT(batches[2], testing::ElementsAre("16", "17", "18", "19", "20", "21", "22", "23"));
   }
+}
+
+// Formats without checksums cannot tell that the page cache gave other bytes than the disk has.
+TEST(Loader, a_record_at_which_a_stage_throws_is_read_once_more) {
+  const TemporaryFolder folder;
+  write_lines(folder.path() + "/lines.jsonl", 40);
+  LoaderOptions options = lines(folder.path() + "/lines.jsonl");
+  options.shuffle = Shuffle::none;
+  std::mutex mutex;
+  std::set<std::uint64_t> seen;
+  options.decode = {{.name = "refuse at first", .run = [&](DecodedRecord& record) {
+                       const DataField number = *record.find("number");
+                       const std::string digits(reinterpret_cast<const char*>(number.bytes.data()),
+                                                number.bytes.size());
+                       const std::lock_guard lock(mutex);
+                       if (seen.insert(std::stoul(digits)).second) {
+                         throw std::runtime_error("torn");
+                       }
+                     }}};
+  Loader loader(options);
+  EXPECT_THAT(values_of(*loader.next()),
+              testing::ElementsAre("0", "1", "2", "3", "4", "5", "6", "7"));
+}
+
+// A window's first token is another's last: what is refused of one says nothing of the other.
+TEST(Loader, windows_that_are_refused_give_one_order_on_any_ranks_and_after_a_restart) {
+  const TemporaryFolder folder;
+  write_tokens(folder.path(), {6000});
+  LoaderOptions options = windows(folder.path());
+  options.decode_threads = 2;
+  options.corrupt = Corrupt::skip;
+  options.shuffle = Shuffle::full;
+  options.decode = {{.name = "refuse some", .run = [](DecodedRecord& record) {
+                       std::uint16_t first = 0;
+                       std::memcpy(&first, record.find("tokens")->bytes.data(), sizeof first);
+                       if (first % 5 == 0) {
+                         throw std::runtime_error("a multiple of five");
+                       }
+                     }}};
+  const auto whole = read_all(options, 1, 70);  // more than two epochs
+  EXPECT_EQ(read_all(options, 2, 70), whole);
+  std::string state;
+  auto parts = read_all(options, 1, 30, &state);
+  for (auto& batch : read_all(options, 3, 40, &state)) {
+    parts.push_back(std::move(batch));
+  }
+  EXPECT_EQ(parts, whole);
 }
 
 TEST(Loader, batches_outlive_it) {
