@@ -1,6 +1,7 @@
 // A collective call of the public API: what is checked of it, and how it is posted.
 #include "collectives/call.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <functional>
@@ -44,7 +45,8 @@ std::shared_ptr<Operation> operation_of(Communicator::Impl& impl, const Call& ca
   operation->input = static_cast<const std::byte*>(call.in.data);
   operation->output = static_cast<std::byte*>(call.out.data);
   operation->stage_input = call.stage_input;
-  operation->timeout = options.timeout.value_or(impl.context->config().timeout);
+  operation->timeout =
+      std::min(options.timeout.value_or(impl.context->config().timeout), comm::longest_timeout);
   operation->digested = options.digested;
   return operation;
 }

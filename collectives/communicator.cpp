@@ -1,4 +1,5 @@
 // The public collectives: check the contract, state the problem, post it.
+#include <algorithm>
 #include <numeric>
 
 #include "collectives/call.hpp"
@@ -45,7 +46,8 @@ Work post_message(Communicator::Impl& impl, bool sends, ConstElements data, int 
   // One field serves both ways; a send only reads it.
   message->data = static_cast<std::byte*>(const_cast<void*>(data.data));
   message->bytes = data.bytes();
-  message->timeout = options.timeout.value_or(impl.context->config().timeout);
+  message->timeout =
+      std::min(options.timeout.value_or(impl.context->config().timeout), comm::longest_timeout);
   message->digested = options.digested;
   impl.messages.post(message);
   if (options.blocking) {

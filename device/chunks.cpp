@@ -16,7 +16,9 @@ Chunks::Chunks(const CollectiveShape& shape, std::size_t chunk_bytes)
     : shape_(shape), length_(shape.count) {
   const std::size_t in = shape.in.blocks * shape.in.size;
   const std::size_t out = shape.out.blocks * shape.out.size;
-  const std::size_t each = shape.one_stand_in ? std::max(in, out) : in + out;
+  const std::size_t each = shape.cut_size > 0   ? shape.cut_size
+                           : shape.one_stand_in ? std::max(in, out)
+                                                : in + out;
   if (each == 0 || shape.count <= std::max(chunk_bytes / each, fewest_elements)) {
     return;
   }

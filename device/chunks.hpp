@@ -21,6 +21,9 @@ struct CollectiveShape {
   OperandShape in, out;
   bool one_stand_in =
       false;  ///< The host's operation is in place: both lie in one piece of memory.
+  /// Bytes that an element counts for in the cut, where ranks differ in what they have of it; 0:
+  /// those of its operands.
+  std::size_t cut_size = 0;
 };
 
 struct Chunk {

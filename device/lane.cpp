@@ -101,7 +101,7 @@ namespace device {
 
 const Operand* in_place_with(const std::vector<Operand>& inputs, const Operand& output) {
   for (const Operand& input : inputs) {
-    if (output.size > 0 && input.memory == output.memory) {
+    if (output.size > 0 && input.size > 0 && input.memory == output.memory) {
       require(output.size <= input.size, "an output of ", output.size,
               " bytes begins where an input of ", input.size,
               " does; in place, an output is no longer than its input");

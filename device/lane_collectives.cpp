@@ -31,7 +31,8 @@ struct Posted {
   Side in = {}, out = {};
   std::size_t count = 0;  ///< Elements of a block.
   bool one_stand_in = true;
-  bool whole = false;  ///< Never cut: peers may be no lanes.
+  bool whole = false;        ///< Never cut: peers may be no lanes.
+  std::size_t cut_size = 0;  ///< As in CollectiveShape.
   CollectiveTerms terms;
   DeviceStream stream = nullptr;
 };
@@ -56,7 +57,8 @@ DeviceWork post(device::LaneCore& core, Posted call) {
       CollectiveShape{.count = call.count,
                       .in = {call.in.most_blocks, size_of(call.in.dtype)},
                       .out = {call.out.most_blocks, size_of(call.out.dtype)},
-                      .one_stand_in = call.one_stand_in},
+                      .one_stand_in = call.one_stand_in,
+                      .cut_size = call.cut_size},
       call.whole ? std::numeric_limits<std::size_t>::max() : core.options().chunk_bytes);
   call.terms.in = call.in.dtype;
   call.terms.out = call.out.dtype;
@@ -259,11 +261,14 @@ DeviceWork DeviceLane::reduce(ConstElements in, Elements out, int root, const Re
   const bool is_root = group.rank() == root;
   require(!is_root || in.count == out.count, "in has ", in.count, " elements and out ", out.count,
           "; a reduce has as many of both");
+  // The root alone knows the type of what comes out. Of what is narrower than f32 that may be f32.
+  const std::size_t size = size_of(in.dtype), widest = std::max(size, sizeof(float));
   return post(*impl_->core, {.name = "reduce",
                              .in = {in.data, in.dtype, 1, 1},
                              .out = {out.data, out.dtype, is_root ? 1u : 0u, 1},
                              .count = in.count,
                              .one_stand_in = in.dtype == out.dtype,
+                             .cut_size = size == widest ? size : size + widest,
                              .terms = terms_of(start_reduce, options, op, root),
                              .stream = stream});
 }

@@ -64,6 +64,7 @@ extern const Algorithm all_reduce_one_shot = {
     .fits = fits,
     .plan = plan,
     .cost = cost,
+    .snapshots = true,
 };
 
 }  // namespace sprat::collectives

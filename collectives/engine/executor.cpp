@@ -357,7 +357,7 @@ bool Executor::choose_windows() {
   const std::size_t staging_bytes = context_->config().staging_bytes;
   Access access = Access::direct;
   if (grouping_->hosts() > 1) {
-    access = access_between_hosts(problem, planned_.plan->traits, context_->everybody_readable());
+    access = access_between_hosts(problem, *planned_.algorithm, context_->everybody_readable());
   } else if (asks_announcements(problem, staging_bytes)) {
     if (!peers_.all_announced()) {
       return false;

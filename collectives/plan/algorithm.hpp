@@ -18,6 +18,9 @@ struct Algorithm {
   bool (*fits)(const Problem& problem);
   void (*plan)(const Problem& problem, Plan& plan);
   Cost (*cost)(const Problem& problem);
+  /// Some rank's plan may read a copy of a peer's input (Plan::share_snapshot). Said here, as a
+  /// rank that is alone on its host does not see it of its own plan, and all must cut alike.
+  bool snapshots = false;
 };
 
 /// Every algorithm, in the order of the files of collectives/algorithms/.

@@ -163,8 +163,9 @@ std::size_t Problem::payload_bytes() const {
   switch (collective) {
     case Collective::all_reduce:
     case Collective::broadcast:
-    case Collective::reduce:
       return std::max(in, out);
+    case Collective::reduce:
+      return in;  // the root alone knows the type of what comes out
     case Collective::all_gather:
     case Collective::gather:
       return std::max(in, whole * size_of(output));

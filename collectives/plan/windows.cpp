@@ -51,9 +51,9 @@ bool is_better_staged(const Problem& problem) {
   return often_read && problem.payload_bytes() <= most_staged;
 }
 
-Access access_between_hosts(const Problem& problem, const Plan::Traits& traits,
+Access access_between_hosts(const Problem& problem, const Algorithm& algorithm,
                             bool everybody_readable) {
-  const bool may_stage = !everybody_readable || is_better_staged(problem) || traits.snapshot ||
+  const bool may_stage = !everybody_readable || is_better_staged(problem) || algorithm.snapshots ||
                          problem.collective == Collective::all_to_all;  // in place, its input is
   return may_stage ? Access::staged : Access::direct;
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "collectives/plan/algorithm.hpp"
 #include "collectives/plan/plan.hpp"
 
 namespace sprat::collectives {
@@ -26,7 +27,7 @@ bool may_be_read(const Problem& problem, Buffer buffer, int rank);
 bool is_better_staged(const Problem& problem);
 /// Of several hosts, none of which sees the buffers of the others: what holds whatever memory the
 /// ranks call with. `everybody_readable`: local peers can read each other's private memory.
-Access access_between_hosts(const Problem& problem, const Plan::Traits& traits,
+Access access_between_hosts(const Problem& problem, const Algorithm& algorithm,
                             bool everybody_readable);
 /// Whether how it is cut depends on where the buffers of a host's ranks lie, which they announce.
 bool asks_announcements(const Problem& problem, std::size_t staging_bytes);

@@ -64,12 +64,13 @@ std::shared_ptr<Context> Context::join(const Config& config, Environment environ
     *keep = context;
   }
   try {
-    Joining joining({.config = context->config_,
-                     .rendezvous = *context->rendezvous_,
-                     .survivor_listener = context->survivor_listener_.get(),
-                     .deadline = context->wait_policy_->now() + config.join_timeout,
-                     .open_wire = wires,
-                     .may_share_process = keep != nullptr});
+    Joining joining(
+        {.config = context->config_,
+         .rendezvous = *context->rendezvous_,
+         .survivor_listener = context->survivor_listener_.get(),
+         .deadline = context->wait_policy_->now() + std::min(config.join_timeout, longest_timeout),
+         .open_wire = wires,
+         .may_share_process = keep != nullptr});
     context->join_by(joining, world_bytes);
   } catch (const std::exception& error) {
     cannot_join(*context->rendezvous_, error.what());
@@ -391,7 +392,10 @@ GatherResult Context::gather(std::uint64_t communicator, std::uint64_t round,
   message.sequence = round;
   message.payload = encode(part);
   rendezvous_->tell(std::move(message));
-  const auto end = wait_policy_->now() + std::chrono::milliseconds(part.patience_ms) + gather_grace;
+  const auto end = wait_policy_->now() +
+                   std::min<std::chrono::milliseconds>(std::chrono::milliseconds(part.patience_ms),
+                                                       longest_timeout) +
+                   gather_grace;
   std::optional<GatherResult> result;
   drive_until([&] {  // other communicators go on meanwhile
     std::lock_guard lock(gathered_mutex_);

@@ -179,7 +179,9 @@ ncclResult_t Group::carry_out_all() {
     // Moved aside, since what runs may call NCCL again on this thread.
     std::vector<Queued> operations = std::exchange(operations_, {});
     const ncclResult_t ran = guard([&] { return execute(operations); });
-    result = result == ncclSuccess ? ran : result;
+    // What is under way says nothing of what was refused.
+    const bool is_well = result == ncclSuccess || result == ncclInProgress;
+    result = is_well && ran != ncclSuccess ? ran : result;
     operations.clear();
     operations_ = std::move(operations);
   }

@@ -281,6 +281,19 @@ TEST(Announcements, hold_for_whichever_plan_is_chosen) {
   }
 }
 
+// A rank alone on its host shares nothing, and still cuts as the others do.
+TEST(Windows, are_the_same_on_hosts_of_unequal_size) {
+  Config config;
+  config.timeout = 20s;
+  config.host = "a,a,b";
+  config.algorithm = "all_reduce one_shot";
+  run_virtual_ranks(3, config, [](Communicator& world) {
+    auto data = input_of(world.rank(), 2 << 20);
+    world.all_reduce(elements(data)).wait();
+    EXPECT_EQ(count_wrong(data, [](std::size_t i) { return sum_at(3, i); }), 0u);
+  });
+}
+
 // The number of a window once had 16 bits: after those, what staging had held before was read.
 TEST(Windows, may_be_more_than_65536) {
   Config config;

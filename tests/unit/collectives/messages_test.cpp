@@ -192,6 +192,22 @@ TEST(AnySource, takes_long_messages) {
   });
 }
 
+// The longest time that there is was before now, once it was added to now.
+TEST(Messages, wait_for_ever_if_they_are_told_to) {
+  on_each_placement(2, [](Communicator& world) {
+    const Options patient{.timeout = std::chrono::milliseconds::max()};
+    std::vector<std::int32_t> data = {world.rank()};
+    if (world.rank() == 0) {
+      std::this_thread::sleep_for(1200ms);
+      world.send(elements(data), 1, 0, patient).wait();
+    } else {
+      world.recv(elements(data), 0, 0, patient).wait();
+      EXPECT_EQ(data[0], 0);
+    }
+    world.all_reduce(elements(data), ReduceOp::sum, patient).wait();
+  });
+}
+
 TEST(AnySource, ends_at_its_deadline) {
   try {
     run_virtual_ranks(2, Config(), [](Communicator& world) {

@@ -354,6 +354,35 @@ TEST(Lane, each_device_of_a_process_has_its_lane) {
   });
 }
 
+// Only the root says into what type, and others may give nothing at all.
+TEST(Lane, a_reduce_is_cut_alike_whatever_its_root_makes_of_it) {
+  constexpr std::size_t count = 20'011;  // in chunks
+  run_virtual_ranks(3, patient(), [](Communicator& world) {
+    Bench bench(world);
+    Bytes in = values_of(DType::bf16, count, world.rank());
+    const DeviceBytes from(*bench.device, bench.stream, in);
+    const bool is_root = world.rank() == bench.root();
+    Bytes wanted(is_root ? count * sizeof(float) : 0);
+    const DeviceBytes to(*bench.device, wanted.size());
+    const ConstElements host{in.data(), count, DType::bf16};
+    world.reduce(host, {wanted.data(), is_root ? count : 0, DType::f32}, bench.root()).wait();
+    bench.lane
+        .reduce({from.data(), count, DType::bf16},
+                is_root ? Elements{to.data(), count, DType::f32} : Elements{}, bench.root(),
+                ReduceOp::sum, bench.stream)
+        .synchronize();
+    EXPECT_EQ(to.values(bench.stream), wanted) << "rank " << world.rank();
+  });
+}
+
+// Programs that compute places from counts give an empty input the place of what follows it.
+TEST(Lane, nothing_is_in_place_with_an_empty_input) {
+  std::vector<std::byte> memory(8);
+  const device::Operand empty{.memory = memory.data()};
+  const device::Operand output{.memory = memory.data(), .blocks = 1, .stride = 8, .size = 8};
+  EXPECT_EQ(device::in_place_with({empty}, output), nullptr);
+}
+
 TEST(Lane, memory_of_the_host_is_taken_too) {
   run_virtual_ranks(2, patient(), [](Communicator& world) {
     Bench bench(world);

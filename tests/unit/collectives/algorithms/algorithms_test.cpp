@@ -51,6 +51,17 @@ TEST_P(Algorithms, cost_what_their_plans_count) {
   });
 }
 
+// By that, and not by its own plan, a rank knows how all cut a call.
+TEST_P(Algorithms, say_whether_some_rank_reads_a_copy) {
+  bool some = false;
+  for_each_case(*GetParam(), [&](const Case& c) {
+    for (const Problem& problem : c.each) {
+      some |= make_plan(problem, *GetParam()).traits.snapshot;
+    }
+  });
+  EXPECT_EQ(GetParam()->snapshots, some);
+}
+
 /// What the algorithm costs rank 0 of `hosts`, whose plans count the same.
 Cost cost_of(const Algorithm& algorithm, const std::vector<int>& hosts, DType dtype, int root = 0) {
   const Problem problem = {.collective = algorithm.collective,

@@ -93,6 +93,7 @@ TEST(Problem, payload_is_the_larger_of_input_and_output) {
   EXPECT_EQ(bytes(Collective::all_reduce, DType::f16, DType::f32), 40);
   EXPECT_EQ(bytes(Collective::all_gather, DType::f32, DType::f32), 160);
   EXPECT_EQ(bytes(Collective::reduce_scatter, DType::f16, DType::f32), 80);
+  EXPECT_EQ(bytes(Collective::reduce, DType::f16, DType::f32), 20) << "what every rank knows";
   EXPECT_EQ(bytes(Collective::broadcast, DType::f64, DType::f64), 80);
   EXPECT_EQ(bytes(Collective::all_to_all, DType::i8, DType::i8), 40);
   EXPECT_EQ(bytes(Collective::barrier, DType::i8, DType::i8), 0);

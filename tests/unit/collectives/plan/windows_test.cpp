@@ -111,13 +111,14 @@ TEST(Cut, of_one_host_depend_on_memory_only_where_they_would_be_many) {
 
 TEST(Cut, of_several_hosts_are_staged_unless_nobody_can_need_it) {
   const Problem large = windowed_problem(Collective::all_reduce, 20 * MiB, 4, 2);
-  EXPECT_EQ(access_between_hosts(large, {}, true), Access::direct);
-  EXPECT_EQ(access_between_hosts(large, {}, false), Access::staged);
-  EXPECT_EQ(access_between_hosts(large, {.snapshot = true}, true), Access::staged);
+  const Algorithm plain{}, copying{.snapshots = true};
+  EXPECT_EQ(access_between_hosts(large, plain, true), Access::direct);
+  EXPECT_EQ(access_between_hosts(large, plain, false), Access::staged);
+  EXPECT_EQ(access_between_hosts(large, copying, true), Access::staged);
   const Problem small = windowed_problem(Collective::all_reduce, MiB, 4, 2);
-  EXPECT_EQ(access_between_hosts(small, {}, true), Access::staged);
+  EXPECT_EQ(access_between_hosts(small, plain, true), Access::staged);
   const Problem in_place = windowed_problem(Collective::all_to_all, 20 * MiB, 4, 2);
-  EXPECT_EQ(access_between_hosts(in_place, {}, true), Access::staged);
+  EXPECT_EQ(access_between_hosts(in_place, plain, true), Access::staged);
 }
 
 }  // namespace
