@@ -375,14 +375,6 @@ TEST(Lane, a_reduce_is_cut_alike_whatever_its_root_makes_of_it) {
   });
 }
 
-// Programs that compute places from counts give an empty input the place of what follows it.
-TEST(Lane, nothing_is_in_place_with_an_empty_input) {
-  std::vector<std::byte> memory(8);
-  const device::Operand empty{.memory = memory.data()};
-  const device::Operand output{.memory = memory.data(), .blocks = 1, .stride = 8, .size = 8};
-  EXPECT_EQ(device::in_place_with({empty}, output), nullptr);
-}
-
 TEST(Lane, memory_of_the_host_is_taken_too) {
   run_virtual_ranks(2, patient(), [](Communicator& world) {
     Bench bench(world);
