@@ -53,7 +53,7 @@ class SPRAT_API ContextAttention {
  public:
   /// Collective. `shape` is that of the whole: `length` is that of sequences before they are cut,
   /// and `sequences` the most of a call. Throws Error{mismatch} on every rank if ranks differ in it
-  /// or in the options.
+  /// or in the options, and Error{invalid_argument} on every rank if all have what there is not.
   ContextAttention(Communicator& ranks, const layers::AttentionShape& shape,
                    const ContextOptions& options = {});
   ContextAttention(ContextAttention&&) noexcept;

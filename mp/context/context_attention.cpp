@@ -75,7 +75,7 @@ class ContextAttention::Impl {
 
  public:
   Impl(Communicator& ranks, const AttentionShape& shape, const ContextOptions& options)
-      : Impl(ranks, shape, mp::context::way_named(options.cp_comm_type)) {}
+      : Impl(ranks, shape, mp::context::agree_on_attention(ranks, shape, options.cp_comm_type)) {}
 
   const AttentionShape& rank_shape() const noexcept { return rank_shape_; }
   std::size_t memory_bytes() const noexcept {
@@ -115,6 +115,7 @@ class ContextAttention::Impl {
   }
 
  private:
+  /// Of what the ranks have agreed on.
   Impl(Communicator& ranks, const AttentionShape& shape, mp::context::Way way);
 
   /// Returns the sequences.
@@ -162,8 +163,7 @@ class ContextAttention::Impl {
 // A length that cannot be cut is refused on every rank alike, once all are known to have the same.
 ContextAttention::Impl::Impl(Communicator& ranks, const AttentionShape& shape, mp::context::Way way)
     : shape_(shape),
-      ranks_((mp::context::agree_on_attention(ranks, shape, way),
-              ranks.duplicate(text(ranks.name(), ".attention"), Failing::together))),
+      ranks_(ranks.duplicate(text(ranks.name(), ".attention"), Failing::together)),
       chunk_(mp::context::chunk_length(shape.length, ranks.size())),
       width_(shape.heads * shape.head_width),
       sequences_(shape.sequences),

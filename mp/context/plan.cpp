@@ -6,6 +6,10 @@
 
 namespace sprat::mp::context {
 
+bool is_way(std::string_view given) {
+  return given == name(Way::p2p) || given == name(Way::all_gather);
+}
+
 Way way_named(std::string_view given) {
   for (const Way way : {Way::p2p, Way::all_gather}) {
     if (given == name(way)) {

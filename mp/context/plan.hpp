@@ -24,6 +24,7 @@ namespace sprat::mp::context {
 
 /// How keys and values come to the ranks that need them: SMP's cp_comm_type.
 enum class Way { p2p, all_gather };
+bool is_way(std::string_view name);
 /// Throws Error{invalid_argument} naming those there are.
 Way way_named(std::string_view name);
 std::string_view name(Way way);

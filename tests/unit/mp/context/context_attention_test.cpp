@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -273,11 +274,14 @@ TEST(ContextAttention, holds_what_it_costs) {
   });
 }
 
-/// What every rank is told when it makes attention of this.
+/// What every rank is told when it makes attention of this. A rank that is left waiting ends, and
+/// is told of something else.
 template <class Make>
 std::vector<std::string> refusals(int ranks, const Make& make) {
   std::vector<std::string> told(static_cast<std::size_t>(ranks));
-  run_virtual_ranks(ranks, Config{}, [&](Communicator& world) {
+  Config config;
+  config.timeout = std::chrono::seconds(20);
+  run_virtual_ranks(ranks, config, [&](Communicator& world) {
     try {
       make(world);
     } catch (const Error& error) {
@@ -311,6 +315,23 @@ TEST(ContextAttention, names_what_ranks_differ_in) {
                                {.cp_comm_type = ways[static_cast<std::size_t>(world.rank())]});
   });
   EXPECT_THAT(other[0], HasSubstr("different cp_comm_type: p2p and all_gather"));
+}
+
+TEST(ContextAttention, refuses_an_unknown_way_on_every_rank) {
+  const auto of_one = refusals(3, [](Communicator& world) {
+    ContextAttention attention(world, shape_of(24),
+                               {.cp_comm_type = world.rank() == 1 ? "ring" : "p2p"});
+  });
+  for (const std::string& words : of_one) {
+    EXPECT_THAT(words, HasSubstr("ranks 0 and 1 of "));
+    EXPECT_THAT(words, HasSubstr("different cp_comm_type: p2p and an unknown one"));
+  }
+  const auto of_all = refusals(3, [](Communicator& world) {
+    ContextAttention attention(world, shape_of(24), {.cp_comm_type = "ring"});
+  });
+  for (const std::string& words : of_all) {
+    EXPECT_THAT(words, HasSubstr("no way \"ring\" of moving keys and values"));
+  }
 }
 
 /// Products that fail.

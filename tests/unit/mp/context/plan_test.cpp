@@ -170,6 +170,9 @@ TEST(ContextPlan, receives_keys_beside_attention_but_for_the_first_of_a_forward)
 TEST(ContextPlan, knows_its_ways_by_name) {
   EXPECT_EQ(way_named("p2p"), Way::p2p);
   EXPECT_EQ(way_named("all_gather"), Way::all_gather);
+  EXPECT_TRUE(is_way("p2p"));
+  EXPECT_TRUE(is_way("all_gather"));
+  EXPECT_FALSE(is_way("ring"));
   try {
     way_named("ring");
     FAIL();
