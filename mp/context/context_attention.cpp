@@ -83,34 +83,32 @@ class ContextAttention::Impl {
   }
 
   void forward(const GemmBackend& gemm, const AttentionForward& pass, int sequences) {
-    if (begin_call(sequences) == 0) {
-      return;
-    }
-    copy_own_keys(forward_, pass.input);
-    border_.restart(sequences);
-    int chunk = -1;
-    run(forward_, [&](const Action& action) {
-      if (action.chunk != chunk) {
-        chunk = action.chunk;
-        border_.take(spans_of(chunk), span_of(chunk), keys_at(action, pass.input));
-      }
-      attend(gemm, pass, action);
+    call(sequences, [&] {
+      copy_own_keys(forward_, pass.input);
+      border_.restart(sequences);
+      int chunk = -1;
+      run(forward_, [&](const Action& action) {
+        if (action.chunk != chunk) {
+          chunk = action.chunk;
+          border_.take(spans_of(chunk), span_of(chunk), keys_at(action, pass.input));
+        }
+        attend(gemm, pass, action);
+      });
     });
   }
 
   void backward_input(const GemmBackend& gemm, const AttentionBackward& pass, int sequences) {
-    if (begin_call(sequences) == 0) {
-      return;
-    }
-    copy_own_keys(backward_, pass.input);
-    for_each_own_row([&](int, std::ptrdiff_t row, std::ptrdiff_t) {
-      std::fill_n(pass.dquery + row * pass.input.stride, width_, 0.0f);
-    });
-    run(backward_, [&](const Action& action) { attend(gemm, pass, action); });
-    for_each_own_row([&](int half, std::ptrdiff_t row, std::ptrdiff_t in_chunk) {
-      const float* from = gradients(backward_.own_gradients[half]) + in_chunk * 2 * width_;
-      std::copy_n(from, width_, pass.dkey + row * pass.input.stride);
-      std::copy_n(from + width_, width_, pass.dvalue + row * pass.input.stride);
+    call(sequences, [&] {
+      copy_own_keys(backward_, pass.input);
+      for_each_own_row([&](int, std::ptrdiff_t row, std::ptrdiff_t) {
+        std::fill_n(pass.dquery + row * pass.input.stride, width_, 0.0f);
+      });
+      run(backward_, [&](const Action& action) { attend(gemm, pass, action); });
+      for_each_own_row([&](int half, std::ptrdiff_t row, std::ptrdiff_t in_chunk) {
+        const float* from = gradients(backward_.own_gradients[half]) + in_chunk * 2 * width_;
+        std::copy_n(from, width_, pass.dkey + row * pass.input.stride);
+        std::copy_n(from + width_, width_, pass.dvalue + row * pass.input.stride);
+      });
     });
   }
 
@@ -118,8 +116,10 @@ class ContextAttention::Impl {
   /// Of what the ranks have agreed on.
   Impl(Communicator& ranks, const AttentionShape& shape, mp::context::Way way);
 
-  /// Returns the sequences.
-  int begin_call(int sequences);
+  /// Calls compute() if there are sequences. Whatever throws, the others are told.
+  template <class Compute>
+  void call(int sequences, const Compute& compute);
+  void begin_call(int sequences);
   /// Calls visit(half, row of the rank's input, row of the half's chunk).
   template <class Visit>
   void for_each_own_row(const Visit& visit) const;
@@ -177,14 +177,26 @@ ContextAttention::Impl::Impl(Communicator& ranks, const AttentionShape& shape, m
   rank_shape_.length = 2 * chunk_;
 }
 
+template <class Compute>
+void ContextAttention::Impl::call(int sequences, const Compute& compute) {
+  works_.clear();
+  try {
+    begin_call(sequences);
+    if (sequences > 0) {
+      compute();
+    }
+  } catch (...) {
+    fail(std::current_exception());
+  }
+}
+
 /// Places of fewer sequences are shorter, so that they are messages without a gap.
-int ContextAttention::Impl::begin_call(int sequences) {
+void ContextAttention::Impl::begin_call(int sequences) {
   require(sequences >= 0 && sequences <= shape_.sequences, "a call of ", sequences,
           " sequences; this attention has memory for ", shape_.sequences);
   AttentionShape shape = shape_;
   shape.sequences = sequences_ = sequences;
   chunk_elements_ = chunk_elements(shape, chunk_);
-  return sequences;
 }
 
 template <class Visit>
@@ -287,30 +299,26 @@ void ContextAttention::Impl::attend(const GemmBackend& gemm, const AttentionBack
 template <class Attend>
 void ContextAttention::Impl::run(const Plan& plan, const Attend& attend) {
   works_.assign(plan.actions.size(), Work());
-  try {
-    for (std::size_t at = 0; at < plan.actions.size(); ++at) {
-      const Action& action = plan.actions[at];
-      switch (action.op) {
-        case Op::send:
-        case Op::receive:
-        case Op::gather:
-        case Op::reduce_scatter:
-          works_[at] = start(plan, action);
-          break;
-        case Op::finish:
-          works_[action.started].wait();
-          break;
-        case Op::clear:
-        case Op::add:
-          change_gradients(action);
-          break;
-        case Op::attend:
-          attend(action);
-          break;
-      }
+  for (std::size_t at = 0; at < plan.actions.size(); ++at) {
+    const Action& action = plan.actions[at];
+    switch (action.op) {
+      case Op::send:
+      case Op::receive:
+      case Op::gather:
+      case Op::reduce_scatter:
+        works_[at] = start(plan, action);
+        break;
+      case Op::finish:
+        works_[action.started].wait();
+        break;
+      case Op::clear:
+      case Op::add:
+        change_gradients(action);
+        break;
+      case Op::attend:
+        attend(action);
+        break;
     }
-  } catch (...) {
-    fail(std::current_exception());
   }
 }
 

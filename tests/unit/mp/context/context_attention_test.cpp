@@ -199,7 +199,6 @@ TEST_P(ContextAttentionOfRanks, computes_fewer_sequences_than_it_has_memory_for)
       attention.forward(*gemm, {}, 0);
       attention.forward(*gemm, part.forward(forward), few.sequences);
       attention.backward_input(*gemm, part.backward(backward), few.sequences);
-      EXPECT_THROW(attention.forward(*gemm, part.forward(forward), most.sequences + 1), Error);
       const std::lock_guard lock(joining);
       join(part, world.size(), world.rank(), whole);
     });
@@ -368,6 +367,32 @@ TEST(ContextAttention, that_fails_on_one_rank_fails_on_all) {
     for (const std::string& words : told) {
       EXPECT_THAT(words, HasSubstr("attention of rank ")) << way;
       EXPECT_THAT(words, HasSubstr("no product today")) << way;
+    }
+  }
+}
+
+TEST(ContextAttention, that_one_rank_gives_too_many_sequences_fails_on_all) {
+  const auto gemm = open_gemm_backend("reference");
+  const AttentionShape shape = shape_of(240);
+  for (const std::string& way : ways) {
+    for (const bool forward : {true, false}) {
+      const auto told = refusals(3, [&](Communicator& world) {
+        ContextAttention attention(world, shape, {.cp_comm_type = way});
+        Pass part(attention.rank_shape());
+        const int sequences = shape.sequences + (world.rank() == 1 ? 1 : 0);
+        std::vector<float> workspace(std::max(layers::attention_forward_workspace(shape),
+                                              layers::attention_backward_workspace(shape)));
+        if (forward) {
+          attention.forward(*gemm, part.forward(workspace), sequences);
+        } else {
+          attention.backward_input(*gemm, part.backward(workspace), sequences);
+        }
+      });
+      for (const std::string& words : told) {
+        EXPECT_THAT(words, HasSubstr("attention of rank 1 of ")) << way;
+        EXPECT_THAT(words, HasSubstr("a call of 3 sequences; this attention has memory for 2"))
+            << way;
+      }
     }
   }
 }
