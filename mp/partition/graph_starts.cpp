@@ -272,8 +272,12 @@ std::vector<int> ordered_start(const WeightedGraph& graph, const Limits& limits,
   for (std::size_t position = 0; position < order.size(); ++position) {
     const auto vertex = static_cast<std::size_t>(order[position]);
     before = plus(before, graph.loads[vertex]);
-    const double time = all[0] > 0 ? before[0] / all[0] : 0;
-    const double memory = all[1] > 0 ? before[1] / all[1] : time;
+    // A load that nobody has says nothing, so the other one counts alone; without both, the number.
+    const auto part_of = [&](std::size_t load, double otherwise) {
+      return all[load] > 0 ? before[load] / all[load] : otherwise;
+    };
+    const double number = double(position + 1) / double(order.size());
+    const double time = part_of(0, part_of(1, number)), memory = part_of(1, time);
     share[position + 1] = (time + memory) / 2;
     crossing[position + 1] = crossing[position];
     for (const Arc& arc : graph.arcs[vertex]) {

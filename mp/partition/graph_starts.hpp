@@ -13,8 +13,8 @@ namespace sprat::mp {
 std::vector<int> multilevel_start(const WeightedGraph& graph, const Limits& limits,
                                   std::uint64_t seed);
 
-/// A topological order, cut where few bytes cross near the even shares; directed edges lead to
-/// equal or later partitions. The graph has no cycle.
+/// A topological order, cut where few bytes cross near the even shares of both loads, or of the one
+/// that there is; directed edges lead to equal or later partitions. The graph has no cycle.
 std::vector<int> ordered_start(const WeightedGraph& graph, const Limits& limits,
                                std::uint64_t seed);
 

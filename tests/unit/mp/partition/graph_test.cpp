@@ -122,6 +122,33 @@ TEST(GraphCut, holds_both_balances_at_once) {
   EXPECT_LE(cut.memory_balance, 1.05);
 }
 
+/// Each has an edge to the next.
+OperationGraph chain_of_operations(int count, double time, double bytes) {
+  OperationGraph graph;
+  for (int index = 0; index < count; ++index) {
+    graph.operations.push_back(plain_operation(index, time, bytes));
+    if (index > 0) {
+      graph.edges.push_back({.from = index - 1, .to = index, .bytes = 4.0 + 4 * (index % 2)});
+    }
+  }
+  return graph;
+}
+
+TEST(GraphCut, without_times_or_without_bytes_is_that_of_the_load_there_is) {
+  for (const int count : {8, 32, 40}) {
+    for (const int partitions : {2, 4, 8}) {
+      SCOPED_TRACE(text(count, " operations in ", partitions, " partitions"));
+      const auto cut = [&](double time, double bytes) {
+        return cut_graph(chain_of_operations(count, time, bytes), {.partitions = partitions});
+      };
+      const GraphCut both = cut(4, 4);
+      EXPECT_LE(both.time_balance, 1.05);
+      EXPECT_EQ(cut(0, 4).partition_of, both.partition_of);
+      EXPECT_EQ(cut(4, 0).partition_of, both.partition_of);
+    }
+  }
+}
+
 TEST(GraphCut, equal_input_gives_an_equal_cut) {
   const OperationGraph graph = random_dag(1, 200, 30);
   for (const Contiguity contiguity : {Contiguity::ordered, Contiguity::free}) {
