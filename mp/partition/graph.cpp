@@ -204,6 +204,8 @@ std::vector<int> best_of_starts(const WeightedGraph& graph, const GraphRequest& 
       best = std::move(partition_of);
     }
   }
+  // The least cut is none, so vertices that carry nothing may all have come to one partition.
+  fill_empty(graph, limits, best);
   return best;
 }
 

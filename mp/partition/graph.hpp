@@ -52,8 +52,9 @@ struct GraphCut {
   double time_balance = 1, memory_balance = 1;
 };
 
-/// Deterministic: equal input gives an equal cut. Throws Error{invalid_argument} for edges that
-/// lead nowhere, and if fewer groups than partitions can be apart.
+/// Deterministic: equal input gives an equal cut. Each partition has an operation at least. Throws
+/// Error{invalid_argument} for edges that lead nowhere, and if fewer groups than partitions can be
+/// apart.
 GraphCut cut_graph(const OperationGraph& graph, const GraphRequest& request);
 
 }  // namespace sprat::mp

@@ -241,6 +241,62 @@ class Refinement {
   CutQuality now_;
 };
 
+/// A vertex that leaves its partition, and what that changes.
+struct Departure {
+  int vertex = -1;
+  bool behind = false;  ///< Of the two partitions that there are then, it is the later one.
+  CutQuality change;
+};
+
+Departure cheapest_departure(const WeightedGraph& graph, const Limits& limits,
+                             const std::vector<int>& partition_of) {
+  std::vector<Loads> carried(limits.most.size());
+  std::vector<int> members(limits.most.size());
+  for (std::size_t vertex = 0; vertex < partition_of.size(); ++vertex) {
+    const auto mine = static_cast<std::size_t>(partition_of[vertex]);
+    carried[mine] = sum_of(carried[mine], graph.loads[vertex], 1);
+    ++members[mine];
+  }
+  Departure best;
+  for (std::size_t vertex = 0; vertex < partition_of.size(); ++vertex) {
+    const auto from = static_cast<std::size_t>(partition_of[vertex]);
+    if (members[from] < 2) {
+      continue;
+    }
+    bool takes = false, gives = false;
+    double cut = 0;
+    for (const Arc& arc : graph.arcs[vertex]) {
+      if (partition_of[static_cast<std::size_t>(arc.to)] == partition_of[vertex]) {
+        takes = takes || arc.direction < 0;
+        gives = gives || arc.direction > 0;
+        cut += arc.weight;
+      }
+    }
+    if (takes && gives) {
+      continue;  // the rest comes both before and behind it
+    }
+    const Loads &own = graph.loads[vertex], &most = limits.most[from];
+    const Loads rest = sum_of(carried[from], own, -1);
+    const CutQuality change{
+        .overload = excess(own, most) + excess(rest, most) - excess(carried[from], most),
+        .cut = cut};
+    if (best.vertex < 0 || change < best.change) {
+      best = {.vertex = static_cast<int>(vertex), .behind = takes, .change = change};
+    }
+  }
+  return best;
+}
+
+/// The first that has no vertex; -1 if there is none.
+int empty_partition(const Limits& limits, const std::vector<int>& partition_of) {
+  for (int partition = 0; partition < limits.partitions(); ++partition) {
+    if (std::ranges::find(partition_of, partition) == partition_of.end()) {
+      return partition;
+    }
+  }
+  return -1;
+}
+
 }  // namespace
 
 WeightedGraph contracted(const WeightedGraph& graph, std::span<const int> group_of, int groups) {
@@ -300,6 +356,23 @@ CutQuality quality_of(const WeightedGraph& graph, std::span<const int> partition
 
 void refine(const WeightedGraph& graph, const Limits& limits, std::vector<int>& partition_of) {
   Refinement(graph, limits, partition_of).run();
+}
+
+// A division never makes a partition carry more, so no balance gets worse.
+void fill_empty(const WeightedGraph& graph, const Limits& limits, std::vector<int>& partition_of) {
+  for (int empty = empty_partition(limits, partition_of); empty >= 0;
+       empty = empty_partition(limits, partition_of)) {
+    const Departure departure = cheapest_departure(graph, limits, partition_of);
+    for (int& partition : partition_of) {
+      partition -= partition > empty ? 1 : 0;
+    }
+    const int divided = partition_of[static_cast<std::size_t>(departure.vertex)];
+    for (std::size_t vertex = 0; vertex < partition_of.size(); ++vertex) {
+      const bool departs = static_cast<int>(vertex) == departure.vertex;
+      int& partition = partition_of[vertex];
+      partition += partition > divided || (partition == divided && departs == departure.behind);
+    }
+  }
 }
 
 }  // namespace sprat::mp

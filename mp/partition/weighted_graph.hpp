@@ -52,4 +52,10 @@ CutQuality quality_of(const WeightedGraph& graph, std::span<const int> partition
 /// partition or leading to a later one.
 void refine(const WeightedGraph& graph, const Limits& limits, std::vector<int>& partition_of);
 
+/// Gives each partition a vertex: for each one without, another loses the vertex that costs least
+/// and that may come before or behind the rest of it. Directed edges lead to equal or later
+/// partitions as before; these may get other numbers, so all have the same limits. There are as
+/// many vertices as partitions, and no cycle.
+void fill_empty(const WeightedGraph& graph, const Limits& limits, std::vector<int>& partition_of);
+
 }  // namespace sprat::mp

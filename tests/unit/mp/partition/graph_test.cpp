@@ -12,6 +12,8 @@
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "comm/base/check.hpp"
 #include "sprat/error.hpp"
@@ -145,6 +147,45 @@ TEST(GraphCut, without_times_or_without_bytes_is_that_of_the_load_there_is) {
       EXPECT_LE(both.time_balance, 1.05);
       EXPECT_EQ(cut(0, 4).partition_of, both.partition_of);
       EXPECT_EQ(cut(4, 0).partition_of, both.partition_of);
+    }
+  }
+}
+
+/// Loads of few operations, by time and bytes.
+using FewLoads = std::vector<std::pair<double, double>>;
+
+TEST(GraphCut, gives_each_partition_an_operation_though_it_carries_nothing) {
+  for (const FewLoads& loads :
+       {FewLoads{{0, 1}, {0, 0}}, FewLoads{{0, 0}, {0, 1}}, FewLoads{{5, 8}, {0, 0}, {0, 0}},
+        FewLoads{{0, 0}, {5, 8}, {0, 0}, {0, 0}, {1, 0}}, FewLoads(6)}) {
+    const int count = static_cast<int>(loads.size());
+    OperationGraph graph = chain_of_operations(count, 0, 0);
+    for (int index = 0; index < count; ++index) {
+      graph.operations[index] = plain_operation(index, loads[index].first, loads[index].second);
+    }
+    for (const Contiguity contiguity : {Contiguity::ordered, Contiguity::free}) {
+      for (int partitions = 1; partitions <= count; ++partitions) {
+        const auto at =
+            cut_graph(graph, {.partitions = partitions, .contiguity = contiguity}).partition_of;
+        EXPECT_EQ(std::set<int>(at.begin(), at.end()).size(), std::size_t(partitions))
+            << count << " operations";
+        EXPECT_TRUE(contiguity == Contiguity::free || std::is_sorted(at.begin(), at.end()))
+            << count << " operations in " << partitions << " partitions";
+      }
+    }
+  }
+}
+
+TEST(GraphCut, fills_partitions_with_directed_edges_leading_on) {
+  for (unsigned seed = 0; seed < 30; ++seed) {
+    OperationGraph graph = random_dag(seed, 24, 6);
+    for (int index = 3; index < 24; ++index) {
+      graph.operations[index] = plain_operation(index, 0, 0);
+    }
+    const auto at = cut_graph(graph, {.partitions = 9}).partition_of;
+    EXPECT_EQ(std::set<int>(at.begin(), at.end()).size(), 9u) << "seed " << seed;
+    for (const DataEdge& edge : graph.edges) {
+      EXPECT_LE(at[edge.from], at[edge.to]) << "seed " << seed;
     }
   }
 }
