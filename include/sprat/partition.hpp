@@ -22,7 +22,7 @@ struct SharedParameter {
   friend bool operator==(const SharedParameter&, const SharedParameter&) = default;
 };
 
-/// What a piece costs by itself, without what is inside of it. Numbers are finite and at least 0;
+/// What a piece costs by itself, without what is inside of it. Numbers are from 0 to 1e100;
 /// bytes and times are compared with each other only, so any unit does if all pieces have the same.
 struct ModelPiece {
   std::string name;
@@ -60,7 +60,7 @@ struct ChainRequest {
   double seconds_per_byte = 0;
   /// Bytes held for each byte of parameters. 4: the parameter, its gradient, two of Adam's.
   double state_factor = 4;
-  /// By stage; one number: for each; empty: no limit.
+  /// By stage; one number: for each; empty: no limit. Infinity: none for that stage.
   std::vector<double> capacity_bytes{};
 };
 
@@ -73,8 +73,9 @@ struct ChainStage {
 
 /// The cut with the least objective; where several have it, the one whose last stages are as long
 /// as can be, since the first ones hold the most activations. Each stage has a layer at least. A
-/// shared parameter is held by each stage that uses it. Throws Error{invalid_argument} if no cut
-/// fits, telling which stage lacks what and the least capacity with which one does.
+/// shared parameter is held by each stage that uses it. Throws Error{invalid_argument} for numbers
+/// out of their range, and if no cut fits, telling which stage lacks what and the least capacity
+/// with which one does.
 SPRAT_API std::vector<ChainStage> cut_chain(std::span<const ModelPiece> layers,
                                             const ChainRequest& request);
 

@@ -207,6 +207,27 @@ class ChainCut {
   Table time_, parameters_, activations_;  // of the layers from begin to end
 };
 
+/// Sums and products of so large numbers are far from infinity, which would be no cut's cost.
+constexpr double largest = 1e100;
+
+template <class... Owner>
+void require_in_range(double value, const Owner&... owner) {
+  require(value >= 0 && value <= largest, owner..., " is ", value, ", not from 0 to ", largest);
+}
+
+void require_in_range(const ModelPiece& layer) {
+  const auto check = [&layer](double value, std::string_view what) {
+    require_in_range(value, what, " of layer \"", layer.name, "\"");
+  };
+  check(layer.time, "time");
+  check(layer.parameter_bytes, "parameter_bytes");
+  check(layer.activation_bytes, "activation_bytes");
+  check(layer.output_bytes, "output_bytes");
+  for (const SharedParameter& shared : layer.shared) {
+    check(shared.bytes, shared.name);
+  }
+}
+
 }  // namespace
 
 std::vector<ChainStage> cut_chain(std::span<const ModelPiece> layers, const ChainRequest& request) {
@@ -222,6 +243,15 @@ std::vector<ChainStage> cut_chain(std::span<const ModelPiece> layers, const Chai
   const std::size_t limits = request.capacity_bytes.size();
   require(limits <= 1 || limits == static_cast<std::size_t>(request.stages), "capacities of ",
           limits, " stages are given for ", request.stages, "; give one, or one for each stage");
+  for (std::size_t stage = 0; stage < limits; ++stage) {
+    const double capacity = request.capacity_bytes[stage];
+    require(capacity > -boundless, "capacity ", stage, " is ", capacity, ", no number of bytes");
+  }
+  require_in_range(request.seconds_per_byte, "seconds_per_byte");
+  require_in_range(request.state_factor, "state_factor");
+  for (const ModelPiece& layer : layers) {
+    require_in_range(layer);
+  }
   return ChainCut(layers, request).run();
 }
 

@@ -7,6 +7,8 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "comm/base/check.hpp"
 #include "sprat/error.hpp"
@@ -204,6 +206,50 @@ TEST(ChainCut, impossible_requests_say_what_works) {
             "a step has at least 1 micro-batch, not 0");
   EXPECT_EQ(complaint_of(layers, {.stages = 3, .capacity_bytes = {1, 2}}),
             "capacities of 2 stages are given for 3; give one, or one for each stage");
+}
+
+TEST(ChainCut, refuses_numbers_that_are_not_finite) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (const double wrong : {nan, infinity, -infinity, -1.0, 1e300}) {
+    const std::string told = text(" is ", wrong, ", not from 0 to 1e+100");
+    for (const auto& [what, member] : {std::pair{"time", &ModelPiece::time},
+                                       std::pair{"parameter_bytes", &ModelPiece::parameter_bytes},
+                                       std::pair{"activation_bytes", &ModelPiece::activation_bytes},
+                                       std::pair{"output_bytes", &ModelPiece::output_bytes}}) {
+      std::vector<ModelPiece> layers = chain_of_times({1, 1, 1});
+      layers[1].*member = wrong;
+      EXPECT_EQ(complaint_of(layers, {.stages = 2, .capacity_bytes = {10}}),
+                text(what, " of layer \"l1\"", told));
+    }
+    std::vector<ModelPiece> layers = chain_of_times({1, 1, 1});
+    EXPECT_EQ(complaint_of(layers, {.stages = 2, .seconds_per_byte = wrong}),
+              "seconds_per_byte" + told);
+    EXPECT_EQ(complaint_of(layers, {.stages = 2, .state_factor = wrong}), "state_factor" + told);
+    layers[2].shared = {{.name = "w", .bytes = wrong}};
+    EXPECT_EQ(complaint_of(layers, {.stages = 2, .capacity_bytes = {10}}),
+              "w of layer \"l2\"" + told);
+  }
+  EXPECT_EQ(complaint_of(chain_of_times({1, 1}), {.stages = 2, .capacity_bytes = {10, nan}}),
+            "capacity 1 is nan, no number of bytes");
+}
+
+TEST(ChainCut, takes_the_largest_numbers_and_stages_without_a_limit) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  std::vector<ModelPiece> layers = chain_of_times({1e100, 1e100, 1e100});
+  for (ModelPiece& layer : layers) {
+    layer.parameter_bytes = layer.activation_bytes = layer.output_bytes = 1e100;
+  }
+  const ChainRequest request{.stages = 2,
+                             .microbatches = 4,
+                             .objective = ChainObjective::pipeline_time,
+                             .seconds_per_byte = 1e100,
+                             .state_factor = 1e100,
+                             .capacity_bytes = {infinity, infinity}};
+  EXPECT_EQ(cut_chain(layers, request).size(), 2u);
+  const std::string complaint =
+      complaint_of(layers, {.stages = 2, .capacity_bytes = {infinity, 1}});
+  EXPECT_EQ(complaint.find("no cut in 2 stages fits"), 0u) << complaint;
 }
 
 // Stage 0 keeps two sets, so it has the shorter half although times are equal.
