@@ -27,7 +27,7 @@ double cost_of(const Measured& finding, const std::string& algorithm) {
 
 /// The largest size that belongs to the smaller of two neighbours.
 std::size_t boundary(std::size_t smaller, std::size_t larger) {
-  if (larger / smaller < 4) {
+  if (smaller == 0 || larger / smaller < 4) {  // nothing has a ratio to 0
     return smaller + (larger - smaller) / 2;
   }
   return std::bit_floor(static_cast<std::size_t>(

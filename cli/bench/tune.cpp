@@ -72,6 +72,9 @@ class Tuner {
                       .op = op,
                       .in_place = sweep_.in_place && can_be_in_place(call),
                       .count = count_for(call, dtype, world_.size(), size)};
+      if (task.count == 0) {
+        continue;  // all algorithms are as fast for nothing
+      }
       const auto problem = problem_of(task, grouping_, world_.rank());
       const std::vector<Candidate> fitting = candidates(*problem);
       if (fitting.size() < 2) {

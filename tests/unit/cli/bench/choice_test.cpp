@@ -74,6 +74,12 @@ TEST(Choice, sizes_close_to_each_other_are_parted_in_the_middle) {
   EXPECT_EQ(preferred(list)[0].least_bytes, 13);
 }
 
+TEST(Choice, no_bytes_end_half_way_to_the_next_size) {
+  std::vector<Measured> list = findings({1, 0.5, 0.5});
+  list[0].bytes = 0;
+  EXPECT_EQ(texts(preferred(list)), std::vector<std::string>{"ring 17-"});
+}
+
 TEST(Choice, of_nothing_is_nothing) { EXPECT_TRUE(preferred({}).empty()); }
 
 }  // namespace
