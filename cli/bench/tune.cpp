@@ -55,15 +55,17 @@ class Tuner {
         continue;
       }
       for (DType dtype : sweep_.dtypes) {
-        lines += tune(call, dtype);
+        const std::vector<ReduceOp> ops = sweep_.ops_for(call, dtype);
+        if (!ops.empty()) {  // rules do not tell operations apart: one stands for all
+          lines += tune(call, dtype, ops.front());
+        }
       }
     }
     return lines;
   }
 
  private:
-  std::string tune(const BenchCall& call, DType dtype) {
-    const ReduceOp op = sweep_.ops_for(call, dtype).front();
+  std::string tune(const BenchCall& call, DType dtype, ReduceOp op) {
     const Oracle oracle(call, dtype, op, world_.size(), world_.rank());
     std::vector<Measured> findings;
     for (std::size_t size : sweep_.sizes) {
