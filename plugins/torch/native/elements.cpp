@@ -50,6 +50,11 @@ std::optional<DType> real_dtype(at::ScalarType type) {
 
 std::size_t parts_of(at::ScalarType type) { return at::isComplexType(type) ? 2 : 1; }
 
+/// The address behind a contiguous tensor.
+const void* end_of(const at::Tensor& tensor) {
+  return static_cast<const char*>(tensor.data_ptr()) + tensor.nbytes();
+}
+
 }  // namespace
 
 Elements moved(const at::Tensor& tensor) {
@@ -91,18 +96,21 @@ std::string shapes_of(const std::vector<at::Tensor>& tensors) {
 }
 
 bool are_adjacent(const std::vector<at::Tensor>& tensors) {
-  const char* next = nullptr;
+  const at::Tensor* before = nullptr;
   for (const at::Tensor& tensor : tensors) {
+    if (tensor.numel() == 0) {
+      continue;  // it has no address, and may lie anywhere
+    }
+    if (!tensor.is_contiguous()) {
+      return false;
+    }
     // Adjacent addresses alone are not enough: one tensor over all of them is possible only within
     // one storage.
-    if (!tensor.is_contiguous() || !tensor.storage().is_alias_of(tensors.front().storage())) {
+    if (before != nullptr && (!tensor.storage().is_alias_of(before->storage()) ||
+                              tensor.data_ptr() != end_of(*before))) {
       return false;
     }
-    const auto* data = static_cast<const char*>(tensor.data_ptr());
-    if (next != nullptr && data != next) {
-      return false;
-    }
-    next = data + tensor.nbytes();
+    before = &tensor;
   }
   return true;
 }

@@ -22,7 +22,8 @@ std::size_t moved_count(const at::Tensor& tensor, std::int64_t count);
 std::string shape_of(const at::Tensor& tensor);
 std::string shapes_of(const std::vector<at::Tensor>& tensors);
 
-/// Whether the tensors are contiguous and lie one after the other in one storage.
+/// Whether the tensors are contiguous and lie one after the other in one storage. Those without
+/// elements may lie anywhere.
 bool are_adjacent(const std::vector<at::Tensor>& tensors);
 std::int64_t total_count(const std::vector<at::Tensor>& tensors);
 

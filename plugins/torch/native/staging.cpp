@@ -2,6 +2,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -47,7 +48,10 @@ std::function<void()> both(std::function<void()> first, std::function<void()> th
 
 /// One dimension over adjacent tensors.
 at::Tensor spanning(const std::vector<at::Tensor>& tensors) {
-  return tensors.front().as_strided({total_count(tensors)}, {1});
+  const auto first =
+      std::ranges::find_if(tensors, [](const at::Tensor& tensor) { return tensor.numel() > 0; });
+  const at::Tensor& begin = first == tensors.end() ? tensors.front() : *first;
+  return begin.as_strided({total_count(tensors)}, {1});
 }
 
 }  // namespace

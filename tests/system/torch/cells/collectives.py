@@ -251,6 +251,21 @@ def uneven_all_to_all(rank: int, size: int) -> None:
     dist.all_to_all(outputs, [torch.full((rank + 2 * d + 1,), 10.0 * rank + d) for d in range(size)])
     for source, output in enumerate(outputs):
         same_bits(output, torch.full((source + 2 * rank + 1,), 10.0 * source + rank), f"from {source}")
+    sent = [torch.arange(8.0 * size) + 100 * source for source in range(size)]
+    outputs = [torch.empty(4 if rank > 0 else 0) for _ in range(size)]
+    dist.all_to_all(outputs, _behind_an_empty_one(sent[rank], size))
+    for source, output in enumerate(outputs):
+        same_bits(output, sent[source][4 * (rank - 1):4 * rank], f"from {source}, which sends nothing to rank 0")
+    received = torch.full((8 * size,), -1.0)
+    dist.all_to_all(_behind_an_empty_one(received, size), [torch.full((4 if rank > 0 else 0,), float(rank))] * size)
+    whole = torch.cat([torch.arange(1.0, size).repeat_interleave(4), torch.full((4 * size + 4,), -1.0)])
+    same_bits(received, whole, "received, with nothing from rank 0")
+
+
+def _behind_an_empty_one(buffer: torch.Tensor, size: int) -> list[torch.Tensor]:
+    """A part for each rank: rank 0's is empty, and lies behind the others, which are the buffer's first."""
+    end = 4 * (size - 1)
+    return [buffer[end:end], *buffer[:end].split(4)]
 
 
 @CELLS.cell("all_gather of uneven lists")
