@@ -1,7 +1,11 @@
 #include "plugins/torch/native/memory.hpp"
 
+#include <pthread.h>
+
+#include <atomic>
 #include <bit>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -24,8 +28,21 @@ std::size_t rounded(std::size_t bytes) {
 /// Free blocks by size. Never destroyed, since tensors may be freed while the process ends.
 class Pool final {
  public:
+  /// A child of fork() starts with a new one and leaves its parent's alone: those blocks are shared
+  /// with the parent and its other children, and a thread of the parent's may have held the lock.
   static Pool& of_process() {
-    static Pool* pool = new Pool;
+    static std::atomic<Pool*> current = nullptr;
+    // The handler allocates nothing: a thread that is gone may have held the allocator's lock.
+    static const int registered =
+        ::pthread_atfork(nullptr, nullptr, [] { current.store(nullptr); });
+    static_cast<void>(registered);
+    Pool* pool = current.load();
+    if (pool == nullptr) {
+      auto fresh = std::make_unique<Pool>();
+      if (current.compare_exchange_strong(pool, fresh.get())) {
+        pool = fresh.release();
+      }  // else another thread was faster, and pool is its
+    }
     return *pool;
   }
 
@@ -97,11 +114,15 @@ class Pool final {
 at::Tensor empty_shared(at::IntArrayRef sizes, at::ScalarType dtype) {
   const std::size_t bytes =
       static_cast<std::size_t>(c10::multiply_integers(sizes)) * c10::elementSize(dtype);
-  auto* block = new Memory(Pool::of_process().take(rounded(bytes)));
+  Pool& pool = Pool::of_process();
+  auto* block = new Memory(pool.take(rounded(bytes)));
   return at::from_blob(
       block->data(), sizes,
-      [block](void*) {
-        Pool::of_process().give(std::move(*block));
+      [block, &pool](void*) {
+        // In a child of fork() the block is not kept, since the parent uses its pages too.
+        if (&pool == &Pool::of_process()) {
+          pool.give(std::move(*block));
+        }
         delete block;
       },
       at::TensorOptions().dtype(dtype).device(at::kCPU));

@@ -388,6 +388,35 @@ def destroyed(backend: str) -> None:
         assert code == 0, f"status {code}: {output[-300:]}"
 
 
+FORKED = """
+    import os, sys, torch
+    from torch import empty
+    if "sprat" in sys.argv[1]:
+        from sprat.torch import empty
+    used, freed = empty(8).fill_(2), empty(8)
+    del freed
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(read, 1)
+        del used
+        mine = [empty(8).fill_(1) for _ in range(2)]
+        os._exit(0)
+    after = empty(8).fill_(2)
+    os.write(write, b"!")
+    _, status = os.waitpid(child, 0)
+    assert status == 0, f"the child ended with {status}"
+    for mine in (used, after):
+        assert (mine == 2).all(), f"the child wrote into what its parent has: {mine}"
+"""
+
+
+@check("a child of fork() and its parent take memory of their own")
+def forked(backend: str) -> None:
+    for code, output in _scripts(backend, script=FORKED):
+        assert code == 0, f"status {code}: {output[-300:]}"
+
+
 @check("nothing is left in /dev/shm")
 def shared_memory(backend: str) -> None:
     before = set(os.listdir("/dev/shm"))
