@@ -46,6 +46,23 @@ void check_pairs(const Tensors& inputs, std::size_t outputs, const char* what) {
               " outputs; it needs one for each");
 }
 
+/// What a rank has one block of, and what has one of every rank.
+struct Blocks {
+  const Tensors& parts;
+  const Tensors& wholes;
+};
+
+/// Of a coalesced call: all of it is refused before any of it is started.
+void check_blocks(const Blocks& blocks, int size, const char* what) {
+  for (std::size_t i = 0; i < blocks.parts.size(); ++i) {
+    const at::Tensor& part = blocks.parts[i];
+    const at::Tensor& whole = blocks.wholes[i];
+    TORCH_CHECK_VALUE(whole.numel() == part.numel() * size, what, " has tensors of ", whole.sizes(),
+                      " and ", part.sizes(), " at index ", i, "; a group of ", size,
+                      " ranks needs ", size, " times as many elements in the larger one");
+  }
+}
+
 int checked_root(std::int64_t root, int size) {
   TORCH_CHECK(root >= 0 && root < size, "invalid root rank ", root, "; a group of ", size,
               " ranks has 0 to ", size - 1);
@@ -311,6 +328,7 @@ WorkPointer Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors&
 WorkPointer Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                      const c10d::AllgatherOptions& opts) {
   check_pairs(inputs, outputs.size(), "allgather_into_tensor_coalesced");
+  check_blocks({.parts = inputs, .wholes = outputs}, size_, "allgather_into_tensor_coalesced");
   return issue(inputs, outputs, {opts.timeout, opts.asyncOp},
                [](const Tensors& in, const Tensors& out) {
                  std::vector<Call> each;
@@ -369,6 +387,7 @@ WorkPointer Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
 WorkPointer Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                      const c10d::ReduceScatterOptions& opts) {
   check_pairs(inputs, outputs.size(), "reduce_scatter_tensor_coalesced");
+  check_blocks({.parts = outputs, .wholes = inputs}, size_, "reduce_scatter_tensor_coalesced");
   return issue(inputs, outputs, {opts.timeout, opts.asyncOp},
                [op = opts.reduceOp](const Tensors& in, const Tensors& out) {
                  std::vector<Call> each;

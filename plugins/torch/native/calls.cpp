@@ -387,8 +387,14 @@ Call all_of(std::vector<Call> each, OpType type, const char* title) {
             options.blocking =
                 false;  // all are started before one is waited for, so that they overlap
             std::vector<sprat::Work> works;
-            for (const auto& start : starts) {
-              works.push_back(start(ranks, options));
+            try {
+              for (const auto& start : starts) {
+                works.push_back(start(ranks, options));
+              }
+            } catch (...) {
+              // The caller may free its tensors once it has the error, so what has begun must end.
+              sprat::all_of(std::move(works)).wait();
+              throw;
             }
             return sprat::all_of(std::move(works));
           }};

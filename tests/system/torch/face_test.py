@@ -184,6 +184,35 @@ def bad_arguments(rank: int, size: int) -> dict[str, tuple[str, str]]:
     return told
 
 
+def coalesced_refusals(rank: int, size: int) -> list[tuple[str, bool]]:
+    """What is raised where the second of two is refused, and whether the first is then as it must be."""
+    part, whole = torch.full((1000,), float(rank)), torch.full((1000 * size,), float(rank))
+    buffer = torch.ones(1000 * (size + 1))
+
+    def both(call: Callable, first: tuple, second: tuple) -> str:
+        def coalesce() -> None:
+            with c10d._coalescing_manager():
+                call(*first)
+                call(*second)
+
+        return raised(coalesce)[0]
+
+    def after(kind: str, result: torch.Tensor) -> tuple[str, bool]:
+        dist.barrier()  # By then what was started all the same would have come.
+        return kind, bool(result.isnan().all())
+
+    gathered, reduced = torch.full((1000 * size,), torch.nan), torch.full((1000,), torch.nan)
+    results = [
+        after(both(dist.all_gather_into_tensor, (gathered, part), (torch.empty(1000 * size - 1), part)), gathered),
+        after(both(dist.reduce_scatter_tensor, (reduced, whole), (torch.empty(999), whole)), reduced),
+    ]
+    # This one is refused when it is started: the first, which is under way, ends before the error comes.
+    overlapping = buffer[:1000 * size], buffer[500:1500]
+    kind = both(dist.all_gather_into_tensor, (gathered, part), overlapping)
+    results.append((kind, torch.equal(gathered, torch.arange(float(size)).repeat_interleave(1000))))
+    return results
+
+
 def copies(rank: int, size: int) -> dict[str, int]:
     """Bytes of copies that are there while a program keeps the Work of a call that is over."""
     import sprat.torch
@@ -406,6 +435,10 @@ class Face(OnRanks):
                 expected = "ValueError" if words == "Tensors must be contiguous" else "RuntimeError"
                 self.assertEqual(kind, expected, f"{words}: {text}")
                 self.assertIn(words.strip(), text)
+
+    def test_a_coalesced_call_that_is_refused_uses_no_tensor_afterwards(self) -> None:
+        for results in self.each(coalesced_refusals):
+            self.assertEqual(results, [("ValueError", True)] * 3)
 
     def test_kineto_sees_each_call_with_its_group_and_sizes(self) -> None:
         for rank, calls in enumerate(self.each(profiled)):
