@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <utility>
 #include <vector>
 
 #include "plugins/torch/native/calls.hpp"
@@ -25,12 +26,14 @@ namespace sprat::pytorch {
 
 class Backend;
 
-/// The groups of a process that live, so that all can be left before it ends: by whoever they were
+/// Groups of a process that live, so that all can be left before it ends: by whoever they were
 /// made, split() included. It keeps none alive. Any thread.
 class Groups final {
  public:
   /// Whether their operations are recorded.
-  explicit Groups(bool records = true) : trace_(std::make_shared<FlightTrace>(records)) {}
+  explicit Groups(bool records = true) : Groups(std::make_shared<FlightTrace>(records)) {}
+  /// The record is shared with groups that are left at another time.
+  explicit Groups(std::shared_ptr<FlightTrace> trace) : trace_(std::move(trace)) {}
   void add(const c10::intrusive_ptr<Backend>& group);
   void remove(const Backend& group);
   /// Shuts all of them down, the newest first.

@@ -62,6 +62,8 @@ void bind_groups(py::module_& module) {
   py::class_<Groups, std::shared_ptr<Groups>>(module, "Groups")
       .def(py::init<bool>(), py::arg("records"))
       .def("__len__", &Groups::size)
+      // For groups that are left at another time; the record is the same.
+      .def("beside", [](const Groups& groups) { return std::make_shared<Groups>(groups.trace()); })
       .def("_dump_fr_trace", &dump_trace, py::arg("operations"), py::arg("frames"),
            py::arg("only_active"))
       .def("_set_fr_version",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from datetime import timedelta
 
 import torch
@@ -10,6 +11,10 @@ from torch._C._distributed_c10d import _DistributedBackendOptions
 from torch.distributed.constants import default_pg_timeout
 
 from sprat.torch import _native, backend
+
+# Who makes a default group leaves those of the one before, and these are none of them.
+_groups = backend._groups.beside()
+atexit.register(_groups.leave)
 
 
 def store_group(store: dist.Store, rank: int, size: int,
@@ -26,7 +31,7 @@ def store_group(store: dist.Store, rank: int, size: int,
     options.store, options.timeout = store, timeout
     options.group_rank, options.group_size = rank, size
     options.group_id, options.global_ranks_in_group = "", list(range(size))
-    made = _native.join(backend._groups, options)
+    made = _native.join(_groups, options)
     group = dist.ProcessGroup(store, rank, size)
     group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
     for device in backend.devices():

@@ -28,6 +28,15 @@ class StoreGroup(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "1"):
             store_group(dist.HashStore(), 0, 2, timedelta(seconds=2))
 
+    def test_default_groups_come_and_go_beside_it(self) -> None:
+        group, tensor = store_group(dist.HashStore(), 0, 1), torch.ones(2)
+        for _ in range(2):
+            dist.init_process_group("sprat", store=dist.HashStore(), rank=0, world_size=1)
+            group.allreduce([tensor]).wait()
+            dist.destroy_process_group()
+            group.allreduce([tensor]).wait()
+        self.assertEqual(tensor.tolist(), [1, 1])
+
     def test_after_a_killed_rank_another_group_works_and_so_does_one_from_before(self) -> None:
         store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         other = subprocess.Popen([sys.executable, "-c", textwrap.dedent("""
