@@ -327,6 +327,22 @@ def renewed(rank: int, size: int) -> tuple:
     return told, totals, everyones.item()
 
 
+def grouped_unequally(rank: int, size: int) -> list[float]:
+    """Sums in the groups that the package makes for itself, while rank 0 is in one group more than the others."""
+    import sprat.torch
+    from sprat.torch.smp import backends, state_dict_saver
+
+    dist.new_group([0])
+    states = [sprat.torch.BlockCompressState() for _ in range(2)]
+    groups = [state.exchanges for state in states] + [state.replies for state in states]
+    groups += [backends.new_group([1, 2]) for _ in range(2 * (rank > 0))]
+    groups += [backends.new_group(list(range(size))), state_dict_saver._group_of_saves(dist.group.WORLD)]
+    sums = [torch.full((1,), rank + 1.0) for _ in groups]
+    for group, one in zip(groups, sums, strict=True):
+        dist.all_reduce(one, group=group)
+    return [one.item() for one in sums]
+
+
 def traced(path: str, rank: int, size: int) -> tuple:
     """A span of the program's and a call; what was written, on rank 0."""
     import sprat.torch
@@ -463,6 +479,10 @@ class Face(OnRanks):
         self.assertEqual(values[0], (["DistBackendError", "SUCCESS"] * 2, [[4.0] * 3] * 2, 9.0))
         self.assertEqual(values[2], (["SUCCESS"] * 2, [[4.0] * 3] * 2, 9.0))
         self.assertEqual(values[1], ([], [], 9.0))
+
+    def test_the_packages_own_groups_are_made_where_ranks_are_in_unequal_numbers_of_groups(self) -> None:
+        values = self.alone(grouped_unequally, 3, timeout=20)
+        self.assertEqual(values, [[6.0] * 6] + [[6.0] * 4 + [5.0] * 2 + [6.0] * 2] * 2)
 
     def test_the_default_group_shrinks_and_shrinks_again(self) -> None:
         values = self.alone(shrunk, 3)

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from sprat.torch import _native
+from sprat.torch.local_groups import new_group
 
 #: Numbers that share a scale.
 BLOCK = 256
@@ -40,9 +41,7 @@ class BlockCompressState:
         self.error_feedback = error_feedback
         # Buckets become ready in the same order everywhere, but when one rank sends a mean back
         # another may not have begun the next bucket: each kind has an order of its own.
-        self.exchanges, self.replies = (
-            dist.new_group(ranks, use_local_synchronization=True) for _ in range(2)
-        )
+        self.exchanges, self.replies = (new_group(ranks) for _ in range(2))
         self._residuals: dict[tuple[int, ...], tuple[torch.Tensor, torch.Tensor]] = {}
         self._worker = concurrent.futures.ThreadPoolExecutor(1, "sprat-block-compress")
 

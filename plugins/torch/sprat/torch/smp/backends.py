@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from .. import _native
+from .. import _native, local_groups
 from ..backend import _backend_of
 
 
@@ -21,7 +21,7 @@ def backends() -> dict[str, str]:
 def new_group(ranks: list[int]) -> dist.ProcessGroup:
     """A group with the world's timeout; its members alone call."""
     timeout = backend_of(dist.group.WORLD).options._timeout
-    return dist.new_group(ranks, timeout=timeout, use_local_synchronization=True)
+    return local_groups.new_group(ranks, timeout=timeout)
 
 
 def backend_of(group: dist.ProcessGroup) -> Any:

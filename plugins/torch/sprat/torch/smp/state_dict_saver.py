@@ -14,6 +14,8 @@ from torch.distributed._shard.sharded_tensor import ShardedTensor
 from torch.distributed.checkpoint.staging import AsyncStager
 from torch.utils import _pytree as pytree
 
+from ..local_groups import new_group
+
 
 class AsyncCallsQueue:
     """Saves that are under way, oldest first. One after another: each waits for the one before."""
@@ -100,7 +102,7 @@ def _group_of_saves(of: dist.ProcessGroup) -> dist.ProcessGroup:
         del _groups[gone]
     if (world, of) not in _groups:
         ranks = dist.get_process_group_ranks(of)
-        _groups[world, of] = dist.new_group(ranks, backend="sprat", use_local_synchronization=True)
+        _groups[world, of] = new_group(ranks, backend="sprat")
     return _groups[world, of]
 
 
