@@ -188,12 +188,13 @@ void convert_checkpoint(const std::string& from, const std::string& to, Checkpoi
 
 void export_parameters(ShardedModel& model, const std::string& path, CheckpointForm form) {
   check_single_file(form);
-  fsdp::export_parameters(model.engine().world(), whole_model(model).state(), path, form);
+  fsdp::export_parameters(model.engine().world(), whole_model(model).state(),
+                          {.path = path, .form = form});
 }
 void export_parameters(Communicator& world, ShardedModel& part, const std::string& path,
                        CheckpointForm form) {
   check_single_file(form);
-  fsdp::export_parameters(world, whole_model(world, part).state(), path, form);
+  fsdp::export_parameters(world, whole_model(world, part).state(), {.path = path, .form = form});
 }
 
 }  // namespace sprat

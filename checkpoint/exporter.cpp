@@ -31,9 +31,10 @@ struct FilePlace {
   bool transposed = false;
 };
 
-/// The file's header, and the places by our names.
+/// The file's header, its whole length, and the places by our names.
 struct FilePlan {
   std::string header;
+  std::uint64_t bytes = 0;
   std::map<std::string, FilePlace> places;
 };
 
@@ -41,7 +42,10 @@ FilePlan plan_file(const std::vector<SavedFile>& files, CheckpointForm form) {
   const Contents contents = contents_of(files);
   const CopyPlan copies = plan_copies(contents, CheckpointForm::sprat, form);
   const std::vector<io::SafeTensor> tensors = described(copies);
-  FilePlan plan{.header = io::write_safetensors_header(tensors, {{"format", "pt"}}), .places = {}};
+  FilePlan plan{.header = io::write_safetensors_header(tensors, {{"format", "pt"}}),
+                .bytes = 0,
+                .places = {}};
+  plan.bytes = plan.header.size() + (tensors.empty() ? 0 : tensors.back().end);
   for (std::size_t index = 0; index < tensors.size(); ++index) {
     const CopiedTensor& copy = copies.tensors[index];
     plan.places[copy.from->name] = {.begin = plan.header.size() + tensors[index].begin,
@@ -93,9 +97,8 @@ void write_turned(io::PlacedFile& file, const SavedBox& box, Views views, const 
   }
 }
 
-void write_own(const std::string& path, int rank, const std::vector<SavedFile>& files,
+void write_own(io::PlacedFile& out, int rank, const std::vector<SavedFile>& files,
                const GatheredRows& rows, const FilePlan& plan) {
-  io::PlacedFile out(path);
   std::size_t own = 0;
   for (const SavedFile& file : files) {
     if (file.writer != rank) {
@@ -110,7 +113,6 @@ void write_own(const std::string& path, int rank, const std::vector<SavedFile>& 
       (place.transposed ? write_turned : write_box)(out, box, of_box, place);
     }
   }
-  out.finish();
 }
 
 std::optional<Error> on_first(Communicator& world, const std::function<void()>& body) {
@@ -119,24 +121,33 @@ std::optional<Error> on_first(Communicator& world, const std::function<void()>& 
 
 }  // namespace
 
-void export_parameters(Communicator& world, const ModelState& held, const std::string& path,
-                       CheckpointForm form) {
+void export_parameters(Communicator& world, const ModelState& held, const ExportTarget& target) {
   const ModelState parameters = parameters_of(held);
   const std::vector<SavedFile> files = plan_save(parameters);
-  const FilePlan plan = plan_file(files, form);
+  const FilePlan plan = plan_file(files, target.form);
   const GatheredRows rows = gather_rows(world, parameters, files);
-  agree(world, on_first(world, [&] { check_place(path); }));
-  const std::string temporary = text_of(world, unfinished_name(path), 0);
+  agree(world, on_first(world, [&] { check_place(target.path); }));
+  const std::string temporary = text_of(world, unfinished_name(target.path), 0);
   try {
-    agree(world, on_first(world, [&] { io::write_file(temporary, plan.header, {}); }));
-    agree(world, outcome_of([&] { write_own(temporary, world.rank(), files, rows, plan); }));
+    // Hosts write bytes that share pages. NFS sends a page beyond the end of a file with zeros for
+    // what others have written of it, so the file has its whole length before anybody else opens
+    // it.
     agree(world, on_first(world, [&] {
-            io::rename_over(temporary, path, {});
-            io::sync_folder(std::filesystem::absolute(path).parent_path(), {});
+            io::write_file(temporary, plan.header, target.hook);
+            io::set_length(temporary, plan.bytes, target.hook);
+          }));
+    agree(world, outcome_of([&] {
+            io::PlacedFile out(temporary, target.hook);
+            write_own(out, world.rank(), files, rows, plan);
+            out.finish();
+          }));
+    agree(world, on_first(world, [&] {
+            io::rename_over(temporary, target.path, target.hook);
+            io::sync_folder(std::filesystem::absolute(target.path).parent_path(), target.hook);
           }));
   } catch (...) {
     if (world.rank() == 0) {
-      io::remove_all(temporary, {});
+      io::remove_all(temporary, target.hook);
     }
     throw;
   }

@@ -173,8 +173,9 @@ FileRecord DurableFile::finish() {
   return {.bytes = bytes, .blocks = hasher_.finish()};
 }
 
-PlacedFile::PlacedFile(std::string path)
-    : path_(std::move(path)), descriptor_(open(path_.c_str(), O_WRONLY | O_CLOEXEC)) {
+PlacedFile::PlacedFile(std::string path, StepHook hook) : path_(std::move(path)) {
+  tell(hook, "open", path_);
+  descriptor_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
   if (descriptor_ < 0) {
     fail("open", path_, errno);
   }
@@ -224,6 +225,31 @@ void write_file(const std::string& path, std::string_view text, const StepHook& 
   DurableFile file(path, hook);
   file.write(std::as_bytes(std::span(text)));
   file.finish();
+}
+
+void set_length(const std::string& path, std::uint64_t bytes, const StepHook& hook) {
+  tell(hook, "set the length", path);
+  const SizeLimitFails limit;
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    fail("open", path, errno);
+  }
+  const auto length = static_cast<off_t>(bytes);
+  int error = 0;
+  do {
+    error = fallocate(descriptor, 0, 0, length) == 0 ? 0 : errno;
+  } while (error == EINTR);
+  // Where no room can be set aside (NFS before 4.2, for one), the length alone is set. That also
+  // cuts a longer file.
+  if (error != ENOSPC && error != EDQUOT && error != EFBIG) {
+    error = ftruncate(descriptor, length) == 0 ? 0 : errno;
+  }
+  if (close(descriptor) != 0 && error == 0) {
+    error = errno;
+  }
+  if (error != 0) {
+    fail("set the length of", path, error);
+  }
 }
 
 void sync_folder(const std::string& path, const StepHook& hook) {

@@ -88,7 +88,7 @@ class SizeLimitFails {
 class PlacedFile {
  public:
   /// Throws Error{unavailable} naming path, reason and remedy, as all of its calls do.
-  explicit PlacedFile(std::string path);
+  PlacedFile(std::string path, StepHook hook);
   ~PlacedFile();
   PlacedFile(const PlacedFile&) = delete;
   PlacedFile& operator=(const PlacedFile&) = delete;
@@ -105,6 +105,9 @@ class PlacedFile {
 /// Throw Error{unavailable} naming path, reason and remedy.
 void make_folder(const std::string& path, const StepHook& hook);
 void write_file(const std::string& path, std::string_view text, const StepHook& hook);
+/// A file that is there has so many bytes from now on, zeros behind those it had. A disk without
+/// room for them is noticed here if its file system can set room aside.
+void set_length(const std::string& path, std::uint64_t bytes, const StepHook& hook);
 /// Entries made, renamed and removed in the folder are on the disk once it returns.
 void sync_folder(const std::string& path, const StepHook& hook);
 /// `to` becomes what `from` is, in one step. A folder that was `to` is then `from`: in the same

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -323,7 +324,7 @@ TEST(Export, every_arrangement_writes_the_file_that_convert_writes) {
       run_virtual_ranks(arrangement.ranks, {}, [&](Communicator& world) {
         HandMade model(arrangement, world.rank(), {"", "exp_avg"}, gpt_units());
         model.fill();
-        export_parameters(world, model.held(), folder / "exported", form);
+        export_parameters(world, model.held(), {.path = folder / "exported", .form = form});
       });
       EXPECT_EQ(bytes_of(folder / "exported"), bytes_of(folder / "converted"))
           << arrangement.text();
@@ -337,13 +338,34 @@ TEST(Export, every_arrangement_writes_the_file_that_convert_writes) {
   EXPECT_EQ(files, 3);
 }
 
+TEST(Export, the_file_has_its_whole_length_before_any_rank_writes_its_part) {
+  const TemporaryFolder folder;
+  constexpr int ranks = 3;
+  std::mutex mutex;
+  std::vector<std::uintmax_t> lengths;
+  const io::StepHook hook = [&](std::string_view step, const std::string& path) {
+    if (step == "open") {
+      const std::lock_guard lock(mutex);
+      lengths.push_back(fs::file_size(path));
+    }
+  };
+  run_virtual_ranks(ranks, {}, [&](Communicator& world) {
+    HandMade model({.ranks = ranks, .shards = ranks}, world.rank(), {""}, gpt_units());
+    model.fill();
+    export_parameters(world, model.held(),
+                      {.path = folder / "f", .form = CheckpointForm::single, .hook = hook});
+  });
+  EXPECT_EQ(lengths, std::vector(ranks, fs::file_size(folder / "f")));
+}
+
 TEST(Export, a_folder_that_is_not_there_is_named_on_every_rank) {
   const TemporaryFolder folder;
   const Arrangement arrangement{.ranks = 2, .shards = 2};
   run_virtual_ranks(2, {}, [&](Communicator& world) {
     HandMade model(arrangement, world.rank());
     EXPECT_THAT(complaint_of([&] {
-                  export_parameters(world, model.held(), folder / "no/f", CheckpointForm::single);
+                  export_parameters(world, model.held(),
+                                    {.path = folder / "no/f", .form = CheckpointForm::single});
                 }),
                 HasSubstr("rank 0: cannot create " + (folder / "no/f")));
   });
@@ -358,7 +380,8 @@ TEST(Export, a_device_and_a_checkpoint_are_left_alone) {
     run_virtual_ranks(2, {}, [&](Communicator& world) {
       HandMade model(arrangement, world.rank());
       EXPECT_THAT(complaint_of([&] {
-                    export_parameters(world, model.held(), folder / name, CheckpointForm::single);
+                    export_parameters(world, model.held(),
+                                      {.path = folder / name, .form = CheckpointForm::single});
                   }),
                   HasSubstr("choose another place"));
     });

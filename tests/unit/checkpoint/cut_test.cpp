@@ -212,7 +212,7 @@ TEST(CutTensors, are_exported_as_whole_ones_are) {
           arrangement,
           [&](Communicator& world, HandMade& model) {
             model.fill();
-            export_parameters(world, model.whole(), folder / "f", form);
+            export_parameters(world, model.whole(), {.path = folder / "f", .form = form});
           },
           units);
       return io::read_whole(folder / "f", 1 << 30);

@@ -165,6 +165,16 @@ TEST(Durable, steps_are_told_before_they_happen) {
   EXPECT_EQ(fs::read_symlink(folder / "latest"), "name");
 }
 
+TEST(Durable, a_length_keeps_what_is_there_and_puts_zeros_behind_it) {
+  const TemporaryFolder folder;
+  write_file(folder / "f", "text", {});
+  set_length(folder / "f", 6, {});
+  EXPECT_EQ(read_whole(folder / "f", 10), std::string("text\0\0", 6));
+  set_length(folder / "f", 2, {});
+  EXPECT_EQ(read_whole(folder / "f", 10), "te");
+  EXPECT_THAT(complaint_of([&] { set_length(folder / "no", 1, {}); }), HasSubstr("No such file"));
+}
+
 TEST(Durable, a_folder_that_is_there_is_exchanged) {
   const TemporaryFolder folder;
   for (const std::string name : {"old", "new"}) {
