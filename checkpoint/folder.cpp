@@ -20,10 +20,26 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view prefix = "step-";
 constexpr std::string_view unfinished = ".tmp-";
+/// As many as Linux follows.
+constexpr int most_links = 40;
 
 bool is_checkpoint(const fs::path& path) {
   std::error_code ignored;
   return fs::is_regular_file(path / manifest_name, ignored);
+}
+
+/// What a link leads to, there or not; `path` itself if it is none, or leads round in a circle.
+std::string target_of(const std::string& path) {
+  fs::path at = folder_name(path);  // with a slash it would not be the link itself
+  for (int links = 0; links < most_links; ++links) {
+    std::error_code error;
+    const fs::path target = fs::read_symlink(at, error);
+    if (error) {
+      return links == 0 ? path : at.string();
+    }
+    at = at.parent_path() / target;
+  }
+  return path;
 }
 
 /// None if there is no such folder, or it is a file.
@@ -149,8 +165,8 @@ std::optional<std::string> latest_in(const std::string& folder) {
 }
 
 std::string checkpoint_at(const std::string& path) {
-  if (is_checkpoint(path)) {
-    return path;
+  if (const std::string target = target_of(path); is_checkpoint(target)) {
+    return target;
   }
   const auto latest = latest_in(path);
   std::error_code ignored;

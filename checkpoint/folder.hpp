@@ -26,8 +26,9 @@ std::vector<std::int64_t> steps_in(const std::string& folder);
 /// highest step; also if what it points at was removed, which is logged. Throws Error{unavailable}
 /// if what it points at is there and is no checkpoint any more: nobody means an older one then.
 std::optional<std::string> latest_in(const std::string& folder);
-/// `path` itself if it is a checkpoint, else the latest one in it. Throws Error{unavailable} if
-/// there is none.
+/// `path` itself if it is a checkpoint, or what it leads to if it is a link: a job may point that
+/// at another one at any time. Else the latest one in it. Throws Error{unavailable} if there is
+/// none.
 std::string checkpoint_at(const std::string& path);
 
 /// Takes the names of checkpoints before `step` beyond the `keep_last` - 1 highest, and returns

@@ -141,6 +141,24 @@ TEST(CheckpointFolder, is_kept_from_other_jobs_from_a_rehearsal_on) {
   EXPECT_THAT(entries(folder.path()), ElementsAre("latest", "step-00000001"));
 }
 
+TEST(CheckpointFolder, a_link_is_followed_once) {
+  const TemporaryFolder folder;
+  with_savers({.folder = folder.path()}, [](Communicator&, Saver& saver) {
+    saver.save({.step = 1});
+    saver.save({.step = 2});
+    saver.wait();
+  });
+  for (const char* name : {"latest", "latest/"}) {
+    io::point_link(folder / "latest", "step-00000001", folder / "spare", {});
+    const std::string found = checkpoint_at(folder / name);
+    io::point_link(folder / "latest", "step-00000002", folder / "spare", {});
+    EXPECT_EQ(read_manifest(found).step, 1) << name;
+    EXPECT_EQ(read_manifest(checkpoint_at(folder / name)).step, 2) << name;
+  }
+  fs::create_symlink(folder.path(), folder / "all");
+  EXPECT_EQ(read_manifest(checkpoint_at(folder / "all")).step, 2) << "the latest of the folder";
+}
+
 TEST(CheckpointFolder, whose_latest_lost_its_manifest_gives_no_older_one) {
   const TemporaryFolder folder;
   with_savers({.folder = folder.path()}, [](Communicator&, Saver& saver) {
