@@ -86,12 +86,20 @@ void spread(Communicator& world, const ModelState& held, LoadWhat what) {
 Manifest load(Communicator& world, const ModelState& held, const std::string& path, LoadWhat what) {
   Manifest manifest;
   std::vector<PartRead> reads;
+  // Rank 0 alone looks for it: while another job saves into the folder, or where hosts see its
+  // changes late, ranks would find different ones.
+  std::string at;
   agree(world, outcome_of([&] {
-          const std::string at = checkpoint_at(path);
+          if (world.rank() == 0) {
+            at = checkpoint_at(path);
+          }
+        }));
+  at = text_of(world, at, 0);
+  agree(world, outcome_of([&] {
           manifest = read_manifest(at);
           reads = plan_load(at, manifest.contents, held, what);
         }));
-  check_same(world, path, manifest);
+  check_same(world, at, manifest);
   agree(world, outcome_of([&] { read_parts(manifest.contents, held, reads); }));
   spread(world, held, what);
   return manifest;

@@ -11,9 +11,9 @@
 namespace sprat::fsdp {
 
 /// Collective. Fills the values that `held` views from the checkpoint at `path` (or the latest one
-/// in that folder), and returns its manifest. Every byte is held against its checksum. Memory: one
-/// block beside the values. Throws the same Error on every rank: another model before any value
-/// changes; a damaged file may leave some changed.
+/// in that folder, as rank 0 finds it), and returns its manifest. Every byte is held against its
+/// checksum. Memory: one block beside the values. Throws the same Error on every rank: another
+/// model before any value changes; a damaged file may leave some changed.
 Manifest load(Communicator& world, const ModelState& held, const std::string& path, LoadWhat what);
 
 }  // namespace sprat::fsdp

@@ -82,9 +82,10 @@ SPRAT_API std::optional<std::string> latest_checkpoint(Communicator& world,
                                                        const std::string& folder);
 
 /// Collective, between steps. The model, its optimizer and its loss scale become those of the
-/// checkpoint at `path` (or the latest one in that folder), bit by bit, whatever ranks and strategy
-/// saved it. Throws the same Error on every rank, naming the file or tensor: {invalid_argument} if
-/// it is of another model, {unavailable} if it is damaged; then the model is not to be used.
+/// checkpoint at `path` (or the latest one in that folder, as rank 0 finds it), bit by bit,
+/// whatever ranks and strategy saved it. Throws the same Error on every rank, naming the file or
+/// tensor: {invalid_argument} if it is of another model, {unavailable} if it is damaged; then the
+/// model is not to be used.
 SPRAT_API TrainingState load_checkpoint(ShardedModel& model, const std::string& path);
 /// The same of the parameters alone; the optimizer stays as it is.
 SPRAT_API TrainingState load_parameters(ShardedModel& model, const std::string& path);

@@ -395,6 +395,20 @@ TEST(Checkpoint, what_is_damaged_or_missing_is_named) {
   EXPECT_THAT(complaint_of_loading(two, folder / "none"), HasSubstr("no checkpoint at"));
 }
 
+TEST(Checkpoint, all_ranks_load_what_rank_0_finds) {
+  const TemporaryFolder folder;
+  const Arrangement two{.ranks = 2, .shards = 2};
+  save_steps(two, {.folder = folder / "saved"}, {1, 2});
+  fs::create_directories(folder / "late");  // the same folder as a host sees it that is behind
+  fs::create_symlink("../saved/step-00000001", folder / "late/step-00000001");
+  on_ranks(two, [&](Communicator& world, HandMade& model) {
+    model.spoil();
+    const std::string path = folder / (world.rank() == 0 ? "saved" : "late");
+    EXPECT_EQ(load(world, model.whole(), path, LoadWhat::everything).step, 2);
+    EXPECT_EQ(model.wrong(2), 0u) << "rank " << world.rank();
+  });
+}
+
 TEST(Checkpoint, files_alone_can_be_read_without_the_manifest) {
   const TemporaryFolder folder;
   save_steps({.ranks = 4, .shards = 4}, {.folder = folder.path()}, {1});
