@@ -207,25 +207,29 @@ void make_durable_folder(const std::string& path, const io::StepHook& hook) {
   }
 }
 
+// A lock is of what was opened, not of who opened it: a forked child's copy would keep it.
 FolderLock::FolderLock(const std::string& folder)
-    : descriptor_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    : descriptor_(comm::open_here_only(
+          [&] { return open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); })) {
   const auto locks = [&] { return descriptor_ < 0 || flock(descriptor_, LOCK_EX | LOCK_NB) == 0; };
   bool locked = locks();
   if (!locked && errno == EBADF) {  // NFS locks only what is open for writing, which no folder is
-    close(descriptor_);
-    descriptor_ = open((folder + "/.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    comm::close_and_forget(descriptor_);
+    const std::string path = folder + "/.lock";
+    descriptor_ = comm::open_here_only(
+        [&] { return open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); });
     locked = locks();
   }
   if (!locked && errno == EWOULDBLOCK) {
-    close(descriptor_);
+    comm::close_and_forget(descriptor_);
     throw Error(ErrorCode::unavailable, "another job saves checkpoints into " + folder +
                                             "; end it, or give this one a folder of its own");
   }
 }
 
 FolderLock::~FolderLock() {
-  if (descriptor_ >= 0) {
-    close(descriptor_);
+  if (descriptor_ >= 0 && mark_.here()) {
+    comm::close_and_forget(descriptor_);
   }
 }
 

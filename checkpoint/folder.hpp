@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/base/fork.hpp"
 #include "io/durable.hpp"
 
 namespace sprat::fsdp {
@@ -43,7 +44,8 @@ std::string folder_name(const std::string& path);
 /// Makes the folder and those above it that are missing, and brings their entries to the disk.
 void make_durable_folder(const std::string& path, const io::StepHook& hook);
 
-/// Keeps other jobs from saving into a folder; ends with the process at the latest.
+/// Keeps other jobs from saving into a folder; ends with the process at the latest, whatever
+/// children it has forked.
 class FolderLock {
  public:
   /// Throws Error{unavailable} if another job has it. File systems without locks have no guard.
@@ -53,6 +55,7 @@ class FolderLock {
   FolderLock& operator=(const FolderLock&) = delete;
 
  private:
+  comm::ProcessMark mark_;
   int descriptor_ = -1;
 };
 

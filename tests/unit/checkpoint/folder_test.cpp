@@ -1,15 +1,21 @@
 // The folder of checkpoints: what stays in it, and whether it can be saved into.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/saver.hpp"
@@ -139,6 +145,42 @@ TEST(CheckpointFolder, is_kept_from_other_jobs_from_a_rehearsal_on) {
     saver.wait();
   });
   EXPECT_THAT(entries(folder.path()), ElementsAre("latest", "step-00000001"));
+}
+
+/// Whether another job could save into it.
+bool is_free(const std::string& folder) {
+  try {
+    const FolderLock lock(folder);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+TEST(CheckpointFolder, a_forked_child_neither_ends_nor_keeps_its_parents_lock) {
+  const TemporaryFolder folder;
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+  std::optional<FolderLock> lock(std::in_place, folder.path());
+  char byte = 'x';
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ends[0]);
+    lock.reset();
+    // It lives on until its parent has seen what there is to see.
+    const bool good = write(ends[1], &byte, 1) == 1 && read(ends[1], &byte, 1) == 1;
+    _exit(good ? 0 : 1);
+  }
+  close(ends[1]);
+  EXPECT_EQ(read(ends[0], &byte, 1), 1);
+  EXPECT_FALSE(is_free(folder.path())) << "the child has ended it";
+  lock.reset();
+  EXPECT_TRUE(is_free(folder.path())) << "the child keeps it";
+  EXPECT_EQ(write(ends[0], &byte, 1), 1);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  close(ends[0]);
 }
 
 TEST(CheckpointFolder, a_link_is_followed_once) {
