@@ -7,6 +7,7 @@
 
 #include "comm/base/check.hpp"
 #include "fsdp/clip.hpp"
+#include "fsdp/counters.hpp"
 #include "fsdp/plan/options.hpp"
 #include "sprat/wire.hpp"
 
@@ -541,10 +542,9 @@ std::map<std::string, double> Engine::counters() const {
 }
 
 void Engine::restore(const std::map<std::string, double>& counters) {
-  const auto steps = counters.find("optimizer_steps");
-  require(steps != counters.end(), "the counter \"optimizer_steps\" is missing");
+  const std::int64_t steps = step_counter(counters, "optimizer_steps");
   scaler_.restore(counters);
-  steps_ = static_cast<std::int64_t>(steps->second);
+  steps_ = steps;
   for (const auto& unit : units_) {
     unit->gradient().scale_residuals(0);
   }

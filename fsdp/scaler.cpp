@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
+#include "fsdp/counters.hpp"
 
 namespace sprat::fsdp {
 namespace {
@@ -85,19 +87,16 @@ std::map<std::string, double> LossScaler::counters() const {
 }
 
 void LossScaler::restore(const std::map<std::string, double>& counters) {
-  const auto value = [&](const char* name) {
-    const auto found = counters.find(name);
-    require(found != counters.end(), "the loss scaler's counter \"", name, "\" is missing");
-    return found->second;
-  };
   if (!options_.dynamic || !counters.contains(scale_name)) {
     return;  // of a run whose scale did not move, if there was one
   }
-  const double scale = value(scale_name);
+  const double scale = counters.at(scale_name);
   require_power_of_two("scale", scale, 1 / most, most);
+  const std::int64_t good_steps = step_counter(counters, good_steps_name);
+  const std::int64_t left = step_counter(counters, left_name);
   scale_ = std::max(scale, options_.least);
-  good_steps_ = std::clamp(static_cast<int>(value(good_steps_name)), 0, options_.window - 1);
-  left_ = std::clamp(static_cast<int>(value(left_name)), 0, options_.hysteresis);
+  good_steps_ = static_cast<int>(std::min<std::int64_t>(good_steps, options_.window - 1));
+  left_ = static_cast<int>(std::min<std::int64_t>(left, options_.hysteresis));
 }
 
 }  // namespace sprat::fsdp

@@ -23,7 +23,8 @@ class LossScaler {
 
   /// For checkpoints: all that the next scales depend on beside the options.
   std::map<std::string, double> counters() const;
-  /// Throws Error{invalid_argument} naming what is missing. Only counters of counters() are read.
+  /// Throws Error{invalid_argument} naming what is missing or makes no sense. Only counters of
+  /// counters() are read.
   void restore(const std::map<std::string, double>& counters);
 
  private:

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/manifest.hpp"
+#include "io/durable.hpp"
 #include "sprat/checkpoint.hpp"
 #include "tests/unit/fsdp/small_model.hpp"
 #include "tests/unit/io/temporary_folder.hpp"
@@ -179,6 +181,28 @@ TEST(Resume, another_model_is_named) {
                                           "model [33, 65]"));
     }
   });
+}
+
+TEST(Resume, counters_that_are_no_numbers_of_steps_are_named) {
+  const TemporaryFolder folder;
+  train_and_save(1, {}, folder.path());
+  const std::string checkpoint = folder / "step-00000002";
+  Manifest manifest = read_manifest(checkpoint);
+  for (const double value : {1e18, -5.0, 1e300, 0.5}) {
+    manifest.counters["optimizer_steps"] = value;
+    std::filesystem::remove(checkpoint + "/manifest.json");
+    io::write_file(checkpoint + "/manifest.json", write_manifest(manifest), {});
+    run_virtual_ranks(1, Config{}, [&](Communicator& world) {
+      ShardedModel model(world, small_units(), with_small_order({}));
+      try {
+        load_checkpoint(model, folder.path());
+        ADD_FAILURE() << "loaded " << value;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+        EXPECT_THAT(error.what(), HasSubstr("the counter \"optimizer_steps\" is "));
+      }
+    });
+  }
 }
 
 TEST(LatestCheckpoint, all_ranks_take_what_rank_0_finds) {

@@ -129,6 +129,13 @@ TEST(LossScaler, refuses_by_name) {
   }
   LossScaler scaler({.dynamic = true});
   EXPECT_THROW(scaler.restore({{"loss_scale", 2}}), Error);
+  for (const double value : {1e18, -5.0, 1e300, 0.5}) {
+    EXPECT_THROW(scaler.restore({{"loss_scale", 2},
+                                 {"loss_scale_good_steps", value},
+                                 {"loss_scale_overflows_left", 1}}),
+                 Error)
+        << value;
+  }
 }
 
 }  // namespace
