@@ -92,12 +92,20 @@ void rename_old(const std::string& folder, std::int64_t step, int keep_last, std
   }
 }
 
-/// Entries that are no checkpoint's.
+/// Whether a save makes entries of this name. Others may write beside the checkpoints, and name
+/// what is not finished in the same way: "step-00001000-f32.safetensors.tmp-ID" is a file on its
+/// way.
+bool is_unfinished(const std::string& name) {
+  const auto end = name.find(unfinished);
+  const std::string of = name.substr(0, end);
+  return end != std::string::npos && (of == "latest" || step_of(of));
+}
+
+/// What saves have left, and no checkpoints.
 std::vector<std::string> unfinished_in(const std::string& folder) {
   std::vector<std::string> paths;
   for (const std::string& name : entries_of(folder)) {
-    if (name.find(unfinished) != std::string::npos &&
-        (name.starts_with(prefix) || name.starts_with("latest"))) {
+    if (is_unfinished(name)) {
       paths.push_back(fs::path(folder) / name);
     }
   }

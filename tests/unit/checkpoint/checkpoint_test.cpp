@@ -120,6 +120,20 @@ TEST(Checkpoint, the_last_ones_are_kept_and_dead_saves_go) {
   expect_loads({.ranks = 1, .shards = 1}, folder / "step-00000003", 3);
 }
 
+TEST(Checkpoint, what_others_write_beside_the_checkpoints_stays) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> others = {"latest.safetensors.tmp-0123456789abcdef",
+                                           "step-00000001-f32.safetensors.tmp-0123456789abcdef",
+                                           "step-1.tmp-0123456789abcdef"};
+  for (const std::string& name : others) {
+    std::ofstream(folder / name) << "on its way";
+  }
+  fs::create_symlink("step-00000001", folder / "latest.tmp-0123456789abcdef");
+  save_steps({.ranks = 2, .shards = 2}, {.folder = folder.path()}, {1});
+  EXPECT_THAT(entries(folder.path()),
+              ElementsAre("latest", others[0], "step-00000001", others[1], others[2]));
+}
+
 TEST(Checkpoint, a_step_that_is_saved_again_is_replaced_and_later_ones_stay) {
   const TemporaryFolder folder;
   const SaverOptions options{.folder = folder.path(), .keep_last = 2};
