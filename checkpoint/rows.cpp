@@ -101,7 +101,7 @@ void take_snapshot(GatheredRows& rows, std::vector<float>& memory) {
     }
     views = {std::span<const float>(memory).subspan(begin, at - begin)};
   }
-  rows.received = {};
+  rows.received = std::vector<float>();  // "= {}" would keep its memory
 }
 
 }  // namespace sprat::fsdp
