@@ -58,11 +58,11 @@ std::vector<std::string> verify_file(const Contents& contents, const StoredFile&
 /// since other readers go by the files alone.
 std::vector<std::string> verify_headers(const Contents& contents) {
   std::vector<std::string> complaints, paths;
-  for (const auto& entry : fs::directory_iterator(contents.folder)) {
-    const std::string name = entry.path().filename();
-    if (entry.path().extension() == ".safetensors" &&
+  for (const std::string& name : entries_of(contents.folder)) {
+    const fs::path path = fs::path(contents.folder) / name;
+    if (path.extension() == ".safetensors" &&
         std::ranges::find(contents.files, name, &StoredFile::name) == contents.files.end()) {
-      complaints.push_back(entry.path().string() + " is not of this checkpoint");
+      complaints.push_back(path.string() + " is not of this checkpoint");
     }
   }
   for (const StoredFile& file : contents.files) {

@@ -42,19 +42,6 @@ std::string target_of(const std::string& path) {
   return path;
 }
 
-/// None if there is no such folder, or it is a file.
-std::vector<std::string> entries_of(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    names.push_back(at->path().filename());
-  }
-  const bool absent =
-      error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
-  need(!error || absent, "cannot read the folder ", folder, ": ", error.message());
-  return names;
-}
-
 /// "step-00002000" if `name` was that one and nothing has taken its place yet; else empty.
 std::string stands_for(const std::string& folder, const std::string& name) {
   const auto end = name.find(unfinished);
@@ -113,6 +100,18 @@ std::vector<std::string> unfinished_in(const std::string& folder) {
 }
 
 }  // namespace
+
+std::vector<std::string> entries_of(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    names.push_back(at->path().filename());
+  }
+  const bool absent =
+      error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+  need(!error || absent, "cannot read the folder ", folder, ": ", error.message());
+  return names;
+}
 
 std::string step_name(std::int64_t step) {
   require(step >= 0, "a checkpoint of step ", step, "; steps are 0 or more");

@@ -17,6 +17,10 @@
 
 namespace sprat::fsdp {
 
+/// Names of what is in a folder; none if there is no such folder, or it is a file. Throws
+/// Error{unavailable} if it cannot be read.
+std::vector<std::string> entries_of(const std::string& folder);
+
 std::string step_name(std::int64_t step);
 /// The step of an entry's name; nullopt if it is no checkpoint's.
 std::optional<std::int64_t> step_of(const std::string& name);

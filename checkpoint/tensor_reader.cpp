@@ -18,14 +18,15 @@ namespace fs = std::filesystem;
 constexpr std::size_t most_open_files = 8;
 
 std::vector<std::string> safetensors_in(const std::string& path) {
-  if (fs::is_regular_file(path)) {
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) {
     return {path};
   }
   std::vector<std::string> paths;
-  std::error_code error;
-  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
-    if (at->path().extension() == ".safetensors") {
-      paths.push_back(at->path());
+  for (const std::string& name : entries_of(path)) {
+    const fs::path file = fs::path(path) / name;
+    if (file.extension() == ".safetensors") {
+      paths.push_back(file);
     }
   }
   // Folders list their files in any order; the contents, and errors, are to be the same everywhere.
@@ -37,7 +38,8 @@ std::vector<std::string> safetensors_in(const std::string& path) {
 
 Opened open_any(const std::string& path) {
   // Files beside a manifest are never read as bare ones: their checksums would go unused.
-  if (fs::exists(fs::path(path) / manifest_name) || latest_in(path)) {
+  std::error_code error;  // of what cannot be looked into; latest_in() names it
+  if (fs::exists(fs::path(path) / manifest_name, error) || latest_in(path)) {
     const std::string at = checkpoint_at(path);
     return {.path = at, .manifest = read_manifest(at), .checked = true};
   }

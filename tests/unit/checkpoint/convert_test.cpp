@@ -257,6 +257,20 @@ TEST(Convert, what_has_no_place_is_named) {
   EXPECT_FALSE(fs::exists(folder / "x"));
 }
 
+TEST(Convert, what_cannot_be_looked_into_is_an_error_like_others) {
+  const TemporaryFolder folder;
+  fs::create_symlink("circle", folder / "circle");
+  for (const std::string& path : {folder / "circle", folder / std::string(300, 'x')}) {
+    try {
+      open_any(path);
+      ADD_FAILURE() << "opened " << path;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unavailable);
+      EXPECT_THAT(error.what(), HasSubstr("cannot read the folder " + path));
+    }
+  }
+}
+
 TEST(Convert, nothing_that_is_there_is_replaced) {
   const TemporaryFolder folder;
   save_gpt(folder / "c");
