@@ -28,8 +28,8 @@ class WholeModel final : public Parameters {
   std::span<const float> values(int unit, int index) const override {
     return values_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(index)];
   }
-  std::span<float> gradients(int, int) override { return {}; }  // nobody trains it
-  void reduce(int) override {}
+  std::span<float> gradients(int, int, int) override { return {}; }  // nobody trains it
+  void reduce(int, int) override {}
 
  private:
   std::vector<std::vector<Floats>> values_;

@@ -59,7 +59,7 @@ std::span<const float> EngineParameters::values(int unit, int index) const {
   return {static_cast<const float*>(values.data), values.count};
 }
 
-std::span<float> EngineParameters::gradients(int unit, int index) {
+std::span<float> EngineParameters::gradients(int unit, int index, int) {
   const GradientTarget target = engine_.gradient_target(unit, index);
   if (target.fresh) {
     std::ranges::fill(target.values, 0.0f);

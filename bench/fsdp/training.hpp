@@ -41,15 +41,16 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Way, name, strategy, hybrid_shar
                                                 error_feedback, nothing, state_tier, shard_tier,
                                                 save, asynchronous)
 
-/// Parameters of an engine, which must outlive this.
+/// Parameters of an engine, which must outlive this. The GPT has each micro-batch alone, as number
+/// 0 of a step, so the engine's visits say which one it is; there are no evaluations.
 class EngineParameters final : public train::Parameters {
  public:
   explicit EngineParameters(fsdp::Engine& engine) : engine_(engine) {}
   void acquire(int unit) override { engine_.acquire(unit); }
   void release(int unit) override { engine_.release(unit); }
   std::span<const float> values(int unit, int index) const override;
-  std::span<float> gradients(int unit, int index) override;
-  void reduce(int unit) override { engine_.reduce(unit); }
+  std::span<float> gradients(int unit, int index, int) override;
+  void reduce(int unit, int) override { engine_.reduce(unit); }
 
  private:
   fsdp::Engine& engine_;

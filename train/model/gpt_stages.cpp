@@ -256,10 +256,10 @@ void GptStages::use_unit(int unit, const Compute& compute) {
 
 /// The same, where the micro-batch's gradients of the unit are whole behind it.
 template <class Compute>
-void GptStages::add_gradients(int unit, const Compute& compute) {
+void GptStages::add_gradients(const LayerPass& pass, int unit, const Compute& compute) {
   use_unit(unit, [&](int own) {
     compute(own);
-    parameters_.reduce(own);
+    parameters_.reduce(own, pass.microbatch);
   });
 }
 
@@ -538,11 +538,12 @@ void GptStages::backward_embedding(const LayerPass& pass) {
   if (pass.pass == PassKind::backward_weight) {
     dy = floats(places.gradients);
   }
-  add_gradients(position_unit, [&](int own) {
-    embedding_backward_positions(run, {parameters_, own}, dy);
+  add_gradients(pass, position_unit, [&](int own) {
+    embedding_backward_positions(run, {parameters_, own, pass.microbatch}, dy);
   });
-  add_gradients(table_unit, [&](int own) {
-    embedding_backward_tokens(run, {parameters_, own}, at(pass.microbatch).tokens, dy);
+  add_gradients(pass, table_unit, [&](int own) {
+    embedding_backward_tokens(run, {parameters_, own, pass.microbatch}, at(pass.microbatch).tokens,
+                              dy);
   });
 }
 
@@ -551,9 +552,10 @@ void GptStages::backward_block(const LayerPass& pass) {
   const LayerPlaces& places = memory_plan_.at(pass.layer, pass.microbatch);
   const BlockTape tape = block_tape(run.extents, floats(places.tape));
   const BlockGradients gradients = passing_block_gradients(run.extents, workspace_.layer.data());
-  add_gradients(block_unit(block_of(pass.layer)), [&](int own) {
+  add_gradients(pass, block_unit(block_of(pass.layer)), [&](int own) {
     block_backward({.run = run, .x = floats(places.input), .tape = tape, .gradients = gradients},
-                   {parameters_, own}, {parameters_, own}, workspace_.stream.data());
+                   {parameters_, own}, {parameters_, own, pass.microbatch},
+                   workspace_.stream.data());
   });
 }
 
@@ -572,7 +574,9 @@ void GptStages::backward_block_half(const LayerPass& pass) {
       .run = run, .x = floats(places.input), .tape = tape, .gradients = gradients};
   const int unit = block_unit(block_of(pass.layer));
   if (pass.pass == PassKind::backward_weight) {
-    add_gradients(unit, [&](int own) { block_backward_weight(block, {parameters_, own}); });
+    add_gradients(pass, unit, [&](int own) {
+      block_backward_weight(block, {parameters_, own, pass.microbatch});
+    });
     return;
   }
   std::copy_n(stream, stage_elements(run.extents.own_rows, shape_.width), output);
@@ -586,7 +590,7 @@ void GptStages::backward_head(const LayerPass& pass) {
   const bool whole = pass.pass == PassKind::backward;
   float* const dnormed = whole ? workspace_.layer.data() : floats(places.gradients);
   const auto logits_and_weight = [&](int own) {
-    head_backward_logits_and_weight(run, {parameters_, own}, {parameters_, own},
+    head_backward_logits_and_weight(run, {parameters_, own}, {parameters_, own, pass.microbatch},
                                     at(pass.microbatch).targets, loss_scale_, tape, dnormed);
   };
   const auto logits = [&](int own) {
@@ -594,18 +598,18 @@ void GptStages::backward_head(const LayerPass& pass) {
                          dnormed);
   };
   const auto logits_weight = [&](int own) {
-    head_backward_logits_weight(run, {parameters_, own}, tape);
+    head_backward_logits_weight(run, {parameters_, own, pass.microbatch}, tape);
   };
   const auto norm = [&](int own) {
     head_backward_norm(run, {parameters_, own}, tape, dnormed, workspace_.stream.data());
   };
   const auto norm_weight = [&](int own) {
-    head_backward_norm_weight(run, {parameters_, own}, tape, dnormed);
+    head_backward_norm_weight(run, {parameters_, own, pass.microbatch}, tape, dnormed);
   };
   if (whole) {
     // Each unit is used once: its input's gradient and its weights' before the next unit.
-    add_gradients(head_unit(shape_), logits_and_weight);
-    add_gradients(norm_unit(shape_), [&](int own) {
+    add_gradients(pass, head_unit(shape_), logits_and_weight);
+    add_gradients(pass, norm_unit(shape_), [&](int own) {
       norm(own);
       norm_weight(own);
     });
@@ -613,8 +617,8 @@ void GptStages::backward_head(const LayerPass& pass) {
     use_unit(head_unit(shape_), logits);
     use_unit(norm_unit(shape_), norm);
   } else {
-    add_gradients(head_unit(shape_), logits_weight);
-    add_gradients(norm_unit(shape_), norm_weight);
+    add_gradients(pass, head_unit(shape_), logits_weight);
+    add_gradients(pass, norm_unit(shape_), norm_weight);
   }
 }
 

@@ -138,7 +138,7 @@ class GptStages final : public PipelineStages {
   template <class Compute>
   void use_unit(int unit, const Compute& compute);
   template <class Compute>
-  void add_gradients(int unit, const Compute& compute);
+  void add_gradients(const LayerPass& pass, int unit, const Compute& compute);
 
   // The gradient of the residual stream is in workspace_.stream, from layer to layer.
   void backward_layers(const mp::Action& action, std::span<const float> output_gradient,

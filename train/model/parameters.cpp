@@ -81,12 +81,12 @@ std::span<const float> ShardedParameters::values(int unit, int index) const {
   return {model_.parameter(unit, tensor.first).data(), tensor.count};
 }
 
-std::span<float> ShardedParameters::gradients(int unit, int index) {
+std::span<float> ShardedParameters::gradients(int unit, int index, int microbatch) {
   const HeldTensor& tensor = tensors_[unit][index];
-  const std::span<float> first = model_.gradient(unit, tensor.first);
+  const std::span<float> first = model_.gradient(unit, tensor.first, microbatch);
   // A gradient becomes zero when it is first asked for, so each part is.
   for (int part = 1; part < tensor.parts; ++part) {
-    model_.gradient(unit, tensor.first + part);
+    model_.gradient(unit, tensor.first + part, microbatch);
   }
   return {first.data(), tensor.count};
 }

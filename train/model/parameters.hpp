@@ -11,15 +11,17 @@
 namespace sprat::train {
 
 /// Parameters by unit and index. The calls mean what those of ShardedModel mean, but that parts of
-/// one tensor that follow each other in a unit are one, with one index: see held_tensors().
+/// one tensor that follow each other in a unit are one, with one index: see held_tensors(). The
+/// micro-batch is always named: a model that sees visits of a unit alone cannot tell those of an
+/// evaluation from a step's, nor then which micro-batch they are of.
 class Parameters {
  public:
   virtual ~Parameters() = default;
   virtual void acquire(int unit) = 0;
   virtual void release(int unit) = 0;
   virtual std::span<const float> values(int unit, int index) const = 0;
-  virtual std::span<float> gradients(int unit, int index) = 0;
-  virtual void reduce(int unit) = 0;
+  virtual std::span<float> gradients(int unit, int index, int microbatch) = 0;
+  virtual void reduce(int unit, int microbatch) = 0;
 };
 
 /// Of what this rank has of it.
@@ -42,8 +44,8 @@ class ShardedParameters final : public Parameters {
   void acquire(int unit) override;
   void release(int unit) override;
   std::span<const float> values(int unit, int index) const override;
-  std::span<float> gradients(int unit, int index) override;
-  void reduce(int unit) override { model_.reduce(unit); }
+  std::span<float> gradients(int unit, int index, int microbatch) override;
+  void reduce(int unit, int microbatch) override { model_.reduce(unit, microbatch); }
   /// Of widened values, at most, if one unit is acquired at a time.
   std::size_t bytes_planned() const { return narrow_ ? bytes_planned_ : 0; }
 
@@ -77,9 +79,9 @@ class WholeParameters final : public Parameters {
   std::span<const float> values(int unit, int index) const override {
     return values_[value_units_[unit]][index];
   }
-  /// Its own, of a tied unit, too.
-  std::span<float> gradients(int unit, int index) override { return gradients_[unit][index]; }
-  void reduce(int) override {}
+  /// Its own, of a tied unit, too; of all micro-batches together.
+  std::span<float> gradients(int unit, int index, int) override { return gradients_[unit][index]; }
+  void reduce(int, int) override {}
 
   std::span<float> writable_values(int unit, int index) {
     return values_[value_units_[unit]][index];

@@ -17,14 +17,18 @@ class UnitValues {
   int unit_;
 };
 
+/// Of one micro-batch.
 class UnitGradients {
  public:
-  UnitGradients(Parameters& parameters, int unit) : parameters_(parameters), unit_(unit) {}
-  std::span<float> operator[](int index) const { return parameters_.gradients(unit_, index); }
+  UnitGradients(Parameters& parameters, int unit, int microbatch)
+      : parameters_(parameters), unit_(unit), microbatch_(microbatch) {}
+  std::span<float> operator[](int index) const {
+    return parameters_.gradients(unit_, index, microbatch_);
+  }
 
  private:
   Parameters& parameters_;
-  int unit_;
+  int unit_, microbatch_;
 };
 
 }  // namespace sprat::train

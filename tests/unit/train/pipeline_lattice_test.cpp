@@ -110,6 +110,17 @@ TEST_F(PipelineLattice, under_a_tree_only_the_number_of_all_micro_batches_matter
   EXPECT_NE(bits(2, 4, two), one) << "half as many micro-batches";
 }
 
+/// Behind a validation, whose visits are those of a step where a rank has one unit.
+TEST_F(PipelineLattice, under_a_tree_ranks_of_one_unit_know_their_micro_batches) {
+  const std::string tree = R"("gradient_order": "tree", "microbatches": 8)";
+  const auto one = losses({1, tree});
+  for (const char* more : {"", R"(, "activation_checkpointing": "each")"}) {
+    EXPECT_EQ(losses({4, tree + R"(, "pipeline_parallel_degree": 4, "pipeline": "1f1b")" + more}),
+              one)
+        << more;
+  }
+}
+
 TEST_F(PipelineLattice, what_one_cut_has_saved_another_goes_on_with) {
   const auto whole = losses({2, of_four});
   losses(

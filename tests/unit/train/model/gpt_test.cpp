@@ -47,10 +47,10 @@ class Gradient : public testing::Test {
   }
   /// With those of the unit that is tied to it.
   std::vector<float> gradient(int unit, int index) {
-    const auto own = parameters_.gradients(unit, index);
+    const auto own = parameters_.gradients(unit, index, 0);
     std::vector<float> sum(own.begin(), own.end());
     for (std::size_t other = 0; other < units_.size(); ++other) {
-      const auto tied = parameters_.gradients(static_cast<int>(other), 0);
+      const auto tied = parameters_.gradients(static_cast<int>(other), 0, 0);
       for (std::size_t i = 0; units_[other].tied_to == unit && i < sum.size(); ++i) {
         sum[i] += tied[i];
       }
@@ -123,7 +123,7 @@ TEST_F(Gradient, of_every_parameter_is_the_slope_of_the_loss) {
 
 TEST_F(Gradient, adds_up_over_calls) {
   add_gradients(gpt_, 1.0f / tokens());
-  const auto once = parameters_.gradients(block_unit(0), down_weight);
+  const auto once = parameters_.gradients(block_unit(0), down_weight, 0);
   const std::vector<float> first(once.begin(), once.end());
   add_gradients(gpt_, 1.0f / tokens());
   for (std::size_t i = 0; i < first.size(); ++i) {
@@ -139,7 +139,7 @@ TEST_F(Gradient, is_multiplied_by_the_scale) {
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
     for (std::size_t index = 0; index < units_[unit].parameters.size(); ++index) {
       const int u = static_cast<int>(unit), k = static_cast<int>(index);
-      const auto once = parameters_.gradients(u, k), often = scaled.gradients(u, k);
+      const auto once = parameters_.gradients(u, k, 0), often = scaled.gradients(u, k, 0);
       for (std::size_t i = 0; i < once.size(); ++i) {
         ASSERT_EQ(often[i], 1024.0f * once[i]) << units_[unit].parameters[index].name;
       }

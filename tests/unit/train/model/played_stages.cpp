@@ -84,16 +84,18 @@ std::span<const float> WatchedParameters::values(int unit, int index) const {
   return whole_.values(unit, index);
 }
 
-std::span<float> WatchedParameters::gradients(int unit, int index) {
+std::span<float> WatchedParameters::gradients(int unit, int index, int microbatch) {
   EXPECT_EQ(acquired_, unit) << "gradients of a unit that is not acquired";
+  EXPECT_EQ(microbatch, microbatch_) << "gradients of another micro-batch than is played";
   visits_.back().pass = VisitPass::gradient;
-  return whole_.gradients(unit, index);
+  return whole_.gradients(unit, index, microbatch);
 }
 
-void WatchedParameters::reduce(int unit) {
+void WatchedParameters::reduce(int unit, int microbatch) {
+  EXPECT_EQ(microbatch, microbatch_) << "another micro-batch is reduced than is played";
   const UnitSpec& spec = units_[static_cast<std::size_t>(unit)];
   for (int index = 0; std::cmp_less(index, held_tensors(spec).size()); ++index) {
-    const auto sums = whole_.gradients(unit, index);
+    const auto sums = whole_.gradients(unit, index, microbatch);
     const auto [at, fresh] =
         taken_.try_emplace({spec.name, index, microbatch_}, sums.begin(), sums.end());
     EXPECT_TRUE(fresh) << spec.name << " is reduced twice for micro-batch " << microbatch_;

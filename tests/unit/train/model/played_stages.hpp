@@ -42,8 +42,8 @@ class WatchedParameters final : public Parameters {
   void acquire(int unit) override;
   void release(int unit) override;
   std::span<const float> values(int unit, int index) const override;
-  std::span<float> gradients(int unit, int index) override;
-  void reduce(int unit) override;
+  std::span<float> gradients(int unit, int index, int microbatch) override;
+  void reduce(int unit, int microbatch) override;
 
   /// The micro-batch of the action that is played.
   void play(int microbatch) { microbatch_ = microbatch; }
