@@ -64,17 +64,17 @@ class PipelineOfRanks : public ::testing::TestWithParam<int> {};
 
 // Such a message comes in two parts, and the second is long enough that its send waits for its
 // receive: a rank that waited for it in the midst of a run was waited for in turn.
-TEST_P(PipelineOfRanks, takes_micro_batches_that_are_longer_than_in_the_run_before) {
+TEST(PipelineRun, takes_micro_batches_that_are_longer_than_in_the_run_before) {
   Config config;
   config.timeout = std::chrono::seconds(20);
-  run_virtual_ranks(GetParam(), config, [](Communicator& world) {
+  run_virtual_ranks(2, config, [](Communicator& world) {
     for (const ScheduleKind* kind : all_schedules()) {
-      for (const PipelineShape& shape : shapes_of(*kind, world.size(), 6)) {
-        if (shape.ranks != world.size() || shape.microbatches < 3) {
+      for (const PipelineShape& shape : shapes_of(*kind, 2, 3)) {
+        if (shape.ranks != 2 || shape.microbatches != 3) {
           continue;
         }
         const Schedule schedule = make_schedule(*kind, shape);
-        for (const int ahead : {0, 1, 2}) {
+        for (const int ahead : {0, 2}) {
           KnownStages stages({schedule.stages(), 12'000});
           Pipeline pipeline(world, schedule, stages, {.messages_ahead = ahead});
           for (stages.run = 0; stages.run < 3; ++stages.run) {

@@ -75,7 +75,7 @@ TEST(Choice, sizes_close_to_each_other_are_parted_in_the_middle) {
 }
 
 TEST(Choice, no_bytes_end_half_way_to_the_next_size) {
-  std::vector<Measured> list = findings({1, 0.5, 0.5});
+  std::vector<Measured> list = findings({2, 0.5, 0.5});
   list[0].bytes = 0;
   EXPECT_EQ(texts(preferred(list)), std::vector<std::string>{"ring 17-"});
 }
