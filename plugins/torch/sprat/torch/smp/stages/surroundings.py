@@ -9,6 +9,7 @@ from __future__ import annotations
 import dis
 import functools
 import operator
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -185,7 +186,8 @@ class _Walk:
     def of_class(self, kind: type) -> Iterator[Any]:
         """Values that a class, and those that it is made of, hold for all objects of theirs."""
         for one in kind.__mro__:
-            if one is object or _of_library(one) or not self._is_new(one):
+            # Python's own classes hold what programs do not set: of all loggers, say.
+            if _of_library(one) or _of_python(one) or not self._is_new(one):
                 continue
             for name, value in list(vars(one).items()):
                 if not name.startswith("__") and not callable(value) and not hasattr(value, "__get__"):
@@ -245,6 +247,10 @@ class _Walk:
         known = id(value) in self._seen
         self._seen[id(value)] = value
         return not known
+
+
+def _of_python(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] in sys.stdlib_module_names
 
 
 def _is_array(value: Any) -> bool:
