@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <span>
@@ -16,6 +17,8 @@
 
 namespace sprat::fsdp {
 namespace {
+
+namespace fs = std::filesystem;
 
 void read_parts(const Contents& contents, const ModelState& held,
                 const std::vector<PartRead>& reads) {
@@ -33,6 +36,18 @@ void read_parts(const Contents& contents, const ModelState& held,
       file->read(read.begin + time * read.bytes_apart, std::as_writable_bytes(into));
     }
   }
+}
+
+/// Where rank 0 has found the checkpoint, from the path that each rank was given: hosts may mount a
+/// folder at places of their own. Where one does not lead to the other, the place itself.
+std::string seen_by(const std::string& path, const std::string& at) {
+  const std::string way = fs::path(at).lexically_relative(path);
+  return way.empty() ? at : way;
+}
+
+/// seen_by()'s opposite. Not by the file system: behind a link ".." would be another folder.
+std::string seen_from(const std::string& path, const std::string& way) {
+  return way == "." ? path : (fs::path(path) / way).lexically_normal().string();
 }
 
 /// Hosts that do not share the folder would load different states.
@@ -94,7 +109,7 @@ Manifest load(Communicator& world, const ModelState& held, const std::string& pa
             at = checkpoint_at(path);
           }
         }));
-  at = text_of(world, at, 0);
+  at = seen_from(path, text_of(world, seen_by(path, at), 0));
   agree(world, outcome_of([&] {
           manifest = read_manifest(at);
           reads = plan_load(at, manifest.contents, held, what);

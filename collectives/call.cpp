@@ -46,7 +46,7 @@ std::shared_ptr<Operation> operation_of(Communicator::Impl& impl, const Call& ca
   operation->output = static_cast<std::byte*>(call.out.data);
   operation->stage_input = call.stage_input;
   operation->timeout =
-      std::min(options.timeout.value_or(impl.context->config().timeout), comm::longest_timeout);
+      std::min(options.timeout.value_or(impl.context->config().timeout), longest_timeout);
   operation->digested = options.digested;
   return operation;
 }

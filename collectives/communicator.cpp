@@ -47,7 +47,7 @@ Work post_message(Communicator::Impl& impl, bool sends, ConstElements data, int 
   message->data = static_cast<std::byte*>(const_cast<void*>(data.data));
   message->bytes = data.bytes();
   message->timeout =
-      std::min(options.timeout.value_or(impl.context->config().timeout), comm::longest_timeout);
+      std::min(options.timeout.value_or(impl.context->config().timeout), longest_timeout);
   message->digested = options.digested;
   impl.messages.post(message);
   if (options.blocking) {

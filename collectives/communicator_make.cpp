@@ -194,7 +194,7 @@ Communicator Communicator::join(const Config& config, Store& store) {
 Communicator Communicator::shrink(int at_least, std::optional<std::chrono::milliseconds> patience) {
   comm::Context& context = *impl_->context;
   context.require_here();
-  const auto longest = patience.value_or(context.config().join_timeout);
+  const auto longest = std::min(patience.value_or(context.config().join_timeout), longest_timeout);
   const bool has_failed = context.failure() != nullptr;
   if (impl_->executor.membership().id != 0 && !(has_failed && size() == context.size())) {
     require(!has_failed, "the whole job has failed, not ", name(),
@@ -296,7 +296,7 @@ Communicator Communicator::create_group(std::span<const int> ranks, std::string_
   founding.members.assign(ranks.begin(), ranks.end());
   founding.me = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
   founding.control_block = make_control_block(context);
-  founding.timeout = options.timeout.value_or(context.config().timeout);
+  founding.timeout = std::min(options.timeout.value_or(context.config().timeout), longest_timeout);
   Membership membership;
   membership.name = name_;
   membership.rank = founding.me;

@@ -452,6 +452,7 @@ void Pipeline::Impl::send(int index) {
   one.work = ranks_->send(ConstElements(bytes_of(index), bytes, DType::u8), what.to, tag_of(what),
                           message_options());
   if (one.count > one.expected) {
+    std::erase_if(rests_, [](const SentRest& rest) { return rest.work.done(); });
     const float* const from = elements_of(index) + one.expected;
     SentRest& rest =
         rests_.emplace_back(std::vector<float>(from, from + one.count - one.expected), Work());

@@ -1,5 +1,6 @@
 // A job whose ranks are processes: each has a TCP connection to the coordinator beside rank 0, and
 // keeps it.
+#include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
@@ -100,7 +101,7 @@ void log_joined(const Rendezvous& rendezvous, std::string_view how, const Bootst
 
 std::unique_ptr<Rendezvous> join_at(BootstrapPlace& place, const Config& config,
                                     const Launch& launch, Clock::time_point begin) {
-  const auto deadline = begin + config.join_timeout;
+  const auto deadline = begin + std::min(config.join_timeout, longest_timeout);
   const Encryption encryption = encryption_of(config);
   const Hello hello{launch.rank, place.size(), job_terms(config)};
   if (hello.size == 1) {
@@ -115,7 +116,7 @@ std::unique_ptr<Rendezvous> join_at(BootstrapPlace& place, const Config& config,
 
 std::unique_ptr<Rendezvous> grow_at(BootstrapPlace& place, const Config& config,
                                     const Growth& growth, Clock::time_point begin) {
-  const auto deadline = begin + config.join_timeout;
+  const auto deadline = begin + std::min(config.join_timeout, longest_timeout);
   Entrant entrant{.hello = {unnumbered, unnumbered, job_terms(config)},
                   .first_newcomer = growth.members,
                   .deadline = deadline,

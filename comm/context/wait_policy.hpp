@@ -18,9 +18,6 @@ namespace sprat::comm {
 
 using Clock = std::chrono::steady_clock;
 
-/// No wait is longer: a hundred years from now the clock's numbers do not end.
-inline constexpr std::chrono::milliseconds longest_timeout = std::chrono::hours(24 * 365 * 100);
-
 /// Rounds of driving that move nothing, before a wait is long enough to be worth the clock's price.
 inline constexpr int unclocked_rounds = 256;
 

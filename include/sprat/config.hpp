@@ -25,6 +25,9 @@ struct DigestConfig {
   std::string keep;     ///< SPRAT_DIGESTS_KEEP: a call whose values are kept.
 };
 
+/// A timeout that is longer is this: a hundred years.
+inline constexpr std::chrono::milliseconds longest_timeout = std::chrono::hours(24 * 365 * 100);
+
 /// How a job is joined and run. Every field has a line in docs/configuration.md.
 struct Config {
   int rank = -1;           ///< SPRAT_RANK; -1: ask the launcher.

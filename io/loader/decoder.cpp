@@ -125,10 +125,9 @@ void Decoder::decode(const SampleRef& ref) {
     try {
       run_stages(sample);
     } catch (...) {
-      if (!options_.read_again || options_.stages.empty()) {
+      if (!read_again_for_stages(sample)) {
         throw;
       }
-      take_apart_anew(sample);
       run_stages(sample);
     }
   } catch (const LostSample& sample_lost) {
@@ -167,8 +166,21 @@ void Decoder::take_apart(LoadedSample& sample) {
   }
 }
 
-/// What lies in the page cache may be damaged where the disk is not. A format without checksums
-/// cannot tell, so what a stage finds counts as well.
+/// A format without checksums cannot tell what the page cache made of its bytes, so what a stage
+/// finds counts as well. False if they cannot be read: then what the stage has said stands.
+bool Decoder::read_again_for_stages(LoadedSample& sample) {
+  if (!options_.read_again) {
+    return false;
+  }
+  try {
+    take_apart_anew(sample);
+  } catch (const LostSample&) {
+    return false;
+  }
+  return true;
+}
+
+/// What lies in the page cache may be damaged where the disk is not.
 void Decoder::take_apart_anew(LoadedSample& sample) {
   const BusyTime timed(busy_ns_[0]);
   try {

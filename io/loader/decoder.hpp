@@ -58,6 +58,7 @@ class Decoder final {
   void run_stages(LoadedSample& sample);
   void take_apart(LoadedSample& sample);
   void take_apart_anew(LoadedSample& sample);
+  bool read_again_for_stages(LoadedSample& sample);
 
   DecoderOptions options_;
   std::vector<std::atomic<std::int64_t>> busy_ns_;  // relaxed: sums for people

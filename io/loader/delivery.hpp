@@ -59,8 +59,12 @@ class Delivery final {
   std::size_t untaken() const;
   /// Whether somebody is in take().
   bool waited_for() const;
-  /// What whoever is in take() waits for; null: nobody is, or it is not announced.
-  std::shared_ptr<BatchBuild> awaited() const;
+  struct Awaited {
+    std::uint64_t index = 0;          ///< Of the batch.
+    std::uint64_t last_position = 0;  ///< Of its last sample, as BatchBuild::begin counts.
+  };
+  /// What whoever is in take() waits for; none if nobody is, or it is ready or not announced.
+  std::optional<Awaited> awaited() const;
   /// How long somebody was in take(), in all.
   std::chrono::nanoseconds waited() const;
 

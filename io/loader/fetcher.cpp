@@ -165,7 +165,7 @@ class Fetcher::Loop {
   std::uint64_t last_batch_bytes_ = 0;
   std::size_t outstanding_ = 0;  // requests that are planned and not whole
   Moment looked_around_ = now();
-  std::weak_ptr<BatchBuild> starved_;  // found so at the last look, or warned of
+  std::optional<std::uint64_t> warned_of_;  // the batch that was last said to wait for memory
 };
 
 void Fetcher::Loop::run() noexcept {
@@ -774,18 +774,17 @@ void Fetcher::Loop::look_around() {
 /// A program that keeps a batch of records while it asks for the next one keeps that one's memory.
 /// It may let go of it meanwhile, from another thread: so this ends nothing, but says what to do.
 void Fetcher::Loop::warn_of_starvation() {
-  const std::shared_ptr<BatchBuild> build = partners_.delivery.awaited();
-  if (build == nullptr || build == starved_.lock() ||
-      !scheduler_.starved(build->begin + build->batch->samples.size() - 1)) {
+  const auto awaited = partners_.delivery.awaited();
+  if (!awaited || warned_of_ == awaited->index || !scheduler_.starved(awaited->last_position)) {
     return;
   }
-  starved_ = build;
+  warned_of_ = awaited->index;
   log().warn(
       "batch {} waits for memory: {} of {} bytes are taken, by batches that the program keeps and "
       "by "
       "those read ahead; let go of a batch before the next one is asked for, take smaller ones, or "
       "raise memory_bytes",
-      build->batch->index, scheduler_.budget_used(), reading_.scheduler.budget_bytes);
+      awaited->index, scheduler_.budget_used(), reading_.scheduler.budget_bytes);
 }
 
 Fetcher::Fetcher(FetchOrder order, FetchReading reading, FetchPartners partners)

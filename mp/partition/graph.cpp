@@ -204,6 +204,7 @@ std::vector<int> best_of_starts(const WeightedGraph& graph, const GraphRequest& 
       best = std::move(partition_of);
     }
   }
+  need(!best.empty(), "no cut of these operations has loads and bytes that are numbers");
   // The least cut is none, so vertices that carry nothing may all have come to one partition.
   fill_empty(graph, limits, best);
   return best;

@@ -392,8 +392,12 @@ Call all_of(std::vector<Call> each, OpType type, const char* title) {
                 works.push_back(start(ranks, options));
               }
             } catch (...) {
-              // The caller may free its tensors once it has the error, so what has begun must end.
-              sprat::all_of(std::move(works)).wait();
+              // The caller may free its tensors once it has the error, so what has begun must end,
+              // well or not.
+              try {
+                sprat::all_of(std::move(works)).wait();
+              } catch (const sprat::Error&) {
+              }
               throw;
             }
             return sprat::all_of(std::move(works));

@@ -413,12 +413,20 @@ TEST(Checkpoint, all_ranks_load_what_rank_0_finds) {
   const TemporaryFolder folder;
   const Arrangement two{.ranks = 2, .shards = 2};
   save_steps(two, {.folder = folder / "saved"}, {1, 2});
-  fs::create_directories(folder / "late");  // the same folder as a host sees it that is behind
-  fs::create_symlink("../saved/step-00000001", folder / "late/step-00000001");
+  // The same folder at another place, as a host sees it whose link is behind.
+  fs::create_directories(folder / "late");
+  for (const std::string step : {"step-00000001", "step-00000002"}) {
+    fs::create_symlink("../saved/" + step, folder / ("late/" + step));
+  }
+  fs::create_symlink("step-00000001", folder / "late/latest");
   on_ranks(two, [&](Communicator& world, HandMade& model) {
     model.spoil();
     const std::string path = folder / (world.rank() == 0 ? "saved" : "late");
     EXPECT_EQ(load(world, model.whole(), path, LoadWhat::everything).step, 2);
+    EXPECT_EQ(model.wrong(2), 0u) << "rank " << world.rank();
+    model.spoil();
+    const std::string link = folder / (world.rank() == 0 ? "saved/latest" : "late/latest");
+    EXPECT_EQ(load(world, model.whole(), link, LoadWhat::everything).step, 2);
     EXPECT_EQ(model.wrong(2), 0u) << "rank " << world.rank();
   });
 }

@@ -272,7 +272,7 @@ class DataLoader:
 
     @property
     def last(self) -> _native.DataBatch | None:
-        """What is known of the batch that was given last.
+        """What is known of the batch that was given last; None before the first, and behind the last.
 
         ``index`` (since the loader began, or resumed), ``first`` (the run's sample that is this rank's first of
         it), ``size``, and lists by sample: ``epochs``, ``sources``, ``records`` (in its source), and

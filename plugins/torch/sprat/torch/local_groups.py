@@ -26,21 +26,27 @@ def new_group(ranks: list[int], **options: Any) -> dist.ProcessGroup:
 
     The members of ``ranks`` call, all as often for these ranks. Other ranks do not.
     """
-    if c10d._hash_ranks_to_str is not _name:
-        _name.others = c10d._hash_ranks_to_str
-        c10d._hash_ranks_to_str = _name
     token = _ours.set(True)
+    # What counts all groups of a rank names those that all ranks make, so ours leave it alone.
+    count = getattr(c10d._world, "group_count", None)
     try:
         return dist.new_group(ranks, use_local_synchronization=True, **options)
     finally:
         _ours.reset(token)
+        if count is not None:
+            c10d._world.group_count = count
 
 
 def _name(ranks: list[int]) -> str:
     """In PyTorch's place, which goes on naming what others make."""
     if not _ours.get():
-        return _name.others(ranks)
+        return _name_of_others(ranks)
     named = _named.setdefault(dist.group.WORLD, Counter())
     key = tuple(ranks)
     named[key] += 1
     return hashlib.sha1(f"sprat {key} {named[key]}".encode(), usedforsecurity=False).hexdigest()
+
+
+# Once, as this module is imported: by turns with somebody else's, each would call the other.
+_name_of_others = c10d._hash_ranks_to_str
+c10d._hash_ranks_to_str = _name

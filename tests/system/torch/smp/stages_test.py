@@ -352,10 +352,10 @@ class Surroundings(unittest.TestCase):
         model, slotted, array = nn.Sequential(Scaled(2, 2)), Slotted(), np.ones(2)
         slotted.beta = 1.0
         losses = types.ModuleType("losses")
-        exec("GAMMA = 1.0\ndef loss(x):\n    return x * GAMMA", vars(losses))
+        exec("GAMMA = 1.0\nWEIGHTS = {'a': 1.0}\ndef loss(x):\n    return x * GAMMA", vars(losses))
 
         def step(x):
-            return losses.loss(model(x)) * Terms.alpha * slotted.beta * array[0]
+            return losses.loss(model(x)) * losses.WEIGHTS["a"] * Terms.alpha * slotted.beta * array[0]
 
         def key():
             return surroundings.key_of(functools.partial(step, torch.zeros(2, 2)), model)
@@ -372,10 +372,32 @@ class Surroundings(unittest.TestCase):
         keys.append(key())
         Scaled.factor = 2.0
         keys.append(key())
+        losses.WEIGHTS["a"] = 2.0
+        keys.append(key())
         self.assertEqual(len(set(keys)), len(keys))
         array = np.ones(1 << 20)
         with self.assertRaisesRegex(program.Unservable, "8388608 bytes"):
             key()
+
+    def test_put_back_what_classes_slots_and_arrays_held(self):
+        class Stats:
+            calls = 0
+
+        class Slotted:
+            __slots__ = ("_Slotted__calls", "late")
+
+        slotted, array, model = Slotted(), np.zeros(2), nn.Sequential(nn.Linear(2, 2))
+        slotted._Slotted__calls = 0
+
+        def step(x):
+            return model(x) * Stats.calls * slotted._Slotted__calls * array[0]
+
+        before = surroundings.Snapshot(step, model)
+        self.assertEqual(before.changes(), [])
+        Stats.calls, slotted._Slotted__calls, array[0] = 1, 1, 1
+        self.assertEqual(len(before.changes()), 3)
+        before.restore()
+        self.assertEqual((Stats.calls, slotted._Slotted__calls, array[0]), (0, 0, 0))
 
     def test_end_where_a_function_names_itself(self):
         class Again(nn.Module):

@@ -68,7 +68,7 @@ class Snapshot:
         walk = _Walk()
         for _ in _surroundings(function, module, walk):
             pass
-        holders = [*walk.holders, *(vars(inside) for inside in module.modules())]
+        holders: list[Any] = [*walk.holders, *(vars(inside) for inside in module.modules())]
         self._kept = [(holder, holder.copy()) for holder in holders]
 
     def changes(self) -> list[str]:
@@ -84,6 +84,10 @@ class Snapshot:
         for holder, kept in self._kept:
             if isinstance(holder, list):
                 holder[:] = kept
+            elif _is_array(holder):
+                holder[...] = kept
+            elif isinstance(holder, _Attributes):
+                holder.put_back(kept)
             elif _differing(holder, kept):
                 holder.clear()
                 holder.update(kept)
@@ -93,8 +97,12 @@ class Snapshot:
             if isinstance(holder, list):
                 if len(holder) != len(kept) or not all(map(operator.is_, holder, kept)):
                     yield "a list", holder
+            elif _is_array(holder):
+                if holder.tobytes() != kept.tobytes():
+                    yield "an array", holder
             else:
-                yield from ((repr(key), holder.get(key)) for key in _differing(holder, kept))
+                now = holder.copy() if isinstance(holder, _Attributes) else holder
+                yield from ((repr(key), now.get(key)) for key in _differing(now, kept))
 
 
 def _differing(holder: dict, kept: dict) -> list[Any]:
@@ -142,6 +150,23 @@ def _codes(code: types.CodeType | None) -> Iterator[types.CodeType]:
                 yield from _codes(inside)
 
 
+class _Attributes:
+    """Attributes of a class, or of an object with slots: no dict holds them that could be put back whole."""
+
+    def __init__(self, owner: Any, names: list[str]):
+        self._owner, self._names = owner, names
+
+    def copy(self) -> dict[str, Any]:
+        return {name: getattr(self._owner, name) for name in self._names if hasattr(self._owner, name)}
+
+    def put_back(self, kept: dict[str, Any]) -> None:
+        for name in _differing(self.copy(), kept):
+            if name in kept:
+                setattr(self._owner, name, kept[name])
+            else:
+                delattr(self._owner, name)
+
+
 class _Thing:
     """A thing that equals itself alone. It keeps the thing, whose identity another one would get otherwise."""
 
@@ -162,7 +187,7 @@ class _Walk:
 
     def __init__(self) -> None:
         self._seen: dict[int, Any] = {}  # by identity; kept, so that no other thing gets the identity of one that is gone
-        self.holders: list[dict | list] = []  # what could be changed while the step is captured
+        self.holders: list[Any] = []  # what could be changed while the step is captured
 
     def function(self, function: Any, owner: type | None = None) -> Iterator[Any]:
         """What it finds by its names: in its closure, in globals, as methods of its class."""
@@ -189,9 +214,11 @@ class _Walk:
             # Python's own classes hold what programs do not set: of all loggers, say.
             if _of_library(one) or _of_python(one) or not self._is_new(one):
                 continue
-            for name, value in list(vars(one).items()):
-                if not name.startswith("__") and not callable(value) and not hasattr(value, "__get__"):
-                    yield name, self.plain(value, 1)
+            held = {name: value for name, value in vars(one).items()
+                    if not name.startswith("__") and not callable(value) and not hasattr(value, "__get__")}
+            self.holders.append(_Attributes(one, list(held)))
+            for name, value in held.items():
+                yield name, self.plain(value, 1)
 
     def plain(self, value: Any, depth: int = 0) -> Any:
         """A value that compares; of things that hold others, what they hold."""
@@ -206,7 +233,9 @@ class _Walk:
         if isinstance(value, type):
             return (_Thing(value), *self.of_class(value))
         if _is_array(value):
-            return _contents(value)
+            contents = _contents(value)
+            self.holders.append(value)
+            return contents
         if depth == _DEPTH or not self._is_new(value):
             return _Thing(value)
         if isinstance(value, functools.partial):
@@ -221,6 +250,8 @@ class _Walk:
             return _Thing(value)
         if type(held) is dict:
             self.holders.append(held)
+        if slots:
+            self.holders.append(_Attributes(value, list(slots)))
         items = [*(held.items() if type(held) is dict else ()), *slots.items()]
         of_class = () if isinstance(value, dict) else self.of_class(type(value))
         return (len(items), *((str(key), self.plain(one, depth + 1)) for key, one in items[:_LENGTH]), *of_class)
@@ -230,8 +261,7 @@ class _Walk:
             if not _of_library(value) and depth < _DEPTH:
                 held = vars(value)
                 for one in (held[name] for name in names if name in held):
-                    if isinstance(one, (*_SIMPLE, types.ModuleType, types.FunctionType, type)):
-                        yield from self._named(one, names, depth + 1)
+                    yield from self._named(one, names, depth + 1)
         elif isinstance(value, types.FunctionType):
             if not _of_library(value):
                 yield from self.function(value)
@@ -250,11 +280,11 @@ class _Walk:
 
 
 def _of_python(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] in sys.stdlib_module_names
+    return str(kind.__module__).partition(".")[0] in sys.stdlib_module_names
 
 
 def _is_array(value: Any) -> bool:
-    return type(value).__name__ == "ndarray" and type(value).__module__ == "numpy"
+    return any(one.__name__ == "ndarray" and one.__module__ == "numpy" for one in type(value).__mro__)
 
 
 def _contents(array: Any) -> tuple:
@@ -270,9 +300,15 @@ def _slots(value: Any) -> dict[str, Any]:
     for one in type(value).__mro__:
         if not _of_library(one):
             slots = vars(one).get("__slots__", ())
-            names += [slots] if isinstance(slots, str) else list(slots)
+            names += [_mangled(name, one) for name in ([slots] if isinstance(slots, str) else slots)]
     return {name: getattr(value, name) for name in names
             if name not in ("__dict__", "__weakref__") and hasattr(value, name)}
+
+
+def _mangled(name: str, kind: type) -> str:
+    """As Python stores a private name of the class."""
+    private = name.startswith("__") and not name.endswith("__")
+    return f"_{kind.__name__.lstrip('_')}{name}" if private else name
 
 
 def _of_library(value: Any) -> bool:
