@@ -183,15 +183,15 @@ bool Delivery::waited_for() const {
 }
 
 // All of it with the lock: once it is ready, take() moves the batch out of the build.
-std::optional<Delivery::Awaited> Delivery::awaited() const {
+std::optional<Delivery::AwaitedBatch> Delivery::awaited() const {
   const std::lock_guard lock(mutex_);
   if (!waits_since_ || builds_.empty() || front_is_ready()) {
     return std::nullopt;
   }
   const BatchBuild& build = *builds_.front();
   const std::size_t samples = build.batch->samples.size();
-  return Awaited{.index = build.batch->index,
-                 .last_position = build.begin + samples - (samples > 0 ? 1 : 0)};
+  return AwaitedBatch{.index = build.batch->index,
+                      .last_position = build.begin + samples - (samples > 0 ? 1 : 0)};
 }
 
 std::chrono::nanoseconds Delivery::waited() const {

@@ -59,12 +59,12 @@ class Delivery final {
   std::size_t untaken() const;
   /// Whether somebody is in take().
   bool waited_for() const;
-  struct Awaited {
+  struct AwaitedBatch {
     std::uint64_t index = 0;          ///< Of the batch.
     std::uint64_t last_position = 0;  ///< Of its last sample, as BatchBuild::begin counts.
   };
   /// What whoever is in take() waits for; none if nobody is, or it is ready or not announced.
-  std::optional<Awaited> awaited() const;
+  std::optional<AwaitedBatch> awaited() const;
   /// How long somebody was in take(), in all.
   std::chrono::nanoseconds waited() const;
 
