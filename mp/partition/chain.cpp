@@ -208,11 +208,12 @@ class ChainCut {
 };
 
 /// Sums and products of so large numbers are far from infinity, which would be no cut's cost.
-constexpr double largest = 1e100;
+constexpr double largest_number = 1e100;
 
 template <class... Owner>
 void require_in_range(double value, const Owner&... owner) {
-  require(value >= 0 && value <= largest, owner..., " is ", value, ", not from 0 to ", largest);
+  require(value >= 0 && value <= largest_number, owner..., " is ", value, ", not from 0 to ",
+          largest_number);
 }
 
 void require_in_range(const ModelPiece& layer) {
