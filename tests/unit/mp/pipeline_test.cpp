@@ -19,6 +19,7 @@
 #include "sprat/layout.hpp"
 #include "tests/unit/mp/known_stages.hpp"
 #include "tests/unit/mp/shapes.hpp"
+#include "tests/unit/sanitized.hpp"
 
 namespace sprat::mp {
 namespace {
@@ -75,6 +76,9 @@ TEST(PipelineRun, takes_micro_batches_that_are_longer_than_in_the_run_before) {
         }
         const Schedule schedule = make_schedule(*kind, shape);
         for (const int ahead : {0, 2}) {
+          if (sanitized && ahead > 0) {
+            continue;  // the same code, at ten times the price
+          }
           KnownStages stages({schedule.stages(), 12'000});
           Pipeline pipeline(world, schedule, stages, {.messages_ahead = ahead});
           for (stages.run = 0; stages.run < 3; ++stages.run) {
