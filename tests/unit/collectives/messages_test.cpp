@@ -198,6 +198,7 @@ TEST(Messages, wait_for_ever_if_they_are_told_to) {
     const Options patient{.timeout = std::chrono::milliseconds::max()};
     std::vector<std::int32_t> data = {world.rank()};
     if (world.rank() == 0) {
+      // A deadline that has passed is told of after almost a second.
       std::this_thread::sleep_for(1200ms);
       world.send(elements(data), 1, 0, patient).wait();
     } else {

@@ -44,6 +44,17 @@ LoaderOptions windows(const std::string& folder) {
           .batch = 7};
 }
 
+/// Windows that begin with such a token.
+DecodeStage refuse_multiples_of_five() {
+  return {.name = "refuse some", .run = [](DecodedRecord& record) {
+            std::uint16_t first = 0;
+            std::memcpy(&first, record.find("tokens")->bytes.data(), sizeof first);
+            if (first % 5 == 0) {
+              throw std::runtime_error("a multiple of five");
+            }
+          }};
+}
+
 /// Lines {"number": i, "text": "..."} of different lengths.
 void write_lines(const std::string& path, int count) {
   std::ofstream out(path);
@@ -289,13 +300,7 @@ TEST(Loader, windows_that_are_refused_give_one_order_on_any_ranks_and_after_a_re
   options.decode_threads = 2;
   options.corrupt = Corrupt::skip;
   options.shuffle = Shuffle::full;
-  options.decode = {{.name = "refuse some", .run = [](DecodedRecord& record) {
-                       std::uint16_t first = 0;
-                       std::memcpy(&first, record.find("tokens")->bytes.data(), sizeof first);
-                       if (first % 5 == 0) {
-                         throw std::runtime_error("a multiple of five");
-                       }
-                     }}};
+  options.decode = {refuse_multiples_of_five()};
   const auto whole = read_all(options, 1, 70);  // more than two epochs
   EXPECT_EQ(read_all(options, 2, 70), whole);
   std::string state;
@@ -462,13 +467,7 @@ TEST(Loader, stages_see_windows_whose_rows_were_cached) {
   LoaderOptions options = windows(folder.path());
   options.decode_threads = 2;
   options.corrupt = Corrupt::skip;
-  options.decode = {{.name = "refuse some", .run = [](DecodedRecord& record) {
-                       std::uint16_t first = 0;
-                       std::memcpy(&first, record.find("tokens")->bytes.data(), sizeof first);
-                       if (first % 5 == 0) {
-                         throw std::runtime_error("a multiple of five");
-                       }
-                     }}};
+  options.decode = {refuse_multiples_of_five()};
   Loader loader(options);
   for (int i = 0; i < 30; ++i) {
     const auto batch = loader.next();
