@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <numeric>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -144,7 +145,7 @@ class Fetcher::Loop {
   void free_unwanted();
   void tell_of_queues();
   void look_around();
-  void warn_of_starvation();
+  void end_starvation();
   Extents in_table(Sample&& sample) const;
 
   FetchOrder order_;
@@ -166,6 +167,7 @@ class Fetcher::Loop {
   std::size_t outstanding_ = 0;  // requests that are planned and not whole
   Moment looked_around_ = now();
   std::optional<std::uint64_t> warned_of_;  // the batch that was last said to wait for memory
+  std::set<std::uint64_t> replaced_;  // positions of samples, until what follows is waited for
 };
 
 void Fetcher::Loop::run() noexcept {
@@ -529,6 +531,7 @@ void Fetcher::Loop::replace(const CorruptSample& corrupt) {
   sample.fields.clear();
   sample.own.reset();
   const Extents extents = in_table(std::move(next));
+  replaced_.insert(ref.build->begin + ref.sample);
   expect(ref.build, {ref.sample}, std::span(&extents, 1));
 }
 
@@ -762,7 +765,7 @@ void Fetcher::Loop::look_around() {
   }
   looked_around_ = now();
   partners_.each_second();
-  warn_of_starvation();
+  end_starvation();
   for (const HungRead& read : scheduler_.hung(now())) {
     const Extent& extent = read.request.extent;
     log().warn("a read has not come back for {} s: {}, {} bytes from {}, target {}",
@@ -771,19 +774,29 @@ void Fetcher::Loop::look_around() {
   }
 }
 
-/// A program that keeps a batch of records while it asks for the next one keeps that one's memory.
-/// It may let go of it meanwhile, from another thread: so this ends nothing, but says what to do.
-void Fetcher::Loop::warn_of_starvation() {
+/// Of a batch that somebody waits for. What takes a damaged record's place is asked for when
+/// batches behind it have their memory, which they keep until they are taken: so it gets more than
+/// there is. A program that keeps a batch of records while it asks for the next one keeps that
+/// one's memory. It may let go of it meanwhile, from another thread: so this ends nothing, but says
+/// what to do.
+void Fetcher::Loop::end_starvation() {
   const auto awaited = partners_.delivery.awaited();
-  if (!awaited || warned_of_ == awaited->index || !scheduler_.starved(awaited->last_position)) {
+  const auto position = awaited ? scheduler_.starved(awaited->last_position) : std::nullopt;
+  if (!position) {
     return;
   }
-  warned_of_ = awaited->index;
+  replaced_.erase(replaced_.begin(), replaced_.lower_bound(*position));
+  if (replaced_.contains(*position)) {
+    scheduler_.exceed_budget(*position);
+    return;
+  }
+  if (std::exchange(warned_of_, awaited->index) == awaited->index) {
+    return;
+  }
   log().warn(
       "batch {} waits for memory: {} of {} bytes are taken, by batches that the program keeps and "
-      "by "
-      "those read ahead; let go of a batch before the next one is asked for, take smaller ones, or "
-      "raise memory_bytes",
+      "by those read ahead; let go of a batch before the next one is asked for, take smaller ones, "
+      "or raise memory_bytes",
       awaited->index, scheduler_.budget_used(), reading_.scheduler.budget_bytes);
 }
 

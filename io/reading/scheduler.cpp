@@ -43,13 +43,24 @@ void Scheduler::add(std::span<const Request> requests) {
 /// Strictly in order: a later request that would fit must not take what an earlier one waits for.
 void Scheduler::admit() {
   while (!waiting_.empty()) {
-    ScheduledRead& entry = entries_.at(waiting_.begin()->second);
-    if (entry.request.extent.bytes > limits_.budget_bytes - used_bytes_) {
+    const ScheduledRead& entry = entries_.at(waiting_.begin()->second);
+    if (used_bytes_ + entry.request.extent.bytes > limits_.budget_bytes) {
       return;
     }
-    used_bytes_ += entry.request.extent.bytes;
-    waiting_.erase(waiting_.begin());
-    enqueue(entry);
+    admit_next();
+  }
+}
+
+void Scheduler::admit_next() {
+  ScheduledRead& entry = entries_.at(waiting_.begin()->second);
+  used_bytes_ += entry.request.extent.bytes;
+  waiting_.erase(waiting_.begin());
+  enqueue(entry);
+}
+
+void Scheduler::exceed_budget(std::uint64_t position) {
+  while (!waiting_.empty() && waiting_.begin()->first <= position) {
+    admit_next();
   }
 }
 
@@ -333,11 +344,14 @@ std::vector<HungRead> Scheduler::hung(Moment now) {
   return hung;
 }
 
-bool Scheduler::starved(std::uint64_t position) const {
+std::optional<std::uint64_t> Scheduler::starved(std::uint64_t position) const {
   const bool nothing_moves =
       in_flight_ == 0 && delayed_.empty() && held() == 0 &&
       std::ranges::all_of(targets_, [](const auto& one) { return one.second.queue.empty(); });
-  return nothing_moves && !waiting_.empty() && waiting_.begin()->first <= position;
+  if (!nothing_moves || waiting_.empty() || waiting_.begin()->first > position) {
+    return std::nullopt;
+  }
+  return waiting_.begin()->first;
 }
 
 bool Scheduler::takes_more() const {

@@ -108,8 +108,12 @@ class Scheduler final {
   std::optional<Moment> wakes_at() const;
   /// Reads under way for longer than hung_after, each told once. Ask once a second.
   std::vector<HungRead> hung(Moment now);
-  /// Nothing is under way, and what sample `position` waits for finds no room in the budget.
-  bool starved(std::uint64_t position) const;
+  /// Nothing is under way, and what sample `position` waits for finds no room in the budget: the
+  /// due of the request that is next in line for it.
+  std::optional<std::uint64_t> starved(std::uint64_t position) const;
+  /// What is due at `position` at the latest gets its room now; the budget is exceeded until as
+  /// much is released. For what is due before that which has the room, and so is never released.
+  void exceed_budget(std::uint64_t position);
 
   /// Some target has no request in line: one more for it would start soon.
   bool takes_more() const;
@@ -137,6 +141,7 @@ class Scheduler final {
   };
 
   void admit();
+  void admit_next();
   void enqueue(ScheduledRead& entry);
   bool has_room(const TargetQueue& target, std::uint64_t bytes, Moment now) const;
   ReadStart start(TargetQueue& target, Moment now);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -458,6 +459,57 @@ TEST(Loader, gives_long_records_whichever_way_they_are_read) {
       ASSERT_EQ(field.bytes.size(), wanted.size());
       ASSERT_EQ(std::memcmp(field.bytes.data(), wanted.data(), wanted.size()), 0) << "batch " << i;
     }
+  }
+}
+
+/// Records 0, 1, ... of these lengths.
+void write_records(const std::string& path, const std::vector<std::size_t>& lengths) {
+  std::ofstream out(path);
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    out << io::tar_member(std::to_string(i) + ".bin", std::string(lengths[i], 'r'));
+  }
+  out << io::tar_end();
+}
+
+// Batches behind it hold the memory by then, and are taken only after it.
+TEST(Loader, what_replaces_a_damaged_record_has_memory_though_it_is_longer) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/records.tar";
+  constexpr std::size_t count = 40, tenth = 104'000;
+  std::vector<std::size_t> lengths(count, tenth);
+  write_records(path, lengths);
+  LoaderOptions options{.sources = {{.paths = {path}}},
+                        .shuffle = Shuffle::full,
+                        .memory_bytes = std::uint64_t{1} << 20,
+                        .corrupt = Corrupt::skip,
+                        .timeout = std::chrono::seconds(20)};
+  std::vector<std::uint64_t> order;
+  {
+    Loader loader(options);
+    for (std::size_t i = 0; i < count; ++i) {
+      order.push_back(loader.next()->record(0));
+    }
+  }
+  // One of the first, whose neighbour in the file comes so late that nothing of it is there yet.
+  const auto place = [&](std::uint64_t record) { return std::ranges::find(order, record); };
+  const auto damaged = std::find_if(order.begin() + 2, order.end(), [&](std::uint64_t record) {
+    return record + 1 < count && place(record + 1) - place(record) > 15;
+  });
+  ASSERT_LT(damaged, order.begin() + 20) << "another seed would give one";
+  lengths[*damaged + 1] = 9 * tenth;
+  write_records(folder.path() + "/longer.tar", lengths);
+  options.sources = {{.paths = {folder.path() + "/longer.tar"}}};
+  options.decode = {{.name = "refuse", .run = [number = *damaged](DecodedRecord& record) {
+                       const DataField key = *record.find("__key__");
+                       const std::string digits(reinterpret_cast<const char*>(key.bytes.data()),
+                                                key.bytes.size());
+                       if (std::stoull(digits) == number) {
+                         throw std::runtime_error("damaged");
+                       }
+                     }}};
+  Loader loader(options);
+  for (const std::uint64_t record : order) {
+    ASSERT_EQ(loader.next()->record(0), record == *damaged ? record + 1 : record);
   }
 }
 

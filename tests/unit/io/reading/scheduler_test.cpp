@@ -125,8 +125,27 @@ TEST(Scheduler, tells_who_waits_in_vain_for_the_budget) {
   EXPECT_FALSE(scheduler.starved(7)) << "two are under way";
   scheduler.done(0, 100, 0, Moment(1));
   scheduler.done(1, 100, 0, Moment(1));
-  EXPECT_TRUE(scheduler.starved(7));
+  EXPECT_EQ(scheduler.starved(7), 7u);
+  EXPECT_EQ(scheduler.starved(9), 7u);
   EXPECT_FALSE(scheduler.starved(6)) << "sample 6 wants nothing of what waits";
+}
+
+// As when a sample's second choice is asked for behind what later samples have already.
+TEST(Scheduler, exceeds_its_budget_for_what_would_wait_for_ever) {
+  Scheduler scheduler({.budget_bytes = 250});
+  scheduler.add(std::vector{scheduled(0, 1, 8), scheduled(1, 1, 9)});
+  started(scheduler);
+  scheduler.done(0, 100, 0, Moment(1));
+  scheduler.done(1, 100, 0, Moment(1));
+  scheduler.add(std::vector{scheduled(2, 1, 7), scheduled(3, 1, 7), scheduled(4, 1, 10, 10)});
+  EXPECT_EQ(scheduler.starved(7), 7u);
+  scheduler.exceed_budget(7);
+  EXPECT_EQ(started(scheduler), (Ids{2, 3})) << "and no other";
+  EXPECT_EQ(scheduler.budget_used(), 400u);
+  scheduler.release(0);
+  EXPECT_EQ(started(scheduler), Ids{}) << "there is still more than the budget";
+  scheduler.release(1);
+  EXPECT_EQ(started(scheduler), Ids{4});
 }
 
 TEST(Scheduler, takes_more_as_long_as_a_target_has_nobody_in_line) {
