@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
 
 #include "checkpoint/manifest.hpp"
@@ -86,6 +87,39 @@ bool is_unfinished(const std::string& name) {
   const auto end = name.find(unfinished);
   const std::string of = name.substr(0, end);
   return end != std::string::npos && (of == "latest" || step_of(of));
+}
+
+/// Where a link leads; nullopt if there is none.
+std::optional<std::string> link_at(const std::string& path) {
+  std::error_code error;
+  const fs::path target = fs::read_symlink(path, error);
+  return error ? std::nullopt : std::optional(target.string());
+}
+
+void point_latest(const NamelessCheckpoint& checkpoint, const std::string& target,
+                  const io::StepHook& hook) {
+  io::point_link(checkpoint.folder + "/latest", target,
+                 fmt::format("{}/latest{}{:016x}", checkpoint.folder, unfinished, checkpoint.id),
+                 hook);
+}
+
+/// A save that fails has left nothing, though its checkpoint had its name for a moment: where it
+/// took another one's place, that one's values are to be found there again.
+void take_back(const NamelessCheckpoint& checkpoint, const std::optional<std::string>& latest,
+               const io::StepHook& hook) {
+  const std::string place = checkpoint.folder + "/" + step_name(checkpoint.step);
+  if (!latest) {
+    std::error_code ignored;
+    fs::remove(checkpoint.folder + "/latest", ignored);
+  } else if (link_at(checkpoint.folder + "/latest") != latest) {
+    point_latest(checkpoint, *latest, hook);
+  }
+  std::error_code ignored;
+  if (fs::exists(checkpoint.unfinished, ignored)) {
+    io::rename_over(checkpoint.unfinished, place, hook);
+  } else {
+    io::rename_over(place, checkpoint.unfinished, hook);
+  }
 }
 
 /// What saves have left, and no checkpoints.
@@ -182,6 +216,28 @@ std::string checkpoint_at(const std::string& path) {
                                  : "there is no such folder, and so no ",
        manifest_name);
   return *latest;
+}
+
+void put_in_place(const NamelessCheckpoint& checkpoint, const io::StepHook& hook) {
+  const auto& [folder, whole, step, id] = checkpoint;
+  const std::optional<std::string> latest = link_at(folder + "/latest");
+  io::rename_over(whole, folder + "/" + step_name(step), hook);
+  try {
+    io::sync_folder(folder, hook);
+    point_latest(checkpoint, step_name(step), hook);
+    io::sync_folder(folder, hook);
+  } catch (...) {
+    try {
+      take_back(checkpoint, latest, hook);
+    } catch (const std::exception& error) {
+      log().error("the save of step {} into {} failed, and its checkpoint stays there: {}", step,
+                  folder, error.what());
+      // Of what it replaced, if anything: under this name it outlives the save.
+      static_cast<void>(
+          std::rename(whole.c_str(), (whole + std::string(io::replaced_ending)).c_str()));
+    }
+    throw;
+  }
 }
 
 std::vector<std::string> retire(const std::string& folder, std::int64_t step, int keep_last,

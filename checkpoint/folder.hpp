@@ -36,6 +36,16 @@ std::optional<std::string> latest_in(const std::string& folder);
 /// none.
 std::string checkpoint_at(const std::string& path);
 
+/// A checkpoint that is whole and on the disk, and has no name yet.
+struct NamelessCheckpoint {
+  std::string folder, unfinished;  ///< The second lies in the first.
+  std::int64_t step = 0;
+  std::uint64_t id = 0;  ///< The save's own.
+};
+/// Gives it its name and makes `latest` lead to it; returns once that is on the disk. A checkpoint
+/// of the same step is `unfinished` then. If it throws, all names are what they were before.
+void put_in_place(const NamelessCheckpoint& checkpoint, const io::StepHook& hook);
+
 /// Takes the names of checkpoints before `step` beyond the `keep_last` - 1 highest, and returns
 /// what is to be removed: these, which may take long, and what dead saves left. Checkpoints after
 /// `step` stay: they are of a run that went further. What fails is logged: the save that calls this

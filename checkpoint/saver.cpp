@@ -328,14 +328,12 @@ void Saver::publish(std::vector<std::uint64_t> checksums) {
     file.record.blocks.assign(next, next + blocks);
     next += blocks;
   }
-  const std::string unfinished = unfinished_name(), name = step_name(about_.step);
+  const std::string unfinished = unfinished_name();
   io::write_file(unfinished + "/" + manifest_name, write_manifest(about_), options_.hook);
   io::sync_folder(unfinished, options_.hook);
-  io::rename_over(unfinished, options_.folder + "/" + name, options_.hook);
-  io::sync_folder(options_.folder, options_.hook);
-  io::point_link(options_.folder + "/latest", name,
-                 fmt::format("{}/latest.tmp-{:016x}", options_.folder, id_), options_.hook);
-  io::sync_folder(options_.folder, options_.hook);
+  put_in_place(
+      {.folder = options_.folder, .unfinished = unfinished, .step = about_.step, .id = id_},
+      options_.hook);
 }
 
 }  // namespace sprat::fsdp

@@ -312,11 +312,14 @@ void point_link(const std::string& path, const std::string& target, const std::s
   if (symlink(target.c_str(), spare.c_str()) != 0) {
     fail("make the link", spare, errno);
   }
-  tell(hook, "rename link", path);
-  if (rename(spare.c_str(), path.c_str()) != 0) {
-    const int error = errno;
+  try {
+    tell(hook, "rename link", path);
+    if (rename(spare.c_str(), path.c_str()) != 0) {
+      fail("rename " + spare + " to", path, errno);
+    }
+  } catch (...) {
     unlink(spare.c_str());
-    fail("rename " + spare + " to", path, error);
+    throw;
   }
 }
 

@@ -300,6 +300,76 @@ TEST(Checkpoint, a_save_that_fails_anywhere_leaves_the_last_one_and_nothing_else
   }
 }
 
+// The checkpoint has its name by then, in the place of another one perhaps.
+TEST(Checkpoint, a_save_that_fails_behind_its_rename_is_taken_back) {
+  struct Place {
+    const char *step, *part;
+    int from;  // the first call that fails
+  };
+  const Place places[] = {{"fsync folder", "", 1},
+                          {"link", "/latest", 1},
+                          {"rename link", "/latest", 1},
+                          {"fsync folder", "", 2}};
+  const Arrangement arrangement{.ranks = 2, .shards = 2};
+  for (const Place& place : places) {
+    for (const std::int64_t step : {1, 2}) {
+      SCOPED_TRACE(text(place.step, " ", place.from, ", step ", step));
+      const TemporaryFolder folder;
+      save_steps(arrangement, {.folder = folder.path()}, {1});
+      std::atomic<int> calls = 0, complaints = 0;
+      const io::StepHook hook = [&](std::string_view now, const std::string& path) {
+        const std::string part = folder.path() + place.part;
+        const bool meant = *place.part == 0 ? path == part : path.starts_with(part);
+        if (now == place.step && meant && ++calls >= place.from) {
+          throw Error(ErrorCode::unavailable, io::describe_failure("write to", path, EIO));
+        }
+      };
+      on_ranks(arrangement, [&](Communicator& world, HandMade& model) {
+        Saver saver(world, model.whole(), {.folder = folder.path(), .hook = hook});
+        model.fill(2);
+        try {
+          saver.save({.step = step, .samples = 20});
+          saver.wait();
+          ADD_FAILURE() << "saved";
+        } catch (const Error& error) {
+          EXPECT_THAT(error.what(), HasSubstr("Input/output error"));
+          ++complaints;
+        }
+        world.barrier();
+        EXPECT_THAT(entries(folder.path()), ElementsAre("latest", "step-00000001"));
+      });
+      EXPECT_EQ(complaints, arrangement.ranks);
+      expect_loads(arrangement, folder.path(), 1);
+    }
+  }
+}
+
+TEST(Checkpoint, a_first_save_that_fails_behind_its_rename_leaves_nothing) {
+  const TemporaryFolder folder;
+  const Arrangement arrangement{.ranks = 2, .shards = 2};
+  std::atomic<int> calls = 0;
+  const io::StepHook hook = [&](std::string_view now, const std::string& path) {
+    if (now == "fsync folder" && path == folder.path() && ++calls == 2) {
+      throw Error(ErrorCode::unavailable, io::describe_failure("write to", path, EIO));
+    }
+  };
+  on_ranks(arrangement, [&](Communicator& world, HandMade& model) {
+    Saver saver(world, model.whole(), {.folder = folder.path(), .hook = hook});
+    model.fill(1);
+    EXPECT_THROW(
+        {
+          saver.save({.step = 1, .samples = 10});
+          saver.wait();
+        },
+        Error);
+    world.barrier();
+    EXPECT_THAT(entries(folder.path()), ElementsAre());
+    saver.save({.step = 1, .samples = 10});
+    saver.wait();
+  });
+  expect_loads(arrangement, folder.path(), 1);
+}
+
 TEST(Checkpoint, a_save_succeeds_whatever_old_ones_cannot_be_removed) {
   const TemporaryFolder folder;
   const Arrangement arrangement{.ranks = 2, .shards = 2};
