@@ -21,11 +21,13 @@ namespace sprat {
 /// Partial sums or maxima that a row is reduced in: element i belongs to lane i % lanes.
 inline constexpr int lanes = 16;
 
-/// e^x to within 2 ulp for |x| < 87; 0 below that range, e^88 above. Branch-free.
-/// Cephes' expf (Moshier 1992): x = n ln 2 + r, a polynomial for e^r, n added to the exponent.
+/// e^x to within 2 ulp for |x| < 87; 0 below that range, e^88 above, NaN of NaN. Branch-free.
+/// Cephes' expf (Moshier 1992): x = n ln 2 + r, a polynomial for e^r, times 2^n.
 SPRAT_INLINE float fast_exp(float x) {
   constexpr float lowest = -87.0f, highest = 88.0f, log2_e = 1.44269504f;
-  constexpr float to_integer = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
+  // 1.5 * 2^23: adding it rounds to a whole number. 127 more: its last bits are the exponent of
+  // 2^n.
+  constexpr float to_integer = 12582912.0f + 127.0f;
   constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
   const bool vanishes = x < lowest;
   x = vanishes ? lowest : x;
@@ -40,8 +42,8 @@ SPRAT_INLINE float fast_exp(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  const std::uint32_t exponent = std::bit_cast<std::uint32_t>(shifted) << 23;
-  const float result = std::bit_cast<float>(std::bit_cast<std::uint32_t>(p) + exponent);
+  // A product, exact as a power of two is, and not a sum of exponents: that makes numbers of NaNs.
+  const float result = p * std::bit_cast<float>(std::bit_cast<std::uint32_t>(shifted) << 23);
   return vanishes ? 0.0f : result;
 }
 

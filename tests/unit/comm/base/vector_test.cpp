@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -29,6 +31,16 @@ TEST(FastExp, vanishes_below_and_saturates_above) {
   EXPECT_EQ(fast_exp(0.0f), 1.0f);
   EXPECT_EQ(fast_exp(1e30f), fast_exp(88.0f));
   EXPECT_TRUE(std::isfinite(fast_exp(88.0f)));
+}
+
+// What arenas put into memory that is given back is such a NaN.
+TEST(FastExp, of_every_nan_is_nan) {
+  for (const std::uint32_t payload : {0x1u, 0x2u, 0x400000u, 0x400001u, 0x7fffffu}) {
+    for (const std::uint32_t sign : {0u, 0x80000000u}) {
+      EXPECT_TRUE(std::isnan(fast_exp(std::bit_cast<float>(sign | 0x7f800000u | payload))))
+          << payload << " " << sign;
+    }
+  }
 }
 
 TEST(Sum, adds_element_i_to_lane_i_mod_16_then_halves) {
