@@ -89,11 +89,11 @@ class Pipeline::Impl {
  public:
   Impl(Communicator& ranks, mp::Schedule schedule, PipelineStages& stages, PipelineOptions options)
       : stages_(stages), options_(options) {
-    require(options.messages_ahead >= 0, "messages_ahead is ", options.messages_ahead,
-            "; it counts computations, from 0 on");
     // Held against the others' first: a rank that alone found its schedule wrong would be waited
     // for.
     mp::agree_on_schedule(ranks, schedule, options.messages_ahead);
+    require(options.messages_ahead >= 0, "messages_ahead is ", options.messages_ahead,
+            "; it counts computations, from 0 on");
     require(schedule.ranks() == ranks.size(), schedule.name, " is for ", schedule.ranks(),
             " ranks, but ", ranks.name(), " has ", ranks.size());
     // Equal schedules have equal faults, so from here on every rank throws or none.

@@ -69,7 +69,8 @@ void agree_on_schedule(Communicator& ranks, const Schedule& schedule, int messag
     for (std::size_t rank = 1; rank < std::size_t(ranks.size()); ++rank) {
       const std::uint64_t first = all[i], other = all[rank * terms.size() + i];
       if (first != other) {
-        const std::string values = terms[i].digest ? "" : text(": ", first, " and ", other);
+        const std::string values =
+            terms[i].digest ? "" : text(": ", std::int64_t(first), " and ", std::int64_t(other));
         throw Error(ErrorCode::mismatch,
                     text("ranks 0 and ", rank, " of ", ranks.name(),
                          " make a pipeline of schedules that differ in their ", terms[i].what,

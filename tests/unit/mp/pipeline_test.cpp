@@ -272,6 +272,7 @@ TEST(PipelineAgreement, say_what_differs_between_ranks) {
   for (const Disagreement& other : {
            Disagreement{.microbatches = 5, .told = "in their micro-batches: 4 and 5"},
            Disagreement{.messages_ahead = 1, .told = "in their messages_ahead: 2 and 1"},
+           Disagreement{.messages_ahead = -1, .told = "in their messages_ahead: 2 and -1"},
            Disagreement{.kind = "gpipe", .told = "in their name"},
            Disagreement{.most = 9, .told = "that stage 0 gives to the next: 8 and 9"},
        }) {
