@@ -2,6 +2,7 @@
 #include "planning/group_cost.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <memory>
 
@@ -67,7 +68,9 @@ double GroupCost::seconds(Collective collective, const GroupPlace& place, double
     return line->seconds +
            line->seconds_per_byte * bytes * passing(place.ranks) / passing(line->ranks);
   }
-  const int most_hosts = std::max(2, most_simulated / place.per_host);
+  // Half as many have wires, too: from one host to two would be no doubling of anything.
+  const auto many = static_cast<unsigned>(most_simulated / place.per_host);
+  const int most_hosts = std::max(4, static_cast<int>(std::bit_floor(many)));
   if (place.hosts <= most_hosts) {
     return simulated(collective, place.hosts, place.per_host, place.groups_per_host, bytes);
   }

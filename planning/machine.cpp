@@ -60,9 +60,11 @@ MeasuredCollective line_through(Collective collective, int ranks, const Points& 
     xx += weight * points.bytes[i] * points.bytes[i];
     xy += weight * points.bytes[i] * points.seconds[i];
   }
-  // One size alone, or a cloud, gives no slope: then all of it is latency.
+  // One size alone, or a cloud, gives no slope: then all of it is latency. What is left of one size
+  // is rounding.
   const double below = weights * xx - x * x;
-  const double slope = below > 0 ? std::max(0.0, (weights * xy - x * y) / below) : 0;
+  const bool sloped = below > 1e-9 * weights * xx;
+  const double slope = sloped ? std::max(0.0, (weights * xy - x * y) / below) : 0;
   return {.collective = collective,
           .ranks = ranks,
           .seconds = std::max(0.0, (y - slope * x) / weights),
@@ -191,10 +193,13 @@ TrainingMachine machine_from(std::string_view words) {
   base.remove_prefix(base.starts_with(sagemaker) ? sagemaker.size() : 0);
   const std::size_t dot = std::min(base.find('.'), base.size());
   collectives::Machine network = collectives::machine_named(base.substr(0, dot));
+  const int whole = network.ranks;
   if (comma < words.size()) {
     collectives::change(network, words.substr(comma + 1));
   }
-  const TrainingMachine machine = machine_of(network);
+  TrainingMachine machine = machine_of(network);
+  // Smaller sizes of a family have as much less of the host's memory.
+  machine.device.host_memory_GiB *= std::min(1.0, static_cast<double>(network.ranks) / whole);
   // p5.4xlarge has one of p5's eight GPUs, so taking a size for another plans another machine.
   require(dot == base.size() || base.substr(dot + 1) == machine.device.size, "machine: ", base,
           " is not in the table, which has ", network.name, ".", machine.device.size,

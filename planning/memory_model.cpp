@@ -138,12 +138,15 @@ DeviceMemory memory_of_rank(Rehearsals& rehearsals, const Arrangement& a, int ra
   return memory;
 }
 
-/// Stages differ: the first ranks hold most tapes, the last has the logits. So all are asked.
+/// Stages differ: the first ranks hold most tapes, the last has the logits. So all are asked. What
+/// lies in the host's memory is most on another rank than what lies in the device's, perhaps.
 DeviceMemory memory_of(Rehearsals& rehearsals, const Arrangement& arrangement, double enough) {
   DeviceMemory most;
   for (int rank = 0; rank < arrangement.pipeline && most.total() <= enough; ++rank) {
     const DeviceMemory one = memory_of_rank(rehearsals, arrangement, rank);
+    const double offloaded = std::max(one.offloaded, most.offloaded);
     most = one.total() > most.total() ? one : most;
+    most.offloaded = offloaded;
   }
   return most;
 }

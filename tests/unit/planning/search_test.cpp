@@ -87,6 +87,26 @@ TEST(PlanMemory, a_few_microbatches_show_what_all_of_them_hold) {
   }
 }
 
+// The last stage has the logits and the most on its device, the first the most in the host's
+// memory.
+TEST(PlanMemory, what_is_offloaded_is_the_most_of_any_rank) {
+  const PlanRequest request =
+      request_for("layers=8,width=512,heads=8,vocabulary=131072", "p4d", 1, 64, 512);
+  Rehearsals rehearsals(request);
+  const Arrangement a{.pipeline = 4,
+                      .shards = 2,
+                      .strategy = "zero1",
+                      .recompute = true,
+                      .offload = true,
+                      .microbatches = 16};
+  double most = 0;
+  for (int rank = 0; rank < a.pipeline; ++rank) {
+    most = std::max(most, memory_of_rank(rehearsals, a, rank).offloaded);
+  }
+  EXPECT_GT(most, memory_of_rank(rehearsals, a, a.pipeline - 1).offloaded);
+  EXPECT_EQ(memory_of(rehearsals, a, std::numeric_limits<double>::max()).offloaded, most);
+}
+
 /// In a rank's gradients of a step by the engine's own plan, with nothing left out.
 double whole_plan_of_gradients(Rehearsals& rehearsals, const Arrangement& a, int rank) {
   const PlanRequest& request = rehearsals.request();

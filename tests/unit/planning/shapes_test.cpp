@@ -169,6 +169,7 @@ TEST(PlanMachines, every_machine_of_the_simulator_has_a_device) {
 TEST(PlanMachines, names_may_have_sizes_and_changes) {
   EXPECT_EQ(machine_from("p4d.24xlarge").network.name, "p4d");
   EXPECT_EQ(machine_from("p5.48xlarge,rails=4").network.rails, 4);
+  EXPECT_EQ(machine_from("p5,ranks=1,rails=1").device.host_memory_GiB, 256) << "p5.4xlarge";
   EXPECT_NE(refused([] { machine_from("p9.large"); }).find("no machine \"p9\""), std::string::npos);
   EXPECT_EQ(machine_from("ml.p4d.24xlarge").network.name, "p4d");
   EXPECT_NE(refused([] { machine_from("p5.4xlarge"); }).find("the table, which has p5.48xlarge"),
@@ -196,6 +197,21 @@ TEST(PlanCalibration, a_line_goes_through_measured_times) {
   EXPECT_NEAR(groups.seconds(collectives::Collective::all_gather, two, 3e6), 310e-6, 1e-9);
 }
 
+// Rounding leaves something of what is nothing, and a slope of it would be anything.
+TEST(PlanCalibration, one_size_alone_gives_no_slope) {
+  for (const double bytes : {1e6, 3e6, 12345678.0, 1048576.0}) {
+    for (int median = 1; median < 1000; median += 7) {
+      const std::string row = R"({"collective": "all_gather", "ranks": 2, "bytes": )" +
+                              std::to_string(static_cast<std::int64_t>(bytes)) +
+                              R"(, "time_us": {"median": )" + std::to_string(median) + "}}\n";
+      const Calibration rates = parse_calibration(row + row + row, "rates");
+      ASSERT_EQ(rates.collectives.size(), 1u);
+      ASSERT_EQ(rates.collectives[0].seconds_per_byte, 0) << row;
+      ASSERT_NEAR(rates.collectives[0].seconds, median * 1e-6, 1e-12) << row;
+    }
+  }
+}
+
 TEST(PlanCalibration, what_is_no_rate_is_refused_by_line_and_key) {
   EXPECT_NE(refused([] { parse_calibration("{\"flops\": 1}", "r"); }).find("r line 1: \"flops\""),
             std::string::npos);
@@ -220,6 +236,18 @@ TEST(PlanCalibration, what_is_no_rate_is_refused_by_line_and_key) {
               std::string::npos)
         << ranks;
   }
+}
+
+// Beyond what is simulated times grow by doublings of hosts: all of which have wires.
+TEST(PlanCosts, hosts_of_many_ranks_grow_as_their_wires_do) {
+  GroupCost groups(machine_from("c5n"));
+  const auto seconds = [&](int hosts) {
+    return groups.seconds(collectives::Collective::all_gather,
+                          {.ranks = 36 * hosts, .per_host = 36, .hosts = hosts}, 512.0 * (1 << 20));
+  };
+  // A host has (h - 1) / h of the bytes from others.
+  EXPECT_LT(seconds(16), seconds(2) * 1.2 * (15.0 / 16) / (1.0 / 2));
+  EXPECT_GE(seconds(16), seconds(4));
 }
 
 // What is said of groups that are not simulated, against a simulation of one.
