@@ -181,7 +181,7 @@ void explain_operation(const Key& key, const std::vector<Member>& members, std::
   const RecordedOperation& call = *find(all.waiting.front(), sequence);
   // Only a rank with a thread in a wait can be part of a circle: one that computes may yet call
   // what another waits for.
-  const std::vector<Member> none;  // a rank that computes may yet call what another waits for
+  const std::vector<Member> none;
   double longest = 0;
   for (const Member& member : all.waiting) {
     const RecordedOperation& own = *find(member, sequence);

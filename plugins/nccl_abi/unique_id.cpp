@@ -13,6 +13,8 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <sstream>
+#include <string>
 #include <system_error>
 
 #include "plugins/nccl_abi/errors.hpp"
@@ -37,8 +39,11 @@ static_assert(sizeof(Packed) <= sizeof(ncclUniqueId));
 
 bool allows(const std::string& chosen, const std::string& name) {
   const bool excludes = chosen.starts_with('^');
-  const std::string list = "," + chosen.substr(excludes ? 1 : 0) + ",";
-  const bool listed = list.find("," + name + ",") != std::string::npos;
+  std::istringstream list(chosen.substr(excludes ? 1 : 0));
+  bool listed = false;
+  for (std::string one; std::getline(list, one, ',');) {
+    listed = listed || one == name;
+  }
   return chosen.empty() || listed != excludes;
 }
 
