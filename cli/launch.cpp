@@ -4,11 +4,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -23,19 +26,28 @@
 namespace sprat::cli {
 namespace {
 
-/// Our settings, and on other hosts what programs need to start, as far as they are set here.
+/// A rank and a size of this shell would make every rank the same one.
+constexpr std::array own_place = {"SPRAT_RANK", "SPRAT_SIZE"};
+
+/// Our settings, and on other hosts what programs need to start, as far as they are set here. Some
+/// settings are no communicator's, such as those of the NCCL library, so all of our names count.
 std::vector<std::string> variables_to_pass(bool other_hosts) {
+  std::set<std::string> ours;
+  for (char* const* entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view word(*entry);
+    if (word.starts_with("SPRAT_")) {
+      ours.emplace(word.substr(0, word.find('=')));
+    }
+  }
   std::vector<std::string> names;
   if (other_hosts) {
     names = {"PATH", "LD_LIBRARY_PATH"};
   }
-  for (const ConfigField& field : describe(Config())) {
-    names.push_back(field.variable);
-  }
-  // Passed on, a rank and a size of this shell would make every rank the same one.
+  names.insert(names.end(), ours.begin(), ours.end());
   std::erase_if(names, [](const std::string& name) {
     const char* value = environment(name.c_str());
-    return value == nullptr || *value == '\0' || name == "SPRAT_RANK" || name == "SPRAT_SIZE";
+    return value == nullptr || *value == '\0' ||
+           std::ranges::find(own_place, name) != own_place.end();
   });
   return names;
 }
@@ -55,6 +67,10 @@ void find_ourselves(std::string& program) {
     words.push_back(word.data());
   }
   words.push_back(nullptr);
+  // Ranks of this host have mpirun's environment, whatever is passed on by name.
+  for (const char* name : own_place) {
+    ::unsetenv(name);
+  }
   ::execvp(words.front(), words.data());
   const int error = errno;
   need(error != ENOENT, "mpirun is not installed: apt-get install openmpi-bin");

@@ -11,7 +11,9 @@ std::string WholeNumber::operator()(const std::string& text) const {
   int value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc{} && stop == end && value >= least_) {
+  // What reads it behind this check would take zeros in front for those of octal numbers.
+  const bool padded = text.starts_with("0") && text != "0";
+  if (error == std::errc{} && stop == end && value >= least_ && !padded) {
     return "";
   }
   return fmt::format("\"{}\" is not a whole number from {} to {}", text, least_,

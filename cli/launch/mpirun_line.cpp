@@ -28,6 +28,9 @@ std::string subject(const Words& words, std::size_t at) {
   return fmt::format("{} {}", name, words[at + 1].substr(0, words[at + 1].find('=')));
 }
 
+/// More processes than any job has: counts are added up.
+constexpr int most_slots = 1 << 24;
+
 /// "a:8,b" has 9. Null if it makes no sense.
 std::optional<int> count_slots(std::string_view hosts) {
   int slots = 0;
@@ -39,7 +42,8 @@ std::optional<int> count_slots(std::string_view hosts) {
     if (colon != host.npos) {
       const auto [end, error] =
           std::from_chars(host.data() + colon + 1, host.data() + host.size(), here);
-      if (error != std::errc{} || end != host.data() + host.size() || here < 1) {
+      if (error != std::errc{} || end != host.data() + host.size() || here < 1 ||
+          here > most_slots - slots) {
         return std::nullopt;
       }
     }

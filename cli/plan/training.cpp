@@ -162,8 +162,8 @@ int plan_training(const PlanArguments& given) {
   try {
     return search_and_tell(given);
   } catch (const Error& error) {
-    // Words, and what is in files that they name, are what was asked; all else is the machine's.
-    if (error.code() == ErrorCode::invalid_argument) {
+    // Words, and files that they name, are what was asked; all else is the machine's.
+    if (error.code() == ErrorCode::invalid_argument || error.code() == ErrorCode::unavailable) {
       throw UsageError(error.what());
     }
     throw;

@@ -56,7 +56,7 @@ TEST(MpirunLine, is_what_was_asked_for) {
 
 TEST(MpirunLine, is_refused_where_it_makes_no_sense) {
   EXPECT_THROW(mpirun_line({.ranks = 4}), UsageError);
-  for (const char* hosts : {"a:0", "a:x", "a:8,", ",", ":8", "a:-1", "a:8:"}) {
+  for (const char* hosts : {"a:0", "a:x", "a:8,", ",", ":8", "a:-1", "a:8:", "a:2147483647,b:2"}) {
     EXPECT_THROW(mpirun_line({.hosts = hosts, .command = {"x"}}), UsageError) << hosts;
   }
   EXPECT_THROW(mpirun_line({.custom_options = "-x 'A", .command = {"x"}}), UsageError);
