@@ -2,12 +2,14 @@
 #include "train/report.hpp"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -22,6 +24,11 @@ constexpr std::chrono::seconds line_interval{2};
 /// Of the time, that is waited for a tier. With less, the layers around would hide a faster one's
 /// transfers as well.
 constexpr double slow_tier_share = 0.1;
+
+[[noreturn]] void refuse_report(const std::string& path, int error) {
+  throw Error(ErrorCode::unavailable,
+              fmt::format("cannot write report {}: {}", path, std::strerror(error)));
+}
 
 std::string slow_tier_warning(const std::string& tier, double share) {
   return fmt::format(
@@ -109,8 +116,20 @@ ReportFile::ReportFile(const std::string& path, int kept_steps) : path_(path) {
   file_.open(path);
   file_ << kept << std::flush;
   if (!file_) {
-    throw Error(ErrorCode::unavailable,
-                fmt::format("cannot write report {}: {}", path, std::strerror(errno)));
+    refuse_report(path, errno);
+  }
+}
+
+void ReportFile::try_place(const std::string& path) {
+  if (access(path.c_str(), W_OK) == 0) {
+    if (std::filesystem::is_directory(path)) {
+      refuse_report(path, EISDIR);
+    }
+    return;
+  }
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (errno != ENOENT || access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
+    refuse_report(path, errno);
   }
 }
 

@@ -56,6 +56,9 @@ class ReportFile {
   /// Keeps the lines of the first `kept_steps` steps that the file has, for a run that resumes.
   /// Throws Error{unavailable} naming the path.
   explicit ReportFile(const std::string& path, int kept_steps = 0);
+  /// Throws as the constructor would, and leaves nothing at `path`.
+  static void try_place(const std::string& path);
+  /// Throws Error{unavailable} naming the path.
   void write(const StepRecord& record);
 
  private:

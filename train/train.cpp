@@ -17,6 +17,7 @@
 #include "train/data/loaded_data.hpp"
 #include "train/data/text_data.hpp"
 #include "train/pipeline_plan.hpp"
+#include "train/report.hpp"
 #include "train/trainer.hpp"
 
 namespace sprat::train {
@@ -112,6 +113,9 @@ Settings read_codec(AgreedRun& agreed) {
 AgreedRun agree_on_run(Communicator& world, const TrainRequest& request) {
   AgreedRun agreed;
   agree_on_settings(world, [&] {  // before anything that waits for ranks that do the same
+    if (request.report && world.rank() == 0) {
+      ReportFile::try_place(*request.report);
+    }
     agreed.config = read_train_config(request.config);
     Settings data = agreed.config.data.has_sources()
                         ? read_codec(agreed)

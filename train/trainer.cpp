@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "comm/base/log.hpp"
 #include "train/data/gathered_batches.hpp"
 #include "train/loading_horizon.hpp"
 #include "train/sample.hpp"
@@ -319,9 +320,7 @@ void Trainer::train(std::vector<StepRecord>& records) {
       record.validation_loss = validate(train.validation_samples);
     }
     tell_progress(progress, record);
-    if (report_) {
-      report_->write(record);
-    }
+    add_to_report(record);
     records.push_back(record);
     show(progress, checkpoints_.saves_at(step_) ? "saving" : "training");
     if (record.skipped) {
@@ -354,6 +353,20 @@ void Trainer::tell_progress(Progress& progress, StepRecord& record) {
     if (says) {
       say("data: {}\n", *record.data_limit);
     }
+  }
+}
+
+/// A run is worth more than what tells of it: a full disk ends the report alone.
+void Trainer::add_to_report(const StepRecord& record) {
+  if (!report_) {
+    return;
+  }
+  try {
+    report_->write(record);
+  } catch (const Error& error) {
+    log().error("{}; the run goes on, and the report ends before step {}", error.what(),
+                record.step);
+    report_.reset();
   }
 }
 

@@ -66,6 +66,7 @@ class Trainer {
   TrainingState resume();
   TrainingState state() const;
   void train(std::vector<StepRecord>& records);
+  void add_to_report(const StepRecord& record);
   void save_last();
   int end_stopped();
   int end_diverged();

@@ -53,6 +53,19 @@ TEST(Report, stays_json_when_the_loss_is_not_finite) {
 
 TEST(Report, a_path_that_cannot_be_written_is_named) {
   EXPECT_THROW(ReportFile("/nowhere/at/all.jsonl"), Error);
+  EXPECT_THROW(ReportFile::try_place("/nowhere/at/all.jsonl"), Error);
+  EXPECT_THROW(ReportFile::try_place("/tmp"), Error) << "it is a folder";
+}
+
+TEST(Report, a_place_that_is_tried_stays_as_it_is) {
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("sprat-tried-" + std::to_string(getpid()) + ".jsonl");
+  ReportFile::try_place(path);
+  EXPECT_FALSE(std::filesystem::exists(path));
+  std::ofstream(path) << "kept";
+  ReportFile::try_place(path);
+  EXPECT_EQ(std::filesystem::file_size(path), 4u);
+  std::filesystem::remove(path);
 }
 
 TEST(Report, goes_on_after_the_steps_that_a_resumed_run_has_done) {
