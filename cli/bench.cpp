@@ -17,6 +17,7 @@
 #include "cli/complain.hpp"
 #include "cli/job.hpp"
 #include "cli/progress/live_line.hpp"
+#include "cli/size_value.hpp"
 #include "cli/tree.hpp"
 #include "cli/whole_number.hpp"
 #include "collectives/plan/tuning.hpp"
@@ -232,7 +233,7 @@ int run_bench(const BenchArguments& request) {
 
 Action prepare_bench(CLI::App& app) {
   auto r = std::make_shared<BenchArguments>();
-  const auto size = CLI::AsSizeValue(false);  // 64M is 64 * 2^20
+  const auto size = SizeValue(false);  // 64M is 64 * 2^20
   std::string names;
   for (const BenchCall& call : all_bench_calls()) {
     names += fmt::format("{}, ", name(call));

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/size_value.hpp"
 #include "cli/tree.hpp"
 #include "cli/whole_number.hpp"
 #include "comm/base/whole_file.hpp"
@@ -262,7 +263,7 @@ Action prepare_partition(CLI::App& app) {
       ->check(WholeNumber(1))
       ->capture_default_str();
   app.add_option("--memory-limit", r->memory_limit, "chain: what a rank may hold, such as 16G")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(SizeValue(false));
   app.add_flag("--any-order", r->any_order, "graph: data may go back to earlier partitions");
   app.add_option("--default-partition", r->default_partition,
                  "By hand: where everything goes that no --pin names")

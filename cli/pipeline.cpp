@@ -12,6 +12,7 @@
 #include "cli/command.hpp"
 #include "cli/pipeline/picture.hpp"
 #include "cli/pipeline/report.hpp"
+#include "cli/size_value.hpp"
 #include "cli/whole_number.hpp"
 #include "comm/base/whole_file.hpp"
 #include "mp/actions.hpp"
@@ -234,7 +235,7 @@ void add_costs(CLI::App& app, PipelineArguments& r) {
   }
   app.add_option("--activations", r.microbatch_bytes,
                  "Bytes that a rank keeps of a micro-batch, such as 300M; shown in the table")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(SizeValue(false));
   app.add_option("--kept", r.kept, "Part of the activations that --recompute keeps, from 0 to 1")
       ->check(RealNumber(0.0, 1.0))
       ->capture_default_str();

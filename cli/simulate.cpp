@@ -12,6 +12,7 @@
 #include "cli/bench/task.hpp"
 #include "cli/command.hpp"
 #include "cli/simulate/timeline.hpp"
+#include "cli/size_value.hpp"
 #include "cli/tree.hpp"
 #include "collectives/plan/planner.hpp"
 #include "collectives/simulate/cost_model.hpp"
@@ -286,7 +287,7 @@ int run_simulate(const SimulateArguments& request) {
 
 Action prepare_simulate(CLI::App& app) {
   auto r = std::make_shared<SimulateArguments>();
-  const auto size = CLI::AsSizeValue(false);  // 64M is 64 * 2^20
+  const auto size = SizeValue(false);  // 64M is 64 * 2^20
   std::string machines;
   for (const Machine& machine : collectives::all_machines()) {
     machines += fmt::format("{} ", machine.name);

@@ -11,6 +11,7 @@
 
 #include "cli/job.hpp"
 #include "cli/progress/live_line.hpp"
+#include "cli/size_value.hpp"
 #include "cli/whole_number.hpp"
 #include "io/report/cause.hpp"
 #include "sprat/communicator.hpp"
@@ -182,7 +183,7 @@ std::string io_bench_json(const io::BenchResult& result) {
 Action prepare_io_bench(CLI::App& app) {
   // Shared by the parser, which fills it, and the action.
   const auto r = std::make_shared<IoBenchArguments>();
-  const auto size = CLI::AsSizeValue(false);  // 64M is 64 * 2^20
+  const auto size = SizeValue(false);  // 64M is 64 * 2^20
   app.add_option("PATH", r->paths, "Files, folders, or patterns with * and ?")->required();
   app.add_option("--batch", r->batch, "Samples of a step of all ranks together")
       ->check(WholeNumber(1))

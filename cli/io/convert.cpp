@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "cli/size_value.hpp"
 #include "cli/tree.hpp"
 #include "io/dataset/file_list.hpp"
 #include "sprat/error.hpp"
@@ -35,7 +36,7 @@ std::vector<std::string> parquet_files(const std::vector<std::string>& paths) {
 Action prepare_io_convert(CLI::App& app) {
   // Shared by the parser, which fills it, and the action.
   const auto request = std::make_shared<ParquetRequest>();
-  const auto size = CLI::AsSizeValue(false);  // 64M is 64 * 2^20
+  const auto size = SizeValue(false);  // 64M is 64 * 2^20
   app.add_option("FILE", request->files, "Parquet files, folders, or patterns with * and ?")
       ->required();
   app.add_option("--to", request->folder, "The folder to make")->required();

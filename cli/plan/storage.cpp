@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/size_value.hpp"
 #include "cli/whole_number.hpp"
 #include "io/report/cause.hpp"
 
@@ -286,14 +287,14 @@ Action prepare_plan_storage(CLI::App& app) {
   auto r = std::make_shared<PlanStorageArguments>();
   app.add_option("--dataset", r->dataset_bytes, "Bytes of an epoch: 100GB is 1e11, 100GiB is more")
       ->required()
-      ->transform(CLI::AsSizeValue(true));
+      ->transform(SizeValue(true));
   app.add_option("--epoch", r->epoch, "How long computing an epoch takes: 30s, 5min, 2h")
       ->required();
   app.add_option("--hosts", r->hosts, "That train")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--cache", r->cache_bytes, "Of each host: page cache, or a local disk; 28GB")
-      ->transform(CLI::AsSizeValue(true));
+      ->transform(SizeValue(true));
   app.add_option("--fsx", r->fsx,
                  "A file system to judge: PERSISTENT_2:250:12000 is kind, MB/s a TiB, GiB");
   app.add_option("--files", r->files, "Opened in an epoch")->check(RealNumber(0.0, 1e15));

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "cli/plan/memory_bars.hpp"
+#include "cli/size_value.hpp"
 #include "cli/whole_number.hpp"
 #include "comm/base/whole_file.hpp"
 #include "comm/host/topology.hpp"
@@ -114,10 +115,10 @@ planning::PlanRequest plan_request(const PlanArguments& given) {
   if (tree && !given.smp.empty()) {
     throw UsageError("--smp: SMP has no key for --gradient-order tree; write --json FILE");
   }
-  // CLI11 reads "-5" as a number beyond any batch.
   const auto tokens = static_cast<std::int64_t>(given.batch_tokens);
   if (tokens < 0) {
-    throw UsageError(fmt::format("--batch-tokens {} is no number of tokens, such as 4M", tokens));
+    throw UsageError(
+        fmt::format("--batch-tokens {} is more than any batch has", given.batch_tokens));
   }
   request.batch_sequences = tokens / given.sequence;
   if (request.batch_sequences < 1) {
@@ -196,7 +197,7 @@ Action prepare_plan_training(CLI::App& app) {
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
   app.add_option("--batch-tokens", given->batch_tokens, "Tokens of a step; k, M are powers of 1024")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(SizeValue(false));
   app.add_option("--sequence", given->sequence, "Tokens of a sequence")
       ->check(WholeNumber(2))
       ->capture_default_str();
