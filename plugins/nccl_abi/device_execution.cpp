@@ -53,40 +53,32 @@ void join_streams(Device& device, const std::vector<cudaStream_t>& streams) {
   }
 }
 
-DeviceWork post_exchange(Comm& comm, Exchange made) {
+DeviceWork post_exchange(Comm& comm, const Exchange& made) {
   join_streams(comm.lane()->device(), made.streams);
   DeviceCall call;
   call.inputs = made.inputs;
   call.outputs = made.outputs;
   call.stream = made.streams.front();
   call.name = "a group of ncclSend and ncclRecv";
-  call.start = [&communicator = comm.data(), operations = std::move(made.operations)](
+  call.start = [&communicator = comm.data(), operations = made.operations](
                    DeviceCall::Inputs in, DeviceCall::Outputs out) {
     return start_exchange(communicator, operations, in, out);
   };
   return comm.lane()->run(std::move(call));
 }
 
-/// Of all sends and receives of a communicator.
-Exchange exchange_of(const Comm& comm, std::span<const Queued> operations) {
-  Exchange made;
-  for (const Queued& queued : operations) {
-    const Operation& operation = queued.operation;
-    if (queued.comm.get() != &comm || !operation.between_two()) {
-      continue;
-    }
-    const std::size_t bytes = operation.count * size_of(operation.dtype);
-    if (operation.kind == Kind::send) {
-      made.inputs.push_back({operation.in, bytes});
-    } else {
-      made.outputs.push_back({operation.out, bytes});
-    }
-    made.operations.push_back(operation);
-    if (std::ranges::find(made.streams, queued.stream) == made.streams.end()) {
-      made.streams.push_back(queued.stream);
-    }
+void add(Exchange& exchange, const Queued& queued) {
+  const Operation& operation = queued.operation;
+  const std::size_t bytes = operation.count * size_of(operation.dtype);
+  if (operation.kind == Kind::send) {
+    exchange.inputs.push_back({operation.in, bytes});
+  } else {
+    exchange.outputs.push_back({operation.out, bytes});
   }
-  return made;
+  exchange.operations.push_back(operation);
+  if (std::ranges::find(exchange.streams, queued.stream) == exchange.streams.end()) {
+    exchange.streams.push_back(queued.stream);
+  }
 }
 
 /// Each rank multiplies its stand-in, which is nobody else's yet. The number may come from the
@@ -158,115 +150,107 @@ DeviceWork post(const Queued& queued) {
   return post(*queued.comm, queued.operation, queued.stream);
 }
 
-/// What a group has of a communicator.
-enum class Unit { collective, messages };
-
-/// What has started, and which streams do not wait for it yet.
-class Started {
- public:
-  explicit Started(Refusals& refused) : refused_(refused) {}
-  template <class Post>
-  void start(const Comm* comm, Unit unit, std::vector<cudaStream_t> streams, Post&& post) {
-    if (refused_.has(comm)) {
-      return;
-    }
-    try {
-      all_.push_back({comm, unit, post(), std::move(streams)});
-    } catch (...) {
-      refused_.add(comm);
-    }
-  }
-  /// Has streams wait for the collective that a communicator has started.
-  void await_collective(const Comm* comm) {
-    const auto is_meant = [comm](const One& one) {
-      return one.comm == comm && one.unit == Unit::collective;
-    };
-    for (One& one : all_) {
-      if (is_meant(one)) {
-        await(one);
-      }
-    }
-    std::erase_if(all_, is_meant);
-  }
-  void await_all() {
-    for (One& one : all_) {
-      await(one);
-    }
-    all_.clear();
-  }
-
- private:
-  struct One {
-    const Comm* comm;
-    Unit unit;
-    DeviceWork work;
-    std::vector<cudaStream_t> streams;
-  };
-  void await(One& one) {
-    try {
-      for (const cudaStream_t stream : one.streams) {
-        one.work.wait(stream);
-      }
-    } catch (...) {
-      refused_.keep_failure();
-    }
-  }
-
-  std::vector<One> all_;
-  Refusals& refused_;
+/// What a group has of one communicator, in the order of the calls.
+struct Share {
+  Comm* comm = nullptr;
+  std::vector<const Queued*> collectives;
+  Exchange messages;
+  DeviceWork collective, exchange;  ///< Started, and their streams do not wait for them yet.
 };
 
-/// True the first time.
-bool is_new(std::vector<const Comm*>& seen, const Comm* comm) {
-  const bool found = std::ranges::find(seen, comm) != seen.end();
-  if (!found) {
-    seen.push_back(comm);
+Share& share_of(Comm* comm, std::vector<Share>& shares) {
+  const auto found = std::ranges::find(shares, comm, &Share::comm);
+  if (found != shares.end()) {
+    return *found;
   }
-  return !found;
+  shares.emplace_back().comm = comm;
+  return shares.back();
 }
 
-void start_collective(const Queued& queued, Started& started) {
-  started.start(queued.comm.get(), Unit::collective, {queued.stream},
-                [&queued] { return post(queued); });
-}
-
-/// Each communicator's first collective, and its messages.
-void start_first(std::span<const Queued> operations, Started& started) {
-  std::vector<const Comm*> seen, exchanged;
+std::vector<Share> shares_of(std::span<const Queued> operations) {
+  std::vector<Share> shares;
   for (const Queued& queued : operations) {
-    if (!queued.operation.between_two() && is_new(seen, queued.comm.get())) {
-      start_collective(queued, started);
+    Share& share = share_of(queued.comm.get(), shares);
+    if (queued.operation.between_two()) {
+      add(share.messages, queued);
+    } else {
+      share.collectives.push_back(&queued);
     }
   }
-  for (const Queued& queued : operations) {
-    if (queued.operation.between_two() && is_new(exchanged, queued.comm.get())) {
-      Exchange made = exchange_of(*queued.comm, operations);
-      const std::vector<cudaStream_t> streams = made.streams;
-      started.start(queued.comm.get(), Unit::messages, streams,
-                    [&] { return post_exchange(*queued.comm, std::move(made)); });
+  return shares;
+}
+
+/// What `post` has started; nothing if the communicator has refused a call of the group.
+template <class Post>
+DeviceWork started_by(Post&& post, const Comm* comm, Refusals& refused) {
+  if (!refused.has(comm)) {
+    try {
+      return post();
+    } catch (...) {
+      refused.add(comm);
     }
+  }
+  return {};
+}
+
+/// Has the streams wait for what has started, if anything has.
+void await(DeviceWork& work, std::span<const cudaStream_t> streams, Refusals& refused) {
+  DeviceWork started = std::exchange(work, {});
+  try {
+    for (const cudaStream_t stream : streams) {
+      started.wait(stream);
+    }
+  } catch (...) {
+    refused.keep_failure();
   }
 }
 
-void start_rest(std::span<const Queued> operations, Started& started) {
-  std::vector<const Comm*> seen;
-  for (const Queued& queued : operations) {
-    if (!queued.operation.between_two() && !is_new(seen, queued.comm.get())) {
-      // The one before, whose output may be the input.
-      started.await_collective(queued.comm.get());
-      start_collective(queued, started);
+/// The last collective that was started: its output may be the input of the one at `next`.
+void await_collective_before(std::size_t next, Share& share, Refusals& refused) {
+  if (next > 0) {
+    await(share.collective, {&share.collectives[next - 1]->stream, 1}, refused);
+  }
+}
+
+/// Each communicator's collective at this place among its own. False if none has so many.
+bool start_collectives(std::size_t at, std::vector<Share>& shares, Refusals& refused) {
+  bool any = false;
+  for (Share& share : shares) {
+    if (at < share.collectives.size()) {
+      any = true;
+      await_collective_before(at, share, refused);
+      share.collective =
+          started_by([&] { return post(*share.collectives[at]); }, share.comm, refused);
+    }
+  }
+  return any;
+}
+
+void start_messages(std::vector<Share>& shares, Refusals& refused) {
+  for (Share& share : shares) {
+    if (!share.messages.operations.empty()) {
+      share.exchange = started_by([&] { return post_exchange(*share.comm, share.messages); },
+                                  share.comm, refused);
     }
   }
 }
 
 /// A stream that waits for one operation holds up the next one's inputs. Other ranks may come to
 /// the communicators in another order, or be on the same stream: so what can start does so before
-/// any stream waits.
+/// any stream waits. After that all communicators go on to their second collective, then to their
+/// third: each then stands behind earlier rounds alone, on every rank, so all of a round end.
 void execute_together(std::span<const Queued> operations, Refusals& refused) {
-  Started started(refused);
-  start_first(operations, started);
-  start_rest(operations, started);
-  started.await_all();
+  std::vector<Share> shares = shares_of(operations);
+  start_collectives(0, shares, refused);
+  start_messages(shares, refused);
+  std::size_t at = 1;
+  while (start_collectives(at, shares, refused)) {
+    ++at;
+  }
+  for (Share& share : shares) {
+    await_collective_before(share.collectives.size(), share, refused);
+    await(share.exchange, share.messages.streams, refused);
+  }
 }
 
 }  // namespace

@@ -64,11 +64,13 @@ TEST(NcclOneDevice, one_thread_calls_for_all_ranks_on_one_stream) {
       // The second has the first one's sum, of each rank.
       EXPECT_SUCCESS(ncclBroadcast(data[rank]->data(), data[rank]->data(), elements, ncclInt32, 1,
                                    comms[rank], as_stream(stream.handle())));
+      // The third would stand behind the second, which a rank that comes later has yet to start.
+      sum(*data[rank], comms[rank], stream);
     }
     EXPECT_SUCCESS(ncclGroupEnd());
   }
   for (const auto& one : data) {
-    EXPECT_EQ(one->read(), filled(ints(), elements, 6 * ranks));
+    EXPECT_EQ(one->read(), filled(ints(), elements, 6 * ranks * ranks * ranks));
   }
   // As many parts as ranks, by one thread too.
   std::vector<ncclComm_t> parts(ranks, nullptr);
@@ -84,7 +86,7 @@ TEST(NcclOneDevice, one_thread_calls_for_all_ranks_on_one_stream) {
   }
   EXPECT_SUCCESS(ncclGroupEnd());
   for (const auto& one : data) {
-    EXPECT_EQ(one->read(), filled(ints(), elements, 6 * ranks * 2));
+    EXPECT_EQ(one->read(), filled(ints(), elements, 6 * ranks * ranks * ranks * 2));
   }
   for (const auto& all : {parts, comms}) {
     for (const ncclComm_t comm : all) {  // one after the other
@@ -113,20 +115,24 @@ TEST(NcclOneDevice, groups_of_threads_have_communicators_and_messages_in_any_ord
         EXPECT_SUCCESS(
             ncclSend(out.data(), elements, ncclInt32, (rank + 1) % ranks, firsts[at], queue));
       };
+      const auto sums = [&](const OnDevice& data, ncclComm_t comm) {
+        for (int round = 0; round < 3; ++round) {
+          sum(data, comm, stream);
+        }
+      };
       EXPECT_SUCCESS(ncclGroupStart());
       if (rank % 2 == 0) {
         messages();
-        sum(one, firsts[at], stream);
-        sum(two, seconds[at], stream);
+        sums(one, firsts[at]);
+        sums(two, seconds[at]);
       } else {
-        sum(two, seconds[at], stream);
-        sum(one, firsts[at], stream);
+        sums(two, seconds[at]);
+        sums(one, firsts[at]);
         messages();
       }
-      sum(one, firsts[at], stream);
       EXPECT_SUCCESS(ncclGroupEnd());
-      EXPECT_EQ(one.read(), filled(ints(), elements, ranks * ranks));
-      EXPECT_EQ(two.read(), filled(ints(), elements, 2 * ranks));
+      EXPECT_EQ(one.read(), filled(ints(), elements, ranks * ranks * ranks));
+      EXPECT_EQ(two.read(), filled(ints(), elements, 2 * ranks * ranks * ranks));
       EXPECT_EQ(in.read(), filled(ints(), elements, (rank + ranks - 1) % ranks));
     });
   }
