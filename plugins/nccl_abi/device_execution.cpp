@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "plugins/nccl_abi/errors.hpp"
 #include "sprat/device.hpp"
 
 namespace sprat::nccl {
@@ -16,7 +17,6 @@ struct Exchange {
   std::vector<Operation> operations;
   std::vector<ConstDeviceBuffer> inputs;
   std::vector<DeviceBuffer> outputs;
-  std::vector<cudaStream_t> streams;  ///< Each once.
 };
 
 /// Starts them all on stand-ins. One that is refused must not leave others writing to memory that
@@ -43,22 +43,11 @@ Work start_exchange(Communicator& communicator, const std::vector<Operation>& op
   return all_of(std::move(works));
 }
 
-/// What the other streams hold comes before, too.
-void join_streams(Device& device, const std::vector<cudaStream_t>& streams) {
-  for (std::size_t at = 1; at < streams.size(); ++at) {
-    const DeviceEvent event = device.make_event();
-    device.record(event, streams[at]);
-    device.wait(streams.front(), event);
-    device.destroy_event(event);  // once it is reached
-  }
-}
-
-DeviceWork post_exchange(Comm& comm, const Exchange& made) {
-  join_streams(comm.lane()->device(), made.streams);
+DeviceWork post_exchange(Comm& comm, const Exchange& made, cudaStream_t stream) {
   DeviceCall call;
   call.inputs = made.inputs;
   call.outputs = made.outputs;
-  call.stream = made.streams.front();
+  call.stream = stream;
   call.name = "a group of ncclSend and ncclRecv";
   call.start = [&communicator = comm.data(), operations = made.operations](
                    DeviceCall::Inputs in, DeviceCall::Outputs out) {
@@ -76,9 +65,6 @@ void add(Exchange& exchange, const Queued& queued) {
     exchange.outputs.push_back({operation.out, bytes});
   }
   exchange.operations.push_back(operation);
-  if (std::ranges::find(exchange.streams, queued.stream) == exchange.streams.end()) {
-    exchange.streams.push_back(queued.stream);
-  }
 }
 
 /// Each rank multiplies its stand-in, which is nobody else's yet. The number may come from the
@@ -155,7 +141,10 @@ struct Share {
   Comm* comm = nullptr;
   std::vector<const Queued*> collectives;
   Exchange messages;
-  DeviceWork collective, exchange;  ///< Started, and their streams do not wait for them yet.
+  /// Each once; what starts first is on the first. As in NCCL, all that the group has of the
+  /// communicator comes behind what any of them holds, and all of them wait for all of it.
+  std::vector<cudaStream_t> streams;
+  DeviceWork collective, exchange;  ///< Started, and the streams do not wait for them yet.
 };
 
 Share& share_of(Comm* comm, std::vector<Share>& shares) {
@@ -167,17 +156,65 @@ Share& share_of(Comm* comm, std::vector<Share>& shares) {
   return shares.back();
 }
 
+void add(Share& share, const Queued& queued) {
+  if (queued.operation.between_two()) {
+    add(share.messages, queued);
+  } else {
+    share.collectives.push_back(&queued);
+  }
+  if (std::ranges::find(share.streams, queued.stream) == share.streams.end()) {
+    share.streams.push_back(queued.stream);
+  }
+}
+
 std::vector<Share> shares_of(std::span<const Queued> operations) {
   std::vector<Share> shares;
-  for (const Queued& queued : operations) {
-    Share& share = share_of(queued.comm.get(), shares);
-    if (queued.operation.between_two()) {
-      add(share.messages, queued);
-    } else {
-      share.collectives.push_back(&queued);
+  for (const bool between_two : {false, true}) {  // in which order they start
+    for (const Queued& queued : operations) {
+      if (queued.operation.between_two() == between_two) {
+        add(share_of(queued.comm.get(), shares), queued);
+      }
     }
   }
   return shares;
+}
+
+/// What is queued in `stream` from here on comes behind what the others hold.
+void follow(Device& device, cudaStream_t stream, std::span<const cudaStream_t> others) {
+  for (const cudaStream_t other : others) {
+    const DeviceEvent event = device.make_event();
+    device.record(event, other);
+    device.wait(stream, event);
+    device.destroy_event(event);  // once it is reached
+  }
+}
+
+/// The first stream waits for the others: the lane keeps what comes later behind what comes first.
+void join_streams(const Share& share) {
+  if (share.streams.size() < 2) {
+    return;
+  }
+  Device& device = share.comm->lane()->device();
+  for (const cudaStream_t stream : share.streams) {
+    if (device.capturing(stream)) {  // which would draw the others into the capture
+      refuse(ncclInvalidArgument,
+             "a group on several streams, of which one is being captured into a graph: Sprat's "
+             "operations run on the host, and a graph cannot hold them; call it outside the "
+             "capture");
+    }
+  }
+  follow(device, share.streams.front(), std::span(share.streams).subspan(1));
+}
+
+/// Before anything starts, so that no stream waits for it yet.
+void join_streams(std::span<const Share> shares, Refusals& refused) {
+  for (const Share& share : shares) {
+    try {
+      join_streams(share);
+    } catch (...) {
+      refused.add(share.comm);
+    }
+  }
 }
 
 /// What `post` has started; nothing if the communicator has refused a call of the group.
@@ -205,20 +242,13 @@ void await(DeviceWork& work, std::span<const cudaStream_t> streams, Refusals& re
   }
 }
 
-/// The last collective that was started: its output may be the input of the one at `next`.
-void await_collective_before(std::size_t next, Share& share, Refusals& refused) {
-  if (next > 0) {
-    await(share.collective, {&share.collectives[next - 1]->stream, 1}, refused);
-  }
-}
-
 /// Each communicator's collective at this place among its own. False if none has so many.
 bool start_collectives(std::size_t at, std::vector<Share>& shares, Refusals& refused) {
   bool any = false;
   for (Share& share : shares) {
     if (at < share.collectives.size()) {
       any = true;
-      await_collective_before(at, share, refused);
+      await(share.collective, share.streams, refused);  // its output may be the input
       share.collective =
           started_by([&] { return post(*share.collectives[at]); }, share.comm, refused);
     }
@@ -229,8 +259,9 @@ bool start_collectives(std::size_t at, std::vector<Share>& shares, Refusals& ref
 void start_messages(std::vector<Share>& shares, Refusals& refused) {
   for (Share& share : shares) {
     if (!share.messages.operations.empty()) {
-      share.exchange = started_by([&] { return post_exchange(*share.comm, share.messages); },
-                                  share.comm, refused);
+      share.exchange = started_by(
+          [&] { return post_exchange(*share.comm, share.messages, share.streams.front()); },
+          share.comm, refused);
     }
   }
 }
@@ -241,6 +272,7 @@ void start_messages(std::vector<Share>& shares, Refusals& refused) {
 /// third: each then stands behind earlier rounds alone, on every rank, so all of a round end.
 void execute_together(std::span<const Queued> operations, Refusals& refused) {
   std::vector<Share> shares = shares_of(operations);
+  join_streams(shares, refused);
   start_collectives(0, shares, refused);
   start_messages(shares, refused);
   std::size_t at = 1;
@@ -248,17 +280,19 @@ void execute_together(std::span<const Queued> operations, Refusals& refused) {
     ++at;
   }
   for (Share& share : shares) {
-    await_collective_before(share.collectives.size(), share, refused);
-    await(share.exchange, share.messages.streams, refused);
+    await(share.collective, share.streams, refused);
+    await(share.exchange, share.streams, refused);
   }
 }
 
 }  // namespace
 
-// One alone, and collectives of one communicator, go the lane's own way, which allocates nothing.
+// One alone, and collectives of one communicator on one stream, go the lane's own way, which
+// allocates nothing.
 void execute_on_devices(std::span<Queued> operations, Refusals& refused) {
   const auto goes_alone = [&](const Queued& queued) {
-    return queued.comm == operations.front().comm && !queued.operation.between_two();
+    return queued.comm == operations.front().comm && queued.stream == operations.front().stream &&
+           !queued.operation.between_two();
   };
   if (operations.size() > 1 && !std::ranges::all_of(operations, goes_alone)) {
     return execute_together(operations, refused);

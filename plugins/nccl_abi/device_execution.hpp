@@ -9,9 +9,9 @@
 namespace sprat::nccl {
 
 /// Queues them, and has their streams wait for them. Collectives of a communicator keep their
-/// order; its sends and receives go together, and start with the first of these. Communicators do
-/// not wait for each other. Notes what is wrong with a call; what goes wrong later is in the
-/// communicator's state.
+/// order; its sends and receives go together, and start with the first of these. What is on several
+/// streams of a communicator is as if it were on each. Communicators do not wait for each other.
+/// Notes what is wrong with a call; what goes wrong later is in the communicator's state.
 void execute_on_devices(std::span<Queued> operations, Refusals& refused);
 
 }  // namespace sprat::nccl

@@ -50,6 +50,8 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 namespace sprat::nccl_tests {
 namespace {
 
+constexpr std::size_t shared_count = 1'000;
+
 TEST(NcclStreams, have_right_values_whatever_the_streams_do) {
   constexpr int ranks = 3;
   const std::vector<ncclComm_t> comms = init_all(ranks);
@@ -84,6 +86,92 @@ TEST(NcclStreams, exchange_in_groups_on_several_streams) {
     EXPECT_SUCCESS(ncclCommFinalize(comm));
   });
   destroy_all(comms);
+}
+
+void add_up(const OnDevice& data, ncclComm_t comm, const Stream& stream) {
+  EXPECT_SUCCESS(ncclAllReduce(data.data(), data.data(), shared_count, ncclInt32, ncclSum, comm,
+                               as_stream(stream.handle())));
+}
+
+/// Ranks meet elsewhere meanwhile: what is wrongly ready has the time to go on.
+void meet(ncclComm_t comm) {
+  const Stream stream;
+  const OnDevice data(filled(type_of(ncclInt32), shared_count, 1), stream.handle());
+  add_up(data, comm, stream);
+  EXPECT_EQ(cudaStreamSynchronize(stream.handle()), 0);
+}
+
+TEST(NcclStreams, a_group_comes_behind_what_any_of_its_streams_holds) {
+  constexpr int ranks = 2;
+  const std::vector<ncclComm_t> comms = init_all(ranks), others = init_all(ranks);
+  const Type& type = type_of(ncclInt32);
+  run_threads(ranks, [&](int rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    const Stream first, second;
+    const OnDevice one(filled(type, shared_count, 0), first.handle());
+    const OnDevice two(filled(type, shared_count, 2), second.handle());
+    const OnDevice ones(filled(type, shared_count, 1), second.handle());
+    EXPECT_EQ(cudaStreamSynchronize(first.handle()), 0);
+    Gate gate;
+    gate.hold(second.handle());
+    EXPECT_EQ(cudaMemcpyAsync(one.data(), ones.data(), shared_count * type.bytes, any_direction,
+                              second.handle()),
+              0);
+    EXPECT_SUCCESS(ncclGroupStart());
+    add_up(one, comms[at], first);
+    add_up(two, comms[at], second);
+    EXPECT_SUCCESS(ncclGroupEnd());
+    meet(others[at]);
+    gate.open();
+    EXPECT_EQ(one.read(), filled(type, shared_count, ranks));
+    EXPECT_EQ(two.read(), filled(type, shared_count, 2 * ranks));
+  });
+  destroy_all(comms);
+  destroy_all(others);
+}
+
+TEST(NcclStreams, every_stream_of_a_group_waits_for_all_of_it) {
+  constexpr int ranks = 2;
+  const std::vector<ncclComm_t> comms = init_all(ranks), others = init_all(ranks);
+  const Type& type = type_of(ncclInt32);
+  run_threads(ranks, [&](int rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    const Stream first, second, third;
+    const Bytes none = filled(type, shared_count, 0);
+    const OnDevice one(filled(type, shared_count, 1), first.handle()),
+        two(filled(type, shared_count, 2), first.handle()), here(none, first.handle()),
+        message(filled(type, shared_count, rank), first.handle()), there(none, third.handle());
+    const auto copy_of_two = [&](const OnDevice& to, const Stream& stream) {
+      EXPECT_EQ(cudaMemcpyAsync(to.data(), two.data(), none.size(), any_direction, stream.handle()),
+                0);
+    };
+    EXPECT_EQ(cudaStreamSynchronize(first.handle()), 0);
+    if (rank == 0) {
+      EXPECT_SUCCESS(ncclGroupStart());
+      EXPECT_SUCCESS(ncclRecv(message.data(), shared_count, ncclInt32, 1, comms[at],
+                              as_stream(third.handle())));
+      add_up(one, comms[at], first);
+      add_up(two, comms[at], second);
+      EXPECT_SUCCESS(ncclGroupEnd());
+      copy_of_two(here, first);
+      copy_of_two(there, third);
+      meet(others[at]);
+      EXPECT_EQ(message.read(), filled(type, shared_count, 1)) << "in the first collective's";
+      EXPECT_EQ(here.read(), filled(type, shared_count, 2 * ranks)) << "in the first collective's";
+      EXPECT_EQ(there.read(), filled(type, shared_count, 2 * ranks)) << "in the message's";
+    } else {
+      add_up(one, comms[at], first);
+      meet(others[at]);
+      add_up(two, comms[at], second);
+      EXPECT_SUCCESS(ncclSend(message.data(), shared_count, ncclInt32, 0, comms[at],
+                              as_stream(third.handle())));
+    }
+    for (const Stream* stream : {&first, &second, &third}) {
+      EXPECT_EQ(cudaStreamSynchronize(stream->handle()), 0);
+    }
+  });
+  destroy_all(comms);
+  destroy_all(others);
 }
 
 // One thread calls for both ranks, without a group, while both streams stand still: any call that
@@ -157,6 +245,15 @@ TEST(NcclStreams, refuse_to_be_captured) {
                           as_stream(stream.handle())),
             ncclInvalidArgument);
   EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("captured"), std::string::npos);
+  // Nor is another stream of the group drawn into the capture.
+  const Stream other;
+  EXPECT_SUCCESS(ncclGroupStart());
+  for (const Stream* each : {&other, &stream}) {
+    EXPECT_SUCCESS(ncclAllReduce(memory.data(), memory.data(), 10, ncclFloat32, ncclSum, comms[0],
+                                 as_stream(each->handle())));
+  }
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+  EXPECT_EQ(cudaStreamSynchronize(other.handle()), 0);
   void* graph = nullptr;
   cudaStreamEndCapture(stream.handle(), &graph);
   destroy_all(comms);
