@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cstring>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -344,37 +346,47 @@ void LaneCore::start_arrived() {
   }
 }
 
-/// The inputs are in host memory.
+/// The inputs are in host memory. What cannot start has peers that wait for it: they hear of it by
+/// the communicator, as they would not by this rank's operation.
 void LaneCore::start(Flight* flight) {
   Operation& operation = *flight->operation;
   if (operation.failed) {
     return land(flight);
   }
+  try {
+    start_on_host(flight);
+    return;
+  } catch (const Error& error) {
+    fail(operation, error);
+  } catch (const std::exception& error) {
+    fail(operation, unexpected(error));
+  }
+  revoke(text(operation.name, ": ", operation.error->what()));
+  land(flight);
+}
+
+/// Throws if the host's part is not under way, or cannot be heard of.
+void LaneCore::start_on_host(Flight* flight) {
+  Operation& operation = *flight->operation;
   const ChunkMemory layout = operation.chunks.memory(flight->chunk);
   std::byte* const in = flight->memory + layout.in;
   std::byte* const out = flight->memory + layout.out;
-  try {
-    for (const Operand& input : operation.inputs) {
-      if (input.of_host) {
-        for_each_block(input, in, flight->chunk,
-                       [](const std::byte* from, std::byte* to, std::size_t bytes) {
-                         std::memcpy(to, from, bytes);
-                       });
-      }
+  for (const Operand& input : operation.inputs) {
+    if (input.of_host) {
+      for_each_block(input, in, flight->chunk,
+                     [](const std::byte* from, std::byte* to, std::size_t bytes) {
+                       std::memcpy(to, from, bytes);
+                     });
     }
-    if (operation.terms.start == nullptr) {
-      return start_call(flight);
-    }
-    flight->work.emplace(
-        operation.terms.start(communicator_, operation.terms, in, out, flight->chunk.count));
-    flight->work->on_done([this, flight] { note_end(flight); });
-  } catch (const Error& error) {
-    fail(operation, error);
-    land(flight);
   }
+  if (operation.terms.start == nullptr) {
+    return start_call(flight);
+  }
+  flight->work.emplace(
+      operation.terms.start(communicator_, operation.terms, in, out, flight->chunk.count));
+  flight->work->on_done([this, flight] { note_end(flight); });
 }
 
-/// Throws only Error, and only if the host's part is not under way.
 void LaneCore::start_call(Flight* flight) {
   Operation& operation = *flight->operation;
   operation.host_inputs.clear();
@@ -386,23 +398,16 @@ void LaneCore::start_call(Flight* flight) {
     operation.host_outputs.push_back(flight->memory + output.offset);
   }
   const DeviceCall& call = operation.call;
-  try {
-    if (call.start) {
-      flight->work.emplace(call.start(operation.host_inputs, operation.host_outputs));
-    } else {
-      call.begin(operation.host_inputs, operation.host_outputs,
-                 [this, flight](std::optional<Error> error) {
-                   flight->error = std::move(error);
-                   note_end(flight);
-                 });
-      return;
-    }
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw unexpected(error);
+  if (call.start) {
+    flight->work.emplace(call.start(operation.host_inputs, operation.host_outputs));
+    flight->work->on_done([this, flight] { note_end(flight); });
+  } else {
+    call.begin(operation.host_inputs, operation.host_outputs,
+               [this, flight](std::optional<Error> error) {
+                 flight->error = std::move(error);
+                 note_end(flight);
+               });
   }
-  flight->work->on_done([this, flight] { note_end(flight); });
 }
 
 /// The host's part is over. Streams hear of flights in their order.
@@ -485,15 +490,7 @@ void LaneCore::give_up(std::chrono::steady_clock::time_point since) {
     error = broken_;
     coming_.append(posted_.take());
   }
-  if (!communicator_.failure()) {
-    const std::string said =
-        text("rank ", communicator_.rank(), " of ", communicator_.name(), ": ", error->what());
-    try {
-      communicator_.revoke(said);
-    } catch (const Error& refused) {
-      log().warn("{}; peers could not be told: {}", said, std::string_view(refused.what()));
-    }
-  }
+  revoke(error->what());
   Line<Flight> all = leaving_.take();
   all.append(coming_.take());
   const bool patient = std::chrono::steady_clock::now() - since < last_copies;
@@ -509,6 +506,20 @@ void LaneCore::give_up(std::chrono::steady_clock::time_point since) {
       std::atomic_ref(*operation.word).store(operation.value, std::memory_order_release);
     }
     retire(flight);
+  }
+}
+
+/// Ends the communicator on all ranks, unless it has ended.
+void LaneCore::revoke(std::string_view why) {
+  if (communicator_.failure()) {
+    return;
+  }
+  const std::string said =
+      text("rank ", communicator_.rank(), " of ", communicator_.name(), ": ", why);
+  try {
+    communicator_.revoke(said);
+  } catch (const std::exception& refused) {
+    log().warn("{}; peers could not be told: {}", said, std::string_view(refused.what()));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 #include "comm/base/fork.hpp"
@@ -69,6 +70,7 @@ class LaneCore : public std::enable_shared_from_this<LaneCore> {
   std::optional<EndedFlights> listen();
   void start_arrived();
   void start(Flight* flight);
+  void start_on_host(Flight* flight);
   void start_call(Flight* flight);
   void land(Flight* flight);
   void tell_landed(const Flight& flight);
@@ -76,6 +78,7 @@ class LaneCore : public std::enable_shared_from_this<LaneCore> {
   void retire(Flight* flight);
   bool is_broken();
   void give_up(std::chrono::steady_clock::time_point since);
+  void revoke(std::string_view why);
   void fail(Operation& operation, const Error& error);
 
   void watch_streams();

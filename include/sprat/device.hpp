@@ -181,12 +181,12 @@ struct LaneOptions {
 /// order of its caller's stream. No call blocks, and none allocates once as many were under way
 /// before: inputs are copied to pinned memory, which peers read in place, behind what the stream
 /// holds; a thread of the lane's starts the operation there; outputs are copied back, in the order
-/// of the calls. All ranks
-/// call the lanes of their communicators: what is cut into chunks is cut alike.
+/// of the calls. All ranks call the lanes of their communicators: chunks are cut alike on all.
 /// Any thread; calls serialise. Memory may be the device's, managed or the host's; another
 /// device's, and streams that are captured into a graph, are Error{invalid_argument}. Zero elements
-/// are legal. Later errors are in DeviceWork: they are told to every stream that waits. An error
-/// of the device revokes the communicator, so that peers hear of it, and ends the lane.
+/// are legal. Later errors are in DeviceWork: they are told to every stream that waits. What cannot
+/// start on the host revokes the communicator, so that peers hear of it; an error of the device
+/// does so too, and ends the lane.
 /// Operations that need each other, such as a send and a receive of one exchange, belong in one
 /// run(): of two, the second may wait for memory that the first one has.
 class SPRAT_API DeviceLane {

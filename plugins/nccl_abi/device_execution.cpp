@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -31,7 +32,7 @@ Work start_exchange(Communicator& communicator, const std::vector<Operation>& op
       works.push_back(start(communicator, operation, gives ? in[sends++] : nullptr,
                             gives ? nullptr : out[receives++]));
     }
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // memory may have run out, too
     communicator.revoke(error.what());
     try {
       all_of(std::move(works)).wait();

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <new>
 #include <string>
 #include <thread>
 
@@ -260,6 +261,43 @@ TEST(Lane, an_operation_that_is_late_releases_its_stream) {
     }
     world.barrier();
   });
+}
+
+/// One that cannot start; the other ranks' would wait for it.
+using StartsBadly = DeviceWork (*)(Bench& bench, const Sum& sum);
+
+DeviceWork refuses(Bench& bench, const Sum&) {
+  return bench.lane.run(
+      {.stream = bench.stream, .name = "refuses", .start = [](auto, auto) -> Work {
+         throw Error(ErrorCode::invalid_argument, "no such thing");
+       }});
+}
+DeviceWork has_no_memory(Bench& bench, const Sum&) {
+  return bench.lane.run(
+      {.stream = bench.stream,
+       .name = "has no memory",
+       .begin = [](auto, auto, DeviceCall::Ended) -> void { throw std::bad_alloc(); }});
+}
+DeviceWork has_no_such_operation(Bench& bench, const Sum& sum) {
+  return bench.lane.all_reduce(sum.elements, sum.elements, ReduceOp::bxor, bench.stream);
+}
+
+TEST(Lane, what_cannot_start_on_one_rank_fails_on_all) {
+  for (const StartsBadly starts_badly : {refuses, has_no_memory, has_no_such_operation}) {
+    run_virtual_ranks(2, patient(), [starts_badly](Communicator& world) {
+      Bench bench(world);
+      const Sum sum(bench, 100);
+      DeviceWork work = world.rank() == 0 ? starts_badly(bench, sum)
+                                          : bench.lane.all_reduce(sum.elements, sum.elements,
+                                                                  ReduceOp::sum, bench.stream);
+      EXPECT_THROW(work.synchronize(), Error) << world.rank();
+      bench.stream.synchronize();
+      world.barrier();
+      ASSERT_TRUE(bench.own.failure()) << world.rank();
+      EXPECT_NE(std::string(bench.own.failure()->what()).find("rank 0 of"), std::string::npos)
+          << bench.own.failure()->what();
+    });
+  }
 }
 
 TEST(Lane, a_refused_copy_fails_on_all_ranks_and_no_stream_stays) {
