@@ -71,11 +71,18 @@ void add(Exchange& exchange, const Queued& queued) {
 /// Each rank multiplies its stand-in, which is nobody else's yet. The number may come from the
 /// device, behind the same stream. In place on the device, a reduce_scatter is in place on the host
 /// for the first rank alone, whose block begins where all do; the others' outputs have stand-ins of
-/// their own.
+/// their own. One that begins where its input does, and is in place nowhere, gets its own by an
+/// input of its own.
 DeviceWork reduce_scaled(Comm& comm, const Operation& operation, cudaStream_t stream) {
   const Extent used = extent(operation, comm.rank(), comm.size());
   const std::size_t size = size_of(operation.dtype);
-  std::vector<ConstDeviceBuffer> inputs = {{operation.in, used.in * size}};
+  const bool apart =
+      operation.kind == Kind::reduce_scatter && operation.in == operation.out && comm.rank() > 0;
+  std::vector<ConstDeviceBuffer> inputs;
+  if (apart) {
+    inputs.push_back({operation.out, used.out * size});
+  }
+  inputs.push_back({operation.in, used.in * size});
   std::vector<DeviceBuffer> outputs;
   if (used.out > 0) {
     outputs.push_back({operation.out, used.out * size});
@@ -88,9 +95,10 @@ DeviceWork reduce_scaled(Comm& comm, const Operation& operation, cudaStream_t st
   call.outputs = outputs;
   call.stream = stream;
   call.name = name(operation.kind);
-  call.start = [&communicator = comm.data(), operation, count = used.in](DeviceCall::Inputs in,
-                                                                         DeviceCall::Outputs out) {
+  call.start = [&communicator = comm.data(), operation, count = used.in, apart](
+                   DeviceCall::Inputs in, DeviceCall::Outputs out) {
     Operation scaled = operation;
+    in = in.subspan(apart ? 1 : 0);
     if (in.size() > 1) {
       std::memcpy(scaled.scale->number.data(), in[1], size_of(scaled.dtype));
     }

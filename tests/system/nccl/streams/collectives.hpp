@@ -59,6 +59,12 @@ inline void check_collectives(ncclComm_t comm, int rank, int ranks, const Type& 
                 return at / count == static_cast<std::size_t>(rank) ? 2. * ranks : 1.;
               }),
          "premultiplied sum, scattered in place");
+  // Into its first block, which is in place on rank 0 alone.
+  const OnDevice over(filled(type, count * all, 1), stream.handle());
+  EXPECT_SUCCESS(ncclReduceScatter(over.data(), over.data(), count, type.type, op, comm, queue));
+  expect(over,
+         make(type, count * all, [&](std::size_t at) { return at < count ? 2. * ranks : 1.; }),
+         "premultiplied sum, scattered into the first block");
   EXPECT_SUCCESS(ncclRedOpDestroy(op, comm));
 }
 
