@@ -315,4 +315,20 @@ void execute_on_devices(std::span<Queued> operations, Refusals& refused) {
   }
 }
 
+void join_streams(std::span<const Queued> operations, Refusals& refused) {
+  for (const Share& share : shares_of(operations)) {
+    if (refused.has(share.comm)) {
+      continue;
+    }
+    try {
+      join_streams(share);
+      for (const cudaStream_t stream : std::span(share.streams).subspan(1)) {
+        follow(share.comm->lane()->device(), stream, {&share.streams.front(), 1});
+      }
+    } catch (...) {
+      refused.add(share.comm);
+    }
+  }
+}
+
 }  // namespace sprat::nccl

@@ -14,4 +14,7 @@ namespace sprat::nccl {
 /// Notes what is wrong with a call; what goes wrong later is in the communicator's state.
 void execute_on_devices(std::span<Queued> operations, Refusals& refused);
 
+/// Has all streams that a communicator's calls are on wait for what any of them holds.
+void join_streams(std::span<const Queued> operations, Refusals& refused);
+
 }  // namespace sprat::nccl

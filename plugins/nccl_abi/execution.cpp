@@ -84,6 +84,22 @@ void hand_over(std::span<const Queued> operations, Refusals& refused) {
   }
 }
 
+/// Of communicators that have calls on both ways, each of which joins the streams of its own alone.
+std::vector<Queued> calls_on_both_ways(std::span<const Queued> ours,
+                                       std::span<const Queued> theirs) {
+  std::vector<Queued> both;
+  const auto take = [&both](std::span<const Queued> from, std::span<const Queued> others) {
+    for (const Queued& queued : from) {
+      if (std::ranges::find(others, queued.comm, &Queued::comm) != others.end()) {
+        both.push_back(queued);
+      }
+    }
+  };
+  take(ours, theirs);
+  take(theirs, ours);
+  return both;
+}
+
 /// Lanes' operations only queue; NCCL's own library may wait for other ranks to connect, who have
 /// queued theirs by then.
 void execute_behind_streams(std::span<Queued> operations, Refusals& refused) {
@@ -94,8 +110,11 @@ void execute_behind_streams(std::span<Queued> operations, Refusals& refused) {
   for (Queued& queued : operations) {
     (goes_over(queued) ? theirs : ours).push_back(std::move(queued));
   }
+  const std::vector<Queued> both = calls_on_both_ways(ours, theirs);
+  join_streams(both, refused);
   execute_on_devices(ours, refused);
   hand_over(theirs, refused);
+  join_streams(both, refused);
 }
 
 }  // namespace

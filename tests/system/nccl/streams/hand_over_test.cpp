@@ -173,6 +173,45 @@ TEST(NcclHandOver, what_goes_over_and_what_stays_keep_the_order_of_the_stream) {
   destroy_all(comms);
 }
 
+// What the other library has in one stream is behind what ours has in the other, and both are read
+// in each other's.
+TEST(NcclHandOver, a_group_joins_its_streams_where_a_part_of_it_goes_over) {
+  const Asked asked("all_reduce");
+  const std::vector<ncclComm_t> comms = init_on_devices();
+  const Type& type = type_of(ncclInt32);
+  run_on_devices([&](int rank) {
+    const ncclComm_t comm = comms[static_cast<std::size_t>(rank)];
+    const Stream theirs, ours;
+    const OnDevice sum(filled(type, count, 0), ours.handle()),
+        part(filled(type, count, 0), theirs.handle()),
+        whole(filled(type, ranks * count, 0), theirs.handle()),
+        ones(filled(type, count, 1), theirs.handle());
+    for (const Stream* stream : {&theirs, &ours}) {
+      EXPECT_EQ(cudaStreamSynchronize(stream->handle()), 0);
+    }
+    const auto fill_behind = [&](Gate& gate, const OnDevice& memory, const Stream& stream) {
+      gate.hold(stream.handle());
+      EXPECT_EQ(cudaMemcpyAsync(memory.data(), ones.data(), count * type.bytes, any_direction,
+                                stream.handle()),
+                0);
+    };
+    Gate first, second;
+    fill_behind(first, sum, ours);
+    fill_behind(second, part, theirs);
+    EXPECT_SUCCESS(ncclGroupStart());
+    EXPECT_SUCCESS(ncclAllReduce(sum.data(), sum.data(), count, ncclInt32, ncclSum, comm,
+                                 as_stream(theirs.handle())));
+    EXPECT_SUCCESS(
+        ncclAllGather(part.data(), whole.data(), count, ncclInt32, comm, as_stream(ours.handle())));
+    EXPECT_SUCCESS(ncclGroupEnd());
+    second.open();
+    first.open();
+    EXPECT_EQ(sum.read(), filled(type, count, ranks)) << "in our operation's stream";
+    EXPECT_EQ(whole.read(), filled(type, ranks * count, 1)) << "in the other library's";
+  });
+  destroy_all(comms);
+}
+
 // A communicator's call that is refused on all ranks must not leave the other library's undone.
 TEST(NcclHandOver, one_that_is_refused_fails_alone_in_its_group) {
   const Asked asked("all_reduce");
