@@ -166,13 +166,23 @@ void Comm::require_usable() const {
 
 Complaint Comm::state() const {
   const Phase phase = phase_.load();
-  if (phase == Phase::queued || phase == Phase::joining || changes_.load() > 0) {
+  if (phase == Phase::queued || phase == Phase::joining) {
     return {ncclInProgress, {}};
   }
   const std::lock_guard lock(mutex_);
   if (phase == Phase::failed) {
     return complaint_;
   }
+  if (phase == Phase::ready) {
+    // First: what is being made of it may wait for a rank that has failed and never comes.
+    if (Complaint complaint = failure(); complaint.result != ncclSuccess) {
+      return complaint;
+    }
+  }
+  return {is_changing() ? ncclInProgress : ncclSuccess, {}};
+}
+
+Complaint Comm::failure() const {
   // Who revoked it knows, and goes on to shrink or destroy it: NCCL says that it is well.
   if (revoked_.load()) {
     return {};
@@ -183,10 +193,10 @@ Complaint Comm::state() const {
       return complaint;
     }
   }
-  if (const auto failure = data_->failure()) {
-    return {result_of(failure->code()), failure->what()};
+  if (const auto error = data_->failure()) {
+    return {result_of(error->code()), error->what()};
   }
-  return complaint_;
+  return {};
 }
 
 void Comm::revoke(const char* why) {
@@ -206,8 +216,21 @@ void Comm::end_data(const char* why) {
 void Comm::abort() {
   const std::lock_guard lock(mutex_);
   aborted_.store(true);  // one that still joins is told at its end
-  if (phase_.load() == Phase::ready) {
-    end_data("ncclCommAbort");
+  if (phase_.load() != Phase::ready) {
+    return;
+  }
+  end_data("ncclCommAbort");
+  // What is being made of it waits there, and may do so for a rank that never comes. Otherwise the
+  // other ranks keep it, to shrink without this one. Whatever begins after this look finds aborted_
+  // set, for all of these are in one order.
+  if (is_changing()) {
+    control_->revoke("ncclCommAbort");
+  }
+}
+
+void Comm::require_not_aborted() const {
+  if (aborted_.load()) {
+    refuse(ncclRemoteError, "ncclCommAbort has ended the communicator that it is made of");
   }
 }
 

@@ -60,8 +60,8 @@ class Comm final {
   void become_failed(Complaint complaint);
   /// Once, instead: this rank is in no part of a communicator that has been split.
   void become_nobody();
-  /// Blocks until joined or failed: that has a deadline, the configuration's join_timeout. Throws
-  /// what it failed by.
+  /// Blocks until joined or failed: that has a deadline, the configuration's join_timeout, or its
+  /// timeout where it is split off another one. Throws what it failed by.
   void await_joined();
 
   /// Throws ncclInvalidArgument while it joins, and what it has failed by; ncclInvalidUsage once it
@@ -85,16 +85,20 @@ class Comm final {
   Complaint state() const;
   /// Ends what is under way, here and on the other ranks. Never blocks.
   void revoke(const char* why);
+  /// The same, and what is being made of it.
   void abort();
+  /// Throws ncclRemoteError after that: nothing more is made of it.
+  void require_not_aborted() const;
   void finalize();
   /// Before it is destroyed: waits while it joins, and for what is under way.
   void close();
   void suspend(bool yes) { suspended_.store(yes); }
   bool suspended() const noexcept { return suspended_.load(); }
 
-  /// While something is made of it, or it is ended, by another thread.
+  /// While something is made of it, by any thread.
   void begin_change() { changes_.fetch_add(1); }
   void end_change() { changes_.fetch_sub(1); }
+  bool is_changing() const noexcept { return changes_.load() > 0; }
 
   ncclRedOp_t add_scale(Scale scale, DType dtype);
   /// No later operation has it; those that have been called still do, until end_scale(). Throws
@@ -111,6 +115,8 @@ class Comm final {
   void remove_range(const void* handle, RangeKind kind, const char* what);
 
  private:
+  /// What its operations have failed by; none if it is well, or if this rank revoked it itself.
+  Complaint failure() const;
   void settle();
   void end_data(const char* why);
   const Range& range_at(const void* handle, RangeKind kind, const char* what) const;

@@ -15,6 +15,9 @@ namespace {
 
 void carry_out(const Making& making) noexcept {
   try {
+    if (making.parent) {
+      making.parent->require_not_aborted();
+    }
     making.make(*making.comm);
   } catch (...) {
     const Complaint complaint = current_complaint();

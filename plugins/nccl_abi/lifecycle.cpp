@@ -51,7 +51,7 @@ ncclResult_t init_rank(ncclComm_t* out, int ranks, const ncclUniqueId& id, int r
 std::shared_ptr<Comm> parent_of(ncclComm_t handle) {
   auto parent = comm_of(handle);
   parent->require_joined();
-  if (parent->state().result == ncclInProgress) {
+  if (parent->is_changing()) {
     refuse(ncclInvalidArgument,
            "another communicator is being made of this one; wait until ncclCommGetAsyncError gives "
            "ncclSuccess");
@@ -100,6 +100,7 @@ Communicator shrunk(Comm& parent, const std::vector<int>& left) {
       throw;
     }
   }
+  parent.require_not_aborted();  // that has failed it, too, and this rank stays no longer
   if (!parent.data().failure()) {
     parent.data().revoke("ncclCommShrink");
   }

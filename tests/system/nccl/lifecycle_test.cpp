@@ -3,8 +3,10 @@
 
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <string>
+#include <vector>
 
 #include "tests/system/nccl/ranks.hpp"
 #include "tests/unit/sanitized.hpp"
@@ -104,6 +106,89 @@ TEST(NcclLifecycle, an_abort_ends_a_call_of_another_thread) {
       << ended;
   EXPECT_EQ(count_by_summing(comms[0]), -static_cast<int>(ncclInvalidArgument)) << "it is gone";
   EXPECT_SUCCESS(ncclCommAbort(comms[1]));
+}
+
+/// Makes another communicator of one, as a call that blocks.
+using Maker = std::function<ncclResult_t(ncclComm_t, ncclComm_t*)>;
+
+std::vector<Maker> ways_to_make() {
+  return {
+      [](ncclComm_t comm, ncclComm_t* made) { return ncclCommSplit(comm, 0, 0, made, nullptr); },
+      [](ncclComm_t comm, ncclComm_t* made) {
+        int excluded[] = {2};
+        return ncclCommShrink(comm, excluded, 1, made, nullptr, NCCL_SHRINK_DEFAULT);
+      },
+  };
+}
+
+// As a watchdog does, where another rank never makes the call.
+TEST(NcclLifecycle, an_abort_ends_what_is_being_made_of_the_communicator) {
+  static constexpr int ranks = 3;
+  run_processes(ranks, [](int rank, ncclUniqueId id) {
+    setenv("SPRAT_TIMEOUT", "60", 1);  // ends whoever is not released, with other words
+    setenv("SPRAT_JOIN_TIMEOUT", "60", 1);
+    // The first is of the whole job. All are made before one is ended.
+    std::vector<ncclComm_t> comms(1, nullptr);
+    EXPECT_SUCCESS(ncclCommInitRank(&comms[0], ranks, id, rank));
+    ncclComm_t kept = nullptr;
+    EXPECT_SUCCESS(ncclCommSplit(comms[0], 0, rank, &kept, nullptr));
+    const std::vector<Maker> ways = ways_to_make();
+    while (comms.size() < ways.size()) {
+      EXPECT_SUCCESS(ncclCommSplit(kept, 0, rank, &comms.emplace_back(nullptr), nullptr));
+    }
+    EXPECT_EQ(count_by_summing(kept), ranks);
+    for (std::size_t way = 0; way < ways.size() && rank == 0; ++way) {
+      ncclComm_t made = nullptr;
+      std::future<std::string> waits = std::async(std::launch::async, [&] {
+        EXPECT_EQ(ways[way](comms[way], &made), ncclRemoteError);
+        return std::string(ncclGetLastError(nullptr));
+      });
+      ncclResult_t state = ncclSuccess;
+      while (state == ncclSuccess) {
+        EXPECT_SUCCESS(ncclCommGetAsyncError(comms[way], &state));
+      }
+      EXPECT_EQ(state, ncclInProgress);
+      EXPECT_SUCCESS(ncclCommAbort(comms[way]));
+      EXPECT_THAT(waits.get(), testing::HasSubstr("ncclCommAbort")) << "way " << way;
+      EXPECT_EQ(made, nullptr);
+    }
+    EXPECT_EQ(count_by_summing(kept), ranks) << "it goes on";
+    for (const ncclComm_t comm : comms) {
+      if (rank != 0) {
+        EXPECT_SUCCESS(ncclCommAbort(comm));
+      }
+    }
+    EXPECT_SUCCESS(ncclCommDestroy(kept));
+  });
+}
+
+// The other rank has ended the operations, and never makes its part of the split.
+TEST(NcclLifecycle, tells_of_a_failure_while_something_is_being_made) {
+  run_processes(2, [](int rank, ncclUniqueId id) {
+    setenv("SPRAT_TIMEOUT", "60", 1);
+    ncclComm_t comm = nullptr, kept = nullptr, part = nullptr, other = nullptr;
+    EXPECT_SUCCESS(ncclCommInitRank(&comm, 2, id, rank));
+    EXPECT_SUCCESS(ncclCommSplit(comm, 0, rank, &kept, nullptr));
+    if (rank == 0) {
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = 0;
+      EXPECT_EQ(ncclCommSplit(comm, 0, 0, &part, &config), ncclInProgress);
+      EXPECT_EQ(await_ready(comm), ncclRemoteError);
+      EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("ncclCommRevoke"));
+      EXPECT_EQ(ncclCommSplit(comm, 0, 0, &other, nullptr), ncclInvalidArgument)
+          << "the first split goes on";
+      EXPECT_SUCCESS(ncclCommAbort(comm));
+      EXPECT_EQ(await_ready(part), ncclRemoteError);
+      EXPECT_SUCCESS(ncclCommDestroy(part));
+    } else {
+      EXPECT_SUCCESS(ncclCommRevoke(comm, 0));
+    }
+    EXPECT_EQ(count_by_summing(kept), 2);
+    EXPECT_SUCCESS(ncclCommDestroy(kept));
+    if (rank == 1) {
+      EXPECT_SUCCESS(ncclCommAbort(comm));
+    }
+  });
 }
 
 TEST(NcclLifecycle, shrinks_without_those_who_stay_away) {
