@@ -22,11 +22,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/// An address that gives no sign is left for the next one after so long.
-constexpr auto connect_patience = 10s;
-/// What an answer may take beyond the wait that was asked for.
-constexpr auto answer_patience = 10s;
-
 class Socket final {
  public:
   explicit Socket(int number) : number_(number) {}
@@ -72,7 +67,8 @@ std::string describe(const Address& address, std::uint16_t port) {
 }
 
 /// Nothing, with errno, if nobody takes the connection.
-std::optional<Socket> connect_to(const Address& address, std::uint16_t port) {
+std::optional<Socket> connect_to(const Address& address, std::uint16_t port,
+                                 std::chrono::milliseconds patience) {
   Socket socket(
       ::socket(address.v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   sockaddr_in6 v6{};
@@ -90,7 +86,7 @@ std::optional<Socket> connect_to(const Address& address, std::uint16_t port) {
   if (connect(socket.number(), to, address.v6 ? sizeof(v6) : sizeof(v4)) != 0) {
     int error = 0;
     socklen_t bytes = sizeof(error);
-    if (errno != EINPROGRESS || !ready(socket, POLLOUT, Clock::now() + connect_patience) ||
+    if (errno != EINPROGRESS || !ready(socket, POLLOUT, Clock::now() + patience) ||
         getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0 || error != 0) {
       errno = error != 0 ? error : errno;
       return std::nullopt;
@@ -134,8 +130,10 @@ std::optional<std::string> receive_answer(const Socket& socket, Clock::time_poin
 
 class MeetingStore final : public Store {
  public:
-  explicit MeetingStore(MeetingPoint point)
-      : point_(std::move(point)), addresses_(addresses_to_try(point_, host_number())) {}
+  MeetingStore(MeetingPoint point, const AddressPatience& patience)
+      : point_(std::move(point)),
+        address_patience_(patience),
+        addresses_(addresses_to_try(point_, host_number())) {}
 
   std::string name() const override {
     return "the store of the ncclUniqueId at " + describe(addresses_.front(), point_.port);
@@ -153,26 +151,24 @@ class MeetingStore final : public Store {
   void remove(const std::string& key) override { ask(Verb::remove, key, {}, 0ms); }
 
  private:
+  struct Question {
+    Verb verb{};
+    const std::string& name;
+    const std::string& value;
+    Clock::time_point end;  ///< So long a get() waits for the key.
+  };
+
   std::string ask(Verb verb, const std::string& name, const std::string& value,
                   std::chrono::milliseconds patience) {
-    std::string request;
-    append(request, RequestHead{.magic = request_magic,
-                                .verb = verb,
-                                .name_bytes = static_cast<std::uint16_t>(name.size()),
-                                .value_bytes = static_cast<std::uint32_t>(value.size()),
-                                .patience_ms = static_cast<std::uint32_t>(patience.count()),
-                                .key = point_.key});
-    request += name + value;
-    const Clock::time_point deadline = Clock::now() + patience + answer_patience;
+    const Question question{verb, name, value, Clock::now() + patience};
     std::string tried;
-    for (const Address& address : addresses_) {
-      if (const auto socket = connect_to(address, point_.port);
-          socket && send_all(*socket, request, deadline)) {
-        if (auto answer = receive_answer(*socket, deadline)) {
-          return std::move(*answer);
-        }
+    for (auto address = addresses_.begin(); address != addresses_.end(); ++address) {
+      if (auto answer = ask_at(*address, question)) {
+        // Later questions go there first, lest each of them wait for addresses that lead nowhere.
+        std::rotate(addresses_.begin(), address, address + 1);
+        return std::move(*answer);
       }
-      tried += (tried.empty() ? "" : ", ") + describe(address, point_.port) + ": " + reason();
+      tried += (tried.empty() ? "" : ", ") + describe(*address, point_.port) + ": " + reason();
     }
     throw Error(ErrorCode::unavailable,
                 "the process that called ncclGetUniqueId does not answer (" + tried +
@@ -180,8 +176,30 @@ class MeetingStore final : public Store {
                     "communicator, and SPRAT_INTERFACE says by which interfaces it is reached");
   }
 
-  MeetingPoint point_;
-  std::vector<Address> addresses_;
+  /// Nothing, with errno, if the address does not answer. The time for that begins with the
+  /// connection: what an address before has taken is not taken from it.
+  std::optional<std::string> ask_at(const Address& address, const Question& question) const {
+    const auto socket = connect_to(address, point_.port, address_patience_.connect);
+    if (!socket) {
+      return std::nullopt;
+    }
+    const auto left =
+        std::max(std::chrono::ceil<std::chrono::milliseconds>(question.end - Clock::now()), 0ms);
+    const Clock::time_point deadline = Clock::now() + left + address_patience_.answer;
+    std::string request;
+    append(request, RequestHead{.magic = request_magic,
+                                .verb = question.verb,
+                                .name_bytes = static_cast<std::uint16_t>(question.name.size()),
+                                .value_bytes = static_cast<std::uint32_t>(question.value.size()),
+                                .patience_ms = static_cast<std::uint32_t>(left.count()),
+                                .key = point_.key});
+    request += question.name + question.value;
+    return send_all(*socket, request, deadline) ? receive_answer(*socket, deadline) : std::nullopt;
+  }
+
+  const MeetingPoint point_;
+  const AddressPatience address_patience_;
+  std::vector<Address> addresses_;  ///< In the order in which they are tried.
 };
 
 }  // namespace
@@ -202,8 +220,8 @@ MeetingPoint open_meeting(const Config& config) {
   return point;
 }
 
-std::unique_ptr<Store> store_at(const MeetingPoint& point) {
-  return std::make_unique<MeetingStore>(point);
+std::unique_ptr<Store> store_at(const MeetingPoint& point, const AddressPatience& patience) {
+  return std::make_unique<MeetingStore>(point, patience);
 }
 
 }  // namespace sprat::nccl

@@ -17,8 +17,14 @@ namespace sprat::nccl {
 /// process. Any thread. Throws Error{unavailable} if no port can be had.
 MeetingPoint open_meeting(const Config& config);
 
+/// How long one address is waited for before the next one is tried.
+struct AddressPatience {
+  std::chrono::milliseconds connect = std::chrono::seconds(10);
+  /// What an answer may take beyond the wait that was asked for.
+  std::chrono::milliseconds answer = std::chrono::seconds(10);
+};
 /// The drawer, as a store. One connection a call. Throws Error{unavailable} if nobody answers at
 /// any of its addresses.
-std::unique_ptr<Store> store_at(const MeetingPoint& point);
+std::unique_ptr<Store> store_at(const MeetingPoint& point, const AddressPatience& patience = {});
 
 }  // namespace sprat::nccl
