@@ -12,8 +12,8 @@
 #include <cerrno>
 #include <limits>
 #include <system_error>
-#include <thread>
 
+#include "comm/base/thread.hpp"
 #include "plugins/nccl_abi/errors.hpp"
 
 namespace sprat::nccl {
@@ -29,6 +29,8 @@ constexpr std::size_t most_connections = 512;
 /// How long a get() waits where many do: they give way to the one who sets the key, and ask again.
 constexpr auto crowded_patience = 1s;
 constexpr auto request_patience = 10s;
+/// How long connections wait in the backlog once the process has no descriptor for them.
+constexpr auto accept_pause = 100ms;
 
 int listen_at(std::uint16_t port) {
   const int socket = ::socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -65,6 +67,22 @@ std::uint16_t port_of(int socket) {
   return ntohs(reinterpret_cast<const sockaddr_in&>(bound).sin_port);
 }
 
+/// A new thread has its maker's mask.
+class SignalsBlocked final {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 }  // namespace
 
 MeetingServer::MeetingServer(const Config& config) {
@@ -80,12 +98,13 @@ MeetingServer::MeetingServer(const Config& config) {
                     ": " + std::system_category().message(errno));
   }
   port_ = port_of(listener_);
-  // The program's signals are for its own threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([this] { serve(); }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  try {
+    const SignalsBlocked blocked;  // the program's signals are for its own threads
+    start_thread("the server of ncclUniqueIds", [this] { serve(); }).detach();
+  } catch (...) {
+    close(listener_);  // nobody serves it, and the next id opens another one
+    throw;
+  }
 }
 
 void MeetingServer::add(const Key& key) {
@@ -96,7 +115,10 @@ void MeetingServer::add(const Key& key) {
 void MeetingServer::serve() {
   std::vector<pollfd> polled;
   for (;;) {
-    const bool full = connections_.size() >= most_connections;
+    if (accept_again_ && Clock::now() >= *accept_again_) {
+      accept_again_.reset();
+    }
+    const bool full = connections_.size() >= most_connections || accept_again_;
     polled.assign(1, {listener_, static_cast<short>(full ? 0 : POLLIN), 0});
     for (const Connection& connection : connections_) {
       // One that waits for a key is read too: that is how its end is noticed.
@@ -132,11 +154,14 @@ void MeetingServer::serve() {
 }
 
 int MeetingServer::poll_timeout() const {
-  if (connections_.empty()) {
+  auto first = accept_again_;
+  for (const Connection& connection : connections_) {
+    first = std::min(first.value_or(connection.until), connection.until);
+  }
+  if (!first) {
     return -1;
   }
-  const auto first = std::ranges::min_element(connections_, {}, &Connection::until)->until;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(first - Clock::now()).count();
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*first - Clock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, std::numeric_limits<int>::max()));
 }
 
@@ -144,6 +169,10 @@ void MeetingServer::accept_all() {
   while (connections_.size() < most_connections) {
     const int socket = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (socket < 0) {
+      // What was not taken keeps the listener readable, so poll() would return for it at once.
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        accept_again_ = Clock::now() + accept_pause;
+      }
       return;
     }
     connections_.push_back({.socket = socket, .until = Clock::now() + request_patience});

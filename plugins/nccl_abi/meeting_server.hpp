@@ -21,7 +21,8 @@ namespace sprat::nccl {
 /// process ends.
 class MeetingServer final {
  public:
-  /// Listens, on a port that `config` allows, and starts the thread.
+  /// Listens, on a port that `config` allows, and starts the thread. Throws Error{unavailable} if
+  /// there is no port or no thread to be had; nothing is left behind then.
   explicit MeetingServer(const Config& config);
   MeetingServer(const MeetingServer&) = delete;
   MeetingServer& operator=(const MeetingServer&) = delete;
@@ -50,7 +51,10 @@ class MeetingServer final {
 
   int listener_ = -1;
   std::uint16_t port_ = 0;
-  std::vector<Connection> connections_;  ///< The thread's alone, as values_ are.
+  // The thread's alone, up to mutex_:
+  /// Set while there is no descriptor for another connection: when to try again.
+  std::optional<Clock::time_point> accept_again_;
+  std::vector<Connection> connections_;
   std::map<std::pair<Key, std::string>, std::string> values_;
   std::mutex mutex_;    ///< Guards keys_.
   std::set<Key> keys_;  ///< Of ids that have been made and not used up.

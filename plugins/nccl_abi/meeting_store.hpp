@@ -14,7 +14,7 @@
 namespace sprat::nccl {
 
 /// Opens a drawer in this process's server, which is started with the first one and ends with the
-/// process. Any thread. Throws Error{unavailable} if no port can be had.
+/// process. Any thread. Throws Error{unavailable} if no port or no thread can be had.
 MeetingPoint open_meeting(const Config& config);
 
 /// How long one address is waited for before the next one is tried.

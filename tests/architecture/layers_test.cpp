@@ -113,8 +113,8 @@ const std::vector<Layer> layers = {
     // Its variables are read where all are. NCCL's own library, where operations go over to it,
     // wants CUDA's words: a device's place on the bus, and the calling thread's device.
     {"plugins/nccl_abi/",
-     {"sprat/", "comm/base/config.hpp", "comm/base/log.hpp", "device/cuda_driver.hpp",
-      "plugins/nccl_abi/"}},
+     {"sprat/", "comm/base/config.hpp", "comm/base/log.hpp", "comm/base/thread.hpp",
+      "device/cuda_driver.hpp", "plugins/nccl_abi/"}},
     {"plugins/", {"sprat/"}},
     {"examples/", {"sprat/"}},
     // And the headers of layer 0 that need no library.
