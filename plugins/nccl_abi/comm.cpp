@@ -165,11 +165,11 @@ void Comm::require_usable() const {
 }
 
 Complaint Comm::state() const {
-  const Phase phase = phase_.load();
-  if (phase == Phase::queued || phase == Phase::joining) {
+  if (!concluded_.load()) {
     return {ncclInProgress, {}};
   }
   const std::lock_guard lock(mutex_);
+  const Phase phase = phase_.load();
   if (phase == Phase::failed) {
     return complaint_;
   }

@@ -60,6 +60,9 @@ class Comm final {
   void become_failed(Complaint complaint);
   /// Once, instead: this rank is in no part of a communicator that has been split.
   void become_nobody();
+  /// Last, once what it is made of is free again: its state is told from here on, so that whoever
+  /// waits for it alone may make the next one.
+  void conclude_joining() { concluded_.store(true); }
   /// Blocks until joined or failed: that has a deadline, the configuration's join_timeout, or its
   /// timeout where it is split off another one. Throws what it failed by.
   void await_joined();
@@ -139,6 +142,7 @@ class Comm final {
   /// Whoever reads ready here may use the communicators: they were there before.
   std::atomic<Phase> phase_{Phase::queued};
   std::atomic<int> changes_{0};
+  std::atomic<bool> concluded_{false};
   std::atomic<bool> revoked_{false}, aborted_{false}, finalized_{false}, suspended_{false};
   std::optional<Communicator> control_, data_;
   std::unique_ptr<DeviceLane> lane_;  ///< On data_, which outlives it.

@@ -26,12 +26,19 @@ void carry_out(const Making& making) noexcept {
   }
 }
 
+/// Of what has become ready or has failed. Whoever waits for the parent may use it at once, for
+/// calls do not look at its state; whoever waits for its state finds the parent free.
+void conclude(const Making& making) noexcept {
+  if (making.parent) {
+    making.parent->end_change();
+  }
+  making.comm->conclude_joining();
+}
+
 void carry_out_in_order(const std::vector<Making>& chain) noexcept {
   for (const Making& making : chain) {
     carry_out(making);
-    if (making.parent) {
-      making.parent->end_change();
-    }
+    conclude(making);
   }
 }
 
@@ -47,9 +54,7 @@ void take_back(const Making& making) noexcept {
 void give_up(const std::vector<Making>& chain) noexcept {
   for (const Making& making : chain) {
     making.comm->become_failed(current_complaint());
-    if (making.parent) {
-      making.parent->end_change();
-    }
+    conclude(making);
   }
 }
 

@@ -339,6 +339,29 @@ TEST(NcclLifecycle, joins_without_blocking) {
   });
 }
 
+// Who polls the part alone, not its parent, finds both ready. Many times, for they are so within
+// microseconds of each other.
+TEST(NcclLifecycle, a_parent_is_free_once_its_part_is_ready) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const ncclComm_t comm = init_all(1).front();
+  ncclComm_t part = nullptr, next = nullptr;
+  EXPECT_EQ(ncclCommSplit(comm, 0, 0, &part, &config), ncclInProgress);
+  for (int times = 0; times < 100 && part != nullptr; ++times) {
+    ncclResult_t state = ncclInProgress;
+    while (state == ncclInProgress) {
+      EXPECT_SUCCESS(ncclCommGetAsyncError(part, &state));
+    }
+    EXPECT_EQ(ncclCommSplit(comm, 0, 0, &next, &config), ncclInProgress)
+        << ncclGetLastError(nullptr) << ", time " << times;
+    EXPECT_EQ(state, ncclSuccess);
+    EXPECT_SUCCESS(ncclCommDestroy(part));
+    part = next;
+  }
+  EXPECT_SUCCESS(ncclCommDestroy(part));
+  EXPECT_SUCCESS(ncclCommDestroy(comm));
+}
+
 TEST(NcclLifecycle, a_group_makes_nothing_of_what_something_is_being_made_of) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
