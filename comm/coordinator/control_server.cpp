@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/base/fork.hpp"
 #include "comm/base/log.hpp"
 #include "comm/coordinator/pending_connection.hpp"
 
@@ -131,6 +132,11 @@ void ControlServer::enters(const std::shared_ptr<PendingConnection>& pending, co
 }
 
 void ControlServer::let_in(const std::shared_ptr<PendingConnection>& pending, const Hello& hello) {
+  // Without an answer, so that it tries again until somebody serves the next shrink.
+  if (coordinator_->awaits_next_shrink(hello)) {
+    pending->close();
+    return dismiss(pending);
+  }
   if (const auto refusal = coordinator_->admit(hello, pending->from())) {
     log().info("refused {}: {}", pending->from(), refusal->text);
     pending->refuse(*refusal);
@@ -244,8 +250,11 @@ void ControlServer::dismiss(const std::shared_ptr<PendingConnection>& pending) {
 
 /// Those that have been refused stay for a while, since they may still have to read why.
 void ControlServer::stop_accepting() {
-  error_code ignored;
-  acceptor_.close(ignored);
+  if (acceptor_.is_open()) {
+    // Not acceptor_.close(): epoll would go on to report a socket that another descriptor holds.
+    error_code ignored;
+    close_and_forget(acceptor_.release(ignored));
+  }
   accept_timer_.cancel();
   for (const auto& pending : std::vector(pending_.begin(), pending_.end())) {
     if (pending->refused()) {

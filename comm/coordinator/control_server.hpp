@@ -43,6 +43,9 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
   std::vector<int> awaited() const { return coordinator_->awaited(); }
   /// Rank 0's own line: trusted.
   void adopt(StreamSocket socket, const Hello& own);
+  /// Leaves what it listens on to others: whoever has not been let in or refused is to come again.
+  /// On the loop's thread.
+  void stop_accepting();
   /// Ends every connection after what was sent has gone out, having waited a while for the other
   /// ranks: to leave, or, if the job has failed, to come and hear of it. Bounded; not on the loop's
   /// thread.
@@ -64,7 +67,6 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
   void let_in(const std::shared_ptr<PendingConnection>& pending, const Hello& hello);
   void accept();
   void accept_later();
-  void stop_accepting();
   void renumber(const std::vector<int>& kept);
   ControlConnection::Events events_of(int rank);
   void seat(int rank, std::shared_ptr<ControlConnection> connection);

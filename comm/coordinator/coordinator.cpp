@@ -70,6 +70,14 @@ std::optional<Refusal> Coordinator::admit(const Hello& hello, std::string_view f
   return refusal;
 }
 
+// A survivor has its place here already, so it has left it for the next shrink. Of a job that has
+// failed since, whoever was left behind may be taken back by the next shrink: those who were to go
+// on without it may have failed before they did.
+bool Coordinator::awaits_next_shrink(const Hello& hello) const {
+  return !survivors_.empty() && hello.size == size_at_first_ &&
+         (failure_ || std::ranges::binary_search(survivors_, hello.rank));
+}
+
 std::optional<Refusal> Coordinator::reason_to_refuse(const Hello& hello, std::string_view from) {
   if (hello.rank == unnumbered && hello.size == unnumbered) {
     return turn_newcomer_away(from);
@@ -297,6 +305,7 @@ bool Coordinator::complete() const {
 
 void Coordinator::renumber(const std::vector<int>& kept) {
   gathering_ = false;
+  survivors_ = kept;
   members_.assign(kept.size(), Presence::joined);
   gone_.assign(kept.size(), false);
   counts_ = {0, size(), 0, 0};

@@ -60,6 +60,9 @@ class Coordinator {
   Hello numbered(Hello hello) const;
   /// Lets a rank in, or says why not. `from` names its address for people.
   std::optional<Refusal> admit(const Hello& hello, std::string_view from);
+  /// Of a quorum of survivors that have met: `hello` is of a rank that comes for the next shrink,
+  /// which another coordinator serves.
+  bool awaits_next_shrink(const Hello& hello) const;
   /// A frame of a rank that has joined. False if a rank may not send it: its connection is to end.
   bool received(int rank, Frame frame, Time now);
   /// A rank's connection has ended; `how` is for people.
@@ -131,6 +134,7 @@ class Coordinator {
   const int size_at_first_;
   int first_newcomer_;  ///< The size: there are none.
   std::optional<std::vector<int>> renumbering_;
+  std::vector<int> survivors_;     ///< That have met, by the numbers that they had before.
   std::vector<Presence> members_;  ///< Changed by set() alone.
   std::vector<bool> gone_;         ///< By rank: not joined.
   std::array<int, 4> counts_{};    ///< How many ranks are in each state.

@@ -29,6 +29,9 @@ class TimedCoordinator final : public std::enable_shared_from_this<TimedCoordina
 
   void take_newcomers(int first) { coordinator_.take_newcomers(first); }
   Hello numbered(Hello hello) const { return coordinator_.numbered(std::move(hello)); }
+  bool awaits_next_shrink(const Hello& hello) const {
+    return coordinator_.awaits_next_shrink(hello);
+  }
   /// The same as the coordinator's, with what follows delivered before they return.
   std::optional<Refusal> admit(const Hello& hello, std::string_view from);
   bool received(int rank, Frame frame);

@@ -226,7 +226,21 @@ SurvivorListener::Gathered SurvivorListener::gather(int at_least, Time deadline)
   }
 }
 
-SurvivorListener::Assembly SurvivorListener::lead(Time deadline) const {
+/// The coordinator of a job that has shrunk goes on to accept, to tell ranks that come late that
+/// the others went on. The next one accepts on the same socket, and only one of them may: which of
+/// two gets a connection is chance.
+void SurvivorListener::stop_leading() {
+  if (const auto loop = led_by_.lock()) {
+    loop->run([this] {
+      if (const auto server = led_.lock()) {
+        server->stop_accepting();
+      }
+    });
+  }
+}
+
+SurvivorListener::Assembly SurvivorListener::lead(Time deadline) {
+  stop_leading();
   auto loop = std::make_shared<ControlLoop>();
   // A copy: the server closes what it listens on when it ends, and the next shrink needs the
   // socket.
@@ -236,6 +250,8 @@ SurvivorListener::Assembly SurvivorListener::lead(Time deadline) const {
   auto server = ControlServer::start(*loop, adopt_listening(loop->io(), descriptor),
                                      {token_, Trust::proof, encryption_}, hello(),
                                      Coordinator::Quorum::survivors);
+  led_ = server;
+  led_by_ = loop;
   loop->run([&server, &coordinators = coordinators, this] {
     server->adopt(std::move(coordinators), hello());
   });

@@ -20,6 +20,8 @@
 
 namespace sprat::comm {
 
+class ControlLoop;
+class ControlServer;
 struct Hello;
 struct Term;
 
@@ -70,7 +72,8 @@ class SurvivorListener {
     std::unique_ptr<Rendezvous> rendezvous;
     std::vector<Blob> testimonies;
   };
-  Assembly lead(Time deadline) const;
+  Assembly lead(Time deadline);
+  void stop_leading();
   Assembly follow(int leader, Time deadline) const;
   Hello hello() const;
 
@@ -84,6 +87,10 @@ class SurvivorListener {
   std::string token_;
   Testimony testimony_;
   std::set<int> dead_;
+  /// The coordinator of the last shrink that this rank led, and its loop. The job that came of it
+  /// owns both.
+  std::weak_ptr<ControlServer> led_;
+  std::weak_ptr<ControlLoop> led_by_;
 };
 
 }  // namespace sprat::comm

@@ -151,7 +151,7 @@ def shrink(worker, hosts, count, victims, how="", **variables):
 def case_shrink(worker, sprat):
     for hosts in ("", "a,a,b,b"):
         for count in ("2", "300000"):
-            for victims in ((0, 1), (3, 0), (2, 1)):
+            for victims in ((0, 1), (3, 0), (2, 1), (1, 3)):
                 shrink(worker, hosts, count, victims)
 
 

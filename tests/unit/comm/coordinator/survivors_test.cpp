@@ -99,6 +99,21 @@ TEST(Coordinator, of_survivors_leaves_behind_who_is_late) {
   EXPECT_THAT(refusal->text, ::testing::HasSubstr("went on without rank 1"));
 }
 
+TEST(Coordinator, of_survivors_knows_who_comes_for_the_next_shrink) {
+  Coordinator coordinator(3, {}, Coordinator::Quorum::survivors);
+  for (const int rank : {0, 2}) {
+    coordinator.admit({rank, 3, {}}, "test");
+  }
+  EXPECT_FALSE(coordinator.awaits_next_shrink({1, 3, {}})) << "it may still come";
+  coordinator.received(0, part(of(0, {0, 1, 2})), Time{});
+  coordinator.received(2, part(of(0, {0, 1, 2})), Time{});
+  coordinator.excuse(1);
+  EXPECT_TRUE(coordinator.awaits_next_shrink({2, 3, {}}));
+  EXPECT_FALSE(coordinator.awaits_next_shrink({1, 3, {}})) << "the others went on without it";
+  coordinator.ended(1, "killed");  // rank 2 before
+  EXPECT_TRUE(coordinator.awaits_next_shrink({1, 3, {}})) << "they may not have gone on";
+}
+
 TEST(Coordinator, of_survivors_goes_on_when_one_dies_meanwhile) {
   Coordinator coordinator(3, {}, Coordinator::Quorum::survivors);
   for (const int rank : {0, 1, 2}) {
