@@ -25,8 +25,6 @@ constexpr auto longest_probe = 3s;
 /// An address that has not answered for this long may never do so (its host is down, or packets to
 /// it are dropped). The next one is then tried beside it, not instead of it.
 constexpr std::chrono::milliseconds next_address{300};
-/// Every probe takes a descriptor, of which a process has a limited number.
-constexpr std::size_t most_at_once = 128;
 
 struct ProbingSocket {
   int number = -1;
@@ -176,8 +174,8 @@ void probe(std::span<PortProbe> probes) {
 
 std::vector<bool> who_listens(std::span<const std::vector<SocketAddress>> processes) {
   std::vector<PortProbe> probes(processes.begin(), processes.end());
-  for (std::size_t first = 0; first < probes.size(); first += most_at_once) {
-    probe(std::span(probes).subspan(first, std::min(most_at_once, probes.size() - first)));
+  for (std::size_t first = 0; first < probes.size(); first += most_probed_at_once) {
+    probe(std::span(probes).subspan(first, std::min(most_probed_at_once, probes.size() - first)));
   }
   std::vector<bool> listens;
   for (const PortProbe& one : probes) {

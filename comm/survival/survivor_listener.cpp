@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/base/descriptors.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/rank_list.hpp"
 #include "comm/bootstrap/coordinator_search.hpp"
@@ -239,8 +240,24 @@ void SurvivorListener::stop_leading() {
   }
 }
 
+/// For a connection of each member that may come, beside all those of the job that has failed, and
+/// for looking after them. A warning and no error: who is dead is not known yet, and those who live
+/// may find room all the same.
+void SurvivorListener::make_room() const {
+  const auto may_come = std::ranges::count_if(
+      testimony_.members, [this](int rank) { return rank != number_ && !dead_.contains(rank); });
+  if (!make_room_for_descriptors(static_cast<std::size_t>(may_come) + most_probed_at_once)) {
+    log().warn(
+        "rank {} leads the ranks that shrink the job and needs a connection to each of {}, but no "
+        "more than {} files may be open in its process; who finds no room is left behind. Raise "
+        "the hard limit on its host (see ulimit -n; docker run --ulimit nofile=65536)",
+        number_, may_come, most_descriptors());
+  }
+}
+
 SurvivorListener::Assembly SurvivorListener::lead(Time deadline) {
   stop_leading();
+  make_room();
   auto loop = std::make_shared<ControlLoop>();
   // A copy: the server closes what it listens on when it ends, and the next shrink needs the
   // socket.

@@ -74,6 +74,7 @@ class SurvivorListener {
   };
   Assembly lead(Time deadline);
   void stop_leading();
+  void make_room() const;
   Assembly follow(int leader, Time deadline) const;
   Hello hello() const;
 

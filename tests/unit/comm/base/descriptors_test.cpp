@@ -2,32 +2,11 @@
 #include "comm/base/descriptors.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
+
+#include "tests/unit/comm/base/soft_limit.hpp"
 
 namespace sprat::comm {
 namespace {
-
-/// Puts the soft limit back; a hard one cannot be.
-class SoftLimit {
- public:
-  explicit SoftLimit(rlim_t files) {
-    getrlimit(RLIMIT_NOFILE, &before_);
-    rlimit now = before_;
-    now.rlim_cur = files;
-    setrlimit(RLIMIT_NOFILE, &now);
-  }
-  ~SoftLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
-  rlim_t hard() const { return before_.rlim_max; }
-
- private:
-  rlimit before_{};
-};
-
-rlim_t soft_limit() {
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  return limit.rlim_cur;
-}
 
 TEST(Descriptors, raise_the_soft_limit_if_it_is_too_low) {
   const SoftLimit low(200);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/unit/comm/base/soft_limit.hpp"
 #include "tests/unit/comm/bootstrap/rendezvous_ranks.hpp"
 
 namespace sprat::comm {
@@ -116,6 +117,19 @@ TEST(SurvivorListener, is_not_taken_for_the_dead_rank_that_has_its_number_in_the
   }
   leave(first);
   leave(second);
+}
+
+TEST(SurvivorListener, makes_room_for_the_connections_of_all_that_may_come) {
+  constexpr std::size_t ranks = 300;
+  const auto listener = SurvivorListener::open(of_this_host());
+  // Nobody listens there any more.
+  const std::vector<SocketAddress> dead = SurvivorListener::open(of_this_host())->addresses();
+  std::vector<std::vector<SocketAddress>> addresses(ranks, dead);
+  addresses[0] = listener->addresses();
+  listener->settle(0, AddressBook(addresses), "a secret");
+  const SoftLimit low(250);
+  EXPECT_THAT(listener->gather(1, soon()).numbers, ElementsAre(0));
+  EXPECT_GE(soft_limit(), ranks);
 }
 
 }  // namespace
