@@ -40,6 +40,7 @@ class AddressPlace final : public BootstrapPlace {
 
   std::string name() const override { return name_; }
   int size() const override { return size_; }
+  Server server() const override { return {}; }
   std::vector<int> ports() const override { return ports_; }
   std::string token() const override { return token_; }
   Trust trust() const override { return trust_; }

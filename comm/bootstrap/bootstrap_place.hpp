@@ -42,6 +42,12 @@ class BootstrapPlace {
   /// For errors: "tcp://host:29500", "the file /shared/x".
   virtual std::string name() const = 0;
   virtual int size() const = 0;
+  /// For the error of those who find nobody there: who serves them, and what to look at.
+  struct Server {
+    int rank = 0;  ///< As Error::rank() names it.
+    std::string advice = "Rank 0 serves it: is it running, and there?";
+  };
+  virtual Server server() const = 0;
   /// Rank 0: ports to listen on, the first free one; 0 is any.
   virtual std::vector<int> ports() const = 0;
   virtual std::string token() const = 0;

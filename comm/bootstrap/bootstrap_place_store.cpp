@@ -37,6 +37,7 @@ class StorePlace final : public BootstrapPlace {
 
   std::string name() const override { return store_.name(); }
   int size() const override { return size_; }
+  Server server() const override { return {}; }
   std::vector<int> ports() const override { return free_ports(config_); }
   std::string token() const override { return token_; }
   Trust trust() const override { return Trust::proof; }

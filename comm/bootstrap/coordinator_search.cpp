@@ -287,10 +287,11 @@ class Search final {
   }
 
   Error not_found() const {
-    return Error(ErrorCode::timeout,
-                 text(who(), " found no hub by ", place_.name(),
-                      " in time. Rank 0 serves it: is it running, and there? ", notes_),
-                 0);
+    const BootstrapPlace::Server server = place_.server();
+    return Error(
+        ErrorCode::timeout,
+        text(who(), " found no hub by ", place_.name(), " in time. ", server.advice, " ", notes_),
+        server.rank);
   }
 
   std::string who() const {

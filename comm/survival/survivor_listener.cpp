@@ -32,13 +32,30 @@ using namespace std::chrono_literals;
 /// How often those who have not come are looked for again.
 constexpr auto look_again = 100ms;
 
+struct Leader {
+  int number;  ///< In the job as it first was.
+  int rank;    ///< In the job that shrinks.
+};
+
 /// Where the leader listens, which does not change. If nobody listens there any more the leader has
 /// died, and the search ends instead of going on until the deadline.
 class LeaderPlace final : public BootstrapPlace {
  public:
-  LeaderPlace(int size, Contact contact) : size_(size), contact_(std::move(contact)) {}
-  std::string name() const override { return "the refuge of the lowest rank that is left"; }
+  LeaderPlace(int size, Leader leader, Contact contact)
+      : size_(size), leader_(leader), contact_(std::move(contact)) {}
+  std::string name() const override {
+    return text("the survivor listener of rank ", leader_.number);
+  }
   int size() const override { return size_; }
+  Server server() const override {
+    std::string advice =
+        text("Rank ", leader_.number, " is the lowest that is left: has it called shrink()?");
+    if (leader_.rank != leader_.number) {
+      advice += text(" (Ranks are numbered as the job first had them; it is rank ", leader_.rank,
+                     " of those that it has now.)");
+    }
+    return {leader_.rank, std::move(advice)};
+  }
   std::vector<int> ports() const override { return {}; }
   std::string token() const override { return contact_.token; }
   Trust trust() const override { return Trust::proof; }
@@ -52,6 +69,7 @@ class LeaderPlace final : public BootstrapPlace {
 
  private:
   const int size_;
+  const Leader leader_;
   const Contact contact_;
 };
 
@@ -280,7 +298,9 @@ SurvivorListener::Assembly SurvivorListener::lead(Time deadline) {
 
 SurvivorListener::Assembly SurvivorListener::follow(int leader, Time deadline) const {
   auto loop = std::make_shared<ControlLoop>();
-  LeaderPlace place(hello().size, {all_addresses_.of(leader), token_});
+  const auto rank = std::ranges::lower_bound(members(), leader) - members().begin();
+  LeaderPlace place(hello().size, {.number = leader, .rank = static_cast<int>(rank)},
+                    {all_addresses_.of(leader), token_});
   Entrance entrance = find_coordinator(loop->io(), place, hello(), deadline, encryption_);
   auto member =
       make_member(hello(), loop, std::move(entrance.line), nullptr, Coordinator::Quorum::survivors);

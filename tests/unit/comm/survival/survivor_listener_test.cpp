@@ -6,6 +6,7 @@
 
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,8 @@ namespace sprat::comm {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
 using Listeners = std::vector<std::shared_ptr<SurvivorListener>>;
 using Gathered = SurvivorListener::Gathered;
 
@@ -117,6 +120,33 @@ TEST(SurvivorListener, is_not_taken_for_the_dead_rank_that_has_its_number_in_the
   }
   leave(first);
   leave(second);
+}
+
+/// What a gathering that does not end well says.
+std::optional<Error> failure_of(SurvivorListener& listener, std::chrono::milliseconds patience) {
+  try {
+    listener.gather(1, Clock::now() + patience);
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+TEST(SurvivorListener, names_the_leader_that_has_not_come) {
+  Listeners listeners = listeners_of(4);
+  listeners[0].reset();
+  const auto first = failure_of(*listeners[2], 300ms);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->code(), ErrorCode::timeout);
+  EXPECT_EQ(first->rank(), 1);
+  EXPECT_THAT(first->what(), HasSubstr("Rank 1 is the lowest that is left: has it called shrink"));
+  EXPECT_THAT(first->what(), Not(HasSubstr("Rank 0")));
+  // Once the job has shrunk, errors name ranks as that job numbers them.
+  listeners[2]->commit({1, 2, 3});
+  const auto second = failure_of(*listeners[2], 300ms);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->rank(), 0);
+  EXPECT_THAT(second->what(), HasSubstr("it is rank 0 of those that it has now"));
 }
 
 TEST(SurvivorListener, makes_room_for_the_connections_of_all_that_may_come) {
