@@ -24,7 +24,7 @@ constexpr auto verdict_grace = 800ms;
 // A wire's error is usually a peer's death, which the control thread explains a moment later.
 constexpr auto wire_error_grace = 2s;
 // A rank of another host that has sent nothing for so long is looked for, and again after four
-// times as long: each look waits in that rank's queue of connections.
+// times as long: it is most likely only late.
 constexpr auto search_after = 4s;
 // What a rank sent before it left in good order may still be on its way.
 constexpr auto departure_grace = 1s;

@@ -51,6 +51,14 @@ bool met_itself(int socket) {
          here_bytes == there_bytes && std::memcmp(&here, &there, here_bytes) == 0;
 }
 
+/// A connection that is reset before it has said anything leaves the queue of a listener that
+/// defers it, as survivor listeners do. One that is closed waits there until somebody accepts it.
+void reset_when_closed(int socket) {
+  using Linger = struct ::linger;  // the name alone may be somebody's variable
+  constexpr Linger at_once{.l_onoff = 1, .l_linger = 0};
+  setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
 enum class Answer { none_yet, listens, nobody, no_descriptor };
 
 /// Begins to connect to one address. What is known at once.
@@ -60,6 +68,7 @@ Answer begin(const addrinfo& address, ProbingSocket& socket) {
     // A host without IPv6, say, cannot reach such an address, whoever listens there.
     return errno == EAFNOSUPPORT ? Answer::nobody : Answer::no_descriptor;
   }
+  reset_when_closed(socket.number);
   if (connect(socket.number, address.ai_addr, address.ai_addrlen) == 0) {
     return met_itself(socket.number) ? Answer::nobody : Answer::listens;
   }

@@ -1,6 +1,9 @@
 #include "comm/survival/survivor_listener.hpp"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -72,6 +75,15 @@ class LeaderPlace final : public BootstrapPlace {
   const Leader leader_;
   const Contact contact_;
 };
+
+/// Nobody accepts for as long as the job goes well, and once the queue is full the system answers
+/// no more, as if the process were dead. So who only looks whether somebody listens, and says
+/// nothing, is kept out of the queue for as long as it may take to look. A kernel that refuses the
+/// option queues them.
+void queue_only_who_talks(int descriptor) {
+  constexpr int seconds = 10;
+  setsockopt(descriptor, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
+}
 
 /// Which of `ranks` are alive, in that order.
 std::vector<bool> who_listen(const std::vector<int>& ranks, const AddressBook& addresses) {
@@ -151,6 +163,7 @@ std::shared_ptr<SurvivorListener> SurvivorListener::open(const Config& config) {
   survivor_listener->terms_ = job_terms(config);
   survivor_listener->encryption_ = encryption_of(config);
   survivor_listener->descriptor_ = listening->acceptor.release();
+  queue_only_who_talks(survivor_listener->descriptor_);
   survivor_listener->token_ = random_token();
   survivor_listener->addresses_ = addresses_of_this_host(config, listening->port);
   return survivor_listener;

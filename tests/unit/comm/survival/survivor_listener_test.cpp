@@ -11,12 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include "comm/survival/port_probe.hpp"
 #include "tests/unit/comm/base/soft_limit.hpp"
 #include "tests/unit/comm/bootstrap/rendezvous_ranks.hpp"
 
 namespace sprat::comm {
 namespace {
 
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -147,6 +149,15 @@ TEST(SurvivorListener, names_the_leader_that_has_not_come) {
   ASSERT_TRUE(second);
   EXPECT_EQ(second->rank(), 0);
   EXPECT_THAT(second->what(), HasSubstr("it is rank 0 of those that it has now"));
+}
+
+TEST(SurvivorListener, is_found_alive_however_often_it_is_looked_at) {
+  constexpr std::size_t longest_queue = 4096;  // what the system allows at most, as it is set up
+  const auto listener = SurvivorListener::open(of_this_host());
+  const std::vector<std::vector<SocketAddress>> looks(most_probed_at_once, listener->addresses());
+  for (std::size_t made = 0; made <= longest_queue + looks.size(); made += looks.size()) {
+    ASSERT_THAT(who_listens(looks), Each(true)) << "after " << made << " looks";
+  }
 }
 
 TEST(SurvivorListener, makes_room_for_the_connections_of_all_that_may_come) {
