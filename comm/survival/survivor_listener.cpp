@@ -189,7 +189,8 @@ Hello SurvivorListener::hello() const { return {number_, all_addresses_.size(), 
 
 /// The lowest rank that may be alive. One rank of each host is asked at the same time as those of
 /// the others, and the rest of a host only once one of it is dead, for then the host itself may be
-/// down. So dead hosts cost a few seconds together, however many ranks they had.
+/// down. So a few dead hosts cost a few seconds together; many ranks, three seconds for each group
+/// that who_listens() asks at a time.
 int SurvivorListener::leader(Time deadline) {
   std::set<int> alive;
   std::set<std::vector<std::string>> suspects;
