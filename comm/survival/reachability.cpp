@@ -1,8 +1,12 @@
 #include "comm/survival/reachability.hpp"
 
 #include <chrono>
+#include <exception>
+#include <string>
 #include <utility>
 
+#include "comm/base/log.hpp"
+#include "comm/base/thread.hpp"
 #include "comm/survival/port_probe.hpp"
 
 namespace sprat::comm {
@@ -22,9 +26,23 @@ void ReachabilityCheck::start(std::vector<Target> targets, std::function<bool()>
   if (thread_.joinable()) {
     thread_.join();  // it is done
   }
-  searching_ = true;
-  thread_ = std::thread([this, targets = std::move(targets), over = std::move(over),
-                         unreachable = std::move(unreachable)] {
+  try {
+    thread_ = start_thread(
+        "the thread that looks for silent ranks",
+        [this, targets = std::move(targets), over = std::move(over),
+         unreachable = std::move(unreachable)] { search(targets, over, unreachable); });
+    searching_ = true;  // the thread takes the lock before it says that it is done
+  } catch (const std::exception& failure) {
+    note(failure.what());
+  }
+}
+
+// Whatever fails here, the ranks may live and be well: the next search looks for them again.
+void ReachabilityCheck::search(const std::vector<Target>& targets,
+                               const std::function<bool()>& over,
+                               const std::function<void(int)>& unreachable) {
+  std::string failed;
+  try {
     for (const Target& target : targets) {
       if (over() || somebody_listens(target.addresses)) {
         continue;
@@ -32,9 +50,21 @@ void ReachabilityCheck::start(std::vector<Target> targets, std::function<bool()>
       std::this_thread::sleep_for(coordinator_grace);
       unreachable(target.rank);
     }
-    const std::lock_guard done(mutex_);
-    searching_ = false;
-  });
+  } catch (const std::exception& failure) {
+    failed = failure.what();
+  }
+  const std::lock_guard lock(mutex_);
+  searching_ = false;
+  if (!failed.empty()) {
+    note(failed);
+  }
+}
+
+/// Once, since every search may find the same.
+void ReachabilityCheck::note(std::string_view failure) {
+  if (!std::exchange(noted_, true)) {
+    log().warn("cannot look whether ranks that are silent can be reached: {}", failure);
+  }
 }
 
 void ReachabilityCheck::stop() {

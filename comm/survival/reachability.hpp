@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -20,15 +21,21 @@ class ReachabilityCheck {
   };
   ~ReachabilityCheck() { stop(); }
   /// Calls `unreachable` for each target that nobody answers for, until `over` is true. Does
-  /// nothing while another search is under way.
+  /// nothing while another search is under way. One that lacks a thread or memory is not made, with
+  /// a word in the log.
   void start(std::vector<Target> targets, std::function<bool()> over,
              std::function<void(int rank)> unreachable);
   /// Until the search is done. No more are started.
   void stop();
 
  private:
-  std::mutex mutex_;  ///< Guards the two below.
+  void search(const std::vector<Target>& targets, const std::function<bool()>& over,
+              const std::function<void(int rank)>& unreachable);
+  void note(std::string_view failure);
+
+  std::mutex mutex_;  ///< Guards what is below.
   bool searching_ = false;
+  bool noted_ = false;  ///< It has been said that a search failed.
   std::thread thread_;
 };
 
