@@ -4,10 +4,12 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
+#include <exception>
 #include <span>
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/base/log.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -52,53 +54,72 @@ std::shared_ptr<ControlConnection> ControlConnection::start(ControlLine line, st
   return connection;
 }
 
+/// The next read or write is begun at the end of a handler. One that failed before would leave a
+/// peer that is heard no more, and neither end would know: so that is the connection's end.
+template <class Step>
+void ControlConnection::or_end(Step step) {
+  try {
+    step();
+  } catch (const std::exception& failure) {
+    log().error("a connection of the control channel ends: {}", failure.what());
+    if (open_) {
+      end(text("its connection could not be kept (", failure.what(), ")"));
+    }
+  }
+}
+
 void ControlConnection::read_header() {
   asio::async_read(line_, asio::buffer(header_),
                    [self = shared_from_this()](const error_code& error, std::size_t) {
-                     if (!self->open_) {
-                       return;
-                     }
-                     if (error) {
-                       return self->end(how_it_ended(error));
-                     }
-                     // The length is checked before memory is made for it, since it comes from
-                     // outside.
-                     const std::size_t bytes = frame_bytes(self->header_);
-                     if (bytes > self->limit_) {
-                       return self->end(text("it announced a message of ", bytes, " bytes"));
-                     }
-                     self->read_body(bytes);
+                     self->or_end([&] { self->take_header(error); });
                    });
+}
+
+void ControlConnection::take_header(const error_code& error) {
+  if (!open_) {
+    return;
+  }
+  if (error) {
+    return end(how_it_ended(error));
+  }
+  // The length is checked before memory is made for it, since it comes from outside.
+  const std::size_t bytes = frame_bytes(header_);
+  if (bytes > limit_) {
+    return end(text("it announced a message of ", bytes, " bytes"));
+  }
+  read_body(bytes);
 }
 
 void ControlConnection::read_body(std::size_t bytes) {
   body_.resize(bytes);
-  asio::async_read(
-      line_, asio::buffer(body_),
-      [self = shared_from_this()](const error_code& error, std::size_t) {
-        if (!self->open_) {
-          return;
-        }
-        if (error) {
-          return self->end(how_it_ended(error));
-        }
-        std::optional<Frame> frame = decode(self->body_);
-        self->body_ = {};
-        if (!frame) {
-          return self->end("it sent what is not a message");
-        }
-        // Any frame shows that the process runs.
-        self->unanswered_beats_ = 0;
-        if (self->beats_ && std::holds_alternative<Beat>(*frame)) {
-          return self->read_header();
-        }
-        const auto received =
-            self->events_.received;  // a copy: the call may replace events_ by hand_over()
-        received(std::move(*frame));
-        if (self->open_) {
-          self->read_header();
-        }
-      });
+  asio::async_read(line_, asio::buffer(body_),
+                   [self = shared_from_this()](const error_code& error, std::size_t) {
+                     self->or_end([&] { self->take_body(error); });
+                   });
+}
+
+void ControlConnection::take_body(const error_code& error) {
+  if (!open_) {
+    return;
+  }
+  if (error) {
+    return end(how_it_ended(error));
+  }
+  std::optional<Frame> frame = decode(body_);
+  body_ = {};
+  if (!frame) {
+    return end("it sent what is not a message");
+  }
+  // Any frame shows that the process runs.
+  unanswered_beats_ = 0;
+  if (beats_ && std::holds_alternative<Beat>(*frame)) {
+    return read_header();
+  }
+  const auto received = events_.received;  // a copy: the call may replace events_ by hand_over()
+  received(std::move(*frame));
+  if (open_) {
+    read_header();
+  }
 }
 
 void ControlConnection::hand_over(std::size_t limit, Events events) {
@@ -114,20 +135,23 @@ void ControlConnection::beat() {
 void ControlConnection::beat_again() {
   beat_timer_.expires_after(beat_interval);
   beat_timer_.async_wait([self = shared_from_this()](const error_code& error) {
-    if (error || !self->open_ || self->finishing_) {
-      return;
-    }
-    if (self->unanswered_beats_ == silence_beats && self->events_.silent) {
-      self->events_.silent(silence_beats * beat_interval);
-    }
-    if (self->unanswered_beats_ < most_unanswered_beats) {
-      ++self->unanswered_beats_;
-      self->send(std::make_shared<const Blob>(encode(Beat{})));
-    }
-    if (self->open_) {
-      self->beat_again();
+    if (!error && self->open_ && !self->finishing_) {
+      self->or_end([&] { self->say_beat(); });
     }
   });
+}
+
+void ControlConnection::say_beat() {
+  if (unanswered_beats_ == silence_beats && events_.silent) {
+    events_.silent(silence_beats * beat_interval);
+  }
+  if (unanswered_beats_ < most_unanswered_beats) {
+    ++unanswered_beats_;
+    send(std::make_shared<const Blob>(encode(Beat{})));
+  }
+  if (open_) {
+    beat_again();
+  }
 }
 
 void ControlConnection::send(std::shared_ptr<const Blob> frame) {
@@ -153,23 +177,23 @@ void ControlConnection::send(std::shared_ptr<const Blob> frame) {
 void ControlConnection::write_next() {
   asio::async_write(line_, asio::buffer(*queue_.front()),
                     [self = shared_from_this()](const error_code& error, std::size_t) {
-                      if (!self->open_) {
-                        return;
-                      }
-                      // The pending read fails as well. It reports the end, after what the peer
-                      // sent before it left.
-                      if (error) {
-                        return;
-                      }
-                      self->queued_bytes_ -= self->queue_.front()->size();
-                      self->queue_.pop_front();
-                      if (!self->queue_.empty()) {
-                        return self->write_next();
-                      }
-                      if (self->finishing_) {
-                        self->finish();
+                      // Of an error the pending read hears as well. It reports the end, after what
+                      // the peer sent before it left.
+                      if (self->open_ && !error) {
+                        self->or_end([&] { self->go_on_writing(); });
                       }
                     });
+}
+
+void ControlConnection::go_on_writing() {
+  queued_bytes_ -= queue_.front()->size();
+  queue_.pop_front();
+  if (!queue_.empty()) {
+    return write_next();
+  }
+  if (finishing_) {
+    finish();
+  }
 }
 
 void ControlConnection::finish() {

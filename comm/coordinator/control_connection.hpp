@@ -20,8 +20,8 @@ class ControlConnection final : public std::enable_shared_from_this<ControlConne
  public:
   struct Events {
     std::function<void(Frame)> received;
-    /// The other end has closed, or spoken nonsense, or does not listen; `how` is for people.
-    /// Once, and nothing comes afterwards.
+    /// The other end has closed, or spoken nonsense, or does not listen, or what came could not be
+    /// taken (`received` threw, say); `how` is for people. Once, and nothing comes afterwards.
     std::function<void(std::string_view how)> ended;
     /// Its host answers, it does not: stopped, starved, or in a debugger. Once a silence; may be
     /// null.
@@ -46,10 +46,16 @@ class ControlConnection final : public std::enable_shared_from_this<ControlConne
 
  private:
   ControlConnection(ControlLine line, std::size_t limit, Events events);
+  template <class Step>
+  void or_end(Step step);
   void read_header();
+  void take_header(const boost::system::error_code& error);
   void read_body(std::size_t bytes);
+  void take_body(const boost::system::error_code& error);
   void write_next();
+  void go_on_writing();
   void beat_again();
+  void say_beat();
   void end(std::string_view how);
 
   ControlLine line_;
