@@ -1,6 +1,7 @@
 #include "comm/coordinator/control_server.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "comm/base/check.hpp"
@@ -58,34 +59,53 @@ std::shared_ptr<ControlServer> ControlServer::start(ControlLoop& loop, Listening
 }
 
 void ControlServer::accept() {
-  acceptor_.async_wait(asio::socket_base::wait_read, [weak = weak_from_this()](
-                                                         const error_code& error) {
-    const auto self = weak.lock();
-    if (error || !self || !self->acceptor_.is_open()) {
-      return;
-    }
-    // The size is looked at before accept(): what is not accepted costs this process nothing.
-    if (self->pending_.size() >= self->seats_.size() + spare_pending_connections) {
-      return self->accept_later();
-    }
-    Accepted accepted = accept_one(self->io(), self->acceptor_);
-    // Without descriptors the connection stays in the system's queue, and epoll would report it
-    // again at once: so the next look is after a pause.
-    if (accepted.retry_later) {
-      // Once, since every attempt finds the same.
-      if (!std::exchange(self->short_, true)) {
-        self->coordinator_->turned_away("a connection: no descriptor is left here (see ulimit -n)");
-      }
-      return self->accept_later();
-    }
-    if (accepted.socket) {
-      const auto pending =
-          std::make_shared<PendingConnection>(weak, std::move(*accepted.socket), accepted.from);
-      self->pending_.insert(pending);
-      pending->start();
-    }
-    self->accept();
-  });
+  acceptor_.async_wait(
+      asio::socket_base::wait_read, [weak = weak_from_this()](const error_code& error) {
+        const auto self = weak.lock();
+        if (error || !self || !self->acceptor_.is_open()) {
+          return;
+        }
+        try {
+          self->take_next() ? self->accept() : self->accept_later();
+        } catch (const std::exception& failure) {
+          // Its socket is closed by now, and its rank comes again. Who waits behind it is not
+          // forgotten: what this one lacked may be there by then.
+          self->accept_later();
+          self->ran_short(
+              text(failure.what(), " (see sysctl fs.epoll.max_user_watches, and free memory)"));
+        }
+      });
+}
+
+/// The connection that has waited longest, if any. False: the next look is after a pause.
+bool ControlServer::take_next() {
+  // The size is looked at before accept(): what is not accepted costs this process nothing.
+  if (pending_.size() >= seats_.size() + spare_pending_connections) {
+    return false;
+  }
+  Accepted accepted = accept_one(io(), acceptor_);
+  // Without descriptors the connection stays in the system's queue, and epoll would report it again
+  // at once.
+  if (accepted.retry_later) {
+    ran_short("no descriptor is left here (see ulimit -n)");
+    return false;
+  }
+  if (accepted.socket) {
+    const auto pending = std::make_shared<PendingConnection>(
+        weak_from_this(), std::move(*accepted.socket), accepted.from);
+    // Before it takes a place, which one that did not start would never leave.
+    pending->start();
+    pending_.insert(pending);
+  }
+  return true;
+}
+
+/// Once, since every attempt finds the same.
+void ControlServer::ran_short(std::string_view what) {
+  if (!std::exchange(short_, true)) {
+    log().warn("a connection cannot be taken: {}", what);
+    coordinator_->turned_away(text("a connection: ", what));
+  }
 }
 
 void ControlServer::accept_later() {

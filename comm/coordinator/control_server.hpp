@@ -66,6 +66,8 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
                 Coordinator::Quorum quorum);
   void let_in(const std::shared_ptr<PendingConnection>& pending, const Hello& hello);
   void accept();
+  bool take_next();
+  void ran_short(std::string_view what);
   void accept_later();
   void renumber(const std::vector<int>& kept);
   ControlConnection::Events events_of(int rank);
@@ -89,7 +91,7 @@ class ControlServer final : public std::enable_shared_from_this<ControlServer> {
   bool failed_ = false;
   bool warned_ = false;              ///< That ranks join without a secret.
   bool went_ = false;                ///< It has been said that a rank came and went.
-  bool short_ = false;               ///< It has been noted that descriptors ran out.
+  bool short_ = false;               ///< It has been noted that descriptors or memory ran out.
   std::function<bool()> condition_;  ///< What wait() waits for.
   std::promise<void> condition_holds_;
 };

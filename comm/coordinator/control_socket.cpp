@@ -47,7 +47,14 @@ int make_socket(int family) {
 
 StreamSocket adopt_socket(asio::io_context& io, int family, int descriptor) {
   StreamSocket socket(io);
-  socket.assign(asio::generic::stream_protocol(family, 0), descriptor);
+  try {
+    socket.assign(asio::generic::stream_protocol(family, 0), descriptor);
+  } catch (...) {
+    // The kernel watches no more, or there is no memory. Left open, it would be a connection for
+    // the other end.
+    close_and_forget(descriptor);
+    throw;
+  }
   return socket;
 }
 

@@ -12,7 +12,8 @@ namespace sprat::comm {
 
 /// TCP, or a pair of local sockets.
 using StreamSocket = boost::asio::generic::stream_protocol::socket;
-/// Set up with io_context, protocol and a descriptor that it owns from then on.
+/// Set up with io_context, protocol and a descriptor that it owns from then on. Throws
+/// boost::system::system_error, with the descriptor closed.
 StreamSocket adopt_socket(boost::asio::io_context& io, int family, int descriptor);
 
 struct Listening {

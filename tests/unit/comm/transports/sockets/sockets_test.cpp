@@ -5,12 +5,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 
 #include <algorithm>
 #include <array>
@@ -31,6 +26,7 @@
 #include "tests/unit/bytes.hpp"
 #include "tests/unit/comm/transports/letters.hpp"
 #include "tests/unit/comm/transports/wires.hpp"
+#include "tests/unit/comm/unwatched.hpp"
 
 namespace sprat::comm::sockets {
 namespace {
@@ -149,23 +145,6 @@ TEST(Sockets, watch_no_connection_that_has_ended_and_that_a_child_holds) {
   }
   ASSERT_TRUE(job.drive_until([&] { return job.ranks[0]->connections() == 0; }));
   EXPECT_EQ(watched_by(epoll), 1) << "its listener";
-}
-
-/// From here on the kernel lets the calling thread watch nothing new. False if it does not serve
-/// that.
-bool watch_nothing_new() {
-  // An argument's lower half: both machines that we run on are little-endian.
-  std::array filter = {
-      sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_epoll_ctl, 0, 3),
-      sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1])),
-      sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, EPOLL_CTL_ADD, 0, 1),
-      sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSPC),
-      sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{filter.size(), filter.data()};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
 TEST(Sockets, that_the_kernel_does_not_watch_fail_by_a_sentence_and_leave_nothing) {
