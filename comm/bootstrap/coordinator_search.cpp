@@ -7,9 +7,12 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <cerrno>
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
@@ -240,29 +243,45 @@ class Search final {
   std::optional<Entrance> round(std::chrono::milliseconds patience) {
     // The error tells what the last round met; earlier ones met a rank 0 that had not come yet.
     notes_.clear();
+    hosts_.clear();
     auto [contact, why_not] = place_.look_up(deadline_);
     if (!contact) {
       notes_ = why_not;
       return std::nullopt;
     }
     for (const SocketAddress& address : contact->addresses) {
-      error_code unknown;
-      tcp::resolver resolver(io_);
-      const auto found = resolver.resolve(address.host, text(address.port),
-                                          tcp::resolver::numeric_service, unknown);
-      if (unknown) {
-        note(address.host, unknown.message());
-      }
-      for (const auto& entry : found) {
+      for (tcp::endpoint endpoint : endpoints_of(address.host)) {
+        endpoint.port(static_cast<std::uint16_t>(address.port));
         const auto answer_by = std::min(Clock::now() + patience, deadline_);
-        Outcome outcome = probe_safely(entry.endpoint(), contact->token, answer_by);
+        Outcome outcome = probe_safely(endpoint, contact->token, answer_by);
         if (auto* entrance = std::get_if<Entrance>(&outcome)) {
           return std::move(*entrance);
         }
-        note(endpoint_text(entry.endpoint()), std::get<std::string>(outcome));
+        note(endpoint_text(endpoint), std::get<std::string>(outcome));
+      }
+      // Else every further host that is asked for could prolong it.
+      if (Clock::now() >= deadline_) {
+        break;
       }
     }
     return std::nullopt;
+  }
+
+  /// Without their ports. Each host is asked for once a round, however many of its ports there are:
+  /// where no name server answers that takes ten seconds or more, and cannot be cut short.
+  const std::vector<tcp::endpoint>& endpoints_of(const std::string& host) {
+    const auto [place, is_new] = hosts_.try_emplace(host);
+    if (is_new) {
+      error_code unknown;
+      for (const auto& entry :
+           tcp::resolver(io_).resolve(host, "0", tcp::resolver::numeric_service, unknown)) {
+        place->second.push_back(entry.endpoint());
+      }
+      if (unknown) {
+        note(host, unknown.message());
+      }
+    }
+    return place->second;
   }
 
   /// An address of a family that this host lacks (IPv6, say) counts as one that does not answer.
@@ -303,7 +322,8 @@ class Search final {
   const Hello& hello_;
   const Clock::time_point deadline_;
   const Encryption encryption_;
-  std::string notes_;  ///< What the last round met.
+  std::string notes_;                                        ///< What the last round met.
+  std::map<std::string, std::vector<tcp::endpoint>> hosts_;  ///< Of this round, by name.
 };
 
 }  // namespace
