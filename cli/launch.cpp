@@ -9,9 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <set>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -32,18 +30,10 @@ constexpr std::array own_place = {"SPRAT_RANK", "SPRAT_SIZE"};
 /// Our settings, and on other hosts what programs need to start, as far as they are set here. Some
 /// settings are no communicator's, such as those of the NCCL library, so all of our names count.
 std::vector<std::string> variables_to_pass(bool other_hosts) {
-  std::set<std::string> ours;
-  for (char* const* entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view word(*entry);
-    if (word.starts_with("SPRAT_")) {
-      ours.emplace(word.substr(0, word.find('=')));
-    }
-  }
-  std::vector<std::string> names;
+  std::vector<std::string> names = own_variables();
   if (other_hosts) {
-    names = {"PATH", "LD_LIBRARY_PATH"};
+    names.insert(names.begin(), {"PATH", "LD_LIBRARY_PATH"});
   }
-  names.insert(names.end(), ours.begin(), ours.end());
   std::erase_if(names, [](const std::string& name) {
     const char* value = environment(name.c_str());
     return value == nullptr || *value == '\0' ||

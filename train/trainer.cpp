@@ -10,7 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "comm/base/log.hpp"
 #include "train/data/gathered_batches.hpp"
 #include "train/loading_horizon.hpp"
 #include "train/sample.hpp"
@@ -364,8 +363,8 @@ void Trainer::add_to_report(const StepRecord& record) {
   try {
     report_->write(record);
   } catch (const Error& error) {
-    log().error("{}; the run goes on, and the report ends before step {}", error.what(),
-                record.step);
+    fmt::print(stderr, "sprat: {}; the run goes on, and the report ends before step {}\n",
+               error.what(), record.step);
     report_.reset();
   }
 }

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -336,20 +337,28 @@ void warn_of_unknown_variables(const Config& config) {
 
 }  // namespace
 
-std::vector<UnknownVariable> unknown_variables() {
-  std::vector<UnknownVariable> unknown;
+std::vector<std::string> own_variables() {
+  std::set<std::string> names;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view variable(*entry);
-    const std::string_view name = variable.substr(0, variable.find('='));
+    if (variable.starts_with("SPRAT_")) {
+      names.emplace(variable.substr(0, variable.find('=')));
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+std::vector<UnknownVariable> unknown_variables() {
+  std::vector<UnknownVariable> unknown;
+  for (const std::string& name : own_variables()) {
     // What begins with SPRAT_NCCL_ is read by the plugins for NCCL.
-    if (!name.starts_with("SPRAT_") || name.starts_with("SPRAT_NCCL_") ||
-        std::ranges::count(read_elsewhere, name) > 0 ||
+    if (name.starts_with("SPRAT_NCCL_") || std::ranges::count(read_elsewhere, name) > 0 ||
         std::ranges::count(fields, name, &Field::variable) > 0) {
       continue;
     }
     const auto nearest = std::ranges::min_element(
-        fields, {}, [name](const Field& field) { return edit_distance(name, field.variable); });
-    unknown.push_back({std::string(name), nearest->variable});
+        fields, {}, [&name](const Field& field) { return edit_distance(name, field.variable); });
+    unknown.push_back({name, nearest->variable});
   }
   return unknown;
 }

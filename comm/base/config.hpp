@@ -10,6 +10,9 @@ namespace sprat {
 /// what can be set from outside is found in one place.
 const char* environment(const char* variable) noexcept;
 
+/// Names of those that begin with SPRAT_, sorted, each once.
+std::vector<std::string> own_variables();
+
 /// A variable that begins with SPRAT_ and that nothing reads.
 struct UnknownVariable {
   std::string name;

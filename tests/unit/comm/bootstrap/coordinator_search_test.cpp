@@ -52,6 +52,7 @@ class NamedHosts final : public BootstrapPlace {
   explicit NamedHosts(std::vector<SocketAddress> addresses) : addresses_(std::move(addresses)) {}
   std::string name() const override { return "a place"; }
   int size() const override { return 2; }
+  Server server() const override { return {}; }
   std::vector<int> ports() const override { return {0}; }
   std::string token() const override { return "a secret"; }
   Trust trust() const override { return Trust::proof; }
