@@ -426,6 +426,10 @@ void Fetcher::Loop::expect(const std::shared_ptr<BatchBuild>& build,
   // Before the scheduler has them: their memory must be there when they start.
   const std::vector<SampleRef> complete = assembly_.expect(build, plan, samples);
   scheduler_.add(plan.requests);
+  // What takes a damaged record's place may lie in what a later sample has asked for.
+  for (const EarlierDue& one : plan.earlier) {
+    scheduler_.bring_forward(one.request, one.due);
+  }
   outstanding_ += plan.requests.size();
   hand_on(complete);
 }

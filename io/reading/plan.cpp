@@ -201,7 +201,7 @@ ReadPlan ReadPlanner::plan(std::span<const WantedSample> samples, const PlaceOf&
 
   ReadPlan plan;
   for (const WantedSample& sample : samples) {
-    map_back(sample, plan.pieces);
+    map_back(sample, plan);
   }
   for (const Held& one : held_) {
     if (one.id >= first_id) {
@@ -244,21 +244,24 @@ ReadPlanner::Held& ReadPlanner::holder_of(std::uint32_t file, std::uint64_t offs
 }
 
 /// Every byte is held by now, so each offset has a holder.
-void ReadPlanner::map_back(const WantedSample& sample, std::vector<SamplePiece>& pieces) {
+void ReadPlanner::map_back(const WantedSample& sample, ReadPlan& plan) {
   std::uint64_t at = 0;
   for (const Extent& extent : sample.extents) {
     std::uint64_t offset = extent.offset;
     const std::uint64_t end = extent.offset + extent.bytes;
     while (offset < end) {
       Held& holder = holder_of(extent.file, offset);
+      if (holder.due != no_end && sample.position < holder.due) {  // not a request of this plan
+        plan.earlier.push_back({.request = holder.id, .due = sample.position});
+      }
       holder.due = std::min(holder.due, sample.position);
       holder.last = std::max(holder.last, sample.position);
       const std::uint64_t bytes = std::min(end, holder.end) - offset;
-      pieces.push_back({.position = sample.position,
-                        .at = at,
-                        .request = holder.id,
-                        .from = offset - holder.begin,
-                        .bytes = bytes});
+      plan.pieces.push_back({.position = sample.position,
+                             .at = at,
+                             .request = holder.id,
+                             .from = offset - holder.begin,
+                             .bytes = bytes});
       at += bytes;
       offset += bytes;
     }

@@ -54,8 +54,14 @@ struct SamplePiece {
   std::uint64_t bytes = 0;
 };
 
+/// Of an earlier plan's request.
+struct EarlierDue {
+  std::uint64_t request = 0, due = 0;
+};
+
 struct ReadPlan {
   std::vector<Request> requests;    ///< In the order of their dues.
+  std::vector<EarlierDue> earlier;  ///< Such that are due earlier by this plan.
   std::vector<SamplePiece> pieces;  ///< Of each sample in turn, ascending and without a hole.
 };
 
@@ -103,7 +109,7 @@ class ReadPlanner final {
   static std::vector<Wanted> collect(std::span<const WantedSample> samples);
   void purge();
   Held& holder_of(std::uint32_t file, std::uint64_t offset);
-  void map_back(const WantedSample& sample, std::vector<SamplePiece>& pieces);
+  void map_back(const WantedSample& sample, ReadPlan& plan);
 
   ReadPlanLimits limits_;
   std::vector<Held> held_;                // by file and begin; none overlaps another

@@ -40,6 +40,27 @@ void Scheduler::add(std::span<const Request> requests) {
   admit();
 }
 
+void Scheduler::bring_forward(std::uint64_t id, std::uint64_t due) {
+  const auto found = entries_.find(id);
+  require(found != entries_.end(), "request ", id, " is unknown, so it cannot be due earlier");
+  ScheduledRead& entry = found->second;
+  if (due >= entry.request.due) {
+    return;
+  }
+  const auto was = place_in_queue(entry.request);
+  entry.request.due = due;
+  const auto move_in = [&](Queue& queue) {
+    queue.erase(was);
+    queue.insert(place_in_queue(entry.request));
+  };
+  if (entry.stage == Stage::queued) {
+    move_in(targets_.at(entry.request.target).queue);
+  } else if (entry.stage == Stage::waiting) {
+    move_in(waiting_);
+    admit();  // it may fit where the one before it did not
+  }
+}
+
 /// Strictly in order: a later request that would fit must not take what an earlier one waits for.
 void Scheduler::admit() {
   while (!waiting_.empty()) {

@@ -84,6 +84,8 @@ class Scheduler final {
 
   /// Throws Error{invalid_argument} if one is larger than the budget, or its id is known.
   void add(std::span<const Request> requests);
+  /// A sample before those that it was asked for wants it, too. Later dues are none.
+  void bring_forward(std::uint64_t id, std::uint64_t due);
   /// Nothing: until done(), release() or wakes_at() there is nothing to start.
   std::optional<ReadStart> next(Moment now);
   /// The call that next() told has brought so many bytes, or errno's error.

@@ -221,6 +221,24 @@ TEST(ReadPlans, join_records_that_are_near_and_leave_wide_holes) {
   EXPECT_EQ(plan.requests[1].due, 1u);
 }
 
+TEST(ReadPlans, tell_what_is_wanted_earlier_than_it_was_planned_for) {
+  const PlannedFile place{.bytes = mib};
+  ReadPlanner planner(ReadPlanLimits{});
+  const auto plan_at = [&](std::uint64_t position, std::uint64_t offset) {
+    const Extents extents{{.offset = offset, .bytes = 100}};
+    const WantedSample sample{.position = position, .extents = extents};
+    return planner.plan(std::span(&sample, 1), [&](std::uint32_t) { return place; });
+  };
+  const ReadPlan later = plan_at(9, 0);
+  EXPECT_TRUE(later.earlier.empty());
+  const ReadPlan sooner = plan_at(3, 0);
+  ASSERT_EQ(sooner.earlier.size(), 1u);
+  EXPECT_TRUE(sooner.requests.empty());
+  EXPECT_EQ(sooner.earlier[0].request, later.requests[0].id);
+  EXPECT_EQ(sooner.earlier[0].due, 3u);
+  EXPECT_TRUE(plan_at(5, 0).earlier.empty()) << "it is due at 3 already";
+}
+
 TEST(ReadPlans, end_long_reads_at_multiples_of_a_request) {
   const ReadPlan plan =
       plan_one_file({.bytes = 100 * mib}, {{{.offset = 3 * mib, .bytes = 8 * mib}}});

@@ -130,6 +130,20 @@ TEST(Scheduler, tells_who_waits_in_vain_for_the_budget) {
   EXPECT_FALSE(scheduler.starved(6)) << "sample 6 wants nothing of what waits";
 }
 
+TEST(Scheduler, brings_forward_what_is_wanted_earlier) {
+  Scheduler scheduler({.budget_bytes = 250, .reads = 1});
+  scheduler.add(std::vector{scheduled(0, 1, 5), scheduled(1, 1, 6), scheduled(2, 1, 7),
+                            scheduled(3, 1, 8, 40)});
+  scheduler.bring_forward(1, 4);
+  EXPECT_EQ(started(scheduler), Ids{1}) << "it had room and was in line";
+  scheduler.bring_forward(1, 9);
+  scheduler.bring_forward(3, 3);
+  EXPECT_EQ(scheduler.budget_used(), 240u) << "it waited for room, behind one that does not fit";
+  scheduler.done(1, 100, 0, Moment(1));
+  EXPECT_EQ(started(scheduler), Ids{3});
+  EXPECT_THROW(scheduler.bring_forward(7, 1), Error);
+}
+
 // As when a sample's second choice is asked for behind what later samples have already.
 TEST(Scheduler, exceeds_its_budget_for_what_would_wait_for_ever) {
   Scheduler scheduler({.budget_bytes = 250});
