@@ -89,10 +89,13 @@ bool is_unfinished(const std::string& name) {
   return end != std::string::npos && (of == "latest" || step_of(of));
 }
 
-/// Where a link leads; nullopt if there is none.
+/// Where a link leads; nullopt if there is none. Throws Error{unavailable} if nobody can tell.
 std::optional<std::string> link_at(const std::string& path) {
   std::error_code error;
   const fs::path target = fs::read_symlink(path, error);
+  const bool none = error == std::errc::no_such_file_or_directory ||
+                    error == std::errc::invalid_argument;  // it is something else than a link
+  need(!error || none, "cannot read the link ", path, ": ", error.message());
   return error ? std::nullopt : std::optional(target.string());
 }
 
@@ -107,14 +110,16 @@ void point_latest(const NamelessCheckpoint& checkpoint, const std::string& targe
 /// took another one's place, that one's values are to be found there again.
 void take_back(const NamelessCheckpoint& checkpoint, const std::optional<std::string>& latest,
                const io::StepHook& hook) {
-  const std::string place = checkpoint.folder + "/" + step_name(checkpoint.step);
-  if (!latest) {
-    std::error_code ignored;
-    fs::remove(checkpoint.folder + "/latest", ignored);
-  } else if (link_at(checkpoint.folder + "/latest") != latest) {
-    point_latest(checkpoint, *latest, hook);
-  }
+  const std::string name = step_name(checkpoint.step), place = checkpoint.folder + "/" + name;
+  const std::optional<std::string> now = link_at(checkpoint.folder + "/latest");
   std::error_code ignored;
+  if (now == name && now != latest) {
+    if (latest) {
+      point_latest(checkpoint, *latest, hook);
+    } else {
+      fs::remove(checkpoint.folder + "/latest", ignored);
+    }
+  }
   if (fs::exists(checkpoint.unfinished, ignored)) {
     io::rename_over(checkpoint.unfinished, place, hook);
   } else {

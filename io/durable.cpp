@@ -299,9 +299,16 @@ void rename_by_turns(const std::string& from, const std::string& to, const StepH
     static_cast<void>(rename(aside.c_str(), to.c_str()));
     throw;
   }
-  tell(hook, "rename what was replaced", from);
-  if (rename(aside.c_str(), from.c_str()) != 0) {
-    fail("rename " + aside + " to", from, errno);
+  try {
+    tell(hook, "rename what was replaced", from);
+    if (rename(aside.c_str(), from.c_str()) != 0) {
+      fail("rename " + aside + " to", from, errno);
+    }
+  } catch (...) {
+    if (rename(to.c_str(), from.c_str()) == 0) {
+      static_cast<void>(rename(aside.c_str(), to.c_str()));
+    }
+    throw;
   }
 }
 

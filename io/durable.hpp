@@ -115,7 +115,7 @@ void sync_folder(const std::string& path, const StepHook& hook);
 void rename_over(const std::string& from, const std::string& to, const StepHook& hook);
 /// Ends what `to` is called in that moment; before it comes `from`.
 constexpr std::string_view replaced_ending = "-replaced";
-/// rename_over() where names cannot be exchanged. If `from` cannot take its place, `to` is back.
+/// rename_over() where names cannot be exchanged. If it fails amid that, both are what they were.
 void rename_by_turns(const std::string& from, const std::string& to, const StepHook& hook);
 /// Makes the link `path` name `target`, in one step; `spare` is a name beside it that is free.
 void point_link(const std::string& path, const std::string& target, const std::string& spare,

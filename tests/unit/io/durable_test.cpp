@@ -190,7 +190,8 @@ TEST(Durable, a_folder_that_is_there_is_exchanged) {
 }
 
 TEST(Durable, where_names_cannot_be_exchanged_they_take_turns_and_come_back) {
-  for (const std::string fails : {"", "rename aside", "rename into its place"}) {
+  for (const std::string fails :
+       {"", "rename aside", "rename into its place", "rename what was replaced"}) {
     const TemporaryFolder folder;
     for (const std::string name : {"old", "new"}) {
       make_folder(folder / name, {});
