@@ -72,6 +72,13 @@ void check_root(int root, const Communicator& group) {
           " has ranks 0 to ", group.size() - 1);
 }
 
+/// Here, and not when the message starts: a rank alone would then fail for all.
+void check_message(const char* what, int peer, int tag, const Communicator& group) {
+  require(peer >= 0 && peer < group.size(), what, " is ", peer, "; ", group.name(),
+          " has ranks 0 to ", group.size() - 1);
+  require(tag >= 0, "tag is ", tag, "; it must not be negative");
+}
+
 /// `whole` is as many blocks as ranks, each as long as `part`.
 void check_blocks(ConstElements whole, ConstElements part, const Communicator& group) {
   require(whole.count == part.count * static_cast<std::size_t>(group.size()), "whole has ",
@@ -311,6 +318,7 @@ DeviceWork DeviceLane::scatter(ConstElements whole, Elements part, int root, Dev
 
 DeviceWork DeviceLane::send(ConstElements data, int to, int tag, DeviceStream stream,
                             Options options) {
+  check_message("to", to, tag, impl_->core->communicator());
   Posted call{.name = "send",
               .in = {data.data, data.dtype, 1, 1},
               .count = data.count,
@@ -323,6 +331,9 @@ DeviceWork DeviceLane::send(ConstElements data, int to, int tag, DeviceStream st
 
 DeviceWork DeviceLane::recv(Elements data, int from, int tag, DeviceStream stream,
                             Options options) {
+  // Any source is this rank's own number, as far as the check goes.
+  const Communicator& group = impl_->core->communicator();
+  check_message("from", from == any_source ? group.rank() : from, tag, group);
   Posted call{.name = "recv",
               .out = {data.data, data.dtype, 1, 1},
               .count = data.count,

@@ -514,12 +514,11 @@ void LaneCore::revoke(std::string_view why) {
   if (communicator_.failure()) {
     return;
   }
-  const std::string said =
-      text("rank ", communicator_.rank(), " of ", communicator_.name(), ": ", why);
   try {
-    communicator_.revoke(said);
+    communicator_.revoke(
+        text("rank ", communicator_.rank(), " of ", communicator_.name(), ": ", why));
   } catch (const std::exception& refused) {
-    log().warn("{}; peers could not be told: {}", said, std::string_view(refused.what()));
+    log().warn("{}; peers could not be told: {}", why, std::string_view(refused.what()));
   }
 }
 

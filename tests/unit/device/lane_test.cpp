@@ -374,6 +374,10 @@ TEST(Lane, what_a_lane_does_not_serve_is_refused_by_a_sentence) {
               "lane of its own");
     EXPECT_NE(refusal([&] { bench.lane.run({.stream = bench.stream, .name = "nothing"}); }), "");
     EXPECT_NE(refusal([&] { bench.lane.broadcast({}, {}, 1, bench.stream); }), "");
+    const Elements none{nullptr, 0, DType::f32};
+    EXPECT_NE(refusal([&] { bench.lane.send(none, 1, 0, bench.stream); }), "");
+    EXPECT_NE(refusal([&] { bench.lane.recv(none, any_source, -1, bench.stream); }), "");
+    EXPECT_FALSE(world.failure()) << "what a rank is told in the call is its own affair";
     ASSERT_EQ(cudaStreamBeginCapture(bench.stream, 0), 0);
     EXPECT_NE(refusal([&] { bench.lane.barrier(bench.stream); }).find("captured into a graph"),
               std::string::npos);
