@@ -91,6 +91,18 @@ std::vector<std::size_t> counts_of(const at::Tensor& tensor,
   return counts;
 }
 
+/// The side without splits has equal blocks where the other one has some.
+void check_equal_blocks(const at::Tensor& tensor, const std::vector<std::int64_t>& splits,
+                        std::size_t others, const char* what) {
+  const std::int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+  TORCH_CHECK(!splits.empty() || others == 0 || rows % static_cast<std::int64_t>(others) == 0, what,
+              " has no splits and ", rows, " rows, which ", others, " ranks do not share equally");
+}
+
+void check_tag(int tag) {
+  TORCH_CHECK_VALUE(tag >= 0, "tag is ", tag, "; it must not be negative");
+}
+
 }  // namespace
 
 Call all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& op) {
@@ -322,6 +334,8 @@ Call all_to_all_single(const at::Tensor& output, const at::Tensor& input,
     };
     return call;
   }
+  check_equal_blocks(input, input_splits, output_splits.size(), "input");
+  check_equal_blocks(output, output_splits, input_splits.size(), "output");
   call.start = [in, out, in_counts = counts_of(input, input_splits, "input"),
                 out_counts = counts_of(output, output_splits, "output")](Communicator& ranks,
                                                                          const Options& options) {
@@ -350,6 +364,7 @@ Call all_to_all(const Tensors& outputs, const Tensors& inputs) {
 }
 
 Call send(const at::Tensor& tensor, int to, int tag) {
+  check_tag(tag);
   Call call{operation(OpType::SEND, "sprat:send", {tensor}, {tensor}, to), nullptr};
   const Elements data = moved(readable(tensor, call.operation));
   call.start = [data, to, tag](Communicator& ranks, const Options& options) {
@@ -359,6 +374,7 @@ Call send(const at::Tensor& tensor, int to, int tag) {
 }
 
 Call recv(const at::Tensor& tensor, int from, int tag) {
+  check_tag(tag);
   const bool any = from == any_source;
   Call call{operation(any ? OpType::RECVANYSOURCE : OpType::RECV,
                       any ? "sprat:recvAnySource" : "sprat:recv", {tensor}, {tensor}, from),

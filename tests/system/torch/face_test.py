@@ -176,6 +176,9 @@ def bad_arguments(rank: int, size: int) -> dict[str, tuple[str, str]]:
         "requires a single-element": lambda: group.reduce([one, one], c10d.ReduceOptions()),
         "Tensors must be contiguous": lambda: dist.all_to_all_single(
             torch.zeros(size, size), torch.zeros(size, size).t()),
+        "has no splits and": lambda: dist.all_to_all_single(
+            torch.zeros(size), torch.zeros(size + 1), [1] * size),
+        "must not be negative": lambda: dist.send(one, (rank + 1) % size, tag=-1),
     }
     told = {words: raised(call) for words, call in calls.items()}
     total = torch.ones(1)
@@ -448,7 +451,8 @@ class Face(OnRanks):
         for told in self.each(bad_arguments):
             self.assertEqual(told.pop("goes on"), ("", "2.0"))
             for words, (kind, text) in told.items():
-                expected = "ValueError" if words == "Tensors must be contiguous" else "RuntimeError"
+                values = ("Tensors must be contiguous", "must not be negative")
+                expected = "ValueError" if words in values else "RuntimeError"
                 self.assertEqual(kind, expected, f"{words}: {text}")
                 self.assertIn(words.strip(), text)
 
