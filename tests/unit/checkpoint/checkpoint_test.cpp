@@ -41,6 +41,11 @@ void save_steps(const Arrangement& arrangement, SaverOptions options,
   });
 }
 
+void save_first(Saver& saver) {
+  saver.save({.step = 1, .samples = 10});
+  saver.wait();
+}
+
 void expect_loads(const Arrangement& arrangement, const std::string& path, std::int64_t step) {
   on_ranks(arrangement, [&](Communicator& world, HandMade& model) {
     model.spoil();
@@ -356,16 +361,10 @@ TEST(Checkpoint, a_first_save_that_fails_behind_its_rename_leaves_nothing) {
   on_ranks(arrangement, [&](Communicator& world, HandMade& model) {
     Saver saver(world, model.whole(), {.folder = folder.path(), .hook = hook});
     model.fill(1);
-    EXPECT_THROW(
-        {
-          saver.save({.step = 1, .samples = 10});
-          saver.wait();
-        },
-        Error);
+    EXPECT_THROW(save_first(saver), Error);
     world.barrier();
     EXPECT_THAT(entries(folder.path()), ElementsAre());
-    saver.save({.step = 1, .samples = 10});
-    saver.wait();
+    save_first(saver);
   });
   expect_loads(arrangement, folder.path(), 1);
 }
@@ -393,17 +392,11 @@ TEST(Checkpoint, saving_goes_on_after_a_failure) {
   on_ranks(arrangement, [&](Communicator& world, HandMade& model) {
     Saver saver(world, model.whole(), {.folder = folder.path(), .hook = hook});
     model.fill(1);
-    EXPECT_THROW(
-        {
-          saver.save({.step = 1, .samples = 10});
-          saver.wait();
-        },
-        Error);
+    EXPECT_THROW(save_first(saver), Error);
     world.barrier();
     full = false;
     world.barrier();
-    saver.save({.step = 1, .samples = 10});
-    saver.wait();
+    save_first(saver);
   });
   expect_loads(arrangement, folder.path(), 1);
 }
