@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 
 #include "tests/system/simulation/job.hpp"
@@ -49,8 +50,10 @@ int run_seeds(std::uint64_t first, std::uint64_t last, bool stop_at_failure,
       ++failed;
     }
     if (WIFSIGNALED(status) || WEXITSTATUS(status) > 1) {
-      std::printf("FAILED %s: it crashed\n  replay: %s --seed %llu --trace\n",
-                  describe(draw_scenario(seed)).c_str(), program.c_str(),
+      const bool late = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
+      std::printf("FAILED %s: it %s\n  replay: %s --seed %llu --trace\n",
+                  describe(draw_scenario(seed)).c_str(),
+                  late ? "had not ended after a minute" : "crashed", program.c_str(),
                   static_cast<unsigned long long>(seed));
     }
   }
