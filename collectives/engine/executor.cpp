@@ -317,6 +317,9 @@ bool Executor::announce() {
     phase_ = Phase::meeting;
     return true;
   }
+  if (!memory_.copy_input(*active_)) {
+    return steps_.end_slice();
+  }
   Slot& slot = peers_.open(active_->sequence);
   memory_.announce(*active_, *planned_.plan, planned_.out_of_place == nullptr, slot);
   peers_.announce(slot, active_->sequence, active_->signature, active_->prior_calls_hash);
@@ -409,6 +412,9 @@ bool Executor::run_window() {
   if (!steps_.begun() && window_.index >= 2 && memory_.exposed() &&
       !peers_.all_left(window_.index - 1)) {
     return false;
+  }
+  if (!memory_.stage_input()) {
+    return steps_.end_slice();
   }
   const bool moved = steps_.advance();
   return steps_.over() ? end_window() : moved;

@@ -12,6 +12,8 @@ namespace {
 using Kind = comm::MemoryRef::Kind;
 
 constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
+// Bytes of an input copied between two looks at the rest of the world: some 50 µs, with the token.
+constexpr std::size_t copied_at_once = 256 << 10;
 
 std::size_t round_to_line(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -36,6 +38,32 @@ std::size_t OperandMemory::buffer_bytes(Buffer buffer, int rank) const {
   return elements_of(operation_->problem, buffer, rank) * element_bytes(buffer);
 }
 
+// Hosts do not see what each other's ranks announce, so they could only cut every such call if some
+// ranks staged windows of theirs.
+bool OperandMemory::copies_input_whole(const Operation& operation) {
+  return operation.stage_input && operation.problem.grouping->hosts() > 1;
+}
+
+bool OperandMemory::copy_input(const Operation& operation) {
+  if (!copies_input_whole(operation)) {
+    return true;
+  }
+  const Problem& problem = operation.problem;
+  const std::size_t bytes = elements_of(problem, Buffer::input, membership_.rank) *
+                            size_of(element_type(problem, Buffer::input));
+  if (!copied_ || copied_->bytes() < bytes) {
+    copied_ = std::make_unique<comm::Segment>(bytes);
+  }
+  const std::size_t piece = std::min(bytes - copied_bytes_, copied_at_once);
+  std::memcpy(copied_->data() + copied_bytes_, operation.input + copied_bytes_, piece);
+  copied_bytes_ += piece;
+  if (copied_bytes_ < bytes) {
+    return false;
+  }
+  copied_bytes_ = 0;
+  return true;
+}
+
 void OperandMemory::announce(const Operation& operation, const Plan& plan, bool is_chosen,
                              Slot& slot) {
   operation_ = &operation;
@@ -54,17 +82,19 @@ void OperandMemory::announce(const Operation& operation, const Plan& plan, bool 
                 input_bytes);
     return;
   }
-  const auto shown = [&](const std::byte* data, std::size_t bytes) {
+  const auto described = [&](const std::byte* data, std::size_t bytes) {
     const comm::MemoryRef ref = context_.describe(data, bytes);
     return ref.kind == Kind::process && is_better_staged(operation.problem) ? comm::MemoryRef{}
                                                                             : ref;
   };
   // What this rank overwrites while peers read must not be read where it lies.
   const bool in_place = static_cast<const void*>(operation.input) == operation.output;
-  const bool copied_input = operation.stage_input || (traits.snapshot && in_place);
-  const comm::MemoryRef input =
-      copied_input ? comm::MemoryRef{} : shown(operation.input, input_bytes);
-  const comm::MemoryRef output = shown(operation.output, output_bytes);
+  const bool whole = copies_input_whole(operation);
+  const bool staged = operation.stage_input || (traits.snapshot && in_place);
+  const comm::MemoryRef input = whole    ? shown(*copied_)
+                                : staged ? comm::MemoryRef{}
+                                         : described(operation.input, input_bytes);
+  const comm::MemoryRef output = described(operation.output, output_bytes);
   stages_input_ = input.kind == Kind::unreachable;
   stages_output_ = output.kind == Kind::unreachable;
   opened_ = is_chosen && traits.opening > 0 && !(traits.shares_input && stages_input_) &&
@@ -114,15 +144,15 @@ void OperandMemory::begin(const Plan& plan, const Windows& windows, const Window
       view = {};
     }
   }
-  if (!inlined_ && (exposed_ || operation_->stage_input) && (stages_input_ || stages_output_)) {
+  const bool stages_first = operation_->stage_input && stages_input_ && !inlined_;
+  if (stages_first || (exposed_ && !inlined_ && (stages_input_ || stages_output_))) {
     prepare_staging();
   }
   if (plan.own_count() > 0) {
     prepare_own(plan, windows);
   }
-  if (operation_->stage_input && !inlined_ && window.count > 0) {
-    stage_input();
-  }
+  const auto blocks = static_cast<std::size_t>(operation_->problem.ranks());  // of an all-to-all
+  unstaged_bytes_ = stages_first ? blocks * window.count * element_bytes(Buffer::input) : 0;
 }
 
 // Threads of one process read through pointers; describe() knows.
@@ -131,13 +161,8 @@ comm::MemoryRef OperandMemory::shown(const comm::Segment& segment) const {
   return ref.kind == Kind::address ? ref : segment.ref();
 }
 
-// An input that is staged although this rank is alone on its host comes whole, in no windows: no
-// peer bounds it.
 void OperandMemory::prepare_staging() {
-  const std::size_t alone = operation_->stage_input && peers_.ranks().empty()
-                                ? buffer_bytes(Buffer::input, membership_.rank)
-                                : 0;
-  const std::size_t bytes = std::max(context_.config().staging_bytes, alone) + 4096;
+  const std::size_t bytes = context_.config().staging_bytes + 4096;
   if (!staging_ || staging_->bytes() < bytes) {
     staging_ = std::make_unique<comm::Segment>(bytes, comm::Segment::Pages::huge);
     peers_.mine().staging = shown(*staging_);
@@ -168,15 +193,20 @@ std::size_t OperandMemory::own_offset(const Slot& slot, Buffer buffer) const {
   return buffer == Buffer::contributions ? half + slot.contributions_offset : half;
 }
 
-// All blocks at once, before any output of this rank overwrites them.
-void OperandMemory::stage_input() {
+// From the first block that is not copied whole.
+bool OperandMemory::stage_input() {
   const Problem& problem = operation_->problem;
   const std::size_t size = size_of(problem.input), bytes = window_->count * size;
-  const auto blocks = static_cast<std::size_t>(problem.ranks());  // of an all-to-all
-  for (std::size_t block = 0; block < blocks; ++block) {
+  for (std::size_t left = copied_at_once; unstaged_bytes_ > 0 && left > 0;) {
+    const std::size_t done = bytes * static_cast<std::size_t>(problem.ranks()) - unstaged_bytes_;
+    const std::size_t block = done / bytes, within = done % bytes;
     const std::size_t skip = (block * problem.count + window_->first) * size;
-    std::memcpy(staged(Buffer::input) + block * bytes, operation_->input + skip, bytes);
+    const std::size_t piece = std::min(bytes - within, left);
+    std::memcpy(staged(Buffer::input) + done, operation_->input + skip + within, piece);
+    unstaged_bytes_ -= piece;
+    left -= piece;
   }
+  return unstaged_bytes_ == 0;
 }
 
 // Staging holds the window's input blocks, then its output blocks; odd windows use the second half.
@@ -217,6 +247,9 @@ std::byte* OperandMemory::staged_for_peers(const Operand& operand) {
 
 OperandMemory::View OperandMemory::view_of(int rank, Buffer buffer) {
   const bool mine = rank == membership_.rank;
+  if (mine && buffer == Buffer::input && !inlined_ && copies_input_whole(*operation_)) {
+    return whole_view(copied_->data(), buffer);
+  }
   if (mine && !is_own(buffer) && !(operation_->stage_input && buffer == Buffer::input)) {
     return whole_view(buffer == Buffer::input ? operation_->input : operation_->output, buffer);
   }

@@ -26,6 +26,9 @@ class OperandMemory final {
   /// All that is borrowed outlives it.
   OperandMemory(comm::Context& context, const Membership& membership, LocalPeers& peers);
 
+  /// On several hosts, of a call whose input its output overwrites: copies the next piece of it.
+  /// To be called until it returns true, before the call is announced.
+  bool copy_input(const Operation& operation);
   /// Writes into `slot`, before it is announced, where peers find the buffers; or the input, if it
   /// is short. Operation and slot live as long as the operation is carried out. Only if the
   /// plan `is_chosen` for good, its opening is told with that.
@@ -35,6 +38,10 @@ class OperandMemory final {
   /// Makes what the window needs of shared memory, and shows peers where it is. Plan and window
   /// live as long as it is the window.
   void begin(const Plan& plan, const Windows& windows, const Window& window);
+
+  /// Of the window: copies the next piece of an input that the output overwrites. Peers are told of
+  /// nothing, and the output is not written, until it has returned true: all of it is staged.
+  bool stage_input();
 
   /// The input travelled in the announcement.
   bool inlined() const { return inlined_; }
@@ -79,6 +86,7 @@ class OperandMemory final {
         nullptr;  ///< Kept while it is used; or null.
   };
 
+  static bool copies_input_whole(const Operation& operation);
   std::size_t buffer_bytes(Buffer buffer, int rank) const;
   std::size_t staging_offset(Buffer buffer, int rank) const;
   std::byte* staged(Buffer buffer);
@@ -90,7 +98,6 @@ class OperandMemory final {
   void prepare_staging();
   void prepare_own(const Plan& plan, const Windows& windows);
   std::size_t own_offset(const Slot& slot, Buffer buffer) const;
-  void stage_input();
 
   comm::Context& context_;
   const Membership& membership_;
@@ -99,7 +106,11 @@ class OperandMemory final {
   /// window.
   std::vector<std::uint32_t> places_;
   std::vector<std::array<View, buffer_kinds>> views_;  ///< By Buffer.
-  std::unique_ptr<comm::Segment> staging_, scratch_;
+  /// Kept from call to call: for windows, for partials, and the copy of an input that other hosts'
+  /// blocks overwrite.
+  std::unique_ptr<comm::Segment> staging_, scratch_, copied_;
+  std::size_t copied_bytes_ = 0;    ///< Of the call that copies its input whole.
+  std::size_t unstaged_bytes_ = 0;  ///< Of the window's input that is staged before it begins.
   const Operation* operation_ = nullptr;
   Slot* slot_ = nullptr;
   const Window* window_ = nullptr;

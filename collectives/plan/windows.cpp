@@ -53,8 +53,7 @@ bool is_better_staged(const Problem& problem) {
 
 Access access_between_hosts(const Problem& problem, const Algorithm& algorithm,
                             bool everybody_readable) {
-  const bool may_stage = !everybody_readable || is_better_staged(problem) || algorithm.snapshots ||
-                         problem.collective == Collective::all_to_all;  // in place, its input is
+  const bool may_stage = !everybody_readable || is_better_staged(problem) || algorithm.snapshots;
   return may_stage ? Access::staged : Access::direct;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -54,6 +55,30 @@ TEST(Slices, others_post_at_once_while_a_long_operation_runs) {
     EXPECT_LT(posts[posts.size() / 2], std::chrono::milliseconds(5)) << "the median";
     EXPECT_EQ(many[0], 2.0f);
     EXPECT_EQ(many[long_count - 1], 2.0f);
+  });
+}
+
+// An input that the output overwrites is copied first. Who posts, and all who want the token, wait
+// for a slice of that, and not for as long as a copy of it takes.
+TEST(Slices, a_call_is_posted_before_its_whole_input_has_been_copied) {
+  Config config;
+  config.host = "a,b";
+  run_virtual_ranks(2, config, [&](Communicator& world) {
+    std::vector<int> many(long_count);
+    std::iota(many.begin(), many.end(), static_cast<int>(long_count) * world.rank());
+    world.barrier();
+    const auto begin = std::chrono::steady_clock::now();
+    const std::vector<int> copy = many;
+    const auto copied = std::chrono::steady_clock::now();
+    Work exchange = world.all_to_all(elements(std::as_const(many)), elements(many));
+    const auto posted = std::chrono::steady_clock::now();
+    exchange.wait();
+    EXPECT_LT(posted - copied, (copied - begin) / 2);
+    const std::size_t half = long_count / 2;
+    for (std::size_t i = 0; i < long_count; i += half / 4) {
+      const std::size_t sender = i / half, block = half * static_cast<std::size_t>(world.rank());
+      ASSERT_EQ(many[i], static_cast<int>(sender * long_count + block + i % half));
+    }
   });
 }
 

@@ -117,8 +117,14 @@ TEST(Cut, of_several_hosts_are_staged_unless_nobody_can_need_it) {
   EXPECT_EQ(access_between_hosts(large, copying, true), Access::staged);
   const Problem small = windowed_problem(Collective::all_reduce, MiB, 4, 2);
   EXPECT_EQ(access_between_hosts(small, plain, true), Access::staged);
-  const Problem in_place = windowed_problem(Collective::all_to_all, 20 * MiB, 4, 2);
-  EXPECT_EQ(access_between_hosts(in_place, plain, true), Access::staged);
+}
+
+// Beyond 4,096 ranks half of 4 MiB of staging memory holds no line of every block.
+TEST(Cut, of_all_to_alls_of_many_ranks_need_no_more_staging_memory) {
+  const Problem many = windowed_problem(Collective::all_to_all, MiB, 16'384, 2'048);
+  EXPECT_EQ(access_between_hosts(many, Algorithm{}, true), Access::direct);
+  EXPECT_EQ(cut(many, Access::direct, 4 * MiB).count, 512u);
+  EXPECT_THROW(cut(many, Access::staged, 4 * MiB), Error);
 }
 
 }  // namespace
