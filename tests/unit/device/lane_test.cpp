@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -475,6 +476,37 @@ TEST(Lane, messages_of_one_exchange_go_in_one_call) {
     bench.lane.send({sent.data(), 9, DType::u8}, peer, 5, bench.stream);
     bench.lane.recv({got.data(), 9, DType::u8}, peer, 5, bench.stream).wait(bench.stream);
     bench.lane.settle();  // the memory is freed here
+  });
+}
+
+TEST(Lane, stand_ins_of_a_call_begin_at_lines_of_any_cache) {
+  run_virtual_ranks(1, patient(), [](Communicator& world) {
+    Bench bench(world);
+    const Bytes values = values_of(DType::u8, 1000, 0);
+    const DeviceBytes first(*bench.device, bench.stream, values);
+    const DeviceBytes second(*bench.device, bench.stream, values);
+    const DeviceBytes third(*bench.device, 1000), fourth(*bench.device, 1000);
+    // As coalesced tensors of several types are: no length is a multiple of another's elements.
+    const std::vector<ConstDeviceBuffer> in = {{first.data(), 3}, {second.data(), 301}};
+    const std::vector<DeviceBuffer> out = {{third.data(), 5}, {fourth.data(), 257}};
+    std::vector<const void*> given;
+    bench.lane
+        .run({.inputs = in,
+              .outputs = out,
+              .stream = bench.stream,
+              .name = "packed",
+              .begin =
+                  [&](DeviceCall::Inputs inputs, DeviceCall::Outputs outputs,
+                      const DeviceCall::Ended& end) {
+                    given.assign(inputs.begin(), inputs.end());
+                    given.insert(given.end(), outputs.begin(), outputs.end());
+                    end(std::nullopt);
+                  }})
+        .synchronize();
+    ASSERT_EQ(given.size(), 4u);
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(given[i]) % 256, 0u) << "stand-in " << i;
+    }
   });
 }
 
