@@ -36,20 +36,6 @@ std::uint64_t random_id() {
   return std::uint64_t{device()} << 32 | device();
 }
 
-/// Leaves the boxes that `rank` writes or gives elements to; the rest grows with the job.
-void keep_own(std::vector<SavedFile>& plan, int rank) {
-  for (SavedFile& file : plan) {
-    if (file.writer != rank) {
-      std::erase_if(file.boxes, [rank](const SavedBox& box) {
-        return std::ranges::find(box.ranges, rank, &PartRange::rank) == box.ranges.end();
-      });
-    }
-  }
-  std::erase_if(
-      plan, [rank](const SavedFile& file) { return file.writer != rank && file.boxes.empty(); });
-  plan.shrink_to_fit();
-}
-
 }  // namespace
 
 /// This rank's files on their way to the disk, on a thread.
@@ -149,7 +135,7 @@ Saver::Saver(Communicator& world, const ModelState& held, SaverOptions options)
       writers_.push_back(file.writer);
     }
   }
-  keep_own(plan_, world_.rank());
+  plan_ = part_of(std::move(plan_), world_.rank());
 }
 
 Saver::~Saver() = default;

@@ -173,6 +173,20 @@ std::vector<SavedFile> plan_save(const ModelState& held) {
   return named(std::move(files), held.states.size() > 1 ? 2 : 1);
 }
 
+std::vector<SavedFile> part_of(std::vector<SavedFile> plan, int rank) {
+  for (SavedFile& file : plan) {
+    if (file.writer != rank) {
+      std::erase_if(file.boxes, [rank](const SavedBox& box) {
+        return std::ranges::find(box.ranges, rank, &PartRange::rank) == box.ranges.end();
+      });
+    }
+  }
+  std::erase_if(
+      plan, [rank](const SavedFile& file) { return file.writer != rank && file.boxes.empty(); });
+  plan.shrink_to_fit();
+  return plan;
+}
+
 std::string header_of(const SavedFile& file) {
   std::vector<io::SafeTensor> tensors;
   nlohmann::json offsets = nlohmann::json::object();

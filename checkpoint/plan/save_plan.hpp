@@ -46,6 +46,9 @@ struct SavedFile {
 /// what is the same on every rank is read from `held`. Throws as check_names() does.
 std::vector<SavedFile> plan_save(const ModelState& held);
 
+/// The boxes that `rank` writes or gives elements to, in their files; the rest grows with the job.
+std::vector<SavedFile> part_of(std::vector<SavedFile> plan, int rank);
+
 /// The bytes of a file before its data: as torch.distributed.checkpoint's
 /// HuggingFaceStorageReader reads them.
 std::string header_of(const SavedFile& file);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -117,6 +118,45 @@ TEST(SavePlan, copies_share_the_units) {
   EXPECT_EQ(writer["optimizer.exp_avg.w"], 1);
   EXPECT_EQ(writer["w1"], 2);
   EXPECT_EQ(writer["ln"], 3);
+}
+
+bool has_part_in(const SavedFile& file, const SavedBox& box, int rank) {
+  return file.writer == rank ||
+         std::ranges::find(box.ranges, rank, &PartRange::rank) != box.ranges.end();
+}
+
+/// As text, of one kind of boxes: those of files that `rank` writes, or others that it has a part
+/// in.
+std::vector<std::string> boxes_of(const std::vector<SavedFile>& plan, int rank, bool written) {
+  std::vector<std::string> boxes;
+  for (const SavedFile& file : plan) {
+    for (const SavedBox& box : file.boxes) {
+      if ((file.writer == rank) == written && has_part_in(file, box, rank)) {
+        boxes.push_back(file.name + ": " + box.name);
+      }
+    }
+  }
+  return boxes;
+}
+
+TEST(SavePlan, a_rank_keeps_what_it_has_a_part_in_and_no_more) {
+  for (const Arrangement& arrangement : arrangements(8)) {
+    HandMade model(arrangement, 0);
+    const std::vector<SavedFile> plan = plan_save(model.held());
+    for (int rank = 0; rank < arrangement.ranks; ++rank) {
+      SCOPED_TRACE(arrangement.text() + ", rank " + std::to_string(rank));
+      const std::vector<SavedFile> own = part_of(plan, rank);
+      EXPECT_EQ(boxes_of(own, rank, true), boxes_of(plan, rank, true)) << "written";
+      EXPECT_EQ(boxes_of(own, rank, false), boxes_of(plan, rank, false)) << "sent";
+      for (const SavedFile& file : own) {
+        EXPECT_FALSE(file.boxes.empty()) << file.name;
+        for (const SavedBox& box : file.boxes) {
+          EXPECT_TRUE(has_part_in(file, box, rank)) << box.name << " in " << file.name;
+        }
+      }
+      EXPECT_EQ(own.capacity(), own.size()) << "memory of what was dropped";
+    }
+  }
 }
 
 TEST(SavePlan, files_are_named_as_torch_names_them) {
