@@ -45,6 +45,18 @@ TEST(ShardedParameters, are_wide_whatever_they_are_gathered_as) {
   }
 }
 
+TEST(ShardedParameters, plan_the_wide_copies_of_one_unit_at_a_time) {
+  run_virtual_ranks(1, Config{}, [](Communicator& world) {
+    for (const DType type : {DType::f32, DType::bf16}) {
+      ShardedModel model(world, units(), {.parameter_dtype = type});
+      // Tensors of 35 and 9 elements; the second unit takes over a buffer of the first.
+      EXPECT_EQ(ShardedParameters(model, units(), type).bytes_planned(),
+                type == DType::f32 ? 0 : (35 + 9) * sizeof(float))
+          << name(type);
+    }
+  });
+}
+
 TEST(Widen, refuses_another_count) {
   const std::vector<float> from(3);
   std::vector<float> to(4);
