@@ -321,6 +321,50 @@ def coalesced_tensors_may_have_any_types(ranks: Ranks) -> None:
         expect(output, torch.cat([ranks.values(tensor.numel(), tensor.dtype, rank) for rank in range(ranks.size)]))
 
 
+def works_that_were_waited_for_leave_c10ds_registry(ranks: Ranks) -> None:
+    """Where collectives in flight may be inputs of graphs, c10d keeps the Work of each call until it is waited for, failed ones too."""
+    from torch.distributed._functional_collectives import allow_inflight_collective_as_graph_input_ctx
+
+    registered = torch._C._distributed_c10d._get_work_registry_size
+    group, second, before = dist.new_group(list(range(ranks.size))), ranks.second(), registered()
+    tensors = [ranks.here(10) for _ in range(4)]
+
+    def begun(one: torch.Tensor, other: torch.Tensor) -> list[dist.Work]:
+        """A collective's Work, and that of a batch on two devices, which nobody but c10d's callers registers."""
+        with allow_inflight_collective_as_graph_input_ctx():
+            works = [dist.all_reduce(one, group=group, async_op=True)]
+        if ranks.stand_in and second:
+            group._start_coalescing(ranks.device)
+            for tensor in (other, other.to(second)):
+                group.allreduce([tensor])
+            works.append(group._end_coalescing(ranks.device))
+            ranks.stand_in.native.register_work(other, works[1])
+        if registered() != before + len(works):
+            raise AssertionError(f"{registered() - before} works are registered, not {len(works)}")
+        return works
+
+    def left(how: str) -> None:
+        if registered() != before:
+            raise AssertionError(f"{registered() - before} works that {how} stay")
+
+    for work in begun(*tensors[:2]):
+        with allow_inflight_collective_as_graph_input_ctx():
+            work.wait()
+    left("ended well")
+    late = ranks.size - 1
+    for rank in range(late if ranks.rank == late else 0):
+        ranks.hears("begun", rank)
+    if ranks.rank == late:
+        group._get_backend(ranks.device).abort()
+        return
+    works = begun(*tensors[2:])
+    ranks.says("begun")
+    for work in works:
+        with allow_inflight_collective_as_graph_input_ctx(), refused(RuntimeError, "aborted"):
+            work.wait(datetime.timedelta(seconds=SECONDS))
+    left("failed")
+
+
 def a_group_may_be_left_while_operations_go_on(ranks: Ranks) -> None:
     group = dist.new_group(list(range(ranks.size)))
     data = ranks.here(200_000)
@@ -516,7 +560,8 @@ CHECKS: tuple[Callable[[Ranks], str | None], ...] = (
     collectives_have_the_cpus_bits, waiting_blocks_no_thread_of_the_host, the_stream_of_the_tensors_device_waits,
     several_devices_of_one_process, inference_mode_and_autograd_are_not_concerned, messages_need_only_their_two_ranks,
     a_barrier_does_not_wait_for_receives, a_receive_from_anybody_says_from_whom, works_say_what_they_are,
-    tensors_of_two_devices_are_refused, coalesced_tensors_may_have_any_types, a_group_may_be_left_while_operations_go_on,
+    tensors_of_two_devices_are_refused, coalesced_tensors_may_have_any_types, works_that_were_waited_for_leave_c10ds_registry,
+    a_group_may_be_left_while_operations_go_on,
     a_capture_is_refused_by_a_sentence, many_streams_wait_at_once, groups_may_be_used_in_any_order,
     more_is_under_way_than_a_lane_has_memory_for, ddp_trains_as_one_process, fsdp2_trains_as_one_process,
     hsdp_trains_as_one_process, fsdp2s_gathers_overlap_with_computing, a_device_may_be_bound_and_groups_left_out_of, an_error_of_the_device_is_told_to_all,

@@ -15,15 +15,13 @@ std::exception_ptr as_error(const Error& error, const Operation& operation, cons
   return as_torch_error(error, differs ? compare_notes(notes, describe(operation)) : "");
 }
 
-/// If collectives in flight may be inputs of graphs, c10d has registered the Work of every call,
-/// and expects that waiting for it takes it out: it would stay there for ever.
+}  // namespace
+
 void unregister(c10d::Work& work) {
   if (c10d::allow_inflight_collective_as_graph_input()) {
     c10d::unregister_work(c10::intrusive_ptr<c10d::Work>::unsafe_reclaim_from_nonowning(&work));
   }
 }
-
-}  // namespace
 
 std::string describe(const Operation& operation) {
   const std::string title = operation.title;
@@ -271,10 +269,10 @@ bool Works::isSuccess() const {
 }
 
 bool Works::wait(std::chrono::milliseconds timeout) {
+  unregister(*this);  // first, since one of them may throw
   for (const auto& work : works_) {
     work->wait(timeout);
   }
-  unregister(*this);
   return true;
 }
 

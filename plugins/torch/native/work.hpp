@@ -36,6 +36,9 @@ struct Operation {
 };
 /// "all_reduce of [4, 3] float32".
 std::string describe(const Operation& operation);
+/// If collectives in flight may be inputs of graphs, c10d has registered the Work of every call,
+/// and expects that waiting for it takes it out, however it ended: it would stay there for ever.
+void unregister(c10d::Work& work);
 
 /// Any thread. Its operation is finished by whoever first sees it done: wait(), isCompleted() or,
 /// if there is a future, a thread of CallbackThreads. Futures' callbacks run with no lock held.

@@ -1,6 +1,8 @@
 // The Python module of the stand-in device.
 #include <torch/extension.h>
 
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
 #include "tests/gpu/stand_in/allocator.hpp"
 #include "tests/gpu/stand_in/streams.hpp"
 
@@ -36,6 +38,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       out.append(py::make_tuple(ran.name, ran.stream, ran.queued, ran.began, ran.ended));
     }
     return out;
+  });
+  // As c10d does in a collective's call. Its own binding registers a holder, and not the Work.
+  module.def("register_work", [](const at::Tensor& tensor, c10d::Work& work) {
+    c10d::register_work(tensor,
+                        c10::intrusive_ptr<c10d::Work>::unsafe_reclaim_from_nonowning(&work));
   });
   module.def("sprat_device_kind", [] { return py::capsule(sprat_device_kind()); });
 }

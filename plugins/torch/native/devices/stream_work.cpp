@@ -2,7 +2,6 @@
 
 #include <c10/core/StreamGuard.h>
 
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 
 #include "plugins/torch/native/callback_threads.hpp"
@@ -97,12 +96,10 @@ bool StreamWork::wait(std::chrono::milliseconds timeout) {
                                " is not done after ", timeout.count(), " ms; it goes on"));
     }
   }
+  unregister(*this);  // before what throws if the operation has failed
   guard([&] { handle().wait(current_stream(device_)); });
   if (const std::exception_ptr failed = exception()) {
     std::rethrow_exception(failed);
-  }
-  if (c10d::allow_inflight_collective_as_graph_input()) {
-    c10d::unregister_work(c10::intrusive_ptr<c10d::Work>::unsafe_reclaim_from_nonowning(this));
   }
   return true;
 }
