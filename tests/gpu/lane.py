@@ -33,6 +33,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 WORLD = 3
 SECONDS = 60  # for one operation
 OPERATIONS = ("sum", "max", "min", "product")
+ALLREDUCE = 1  # c10d::OpType
 
 
 class Ranks:
@@ -195,15 +196,20 @@ def reduce_twice(ranks: Ranks, data: torch.Tensor) -> torch.Tensor:
 
 
 def the_stream_of_the_tensors_device_waits(ranks: Ranks) -> None:
-    device = ranks.second() or ranks.device
+    """Whatever device is current. The last rank comes late, so what waits in another stream, or not at all, is seen."""
+    device, late = ranks.second() or ranks.device, ranks.size - 1
+    dist.all_reduce(ranks.here(1, device=device))  # the first collective of a device makes a communicator, and waits for all
     data = ranks.here(1000, device=device)
-    ranks.module.set_device(ranks.device)
     stream = ranks.module.Stream(device=device)
     stream.wait_stream(ranks.module.current_stream(device))
+    for rank in range(late if ranks.rank == late else 0):
+        ranks.hears("doubled", rank)
     with ranks.module.stream(stream):
+        ranks.module.set_device(ranks.device)  # to enter the stream has made its device the current one
         work = dist.all_reduce(data, async_op=True)
         work.wait()
         data *= 2
+    ranks.says("doubled")
     ranks.module.current_stream(device).wait_stream(stream)
     expect(data, ranks.total(1000) * 2)
 
@@ -288,9 +294,12 @@ def works_say_what_they_are(ranks: Ranks) -> None:
         work = dist.all_reduce(data, async_op=True)
         work.wait()
         ranks.module.synchronize()
+        work.get_future_result().wait()
     names = {event.name for event in profile.events()}
-    if not names & {"sprat:all_reduce", "record_param_comms"}:
+    if "sprat:all_reduce" not in names:  # the Work's own; whatever the backend is called for is "record_param_comms" as well
         raise AssertionError(f"the profiler saw {sorted(names)}")
+    if work._get_op_type() != ALLREDUCE:
+        raise AssertionError(f"the operation's type is {work._get_op_type()}, not {ALLREDUCE}")
     expect(work.result()[0], ranks.total(10))
     outcome = work.get_future_result().wait()
     if outcome != 0 or not work.is_completed() or not work.is_success():

@@ -57,12 +57,13 @@ void StreamWork::ended() {
     gone = std::exchange(work_, sprat::DeviceWork());
   }
   cv_.notify_all();
-  future_result_->markCompleted(c10::IValue(static_cast<std::int64_t>(
-      failed ? c10d::WorkResult::COMM_ERROR : c10d::WorkResult::SUCCESS)));
   if (recordFunctionEndCallback_) {
     recordFunctionEndCallback_();
     recordFunctionEndCallback_ = nullptr;
   }
+  // Last: whoever has waited for it finds the operation in the profile.
+  future_result_->markCompleted(c10::IValue(static_cast<std::int64_t>(
+      failed ? c10d::WorkResult::COMM_ERROR : c10d::WorkResult::SUCCESS)));
 }
 
 sprat::DeviceWork StreamWork::handle() const {
