@@ -15,7 +15,7 @@
 #include "io/loader/lustre/released_reads.hpp"
 #include "io/loader/separators.hpp"
 #include "io/readers/cache_bypass.hpp"
-#include "io/readers/cached_read.hpp"
+#include "io/readers/files_by_way.hpp"
 #include "io/reading/retries.hpp"
 
 namespace sprat::io {
@@ -32,12 +32,8 @@ constexpr std::size_t most_outstanding = 256;
 constexpr std::chrono::nanoseconds between_looks = 1s;
 /// What is known of a sample beside its bytes: many short ones are to count, too.
 constexpr std::uint64_t bytes_beside_a_sample = 512;
-/// Shorter reads stay with the page cache: past it each takes as long as a disk turns to answer.
-constexpr std::uint64_t least_bypass_bytes = std::uint64_t{256} << 10;
 /// With fewer reads under way storage could do more, so nothing is told of its speed.
 constexpr std::uint32_t least_busy_reads = 4;
-/// Descriptors for direct reads, beside the others: opened again at little cost on a local disk.
-constexpr std::size_t most_direct_files = 256;
 
 Moment now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
@@ -61,15 +57,13 @@ class Fetcher::Loop {
         planner_(reading_.plan),
         scheduler_(reading_.scheduler),
         assembly_(partners_.pool),
-        open_files_([files = reading_.files](std::uint32_t file) { return files->known(file); },
-                    // Pages that the kernel is still reading ahead look like cached ones, and would
-                    // hide how much a way brings. So many long reads are ahead enough.
-                    {.direct = reading_.direct,
-                     .nothing_ahead = reading_.may_bypass,
-                     .look_again = reading_.look_again}),
-        direct_files_(
-            [files = reading_.files](std::uint32_t file) { return files->known(file); },
-            {.most = most_direct_files, .direct = true, .look_again = reading_.look_again}),
+        files_(
+            {.known = [files = reading_.files](std::uint32_t file) { return files->known(file); },
+             .bytes = [files = reading_.files](
+                          std::uint32_t file) { return files->place(file, 1).bytes; },
+             .direct = reading_.direct,
+             .may_bypass = reading_.may_bypass,
+             .look_again = reading_.look_again}),
         near_({.caches = reading_.caches,
                .pool = partners_.pool,
                .fill_bytes = reading_.fill_bytes,
@@ -77,7 +71,7 @@ class Fetcher::Loop {
                .notice = [this] { wake(); }}),
         // On Lustre a file that is released waits for a restore, whoever reads it. Separators are
         // put in by this thread, when it hands a row on.
-        cached_rows_(*reading_.files, open_files_, partners_.observer,
+        cached_rows_(*reading_.files, files_.usual(), partners_.observer,
                      reading_.tries_cached && !reading_.direct && reading_.lustre == nullptr &&
                          !has_separators()) {
     if (reading_.lustre != nullptr) {
@@ -105,11 +99,6 @@ class Fetcher::Loop {
     std::optional<CacheBypass::Way> way = {};  // of a long read that the page cache has not
   };
 
-  struct ChosenFile {
-    OpenFiles::Opened opened = {};
-    std::optional<CacheBypass::Way> way = {};
-  };
-
   bool may_begin();
   bool hear();
   bool plan_ahead();
@@ -129,8 +118,6 @@ class Fetcher::Loop {
   RestorerOptions restoring() const;
   PlannedFile place(std::uint32_t file);
   OpenFiles::Opened open(std::uint32_t file);
-  ChosenFile choose_file(const ReadStart& read);
-  bool has_choice(const ReadStart& read, const OpenFile& file) const;
   void settle_released();
   void start_reads();
   void start(const ReadStart& read);
@@ -155,8 +142,7 @@ class Fetcher::Loop {
   ReadPlanner planner_;
   Scheduler scheduler_;
   Assembly assembly_;
-  OpenFiles open_files_, direct_files_;
-  CacheBypass bypass_;
+  FilesByWay files_;
   NearReads near_;  // after what its reads write into
   CachedRows cached_rows_;
   std::vector<std::shared_ptr<BatchBuild>> copying_;       // this turn's
@@ -480,7 +466,7 @@ PlannedFile Fetcher::Loop::place(std::uint32_t file) {
 
 OpenFiles::Opened Fetcher::Loop::open(std::uint32_t file) {
   const Moment began = now();
-  OpenFiles::Opened opened = open_files_.open(file);
+  OpenFiles::Opened opened = files_.usual().open(file);
   if (opened.fresh) {
     partners_.observer.file_opened(now() - began);
   }
@@ -544,7 +530,7 @@ void Fetcher::Loop::start_reads() {
     start(*read);
   }
   if (scheduler_.in_flight() < least_busy_reads) {
-    bypass_.idles();
+    files_.bypass().idles();
   }
 }
 
@@ -559,12 +545,11 @@ void Fetcher::Loop::start(const ReadStart& read) {
 void Fetcher::Loop::read_file(const ReadStart& read) {
   if (read.reopen) {
     // A file handle of a network file system may be stale though the path is well.
-    open_files_.drop(read.extent.file);
-    direct_files_.drop(read.extent.file);
+    files_.drop(read.extent.file);
   }
-  ChosenFile chosen;
+  FilesByWay::Chosen chosen;
   try {
-    chosen = choose_file(read);
+    chosen = files_.choose(read.extent, open(read.extent.file));
   } catch (const Error&) {
     // Another file than was indexed. The scheduler hears of an end, so that it counts right.
     scheduler_.done(read.id, 0, EBADF, now());
@@ -588,36 +573,6 @@ void Fetcher::Loop::read_file(const ReadStart& read) {
   require(taken, "the reader takes fewer reads than the scheduler starts");
 }
 
-/// Throws as OpenFiles does.
-Fetcher::Loop::ChosenFile Fetcher::Loop::choose_file(const ReadStart& read) {
-  ChosenFile chosen{.opened = open(read.extent.file)};
-  if (chosen.opened.error != 0 || !has_choice(read, *chosen.opened.file)) {
-    return chosen;
-  }
-  chosen.way = bypass_.next();
-  if (*chosen.way == CacheBypass::Way::past) {
-    if (OpenFiles::Opened direct = direct_files_.open(read.extent.file); direct.error == 0) {
-      chosen.opened = std::move(direct);
-    } else {
-      bypass_.refuse();
-      chosen.way = CacheBypass::Way::through;
-    }
-  }
-  return chosen;
-}
-
-/// Between reading through the page cache, which has not all of it, and past it.
-bool Fetcher::Loop::has_choice(const ReadStart& read, const OpenFile& file) const {
-  const Extent& extent = read.extent;
-  if (!reading_.may_bypass || bypass_.refused() || extent.bytes < least_bypass_bytes) {
-    return false;
-  }
-  const std::uint64_t file_bytes = reading_.files->place(extent.file, 1).bytes;
-  const std::uint64_t bytes = std::min(extent.bytes, file_bytes - extent.offset);
-  // Where the kernel does not tell of a file, it stays with the cache, too.
-  return !lies_in_cache(file.descriptor(), extent.offset, bytes).value_or(true);
-}
-
 void Fetcher::Loop::reap(std::chrono::nanoseconds longest) {
   if (const std::optional<Moment> wakes = scheduler_.wakes_at()) {
     longest = std::clamp<std::chrono::nanoseconds>(*wakes - now(), 0ns, longest);
@@ -634,12 +589,12 @@ void Fetcher::Loop::ended(const UnderWay& under_way, const ReadDone& done) {
   const Extent& extent = under_way.read.extent;
   if (under_way.way == CacheBypass::Way::past && done.error == EINVAL) {
     // Of another file system than the one that was probed, which wants other blocks, perhaps.
-    bypass_.refuse();
+    files_.bypass().refuse();
     read_file(under_way.read);
     return;
   }
   if (under_way.way) {
-    bypass_.ended(done.bytes, now());
+    files_.bypass().ended(done.bytes, now());
   }
   // What a cache was asked for first, and had no more, is the file's after all.
   const Target target = is_near(under_way.read.target)
@@ -653,7 +608,7 @@ void Fetcher::Loop::ended(const UnderWay& under_way, const ReadDone& done) {
   // A cache keeps blocks under the file's stamp, for this run and the next ones: they must be of
   // the file that has it, and not of one that was written to while it was read.
   const bool may_keep =
-      !near_.has_caches() || open_files_.is_unchanged(extent.file, *under_way.file);
+      !near_.has_caches() || files_.usual().is_unchanged(extent.file, *under_way.file);
   const std::uint64_t bytes = fill ? near_.filled(done.tag, may_keep ? done.bytes : 0) : done.bytes;
   const ReadVerdict verdict = scheduler_.done(done.tag, bytes, done.error, now());
   if (!fill && may_keep && verdict.kind == ReadVerdict::Kind::whole) {

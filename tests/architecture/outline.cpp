@@ -92,7 +92,8 @@ class Reader {
   Open opened() {
     static const std::regex space(R"(^(?:inline )?namespace\b\s*([\w:]*)\s*$)");
     static const std::regex type(
-        R"((?:^|[>\s])(?:class|struct|union)\s+(?:alignas\(\w+\)\s+)?(?:SPRAT_API\s+)?(?:\[\[\w+\]\]\s*)?(\w+)\s*(?:final\s*)?(?::[^:][^()]*)?$)");
+        R"((?:^|[>\s])(?:class|struct|union)\s+(?:alignas\(\w+\)\s+)?(?:SPRAT_API\s+)?(?:\[\[\w+\]\]\s*)?(\w+(?:::\w+)*)\s*(?:final\s*)?(?::[^:][^()]*)?$)");
+    static const std::regex enumeration(R"(^enum\s+(?:class\s+|struct\s+)?(\w+))");
     std::smatch match;
     if (!among_definitions() || parentheses_ > 0 || statement_.empty() ||
         (statement_.back() != ' ' && statement_.back() != '\n')) {
@@ -109,6 +110,9 @@ class Reader {
       return {.kind = Kind::space};
     }
     if (text.starts_with("enum")) {
+      if (around() == Kind::space && std::regex_search(text, match, enumeration)) {
+        outline_.enums.push_back({.space = space_, .name = match[1], .line = statement_line_});
+      }
       return {.kind = Kind::enumeration};
     }
     if (std::regex_search(text, match, type)) {
@@ -151,10 +155,13 @@ class Reader {
   static std::size_t members_in(std::string statement) {
     static const std::regex no_member(
         R"(^\s*(?:using|typedef|static|friend|enum|template|virtual|explicit|class|struct|~)\b)");
+    static const std::regex alignment(R"(\balignas\([^()]*\)\s*)"), overload(R"(\boperator\b)");
     static const std::regex value(R"(\s*=\s*[^,]*)");
-    if (statement.empty() || std::regex_search(statement, no_member)) {
+    if (statement.empty() || std::regex_search(statement, no_member) ||
+        std::regex_search(statement, overload)) {
       return 0;
     }
+    statement = std::regex_replace(statement, alignment, "");
     statement = std::regex_replace(without_templates(statement), value, "");
     if (statement.find('(') != statement.npos || statement.find(' ') == statement.npos) {
       return 0;

@@ -12,9 +12,15 @@ namespace sprat::architecture {
 
 struct DefinedType {
   std::string space;        ///< "sprat::comm".
-  std::string name;         ///< Without what it is nested in.
+  std::string name;         ///< "A::B" of one that is defined outside of A, else without it.
   std::size_t line = 0;     ///< From 1.
   std::size_t members = 0;  ///< Data members, those of types defined inside it counted.
+};
+
+/// Of a namespace: those of a type are told apart by its name.
+struct DefinedEnum {
+  std::string space, name;
+  std::size_t line = 0;
 };
 
 struct DefinedFunction {
@@ -24,6 +30,7 @@ struct DefinedFunction {
 
 struct Outline {
   std::vector<DefinedType> types;  ///< Nested ones too.
+  std::vector<DefinedEnum> enums;
   std::vector<DefinedFunction> functions;
 };
 

@@ -58,6 +58,36 @@ TEST(Outline, counts_members_and_lines) {
   EXPECT_EQ(outline.functions[1].lines, 3u);
 }
 
+TEST(Outline, counts_members_of_types_that_are_defined_outside_of_theirs) {
+  const SourceFile file{.path = "x.cpp",
+                        .lines = {
+                            "namespace sprat::x {",
+                            "class A::B final : public C<int> {",
+                            " public:",
+                            "  B& operator=(const B&) = delete;",
+                            "  void run() {",
+                            "  }",
+                            "",
+                            " private:",
+                            "  int a_ = 0;",
+                            "  alignas(64) std::atomic<int> b_{0};",
+                            "  alignas(line_bytes) int c_[4];",
+                            "};",
+                            "struct A::D {",
+                            "  int d = 0;",
+                            "};",
+                            "}  // namespace sprat::x",
+                        }};
+  const Outline outline = outline_of(file);
+  ASSERT_EQ(outline.types.size(), 2u);
+  EXPECT_EQ(outline.types[0].name, "A::B");
+  EXPECT_EQ(outline.types[0].members, 3u);
+  EXPECT_EQ(outline.types[1].name, "A::D");
+  EXPECT_EQ(outline.types[1].members, 1u);
+  ASSERT_EQ(outline.functions.size(), 1u);
+  EXPECT_EQ(outline.functions[0].lines, 2u);
+}
+
 TEST(Sizes, classes_have_few_members) {
   std::size_t types = 0;
   for (const SourceFile& file : source_files()) {
