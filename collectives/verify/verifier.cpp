@@ -36,7 +36,7 @@ bool overlap(const Place& a, const Place& b) {
          b.begin < a.begin + a.count;
 }
 
-struct Access {
+struct RecordedAccess {
   std::size_t step = 0;
   Place place;
   bool writes = false;
@@ -53,7 +53,7 @@ struct Shared {
 /// One rank's memory, by Buffer, with all that was done to it.
 struct RankMemory {
   std::array<SymbolMemory, buffer_kinds> contents;
-  std::array<std::vector<Access>, buffer_kinds> accesses;
+  std::array<std::vector<RecordedAccess>, buffer_kinds> accesses;
   std::vector<Shared> shared;
 };
 
@@ -75,7 +75,7 @@ class Verification {
 
   Place place_of(const Operand& operand) const;
   SymbolMemory& contents_of(const Place& place);
-  void record(const Access& access);
+  void record(const RecordedAccess& access);
   Value read(std::size_t step, const Operand& operand);
   Value read_shared(std::size_t step, const Operand& operand);
   void write(std::size_t step, const Operand& to, const Value& value);
@@ -307,13 +307,13 @@ SymbolMemory& Verification::contents_of(const Place& place) {
   return memory_[place.rank].contents[static_cast<std::size_t>(place.memory)];
 }
 
-void Verification::record(const Access& access) {
+void Verification::record(const RecordedAccess& access) {
   const Place& place = access.place;
   if (place.count == 0) {
     return;
   }
   auto& accesses = memory_[place.rank].accesses[static_cast<std::size_t>(place.memory)];
-  for (const Access& other : accesses) {
+  for (const RecordedAccess& other : accesses) {
     // Steps run here one after the other. So the other one came first in this run, and must have in
     // every other.
     const bool conflicts = (access.writes || other.writes) && other.step != access.step;
@@ -368,7 +368,8 @@ Value Verification::read_shared(std::size_t step, const Operand& operand) {
     const Place live =
         place_of(piece_of(operand, {.offset = first - operand.offset, .count = last - first}));
     record({.step = step, .place = live, .writes = false});
-    for (const Access& write : memory_[live.rank].accesses[static_cast<std::size_t>(live.memory)]) {
+    for (const RecordedAccess& write :
+         memory_[live.rank].accesses[static_cast<std::size_t>(live.memory)]) {
       const bool between = write.writes && overlap(write.place, live) &&
                            time_.before(write.step, step) && !time_.before(write.step, shared.step);
       if (between) {

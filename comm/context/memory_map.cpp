@@ -113,7 +113,7 @@ void MemoryMap::release_when(std::size_t offset, std::size_t bytes,
 }
 
 void MemoryMap::collect_unused() {
-  std::erase_if(awaited_, [this](const Awaited& one) {
+  std::erase_if(awaited_, [this](const AwaitedPiece& one) {
     const bool unused = one.is_unused();
     if (unused) {
       free_.push_back(one.piece);

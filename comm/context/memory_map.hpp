@@ -99,17 +99,17 @@ class MemoryMap {
     std::unique_ptr<PeerMapping> control;
     PeerMappings mappings;  ///< Token.
   };
-  struct Awaited {
+  struct AwaitedPiece {
     Free piece;
     std::function<bool()> is_unused;
   };
   void collect_unused();
 
   std::unique_ptr<Segment> control_;
-  std::size_t used_;                  ///< Bytes of it, released ones included. Token.
-  std::vector<Free> free_;            ///< Token.
-  std::vector<Awaited> awaited_;      ///< Token.
-  std::vector<std::byte*> controls_;  ///< By rank; and so is the next.
+  std::size_t used_;                   ///< Bytes of it, released ones included. Token.
+  std::vector<Free> free_;             ///< Token.
+  std::vector<AwaitedPiece> awaited_;  ///< Token.
+  std::vector<std::byte*> controls_;   ///< By rank; and so is the next.
   std::vector<std::unique_ptr<Neighbour>> neighbours_;
   bool in_process_ = false;
   Readability readability_;

@@ -59,40 +59,40 @@ void reset_when_closed(int socket) {
   setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
 
-enum class Answer { none_yet, listens, nobody, no_descriptor };
+enum class PortAnswer { none_yet, listens, nobody, no_descriptor };
 
 /// Begins to connect to one address. What is known at once.
-Answer begin(const addrinfo& address, ProbingSocket& socket) {
+PortAnswer begin(const addrinfo& address, ProbingSocket& socket) {
   socket.number = ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket.number < 0) {
     // A host without IPv6, say, cannot reach such an address, whoever listens there.
-    return errno == EAFNOSUPPORT ? Answer::nobody : Answer::no_descriptor;
+    return errno == EAFNOSUPPORT ? PortAnswer::nobody : PortAnswer::no_descriptor;
   }
   reset_when_closed(socket.number);
   if (connect(socket.number, address.ai_addr, address.ai_addrlen) == 0) {
-    return met_itself(socket.number) ? Answer::nobody : Answer::listens;
+    return met_itself(socket.number) ? PortAnswer::nobody : PortAnswer::listens;
   }
-  return errno == EINPROGRESS ? Answer::none_yet : Answer::nobody;
+  return errno == EINPROGRESS ? PortAnswer::none_yet : PortAnswer::nobody;
 }
 
-Answer begin(const SocketAddress& address, ProbingSocket& socket) {
+PortAnswer begin(const SocketAddress& address, ProbingSocket& socket) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   addrinfo* first = nullptr;
   if (getaddrinfo(address.host.c_str(), text(address.port).c_str(), &hints, &first) != 0) {
-    return Answer::nobody;
+    return PortAnswer::nobody;
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(first, freeaddrinfo);
   return begin(*first, socket);
 }
 
 /// Of a connection that has come to an end, well or not.
-Answer outcome(const ProbingSocket& socket) {
+PortAnswer outcome(const ProbingSocket& socket) {
   int error = 0;
   socklen_t length = sizeof error;
   getsockopt(socket.number, SOL_SOCKET, SO_ERROR, &error, &length);
-  return error == 0 && !met_itself(socket.number) ? Answer::listens : Answer::nobody;
+  return error == 0 && !met_itself(socket.number) ? PortAnswer::listens : PortAnswer::nobody;
 }
 
 /// Tries one process's addresses in their order; the next one too while those before it are silent.
@@ -100,31 +100,31 @@ class PortProbe final {
  public:
   explicit PortProbe(const std::vector<SocketAddress>& addresses) : addresses_(&addresses) {}
 
-  bool asks() const { return answer_ == Answer::none_yet; }
+  bool asks() const { return answer_ == PortAnswer::none_yet; }
   /// Whoever could not be asked for want of a descriptor counts as alive: to take it for dead would
   /// split the job.
-  bool listens() const { return answer_ == Answer::listens || (asks() && starved_); }
+  bool listens() const { return answer_ == PortAnswer::listens || (asks() && starved_); }
   /// Sockets to poll, after as many addresses as it is time for.
   void go_on(Clock::time_point now, std::vector<pollfd>& polled) {
     while (asks() && next_ < addresses_->size() && (sockets_.empty() || now >= next_at_)) {
       ProbingSocket socket;
-      const Answer known = begin((*addresses_)[next_], socket);
-      starved_ = known == Answer::no_descriptor;
+      const PortAnswer known = begin((*addresses_)[next_], socket);
+      starved_ = known == PortAnswer::no_descriptor;
       if (starved_) {
         break;  // another probe may end and free one
       }
       ++next_;
-      if (known == Answer::listens) {
+      if (known == PortAnswer::listens) {
         answer_ = known;
       }
-      if (known != Answer::none_yet) {
+      if (known != PortAnswer::none_yet) {
         continue;
       }
       sockets_.push_back(std::move(socket));
       next_at_ = now + next_address;
     }
     if (asks() && sockets_.empty() && !starved_) {
-      answer_ = Answer::nobody;
+      answer_ = PortAnswer::nobody;
     }
     for (const ProbingSocket& socket : sockets_) {
       polled.push_back({socket.number, POLLOUT, 0});
@@ -138,8 +138,8 @@ class PortProbe final {
       if (polled[at].revents == 0) {
         continue;
       }
-      if (outcome(sockets_[at]) == Answer::listens) {
-        answer_ = Answer::listens;
+      if (outcome(sockets_[at]) == PortAnswer::listens) {
+        answer_ = PortAnswer::listens;
       }
       sockets_.erase(sockets_.begin() + static_cast<std::ptrdiff_t>(at));
     }
@@ -154,7 +154,7 @@ class PortProbe final {
   std::size_t next_ = 0;  ///< The address to try next.
   Clock::time_point next_at_{};
   std::vector<ProbingSocket> sockets_;  ///< Under way.
-  Answer answer_ = Answer::none_yet;
+  PortAnswer answer_ = PortAnswer::none_yet;
   bool starved_ = false;
 };
 

@@ -88,6 +88,27 @@ TEST(Outline, counts_members_of_types_that_are_defined_outside_of_theirs) {
   EXPECT_EQ(outline.functions[0].lines, 2u);
 }
 
+TEST(Outline, names_enums_of_a_namespace) {
+  const SourceFile file{.path = "x.hpp",
+                        .lines = {
+                            "namespace sprat::x {",
+                            "enum class Way : std::uint8_t { here, there };",
+                            "enum Plain {",
+                            "  none",
+                            "};",
+                            "struct A {",
+                            "  enum class Kind { some };",
+                            "};",
+                            "}  // namespace sprat::x",
+                        }};
+  const Outline outline = outline_of(file);
+  ASSERT_EQ(outline.enums.size(), 2u);
+  EXPECT_EQ(outline.enums[0].space, "sprat::x");
+  EXPECT_EQ(outline.enums[0].name, "Way");
+  EXPECT_EQ(outline.enums[0].line, 2u);
+  EXPECT_EQ(outline.enums[1].name, "Plain");
+}
+
 TEST(Sizes, classes_have_few_members) {
   std::size_t types = 0;
   for (const SourceFile& file : source_files()) {
@@ -148,10 +169,15 @@ TEST(Sizes, a_folder_of_the_library_has_a_readme) {
 TEST(Names, a_type_has_one_meaning_in_its_namespace) {
   std::map<std::pair<std::string, std::string>, std::set<std::string>> files;
   for (const SourceFile& file : source_files()) {
-    for (const DefinedType& type : outline_of(file).types) {
-      if (is_product(file.path) && !file.path.starts_with("examples/")) {
-        files[{type.space, type.name}].insert(file.path);
-      }
+    if (!is_product(file.path) || file.path.starts_with("examples/")) {
+      continue;
+    }
+    const Outline outline = outline_of(file);
+    for (const DefinedType& type : outline.types) {
+      files[{type.space, type.name}].insert(file.path);
+    }
+    for (const DefinedEnum& one : outline.enums) {
+      files[{one.space, one.name}].insert(file.path);
     }
   }
   for (const auto& [name, where] : files) {
