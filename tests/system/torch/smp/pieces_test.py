@@ -30,7 +30,7 @@ recomputation = importlib.import_module("sprat.torch.smp.recomputation")
 split = importlib.import_module("sprat.torch.smp.split")
 loss_scale = importlib.import_module("sprat.torch.smp.loss_scale")
 optimizers = importlib.import_module("sprat.torch.smp.optimizers")
-shards = importlib.import_module("sprat.torch.smp.optimizer_shards")
+shards = importlib.import_module("sprat.torch.smp.shards.optimizer_state")
 tracing = importlib.import_module("sprat.torch.smp.tracing")
 F, B = policy.FORWARD, policy.BACKWARD
 

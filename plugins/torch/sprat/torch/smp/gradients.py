@@ -9,7 +9,6 @@ import torch.distributed as dist
 from torch import nn
 
 from .comm_hooks import Bucket, HookedMeans
-from .parameter_shards import ParameterShards
 from .server.tasks import current_microbatch
 
 
@@ -171,3 +170,4 @@ def _buckets(parameters: list[nn.Parameter], most_bytes: int) -> list[list[nn.Pa
         buckets[-1].append(one)
         size += own
     return buckets
+from .shards.parameters import ParameterShards

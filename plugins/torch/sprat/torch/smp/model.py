@@ -20,7 +20,6 @@ from torch.utils.hooks import RemovableHandle
 
 from .activation_store import ActivationCounters, ActivationStore
 from .backends import backend_of, new_group
-from .block_shards import BlockShards, local_blocks
 from .comm_hooks import CommHook, HookedMeans
 from .cutting import forget_cache, keep_own, require_same_model
 from .delayed import has_delayed, make_values
@@ -31,7 +30,6 @@ from .gradients import Gradients
 from .joining import Shadow
 from .model_values import ModelValues
 from .offload import require_cpu
-from .parameter_shards import ParameterShards
 from .placement import CommGroup
 from .recomputation import offload_inputs
 from .server.meetings import Meetings
@@ -40,6 +38,8 @@ from .server.server import Server, StepFailed
 from .server.tasks import current
 from .server.wire import Wire
 from .sharding import require_not_sharded
+from .shards.blocks import BlockShards, local_blocks
+from .shards.parameters import ParameterShards
 from .split import (
     Split,
     read_partition,

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from .parameter_shards import ParameterShards
+from .shards.parameters import ParameterShards
 from .tensor.cut_parameters import dim_of, part_of, whole_of, whole_shape
 
 

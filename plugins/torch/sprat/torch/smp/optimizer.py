@@ -15,8 +15,8 @@ from .faults.agreement import any_has, on_all
 from .loss_scale import LossScale, loss_scale
 from .masters import Masters
 from .model import PARTIAL, DistributedModel, latest_model
-from .optimizer_shards import OptimizerShards
 from .placement import CommGroup
+from .shards.optimizer_state import OptimizerShards
 from .state import state
 from .tensor.cut_parameters import dim_of
 

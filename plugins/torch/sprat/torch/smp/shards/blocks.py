@@ -21,10 +21,10 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.fsdp._fully_shard._fsdp_common import TrainingState
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from .cutting import stand_in_for
-from .parameter_shards import ParameterShards
-from .sharding import members
-from .tensor.cut_parameters import copy_cut
+from ..cutting import stand_in_for
+from ..sharding import members
+from ..tensor.cut_parameters import copy_cut
+from .parameters import ParameterShards
 
 
 def local_blocks(module: nn.Module, is_local: Callable[[str], bool]) -> dict[str, nn.Module]:

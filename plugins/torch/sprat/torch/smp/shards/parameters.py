@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from .cutting import stand_in_for
+from ..cutting import stand_in_for
 
 
 class ParameterShards:
