@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,8 @@ struct SourceFile {
 
 /// Every .h .hpp .cpp .cu .def .c of the folders that hold code; tests too.
 std::vector<SourceFile> source_files();
+/// The names in each of those folders and of the folders in them: files of any kind, and folders.
+std::map<std::string, std::set<std::string>> entries_of_folders();
 /// The folder of SPRAT_SOURCE_DIR.
 std::filesystem::path source_root();
 /// Names without their extension of the files with `extension` in a folder, sorted.
