@@ -9,14 +9,14 @@ LocalPeers::LocalPeers(comm::Context& context, const Membership& membership,
                        const Grouping& grouping)
     : context_(context),
       rank_(membership.rank),
-      boards_(membership.world_ranks.size()),
+      control_blocks_(membership.world_ranks.size()),
       seen_(membership.world_ranks.size()) {
-  for (int rank = 0; rank < static_cast<int>(boards_.size()); ++rank) {
+  for (int rank = 0; rank < static_cast<int>(control_blocks_.size()); ++rank) {
     if (!grouping.together(rank, rank_)) {
       continue;
     }
     const int world = membership.world_ranks[rank];
-    boards_[rank] = reinterpret_cast<ControlBlock*>(
+    control_blocks_[rank] = reinterpret_cast<ControlBlock*>(
         context.peer_control(world, membership.control_blocks[rank]));
     if (rank != rank_) {
       ranks_.push_back(rank);
@@ -46,7 +46,7 @@ std::function<bool()> LocalPeers::all_completed_or_left(std::uint64_t calls) con
   };
   std::vector<Peer> peers;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    peers.push_back({boards_[ranks_[i]], world_ranks_[i]});
+    peers.push_back({control_blocks_[ranks_[i]], world_ranks_[i]});
   }
   const std::uint64_t mine = control_block(rank_).owner.load(std::memory_order_relaxed);
   return [&context = context_, peers = std::move(peers), mine, calls]() mutable {

@@ -30,8 +30,8 @@ class LocalPeers final {
   std::span<const int> ranks() const { return ranks_; }
   /// The same as world ranks.
   std::span<const int> world_ranks() const { return world_ranks_; }
-  ControlBlock& mine() { return *boards_[rank_]; }
-  ControlBlock& control_block(int rank) const { return *boards_[rank]; }
+  ControlBlock& mine() { return *control_blocks_[rank_]; }
+  ControlBlock& control_block(int rank) const { return *control_blocks_[rank]; }
   const Slot& slot(int rank, std::uint64_t sequence) const {
     return control_block(rank).of(sequence);
   }
@@ -128,7 +128,7 @@ class LocalPeers final {
 
   comm::Context& context_;
   const int rank_;
-  std::vector<ControlBlock*> boards_;  ///< By rank; null for ranks of other hosts.
+  std::vector<ControlBlock*> control_blocks_;  ///< By rank; null for ranks of other hosts.
   std::vector<int> ranks_, world_ranks_;
   std::vector<char> seen_;              ///< By rank: announced, and its signature agrees.
   std::uint64_t completed_by_all_ = 0;  ///< So many calls, if not more: as when last looked at.

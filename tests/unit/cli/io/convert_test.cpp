@@ -131,7 +131,7 @@ TEST(MdsWriting, a_folder_that_is_there_is_left_alone) {
 
 bool with_arrow() { return parquet_reader().starts_with("Apache Arrow"); }
 std::string table_file(const char* name) {
-  return std::string(SPRAT_SOURCE_DIR) + "/tests/unit/cli/io/parquet/" + name + ".parquet";
+  return std::string(SPRAT_SOURCE_DIR) + "/tests/unit/cli/io/convert/" + name + ".parquet";
 }
 #define SKIP_WITHOUT_ARROW()                                                      \
   if (!with_arrow()) {                                                            \
