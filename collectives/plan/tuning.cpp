@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <fstream>
 #include <functional>
 #include <iterator>
 
 #include "comm/base/check.hpp"
+#include "comm/base/whole_file.hpp"
 
 namespace sprat::collectives {
 
@@ -322,11 +322,7 @@ Rules parse_rules(std::string_view text, std::string_view origin) {
 }
 
 Rules read_rules(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  need(file.is_open() && !file.bad(), "the rules of SPRAT_TUNING cannot be read from \"", path,
-       "\"");
-  return parse_rules(text, path);
+  return parse_rules(read_setting_file("SPRAT_TUNING", path), path);
 }
 
 // What this gives is read back by parse_rules() as the same rule.

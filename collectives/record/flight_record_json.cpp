@@ -1,11 +1,10 @@
 // A flight record as JSON, and back.
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "collectives/record/flight_record.hpp"
 #include "comm/base/check.hpp"
 #include "comm/base/strict_json.hpp"
+#include "comm/base/whole_file.hpp"
 
 namespace sprat::collectives {
 namespace {
@@ -177,9 +176,7 @@ FlightRecord flight_record_from_json(std::string_view json) {
 }
 
 FlightRecord read_flight_record_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string json(std::istreambuf_iterator<char>(file), {});
-  need(!file.fail(), "cannot read ", path);
+  const std::string json = read_whole_file(path);
   try {
     return flight_record_from_json(json);
   } catch (const Error& error) {

@@ -6,14 +6,20 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/base/memory_room.hpp"
 
 namespace sprat {
 namespace {
+
+constexpr std::uint64_t longest_setting = std::uint64_t{64} << 20;
+/// More than profilers write; it ends the reading of what grows meanwhile.
+constexpr std::uint64_t longest_file = std::uint64_t{64} << 30;
 
 /// More names than ended writers leave behind.
 constexpr int most_names = 1000;
@@ -35,6 +41,53 @@ int write_error(int descriptor, std::string_view content) {
     }
   }
   return 0;
+}
+
+/// Open for reading, and closed again in the end.
+struct Opened {
+  explicit Opened(const std::string& path)
+      // O_NONBLOCK: opening a pipe would wait for somebody who writes into it.
+      : number(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {}
+  ~Opened() {
+    if (number >= 0) {
+      ::close(number);
+    }
+  }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+
+  const int number;
+};
+
+/// `shown` is what errors call it.
+std::string read_regular(const std::string& path, const std::string& shown, std::uint64_t longest) {
+  const Opened file(path);
+  need(file.number >= 0, "cannot open ", shown, ": ", std::strerror(errno));
+  struct stat there {};
+  need(fstat(file.number, &there) == 0, "cannot read ", shown, ": ", std::strerror(errno));
+  need(!S_ISDIR(there.st_mode), "cannot read ", shown, ": it is a folder; name a file");
+  need(S_ISREG(there.st_mode), "cannot read ", shown,
+       ": it is a pipe or a device, no file; write what it gives into a file, and name that");
+  const auto need_bounded = [&](std::uint64_t bytes) {
+    need(bytes <= longest, "cannot read ", shown, ": it has ", bytes,
+         " bytes or more, and at most ", longest, " are read; name a shorter file");
+  };
+  const auto bytes = static_cast<std::uint64_t>(there.st_size);
+  need_bounded(bytes);
+  // A file with holes may be longer than all memory.
+  comm::need_memory(bytes, path.c_str());
+  std::string content;
+  content.reserve(bytes);
+  // To its end: files of /proc say that they have no bytes.
+  std::array<char, 1 << 16> room;
+  while (const ssize_t got = ::read(file.number, room.data(), room.size())) {
+    need(got > 0 || errno == EINTR, "cannot read ", shown, ": ", std::strerror(errno));
+    if (got > 0) {
+      content.append(room.data(), static_cast<std::size_t>(got));
+      need_bounded(content.size());
+    }
+  }
+  return content;
 }
 
 }  // namespace
@@ -103,25 +156,11 @@ void write_whole_file(const std::string& path, std::string_view content) {
 }
 
 std::string read_whole_file(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  need(descriptor >= 0, "cannot open \"", path, "\": ", std::strerror(errno));
-  struct stat there {};
-  const bool folder = fstat(descriptor, &there) == 0 && S_ISDIR(there.st_mode);
-  std::string content;
-  std::array<char, 1 << 16> room;
-  ssize_t got = 0;
-  while (!folder && (got = ::read(descriptor, room.data(), room.size())) != 0) {
-    if (got > 0) {
-      content.append(room.data(), static_cast<std::size_t>(got));
-    } else if (errno != EINTR) {
-      break;
-    }
-  }
-  const int error = errno;
-  ::close(descriptor);
-  need(!folder, "cannot read \"", path, "\": it is a folder");
-  need(got == 0, "cannot read \"", path, "\": ", std::strerror(error));
-  return content;
+  return read_regular(path, text('"', path, '"'), longest_file);
+}
+
+std::string read_setting_file(std::string_view variable, const std::string& path) {
+  return read_regular(path, text(variable, "=\"", path, '"'), longest_setting);
 }
 
 }  // namespace sprat

@@ -2,10 +2,8 @@
 
 #include <xxhash.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "comm/base/check.hpp"
+#include "comm/base/whole_file.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -36,15 +34,17 @@ std::string shortened(std::string_view value) {
              : text(value.substr(0, beginning), "... (", length_and_hash(value), ")");
 }
 
-/// A file's length and hash; empty if there is none. Ranks compare contents, for each host may have
-/// the file elsewhere.
+/// A file's length and hash; empty if none can be read. Ranks compare contents, for each host may
+/// have the file elsewhere.
 std::string digest_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string content(std::istreambuf_iterator<char>(file), {});
-  if (!file.is_open()) {
+  if (path.empty()) {
     return "";
   }
-  return length_and_hash(content);
+  try {
+    return length_and_hash(read_setting_file("SPRAT_TUNING", path));
+  } catch (const Error&) {  // whoever wants its rules says why
+    return "";
+  }
 }
 
 }  // namespace

@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "comm/base/check.hpp"
+#include "comm/base/whole_file.hpp"
 
 namespace sprat::comm {
 
@@ -263,10 +262,7 @@ Topology read_topology(const Config& config) {
   if (config.topology.empty()) {
     return parse_topology(read_xml());
   }
-  std::ifstream file(config.topology, std::ios::binary);
-  need(file.is_open(), "cannot open SPRAT_TOPOLOGY=\"", config.topology,
-       "\": ", std::strerror(errno));
-  return parse_topology(std::string(std::istreambuf_iterator<char>(file), {}));
+  return parse_topology(read_setting_file("SPRAT_TOPOLOGY", config.topology));
 }
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Core, package, numa, pus, allowed_pus)

@@ -1,14 +1,13 @@
 #include "plugins/nccl_net/tuner.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "comm/base/check.hpp"
 #include "comm/base/config.hpp"
+#include "comm/base/whole_file.hpp"
 #include "plugins/nccl_net/guard.hpp"
 #include "plugins/nccl_net/net.hpp"
 #include "plugins/nccl_net/tuning.hpp"
@@ -32,11 +31,14 @@ void read_wish(Context& context) {
     context.has_model = true;
     return;
   }
-  std::ifstream file(wish);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  need(!file.bad() && file.is_open(), "SPRAT_NCCL_TUNING=", wish,
-       " cannot be read; it is a file of rules, or `model`, and NCCL's own tuning stays");
-  context.rules = tuning::parse_rules(text, wish);
+  std::string rules;
+  try {
+    rules = read_setting_file("SPRAT_NCCL_TUNING", wish);
+  } catch (const Error& error) {
+    throw Error(error.code(),
+                text(error.what(), " (a file of rules, or `model`); NCCL's own tuning stays"));
+  }
+  context.rules = tuning::parse_rules(rules, wish);
 }
 
 /// Bytes an algorithm's row of NCCL's table has: newer versions may have more than we know.

@@ -13,6 +13,7 @@
 #include "comm/base/check.hpp"
 #include "sprat/error.hpp"
 #include "tests/unit/collectives/plan/problem_table.hpp"
+#include "tests/unit/no_files.hpp"
 
 namespace sprat::collectives {
 namespace {
@@ -125,6 +126,20 @@ TEST(Tuning, a_bad_file_is_refused_with_the_line) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unavailable);
     EXPECT_THAT(error.what(), HasSubstr("\"/nowhere/at/all\""));
+  }
+}
+
+TEST(Tuning, what_is_no_file_is_refused_and_not_waited_for) {
+  const NoFiles none;
+  for (const std::string& path : none.paths()) {
+    try {
+      rules_of(with_file(path));
+      ADD_FAILURE() << path << " was read";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unavailable);
+      EXPECT_THAT(error.what(),
+                  testing::StartsWith("cannot read SPRAT_TUNING=\"" + path + "\": it is a "));
+    }
   }
 }
 

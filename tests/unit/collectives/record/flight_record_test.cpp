@@ -11,6 +11,7 @@
 #include "collectives/plan/signature.hpp"
 #include "comm/status/status_page.hpp"
 #include "sprat/error.hpp"
+#include "tests/unit/no_files.hpp"
 
 namespace sprat::collectives {
 namespace {
@@ -119,6 +120,13 @@ TEST(FlightRecord, tells_what_is_wrong_with_json) {
     EXPECT_THROW(flight_record_from_json(bad), Error) << bad;
   }
   EXPECT_THROW(read_flight_record_file("/nonexistent/x.json"), Error);
+}
+
+TEST(FlightRecord, is_none_of_what_is_no_file) {
+  const NoFiles none;
+  for (const std::string& no_file : none.paths()) {
+    EXPECT_THROW(read_flight_record_file(no_file), Error) << no_file;
+  }
 }
 
 TEST(FlightRecord, is_none_of_a_page_cut_short) {

@@ -130,8 +130,35 @@ TEST_F(WholeFiles, that_are_none_are_named) {
     }
     return std::string();
   };
-  EXPECT_EQ(said(folder_), "cannot read \"" + folder_.string() + "\": it is a folder");
+  const auto cannot_read = [](const std::string& path) { return "cannot read \"" + path + "\": "; };
+  EXPECT_EQ(said(folder_), cannot_read(folder_) + "it is a folder; name a file");
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  for (const std::string& endless : {path("pipe"), std::string("/dev/zero")}) {
+    EXPECT_EQ(said(endless), cannot_read(endless) +
+                                 "it is a pipe or a device, no file; write what it gives into a "
+                                 "file, and name that");
+  }
+  write_whole_file(path("holes"), "");
+  fs::resize_file(path("holes"), std::uintmax_t{1} << 40);
+  EXPECT_TRUE(said(path("holes")).starts_with(cannot_read(path("holes")) + "it has 1099511627776 "))
+      << said(path("holes"));
+  EXPECT_EQ(read_whole_file("/proc/self/comm").empty(), false)
+      << "a file that says it has no bytes";
   EXPECT_EQ(said(path("no")), "cannot open \"" + path("no") + "\": No such file or directory");
+}
+
+TEST_F(WholeFiles, of_settings_are_named_with_them_and_bounded) {
+  write_whole_file(path("f"), "some");
+  EXPECT_EQ(read_setting_file("SPRAT_X", path("f")), "some");
+  fs::resize_file(path("f"), (std::uintmax_t{64} << 20) + 1);
+  try {
+    read_setting_file("SPRAT_X", path("f"));
+    ADD_FAILURE() << "it was read";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find("cannot read SPRAT_X=\"" + path("f") + "\": it has "),
+              0u)
+        << error.what();
+  }
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "comm/bootstrap/job_terms.hpp"
 #include "comm/coordinator/control_proof.hpp"
 #include "tests/unit/comm/bootstrap/rendezvous_ranks.hpp"
+#include "tests/unit/no_files.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -245,6 +246,15 @@ TEST(Joining, does_not_wait_for_who_writes_to_a_pipe_at_the_files_path) {
   const std::vector<Joined> ranks = future.get();
   ASSERT_TRUE(ranks[0].error);
   EXPECT_THAT(ranks[0].error->what(), HasSubstr("is not a file"));
+}
+
+TEST(Joining, waits_for_no_rules_that_are_no_file) {
+  const NoFiles none;
+  for (const std::string& path : none.paths()) {
+    Config config;
+    config.tuning = path;
+    EXPECT_EQ(job_terms(config).back(), (Term{"content of SPRAT_TUNING", ""})) << path;
+  }
 }
 
 TEST(Joining, leaves_a_pipe_alone_that_was_put_in_its_files_place) {

@@ -14,6 +14,7 @@
 
 #include "comm/host/interfaces.hpp"
 #include "sprat/error.hpp"
+#include "tests/unit/no_files.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -155,6 +156,21 @@ TEST(Topology, a_file_replaces_detection) {
   EXPECT_EQ(read_topology(config), parse_topology(two_packages));
   unlink(path.c_str());
   EXPECT_THROW(read_topology(config), Error);
+}
+
+TEST(Topology, what_is_no_file_is_refused_and_not_waited_for) {
+  const NoFiles none;
+  for (const std::string& path : none.paths()) {
+    Config config;
+    config.topology = path;
+    try {
+      read_topology(config);
+      ADD_FAILURE() << path << " was read";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(),
+                  testing::StartsWith("cannot read SPRAT_TOPOLOGY=\"" + path + "\": it is a "));
+    }
+  }
 }
 
 /// The number of hardware threads that the calling thread may run on.

@@ -12,6 +12,7 @@
 #include "plugins/nccl_net/abi/tuner_v4.hpp"
 #include "plugins/nccl_net/abi/tuner_v5.hpp"
 #include "plugins/nccl_net/abi/tuner_v6.hpp"
+#include "tests/unit/no_files.hpp"
 #include "tests/unit/plugins/nccl_net/played_net.hpp"
 
 namespace sprat::nccl_net {
@@ -151,6 +152,13 @@ TEST(NcclTuner, a_file_that_is_wrong_is_said_and_costs_nobody_his_job) {
   last_line().clear();
   EXPECT_EQ(ask(5, 1000), untouched(5));
   EXPECT_NE(last_line().find("/no/such/file"), std::string::npos) << last_line();
+  const NoFiles none;
+  for (const std::string& path : none.paths()) {
+    setenv("SPRAT_NCCL_TUNING", path.c_str(), 1);
+    EXPECT_EQ(ask(5, 1000), untouched(5));
+    EXPECT_NE(last_line().find("SPRAT_NCCL_TUNING=\"" + path + "\": it is a "), std::string::npos)
+        << last_line();
+  }
 }
 
 }  // namespace
