@@ -41,8 +41,8 @@ Box box_in(const std::string& path, const Json& sharding, const io::SafeTensor& 
          part.shape.size(), " dimensions and ", saved.size(), " saved_offsets");
     box.offset.assign(saved.begin(), saved.end());
   } catch (const Json::exception& error) {
-    throw Error(ErrorCode::unavailable,
-                text(path, ": tensor \"", part.name, "\" has no saved_offsets: ", error.what()));
+    throw Error(ErrorCode::unavailable, text(path, ": tensor \"", part.name,
+                                             "\" has no saved_offsets: ", reason_of(error)));
   }
   return box;
 }

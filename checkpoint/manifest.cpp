@@ -204,7 +204,7 @@ Manifest parse_manifest(const std::string& path, std::string_view text) {
     check_contents(path, manifest.contents);
     return manifest;
   } catch (const Json::exception& error) {
-    throw Error(ErrorCode::unavailable, sprat::text(path, ": ", error.what()));
+    throw Error(ErrorCode::unavailable, sprat::text(path, ": ", reason_of(error)));
   } catch (const Error& error) {
     const std::string what = error.what();
     throw Error(error.code(), what.starts_with(path) ? what : path + ": " + what);

@@ -38,7 +38,7 @@ Json parse(std::string_view source) {
   try {
     return Json::parse(source.begin(), source.end(), note);
   } catch (const Json::exception& error) {
-    refuse("the SMP configuration is not JSON: ", std::string_view(error.what()).substr(0, 200));
+    refuse("the SMP configuration is not JSON: ", reason_of(error).substr(0, 200));
   }
 }
 

@@ -171,7 +171,7 @@ FlightRecord flight_record_from_json(std::string_view json) {
   try {
     return record_from(Json::parse(json));
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorCode::invalid_argument, text("this is no flight record: ", error.what()));
+    throw Error(ErrorCode::invalid_argument, text("this is no flight record: ", reason_of(error)));
   }
 }
 

@@ -1,7 +1,8 @@
 // What nlohmann's JSON lets pass without a word and readers of foreign files must not: a key that
-// is given twice, and a number that does not fit.
+// is given twice, and a number that does not fit; and what it says, in plain words.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
@@ -13,6 +14,15 @@
 #include <vector>
 
 namespace sprat {
+
+/// What is wrong, in one line and without the parser's name for it:
+/// "[json.exception.parse_error.101] parse error at line ...".
+inline std::string reason_of(const nlohmann::json::exception& error) {
+  std::string message = error.what();
+  message.erase(0, message.starts_with('[') ? message.find("] ") + 2 : 0);
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  return message;
+}
 
 /// Watches one parse, as nlohmann's callback. Parsers take the last of a key's values; which was
 /// meant?

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/base/check.hpp"
+#include "comm/base/strict_json.hpp"
 #include "comm/base/whole_file.hpp"
 
 namespace sprat::comm {
@@ -283,7 +284,8 @@ Topology topology_from_blob(std::span<const std::byte> blob) {
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(blob.data());
     return nlohmann::json::from_cbor(bytes, bytes + blob.size()).get<Topology>();
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorCode::invalid_argument, text("a peer's topology is garbled: ", error.what()));
+    throw Error(ErrorCode::invalid_argument,
+                text("a peer's topology is garbled: ", reason_of(error)));
   }
 }
 

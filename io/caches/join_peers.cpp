@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/base/strict_json.hpp"
 #include "io/caches/socket_peers.hpp"
 
 namespace sprat::io {
@@ -58,7 +59,7 @@ std::shared_ptr<BlockPeers> join_peers(const JoinPeers& request) {
     } catch (const nlohmann::json::exception& error) {
       throw Error(ErrorCode::unavailable,
                   text("host ", host, " of ", texts.size(),
-                       " that share blocks does not say where it listens: ", error.what()));
+                       " that share blocks does not say where it listens: ", reason_of(error)));
     }
   }
   const auto found = std::ranges::find(texts, mine);

@@ -49,8 +49,8 @@ Json parse_json(const std::string& file, std::string_view text) {
   try {
     return Json::parse(text.begin(), text.end(), note);
   } catch (const Json::exception& error) {
-    throw Error(ErrorCode::unavailable, sprat::text(file, ": the header is no JSON: ",
-                                                    std::string_view(error.what()).substr(0, 200)));
+    throw Error(ErrorCode::unavailable,
+                sprat::text(file, ": the header is no JSON: ", reason_of(error).substr(0, 200)));
   }
 }
 

@@ -142,7 +142,7 @@ nlohmann::json parse(std::string_view json) {
     root = nlohmann::json::parse(json, watch);
   } catch (const nlohmann::json::parse_error& error) {
     throw Error(ErrorCode::invalid_argument,
-                text("the loader's options are no JSON: ", error.what()));
+                text("the loader's options are no JSON: ", reason_of(error)));
   }
   require(repeated.empty(), "the loader's options have the key \"", repeated, "\" twice");
   return root;

@@ -68,8 +68,8 @@ Json parse_stream_state(std::string_view text_of_state) {
   try {
     return Json::parse(text_of_state.begin(), text_of_state.end(), note);
   } catch (const Json::exception& error) {
-    throw Error(ErrorCode::unavailable, text("the state of an order is no JSON: ",
-                                             std::string_view(error.what()).substr(0, 200)));
+    throw Error(ErrorCode::unavailable,
+                text("the state of an order is no JSON: ", reason_of(error).substr(0, 200)));
   }
 }
 

@@ -37,7 +37,7 @@ Json parse_json(const std::string& file, std::string_view text) {
     return root;
   } catch (const Json::exception& error) {
     throw Error(ErrorCode::unavailable,
-                sprat::text(file, " is no JSON: ", std::string_view(error.what()).substr(0, 200)));
+                sprat::text(file, " is no JSON: ", reason_of(error).substr(0, 200)));
   }
 }
 

@@ -235,7 +235,7 @@ PlannedModel parse_model(const std::string& name, std::string_view text) {
     check_pieces(model);
     return model;
   } catch (const Json::exception& error) {
-    throw Error(ErrorCode::invalid_argument, sprat::text(name, ": ", error.what()));
+    throw Error(ErrorCode::invalid_argument, sprat::text(name, ": ", reason_of(error)));
   } catch (const Error& error) {
     throw Error(error.code(), sprat::text(name, ": ", error.what()));
   }

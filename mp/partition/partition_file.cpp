@@ -101,7 +101,7 @@ PartitionFile parse_partition_file(const std::string& name, std::string_view tex
                     });
     return partition_file_from(json);
   } catch (const Json::exception& error) {
-    throw Error(ErrorCode::invalid_argument, sprat::text(name, ": ", error.what()));
+    throw Error(ErrorCode::invalid_argument, sprat::text(name, ": ", reason_of(error)));
   } catch (const Error& error) {
     throw Error(error.code(), sprat::text(name, ": ", error.what()));
   }

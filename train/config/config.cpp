@@ -208,14 +208,6 @@ std::string read_file(const char* kind, const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// Without the parser's name for it: "[json.exception.parse_error.101] parse error at line ...".
-std::string reason_of(const nlohmann::json::exception& error) {
-  std::string message = error.what();
-  message.erase(0, message.starts_with('[') ? message.find("] ") + 2 : 0);
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  return message;
-}
-
 }  // namespace
 
 TrainConfig parse_train_config(std::string_view json, const std::string& origin) {

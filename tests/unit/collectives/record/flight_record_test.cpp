@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 #include <random>
 
 #include "collectives/plan/signature.hpp"
@@ -120,6 +121,19 @@ TEST(FlightRecord, tells_what_is_wrong_with_json) {
     EXPECT_THROW(flight_record_from_json(bad), Error) << bad;
   }
   EXPECT_THROW(read_flight_record_file("/nonexistent/x.json"), Error);
+}
+
+TEST(FlightRecord, of_bad_json_is_refused_in_plain_words_that_name_the_file) {
+  const std::string path = testing::TempDir() + "sprat_record_" + std::to_string(getpid());
+  std::ofstream(path) << "{\"format\": ";
+  try {
+    read_flight_record_file(path);
+    ADD_FAILURE() << "it was taken";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                testing::StartsWith(path + ": this is no flight record: parse error at line 1"));
+  }
+  unlink(path.c_str());
 }
 
 TEST(FlightRecord, is_none_of_what_is_no_file) {

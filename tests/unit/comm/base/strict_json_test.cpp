@@ -48,5 +48,17 @@ TEST(WholeNumber, is_no_other_kind_of_value) {
   EXPECT_THROW(whole_numbers<int>(read("7")), Json::type_error);
 }
 
+TEST(JsonReasons, have_no_parser_s_name_and_one_line) {
+  for (const char* text : {"", "{\n\"a\"\n", "[1,]", "\xff"}) {
+    try {
+      ADD_FAILURE() << Json::parse(text) << " was taken";
+    } catch (const Json::exception& error) {
+      const std::string reason = reason_of(error);
+      EXPECT_TRUE(reason.starts_with("parse error at line ")) << reason;
+      EXPECT_EQ(reason.find('\n'), std::string::npos) << reason;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sprat
