@@ -1,5 +1,6 @@
 // The `sprat` command: parses, runs one subcommand, and says what failed in one line.
 #include <CLI/CLI.hpp>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,10 @@ int main(int argc, char** argv) {
     if (!sprat::log().has_said(error.what())) {
       complain(error.what());  // what others told this rank the library says the moment it is known
     }
+    return 1;
+  } catch (const std::bad_alloc&) {
+    complain(
+        "no memory is left; take less, or raise the limit (see ulimit -v, or the container's)");
     return 1;
   } catch (const std::exception& error) {
     complain(error.what());

@@ -325,6 +325,25 @@ void collectives::follow(Communicator& communicator, Rules rules) {
   communicator.impl().executor.follow(std::move(shared));
 }
 
+namespace {
+
+/// For a rank that gets no thread: the others wait for it.
+void cannot_start(comm::Rendezvous& rendezvous, const std::exception& why) noexcept {
+  const auto* error = dynamic_cast<const Error*>(&why);
+  comm::ControlMessage message;
+  message.kind = comm::ControlMessage::Kind::failed;
+  message.rank = rendezvous.rank();
+  message.code = static_cast<int>(error != nullptr ? error->code() : ErrorCode::unavailable);
+  try {
+    message.text = why.what();
+  } catch (const std::bad_alloc&) {
+    message.text.clear();  // they hear at least who it is
+  }
+  rendezvous.tell(std::move(message));
+}
+
+}  // namespace
+
 void run_virtual_ranks(int size, const Config& config,
                        const std::function<void(Communicator&)>& body) {
   require(size >= 1, "size is ", size, "; a job has at least one rank");
@@ -357,20 +376,16 @@ void run_virtual_ranks(int size, const Config& config,
     }
   };
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(size));  // so that none is started and then lost
   try {
     for (int rank = 0; rank < size; ++rank) {
       const auto purpose = text("a thread for rank ", rank, " of ", size);
       threads.push_back(start_thread(purpose, [&live, rank] { live(rank); }));
     }
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     // The ranks that were started wait for all others to join: they are told that one cannot.
     remember();
-    comm::ControlMessage message;
-    message.kind = comm::ControlMessage::Kind::failed;
-    message.rank = static_cast<int>(threads.size());
-    message.code = static_cast<int>(error.code());
-    message.text = error.what();
-    rendezvous[threads.size()]->tell(std::move(message));
+    cannot_start(*rendezvous[threads.size()], error);
   }
   for (std::thread& thread : threads) {
     thread.join();

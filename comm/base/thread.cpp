@@ -4,9 +4,9 @@
 
 namespace sprat {
 
-void lacks_thread(std::string_view purpose, const std::system_error& error) {
+void lacks_thread(std::string_view purpose, const std::error_code& reason) {
   throw Error(ErrorCode::unavailable,
-              text("cannot start ", purpose, ": ", error.code().message(),
+              text("cannot start ", purpose, ": ", reason.message(),
                    "; a limit on threads or memory is too low here (see ulimit -u and ulimit -v, "
                    "or the container's pids limit)"));
 }

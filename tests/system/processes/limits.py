@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Jobs that start with too few descriptors or threads: limits.py SPRAT. With --address-space, instead, ranks
-that have too little room to map each other's buffers.
+that have too little room to map each other's buffers, or virtual ones that have too little for their threads.
 
 Whatever the limit, every rank ends within seconds, well or with a reason that names what ran out.
 """
@@ -15,6 +15,7 @@ import run
 LIMIT_S = 20.0
 FILES = "Too many open files"
 THREADS = "cannot start "
+NO_MEMORY = ["ulimit -v", "Cannot allocate memory"]
 LONELY_USER = 61234  # the limit on threads counts all of a user's
 
 
@@ -98,6 +99,10 @@ def address_space(sprat):
     if not named:
         run.fail("address space", "nobody could map too little", {})
     print(f"ok address space: {named} ranks say that they can map no more")
+    # Of each thread the stack and what it allocates from take room, so that it ends at any of them.
+    virtual = [sprat, "bench", "all_reduce", "-e", "64", "-n", "1", "-w", "0", "--virtual-ranks", "300"]
+    sweep("address space of 300 virtual ranks", virtual, [mib << 20 for mib in range(1000, 9000, 400)],
+          lambda value: limit(resource.RLIMIT_AS, value), [THREADS, *NO_MEMORY])
 
 
 def main():

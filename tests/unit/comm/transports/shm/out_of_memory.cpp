@@ -6,6 +6,9 @@
 namespace {
 
 thread_local bool nothing_left = false;
+thread_local sprat::comm::FailingAllocation* failing = nullptr;
+
+bool fails() { return nothing_left || (failing != nullptr && failing->fails_now()); }
 
 }  // namespace
 
@@ -20,7 +23,7 @@ void* operator new(std::size_t bytes) {
 }
 // std::stable_partition allocates by this one, and frees by the ones below.
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  return nothing_left ? nullptr : std::malloc(bytes > 0 ? bytes : 1);
+  return fails() ? nullptr : std::malloc(bytes > 0 ? bytes : 1);
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
@@ -29,5 +32,10 @@ namespace sprat::comm {
 
 OutOfMemory::OutOfMemory() { nothing_left = true; }
 OutOfMemory::~OutOfMemory() { nothing_left = false; }
+
+FailingAllocation::FailingAllocation(int given_before) : given_before_(given_before) {
+  failing = this;
+}
+FailingAllocation::~FailingAllocation() { failing = nullptr; }
 
 }  // namespace sprat::comm
