@@ -5,6 +5,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -68,24 +69,47 @@ std::vector<std::shared_ptr<Context>> join_two(const Config& config,
   return contexts;
 }
 
-/// A file system that hangs keeps one rank's record, and nobody's word of the failure.
-TEST(Failure, is_told_before_its_record_is_written) {
+/// A file system that hangs keeps one rank's record, and nobody's word of the failure. `folder` is
+/// that of the record, which a thread of its own writes if there is one.
+void expect_told_before_its_record(const std::string& folder, bool of_job) {
   Config config;
-  config.flight_recorder = "a folder that hangs";
+  config.flight_recorder = folder;
   std::function<void()> nothing;
   const auto contexts = join_two(config, nothing);
+  const auto open = [&](std::size_t rank) {
+    return contexts[rank]->open_scope(
+        {.communicator = 5, .domain = 5, .name = "five", .world_ranks = {0, 1}});
+  };
+  const auto here = open(0), there = open(1);
   std::promise<void> file_system_moves;
   const auto moves = file_system_moves.get_future().share();
   contexts[0]->on_failure([moves] { moves.wait(); });
-  std::thread failing([&] { contexts[0]->fail(Error(ErrorCode::aborted, "enough", 0)); });
+  std::thread failing([&] {
+    const Error error(ErrorCode::aborted, "enough", 0);
+    of_job ? contexts[0]->fail(error) : contexts[0]->fail(*here, error);
+  });
+  const auto heard = [&] { return of_job ? contexts[1]->failure() : there->first(); };
   const auto patience = Clock::now() + 20s;
-  while (contexts[1]->failure() == nullptr && Clock::now() < patience) {
+  while (heard() == nullptr && Clock::now() < patience) {
     std::this_thread::yield();
   }
-  const bool told = contexts[1]->failure() != nullptr;
+  const bool told = heard() != nullptr;
   file_system_moves.set_value();
   failing.join();
-  EXPECT_TRUE(told);
+  EXPECT_TRUE(told) << (of_job ? "of the job" : "of a communicator") << ", folder \"" << folder
+                    << '"';
+}
+
+TEST(Failure, is_told_before_its_record_is_written) {
+  for (const char* folder : {"", "a folder that hangs"}) {
+    expect_told_before_its_record(folder, true);
+  }
+}
+
+TEST(Failure, of_one_communicator_is_told_before_its_record_is_written) {
+  for (const char* folder : {"", "a folder that hangs"}) {
+    expect_told_before_its_record(folder, false);
+  }
 }
 
 /// Whoever sees the failure may write to its buffers again: by then a peer that reads there must be
