@@ -107,4 +107,18 @@ ControlGroups own_control_groups(std::string_view controller) {
                         content_of("/proc/self/mountinfo"));
 }
 
+std::optional<std::uint64_t> memory_limit(const ControlGroups& groups) {
+  constexpr std::uint64_t none = std::uint64_t{1} << 62;  // version 1 has a number for that
+  const char* file = groups.version == 1 ? "/memory.limit_in_bytes" : "/memory.max";
+  std::optional<std::uint64_t> least;
+  for (const std::string& folder : groups.folders) {
+    std::uint64_t limit = none;
+    std::ifstream(folder + file) >> limit;  // "max" is no number
+    if (limit > 0 && limit < none) {
+      least = std::min(limit, least.value_or(none));
+    }
+  }
+  return least;
+}
+
 }  // namespace sprat::cli

@@ -2,6 +2,8 @@
 // interface.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,5 +21,8 @@ ControlGroups control_groups(std::string_view controller, const std::string& mem
                              const std::string& mounts);
 /// This process's.
 ControlGroups own_control_groups(std::string_view controller);
+
+/// The least bytes that one of these groups of "memory" allows; null if there is no limit.
+std::optional<std::uint64_t> memory_limit(const ControlGroups& groups);
 
 }  // namespace sprat::cli

@@ -30,21 +30,6 @@ std::optional<std::uint64_t> number(std::string_view text) {
   return value;
 }
 
-/// The least that a group of this process, or one around it, allows; null if there is no limit.
-std::optional<std::uint64_t> memory_limit() {
-  constexpr std::uint64_t none = std::uint64_t{1} << 62;  // version 1 has a number for that
-  const ControlGroups groups = own_control_groups("memory");
-  const char* file = groups.version == 1 ? "/memory.limit_in_bytes" : "/memory.max";
-  std::optional<std::uint64_t> least;
-  for (const std::string& folder : groups.folders) {
-    const auto limit = number(first_line(folder + file));
-    if (limit && *limit < none) {
-      least = std::min(*limit, least.value_or(none));
-    }
-  }
-  return least;
-}
-
 /// Cores' worth of time that the groups allow, the least; null if they allow all.
 std::optional<double> core_quota() {
   const ControlGroups groups = own_control_groups("cpu");
@@ -116,7 +101,7 @@ std::string bytes_text(std::uint64_t bytes) {
 
 Finding check_memory_limit() {
   constexpr std::uint64_t little = std::uint64_t{1} << 30;
-  const auto limit = memory_limit();
+  const auto limit = memory_limit(own_control_groups("memory"));
   if (!limit) {
     return {"memory limit", Level::ok, "none from a cgroup"};
   }

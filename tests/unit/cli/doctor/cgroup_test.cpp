@@ -2,6 +2,10 @@
 #include "cli/doctor/cgroup.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 
 namespace sprat::cli {
 namespace {
@@ -50,6 +54,31 @@ TEST(ControlGroups, are_none_where_nothing_is_mounted) {
   EXPECT_TRUE(control_groups("memory", "4:memory:/a\n0::/\n", "").folders.empty());
   EXPECT_TRUE(control_groups("memory", "", both_mounts).folders.empty());
   EXPECT_TRUE(control_groups("memory", "nonsense\n", "nonsense\n").folders.empty());
+}
+
+/// Made-up groups, one in the other, with `file` in each.
+std::optional<std::uint64_t> limit_of(int version, const char* file, const char* inner,
+                                      const char* outer) {
+  const auto root =
+      std::filesystem::temp_directory_path() / ("sprat_cgroup_" + std::to_string(getpid()));
+  std::filesystem::create_directories(root / "job");
+  std::ofstream(root / "job" / file) << inner << '\n';
+  std::ofstream(root / file) << outer << '\n';
+  const auto limit = memory_limit({version, {root / "job", root}});
+  std::filesystem::remove_all(root);
+  return limit;
+}
+
+TEST(ControlGroups, of_both_versions_have_a_file_with_the_limit_of_memory) {
+  constexpr const char* none_in_version_1 = "9223372036854771712";
+  EXPECT_EQ(limit_of(1, "memory.limit_in_bytes", "629145600", none_in_version_1), 629145600u);
+  EXPECT_EQ(limit_of(1, "memory.limit_in_bytes", none_in_version_1, "1048576"), 1048576u);
+  EXPECT_EQ(limit_of(1, "memory.limit_in_bytes", none_in_version_1, none_in_version_1),
+            std::nullopt);
+  EXPECT_EQ(limit_of(1, "memory.max", "4096", "4096"), std::nullopt);
+  EXPECT_EQ(limit_of(2, "memory.max", "max", "629145600"), 629145600u);
+  EXPECT_EQ(limit_of(2, "memory.max", "max", "max"), std::nullopt);
+  EXPECT_EQ(limit_of(2, "memory.limit_in_bytes", "4096", "4096"), std::nullopt);
 }
 
 }  // namespace
