@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -20,6 +21,8 @@ namespace {
 constexpr std::uint64_t longest_setting = std::uint64_t{64} << 20;
 /// More than profilers write; it ends the reading of what grows meanwhile.
 constexpr std::uint64_t longest_file = std::uint64_t{64} << 30;
+/// What comes of it is not known before, so that memory cannot be asked for.
+constexpr std::uint64_t longest_pipe = std::uint64_t{1} << 30;
 
 /// More names than ended writers leave behind.
 constexpr int most_names = 1000;
@@ -60,34 +63,52 @@ struct Opened {
 };
 
 /// `shown` is what errors call it.
-std::string read_regular(const std::string& path, const std::string& shown, std::uint64_t longest) {
-  const Opened file(path);
+struct Wanted {
+  std::string path, shown;
+  std::uint64_t longest = longest_file;
+  bool may_be_piped = false;  ///< As by the shell's <(command).
+};
+
+void wait_for_writers(int pipe) { fcntl(pipe, F_SETFL, fcntl(pipe, F_GETFL) & ~O_NONBLOCK); }
+
+/// To its end: files of /proc say that they have no bytes.
+std::string read_to_end(const Wanted& wanted, int descriptor, bool pipe, std::string content) {
+  std::array<char, 1 << 16> room;
+  const std::uint64_t longest = pipe ? std::min(wanted.longest, longest_pipe) : wanted.longest;
+  while (const ssize_t got = ::read(descriptor, room.data(), room.size())) {
+    if (got > 0) {
+      content.append(room.data(), static_cast<std::size_t>(got));
+      need(content.size() <= longest, "cannot read ", wanted.shown, ": it has more than ", longest,
+           " bytes; name a shorter file");
+    } else if (pipe && errno == EAGAIN) {
+      wait_for_writers(descriptor);
+    } else {
+      need(errno == EINTR, "cannot read ", wanted.shown, ": ", std::strerror(errno));
+    }
+  }
+  need(!pipe || !content.empty(), "cannot read ", wanted.shown,
+       ": it is a pipe that nobody writes into; name a file");
+  return content;
+}
+
+std::string read_file(const Wanted& wanted) {
+  const std::string& shown = wanted.shown;
+  const Opened file(wanted.path);
   need(file.number >= 0, "cannot open ", shown, ": ", std::strerror(errno));
   struct stat there {};
   need(fstat(file.number, &there) == 0, "cannot read ", shown, ": ", std::strerror(errno));
   need(!S_ISDIR(there.st_mode), "cannot read ", shown, ": it is a folder; name a file");
-  need(S_ISREG(there.st_mode), "cannot read ", shown,
+  const bool pipe = wanted.may_be_piped && S_ISFIFO(there.st_mode);
+  need(pipe || S_ISREG(there.st_mode), "cannot read ", shown,
        ": it is a pipe or a device, no file; write what it gives into a file, and name that");
-  const auto need_bounded = [&](std::uint64_t bytes) {
-    need(bytes <= longest, "cannot read ", shown, ": it has ", bytes,
-         " bytes or more, and at most ", longest, " are read; name a shorter file");
-  };
   const auto bytes = static_cast<std::uint64_t>(there.st_size);
-  need_bounded(bytes);
+  need(bytes <= wanted.longest, "cannot read ", shown, ": it has ", bytes, " bytes, and at most ",
+       wanted.longest, " are read; name a shorter file");
   // A file with holes may be longer than all memory.
-  comm::need_memory(bytes, path.c_str());
+  comm::need_memory(bytes, wanted.path.c_str());
   std::string content;
   content.reserve(bytes);
-  // To its end: files of /proc say that they have no bytes.
-  std::array<char, 1 << 16> room;
-  while (const ssize_t got = ::read(file.number, room.data(), room.size())) {
-    need(got > 0 || errno == EINTR, "cannot read ", shown, ": ", std::strerror(errno));
-    if (got > 0) {
-      content.append(room.data(), static_cast<std::size_t>(got));
-      need_bounded(content.size());
-    }
-  }
-  return content;
+  return read_to_end(wanted, file.number, pipe, std::move(content));
 }
 
 }  // namespace
@@ -156,11 +177,12 @@ void write_whole_file(const std::string& path, std::string_view content) {
 }
 
 std::string read_whole_file(const std::string& path) {
-  return read_regular(path, text('"', path, '"'), longest_file);
+  return read_file({.path = path, .shown = text('"', path, '"'), .may_be_piped = true});
 }
 
 std::string read_setting_file(std::string_view variable, const std::string& path) {
-  return read_regular(path, text(variable, "=\"", path, '"'), longest_setting);
+  return read_file(
+      {.path = path, .shown = text(variable, "=\"", path, '"'), .longest = longest_setting});
 }
 
 }  // namespace sprat

@@ -32,13 +32,13 @@ class WholeFile final {
 /// The same at once.
 void write_whole_file(const std::string& path, std::string_view content);
 
-/// All that is in a file. Throws Error{unavailable} that names the path: it cannot be opened or
-/// read, is a folder, a pipe or a device, which may have no end, or longer than the memory there
-/// is.
+/// All that is in a file, or comes through a pipe that is being written into, to its end. Throws
+/// Error{unavailable} that names the path: it cannot be opened or read, is a folder or a device,
+/// which may have no end, or longer than the memory there is, or of a pipe 1 GiB.
 std::string read_whole_file(const std::string& path);
 
 /// The same of a file that people write and that `variable` of the environment names, as errors do,
-/// too. At most 64 MiB.
+/// too: at most 64 MiB, and no pipe, which the first of several readers would empty.
 std::string read_setting_file(std::string_view variable, const std::string& path);
 
 }  // namespace sprat

@@ -1,17 +1,21 @@
 // Files are whole or as they were, whatever the disk does and whatever a name stands for.
 #include "comm/base/whole_file.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "sprat/error.hpp"
@@ -133,11 +137,11 @@ TEST_F(WholeFiles, that_are_none_are_named) {
   const auto cannot_read = [](const std::string& path) { return "cannot read \"" + path + "\": "; };
   EXPECT_EQ(said(folder_), cannot_read(folder_) + "it is a folder; name a file");
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
-  for (const std::string& endless : {path("pipe"), std::string("/dev/zero")}) {
-    EXPECT_EQ(said(endless), cannot_read(endless) +
-                                 "it is a pipe or a device, no file; write what it gives into a "
-                                 "file, and name that");
-  }
+  EXPECT_EQ(said(path("pipe")),
+            cannot_read(path("pipe")) + "it is a pipe that nobody writes into; name a file");
+  EXPECT_EQ(said("/dev/zero"), cannot_read("/dev/zero") +
+                                   "it is a pipe or a device, no file; write what it gives into a "
+                                   "file, and name that");
   write_whole_file(path("holes"), "");
   fs::resize_file(path("holes"), std::uintmax_t{1} << 40);
   EXPECT_TRUE(said(path("holes")).starts_with(cannot_read(path("holes")) + "it has 1099511627776 "))
@@ -145,6 +149,22 @@ TEST_F(WholeFiles, that_are_none_are_named) {
   EXPECT_EQ(read_whole_file("/proc/self/comm").empty(), false)
       << "a file that says it has no bytes";
   EXPECT_EQ(said(path("no")), "cannot open \"" + path("no") + "\": No such file or directory");
+}
+
+TEST_F(WholeFiles, come_through_pipes_whose_writers_take_their_time) {
+  const std::string content(300'000, 'x');
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+  std::thread writer([&] {
+    for (std::size_t at = 0; at < content.size(); at += 100'000) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // as a program that computes
+      EXPECT_EQ(write(ends[1], content.data() + at, 100'000), 100'000);
+    }
+    close(ends[1]);
+  });
+  EXPECT_EQ(read_whole_file("/dev/fd/" + std::to_string(ends[0])), content);
+  writer.join();
+  close(ends[0]);
 }
 
 TEST_F(WholeFiles, of_settings_are_named_with_them_and_bounded) {
