@@ -34,13 +34,13 @@ struct BenchArguments {
   std::string algorithm, json, tuning, trace;
 };
 
-/// The entries of `table` called `wanted`, or all of them.
+/// Those of `entries` called `wanted`, or all of them.
 template <class Entry>
-std::vector<Entry> select(std::span<const Entry> table, const std::string& wanted,
+std::vector<Entry> select(std::span<const Entry> entries, const std::string& wanted,
                           const char* what) {
   std::vector<Entry> chosen;
   std::string names;
-  for (const Entry& entry : table) {
+  for (const Entry& entry : entries) {
     if (wanted == "all" || wanted == name(entry)) {
       chosen.push_back(entry);
     }
