@@ -13,6 +13,7 @@
 #include "comm/base/check.hpp"
 #include "comm/context/fences.hpp"
 #include "comm/memory/foreign_memory.hpp"
+#include "comm/memory/memory.hpp"
 
 namespace sprat::comm {
 namespace {

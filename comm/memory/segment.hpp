@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,9 +58,6 @@ class Segment {
   std::size_t bytes_ = 0;
   std::uint64_t inode_ = 0;
 };
-
-/// The sprat::Memory that holds all of [data, data + bytes), if one does. Any thread.
-std::optional<MemoryRef> find_memory(const void* data, std::size_t bytes) noexcept;
 
 /// A view of another process's segment. Owner of the mapping.
 class PeerMapping {

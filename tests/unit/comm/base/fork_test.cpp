@@ -15,7 +15,7 @@
 
 #include "comm/base/log.hpp"
 #include "comm/coordinator/control_socket.hpp"
-#include "comm/memory/segment.hpp"
+#include "comm/memory/memory.hpp"
 #include "sprat/buffer.hpp"
 #include "tests/unit/sanitized.hpp"
 
