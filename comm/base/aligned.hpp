@@ -1,8 +1,10 @@
-// Arrays that begin at a multiple of a cache line, a vector or a page.
+// Arrays that begin at a multiple of a cache line, a vector, a page or a block of a disk.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <new>
+#include <type_traits>
 #include <vector>
 
 namespace sprat {
@@ -33,5 +35,21 @@ template <class T>
 using AlignedVector = std::vector<T, AlignedAllocator<T, 64>>;
 template <class T>
 using PageAlignedVector = std::vector<T, AlignedAllocator<T, 4096>>;
+
+struct FreeAligned {
+  std::align_val_t alignment{};
+  void operator()(void* memory) const noexcept { ::operator delete(memory, alignment); }
+};
+template <class T>
+using AlignedMemory = std::unique_ptr<T[], FreeAligned>;
+/// Not initialised, as a vector would be; `alignment` is a power of two that only the run knows.
+template <class T>
+AlignedMemory<T> aligned_memory(std::size_t count, std::size_t alignment) {
+  static_assert(std::is_trivially_default_constructible_v<T> &&
+                std::is_trivially_destructible_v<T>);
+  const std::align_val_t aligned{alignment};
+  return AlignedMemory<T>(static_cast<T*>(::operator new(count * sizeof(T), aligned)),
+                          FreeAligned{aligned});
+}
 
 }  // namespace sprat

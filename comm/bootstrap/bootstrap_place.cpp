@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "comm/base/check.hpp"
-#include "comm/coordinator/control_proof.hpp"
 #include "comm/host/interfaces.hpp"
 
 namespace sprat::comm {

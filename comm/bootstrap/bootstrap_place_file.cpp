@@ -10,7 +10,7 @@
 
 #include "comm/base/check.hpp"
 #include "comm/bootstrap/bootstrap_place.hpp"
-#include "comm/coordinator/control_proof.hpp"
+#include "comm/encryption/token_proof.hpp"
 
 namespace sprat::comm {
 namespace {

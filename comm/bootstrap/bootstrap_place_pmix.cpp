@@ -15,7 +15,7 @@
 #include <memory>
 #include <mutex>
 
-#include "comm/coordinator/control_proof.hpp"
+#include "comm/encryption/token_proof.hpp"
 
 namespace sprat::comm {
 namespace {

@@ -5,7 +5,7 @@
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
 #include "comm/bootstrap/bootstrap_place.hpp"
-#include "comm/coordinator/control_proof.hpp"
+#include "comm/encryption/token_proof.hpp"
 
 namespace sprat::comm {
 namespace {

@@ -16,7 +16,8 @@
 
 #include "comm/base/check.hpp"
 #include "comm/base/log.hpp"
-#include "comm/coordinator/control_proof.hpp"
+#include "comm/coordinator/control_greeting.hpp"
+#include "comm/coordinator/objection.hpp"
 
 namespace sprat::comm {
 namespace {

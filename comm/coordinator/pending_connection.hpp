@@ -6,8 +6,8 @@
 #include <string>
 
 #include "comm/coordinator/control_connection.hpp"
-#include "comm/coordinator/control_proof.hpp"
-#include "comm/coordinator/trust.hpp"
+#include "comm/coordinator/control_greeting.hpp"
+#include "comm/coordinator/objection.hpp"
 
 namespace sprat::comm {
 

@@ -1,16 +1,7 @@
-// Whom a job believes where its token is no secret: the kernel says whose process is at the other
-// end.
+// Whom a job believes, by whether its token is a secret.
 #pragma once
 
-#include <sys/types.h>
-
-#include <boost/asio/ip/tcp.hpp>
 #include <cstdint>
-#include <istream>
-#include <optional>
-#include <string>
-
-#include "comm/coordinator/control_socket.hpp"
 
 namespace sprat::comm {
 
@@ -20,21 +11,5 @@ enum class Trust : std::uint8_t {
   this_user,  ///< This user's, on this host: the token is made of what everybody knows.
   launcher,   ///< This user's, or from another host: a launcher that gives no secret spreads ranks.
 };
-
-/// Why a connection is not to be believed, for people; empty if it is.
-struct Objection {
-  std::string text;
-  bool elsewhere = false;  ///< It comes from another host (or network namespace).
-};
-/// Throws boost::system::system_error where the system cannot be asked, as when this process has no
-/// descriptor left.
-Objection object_to(Trust trust, const StreamSocket& socket);
-
-/// The two ends of a connection, as this process sees them.
-struct Ends {
-  boost::asio::ip::tcp::endpoint near, far;
-};
-/// Pure. Who owns the far end, which must be established, by /proc/net/tcp or tcp6's text.
-std::optional<uid_t> find_owner(std::istream& table, const Ends& ends);
 
 }  // namespace sprat::comm

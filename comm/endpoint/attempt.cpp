@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "comm/base/check.hpp"
-#include "comm/coordinator/control_proof.hpp"
+#include "comm/encryption/token_proof.hpp"
 #include "comm/transports/sockets/tcp.hpp"
 
 namespace sprat::comm::endpoint {

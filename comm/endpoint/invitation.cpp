@@ -4,7 +4,7 @@
 #include <bit>
 #include <string_view>
 
-#include "comm/coordinator/control_proof.hpp"
+#include "comm/encryption/token_proof.hpp"
 #include "comm/transports/sockets/stream_plan.hpp"
 
 namespace sprat::comm::endpoint {

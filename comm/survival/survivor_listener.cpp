@@ -21,9 +21,9 @@
 #include "comm/base/rank_list.hpp"
 #include "comm/bootstrap/coordinator_search.hpp"
 #include "comm/bootstrap/job_terms.hpp"
-#include "comm/coordinator/control_proof.hpp"
 #include "comm/coordinator/control_server.hpp"
 #include "comm/coordinator/tcp_coordinator_client.hpp"
+#include "comm/encryption/token_proof.hpp"
 #include "comm/survival/port_probe.hpp"
 
 namespace sprat::comm {

@@ -16,7 +16,7 @@
 #include <span>
 #include <string>
 
-#include "comm/coordinator/control_proof.hpp"
+#include "comm/encryption/token_proof.hpp"
 
 namespace sprat::comm::sockets {
 

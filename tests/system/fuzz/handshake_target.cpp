@@ -5,9 +5,10 @@
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 
+#include "comm/coordinator/control_greeting.hpp"
 #include "comm/coordinator/control_loop.hpp"
-#include "comm/coordinator/control_proof.hpp"
 #include "comm/coordinator/control_server.hpp"
+#include "comm/encryption/token_proof.hpp"
 #include "tests/system/fuzz/targets.hpp"
 
 namespace sprat::fuzz {

@@ -15,7 +15,8 @@
 #include "comm/bootstrap/bootstrap_place.hpp"
 #include "comm/bootstrap/coordinator_search.hpp"
 #include "comm/bootstrap/job_terms.hpp"
-#include "comm/coordinator/control_proof.hpp"
+#include "comm/coordinator/control_greeting.hpp"
+#include "comm/encryption/token_proof.hpp"
 #include "tests/unit/comm/bootstrap/rendezvous_ranks.hpp"
 #include "tests/unit/no_files.hpp"
 

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "comm/coordinator/control_proof.hpp"
+#include "comm/coordinator/control_greeting.hpp"
 #include "tests/unit/comm/unwatched.hpp"
 
 namespace sprat::comm {

@@ -1,5 +1,5 @@
 // Whose connection it is, by the kernel's word.
-#include "comm/coordinator/trust.hpp"
+#include "comm/coordinator/objection.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

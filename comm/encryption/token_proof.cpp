@@ -1,23 +1,16 @@
-#include "comm/coordinator/control_proof.hpp"
+#include "comm/encryption/token_proof.hpp"
 
 #include <sys/random.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <span>
 #include <vector>
 
 #include "comm/base/check.hpp"
 
 namespace sprat::comm {
 namespace {
-
-constexpr Magic magic_of(const char (&text)[magic_bytes + 1]) {
-  Magic magic{};
-  for (std::size_t i = 0; i < magic_bytes; ++i) {
-    magic[i] = static_cast<std::byte>(text[i]);
-  }
-  return magic;
-}
 
 void fill_random(std::span<std::byte> out) {
   while (!out.empty()) {
@@ -29,10 +22,6 @@ void fill_random(std::span<std::byte> out) {
 }
 
 }  // namespace
-
-// The last bytes are no text, so that a protocol of text lines does not send them by accident.
-const Magic control_magic = magic_of("SPRAT\r\n\x01");
-const Magic encrypted_only_magic = magic_of("SPRAT\r\n\x03");
 
 Proof prove(std::string_view token, Side side, const Nonce& coordinator, const Nonce& rank) {
   // The side is part of what is hashed, so the coordinator's proof cannot be sent back to it as a

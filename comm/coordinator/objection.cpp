@@ -1,4 +1,4 @@
-#include "comm/coordinator/trust.hpp"
+#include "comm/coordinator/objection.hpp"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -6,6 +6,7 @@
 #include <boost/asio/ip/udp.hpp>
 #include <cerrno>
 #include <charconv>
+#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <sstream>
