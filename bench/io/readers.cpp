@@ -18,7 +18,6 @@
 #include <cstring>
 #include <deque>
 #include <memory>
-#include <new>
 #include <numeric>
 #include <random>
 #include <string>
@@ -26,6 +25,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "comm/base/aligned.hpp"
 #include "io/readers/open_files.hpp"
 #include "io/readers/probe.hpp"
 #include "io/readers/read_memory.hpp"
@@ -86,20 +86,18 @@ Measured measure_preads(const Options& options, const std::vector<io::Extent>& b
   std::vector<std::thread> threads;
   for (int thread = 0; thread < options.threads; ++thread) {
     threads.emplace_back([&] {
-      auto* const into =
-          static_cast<std::byte*>(::operator new(options.block, std::align_val_t{4096}));
-      std::memset(into, 1, options.block);
+      const AlignedMemory<std::byte> into = aligned_memory<std::byte>(options.block, 4096);
+      std::memset(into.get(), 1, options.block);
       while (since(begin) < options.seconds) {
         const io::Extent& block = blocks[next++ % blocks.size()];
-        const ssize_t got =
-            ::pread(descriptors[block.file], into, block.bytes, static_cast<off_t>(block.offset));
+        const ssize_t got = ::pread(descriptors[block.file], into.get(), block.bytes,
+                                    static_cast<off_t>(block.offset));
         if (got < 0) {
           std::perror("pread");
           std::exit(1);
         }
         bytes += static_cast<std::uint64_t>(got);
       }
-      ::operator delete(into, std::align_val_t{4096});
     });
   }
   for (std::thread& thread : threads) {

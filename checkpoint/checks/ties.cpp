@@ -12,18 +12,11 @@
 #include "checkpoint/agreement.hpp"
 #include "checkpoint/plan/held_parameters.hpp"
 #include "comm/base/check.hpp"
+#include "comm/base/hash.hpp"
 #include "fsdp/plan/layout.hpp"
 
 namespace sprat::fsdp {
 namespace {
-
-/// Splitmix64's last steps: every bit of the key changes about half of the bits. Source: Steele,
-/// Lea, Flood, "Fast splittable pseudorandom number generators" (2014).
-std::uint64_t mixed(std::uint64_t key) {
-  key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
-  key = (key ^ (key >> 27)) * 0x94d049bb133111ebu;
-  return key ^ (key >> 31);
-}
 
 struct Tie {
   ParameterPlace copy, owner;
@@ -50,7 +43,7 @@ std::vector<Tie> ties_of(const ModelState& held) {
 std::uint64_t sum_of_hashes(std::span<const float> values, std::size_t first, std::size_t state) {
   std::uint64_t sum = 0;
   for (const float& value : values) {
-    sum += mixed(XXH3_64bits(&value, sizeof(value)) ^ mixed(first++ << 8 | state));
+    sum += mix_bits(XXH3_64bits(&value, sizeof(value)) ^ mix_bits(first++ << 8 | state));
   }
   return sum;
 }

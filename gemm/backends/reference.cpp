@@ -12,9 +12,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <memory>
-#include <new>
 
+#include "comm/base/aligned.hpp"
 #include "comm/base/check.hpp"
 #include "comm/base/vector.hpp"
 #include "gemm/gemm_kind.hpp"
@@ -32,14 +31,9 @@ constexpr int slots = 3;
 static_assert(1 << (slots - 1) == virtual_tp);
 
 constexpr std::size_t cache_line = 64;
-struct FreeAligned {
-  void operator()(float* memory) const { ::operator delete(memory, std::align_val_t{cache_line}); }
-};
-using Scratch = std::unique_ptr<float, FreeAligned>;
 /// Not initialised: a vector would write it once more than needed.
-Scratch scratch_of(std::size_t count) {
-  return Scratch(
-      static_cast<float*>(::operator new(count * sizeof(float), std::align_val_t{cache_line})));
+AlignedMemory<float> scratch_of(std::size_t count) {
+  return aligned_memory<float>(count, cache_line);
 }
 
 constexpr int round_up(int count, int to) { return (count + to - 1) / to * to; }
@@ -206,7 +200,7 @@ class ReferenceBackend final : public GemmBackend {
     const int rows = round_up(std::min(p.rows, block_rows), tile_rows);
     const int columns = round_up(std::min(p.columns, block_columns), tile_columns);
     const int depth = round_up(std::min(p.inner, block_depth), tile_columns);
-    const Scratch scratch =
+    const AlignedMemory<float> scratch =
         scratch_of(std::size_t{1} * rows * depth + std::size_t{1} * columns * depth +
                    std::size_t{slots} * rows * columns);
     Block block(p, scratch.get(), rows, columns, depth);

@@ -147,7 +147,8 @@ std::vector<Field> jsonl_fields(std::string_view, std::uint64_t, std::span<const
     const std::size_t behind_key = skip_quotes(json, at);
     std::string name = Json::parse(json.substr(at, behind_key - at)).get<std::string>();
     // Readers that keep the first of two equal keys would see another record than those that keep
-    // the last.
+    // the last. JsonKeys would find them as well, but it watches a parse that makes values, and
+    // here each record's values stay the bytes they are.
     need(names.insert(name).second, "a line of JSON gives the key ", Json(name).dump(), " twice");
     at = skip_blanks(json, skip_blanks(json, behind_key) + 1);  // past the colon
     const std::size_t behind_value = skip_value(json, at);

@@ -12,9 +12,9 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <optional>
 
+#include "comm/base/aligned.hpp"
 #include "comm/base/check.hpp"
 #include "io/readers/cached_read.hpp"
 
@@ -77,11 +77,8 @@ std::uint32_t direct_alignment(const OpenDescriptor& file) {
   if (alignment == 0) {
     return 0;
   }
-  std::byte* const block =
-      static_cast<std::byte*>(::operator new(alignment, std::align_val_t{alignment}));
-  const ssize_t got = ::pread(file.number(), block, alignment, 0);
-  ::operator delete(block, std::align_val_t{alignment});
-  return got < 0 ? 0 : alignment;
+  const AlignedMemory<std::byte> block = aligned_memory<std::byte>(alignment, alignment);
+  return ::pread(file.number(), block.get(), alignment, 0) < 0 ? 0 : alignment;
 }
 
 bool tries_reads(int file) {

@@ -17,6 +17,7 @@
 #include <string>
 #include <system_error>
 
+#include "comm/base/hash.hpp"
 #include "plugins/nccl_abi/errors.hpp"
 
 namespace sprat::nccl {
@@ -97,11 +98,7 @@ std::uint64_t host_number() {
   std::array<char, 256> name{};
   static_cast<void>(gethostname(name.data(), name.size() - 1));
   text += name.data();
-  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
-  for (const char letter : text) {
-    hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211u;
-  }
-  return hash;
+  return fnv1a(text);
 }
 
 std::vector<Address> own_addresses(const std::string& chosen) {
