@@ -1,7 +1,6 @@
 #include "memory/buffers.hpp"
 
 #include <algorithm>
-#include <map>
 
 namespace sprat::memory {
 
@@ -18,26 +17,6 @@ bool overlap(const Lives& a, const Lives& b) {
     }
   }
   return false;
-}
-
-std::size_t peak_bytes(std::span<const Buffer> buffers) {
-  // What begins at a moment is not held beside what ended before it, so both are one change.
-  struct Change {
-    std::size_t begins = 0, ends = 0;
-  };
-  std::map<std::size_t, Change> changes;
-  for (const Buffer& buffer : buffers) {
-    for (const Life& life : buffer.lives) {
-      changes[life.from].begins += buffer.bytes;
-      changes[life.to].ends += buffer.bytes;
-    }
-  }
-  std::size_t now = 0, most = 0;
-  for (const auto& [moment, change] : changes) {
-    now = now + change.begins - change.ends;
-    most = std::max(most, now);
-  }
-  return most;
 }
 
 void LifeRecord::meet(const std::vector<bool>& alive) {

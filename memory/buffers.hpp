@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -25,8 +24,6 @@ struct Buffer {
 };
 
 bool overlap(const Lives& a, const Lives& b);
-/// The most bytes that are needed at one moment; no plan of slots takes less.
-std::size_t peak_bytes(std::span<const Buffer> buffers);
 
 /// Notes lives as a program is rehearsed.
 class LifeRecord {

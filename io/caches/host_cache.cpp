@@ -227,10 +227,7 @@ void HostCache::fetch_loop() {
     const FetchOutcome outcome = carry_out(next);
     next.told(outcome == FetchOutcome::fetched);
     lock.lock();
-    if (outcome == FetchOutcome::fetched) {
-      ++counts_.fetched_blocks;
-      counts_.fetched_bytes += next.into.size();
-    }
+    counts_.fetched_bytes += outcome == FetchOutcome::fetched ? next.into.size() : 0;
     counts_.absent += outcome == FetchOutcome::absent ? 1 : 0;
     if (outcome == FetchOutcome::damaged) {
       if (counts_.damaged++ == 0) {

@@ -27,7 +27,7 @@ struct HostCacheOptions {
 
 /// Since the cache was made.
 struct HostCacheCounts {
-  std::uint64_t fetched_blocks = 0, fetched_bytes = 0;
+  std::uint64_t fetched_bytes = 0;
   std::uint64_t absent = 0;   ///< Fetches of what was not there any more.
   std::uint64_t damaged = 0;  ///< Blocks that were not as they had been written.
   std::uint64_t stored_blocks = 0, stored_bytes = 0;

@@ -232,7 +232,6 @@ bool PeerBlocks::begin_serving(std::size_t bytes) {
 void PeerBlocks::end_serving(std::size_t bytes, bool sent) {
   const std::lock_guard lock(mutex_);
   serving_bytes_ -= bytes;
-  counts_.served_blocks += sent ? 1 : 0;
   counts_.served_bytes += sent ? bytes : 0;
   // While it is locked: whoever waits for this destroys the object next.
   served_.notify_all();
@@ -272,7 +271,6 @@ void PeerBlocks::answer(ReceivedBlock message) {
     health.answered();
     counts_.busy += header.verb == PeerVerb::busy ? 1 : 0;
     counts_.absent += outcome == AskOutcome::absent ? 1 : 0;
-    counts_.fetched_blocks += outcome == AskOutcome::fetched ? 1 : 0;
     counts_.fetched_bytes += outcome == AskOutcome::fetched ? question.into.size() : 0;
   }
   lock.unlock();

@@ -34,9 +34,9 @@ enum class AskOutcome : std::uint8_t {
 
 /// Since it was made.
 struct PeerCounts {
-  std::uint64_t asked = 0, fetched_blocks = 0, fetched_bytes = 0, absent = 0;
+  std::uint64_t asked = 0, fetched_bytes = 0, absent = 0;
   std::uint64_t late = 0, busy = 0, garbage = 0;
-  std::uint64_t served_blocks = 0, served_bytes = 0, turned_away = 0;
+  std::uint64_t served_bytes = 0, turned_away = 0;
   std::uint64_t given_blocks = 0, taken_blocks = 0;  ///< To owners; from others.
 };
 

@@ -324,12 +324,4 @@ std::optional<std::uint64_t> fsx_metadata_iops(const FsxSystem& system) {
                                : 1500;
 }
 
-std::uint64_t fsx_capacity_seen(std::uint64_t file_system_bytes) {
-  // An OST of 1200 GiB shows 1.1 to 1.2e12 bytes.
-  constexpr double shown = 1.15e12;
-  constexpr std::uint64_t gib_per_target = 1200;
-  const double targets = std::round(static_cast<double>(file_system_bytes) / shown);
-  return static_cast<std::uint64_t>(std::max(1.0, targets)) * gib_per_target;
-}
-
 }  // namespace sprat::io

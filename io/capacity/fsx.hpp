@@ -67,7 +67,4 @@ FsxRates fsx_rates(const FsxSystem& system);
 /// where AWS names none.
 std::optional<std::uint64_t> fsx_metadata_iops(const FsxSystem& system);
 
-/// Capacity as `statfs` shows it is less than what was ordered: an estimate of the latter.
-std::uint64_t fsx_capacity_seen(std::uint64_t file_system_bytes);
-
 }  // namespace sprat::io

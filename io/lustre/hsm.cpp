@@ -53,10 +53,6 @@ static_assert(sizeof(RestoreHead) + (most_files_of_a_restore + 1) * sizeof(Resto
 
 }  // namespace
 
-std::string fid_text(const LustreFid& fid) {
-  return fmt::format("[{:#x}:{:#x}:{:#x}]", fid.sequence, fid.object, fid.version);
-}
-
 HsmState parse_hsm_state(std::span<const std::byte, hsm_state_bytes> reply) {
   HsmReply raw{};
   std::memcpy(&raw, reply.data(), sizeof raw);

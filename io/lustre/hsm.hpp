@@ -17,8 +17,6 @@ struct LustreFid {
 
   friend bool operator==(const LustreFid&, const LustreFid&) = default;
 };
-/// "[0x200000401:0x1:0x0]", as lfs writes it.
-std::string fid_text(const LustreFid& fid);
 
 /// Where a file's data are, and what is done to it.
 struct HsmState {

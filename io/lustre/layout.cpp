@@ -241,19 +241,6 @@ StripedRange range_of(const LustreComponent* component, std::uint64_t begin, std
   return range;
 }
 
-std::string components_text(const LustreComponent& component) {
-  std::string osts;
-  for (const Target ost : component.osts) {
-    osts += text(osts.empty() ? "" : ",", ost);
-  }
-  const bool open = component.end == std::numeric_limits<std::uint64_t>::max();
-  const std::string where = (component.pattern & pattern_mdt) != 0 ? "on the metadata server"
-                            : osts.empty()                         ? "not written"
-                                                                   : "on OST " + osts;
-  return text(component.begin, " to ", open ? "the end" : text(component.end), ": ",
-              component.stripe_count, " x ", component.stripe_bytes, " B ", where);
-}
-
 }  // namespace
 
 LustreLayout parse_lustre_layout(std::span<const std::byte> attribute) {
@@ -319,39 +306,6 @@ FileLayout unknown_layout(std::uint64_t file_bytes, Target unknown) {
     return {};
   }
   return {range_of(nullptr, 0, file_bytes, unknown)};
-}
-
-Target target_at(const FileLayout& layout, std::uint64_t offset, Target unknown) {
-  const auto range = std::ranges::upper_bound(layout, offset, {}, &StripedRange::end);
-  if (range == layout.end() || offset < range->begin) {
-    return unknown;
-  }
-  // Lustre numbers stripes from the file's first byte, wherever the component begins.
-  const std::uint64_t stripe = range->stripe_bytes == 0 ? 0 : offset / range->stripe_bytes;
-  return range->targets[stripe % range->targets.size()];
-}
-
-std::vector<std::uint64_t> bytes_of_stripes(std::uint64_t file_bytes, std::uint64_t stripe_bytes,
-                                            std::size_t stripes) {
-  const std::uint64_t width = stripe_bytes * stripes;
-  const std::uint64_t full = file_bytes / width, rest = file_bytes % width;
-  std::vector<std::uint64_t> bytes(stripes, full * stripe_bytes);
-  for (std::size_t stripe = 0; stripe < stripes; ++stripe) {
-    const std::uint64_t begin = stripe * stripe_bytes;
-    bytes[stripe] += rest > begin ? std::min(rest - begin, stripe_bytes) : 0;
-  }
-  return bytes;
-}
-
-std::string layout_text(const LustreLayout& layout) {
-  if (layout.foreign) {
-    return "foreign";
-  }
-  std::string line = layout.released ? "released" : "";
-  for (const LustreComponent& component : layout.components) {
-    line += (line.empty() ? "" : "; ") + components_text(component);
-  }
-  return line.empty() ? "no components" : line;
 }
 
 }  // namespace sprat::io

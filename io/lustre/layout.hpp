@@ -58,14 +58,4 @@ FileLayout file_layout(const LustreLayout& layout, std::uint64_t file_bytes,
 /// The layout of a file of which nothing is known.
 FileLayout unknown_layout(std::uint64_t file_bytes, Target unknown = unknown_target);
 
-/// The target of the byte at `offset`; `unknown` where no range holds it.
-Target target_at(const FileLayout& layout, std::uint64_t offset, Target unknown = unknown_target);
-
-/// How many of a file's first `file_bytes` bytes each stripe of `stripes` has.
-std::vector<std::uint64_t> bytes_of_stripes(std::uint64_t file_bytes, std::uint64_t stripe_bytes,
-                                            std::size_t stripes);
-
-/// "4 components, 0 to 100 MiB on OST 3, ...": one line for people.
-std::string layout_text(const LustreLayout& layout);
-
 }  // namespace sprat::io

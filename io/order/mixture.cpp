@@ -1,6 +1,5 @@
 #include "io/order/mixture.hpp"
 
-#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -44,12 +43,6 @@ Mixture::Mixture(std::uint64_t seed, std::span<const double> weights)
     : seed_(order_key(seed, DrawnFor::sources)) {
   require(!weights.empty(), "a mixture needs a source");
   add_node(whole_weights(weights), 0);
-}
-
-// Each level of halves rounds once, by less than one sample. Inside of a block of b that has q of a
-// source, the worst order has those first, or last: q (b - q) / b <= b / 4 off the straight line.
-std::uint64_t Mixture::deviation_bound(std::size_t sources) {
-  return block / 4 + static_cast<std::uint64_t>(std::bit_width(sources - 1));
 }
 
 std::size_t Mixture::add_node(std::span<const std::uint64_t> weights, std::uint32_t first) {

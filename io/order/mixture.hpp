@@ -16,7 +16,7 @@ struct SourceDraw {
 ///
 /// The shares are the weights over their sum, as rationals whose denominator is near 2^32: each is
 /// within sources / 2^32 of what was asked for. After any number of samples, a source has given its
-/// share of them but for at most 16 + log2(sources), rounded up: deviation_bound().
+/// share of them but for at most 16 + log2(sources), rounded up.
 ///
 /// Idea: halves of the sources share out samples between them by Bresenham's rule (the left half
 /// has floor(n * share) of the first n), each half in turn between its own halves: so counts and
@@ -32,7 +32,6 @@ class Mixture {
   Mixture(std::uint64_t seed, std::span<const double> weights);
 
   SourceDraw draw(std::uint64_t sample) const;
-  static std::uint64_t deviation_bound(std::size_t sources);
 
  private:
   /// Sources [first, first + count), and how many of 2^64 samples its left half gets.

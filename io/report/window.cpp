@@ -45,7 +45,6 @@ class WindowSum {
  public:
   void add(const Interval& one) {
     const double seconds = one.seconds;
-    sum_.end_s = one.begin_s + seconds;
     sum_.seconds += seconds;
     sum_.samples_per_second += static_cast<double>(one.samples);
     const auto storage = static_cast<double>(one.bytes.file_system) / megabyte_of_report;

@@ -28,7 +28,7 @@ struct ObservedStage {
 
 /// Rates in MB/s (1e6 bytes); shares from 0 to 1; all else means over the window.
 struct ObservedWindow {
-  double end_s = 0, seconds = 0;
+  double seconds = 0;
   double samples_per_second = 0;
   double file_system_mbps = 0, delivered_mbps = 0;  ///< From storage; from everywhere.
   double consumer_wait = 0, budget_wait = 0, budget_share = 0;

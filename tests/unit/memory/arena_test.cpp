@@ -7,6 +7,8 @@
 #include <random>
 #include <vector>
 
+#include "tests/unit/memory/peak_bytes.hpp"
+
 namespace sprat::memory {
 namespace {
 

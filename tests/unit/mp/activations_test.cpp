@@ -11,6 +11,7 @@
 #include <string>
 
 #include "sprat/error.hpp"
+#include "tests/unit/memory/peak_bytes.hpp"
 
 namespace sprat::mp {
 namespace {

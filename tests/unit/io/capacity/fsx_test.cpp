@@ -76,11 +76,6 @@ TEST(Fsx, metadata_operations_come_with_the_capacity) {
   EXPECT_FALSE(fsx_metadata_iops(parse_fsx("SCRATCH_2:200:1200")).has_value());
 }
 
-TEST(Fsx, capacity_is_estimated_from_what_statfs_shows) {
-  EXPECT_EQ(fsx_capacity_seen(1'150'000'000'000), 1200u);
-  EXPECT_EQ(fsx_capacity_seen(11'700'000'000'000), 12000u);
-}
-
 /// 100 GB in 30 s on 4 hosts.
 StorageDemand documents_example() {
   return {.epoch_bytes = 100e9, .epoch_seconds = 30, .hosts = 4};

@@ -17,6 +17,7 @@
 #include "io/lustre/tunables.hpp"
 #include "sprat/error.hpp"
 #include "tests/unit/io/lustre/lov_bytes.hpp"
+#include "tests/unit/io/lustre/target_at.hpp"
 #include "tests/unit/io/temporary_folder.hpp"
 
 namespace sprat::io {

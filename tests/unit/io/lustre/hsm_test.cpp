@@ -43,7 +43,6 @@ TEST(Hsm, state_of_a_file_without_an_archive) {
 
 TEST(Hsm, restore_request_has_golden_bytes) {
   const LustreFid fid{.sequence = 0x200000401, .object = 0x1a, .version = 0};
-  EXPECT_EQ(fid_text(fid), "[0x200000401:0x1a:0x0]");
   EXPECT_EQ(encode_restore(std::vector{fid}),
             bytes_of_hex("0b000000 00000000 0000000000000000 01000000 00000000"
                          "0104000002000000 1a000000 00000000 0000000000000000 ffffffffffffffff"));

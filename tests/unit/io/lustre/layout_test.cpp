@@ -8,6 +8,7 @@
 
 #include "sprat/error.hpp"
 #include "tests/unit/io/lustre/lov_bytes.hpp"
+#include "tests/unit/io/lustre/target_at.hpp"
 
 namespace sprat::io {
 namespace {
@@ -297,23 +298,6 @@ TEST(LustreLayout, maps_agree_with_a_slow_model) {
       ASSERT_EQ(target_at(file, offset), slow_target(layout, offset)) << trial << ' ' << offset;
     }
   }
-}
-
-TEST(LustreLayout, stripes_share_a_file_as_lustre_does) {
-  EXPECT_THAT(bytes_of_stripes(10, 4, 2), ElementsAre(6, 4));
-  EXPECT_THAT(bytes_of_stripes(0, 4, 3), ElementsAre(0, 0, 0));
-  for (std::uint64_t bytes = 0; bytes < 100; ++bytes) {
-    std::vector<std::uint64_t> slow(3, 0);
-    for (std::uint64_t byte = 0; byte < bytes; ++byte) {
-      ++slow[(byte / 7) % 3];
-    }
-    EXPECT_EQ(bytes_of_stripes(bytes, 7, 3), slow) << bytes;
-  }
-}
-
-TEST(LustreLayout, is_told_in_a_line) {
-  EXPECT_EQ(layout_text(parse_lustre_layout(bytes_of_hex(golden_v1))),
-            "0 to the end: 2 x 1048576 B on OST 3,5");
 }
 
 }  // namespace
