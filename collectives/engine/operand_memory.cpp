@@ -41,7 +41,8 @@ std::size_t OperandMemory::buffer_bytes(Buffer buffer, int rank) const {
 // Hosts do not see what each other's ranks announce, so they could only cut every such call if some
 // ranks staged windows of theirs.
 bool OperandMemory::copies_input_whole(const Operation& operation) {
-  return operation.stage_input && operation.problem.grouping->hosts() > 1;
+  return operation.stage_input && operation.problem.count > 0 &&
+         operation.problem.grouping->hosts() > 1;
 }
 
 bool OperandMemory::copy_input(const Operation& operation) {
@@ -52,7 +53,8 @@ bool OperandMemory::copy_input(const Operation& operation) {
   const std::size_t bytes = elements_of(problem, Buffer::input, membership_.rank) *
                             size_of(element_type(problem, Buffer::input));
   if (!copied_ || copied_->bytes() < bytes) {
-    copied_ = std::make_unique<comm::Segment>(bytes);
+    copied_.reset();  // both at once may be more than there is
+    copied_ = std::make_unique<comm::Segment>(bytes, comm::Segment::Pages::given_back);
   }
   const std::size_t piece = std::min(bytes - copied_bytes_, copied_at_once);
   std::memcpy(copied_->data() + copied_bytes_, operation.input + copied_bytes_, piece);

@@ -42,7 +42,7 @@ struct FreeAligned {
 };
 template <class T>
 using AlignedMemory = std::unique_ptr<T[], FreeAligned>;
-/// Not initialised, as a vector would be; `alignment` is a power of two that only the run knows.
+/// Not initialised, unlike a vector; `alignment` is a power of two that only the run knows.
 template <class T>
 AlignedMemory<T> aligned_memory(std::size_t count, std::size_t alignment) {
   static_assert(std::is_trivially_default_constructible_v<T> &&

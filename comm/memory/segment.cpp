@@ -25,9 +25,9 @@ constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr int MADV_COLLAPSE = 25;  // Linux 6.1
 #endif
 
-/// Huge pages are touched as they are made, so that memory which is not there must be noticed now.
+/// Much memory that is not there is to be noticed now: whoever touches it then would be killed.
 std::size_t checked(std::size_t bytes, Segment::Pages pages) {
-  if (pages == Segment::Pages::huge) {
+  if (pages != Segment::Pages::as_touched) {
     need_memory(bytes, "shared memory");
   }
   return bytes;
@@ -106,7 +106,7 @@ Segment::~Segment() {
   if (!here()) {
     return;  // the parent still uses its pages, and fd_ may mean another file by now
   }
-  if (pages_ == Pages::huge) {
+  if (pages_ != Pages::as_touched) {
     // A peer that still maps the file would keep its memory: the hole gives the pages back at once.
     (void)fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_));
   }

@@ -34,9 +34,10 @@ class Segment {
  public:
   enum class Pages {
     as_touched,  ///< Memory is taken as it is used; peers may look at it after this segment's end.
-    /// All at once, and on huge pages as far as the kernel has them. Given back at the end,
-    /// although peers may keep their mappings a while: they read zeros from then on.
-    huge
+    /// As it is used, too, if there is enough of it now. Given back at the end, although peers may
+    /// keep their mappings a while: they read zeros from then on.
+    given_back,
+    huge  ///< The same, but all at once, and on huge pages as far as the kernel has them.
   };
   /// Zeroed; `bytes` is rounded up to pages; /proc shows `name`. Throws Error{unavailable}.
   explicit Segment(std::size_t bytes, Pages pages = Pages::as_touched, const char* name = "sprat");

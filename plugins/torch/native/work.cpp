@@ -269,10 +269,17 @@ bool Works::isSuccess() const {
 }
 
 bool Works::wait(std::chrono::milliseconds timeout) {
-  unregister(*this);  // first, since one of them may throw
-  for (const auto& work : works_) {
-    work->wait(timeout);
+  try {
+    for (const auto& work : works_) {
+      work->wait(timeout);
+    }
+  } catch (...) {
+    if (isCompleted()) {  // else it goes on, and others may wait for it
+      unregister(*this);
+    }
+    throw;
   }
+  unregister(*this);
   return true;
 }
 

@@ -103,13 +103,14 @@ TEST(PeerMapping, refuses_a_file_that_might_shrink) {
 }
 
 TEST(Segment, of_huge_pages_gives_them_back_although_peers_keep_their_mappings) {
-  for (const auto pages : {Segment::Pages::as_touched, Segment::Pages::huge}) {
+  for (const auto pages :
+       {Segment::Pages::as_touched, Segment::Pages::given_back, Segment::Pages::huge}) {
     auto segment = std::make_unique<Segment>(std::size_t{4} << 20, pages);
     const auto peer = PeerMapping::open(getpid(), segment->ref(), PeerMapping::Access::read);
     ASSERT_TRUE(peer);
     segment->data()[0] = std::byte{1};
     segment.reset();
-    EXPECT_EQ(peer->data()[0], pages == Segment::Pages::huge ? std::byte{0} : std::byte{1});
+    EXPECT_EQ(peer->data()[0], pages == Segment::Pages::as_touched ? std::byte{1} : std::byte{0});
   }
 }
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from .comm_hooks import Bucket, HookedMeans
 from .server.tasks import current_microbatch
+from .shards.parameters import ParameterShards
 
 
 class Gradients:
@@ -170,4 +171,3 @@ def _buckets(parameters: list[nn.Parameter], most_bytes: int) -> list[list[nn.Pa
         buckets[-1].append(one)
         size += own
     return buckets
-from .shards.parameters import ParameterShards
