@@ -25,6 +25,9 @@ constexpr std::chrono::nanoseconds longest_sleep_with_wire = 1ms;
 constexpr std::chrono::nanoseconds longest_hand_over = 100us;
 // Who reports a failure says what was under way if it can have the token by then.
 constexpr std::chrono::nanoseconds report_patience = 20ms;
+// Who has run a task comes for the token within some yields, unless its core is taken.
+constexpr int yields_before_naps = 16;
+constexpr std::chrono::nanoseconds nap = 50us;
 
 }  // namespace
 
@@ -107,14 +110,19 @@ Progress::Token Progress::carry_out(const Drivers::Round& round) {
 
 // Until the task that the entry's driver has left is over. It counts as busy for a moment more,
 // until who ran it has the token.
-void Progress::await(Drivers::Entry& entry) {
+void Progress::await(Drivers::Entry& entry, int round) {
   wait_policy_.lock(entry.running);
   entry.running.unlock();
-  wait_policy_.yield();
+  if (round < yields_before_naps) {
+    wait_policy_.yield();
+    return;
+  }
+  std::atomic<std::uint32_t> unrung = 0;
+  wait_policy_.sleep(unrung, 0, nap);
 }
 
 void Progress::remove(Driver* driver) {
-  for (;;) {
+  for (int round = 0;; ++round) {
     std::shared_ptr<Drivers::Entry> entry;
     {
       const Token token = take_token();
@@ -124,14 +132,14 @@ void Progress::remove(Driver* driver) {
         return;
       }
     }
-    await(*entry);
+    await(*entry, round);
   }
 }
 
 // Once a communicator has failed, its driver leaves no other task. Whoever drives it holds the
 // token for what it does without one, so to have had the token means that this is over, too.
 void Progress::await_tasks(std::uint64_t communicator) {
-  for (;;) {
+  for (int round = 0;; ++round) {
     std::shared_ptr<Drivers::Entry> entry;
     {
       const Token token = take_token();
@@ -140,7 +148,7 @@ void Progress::await_tasks(std::uint64_t communicator) {
     if (!entry) {
       return;
     }
-    await(*entry);
+    await(*entry, round);
   }
 }
 

@@ -168,7 +168,7 @@ class Progress {
   }
   Driven drive(IdleThread& idle);
   Driven drive_once(IdleThread& idle);
-  void await(Drivers::Entry& entry);
+  void await(Drivers::Entry& entry, int round);
   void give_way();
   void run_thread();
   bool with_wire() const {
