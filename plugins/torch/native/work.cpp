@@ -269,15 +269,15 @@ bool Works::isSuccess() const {
 }
 
 bool Works::wait(std::chrono::milliseconds timeout) {
-  try {
-    for (const auto& work : works_) {
+  for (const auto& work : works_) {
+    try {
       work->wait(timeout);
+    } catch (...) {
+      if (work->isCompleted()) {  // else it goes on, and others may wait for all of them
+        unregister(*this);
+      }
+      throw;
     }
-  } catch (...) {
-    if (isCompleted()) {  // else it goes on, and others may wait for it
-      unregister(*this);
-    }
-    throw;
   }
   unregister(*this);
   return true;
