@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/outline/completions.hpp"
 #include "cli/trace/picture.hpp"
 #include "cli/whole_number.hpp"
 #include "comm/base/config.hpp"
@@ -49,15 +50,6 @@ int summarise_trace(const std::string& path) {
     fmt::print("The oldest {} events had no room and are missing.\n", trace.dropped_events);
   }
   return 0;
-}
-
-/// A shell's word, whatever is in it.
-std::string quoted(const std::string& text) {
-  std::string word = "'";
-  for (const char letter : text) {
-    word += letter == '\'' ? "'\\''" : std::string(1, letter);
-  }
-  return word + "'";
 }
 
 /// Perfetto's own reader, where the environment names it, has the last word.

@@ -14,8 +14,6 @@ namespace {
 
 using comm::ranks_text;
 using State = CallState;
-using Operation = RecordedOperation;
-using Message = RecordedMessage;
 
 /// A communicator as one of its ranks sees it.
 struct Member {

@@ -36,7 +36,7 @@ constexpr const char* blocks_name = "sprat-cache.blocks";
   throw Error(ErrorCode::unavailable, describe_failure(what, folder, error));
 }
 
-std::string path_in(const std::string& folder, const char* name) { return folder + "/" + name; }
+std::string store_path(const std::string& folder, const char* name) { return folder + "/" + name; }
 
 /// A regular file, or -1 if it is not there and may not be made.
 OwnedDescriptor open_regular(const std::string& path, int flags) {
@@ -222,7 +222,7 @@ std::unique_ptr<BlockStore> BlockStore::try_open(const BlockStoreOptions& option
   require(wanted.slots() > 0, "a cache of ", options.capacity_bytes, " bytes in ", options.folder,
           " holds no block of ", cache_block_bytes, " bytes; allow it more, or use none");
   make_folder(options.folder, {});
-  const std::string lock_path = path_in(options.folder, lock_name);
+  const std::string lock_path = store_path(options.folder, lock_name);
   OwnedDescriptor lock = open_regular(lock_path, O_RDWR | O_CREAT);
   const bool alone = take_folder(lock.number(), LOCK_EX, options.folder);
   if (!alone && !take_folder(lock.number(), LOCK_SH, options.folder)) {
@@ -232,8 +232,8 @@ std::unique_ptr<BlockStore> BlockStore::try_open(const BlockStoreOptions& option
     return nullptr;
   }
   const int flags = alone ? O_RDWR | O_CREAT : O_RDWR;
-  OwnedDescriptor index = open_regular(path_in(options.folder, index_name), flags);
-  OwnedDescriptor blocks = open_regular(path_in(options.folder, blocks_name), flags);
+  OwnedDescriptor index = open_regular(store_path(options.folder, index_name), flags);
+  OwnedDescriptor blocks = open_regular(store_path(options.folder, blocks_name), flags);
   if (index.number() < 0 || blocks.number() < 0) {
     return nullptr;
   }
@@ -457,8 +457,8 @@ struct LookedAt {
 
 LookedAt look_at(const std::string& folder) {
   LookedAt seen{.shape = {},
-                .index = open_regular(path_in(folder, index_name), O_RDONLY),
-                .blocks = open_regular(path_in(folder, blocks_name), O_RDONLY),
+                .index = open_regular(store_path(folder, index_name), O_RDONLY),
+                .blocks = open_regular(store_path(folder, blocks_name), O_RDONLY),
                 .records = {}};
   std::array<std::byte, slot_header_bytes> header{};
   if (seen.index.number() >= 0 && seen.blocks.number() >= 0) {
@@ -501,7 +501,7 @@ BlockStoreInfo describe_block_store(const std::string& folder) {
   std::ranges::sort(files);
   files.erase(std::unique(files.begin(), files.end()), files.end());
   info.files = files.size();
-  const OwnedDescriptor lock = open_regular(path_in(folder, lock_name), O_RDONLY);
+  const OwnedDescriptor lock = open_regular(store_path(folder, lock_name), O_RDONLY);
   info.in_use = lock.number() >= 0 && !take_folder(lock.number(), LOCK_EX, folder);
   return info;
 }
@@ -524,7 +524,7 @@ std::vector<std::uint64_t> damaged_slots(const std::string& folder) {
 }
 
 std::uint64_t clear_block_store(const std::string& folder) {
-  const std::string lock_path = path_in(folder, lock_name);
+  const std::string lock_path = store_path(folder, lock_name);
   const OwnedDescriptor lock = open_regular(lock_path, O_RDWR);
   need(lock.number() >= 0, "there is no cache in ", folder, ", so nothing to clear");
   need(take_folder(lock.number(), LOCK_EX, folder), "the cache in ", folder,
@@ -532,7 +532,7 @@ std::uint64_t clear_block_store(const std::string& folder) {
   std::uint64_t bytes = 0;
   // The lock goes last: who opens the folder meanwhile waits for it, and then finds another one.
   for (const char* name : {index_name, blocks_name, lock_name}) {
-    const std::string path = path_in(folder, name);
+    const std::string path = store_path(folder, name);
     struct stat status {};
     if (::lstat(path.c_str(), &status) == 0) {
       bytes += static_cast<std::uint64_t>(status.st_blocks) * 512;

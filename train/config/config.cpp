@@ -26,7 +26,6 @@ namespace {
 
 // More than any model has, and so few that sizes computed from them are numbers.
 constexpr int most_layers = 1 << 16, most_extent = 1 << 20, most_tokens = 1 << 24;
-constexpr int byte_values = 256;
 
 void read_model(const nlohmann::json& root, GptShape& model) {
   JsonSection section(root, "model");

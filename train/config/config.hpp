@@ -12,6 +12,9 @@
 
 namespace sprat::train {
 
+/// Tokens that there are where each byte is one.
+inline constexpr int byte_values = 256;
+
 /// Text that every rank has whole, or sources that a loader reads.
 struct DataConfig {
   std::vector<std::string> files;  ///< Text, plain or gzip. Relative to the configuration file.

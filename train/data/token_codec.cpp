@@ -4,12 +4,9 @@
 
 #include <utility>
 
+#include "train/config/config.hpp"
+
 namespace sprat::train {
-namespace {
-
-constexpr int byte_values = 256;
-
-}  // namespace
 
 TokenCodec::TokenCodec(Tokenizer tokenizer)
     : tokenizer_(std::move(tokenizer)),

@@ -35,7 +35,7 @@ constexpr std::uint64_t most_samples_ahead = std::uint64_t{1} << 20;
 constexpr std::uint64_t looked_at_first = 64, looked_at_then = 16;
 constexpr Time between_log_lines = 10s;
 
-Time now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+Time restorer_clock() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 double giga(std::uint64_t bytes) { return static_cast<double>(bytes) / 1e9; }
 
@@ -115,7 +115,8 @@ void Restorer::Engine::turn(const std::vector<FirstUse>& needed, std::uint64_t p
   }
   more_ahead_ = look_ahead();
   for (const FirstByte& read : first_bytes_.take()) {
-    mounts_.at(mount_of_.at(read.file)).ahead.first_byte_read(read.file, read.error, now());
+    mounts_.at(mount_of_.at(read.file))
+        .ahead.first_byte_read(read.file, read.error, restorer_clock());
   }
   for (auto& [number, mount] : mounts_) {
     step(mount);
@@ -211,10 +212,10 @@ bool Restorer::Engine::look(std::uint32_t file, std::uint64_t position) {
 }
 
 void Restorer::Engine::step(RestoredMount& mount) {
-  if (now() < mount.ahead.wakes_at()) {
+  if (restorer_clock() < mount.ahead.wakes_at()) {
     return;
   }
-  const RestoreStep step = mount.ahead.next(now(), free_bytes(mount));
+  const RestoreStep step = mount.ahead.next(restorer_clock(), free_bytes(mount));
   if (!step.restore.empty()) {
     request(mount, step.restore);
   }
@@ -248,15 +249,15 @@ void Restorer::Engine::request(RestoredMount& mount, const std::vector<std::uint
   }
   // Where files have no names to ask by, or no root to ask at, a read brings them back.
   if (mount.root.error() != 0) {
-    mount.ahead.refused(files, EOPNOTSUPP, now());
+    mount.ahead.refused(files, EOPNOTSUPP, restorer_clock());
     return;
   }
   if (!unnamed.empty()) {
-    mount.ahead.refused(unnamed, ENOTTY, now());
+    mount.ahead.refused(unnamed, ENOTTY, restorer_clock());
   }
   const int error = fids.empty() ? 0 : request_restore(probe(), mount.root.descriptor(), fids);
   if (error != 0) {
-    mount.ahead.refused(named, error, now());
+    mount.ahead.refused(named, error, restorer_clock());
   }
 }
 
@@ -264,15 +265,15 @@ void Restorer::Engine::ask(RestoredMount& mount, std::uint32_t file) {
   const ProbedFile opened(probe(), path(file));
   if (opened.error() != 0) {
     // Whoever reads it meets the same, and says so; nobody is to wait for it here.
-    mount.ahead.told(file, {}, now());
+    mount.ahead.told(file, {}, restorer_clock());
     return;
   }
   if (const auto state = hsm_state_of(probe(), opened.descriptor())) {
-    mount.ahead.told(file, *state, now());
+    mount.ahead.told(file, *state, restorer_clock());
     return;
   }
   const FileLook looked = look_at_file(*options_.mounts, path(file));
-  mount.ahead.told(file, {.states = looked.released ? hsm_released : 0}, now());
+  mount.ahead.told(file, {.states = looked.released ? hsm_released : 0}, restorer_clock());
 }
 
 void Restorer::Engine::hear(RestoredMount& mount) {
@@ -299,13 +300,13 @@ void Restorer::Engine::say(RestoredMount& mount) {
         "released files wait for room on their file system: make some, or release others "
         "(lfs hsm_release)");
   }
-  if (report.left_files > 0 && now() - said_at_ >= between_log_lines) {
+  if (report.left_files > 0 && restorer_clock() - said_at_ >= between_log_lines) {
     log().info(
         "{:.1f} GB were restored, {} files are on their way, {} files of {:.1f} GB are left "
         "as far as the order was looked at",
         giga(report.restored_bytes), report.outstanding, report.left_files,
         giga(report.left_bytes));
-    said_at_ = now();
+    said_at_ = restorer_clock();
   }
 }
 
@@ -366,7 +367,7 @@ std::optional<std::vector<FirstUse>> Restorer::wait(Time wakes_at) {
   const auto told = [this] { return letters_.stop || letters_.woken || !letters_.needed.empty(); };
   if (wakes_at == Time::max()) {
     changed_.wait(lock, told);
-  } else if (wakes_at > now()) {
+  } else if (wakes_at > restorer_clock()) {
     changed_.wait_until(lock, std::chrono::steady_clock::time_point(wakes_at), told);
   }
   RestoreLetters letters = std::exchange(letters_, {});

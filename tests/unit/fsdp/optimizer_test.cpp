@@ -22,8 +22,8 @@ using testing::HasSubstr;
 using ReferenceState = std::map<std::string, double>;
 
 /// Elements with the state of one optimizer.
-struct State {
-  State(const OptimizerKind& kind, std::size_t count, unsigned seed = 1)
+struct StepState {
+  StepState(const OptimizerKind& kind, std::size_t count, unsigned seed = 1)
       : parameters(count),
         gradients(count),
         states(kind.states.size(), std::vector<float>(count, 0.0f)) {
@@ -43,7 +43,7 @@ struct State {
                              .gradients = std::span(gradients).subspan(offset, count),
                              .states = parts});
   }
-  bool operator==(const State&) const = default;
+  bool operator==(const StepState&) const = default;
 
   std::vector<float> parameters, gradients;
   std::vector<std::vector<float>> states;
@@ -133,14 +133,14 @@ TEST(Optimizers, follow_their_formulas) {
     const OptimizerKind& kind = optimizer_named(formula.name);
     for (const bool decay : {false, true}) {
       const auto optimizer = make_optimizer({formula.name, formula.values});
-      State state(kind, count);
+      StepState state(kind, count);
       std::vector<Element> elements(count);
       for (std::size_t i = 0; i < count; ++i) {
         elements[i] = {Tracked::exact(double{state.parameters[i]}),
                        std::vector<Tracked>(kind.states.size())};
       }
       for (int step = 1; step <= 5; ++step) {
-        state.gradients = State(kind, count, static_cast<unsigned>(step)).gradients;
+        state.gradients = StepState(kind, count, static_cast<unsigned>(step)).gradients;
         optimizer->begin_step(step, rate, scale);
         state.update(*optimizer, decay, 0, count);
         for (std::size_t i = 0; i < count; ++i) {
@@ -184,7 +184,7 @@ TEST(Optimizers, agree_with_torch) {
   for (const auto& [name, values, expected] : cases) {
     const OptimizerKind& kind = optimizer_named(name);
     const auto optimizer = make_optimizer({name, values});
-    State state(kind, 4);
+    StepState state(kind, 4);
     state.parameters = {0.5f, -1.25f, 0.0f, 3.0f};
     for (int step = 1; step <= 4; ++step) {
       for (std::size_t i = 0; i < 4; ++i) {
@@ -206,7 +206,7 @@ TEST(Optimizers, bits_do_not_depend_on_where_ranges_begin) {
   for (const OptimizerKind* kind : all_optimizers()) {
     const auto optimizer = make_optimizer({kind->name, {}});
     for (const std::size_t piece : {1u, 3u, 7u, 64u, 129u, 999u}) {
-      State whole(*kind, count), pieces(*kind, count);
+      StepState whole(*kind, count), pieces(*kind, count);
       for (int step = 1; step <= 3; ++step) {
         optimizer->begin_step(step, 0.01f, 0.37);
         whole.update(*optimizer, true, 0, count);
@@ -222,11 +222,11 @@ TEST(Optimizers, bits_do_not_depend_on_where_ranges_begin) {
 TEST(Optimizers, bits_do_not_depend_on_the_instruction_set) {
   constexpr std::size_t count = 1003;
   for (const OptimizerKind* kind : all_optimizers()) {
-    std::vector<State> results;
+    std::vector<StepState> results;
     for (const std::string& target : collectives::reduce_targets()) {
       ASSERT_TRUE(collectives::use_reduce_target(target));
       const auto optimizer = make_optimizer({kind->name, {}});
-      State& state = results.emplace_back(*kind, count);
+      StepState& state = results.emplace_back(*kind, count);
       for (int step = 1; step <= 3; ++step) {
         optimizer->begin_step(step, 0.01f, 0.37);
         state.update(*optimizer, true, 0, count);
@@ -241,12 +241,12 @@ TEST(Optimizers, go_on_from_any_step_with_the_same_bits) {
   constexpr std::size_t count = 64;
   for (const OptimizerKind* kind : all_optimizers()) {
     const auto first = make_optimizer({kind->name, {}});
-    State went_on(*kind, count);
+    StepState went_on(*kind, count);
     for (int step = 1; step <= 20; ++step) {
       first->begin_step(step, 0.01f, 0.37);
       went_on.update(*first, true, 0, count);
     }
-    State resumed = went_on;
+    StepState resumed = went_on;
     const auto second = make_optimizer({kind->name, {}});
     second->begin_step(50, 0.01f, 1.0);  // a jump ahead, then one back
     second->begin_step(21, 0.01f, 0.37);
@@ -260,10 +260,10 @@ TEST(Optimizers, go_on_from_any_step_with_the_same_bits) {
 TEST(Optimizers, zero_stays_zero) {
   for (const OptimizerKind* kind : all_optimizers()) {
     const auto optimizer = make_optimizer({kind->name, {}});
-    State state(*kind, 128);
+    StepState state(*kind, 128);
     std::ranges::fill(state.parameters, 0.0f);
     std::ranges::fill(state.gradients, 0.0f);
-    const State before = state;
+    const StepState before = state;
     for (int step = 1; step <= 3; ++step) {
       optimizer->begin_step(step, 1.0f, 1.0);
       state.update(*optimizer, true, 0, 128);
@@ -275,7 +275,7 @@ TEST(Optimizers, zero_stays_zero) {
 TEST(Optimizers, decay_shrinks_by_rate_times_decay) {
   for (const OptimizerKind* kind : all_optimizers()) {
     const auto optimizer = make_optimizer({kind->name, {{"weight_decay", 0.25}}});
-    State state(*kind, 64);
+    StepState state(*kind, 64);
     std::ranges::fill(state.gradients, 0.0f);
     const std::vector<float> start = state.parameters;
     optimizer->begin_step(1, 0.5f, 1.0);

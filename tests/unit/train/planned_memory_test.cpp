@@ -17,7 +17,7 @@
 namespace sprat::train {
 namespace {
 
-TrainConfig config_of(const std::string& parameters) {
+TrainConfig config_with(const std::string& parameters) {
   return parse_train_config(
       R"({"model": {"layers": 2, "width": 16, "heads": 2, "context": 8}, "data": {"files": ["a"]},
           "train": {"batch": 4, "precision": {"parameters": ")" +
@@ -48,17 +48,17 @@ Planned planned(Communicator& world, const TrainConfig& config) {
 
 TEST(PlannedMemory, has_the_f32_copies_of_narrow_parameters) {
   run_virtual_ranks(1, Config{}, [](Communicator& world) {
-    const Planned wide = planned(world, config_of("f32"));
+    const Planned wide = planned(world, config_with("f32"));
     EXPECT_EQ(wide.memory.parameters, wide.of_model.parameter_slots);
     // While a unit is used all of it is there as f32, beside what was gathered.
-    const Planned narrow = planned(world, config_of("bf16"));
+    const Planned narrow = planned(world, config_with("bf16"));
     EXPECT_GE(narrow.memory.parameters,
               narrow.of_model.parameter_slots + narrow.largest_unit * sizeof(float));
   });
 }
 
 TEST(PlannedMemory, has_the_text_that_every_rank_has_whole) {
-  const TrainConfig config = config_of("f32");
+  const TrainConfig config = config_with("f32");
   const TextData bytes(Batches(TokenizedText(std::vector<std::uint8_t>(5000, 'a')), config), {});
   RankMemory memory{.text = 7};
   bytes.count_memory(memory);

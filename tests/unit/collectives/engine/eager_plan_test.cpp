@@ -47,7 +47,7 @@ std::vector<std::int32_t> given_by(const Problem& problem, int rank) {
   return input;
 }
 
-std::int32_t expected(const Problem& problem, std::size_t index) {
+std::int32_t expected_value(const Problem& problem, std::size_t index) {
   const int block = static_cast<int>(index / problem.count), ranks = problem.ranks();
   const std::size_t within = index % problem.count;
   const auto sum = [&](std::size_t at) {
@@ -117,7 +117,7 @@ TEST(EagerPlan, does_what_the_collective_promises) {
         finish(eager, arithmetic_of(problem), shown, reinterpret_cast<std::byte*>(output.data()),
                terms);
         for (std::size_t i = 0; i < output.size(); ++i) {
-          ASSERT_EQ(output[i], expected(problem, i))
+          ASSERT_EQ(output[i], expected_value(problem, i))
               << name(collective) << " of " << ranks << ", rank " << rank << ", element " << i;
         }
       }

@@ -31,7 +31,7 @@ std::vector<std::uint32_t> open_and_ready(const StepOrder& order) {
   return ready;
 }
 
-std::vector<std::uint32_t> expected(const StepOrder& order, const Plan& plan) {
+std::vector<std::uint32_t> expected_order(const StepOrder& order, const Plan& plan) {
   std::vector<std::uint32_t> ready;
   for (std::uint32_t index = 0; index < plan.next_index(); ++index) {
     const Step& step = plan.steps[index];
@@ -54,7 +54,7 @@ TEST(StepOrder, readies_a_step_once_all_that_it_depends_on_is_done) {
     std::uint32_t left = plan.next_index() - done;
     while (left > 0) {
       const std::vector<std::uint32_t> ready = open_and_ready(order);
-      ASSERT_EQ(ready, expected(order, plan));
+      ASSERT_EQ(ready, expected_order(order, plan));
       ASSERT_FALSE(ready.empty());
       ASSERT_FALSE(order.over());
       const std::uint32_t chosen = ready[random() % ready.size()];

@@ -46,7 +46,7 @@ float sum_at(std::size_t index) {
 }
 
 /// Elements that are further from the sum than its roundings can take them.
-std::size_t count_wrong(std::span<const float> got, std::size_t first) {
+std::size_t count_unlike(std::span<const float> got, std::size_t first) {
   constexpr float unit = 0x1p-24f;
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -64,7 +64,7 @@ TEST_P(AnyOrder, takes_each_contribution_once_and_gives_all_ranks_the_same) {
       std::vector<float> same = contribution(world.rank(), count), out(count),
                          all(count * world_size);
       world.all_reduce(elements(std::as_const(same)), elements(out)).wait();
-      EXPECT_EQ(count_wrong(out, 0), 0u) << "rank " << world.rank() << " count " << count;
+      EXPECT_EQ(count_unlike(out, 0), 0u) << "rank " << world.rank() << " count " << count;
       world.all_reduce(elements(same)).wait();
       EXPECT_EQ(std::memcmp(same.data(), out.data(), count * sizeof(float)), 0) << count;
       world.all_gather(elements(std::as_const(out)), elements(all)).wait();
@@ -82,7 +82,7 @@ TEST_P(AnyOrder, gives_each_rank_its_block) {
       const std::vector<float> in = contribution(world.rank(), count * world_size);
       std::vector<float> out(count);
       world.reduce_scatter(elements(in), elements(out)).wait();
-      EXPECT_EQ(count_wrong(out, world.rank() * count), 0u)
+      EXPECT_EQ(count_unlike(out, world.rank() * count), 0u)
           << "rank " << world.rank() << " count " << count;
     }
   });

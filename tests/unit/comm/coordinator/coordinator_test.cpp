@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Kind = ControlMessage::Kind;
 
-Blob blob_of(std::string_view text) {
+Blob text_blob(std::string_view text) {
   const auto* first = reinterpret_cast<const std::byte*>(text.data());
   return {first, first + text.size()};
 }
@@ -28,7 +28,7 @@ ControlMessage message(Kind kind, int rank, std::string_view payload = "", int c
   out.code = code;
   out.comm = 7;
   out.sequence = 42;
-  out.payload = blob_of(payload);
+  out.payload = text_blob(payload);
   return out;
 }
 
@@ -44,8 +44,8 @@ struct Scene {
     }
   }
   void part(int rank, std::uint64_t ordinal, std::string_view purpose, std::string_view data = "") {
-    EXPECT_TRUE(
-        coordinator.received(rank, Part{ordinal, 1000, std::string(purpose), blob_of(data)}, now));
+    EXPECT_TRUE(coordinator.received(
+        rank, Part{ordinal, 1000, std::string(purpose), text_blob(data)}, now));
   }
   void say(int rank, ControlMessage said) { EXPECT_TRUE(coordinator.received(rank, said, now)); }
   /// What leaves now, if it is one output of that type.
@@ -77,7 +77,7 @@ TEST(Coordinator, gives_every_part_to_every_rank_once_all_have_come) {
       EXPECT_EQ(static_cast<int>(to.size()), size);
       EXPECT_EQ(parts.ordinal, ordinal);
       for (int rank = 0; rank < size; ++rank) {
-        EXPECT_EQ(parts.blobs[rank], blob_of(std::to_string(rank)));
+        EXPECT_EQ(parts.blobs[rank], text_blob(std::to_string(rank)));
       }
     }
   }
@@ -90,7 +90,7 @@ TEST(Coordinator, gives_long_parts_once_to_each_host) {
   const std::string data(Handout::least_bytes / 4, 'x');
   const auto part = [&](int rank, std::uint64_t ordinal) {
     const std::uint64_t host = rank < 3 ? 7 : 8;
-    scene.coordinator.received(rank, Part{ordinal, 1000, "meeting", blob_of(data), host},
+    scene.coordinator.received(rank, Part{ordinal, 1000, "meeting", text_blob(data), host},
                                scene.now);
   };
   for (int rank = 0; rank < 4; ++rank) {
@@ -129,7 +129,7 @@ TEST(Coordinator, leaves_nobody_without_long_parts_when_it_ends) {
   Scene scene(3);
   scene.admit_all();
   for (int rank = 0; rank < 3; ++rank) {
-    const Blob part = blob_of(std::string(Handout::least_bytes / 2, 'x'));
+    const Blob part = text_blob(std::string(Handout::least_bytes / 2, 'x'));
     scene.coordinator.received(rank, Part{1, 1000, "meeting", part, 7}, scene.now);
   }
   scene.coordinator.received(0, PartsPlace{1, 1, 5, 2, 4096}, scene.now);
@@ -625,7 +625,8 @@ TEST(Coordinator, tells_those_of_a_communicator_who_of_them_are_left) {
   Scene scene(4);
   scene.admit_all();
   ControlMessage come = message(Kind::gather, 0);
-  come.payload = encode(GatherPart{1000, encode_ranks(std::vector<int>{0, 2, 3}), blob_of("part")});
+  come.payload =
+      encode(GatherPart{1000, encode_ranks(std::vector<int>{0, 2, 3}), text_blob("part")});
   scene.say(0, come);
   scene.say(3, come);
   EXPECT_THAT(scene.coordinator.take(), IsEmpty());

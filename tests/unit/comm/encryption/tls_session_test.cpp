@@ -48,9 +48,9 @@ bool holds(const Bytes& bytes, const Bytes& run) {
 }
 
 /// Two sessions at the ends of a cable: 0 connects, 1 listens.
-struct Pair {
-  explicit Pair(const std::shared_ptr<const TlsContext>& connects = context(),
-                const std::shared_ptr<const TlsContext>& listens = context())
+struct SessionPair {
+  explicit SessionPair(const std::shared_ptr<const TlsContext>& connects = context(),
+                       const std::shared_ptr<const TlsContext>& listens = context())
       : sessions{std::make_unique<TlsSession>(connects, TlsRole::connects, cable.end(0)),
                  std::make_unique<TlsSession>(listens, TlsRole::listens, cable.end(1))} {}
   TlsSession& operator[](std::size_t which) { return *sessions[which]; }
@@ -98,7 +98,7 @@ struct Pair {
 
 TEST(TlsSession, carries_bytes_whatever_pieces_they_come_in) {
   for (const std::size_t step : {std::size_t{1}, std::size_t{7}, std::size_t{1460}, Cable::never}) {
-    Pair pair;
+    SessionPair pair;
     pair.cable.step = step;
     ASSERT_TRUE(pair.greet()) << step << " " << pair[0].why() << " " << pair[1].why();
     const Bytes sent = random_bytes(step == Cable::never ? 1'000'000 : 40'000);
@@ -110,7 +110,7 @@ TEST(TlsSession, carries_bytes_whatever_pieces_they_come_in) {
 }
 
 TEST(TlsSession, shows_nothing_of_what_it_carries) {
-  Pair pair;
+  SessionPair pair;
   ASSERT_TRUE(pair.greet());
   const Bytes sent(100'000, std::byte{'s'});
   ASSERT_TRUE(pair.carry(1, sent) == sent);
@@ -125,7 +125,7 @@ TEST(TlsSession, does_not_stand_with_another_key) {
       TlsContext::make({.key = job_key("the token of this job", KeyUse::control)});
   for (const auto& wrong : {other, same_token}) {
     for (const bool connects : {true, false}) {
-      Pair pair(connects ? wrong : context(), connects ? context() : wrong);
+      SessionPair pair(connects ? wrong : context(), connects ? context() : wrong);
       EXPECT_FALSE(pair.greet());
       for (const std::size_t end : {0u, 1u}) {
         EXPECT_FALSE(pair[end].stands());
@@ -139,13 +139,13 @@ TEST(TlsSession, does_not_stand_with_another_key) {
 
 // Who connects says hello and, at last, that it is done; who listens says all that it says at once.
 TEST(TlsSession, does_not_stand_if_its_peer_is_cut_off_anywhere) {
-  Pair whole;
+  SessionPair whole;
   ASSERT_TRUE(whole.greet());
   for (const std::size_t from : {0u, 1u}) {
     const std::size_t said = whole.cable.said[from].size();
     ASSERT_GT(said, 100u);
     for (std::size_t cut = 0; cut < said; ++cut) {
-      Pair pair;
+      SessionPair pair;
       pair.cable.cut[from] = cut;
       EXPECT_FALSE(pair.greet()) << cut;
       EXPECT_FALSE(pair[1 - from].stands()) << cut << " of " << said;
@@ -156,13 +156,13 @@ TEST(TlsSession, does_not_stand_if_its_peer_is_cut_off_anywhere) {
 }
 
 TEST(TlsSession, does_not_stand_by_what_was_recorded) {
-  Pair recorded;
+  SessionPair recorded;
   ASSERT_TRUE(recorded.greet());
   const Bytes sent = random_bytes(1000);
   ASSERT_TRUE(recorded.carry(1, sent) == sent);
   ASSERT_TRUE(recorded.carry(0, sent) == sent);
   for (const std::size_t from : {0u, 1u}) {
-    Pair pair;
+    SessionPair pair;
     // Word by word as it was said: all of it is there whenever the end that is alive looks.
     pair.cable.say(from, recorded.cable.said[from]);
     for (int look = 0; look < 10; ++look) {
@@ -177,7 +177,7 @@ TEST(TlsSession, does_not_stand_by_what_was_recorded) {
 TEST(TlsSession, gives_nothing_of_a_record_that_was_altered) {
   const Bytes sent = random_bytes(40);
   for (std::size_t at = 0; at < 5 + 40 + 1 + 16; ++at) {
-    Pair pair;
+    SessionPair pair;
     ASSERT_TRUE(pair.greet());
     pair.cable.alter[0] = pair.cable.said[0].size() + at;
     EXPECT_TRUE(pair.carry(1, sent).empty()) << at;
@@ -187,7 +187,7 @@ TEST(TlsSession, gives_nothing_of_a_record_that_was_altered) {
 
 TEST(TlsSession, knows_a_plain_peer) {
   for (const std::size_t from : {0u, 1u}) {
-    Pair pair;
+    SessionPair pair;
     pair.cable.say(from, bytes_of("SPRAT\r\n\x01 and sixteen bytes"));
     EXPECT_EQ(pair[1 - from].handshake(), TlsState::failed);
     EXPECT_TRUE(pair[1 - from].peer_is_plain());
@@ -273,7 +273,7 @@ TEST(TlsSession, changes_keys_and_goes_on) {
   std::array<std::size_t, 2> said{};
   for (const std::size_t changing : {0u, 1u}) {
     const auto both = context("the token of this job", changing == 1 ? 3 : 1000);
-    Pair pair(both, both);
+    SessionPair pair(both, both);
     ASSERT_TRUE(pair.greet());
     const std::size_t before = pair.cable.said[0].size();
     const Bytes sent = random_bytes(TlsSession::record_bytes);
@@ -288,7 +288,7 @@ TEST(TlsSession, changes_keys_and_goes_on) {
 
 // It may be writing that tells that the peer has gone.
 TEST(TlsSession, gives_what_came_before_the_end) {
-  Pair pair;
+  SessionPair pair;
   ASSERT_TRUE(pair.greet());
   const Bytes sent = random_bytes(1000);
   ASSERT_EQ(pair[1].write(sent).bytes, sent.size());
@@ -307,7 +307,7 @@ TEST(TlsSession, gives_what_came_before_the_end) {
 
 // While the peer does not read, what was begun waits; it goes on from memory that has moved.
 TEST(TlsSession, sends_each_byte_once_however_often_it_waits) {
-  Pair pair;
+  SessionPair pair;
   ASSERT_TRUE(pair.greet());
   const Bytes sent = random_bytes(4'000'000);
   Bytes got, room(50'000);

@@ -20,8 +20,8 @@ using namespace std::chrono_literals;
 using State = MessageRequest::State;
 
 /// Two ranks over the loopback.
-struct Pair {
-  explicit Pair(const WireKind& kind) {
+struct WirePair {
+  explicit WirePair(const WireKind& kind) {
     for (int rank = 0; rank < 2; ++rank) {
       ranks[static_cast<std::size_t>(rank)] = kind.open(rank, 2);
     }
@@ -94,7 +94,7 @@ constexpr std::array<std::size_t, 3> message_bytes = {8, 1'000'000, 16 << 20};
 TEST(News, tell_who_receives_when_there_is_some) {
   for (const WireKind& kind : wires_with_news()) {
     SCOPED_TRACE(kind.name);
-    Pair pair(kind);
+    WirePair pair(kind);
     MessageTransport &sends = *pair.ranks[0], &sleeps = *pair.ranks[1];
     ASSERT_NE(sleeps.news(), nullptr);
     for (int message = 0; message < 12; ++message) {
@@ -123,7 +123,7 @@ TEST(News, tell_who_receives_when_there_is_some) {
 TEST(News, tell_who_sends_when_there_is_room) {
   for (const WireKind& kind : wires_with_news()) {
     SCOPED_TRACE(kind.name);
-    Pair pair(kind);
+    WirePair pair(kind);
     MessageTransport &sleeps = *pair.ranks[0], &receives = *pair.ranks[1];
     for (int message = 0; message < 12; ++message) {
       const std::vector<std::byte> sent(message_bytes[message % message_bytes.size()],
@@ -149,7 +149,7 @@ TEST(News, tell_who_sends_when_there_is_room) {
 TEST(News, tell_of_the_rest_of_what_came_before_its_receive) {
   for (const WireKind& kind : wires_with_news()) {
     SCOPED_TRACE(kind.name);
-    Pair pair(kind);
+    WirePair pair(kind);
     MessageTransport &sends = *pair.ranks[0], &sleeps = *pair.ranks[1];
     for (int message = 0; message < 12; ++message) {
       const std::vector<std::byte> sent(message_bytes[message % message_bytes.size()],

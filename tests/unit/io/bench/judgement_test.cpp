@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Limit = BenchJudgement::Limit;
+using BenchLimit = BenchJudgement::Limit;
 
 /// Rates of a disk: in order 800 MB/s, anywhere 400; the pool is half as fast; memory gives 5000.
 struct Figures {
@@ -47,7 +47,7 @@ BenchJudgement judged(Figures figures, double mbps) {
 
 TEST(BenchJudgements, storage_limits_what_reads_nearly_as_fast) {
   const BenchJudgement result = judged(disk(), 760);
-  EXPECT_EQ(result.limit, Limit::storage);
+  EXPECT_EQ(result.limit, BenchLimit::storage);
   EXPECT_DOUBLE_EQ(result.limit_mbps, 800);
   EXPECT_DOUBLE_EQ(result.share, 0.95);
   EXPECT_THAT(result.sentence, HasSubstr("760 MB/s, 95 % of the 800 MB/s that storage gives"));
@@ -58,7 +58,7 @@ TEST(BenchJudgements, samples_anywhere_are_held_against_samples_anywhere) {
   Figures figures = disk();
   figures.loader.scattered = true;
   const BenchJudgement result = judged(figures, 380);
-  EXPECT_EQ(result.limit, Limit::storage);
+  EXPECT_EQ(result.limit, BenchLimit::storage);
   EXPECT_DOUBLE_EQ(result.limit_mbps, 400);
   EXPECT_THAT(result.sentence,
               HasSubstr("shuffle \"chunks\" reads neighbours together, up to 800"));
@@ -67,7 +67,7 @@ TEST(BenchJudgements, samples_anywhere_are_held_against_samples_anywhere) {
 TEST(BenchJudgements, memory_limits_what_comes_from_memory) {
   Figures figures = disk();
   const BenchJudgement faster = judged(figures, 4500);
-  EXPECT_EQ(faster.limit, Limit::page_cache) << "storage does not give that much";
+  EXPECT_EQ(faster.limit, BenchLimit::page_cache) << "storage does not give that much";
   EXPECT_DOUBLE_EQ(faster.limit_mbps, 5000);
   // Short reads tell where they came from.
   for (Interval& turn : figures.loader.intervals) {
@@ -82,16 +82,17 @@ TEST(BenchJudgements, a_stage_whose_threads_are_busy_limits) {
     turn.stages.push_back({.name = "unpack", .threads = 2, .busy_seconds = 3.8});
   }
   const BenchJudgement result = judged(figures, 300);
-  EXPECT_EQ(result.limit, Limit::decode);
+  EXPECT_EQ(result.limit, BenchLimit::decode);
   EXPECT_THAT(result.sentence, HasSubstr("unpack keeps its 2 threads busy for 95 % of the time"));
-  EXPECT_EQ(judged(figures, 790).limit, Limit::storage) << "and storage, where that is used up";
+  EXPECT_EQ(judged(figures, 790).limit, BenchLimit::storage)
+      << "and storage, where that is used up";
 }
 
 TEST(BenchJudgements, a_slower_reader_limits) {
   Figures figures = disk();
   figures.loader.reader = "pool";
   const BenchJudgement result = judged(figures, 390);
-  EXPECT_EQ(result.limit, Limit::reader);
+  EXPECT_EQ(result.limit, BenchLimit::reader);
   EXPECT_THAT(result.sentence, HasSubstr("pool directly reads 400 MB/s, and uring directly 800; "));
   EXPECT_THAT(result.sentence, HasSubstr("; say reading.reader \"uring\""));
 }
@@ -99,13 +100,13 @@ TEST(BenchJudgements, a_slower_reader_limits) {
 TEST(BenchJudgements, the_page_cache_that_is_filled_limits) {
   Figures figures = disk();
   figures.loader.direct = false;
-  EXPECT_EQ(judged(figures, 190).limit, Limit::loader) << "its way was not measured";
+  EXPECT_EQ(judged(figures, 190).limit, BenchLimit::loader) << "its way was not measured";
   figures.ways.push_back(
       {.way = {.access = BenchAccess::in_order, .kind = &reader_kind_named("uring")},
        .mbps = {200},
        .slowest_mbps = {200}});
   const BenchJudgement result = judged(figures, 190);
-  EXPECT_EQ(result.limit, Limit::reader);
+  EXPECT_EQ(result.limit, BenchLimit::reader);
   EXPECT_THAT(result.sentence,
               HasSubstr("uring through the page cache reads 200 MB/s, and uring directly 800; "));
   EXPECT_THAT(result.sentence, HasSubstr("until the page cache has these files"));
@@ -125,13 +126,13 @@ TEST(BenchJudgements, who_takes_batches_limits_where_they_lie_ready) {
     turn.consumer_wait = 0.02;
   }
   const BenchJudgement result = judged(figures, 300);
-  EXPECT_EQ(result.limit, Limit::consumer);
+  EXPECT_EQ(result.limit, BenchLimit::consumer);
   EXPECT_THAT(result.sentence, HasSubstr("ready for 98 % of the time"));
 }
 
 TEST(BenchJudgements, what_nothing_explains_is_the_loaders) {
   const BenchJudgement result = judged(disk(), 300);
-  EXPECT_EQ(result.limit, Limit::loader);
+  EXPECT_EQ(result.limit, BenchLimit::loader);
   EXPECT_THAT(result.sentence, HasSubstr("300 MB/s, 38 % of the 800 MB/s"));
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr std::uint64_t kib = 1024, mib = 1024 * kib;
+constexpr std::uint64_t kibibyte = 1024, mebibyte = 1024 * kibibyte;
 
 struct PlannedWorld {
   std::vector<std::uint64_t> bytes;
@@ -210,19 +210,19 @@ ReadPlan plan_one_file(const PlannedFile& place, const std::vector<Extents>& wan
 }
 
 TEST(ReadPlans, join_records_that_are_near_and_leave_wide_holes) {
-  const PlannedFile place{.bytes = 10 * mib};
-  const std::vector<Extents> wanted{{{.offset = 3 * mib, .bytes = 100}},
+  const PlannedFile place{.bytes = 10 * mebibyte};
+  const std::vector<Extents> wanted{{{.offset = 3 * mebibyte, .bytes = 100}},
                                     {{.offset = 0, .bytes = 1000}},
-                                    {{.offset = 1000 + 60 * kib, .bytes = 8}}};
+                                    {{.offset = 1000 + 60 * kibibyte, .bytes = 8}}};
   const ReadPlan plan = plan_one_file(place, wanted);
   ASSERT_EQ(plan.requests.size(), 2u);
-  EXPECT_EQ(plan.requests[0].extent, (Extent{.offset = 3 * mib, .bytes = 100}));
-  EXPECT_EQ(plan.requests[1].extent, (Extent{.offset = 0, .bytes = 1008 + 60 * kib}));
+  EXPECT_EQ(plan.requests[0].extent, (Extent{.offset = 3 * mebibyte, .bytes = 100}));
+  EXPECT_EQ(plan.requests[1].extent, (Extent{.offset = 0, .bytes = 1008 + 60 * kibibyte}));
   EXPECT_EQ(plan.requests[1].due, 1u);
 }
 
 TEST(ReadPlans, tell_what_is_wanted_earlier_than_it_was_planned_for) {
-  const PlannedFile place{.bytes = mib};
+  const PlannedFile place{.bytes = mebibyte};
   ReadPlanner planner(ReadPlanLimits{});
   const auto plan_at = [&](std::uint64_t position, std::uint64_t offset) {
     const Extents extents{{.offset = offset, .bytes = 100}};
@@ -241,17 +241,17 @@ TEST(ReadPlans, tell_what_is_wanted_earlier_than_it_was_planned_for) {
 
 TEST(ReadPlans, end_long_reads_at_multiples_of_a_request) {
   const ReadPlan plan =
-      plan_one_file({.bytes = 100 * mib}, {{{.offset = 3 * mib, .bytes = 8 * mib}}});
+      plan_one_file({.bytes = 100 * mebibyte}, {{{.offset = 3 * mebibyte, .bytes = 8 * mebibyte}}});
   std::vector<std::uint64_t> offsets;
   for (const Request& request : plan.requests) {
-    offsets.push_back(request.extent.offset / mib);
+    offsets.push_back(request.extent.offset / mebibyte);
   }
   EXPECT_EQ(offsets, (std::vector<std::uint64_t>{3, 4, 8}));
 }
 
 TEST(ReadPlans, never_split_a_short_record_for_its_place_in_the_file) {
   const ReadPlan plan =
-      plan_one_file({.bytes = 100 * mib}, {{{.offset = 4 * mib - 100, .bytes = 200}}});
+      plan_one_file({.bytes = 100 * mebibyte}, {{{.offset = 4 * mebibyte - 100, .bytes = 200}}});
   ASSERT_EQ(plan.requests.size(), 1u);
   EXPECT_EQ(plan.pieces.size(), 1u);
 }
@@ -274,12 +274,12 @@ TEST(ReadPlans, read_whole_blocks_directly_and_ask_for_none_twice) {
 
 TEST(ReadPlans, clip_at_stripes_where_the_target_changes) {
   const FileLayout striped{
-      {.begin = 0, .end = 8 * mib, .stripe_bytes = mib, .targets = {3, 5, 5, 7}}};
-  const ReadPlan plan =
-      plan_one_file({.bytes = 8 * mib, .layout = &striped}, {{{.offset = 0, .bytes = 4 * mib}}});
+      {.begin = 0, .end = 8 * mebibyte, .stripe_bytes = mebibyte, .targets = {3, 5, 5, 7}}};
+  const ReadPlan plan = plan_one_file({.bytes = 8 * mebibyte, .layout = &striped},
+                                      {{{.offset = 0, .bytes = 4 * mebibyte}}});
   std::vector<std::pair<Target, std::uint64_t>> requests;
   for (const Request& request : plan.requests) {
-    requests.emplace_back(request.target, request.extent.bytes / mib);
+    requests.emplace_back(request.target, request.extent.bytes / mebibyte);
   }
   EXPECT_EQ(requests, (std::vector<std::pair<Target, std::uint64_t>>{{3, 1}, {5, 2}, {7, 1}}));
 }
@@ -324,8 +324,8 @@ TEST(ReadPlans, refuse_what_lies_beyond_a_file) {
   EXPECT_THAT(what({.file = 4, .offset = 990, .bytes = 11}),
               HasSubstr("from 990 to 1001 of file 4, which has 1000"));
   EXPECT_THAT(what({.offset = 10, .bytes = ~std::uint64_t{0}}), HasSubstr("which no file has"));
-  EXPECT_THROW(ReadPlanner({.request_bytes = 32 * mib}), Error);
-  EXPECT_THROW(ReadPlanner({.request_bytes = 3 * mib}), Error);
+  EXPECT_THROW(ReadPlanner({.request_bytes = 32 * mebibyte}), Error);
+  EXPECT_THROW(ReadPlanner({.request_bytes = 3 * mebibyte}), Error);
 }
 
 TEST(ReadPlans, that_fail_leave_the_planner_as_it_was) {

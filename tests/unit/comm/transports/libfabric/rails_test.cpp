@@ -36,8 +36,8 @@ Rails open(int rank, int count, const char* provider = "tcp", int size = 2) {
 }
 
 /// Ranks 0 and 1.
-struct Pair {
-  explicit Pair(int rails, const char* provider = "tcp")
+struct RailPair {
+  explicit RailPair(int rails, const char* provider = "tcp")
       : first(open(0, rails, provider)), second(open(1, rails, provider)) {
     const std::vector<Blob> addresses = {first.address(), second.address()};
     first.connect(addresses);
@@ -63,7 +63,7 @@ struct Pair {
 };
 
 /// A message of `bytes` from rank 0 to a receive of its length.
-void expect_delivery(Pair& pair, std::uint64_t tag, std::size_t bytes, bool recv_first) {
+void expect_delivery(RailPair& pair, std::uint64_t tag, std::size_t bytes, bool recv_first) {
   const auto sent = pattern(bytes, bytes + tag);
   std::vector<std::byte> got(bytes);
   MessageRequest send, recv;
@@ -135,7 +135,7 @@ TEST(Rails, carry_messages_in_turn_and_let_each_be_withdrawn) {
 TEST(Rails, carry_every_length_whichever_side_is_first) {
   for (const char* provider : {"tcp", "net"}) {
     for (const int rails : {1, 2, 3}) {
-      Pair pair(rails, provider);
+      RailPair pair(rails, provider);
       std::uint64_t tag = 0;
       for (const std::size_t bytes : lengths) {
         for (const bool recv_first : {false, true}) {
@@ -149,7 +149,7 @@ TEST(Rails, carry_every_length_whichever_side_is_first) {
 
 TEST(Rails, take_shorter_messages_into_longer_receives) {
   for (const char* provider : {"tcp", "net"}) {
-    Pair pair(2, provider);
+    RailPair pair(2, provider);
     std::uint64_t tag = 0;
     for (const std::size_t room : lengths) {
       for (const std::size_t bytes : lengths) {
@@ -185,7 +185,7 @@ TEST(Rails, refuse_longer_messages_than_their_receives) {
           continue;
         }
         SCOPED_TRACE(testing::Message() << bytes << " into " << room << " by " << provider);
-        Pair pair(2, provider);
+        RailPair pair(2, provider);
         const auto sent = pattern(bytes, 3);
         std::vector<std::byte> got(room);
         MessageRequest send, recv;
@@ -203,7 +203,7 @@ TEST(Rails, refuse_longer_messages_than_their_receives) {
 }
 
 TEST(Rails, keep_messages_of_equal_tags_in_order_whatever_their_lengths) {
-  Pair pair(3, "net");
+  RailPair pair(3, "net");
   std::array<MessageRequest, lengths.size()> sends, recvs;
   std::vector<std::vector<std::byte>> sent, got;
   for (const std::size_t bytes : lengths) {
@@ -223,7 +223,7 @@ TEST(Rails, keep_messages_of_equal_tags_in_order_whatever_their_lengths) {
 
 TEST(Rails, leave_alone_the_memory_of_a_withdrawn_receive) {
   for (const char* provider : {"tcp", "net"}) {
-    Pair pair(2, provider);
+    RailPair pair(2, provider);
     const std::size_t bytes = 1 << 20;
     const auto before = pattern(bytes, 1);
     std::vector<std::byte> abandoned = before;

@@ -21,9 +21,9 @@ namespace {
 using State = MessageRequest::State;
 
 /// Two links, and their streams each way: bytes under way, of which there is room for so many.
-struct Pair {
-  explicit Pair(std::size_t streams, std::size_t room = 100'000,
-                std::size_t unexpected = std::size_t{64} << 20)
+struct LinkPair {
+  explicit LinkPair(std::size_t streams, std::size_t room = 100'000,
+                    std::size_t unexpected = std::size_t{64} << 20)
       : rules{unexpected},
         ends{Link(streams, rules), Link(streams, rules)},
         under_way{std::vector<std::vector<std::byte>>(streams),
@@ -93,7 +93,7 @@ constexpr std::array<std::size_t, 9> lengths = {0,
 
 TEST(SocketLink, carries_every_length_whichever_side_is_first) {
   for (const std::size_t streams : {1u, 2u, 5u}) {
-    Pair pair(streams);
+    LinkPair pair(streams);
     std::uint64_t tag = 0;
     for (const std::size_t bytes : lengths) {
       for (const int first : {0, 1, 2}) {  // the receive, the send, the receive in its midst
@@ -119,7 +119,7 @@ TEST(SocketLink, carries_every_length_whichever_side_is_first) {
 }
 
 TEST(SocketLink, announces_what_is_past_the_credit_and_sends_it_when_it_is_asked_for) {
-  Pair pair(1, std::size_t{64} << 20);
+  LinkPair pair(1, std::size_t{64} << 20);
   constexpr std::size_t count = 40, bytes = 300'000;
   std::deque<MessageRequest> sends(count), recvs(count);
   std::vector<std::vector<std::byte>> sent, got;
@@ -149,7 +149,7 @@ TEST(SocketLink, announces_what_is_past_the_credit_and_sends_it_when_it_is_asked
 }
 
 TEST(SocketLink, has_not_sent_an_empty_message_past_the_credit_before_it_is_asked_for) {
-  Pair pair(1, std::size_t{64} << 20);
+  LinkPair pair(1, std::size_t{64} << 20);
   const auto sent = pattern(Outbox::credit_bytes / 4 - frame_bytes, 1);
   std::array<MessageRequest, 4> sends;
   for (MessageRequest& send : sends) {
@@ -167,7 +167,7 @@ TEST(SocketLink, has_not_sent_an_empty_message_past_the_credit_before_it_is_aske
 }
 
 TEST(SocketLink, keeps_no_more_than_its_limit_and_goes_on_once_there_is_room) {
-  Pair pair(1, 1 << 20, 10'000);
+  LinkPair pair(1, 1 << 20, 10'000);
   const auto sent = pattern(4'000, 1);
   std::array<MessageRequest, 4> sends, recvs;
   std::array<std::vector<std::byte>, 4> got;
@@ -190,7 +190,7 @@ TEST(SocketLink, refuses_what_does_not_fit_and_goes_on) {
   for (const std::size_t streams : {1u, 3u}) {
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{100'001}, std::size_t{2} << 20}) {
       for (const bool recv_first : {false, true}) {
-        Pair pair(streams);
+        LinkPair pair(streams);
         const auto sent = pattern(bytes, 1);
         std::vector<std::byte> small(bytes - 1), next(bytes);
         MessageRequest send, send_next, recv, recv_next;
@@ -224,7 +224,7 @@ TEST(SocketLink, withdraws_either_side_at_any_moment) {
     for (const std::size_t bytes : {std::size_t{10}, std::size_t{100'001}, std::size_t{2} << 20}) {
       for (const bool sender : {false, true}) {
         for (int moment = 0; moment < 12; ++moment) {
-          Pair pair(streams, 30'000);
+          LinkPair pair(streams, 30'000);
           auto sent = pattern(bytes, 1);
           const auto next = pattern(bytes, 2);
           std::vector<std::byte> got(bytes), got_next(bytes);
@@ -277,7 +277,7 @@ TEST(SocketLink, withdraws_either_side_at_any_moment) {
   }
 }
 
-StreamFrameKind first_kind(Pair& pair, std::size_t end) {
+StreamFrameKind first_kind(LinkPair& pair, std::size_t end) {
   FrameHeader header{};
   const auto frame = pair.ends[end].out.outgoing(0).header;
   std::copy_n(frame.begin(), std::min(frame.size(), header.size()), header.begin());
@@ -288,7 +288,7 @@ StreamFrameKind first_kind(Pair& pair, std::size_t end) {
 // itself that takes all the room of its stream.
 TEST(SocketLink, announces_nothing_to_a_receive_that_waits) {
   for (const std::size_t streams : {1u, 3u}) {
-    Pair pair(streams, 50'000);
+    LinkPair pair(streams, 50'000);
     constexpr std::size_t bytes = 3'000'001;
     std::array<std::vector<std::byte>, 2> sent, got;
     std::array<MessageRequest, 2> sends, recvs;
@@ -318,7 +318,7 @@ TEST(SocketLink, announces_nothing_to_a_receive_that_waits) {
 // One that is on its way when a receive is told of may be for that receive, as far as its sender
 // knows; so the next one is announced.
 TEST(SocketLink, announces_what_an_earlier_message_may_have_taken_the_receive_of) {
-  Pair pair(1, std::size_t{64} << 20);
+  LinkPair pair(1, std::size_t{64} << 20);
   constexpr std::size_t bytes = 2'000'000;
   const auto short_one = pattern(10, 1), long_one = pattern(bytes, 2);
   std::vector<std::byte> got(bytes), got_next(bytes);
@@ -342,7 +342,7 @@ TEST(SocketLink, announces_what_an_earlier_message_may_have_taken_the_receive_of
 // What was sent to it comes to nothing, and takes neither room nor credit.
 TEST(SocketLink, drops_what_comes_for_a_receive_that_has_been_given_up) {
   for (const std::size_t streams : {1u, 3u}) {
-    Pair pair(streams, 50'000, 1'000);
+    LinkPair pair(streams, 50'000, 1'000);
     constexpr std::size_t bytes = 3'000'001;
     const auto sent = pattern(bytes, 1);
     std::vector<std::byte> got(bytes);
@@ -370,7 +370,7 @@ TEST(SocketLink, drops_what_comes_for_a_receive_that_has_been_given_up) {
 TEST(SocketLink, gives_a_stream_several_frames_at_once) {
   constexpr std::size_t bytes = 10'000;
   for (const std::size_t portion : {std::size_t{1}, std::size_t{bytes + 7}, std::size_t{1} << 20}) {
-    Pair pair(1, 1 << 20);
+    LinkPair pair(1, 1 << 20);
     std::array<std::vector<std::byte>, 12> sent, got;
     std::array<MessageRequest, 12> sends, recvs;
     for (std::size_t i = 0; i < sent.size(); ++i) {
@@ -400,7 +400,7 @@ TEST(SocketLink, gives_a_stream_several_frames_at_once) {
 
 /// What one took ahead of the others they would lack.
 TEST(SocketLink, gives_each_of_several_streams_one_frame_at_once) {
-  Pair pair(4, 1 << 20);
+  LinkPair pair(4, 1 << 20);
   const auto sent = pattern(std::size_t{1} << 20, 1);
   std::vector<std::byte> got(sent.size());
   MessageRequest send, recv;
@@ -415,7 +415,7 @@ TEST(SocketLink, gives_each_of_several_streams_one_frame_at_once) {
 }
 
 TEST(SocketLink, has_sent_nothing_whose_header_waits_though_its_pieces_have_overtaken_it) {
-  Pair pair(2);
+  LinkPair pair(2);
   const auto sent = pattern(2 * least_cut, 9);
   std::vector<std::byte> got(sent.size());
   MessageRequest send, recv;
@@ -436,7 +436,7 @@ TEST(SocketLink, has_sent_nothing_whose_header_waits_though_its_pieces_have_over
 }
 
 TEST(SocketLink, withdraws_what_only_a_header_is_missing_of) {
-  Pair pair(2);
+  LinkPair pair(2);
   const auto sent = pattern(2 * least_cut, 3);
   std::vector<std::byte> got(sent.size());
   MessageRequest send, recv;
@@ -453,7 +453,7 @@ TEST(SocketLink, withdraws_what_only_a_header_is_missing_of) {
 }
 
 TEST(SocketLink, ends_everything_but_what_came_whole_when_it_breaks) {
-  Pair pair(2, 1 << 20);
+  LinkPair pair(2, 1 << 20);
   const auto sent = pattern(100, 1), large = pattern(2 << 20, 2);
   std::vector<std::byte> got(100), never(100);
   std::vector<std::byte> half(large.size());
@@ -502,13 +502,13 @@ TEST(SocketLink, takes_no_frame_that_its_state_has_no_place_for) {
       {0, {.kind = Kind::expect, .id = 1, .tag = 0, .from = 0, .bytes = 1}},  // nothing was sent
   };
   for (std::size_t at = 0; at < cases.size(); ++at) {
-    Pair pair(2);
+    LinkPair pair(2);
     const FrameHeader header = encode(cases[at].frame);
     EXPECT_EQ(pair.ends[0].in.feed(cases[at].stream, header).taken, Inbox::Taken::nonsense)
         << "case " << at;
   }
   // More than was announced, before it was granted, and twice.
-  Pair pair(2);
+  LinkPair pair(2);
   const auto feed = [&](const StreamFrame& frame) {
     return pair.ends[0].in.feed(0, encode(frame)).taken;
   };
@@ -526,7 +526,7 @@ std::uint64_t tag_of(std::uint64_t communicator, std::uint64_t tag) {
 // room nor credit from those of another.
 TEST(SocketLink, drops_what_no_receive_will_ask_for) {
   for (const std::size_t streams : {1u, 3u}) {
-    Pair pair(streams, 100'000, 5 * most_unasked);
+    LinkPair pair(streams, 100'000, 5 * most_unasked);
     std::deque<MessageRequest> sends;
     std::deque<std::vector<std::byte>> letters;
     const auto send = [&](std::uint64_t tag, std::size_t bytes) {
@@ -579,7 +579,7 @@ struct Mail {
 };
 
 /// Gives up one side of it, if that is under way; whoever does has its memory back at once.
-void give_up(Pair& pair, Mail& mail, bool sender) {
+void give_up(LinkPair& pair, Mail& mail, bool sender) {
   MessageRequest& request = sender ? mail.send : mail.recv;
   if (request.state != State::posted) {
     return;
@@ -615,7 +615,7 @@ TEST(SocketLink, withdraws_random_letters_and_loses_neither_credit_nor_room) {
     for (const std::size_t streams : {1u, 3u}) {
       SCOPED_TRACE(testing::Message() << "seed " << seed << ", " << streams << " streams");
       std::mt19937 random(seed);
-      Pair pair(streams, 40'000, 6 * most_unasked);
+      LinkPair pair(streams, 40'000, 6 * most_unasked);
       for (std::uint64_t communicator = 1; communicator <= communicators; ++communicator) {
         std::deque<Mail> mails;
         std::vector<std::size_t> order;
@@ -686,7 +686,7 @@ TEST(SocketLink, carries_random_letters_in_random_parts) {
   for (const unsigned seed : {1u, 2u, 3u}) {
     for (const std::size_t streams : {1u, 3u}) {
       std::mt19937 random(seed);
-      Pair pair(streams, 40'000);
+      LinkPair pair(streams, 40'000);
       std::deque<Mail> mails;
       std::vector<std::size_t> order;
       for (std::size_t at = 0; at < 200; ++at) {
