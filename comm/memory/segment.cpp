@@ -75,12 +75,24 @@ void take_huge_pages(std::byte* data, std::size_t bytes) {
   }
 }
 
+[[noreturn]] void refuse_segment(std::size_t bytes, int error) {
+  const char* advice = error == EMFILE || error == ENFILE
+                           ? "; raise the limit of open files (ulimit -n)"
+                           : "; free memory of this host, or raise this process's limits of it "
+                             "(ulimit -v, and its container's)";
+  throw Error(
+      ErrorCode::unavailable,
+      text("cannot have ", bytes, " bytes of shared memory: ", std::strerror(error), advice));
+}
+
 }  // namespace
 
 Segment::Segment(std::size_t bytes, Pages pages, const char* name)
     : pages_(pages), bytes_(round_to_pages(std::max<std::size_t>(checked(bytes, pages), 1))) {
   fd_ = open_here_only([&] { return memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING); });
-  need(fd_ >= 0, "memfd_create: ", std::strerror(errno));
+  if (fd_ < 0) {
+    refuse_segment(bytes_, errno);
+  }
   struct stat status {};
   void* address = MAP_FAILED;
   if (ftruncate(fd_, static_cast<off_t>(bytes_)) == 0 && fstat(fd_, &status) == 0) {
@@ -89,8 +101,7 @@ Segment::Segment(std::size_t bytes, Pages pages, const char* name)
   if (address == MAP_FAILED) {
     const int error = errno;
     close_and_forget(fd_);
-    throw Error(ErrorCode::unavailable,
-                text("cannot have ", bytes_, " bytes of shared memory: ", std::strerror(error)));
+    refuse_segment(bytes_, error);
   }
   // Peers may rely on the size; without the seal a shrunken file would kill them by SIGBUS.
   fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);

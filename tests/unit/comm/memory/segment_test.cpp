@@ -4,12 +4,16 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <memory>
+#include <string>
+
+#include "sprat/error.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -21,6 +25,40 @@ TEST(Segment, starts_zeroed_and_rounds_up_to_pages) {
   for (std::size_t i = 0; i < segment.bytes(); ++i) {
     ASSERT_EQ(segment.data()[i], std::byte{0});
   }
+}
+
+TEST(Segment, that_cannot_be_had_says_what_to_raise) {
+  try {
+    const Segment segment(std::size_t{1} << 48, Segment::Pages::as_touched);
+    FAIL() << "there is more address space than there was";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unavailable);
+    EXPECT_STREQ(error.what(),
+                 "cannot have 281474976710656 bytes of shared memory: Cannot allocate memory; free "
+                 "memory of this host, or raise this process's limits of it (ulimit -v, and its "
+                 "container's)");
+  }
+}
+
+TEST(Segment, without_a_descriptor_says_which_limit_to_raise) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit none{.rlim_cur = 3, .rlim_max = 3};
+    setrlimit(RLIMIT_NOFILE, &none);
+    int status = 1;
+    try {
+      const Segment segment(4096);
+    } catch (const Error& error) {
+      status = std::string(error.what())
+                       .ends_with("Too many open files; raise the limit of open files (ulimit -n)")
+                   ? 0
+                   : 2;
+    }
+    _exit(status);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(Segment, another_process_maps_it_and_sees_what_is_written) {
