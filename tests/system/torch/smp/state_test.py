@@ -503,6 +503,15 @@ def copied(rank: int, size: int) -> Any:
     return dict(model.cpu().module.state_dict())
 
 
+def within(rank: int, size: int) -> Any:
+    """The state of a module around a split one, and of that one with a prefix; the plain names."""
+    smp = start(size, 2)
+    model, optimizer = model_and_optimizer(smp, size)
+    steps(smp, model, optimizer, range(1))
+    around = nn.ModuleDict({"inner": model, "head": nn.Linear(2, 2)})
+    return sorted(around.state_dict()), sorted(model.state_dict(prefix="a.")), sorted(model.state_dict())
+
+
 class State(unittest.TestCase):
     def equal(self, got: Any, want: Any) -> None:
         for one, other in zip(got[0], want[0], strict=True):
@@ -636,6 +645,13 @@ class State(unittest.TestCase):
         first, second = values_of(2, copied)
         self.assertEqual([k for k in first if not torch.equal(first[k], second[k])], [])
         self.assertFalse(any(bool(torch.isnan(one).any()) for one in first.values()))
+
+    def test_a_module_around_it_has_its_state(self):
+        (around, prefixed, names), (around_other, *others) = values_of(2, within)
+        self.assertGreater(len(names), 0)
+        self.assertEqual(around, sorted(["head.bias", "head.weight", *(f"inner.{name}" for name in names)]))
+        self.assertEqual(prefixed, [f"a.{name}" for name in names])
+        self.assertEqual((around_other, others), (["head.bias", "head.weight"], [[], []]))
 
     def test_an_overflow_on_one_rank_leaves_the_step_out_on_all(self):
         for told in values_of(2, functools.partial(scaled, 1)):

@@ -292,11 +292,20 @@ class DistributedModel(nn.Module, Joinable):
             return self.shards.module_state(self.module, self.is_local)
         return {k: v for k, v in self.module.state_dict().items() if self.is_local(k)}
 
-    def state_dict(self, *_: Any, gather_to_rank0: bool = True, **__: Any) -> dict[str, Any]:
-        """All parameters and buffers; with gather_to_rank0 on pp_rank 0, elsewhere {}.
+    def state_dict(self, *_: Any, destination: dict[str, Any] | None = None, prefix: str = "",
+                   gather_to_rank0: bool = True, **__: Any) -> dict[str, Any]:
+        """All parameters and buffers; with gather_to_rank0 on pp_rank 0, elsewhere none.
 
-        The ranks of one copy of the model call it together.
+        The ranks of one copy of the model call it together. `destination` and `prefix` are what a module around this
+        one gives: names with that prefix are added to that dictionary, which is returned.
         """
+        whole = {prefix + name: value for name, value in self._whole_state(gather_to_rank0).items()}
+        if destination is None:
+            return whole
+        destination.update(whole)
+        return destination
+
+    def _whole_state(self, gather_to_rank0: bool) -> dict[str, Any]:
         own = {name: self.values.whole(name, one) for name, one in self.own_state().items()}
         if not self.assignment:
             return own
