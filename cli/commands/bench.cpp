@@ -261,7 +261,8 @@ Action prepare_bench(CLI::App& app) {
   app.add_option("--algorithm", r->algorithm, "Prefer this algorithm (names: sprat info)");
   app.add_option("--tune", r->tuning, "Time every algorithm that fits; write rules to this file")
       ->excludes("--algorithm");
-  app.add_option("--json", r->json, "Also write one JSON object a row to this file");
+  app.add_option("--json", r->json, "Also write one JSON object a row to this file")
+      ->excludes("--tune");
   app.add_flag("--quiet", r->quiet, "No line of how far it is on a terminal");
   app.add_option("--trace", r->trace, "Write a timeline of all ranks, which Perfetto opens")
       ->type_name("FILE");

@@ -190,8 +190,11 @@ Action prepare_status(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("SOURCE", options->sources, "Process ids, or files that failed ranks left");
   app.add_flag("--explain", options->explain, "Say who waits for whom, from all of them together");
-  app.add_flag("--json", options->json, "One JSON array, a flight record for each rank");
-  app.add_option("--trace", options->trace, "Write the last calls of one job for ui.perfetto.dev");
+  app.add_flag("--json", options->json, "One JSON array, a flight record for each rank")
+      ->excludes("--explain");
+  app.add_option("--trace", options->trace, "Write the last calls of one job for ui.perfetto.dev")
+      ->excludes("--explain")
+      ->excludes("--json");
   return [options] { return run_status(*options); };
 }
 

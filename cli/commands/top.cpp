@@ -184,10 +184,15 @@ Action prepare_top(CLI::App& app) {
   app.add_flag("--once", options->once, "Two looks, one table, as without a terminal");
   app.add_flag("--json", options->json, "The same as one JSON object");
   app.add_option(
-      "--prometheus", options->prometheus,
-      "Write counters in Prometheus' text form to this file, or to - for standard output");
+         "--prometheus", options->prometheus,
+         "Write counters in Prometheus' text form to this file, or to - for standard output")
+      ->excludes("--once")
+      ->excludes("--json");
   app.add_option("--listen", options->listen,
-                 "Serve them at GET /metrics of PORT on this host alone, or of HOST:PORT");
+                 "Serve them at GET /metrics of PORT on this host alone, or of HOST:PORT")
+      ->excludes("--once")
+      ->excludes("--json")
+      ->excludes("--prometheus");
   return [options] { return run_top(*options); };
 }
 
