@@ -79,16 +79,10 @@ LauncherWatch::LauncherWatch() {
   if (process == 0) {
     return;
   }
-  descriptor_ = static_cast<int>(syscall(SYS_pidfd_open, process, 0));  // close-on-exec
-  if (descriptor_ >= 0 && launcher() != process) {  // it ended meanwhile: whose number is it now?
-    close(descriptor_);
-    descriptor_ = -1;
-  }
-}
-
-LauncherWatch::~LauncherWatch() {
-  if (descriptor_ >= 0) {
-    close(descriptor_);
+  descriptor_ = comm::OwnedDescriptor(
+      static_cast<int>(syscall(SYS_pidfd_open, process, 0)));  // close-on-exec
+  if (launcher() != process) {  // it ended meanwhile: whose number is it now?
+    descriptor_.close();
   }
 }
 

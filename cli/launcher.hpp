@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include "comm/base/owned_descriptor.hpp"
+
 namespace sprat::cli {
 
 /// The process that launched this rank: the nearest above it that is not of the rank itself, as
@@ -14,15 +16,12 @@ pid_t launcher();
 class LauncherWatch {
  public:
   LauncherWatch();
-  ~LauncherWatch();
-  LauncherWatch(const LauncherWatch&) = delete;
-  LauncherWatch& operator=(const LauncherWatch&) = delete;
 
   /// -1 without a launcher, or where the kernel cannot tell (before Linux 5.3).
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.number(); }
 
  private:
-  int descriptor_ = -1;
+  comm::OwnedDescriptor descriptor_;
 };
 
 }  // namespace sprat::cli

@@ -30,15 +30,13 @@ bool is_whole(std::span<const std::byte> bytes, std::uint64_t checksum) {
 
 }  // namespace
 
-ReadFile::ReadFile(std::string path) : path_(std::move(path)) {
-  // O_NONBLOCK: opening a pipe would wait for somebody who writes into it.
-  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor_ < 0) {
+ReadFile::ReadFile(std::string path)
+    : path_(std::move(path)), file_(comm::open_to_read(path_.c_str())) {
+  if (!file_.open()) {
     refuse("open", path_, errno);
   }
   struct stat status {};
-  if (fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
-    close(descriptor_);
+  if (fstat(file_.number(), &status) != 0 || !S_ISREG(status.st_mode)) {
     need(S_ISDIR(status.st_mode), "cannot read ", path_, ": it is a pipe or a device, no file");
     refuse("read", path_, EISDIR);
   }
@@ -48,26 +46,15 @@ ReadFile::ReadFile(std::string path) : path_(std::move(path)) {
 
 bool ReadFile::is_unchanged() const {
   struct stat status {};
-  return fstat(descriptor_, &status) == 0 && static_cast<std::uint64_t>(status.st_size) == bytes_ &&
+  return fstat(file_.number(), &status) == 0 &&
+         static_cast<std::uint64_t>(status.st_size) == bytes_ &&
          modification_of(status) == modified_ns_;
 }
-
-ReadFile::~ReadFile() {
-  if (descriptor_ >= 0) {
-    close(descriptor_);
-  }
-}
-
-ReadFile::ReadFile(ReadFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      bytes_(other.bytes_),
-      modified_ns_(other.modified_ns_) {}
 
 void ReadFile::read(std::uint64_t offset, std::span<std::byte> into) const {
   while (!into.empty()) {
     // pread() may give less than was asked for, and a signal may interrupt it.
-    const ssize_t got = pread(descriptor_, into.data(), into.size(), static_cast<off_t>(offset));
+    const ssize_t got = pread(file_.number(), into.data(), into.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) {
       continue;
     }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/base/owned_descriptor.hpp"
 #include "io/durable.hpp"
 
 namespace sprat::io {
@@ -17,9 +18,6 @@ class ReadFile {
  public:
   /// Throws Error{unavailable} naming the path, as all of its calls do.
   explicit ReadFile(std::string path);
-  ~ReadFile();
-  ReadFile(ReadFile&& other) noexcept;
-  ReadFile& operator=(ReadFile&&) = delete;
 
   const std::string& path() const { return path_; }
   std::uint64_t bytes() const { return bytes_; }
@@ -32,7 +30,7 @@ class ReadFile {
 
  private:
   std::string path_;
-  int descriptor_ = -1;
+  comm::OwnedDescriptor file_;
   std::uint64_t bytes_ = 0;
   std::int64_t modified_ns_ = 0;
 };

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "comm/base/owned_descriptor.hpp"
 #include "io/lustre/detection.hpp"
 #include "io/lustre/hsm_calls.hpp"
 #include "io/lustre/layout.hpp"
@@ -36,15 +37,12 @@ class OpenFile {
       throw Error(ErrorCode::unavailable,
                   fmt::format("cannot open \"{}\": {}", path, std::strerror(opened.error)));
     }
-    descriptor_ = opened.descriptor;
+    descriptor_ = comm::OwnedDescriptor(opened.descriptor);
   }
-  ~OpenFile() { close(descriptor_); }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.number(); }
 
  private:
-  int descriptor_ = -1;
+  comm::OwnedDescriptor descriptor_;
 };
 
 struct ToldFile {

@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "comm/base/check.hpp"
+#include "comm/base/owned_descriptor.hpp"
 
 namespace sprat::collectives::digests {
 namespace {
@@ -59,15 +60,15 @@ std::vector<fs::path> files_of(const Place& place) {
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  need(file >= 0, path, ": ", std::strerror(errno));
+  const comm::OwnedDescriptor file = comm::open_to_read(path.c_str());
+  need(file.open(), path, ": ", std::strerror(errno));
   struct stat status {};
-  const bool regular = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+  const bool regular = ::fstat(file.number(), &status) == 0 && S_ISREG(status.st_mode);
   const auto bytes = static_cast<std::size_t>(regular ? status.st_size : 0);
   // Private, and a file of digests only grows: a run that is still going can be looked at.
-  void* const data = bytes == 0 ? nullptr : ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file, 0);
+  void* const data =
+      bytes == 0 ? nullptr : ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.number(), 0);
   const int why = errno;
-  ::close(file);
   need(regular, path, " is no file");
   need(data != MAP_FAILED, path, ": ", std::strerror(why));
   bytes_ = {static_cast<const std::byte*>(data), bytes};

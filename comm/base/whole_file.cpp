@@ -14,6 +14,7 @@
 
 #include "comm/base/check.hpp"
 #include "comm/base/memory_room.hpp"
+#include "comm/base/owned_descriptor.hpp"
 
 namespace sprat {
 namespace {
@@ -46,22 +47,6 @@ int write_error(int descriptor, std::string_view content) {
   return 0;
 }
 
-/// Open for reading, and closed again in the end.
-struct Opened {
-  explicit Opened(const std::string& path)
-      // O_NONBLOCK: opening a pipe would wait for somebody who writes into it.
-      : number(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {}
-  ~Opened() {
-    if (number >= 0) {
-      ::close(number);
-    }
-  }
-  Opened(const Opened&) = delete;
-  Opened& operator=(const Opened&) = delete;
-
-  const int number;
-};
-
 /// `shown` is what errors call it.
 struct Wanted {
   std::string path, shown;
@@ -93,10 +78,10 @@ std::string read_to_end(const Wanted& wanted, int descriptor, bool pipe, std::st
 
 std::string read_file(const Wanted& wanted) {
   const std::string& shown = wanted.shown;
-  const Opened file(wanted.path);
-  need(file.number >= 0, "cannot open ", shown, ": ", std::strerror(errno));
+  const comm::OwnedDescriptor file = comm::open_to_read(wanted.path.c_str());
+  need(file.open(), "cannot open ", shown, ": ", std::strerror(errno));
   struct stat there {};
-  need(fstat(file.number, &there) == 0, "cannot read ", shown, ": ", std::strerror(errno));
+  need(fstat(file.number(), &there) == 0, "cannot read ", shown, ": ", std::strerror(errno));
   need(!S_ISDIR(there.st_mode), "cannot read ", shown, ": it is a folder; name a file");
   const bool pipe = wanted.may_be_piped && S_ISFIFO(there.st_mode);
   need(pipe || S_ISREG(there.st_mode), "cannot read ", shown,
@@ -108,7 +93,7 @@ std::string read_file(const Wanted& wanted) {
   comm::need_memory(bytes, wanted.path.c_str());
   std::string content;
   content.reserve(bytes);
-  return read_to_end(wanted, file.number, pipe, std::move(content));
+  return read_to_end(wanted, file.number(), pipe, std::move(content));
 }
 
 }  // namespace

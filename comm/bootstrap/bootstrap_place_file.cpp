@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/base/owned_descriptor.hpp"
 #include "comm/bootstrap/bootstrap_place.hpp"
 #include "comm/encryption/token_proof.hpp"
 
@@ -16,28 +17,6 @@ namespace sprat::comm {
 namespace {
 
 constexpr std::size_t max_file_bytes = std::size_t{64} << 10;
-
-class PlaceFile final {
- public:
-  explicit PlaceFile(int value) : value_(value) {}
-  ~PlaceFile() {
-    if (value_ >= 0) {
-      ::close(value_);
-    }
-  }
-  PlaceFile(const PlaceFile&) = delete;
-  PlaceFile& operator=(const PlaceFile&) = delete;
-  int get() const { return value_; }
-
- private:
-  int value_;
-};
-
-/// Without waiting: whoever may write to the folder may have put a FIFO at the path, and open()
-/// would wait for somebody to write to it. O_NONBLOCK means nothing for a regular file.
-int open_to_read(const std::string& path, int flags = 0) {
-  return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | flags);
-}
 
 std::string read_all(int descriptor) {
   std::string content;
@@ -89,9 +68,9 @@ class FilePlace final : public BootstrapPlace {
     if (published_.empty()) {
       return;
     }
-    const PlaceFile file(open_to_read(path_, O_NOFOLLOW));
+    const OwnedDescriptor file = open_to_read(path_.c_str(), O_NOFOLLOW);
     // Another job may have put its own address there meanwhile, which stays.
-    if (file.get() >= 0 && read_all(file.get()) == published_) {
+    if (file.number() >= 0 && read_all(file.number()) == published_) {
       ::unlink(path_.c_str());
     }
   }
@@ -111,10 +90,10 @@ class FilePlace final : public BootstrapPlace {
     // guessed, and O_EXCL and O_NOFOLLOW refuse what another user may have put there. Only this
     // user may read the token in it.
     const std::string draft = text(path_, ".", random_token().substr(0, 16));
-    const PlaceFile file(
+    const OwnedDescriptor file(
         ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-    need(file.get() >= 0, "cannot write ", draft, ": ", std::strerror(errno));
-    if (!write_all(file.get(), content) || ::rename(draft.c_str(), path_.c_str()) != 0) {
+    need(file.number() >= 0, "cannot write ", draft, ": ", std::strerror(errno));
+    if (!write_all(file.number(), content) || ::rename(draft.c_str(), path_.c_str()) != 0) {
       const int error = errno;
       ::unlink(draft.c_str());
       need(false, "cannot write ", path_, ": ", std::strerror(error));
@@ -123,18 +102,19 @@ class FilePlace final : public BootstrapPlace {
   }
 
   Found look_up(std::chrono::steady_clock::time_point) override {
-    const PlaceFile file(open_to_read(path_));
-    if (file.get() < 0) {
+    // Whoever may write to the folder may have put a FIFO at the path.
+    const OwnedDescriptor file = open_to_read(path_.c_str());
+    if (file.number() < 0) {
       return {std::nullopt, std::strerror(errno)};
     }
     struct stat status {};
-    need(::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode), path_, " is not a file");
+    need(::fstat(file.number(), &status) == 0 && S_ISREG(status.st_mode), path_, " is not a file");
     // Whoever wrote the file decides whom this rank talks to. With SPRAT_TOKEN the coordinator must
     // prove a secret that the file does not hold, so its owner does not matter.
     need(!config_.token.empty() || status.st_uid == ::geteuid(), path_, " belongs to user ",
          status.st_uid, ", this process to user ", ::geteuid(),
          "; remove the file, or set SPRAT_TOKEN on every rank");
-    std::optional<Contact> contact = read_contact(read_all(file.get()));
+    std::optional<Contact> contact = read_contact(read_all(file.number()));
     if (!contact) {
       return {std::nullopt, "it is not (yet) a rendezvous"};
     }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/base/owned_descriptor.hpp"
 #include "comm/status/status_page.hpp"
 
 namespace sprat::comm::status {
@@ -56,13 +57,8 @@ std::optional<Reader> Reader::map(int fd) {
 // number may mean a pipe or a terminal by now: open() must not wait for the other end of the one,
 // nor make the other the terminal of this process.
 std::optional<Reader> Reader::open(const char* path) {
-  const int fd = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) {
-    return std::nullopt;
-  }
-  auto page = map(fd);
-  close(fd);
-  return page;
+  const OwnedDescriptor page = open_to_read(path);
+  return page.open() ? map(page.number()) : std::nullopt;
 }
 
 Reader::~Reader() {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "comm/base/check.hpp"
+#include "comm/base/owned_descriptor.hpp"
 
 namespace sprat::comm {
 namespace {
@@ -25,21 +26,6 @@ constexpr auto longest_probe = 3s;
 /// An address that has not answered for this long may never do so (its host is down, or packets to
 /// it are dropped). The next one is then tried beside it, not instead of it.
 constexpr std::chrono::milliseconds next_address{300};
-
-struct ProbingSocket {
-  int number = -1;
-  ProbingSocket() = default;
-  ProbingSocket(ProbingSocket&& other) noexcept : number(std::exchange(other.number, -1)) {}
-  ProbingSocket& operator=(ProbingSocket&& other) noexcept {
-    std::swap(number, other.number);
-    return *this;
-  }
-  ~ProbingSocket() {
-    if (number >= 0) {
-      close(number);
-    }
-  }
-};
 
 /// When nobody listens on a port, the system may choose this very port for the socket that connects
 /// to it. TCP then connects the socket to itself, which would look like a listener.
@@ -62,20 +48,21 @@ void reset_when_closed(int socket) {
 enum class PortAnswer { none_yet, listens, nobody, no_descriptor };
 
 /// Begins to connect to one address. What is known at once.
-PortAnswer begin(const addrinfo& address, ProbingSocket& socket) {
-  socket.number = ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (socket.number < 0) {
+PortAnswer begin(const addrinfo& address, OwnedDescriptor& socket) {
+  socket =
+      OwnedDescriptor(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (socket.number() < 0) {
     // A host without IPv6, say, cannot reach such an address, whoever listens there.
     return errno == EAFNOSUPPORT ? PortAnswer::nobody : PortAnswer::no_descriptor;
   }
-  reset_when_closed(socket.number);
-  if (connect(socket.number, address.ai_addr, address.ai_addrlen) == 0) {
-    return met_itself(socket.number) ? PortAnswer::nobody : PortAnswer::listens;
+  reset_when_closed(socket.number());
+  if (connect(socket.number(), address.ai_addr, address.ai_addrlen) == 0) {
+    return met_itself(socket.number()) ? PortAnswer::nobody : PortAnswer::listens;
   }
   return errno == EINPROGRESS ? PortAnswer::none_yet : PortAnswer::nobody;
 }
 
-PortAnswer begin(const SocketAddress& address, ProbingSocket& socket) {
+PortAnswer begin(const SocketAddress& address, OwnedDescriptor& socket) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
@@ -88,11 +75,11 @@ PortAnswer begin(const SocketAddress& address, ProbingSocket& socket) {
 }
 
 /// Of a connection that has come to an end, well or not.
-PortAnswer outcome(const ProbingSocket& socket) {
+PortAnswer outcome(const OwnedDescriptor& socket) {
   int error = 0;
   socklen_t length = sizeof error;
-  getsockopt(socket.number, SOL_SOCKET, SO_ERROR, &error, &length);
-  return error == 0 && !met_itself(socket.number) ? PortAnswer::listens : PortAnswer::nobody;
+  getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &length);
+  return error == 0 && !met_itself(socket.number()) ? PortAnswer::listens : PortAnswer::nobody;
 }
 
 /// Tries one process's addresses in their order; the next one too while those before it are silent.
@@ -107,7 +94,7 @@ class PortProbe final {
   /// Sockets to poll, after as many addresses as it is time for.
   void go_on(Clock::time_point now, std::vector<pollfd>& polled) {
     while (asks() && next_ < addresses_->size() && (sockets_.empty() || now >= next_at_)) {
-      ProbingSocket socket;
+      OwnedDescriptor socket;
       const PortAnswer known = begin((*addresses_)[next_], socket);
       starved_ = known == PortAnswer::no_descriptor;
       if (starved_) {
@@ -126,8 +113,8 @@ class PortProbe final {
     if (asks() && sockets_.empty() && !starved_) {
       answer_ = PortAnswer::nobody;
     }
-    for (const ProbingSocket& socket : sockets_) {
-      polled.push_back({socket.number, POLLOUT, 0});
+    for (const OwnedDescriptor& socket : sockets_) {
+      polled.push_back({socket.number(), POLLOUT, 0});
     }
   }
   /// `polled` begins with what go_on() added; returns how much that was.
@@ -153,7 +140,7 @@ class PortProbe final {
   const std::vector<SocketAddress>* addresses_;
   std::size_t next_ = 0;  ///< The address to try next.
   Clock::time_point next_at_{};
-  std::vector<ProbingSocket> sockets_;  ///< Under way.
+  std::vector<OwnedDescriptor> sockets_;  ///< Under way.
   PortAnswer answer_ = PortAnswer::none_yet;
   bool starved_ = false;
 };

@@ -198,18 +198,6 @@ SlotRecord swept(SlotRecord record, bool ours, bool alone) {
 
 }  // namespace
 
-OwnedDescriptor::~OwnedDescriptor() {
-  if (number_ >= 0) {
-    ::close(number_);
-  }
-}
-OwnedDescriptor::OwnedDescriptor(OwnedDescriptor&& other) noexcept
-    : number_(std::exchange(other.number_, -1)) {}
-OwnedDescriptor& OwnedDescriptor::operator=(OwnedDescriptor&& other) noexcept {
-  std::swap(number_, other.number_);
-  return *this;
-}
-
 BlockStore::BlockStore(std::string folder, OwnedDescriptor lock, OwnedDescriptor index,
                        OwnedDescriptor blocks)
     : folder_(std::move(folder)),

@@ -15,22 +15,12 @@
 #include <string>
 #include <vector>
 
+#include "comm/base/owned_descriptor.hpp"
 #include "io/caches/slot_table.hpp"
 
 namespace sprat::io {
 
-/// A descriptor that is closed with its owner.
-class OwnedDescriptor {
- public:
-  explicit OwnedDescriptor(int number = -1) noexcept : number_(number) {}
-  ~OwnedDescriptor();
-  OwnedDescriptor(OwnedDescriptor&& other) noexcept;
-  OwnedDescriptor& operator=(OwnedDescriptor&& other) noexcept;
-  int number() const noexcept { return number_; }
-
- private:
-  int number_;
-};
+using comm::OwnedDescriptor;
 
 struct BlockStoreOptions {
   std::string folder = {};           ///< Is made if it is not there.

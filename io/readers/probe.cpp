@@ -16,32 +16,19 @@
 
 #include "comm/base/aligned.hpp"
 #include "comm/base/check.hpp"
+#include "comm/base/owned_descriptor.hpp"
 #include "io/readers/cached_read.hpp"
 
 namespace sprat::io {
 namespace {
 
+using comm::open_to_read;
+using comm::OwnedDescriptor;
+
 /// Of direct reads, however little a file system asks for: pages of memory are whole then, too.
 constexpr std::uint32_t least_alignment = 4096;
 /// Nobody asks for more; a larger answer is none to plan by.
 constexpr std::uint32_t most_alignment = std::uint32_t{1} << 20;
-
-class OpenDescriptor {
- public:
-  OpenDescriptor(const std::string& path, int flags)
-      : number_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags)) {}
-  ~OpenDescriptor() {
-    if (number_ >= 0) {
-      ::close(number_);
-    }
-  }
-  OpenDescriptor(const OpenDescriptor&) = delete;
-  OpenDescriptor& operator=(const OpenDescriptor&) = delete;
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
 
 /// What the file system says of itself, where kernel and headers know the question; 0: no direct
 /// reads, nullopt: it does not say.
@@ -59,7 +46,7 @@ std::optional<std::uint32_t> told_alignment(int file) {
 }
 
 /// 0 if no file is opened for direct reads.
-std::uint32_t alignment_of(const OpenDescriptor& file) {
+std::uint32_t alignment_of(const OwnedDescriptor& file) {
   if (file.number() < 0) {
     return 0;
   }
@@ -72,7 +59,7 @@ std::uint32_t alignment_of(const OpenDescriptor& file) {
 
 /// 0 if direct reads do not work. A try is the answer: some file systems take the flag and refuse
 /// the reads, others say nothing and read.
-std::uint32_t direct_alignment(const OpenDescriptor& file) {
+std::uint32_t direct_alignment(const OwnedDescriptor& file) {
   const std::uint32_t alignment = alignment_of(file);
   if (alignment == 0) {
     return 0;
@@ -123,7 +110,7 @@ std::string_view file_system_kind(std::uint32_t magic) {
 namespace {
 
 /// What needs no read.
-FileSystem look_at(const OpenDescriptor& file, const std::string& path) {
+FileSystem look_at(const OwnedDescriptor& file, const std::string& path) {
   need(file.number() >= 0, "cannot open ", path, ": ", std::strerror(errno));
   struct stat status {};
   struct statfs where {};
@@ -137,9 +124,9 @@ FileSystem look_at(const OpenDescriptor& file, const std::string& path) {
 }  // namespace
 
 FileSystem probe_file_system(const std::string& path) {
-  const OpenDescriptor file(path, 0);
+  const OwnedDescriptor file = open_to_read(path.c_str());
   FileSystem found = look_at(file, path);
-  const std::uint32_t alignment = direct_alignment(OpenDescriptor(path, O_DIRECT));
+  const std::uint32_t alignment = direct_alignment(open_to_read(path.c_str(), O_DIRECT));
   found.takes_direct = alignment > 0;
   found.alignment = std::max(alignment, 1u);
   found.tries_reads = tries_reads(file.number());
@@ -148,8 +135,8 @@ FileSystem probe_file_system(const std::string& path) {
 }
 
 FileSystem probe_without_reading(const std::string& path) {
-  FileSystem found = look_at(OpenDescriptor(path, 0), path);
-  const std::uint32_t alignment = alignment_of(OpenDescriptor(path, O_DIRECT));
+  FileSystem found = look_at(open_to_read(path.c_str()), path);
+  const std::uint32_t alignment = alignment_of(open_to_read(path.c_str(), O_DIRECT));
   found.takes_direct = alignment > 0;
   found.alignment = std::max(alignment, 1u);
   return found;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/base/check.hpp"
+#include "comm/base/owned_descriptor.hpp"
 #include "io/durable.hpp"
 #include "io/tier_kind.hpp"
 
@@ -27,16 +28,13 @@ class NamelessFile {
  public:
   explicit NamelessFile(const std::string& folder) : folder_(folder) {
     std::string path = folder + "/sprat-tier-XXXXXX";
-    file_ = ::mkostemp(path.data(), O_CLOEXEC);
-    need(file_ >= 0, "cannot make a file for a tier in \"", folder, "\": ", std::strerror(errno),
+    file_ = comm::OwnedDescriptor(::mkostemp(path.data(), O_CLOEXEC));
+    need(file_.open(), "cannot make a file for a tier in \"", folder, "\": ", std::strerror(errno),
          "; name a folder that exists and can be written");
     ::unlink(path.c_str());
   }
-  ~NamelessFile() { ::close(file_); }
-  NamelessFile(const NamelessFile&) = delete;
-  NamelessFile& operator=(const NamelessFile&) = delete;
 
-  int descriptor() const { return file_; }
+  int descriptor() const { return file_.number(); }
   std::uint64_t end() const { return end_; }
   /// Blocks of the disk are reserved now: later a full disk would say so where nobody can act.
   void grow(std::uint64_t end) {
@@ -45,7 +43,8 @@ class NamelessFile {
     }
     const std::uint64_t bytes = end - end_;
     const SizeLimitFails limit;
-    const int error = ::posix_fallocate(file_, static_cast<off_t>(end_), static_cast<off_t>(bytes));
+    const int error =
+        ::posix_fallocate(descriptor(), static_cast<off_t>(end_), static_cast<off_t>(bytes));
     need(error == 0, "cannot reserve ", bytes, " bytes more in \"", folder_, "\", after ", end_,
          ": ", std::strerror(error), "; free some space there, or name another folder",
          error == EFBIG ? ", or raise the limit of file sizes (ulimit -f)" : "");
@@ -54,7 +53,7 @@ class NamelessFile {
 
  private:
   std::string folder_;
-  int file_ = -1;
+  comm::OwnedDescriptor file_;
   std::uint64_t end_ = 0;
 };
 

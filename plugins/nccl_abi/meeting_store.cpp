@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "comm/base/owned_descriptor.hpp"
 #include "plugins/nccl_abi/errors.hpp"
 #include "plugins/nccl_abi/meeting_server.hpp"
 
@@ -22,21 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-class Socket final {
- public:
-  explicit Socket(int number) : number_(number) {}
-  ~Socket() {
-    if (number_ >= 0) {
-      close(number_);
-    }
-  }
-  Socket(Socket&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Socket& operator=(Socket&&) = delete;
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
+using Socket = comm::OwnedDescriptor;
 
 std::string reason() { return std::system_category().message(errno); }
 
