@@ -45,7 +45,7 @@ MemberList summary_of(const std::vector<int>& members) {
 }
 
 /// Of another process: a run is as long as a job can have ranks, at most.
-std::string text_of(const MemberList& list) {
+std::string members_text(const MemberList& list) {
   constexpr int most_ranks = 1 << 20;
   std::vector<int> shown;
   for (std::size_t at = 0; at < std::min<std::size_t>(list.runs, MemberList::most_runs); ++at) {
@@ -165,7 +165,7 @@ class FoundingAgreement final {
     const Error error(
         ErrorCode::mismatch,
         text("group \"", founding_.name, "\": ", context_.describe_peer(world), " calls it with ",
-             text_of(theirs), ", ", context_.describe_peer(context_.rank()), " with ",
+             members_text(theirs), ", ", context_.describe_peer(context_.rank()), " with ",
              comm::ranks_text(founding_.members), "; members, and their order, must be the same"),
         world);
     context_.fail(parent_.scope(), error);

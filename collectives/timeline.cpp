@@ -82,7 +82,7 @@ struct Announced {
 /// As it travels: the numbers, and how many flows there are of each kind.
 using AnnouncedWords = std::array<std::uint64_t, 7>;
 
-AnnouncedWords words_of(const Announced& one) {
+AnnouncedWords announced_words(const Announced& one) {
   const RankOutline& outline = one.outline;
   return {static_cast<std::uint64_t>(one.rank),
           one.bytes,
@@ -108,7 +108,7 @@ Announced announced_by(const AnnouncedWords& words, std::span<const std::uint64_
 /// On rank 0, of all ranks, by their places in `ranks`; elsewhere nothing.
 std::vector<Announced> announce(Communicator& ranks, const Announced& own) {
   const auto size = ranks.rank() == 0 ? static_cast<std::size_t>(ranks.size()) : 0;
-  const AnnouncedWords mine = words_of(own);
+  const AnnouncedWords mine = announced_words(own);
   std::vector<AnnouncedWords> words(size);
   ranks.gather(elements(mine), {words.data(), size * mine.size(), DType::u64}, 0, of_this_run)
       .wait();

@@ -9,7 +9,7 @@
 namespace sprat::fsdp {
 namespace {
 
-void add(std::span<const float> values, std::span<float> onto) {
+void add_onto(std::span<const float> values, std::span<float> onto) {
   for (std::size_t i = 0; i < onto.size(); ++i) {
     onto[i] += values[i];
   }
@@ -141,7 +141,8 @@ void UnitGradient::finish_first_sum(bool last) {
   narrowed_ = {};
   residuals_.release();
   if (addend_) {
-    add({static_cast<const float*>(addend_.data()), kept_.as_floats().size()}, kept_.as_floats());
+    add_onto({static_cast<const float*>(addend_.data()), kept_.as_floats().size()},
+             kept_.as_floats());
     addend_ = {};
   }
   ++sums_ended_;

@@ -6,7 +6,7 @@
 namespace sprat::layers {
 namespace {
 
-SPRAT_CLONES void add_rows(int rows, int width, const float* bias, const float* residual,
+SPRAT_CLONES void add_bias(int rows, int width, const float* bias, const float* residual,
                            float* y) {
   for (int row = 0; row < rows; ++row, y += width, residual += width) {
     for (int i = 0; i < width; ++i) {
@@ -23,7 +23,7 @@ SPRAT_CLONES void add_columns(int rows, int width, const float* x, float* sums) 
   }
 }
 
-RowSums sums_of(const BiasShape& shape) {
+RowSums bias_sums(const BiasShape& shape) {
   return {.rows = shape.rows,
           .pieces = shape.row_pieces,
           .count = static_cast<std::size_t>(shape.width)};
@@ -33,12 +33,12 @@ RowSums sums_of(const BiasShape& shape) {
 
 void bias_forward_onto(const BiasShape& shape, std::span<const float> bias, const float* residual,
                        float* y) {
-  add_rows(shape.rows, shape.width, bias.data(), residual, y);
+  add_bias(shape.rows, shape.width, bias.data(), residual, y);
 }
 
 void bias_backward_weight(const BiasShape& shape, const float* dy, std::span<float> bias,
                           std::span<float> workspace) {
-  const RowSums sums = sums_of(shape);
+  const RowSums sums = bias_sums(shape);
   check_row_sums(sums, workspace);
   if (shape.row_pieces == 1) {
     add_columns(shape.rows, shape.width, dy, bias.data());
@@ -51,7 +51,7 @@ void bias_backward_weight(const BiasShape& shape, const float* dy, std::span<flo
 }
 
 std::size_t bias_backward_workspace(const BiasShape& shape) noexcept {
-  return row_sums_workspace(sums_of(shape));
+  return row_sums_workspace(bias_sums(shape));
 }
 
 Cost bias_forward_onto_cost(const BiasShape& shape) noexcept {

@@ -20,7 +20,7 @@ namespace {
 constexpr int most_sums = 32;
 
 /// What the layer's logits are of.
-TokenRange checked_tokens(const CrossEntropy& layer) {
+TokenRange checked_targets(const CrossEntropy& layer) {
   const TokenRange part = held_tokens(layer.vocabulary, layer.part);
   check_tokens("target", layer.vocabulary, layer.targets);
   require(layer.pieces >= 1, "a vocabulary is to be added up in ", layer.pieces,
@@ -113,7 +113,7 @@ SPRAT_CLONES void gradients(const CrossEntropy& layer, const TokenRange& part,
 
 void cross_entropy_forward(const CrossEntropy& layer, const float* logits,
                            const CrossEntropyRows& rows) {
-  const TokenRange part = checked_tokens(layer);
+  const TokenRange part = checked_targets(layer);
   require(part.count == layer.vocabulary, "cross_entropy_forward() is of whole vocabularies, and ",
           "this layer has ", part.count, " tokens of ", layer.vocabulary,
           "; call cross_entropy_highest(), cross_entropy_sums() and cross_entropy_finish(), and ",
@@ -122,13 +122,13 @@ void cross_entropy_forward(const CrossEntropy& layer, const float* logits,
 }
 
 void cross_entropy_highest(const CrossEntropy& layer, const float* logits, float* highest) {
-  const TokenRange part = checked_tokens(layer);
+  const TokenRange part = checked_targets(layer);
   highest_logits(part.count, layer.targets.size(), logits, highest);
 }
 
 void cross_entropy_sums(const CrossEntropy& layer, const float* logits, const float* highest,
                         float* sums) {
-  const TokenRange part = checked_tokens(layer);
+  const TokenRange part = checked_targets(layer);
   sums_of_rows(layer, part, logits, highest, sums);
 }
 
@@ -140,7 +140,7 @@ void cross_entropy_finish(std::span<const float> sums, const CrossEntropyRows& r
 
 void cross_entropy_backward_input(const CrossEntropy& layer, const CrossEntropyRows& rows,
                                   float scale, float* logits) {
-  const TokenRange part = checked_tokens(layer);
+  const TokenRange part = checked_targets(layer);
   gradients(layer, part, rows, scale, logits);
 }
 

@@ -81,8 +81,8 @@ LayerNormPass rows_from(const LayerNormPass& pass, int first, int width) {
 }
 
 /// `operations` for each element; `matrices` are read or written, `vectors` by row or by column.
-Cost cost_of(const LayerNormShape& s, int operations, int matrices, int row_vectors,
-             int column_vectors) {
+Cost norm_cost(const LayerNormShape& s, int operations, int matrices, int row_vectors,
+               int column_vectors) {
   const auto rows = std::uint64_t(s.rows), width = std::uint64_t(s.width);
   return {.flops = rows * width * std::uint64_t(operations),
           .bytes = sizeof(float) *
@@ -127,13 +127,13 @@ std::size_t layer_norm_backward_workspace(const LayerNormShape& shape) noexcept 
 
 // Operations as the loops above have them. The backward passes read what they add into.
 Cost layer_norm_forward_cost(const LayerNormShape& shape) noexcept {
-  return cost_of(shape, 8, 2, 2, 2);
+  return norm_cost(shape, 8, 2, 2, 2);
 }
 Cost layer_norm_backward_input_cost(const LayerNormShape& shape) noexcept {
-  return cost_of(shape, 14, 4, 2, 1);
+  return norm_cost(shape, 14, 4, 2, 1);
 }
 Cost layer_norm_backward_weight_cost(const LayerNormShape& shape) noexcept {
-  return cost_of(shape, 5, 2, 2, 4);
+  return norm_cost(shape, 5, 2, 2, 4);
 }
 
 }  // namespace sprat::layers

@@ -7,7 +7,7 @@
 namespace sprat::layers {
 namespace {
 
-void multiply(const Linear& layer, const float* x, float* y, float beta) {
+void multiply_rows(const Linear& layer, const float* x, float* y, float beta) {
   const LinearShape& s = layer.shape;
   layer.gemm.multiply({.rows = s.rows,
                        .columns = s.outputs,
@@ -34,7 +34,7 @@ void linear_forward(const Linear& layer, const float* x, float* y) {
   for (int row = 0; row < layer.shape.rows && !layer.bias.empty(); ++row) {
     std::copy(layer.bias.begin(), layer.bias.end(), y + std::ptrdiff_t{row} * layer.shape.outputs);
   }
-  multiply(layer, x, y, layer.bias.empty() ? 0.0f : 1.0f);
+  multiply_rows(layer, x, y, layer.bias.empty() ? 0.0f : 1.0f);
 }
 
 void linear_forward_onto(const Linear& layer, const float* residual, const float* x, float* y) {
@@ -45,7 +45,7 @@ void linear_forward_onto(const Linear& layer, const float* residual, const float
       y[begin + i] = layer.bias.empty() ? residual[begin + i] : residual[begin + i] + layer.bias[i];
     }
   }
-  multiply(layer, x, y, 1.0f);
+  multiply_rows(layer, x, y, 1.0f);
 }
 
 void linear_backward_input(const Linear& layer, const float* dy, float* dx) {

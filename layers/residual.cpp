@@ -5,7 +5,8 @@
 namespace sprat::layers {
 namespace {
 
-SPRAT_CLONES void add(std::size_t count, const float* left, const float* right, float* sum) {
+SPRAT_CLONES void add_residual(std::size_t count, const float* left, const float* right,
+                               float* sum) {
   for (std::size_t i = 0; i < count; ++i) {
     sum[i] = left[i] + right[i];
   }
@@ -14,12 +15,12 @@ SPRAT_CLONES void add(std::size_t count, const float* left, const float* right, 
 }  // namespace
 
 void residual_forward(std::span<const float> x, const float* branch, float* y) {
-  add(x.size(), x.data(), branch, y);
+  add_residual(x.size(), x.data(), branch, y);
 }
 
 // The stream's own gradient stands left, as dx += dy has it.
 void residual_backward_input(std::span<const float> dy, float* dx) {
-  add(dy.size(), dx, dy.data(), dx);
+  add_residual(dy.size(), dx, dy.data(), dx);
 }
 
 Cost residual_cost(std::size_t count) noexcept {

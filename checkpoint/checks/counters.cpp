@@ -18,7 +18,7 @@ namespace sprat::fsdp {
 namespace {
 
 /// A line for each; different values have different lines.
-std::string listed(const Manifest& about) {
+std::string listed_counters(const Manifest& about) {
   std::string lines = fmt::format("step {}\n", about.step);
   for (const auto& [name, value] : about.counters) {
     lines += fmt::format("{} {}\n", name, value);
@@ -44,7 +44,7 @@ DifferingLines differing_lines(const std::string& first, const std::string& othe
 }  // namespace
 
 void check_counters(Communicator& world, const Manifest& about) {
-  const std::string mine = listed(about);
+  const std::string mine = listed_counters(about);
   const std::uint64_t hash = XXH3_64bits(mine.data(), mine.size());
   std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
   world.all_gather(elements(std::span(&hash, 1)), elements(all), {.timeout = {}, .blocking = true})

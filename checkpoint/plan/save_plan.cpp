@@ -125,7 +125,7 @@ struct FileKey {
   friend auto operator<=>(const FileKey&, const FileKey&) = default;
 };
 
-std::vector<SavedFile> named(std::map<FileKey, SavedFile> files, int groups) {
+std::vector<SavedFile> named_files(std::map<FileKey, SavedFile> files, int groups) {
   int sets = 1;
   for (const auto& [key, file] : files) {
     sets = std::max(sets, key.set + 1);
@@ -170,7 +170,7 @@ std::vector<SavedFile> plan_save(const ModelState& held) {
       }
     }
   }
-  return named(std::move(files), held.states.size() > 1 ? 2 : 1);
+  return named_files(std::move(files), held.states.size() > 1 ? 2 : 1);
 }
 
 std::vector<SavedFile> part_of(std::vector<SavedFile> plan, int rank) {

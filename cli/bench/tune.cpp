@@ -193,7 +193,7 @@ class Tuner {
   std::deque<Communicator> worlds_;  ///< Candidates refer to them.
 };
 
-std::string heading(Communicator& world, const Sweep& sweep, const Config& config) {
+std::string rules_heading(Communicator& world, const Sweep& sweep, const Config& config) {
   const collectives::Grouping grouping(world.hosts());
   return fmt::format(
       "# Rules for SPRAT_TUNING, measured by sprat bench --tune: sprat {}, {:%Y-%m-%d},\n"
@@ -215,7 +215,7 @@ void tune(Communicator& world, const Sweep& sweep, const Config& config, const s
   if (world.rank() != 0) {
     return;
   }
-  file << heading(world, sweep, config) << rules;
+  file << rules_heading(world, sweep, config) << rules;
   file.close();
   need(!file.fail() && std::rename(unfinished.c_str(), path.c_str()) == 0, "cannot write \"", path,
        "\"");

@@ -240,7 +240,8 @@ const char* name(Parting what) {
   return "unknown";
 }
 
-nlohmann::ordered_json json_of(const Difference& first, const std::optional<Element>& element) {
+nlohmann::ordered_json difference_json(const Difference& first,
+                                       const std::optional<Element>& element) {
   nlohmann::ordered_json json = {{"what", name(first.what)}, {"rank", first.rank},
                                  {"ranks", first.ranks},     {"communicator", first.communicator},
                                  {"step", first.call.step},  {"operation", first.call.number},
@@ -268,18 +269,18 @@ nlohmann::ordered_json json_of(const Difference& first, const std::optional<Elem
   return json;
 }
 
-void print_json(const Answer& answer) {
+void print_answer_json(const Answer& answer) {
   const digests::Comparison& comparison = answer.comparison;
   nlohmann::ordered_json json = {
       {"equal", comparison.equal()}, {"calls", comparison.calls}, {"notes", comparison.notes}};
   if (comparison.first) {
-    json["first"] = json_of(*comparison.first, answer.element);
+    json["first"] = difference_json(*comparison.first, answer.element);
     json["sentences"] = answer.sentences;
   }
   fmt::print("{}\n", json.dump(2));
 }
 
-void print(const Answer& answer, bool one_run) {
+void print_answer(const Answer& answer, bool one_run) {
   const digests::Comparison& comparison = answer.comparison;
   for (const std::string& sentence : answer.sentences) {
     fmt::print("{}\n", sentence);
@@ -298,9 +299,9 @@ int run_diff(const DiffOptions& options) {
   const bool one_run = options.b.empty();
   const Answer answer = one_run ? compare_replicas(options) : compare_runs(options);
   if (options.json) {
-    print_json(answer);
+    print_answer_json(answer);
   } else {
-    print(answer, one_run);
+    print_answer(answer, one_run);
   }
   return answer.comparison.equal() ? 0 : 1;
 }

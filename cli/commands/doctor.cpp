@@ -52,7 +52,7 @@ std::vector<Finding> examine() {
   return findings;
 }
 
-void print(const std::vector<Finding>& findings) {
+void print_checks(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     fmt::print("{:<5} {:<14} {}\n", name(finding.level), finding.check, finding.found);
     if (!finding.remedy.empty()) {
@@ -61,7 +61,7 @@ void print(const std::vector<Finding>& findings) {
   }
 }
 
-void print_json(const std::vector<Finding>& findings) {
+void print_checks_json(const std::vector<Finding>& findings) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Finding& finding : findings) {
     list.push_back({{"check", finding.check},
@@ -78,9 +78,9 @@ Action prepare_doctor(CLI::App& app) {
   return [as_json] {
     const std::vector<Finding> findings = examine();
     if (*as_json) {
-      print_json(findings);
+      print_checks_json(findings);
     } else {
-      print(findings);
+      print_checks(findings);
     }
     const bool ill = std::ranges::any_of(
         findings, [](const Finding& finding) { return finding.level == Level::fail; });

@@ -94,7 +94,7 @@ Json attempt(const std::function<Json()>& part) {
   }
 }
 
-Json collect() {
+Json collect_info() {
   // A variable that cannot be read ends the command here, as it would end any job.
   const Config config = Config::from_environment();
   Json all;
@@ -126,7 +126,7 @@ void print(const char* heading, const Json& part,
   }
 }
 
-std::string joined(const Json& words) {
+std::string joined_words(const Json& words) {
   std::string text;
   for (const Json& one : words) {
     text += (text.empty() ? "" : ", ") + one.get<std::string>();
@@ -181,7 +181,8 @@ void print(const Json& all) {
   }
   print("Network interfaces (SPRAT_INTERFACE chooses)", all["interfaces"], [](const Json& entry) {
     return fmt::format("{} {:<15} {:<32} {}", entry["chosen"].get<bool>() ? '*' : ' ',
-                       word(entry, "name"), joined(entry["addresses"]), word(entry, "reason"));
+                       word(entry, "name"), joined_words(entry["addresses"]),
+                       word(entry, "reason"));
   });
   print("Instruction sets of the reduction kernels, the one in use first", all["reduce_targets"],
         plain);
@@ -231,7 +232,7 @@ int run_plan(const InfoArguments& request) {
 }
 
 int run_all(bool as_json) {
-  const Json all = collect();
+  const Json all = collect_info();
   if (as_json) {
     fmt::print("{}\n", all.dump(2));
   } else {

@@ -201,7 +201,7 @@ void require_reasonable(const mp::PipelineShape& shape) {
   }
 }
 
-void show(const PipelineArguments& request) {
+void show_schedule(const PipelineArguments& request) {
   const PlayedSchedule played = play(request, schedule_of(request));
   if (!request.write_csv.empty()) {
     write_whole_file(request.write_csv, to_csv(played.schedule));
@@ -303,7 +303,7 @@ Action prepare_pipeline(CLI::App& app) {
     if (r->all) {
       compare(*r, stages->count() > 0);
     } else {
-      show(*r);
+      show_schedule(*r);
     }
     return 0;
   };

@@ -133,7 +133,7 @@ void print_communicator(const FlightRecord& record, const collectives::RecordedC
   }
 }
 
-void print(const FlightRecord& record) {
+void print_record(const FlightRecord& record) {
   fmt::print("rank {} of {}, process {} on {}; {} of its threads wait\n", record.rank, record.size,
              record.pid, record.host,
              record.waiting_threads == 0 ? "none" : fmt::to_string(record.waiting_threads));
@@ -148,7 +148,7 @@ void print(const FlightRecord& record) {
   }
 }
 
-void print_json(const std::vector<FlightRecord>& records) {
+void print_records_json(const std::vector<FlightRecord>& records) {
   fmt::print("[");
   for (std::size_t i = 0; i < records.size(); ++i) {
     fmt::print("{}\n{}", i == 0 ? "" : ",", to_json(records[i]));
@@ -163,7 +163,7 @@ int run_status(const Options& options) {
     return 0;
   }
   if (options.json) {
-    print_json(records);
+    print_records_json(records);
     return 0;
   }
   if (records.empty()) {
@@ -181,7 +181,7 @@ int run_status(const Options& options) {
     return 0;
   }
   for (const FlightRecord& record : records) {
-    print(record);
+    print_record(record);
   }
   return 0;
 }

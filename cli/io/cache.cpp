@@ -31,7 +31,7 @@ IoCacheAnswer clear(const IoCacheRequest& request) {
               fmt::format("{} is cleared: {} free again\n", request.folder, readable_bytes(freed))};
 }
 
-Json to_json(const IoCacheRequest& request, const io::BlockStoreInfo& info) {
+Json cache_json(const IoCacheRequest& request, const io::BlockStoreInfo& info) {
   return {{"folder", request.folder},
           {"capacity_bytes", info.shape.data_bytes()},
           {"blocks", info.blocks},
@@ -72,7 +72,7 @@ IoCacheAnswer answer_io_cache(const IoCacheRequest& request) {
     damaged = io::damaged_slots(request.folder);
   }
   if (request.as_json) {
-    Json json = to_json(request, info);
+    Json json = cache_json(request, info);
     if (request.check) {
       json["damaged_blocks"] = damaged.size();
     }

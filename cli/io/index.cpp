@@ -114,11 +114,11 @@ std::string counted(std::uint64_t count, const char* what) {
 }
 
 /// Names may be no UTF-8, which JSON is.
-std::string dumped(const OrderedJson& json) {
+std::string index_text(const OrderedJson& json) {
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
-OrderedJson to_json(const io::IndexedDataset& dataset) {
+OrderedJson dataset_json(const io::IndexedDataset& dataset) {
   const RecordSizes sizes = sizes_of(dataset.index);
   return {{"folder", dataset.folder},
           {"format", dataset.index.format},
@@ -189,13 +189,13 @@ int run_index(const IndexArguments& arguments) {
         io::index_dataset(arguments.dataset, arguments.check ? io::Trust::names : io::Trust::stamps,
                           [&](const io::IndexProgress& progress) { line.tell(progress); });
   }
-  OrderedJson json = to_json(dataset);
+  OrderedJson json = dataset_json(dataset);
   if (!arguments.as_json) {
     print_table(dataset);
   }
   const int code = arguments.check ? run_check(arguments, dataset, json) : 0;
   if (arguments.as_json) {
-    fmt::print("{}\n", dumped(json));
+    fmt::print("{}\n", index_text(json));
   }
   return code;
 }

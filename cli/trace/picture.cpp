@@ -62,7 +62,7 @@ struct InkRow {
   const char* ink;
 };
 
-const InkRow* row_of(std::span<const InkRow> rows, std::string_view word) {
+const InkRow* ink_row_of(std::span<const InkRow> rows, std::string_view word) {
   const auto found = std::ranges::find(rows, word, &InkRow::word);
   return found == rows.end() ? nullptr : &*found;
 }
@@ -84,12 +84,12 @@ std::size_t computing_ink(std::string_view name) {
                                InkRow{"W", "backward"},
                                InkRow{"backward", "backward"},
                                InkRow{"RECOMPUTE", "recomputation"}};
-  const InkRow* row = row_of(rows, word);
+  const InkRow* row = ink_row_of(rows, word);
   return ink_named(row == nullptr ? "other computing" : row->ink);
 }
 
 /// `nothing` for steps, which are frames around all else.
-std::size_t ink_of(const TraceSlice& slice) {
+std::size_t ink_of_slice(const TraceSlice& slice) {
   constexpr std::array rows = {InkRow{"waits", "wait"},
                                InkRow{"stalls", "stall"},
                                InkRow{"messages", "message"},
@@ -103,7 +103,7 @@ std::size_t ink_of(const TraceSlice& slice) {
   if (slice.kind == "steps") {
     return nothing;
   }
-  const InkRow* row = row_of(rows, slice.kind);
+  const InkRow* row = ink_row_of(rows, slice.kind);
   return row == nullptr ? computing_ink(slice.name) : ink_named(row->ink);
 }
 
@@ -167,7 +167,7 @@ class TracePicture {
                .bottom = top + row_height * double(rows_),
                .seconds = seconds} {
     for (const TraceSlice& slice : slices) {
-      const std::size_t ink = ink_of(slice), row = row_of(slice.rank);
+      const std::size_t ink = ink_of_slice(slice), row = ink_row_of(slice.rank);
       if (ink != nothing && row < rows_) {
         boxes_.push_back(
             {.row = row, .ink = ink, .begin = slice.begin, .end = slice.end, .name = slice.name});
@@ -228,7 +228,7 @@ class TracePicture {
   }
 
   /// Ranks are ascending.
-  std::size_t row_of(std::int64_t rank) const {
+  std::size_t ink_row_of(std::int64_t rank) const {
     const auto found =
         std::ranges::lower_bound(summary_.ranks, rank, {}, &planning::RankTimes::rank);
     return static_cast<std::size_t>(found - summary_.ranks.begin());

@@ -71,8 +71,8 @@ void add(const Problem& problem, const Plan& plan, const Step& step, EagerPlan& 
   }
 }
 
-void run(const EagerPlan::Reduction& reduction, std::span<const std::byte* const> inputs,
-         std::byte* output) {
+void run_reduction(const EagerPlan::Reduction& reduction, std::span<const std::byte* const> inputs,
+                   std::byte* output) {
   const void* contributions[PreparedReduction::most_contributions];
   for (std::size_t i = 0; i < reduction.parts.size(); ++i) {
     contributions[i] = inputs[reduction.parts[i].rank] + reduction.parts[i].from;
@@ -112,7 +112,7 @@ void finish(const EagerPlan& eager, const Arithmetic& arithmetic,
   }
   for (const EagerPlan::Reduction& reduction : eager.reductions) {
     if (reduction.prepared) {
-      run(reduction, inputs, output);
+      run_reduction(reduction, inputs, output);
       continue;
     }
     terms.clear();

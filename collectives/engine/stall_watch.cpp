@@ -31,7 +31,7 @@ constexpr auto departure_grace = 1s;
 // A warning names so many ranks, and counts the rest.
 constexpr std::size_t most_named = 8;
 
-double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+double seconds_in(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 const char* why_unmapped(int error) {
   switch (error) {
@@ -140,11 +140,12 @@ void StallWatch::watch_peers(WatchedCall& call, Clock::time_point now) {
   } else if ((late.empty() || call.speaks_for_host()) && stragglers_.warn(waited, late)) {
     if (late.empty()) {
       log().warn("{} has waited {:.1f} s; every rank has called it, but {} not go on", call.words(),
-                 seconds(waited),
+                 seconds_in(waited),
                  ranks.empty() ? "it does"
                                : text(names(call, ranks), ranks.size() == 1 ? " does" : " do"));
     } else {
-      log().warn("{} has waited {:.1f} s for {}", call.words(), seconds(waited), names(call, late));
+      log().warn("{} has waited {:.1f} s for {}", call.words(), seconds_in(waited),
+                 names(call, late));
     }
   }
 }
@@ -153,7 +154,7 @@ void StallWatch::tell_who_came(const WatchedCall& call, Clock::time_point now,
                                const std::vector<int>& ranks) const {
   for (const int rank : ranks) {
     log().warn("{}: {} came {:.1f} s late", call.words(), call.name_of(rank),
-               seconds(now - call.times().since));
+               seconds_in(now - call.times().since));
   }
 }
 

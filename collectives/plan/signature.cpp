@@ -37,7 +37,7 @@ std::uint32_t detail_of(const Problem& problem) {
 }
 
 /// "3, 0, 5"; long lists are cut, but differ whenever the counts do.
-std::string text_of(const BlockCounts& counts) {
+std::string counts_text(const BlockCounts& counts) {
   std::string out;
   for (int block = 0; block < std::min(counts.blocks(), most_counts_shown); ++block) {
     out += text(block == 0 ? "" : ", ", counts.count(block));
@@ -49,8 +49,8 @@ std::string text_of(const BlockCounts& counts) {
 }
 
 /// `amount` is what every rank has, or how long its blocks are.
-std::string words_of(const Signature& call, std::uint32_t root, const std::string& amount,
-                     const Reduction& op) {
+std::string call_words(const Signature& call, std::uint32_t root, const std::string& amount,
+                       const Reduction& op) {
   if (call.collective == Collective::barrier) {
     return "barrier";
   }
@@ -131,14 +131,15 @@ bool completes_locally(const Signature& signature) {
 
 std::string describe(const Problem& problem) {
   const std::string amount = exchanges(problem.collective) ? " of"
-                             : problem.counts              ? text("v of ", text_of(*problem.counts))
-                                                           : text(" of ", problem.count);
-  return words_of(shape_of(problem), static_cast<std::uint32_t>(problem.root), amount, problem.op);
+                             : problem.counts ? text("v of ", counts_text(*problem.counts))
+                                              : text(" of ", problem.count);
+  return call_words(shape_of(problem), static_cast<std::uint32_t>(problem.root), amount,
+                    problem.op);
 }
 
 std::string describe(const Signature& call) {
   const std::string amount = exchanges(call.collective) ? " of" : text(" of ", call.count);
-  return words_of(call, call.detail, amount, Reduction(call.op));
+  return call_words(call, call.detail, amount, Reduction(call.op));
 }
 
 }  // namespace sprat::collectives

@@ -120,7 +120,7 @@ std::optional<Number> number_of(std::string_view digits) {
 }
 
 /// 64k is 65536.
-std::optional<std::size_t> bytes_of(std::string_view word) {
+std::optional<std::size_t> bytes_of_word(std::string_view word) {
   if (word.empty()) {
     return std::nullopt;
   }
@@ -156,11 +156,11 @@ bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 /// "4k-" has no end; "4k" alone is no range, for it might be meant as either end.
 void parse_range(const Clause& rule, std::string_view word, Rule& into) {
   const std::size_t dash = word.find('-');
-  const auto least = bytes_of(word.substr(0, dash));
+  const auto least = bytes_of_word(word.substr(0, dash));
   const bool open = dash + 1 == word.size();
   const auto most = dash == std::string_view::npos ? std::nullopt
                     : open                         ? std::optional(into.most_bytes)
-                                                   : bytes_of(word.substr(dash + 1));
+                                                   : bytes_of_word(word.substr(dash + 1));
   if (!least || !most || *least > *most) {
     refuse(rule, word, "is not a range of bytes such as 0-64k or 1m-");
   }

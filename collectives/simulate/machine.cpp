@@ -114,7 +114,7 @@ constexpr std::array fields = {
 };
 
 template <class Number>
-Number number_of(std::string_view word, std::string_view digits, Number least) {
+Number machine_number(std::string_view word, std::string_view digits, Number least) {
   Number value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   constexpr double most = 1e9;  // "inf" is read as a number, too
@@ -129,7 +129,7 @@ void change_field(Machine& machine, std::string_view word) {
   const std::string_view name = word.substr(0, sign);
   const std::string_view digits = word.substr(std::min(sign + 1, word.size()));
   if (name == "ranks" || name == "rails") {
-    (name == "ranks" ? machine.ranks : machine.rails) = number_of(word, digits, 1);
+    (name == "ranks" ? machine.ranks : machine.rails) = machine_number(word, digits, 1);
     return;
   }
   const auto field = std::ranges::find(fields, name, &Field::name);
@@ -139,7 +139,7 @@ void change_field(Machine& machine, std::string_view word) {
   }
   require(field != fields.end(), "machine: \"", word, "\" sets none of: ", names);
   const double least = name.ends_with("GBps") ? 1e-6 : 0;
-  machine.*field->value = number_of(word, digits, least);
+  machine.*field->value = machine_number(word, digits, least);
 }
 
 }  // namespace

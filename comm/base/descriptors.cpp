@@ -25,7 +25,7 @@ std::size_t open_now() {
   return count;
 }
 
-std::size_t number_of(rlim_t limit) {
+std::size_t limit_number(rlim_t limit) {
   return limit == RLIM_INFINITY ? std::numeric_limits<std::size_t>::max()
                                 : static_cast<std::size_t>(limit);
 }
@@ -34,7 +34,7 @@ std::size_t number_of(rlim_t limit) {
 
 std::size_t most_descriptors() {
   rlimit limit{};
-  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? number_of(limit.rlim_max)
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit_number(limit.rlim_max)
                                                : std::numeric_limits<std::size_t>::max();
 }
 
@@ -45,16 +45,16 @@ bool make_room_for_descriptors(std::size_t more) {
   }
   const std::size_t open = open_now();
   const std::size_t wanted = open + more + spare;
-  if (wanted <= number_of(limit.rlim_cur)) {
+  if (wanted <= limit_number(limit.rlim_cur)) {
     return true;
   }
   // No further than is needed: a program that uses select() is safe below 1,024 only.
   const rlim_t before = limit.rlim_cur;
-  limit.rlim_cur = static_cast<rlim_t>(std::min(wanted, number_of(limit.rlim_max)));
+  limit.rlim_cur = static_cast<rlim_t>(std::min(wanted, limit_number(limit.rlim_max)));
   if (limit.rlim_cur > before && setrlimit(RLIMIT_NOFILE, &limit) == 0) {
     log().info("the limit of open files is raised from {} to {}", before, limit.rlim_cur);
   }
-  return open + more <= number_of(limit.rlim_max);
+  return open + more <= limit_number(limit.rlim_max);
 }
 
 }  // namespace sprat::comm

@@ -15,7 +15,7 @@ namespace {
 /// Of a number of 32 bits.
 constexpr std::size_t most_number_bytes = 5;
 
-void put(Blob& out, int number) {
+void put_rank(Blob& out, int number) {
   auto bits = static_cast<std::uint32_t>(number);
   while (bits >= 0x80) {
     out.push_back(static_cast<std::byte>(bits & 0x7f) | std::byte{0x80});
@@ -71,8 +71,8 @@ Blob encode_ranks(std::span<const int> ranks) {
     while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) {
       ++last;
     }
-    put(ranges, ranks[begin] - free_from);
-    put(ranges, ranks[last] - ranks[begin]);
+    put_rank(ranges, ranks[begin] - free_from);
+    put_rank(ranges, ranks[last] - ranks[begin]);
     free_from = ranks[last] + 1;
     begin = last + 1;
   }

@@ -115,7 +115,7 @@ std::vector<InterfaceChoice> choose_others(std::span<const Interface> interfaces
 }
 
 /// A number from a file of one line; 0 if there is none or it is negative.
-int read_number(const std::string& path) {
+int number_in(const std::string& path) {
   std::ifstream file(path);
   int value = 0;
   return file >> value && value > 0 ? value : 0;
@@ -181,7 +181,7 @@ std::vector<Interface> read_interfaces() {
            .addresses = {},
            .up = (at->ifa_flags & IFF_UP) != 0 && (at->ifa_flags & IFF_RUNNING) != 0,
            .loopback = (at->ifa_flags & IFF_LOOPBACK) != 0,
-           .speed_mbit_s = read_number(folder + "/speed")});
+           .speed_mbit_s = number_in(folder + "/speed")});
       found = interfaces.end() - 1;
     }
     // An interface without any address is listed once, with a null one.

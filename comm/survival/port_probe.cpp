@@ -145,7 +145,7 @@ class PortProbe final {
   bool starved_ = false;
 };
 
-void probe(std::span<PortProbe> probes) {
+void probe_all(std::span<PortProbe> probes) {
   const auto deadline = Clock::now() + longest_probe;
   for (auto now = Clock::now(); now < deadline; now = Clock::now()) {
     std::vector<pollfd> polled;
@@ -171,7 +171,8 @@ void probe(std::span<PortProbe> probes) {
 std::vector<bool> who_listens(std::span<const std::vector<SocketAddress>> processes) {
   std::vector<PortProbe> probes(processes.begin(), processes.end());
   for (std::size_t first = 0; first < probes.size(); first += most_probed_at_once) {
-    probe(std::span(probes).subspan(first, std::min(most_probed_at_once, probes.size() - first)));
+    probe_all(
+        std::span(probes).subspan(first, std::min(most_probed_at_once, probes.size() - first)));
   }
   std::vector<bool> listens;
   for (const PortProbe& one : probes) {

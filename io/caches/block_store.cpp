@@ -443,7 +443,7 @@ struct LookedAt {
   std::vector<SlotRecord> records;
 };
 
-LookedAt look_at(const std::string& folder) {
+LookedAt look_at_files(const std::string& folder) {
   LookedAt seen{.shape = {},
                 .index = open_regular(store_path(folder, index_name), O_RDONLY),
                 .blocks = open_regular(store_path(folder, blocks_name), O_RDONLY),
@@ -474,7 +474,7 @@ LookedAt look_at(const std::string& folder) {
 }  // namespace
 
 BlockStoreInfo describe_block_store(const std::string& folder) {
-  const LookedAt seen = look_at(folder);
+  const LookedAt seen = look_at_files(folder);
   BlockStoreInfo info{.shape = seen.shape};
   std::vector<FileKey> files;
   for (const SlotRecord& record : seen.records) {
@@ -495,7 +495,7 @@ BlockStoreInfo describe_block_store(const std::string& folder) {
 }
 
 std::vector<std::uint64_t> damaged_slots(const std::string& folder) {
-  const LookedAt seen = look_at(folder);
+  const LookedAt seen = look_at_files(folder);
   std::vector<std::uint64_t> damaged;
   std::vector<std::byte> block(cache_block_bytes);
   for (std::uint64_t slot = 0; slot < seen.records.size(); ++slot) {

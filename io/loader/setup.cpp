@@ -105,7 +105,7 @@ std::shared_ptr<const Dataset> open_source(const DataSource& source, int threads
 }
 
 /// The type of the elements that records are made of; empty if they are made of other things.
-std::string element_type(const Dataset& source) {
+std::string source_element_type(const Dataset& source) {
   if (source.records() == 0) {
     return {};
   }
@@ -147,7 +147,7 @@ SamplingOptions sampling_of(const LoaderOptions& options, const Dataset& source,
           .chunk = chunks ? options.chunk : 0,
           .mixed_chunks = chunks ? options.mixed_chunks : SamplingOptions{}.mixed_chunks,
           .length = kind == SampleKind::records ? 0 : options.length + more,
-          .element_bytes = documents ? bytes_of_element(element_type(source)) : 0,
+          .element_bytes = documents ? bytes_of_element(source_element_type(source)) : 0,
           .separator = separator};
 }
 
@@ -159,7 +159,7 @@ SampleForm form_of(const LoaderOptions& options,
     if (sampling.kind == "records") {
       continue;
     }
-    const std::string type = element_type(*source);
+    const std::string type = source_element_type(*source);
     const std::uint64_t bytes = bytes_of_element(type);
     require(bytes > 0, "samples of ", options.length, " tokens are to be cut from files of format ",
             source->format().name,
@@ -181,7 +181,7 @@ std::vector<std::byte> separator_of(const DataSource& options, const Dataset& so
   if (!options.separator) {
     return {};
   }
-  const std::string type = element_type(source);
+  const std::string type = source_element_type(source);
   const std::uint64_t bytes = bytes_of_element(type);
   // Only whole numbers are named so, and none of them is wider than a separator.
   const bool fits = bytes == 8 || (bytes > 0 && *options.separator >> (8 * bytes) == 0);

@@ -23,7 +23,7 @@ std::string shown(std::string_view name) {
   return Json(name.substr(0, 60)).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-Json parse_json(const std::string& file, std::string_view text) {
+Json parse_model_json(const std::string& file, std::string_view text) {
   JsonKeys keys;
   const auto note = [&](int depth, Json::parse_event_t event, Json& value) {
     need(depth <= deepest, file, " is nested too deeply for a tokenizer");
@@ -267,7 +267,7 @@ std::string byte_character(std::byte byte) {
 }
 
 TokenizerModel parse_tokenizer_json(const std::string& file, std::string_view json) {
-  const Json root = parse_json(file, json);
+  const Json root = parse_model_json(file, json);
   const Json& model = value_of(root, "model");
   need(model.is_object(), file, " has no object \"model\"; is it a tokenizer.json?");
   check_kind(file, root, model);
@@ -281,7 +281,7 @@ TokenizerModel parse_tokenizer_json(const std::string& file, std::string_view js
 
 TokenizerModel parse_tokenizer_pair(const std::string& folder, const TokenizerPair& pair) {
   Spelling spelling(folder + "/vocab.json");
-  read_vocabulary(parse_json(spelling.file, pair.vocabulary), spelling);
+  read_vocabulary(parse_model_json(spelling.file, pair.vocabulary), spelling);
   std::vector<AddedToken> added;
   constexpr const char* end_of_text = "<|endoftext|>";
   if (const auto found = spelling.number.find(end_of_text); found != spelling.number.end()) {

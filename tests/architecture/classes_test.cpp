@@ -24,22 +24,6 @@ bool is_shipped(const std::string& path) {
          !path.starts_with("examples/");
 }
 
-/// The namespace that each line lies in.
-std::vector<std::string> spaces_of(const SourceFile& file) {
-  static const std::regex opens(R"(^(?:inline )?namespace\s*([\w:]*) ?\{$)");
-  std::vector<std::string> open = {""}, spaces;
-  for (const std::string& line : file.lines) {
-    std::smatch match;
-    if (line.find("namespace") != line.npos && std::regex_match(line, match, opens)) {
-      open.push_back(open.back() + (match[1].length() > 0 ? match[1].str() + "::" : ""));
-    } else if (line.starts_with("}  // namespace") && open.size() > 1) {
-      open.pop_back();
-    }
-    spaces.push_back(open.back());
-  }
-  return spaces;
-}
-
 /// Of "void A::B::verb": "A::B"; empty of a function that is no class's. Classes begin with a
 /// capital letter, and namespaces do not.
 std::string class_of(const std::string& head) {

@@ -111,7 +111,8 @@ const std::vector<Layer> layers = {
     // wants CUDA's words: a device's place on the bus, and the calling thread's device.
     {"plugins/nccl_abi/",
      {"sprat/", "comm/base/config.hpp", "comm/base/hash.hpp", "comm/base/log.hpp",
-      "comm/base/thread.hpp", "device/cuda_driver.hpp", "plugins/nccl_abi/"}},
+      "comm/base/owned_descriptor.hpp", "comm/base/thread.hpp", "device/cuda_driver.hpp",
+      "plugins/nccl_abi/"}},
     {"plugins/", {"sprat/"}},
     {"examples/", {"sprat/"}},
     // And the headers of layer 0 that need no library.

@@ -182,6 +182,21 @@ class Reader {
 
 Outline outline_of(const SourceFile& file) { return Reader(file).read(); }
 
+std::vector<std::string> spaces_of(const SourceFile& file) {
+  static const std::regex opens(R"(^(?:inline )?namespace\s*([\w:]*) ?\{$)");
+  std::vector<std::string> open = {""}, spaces;
+  for (const std::string& line : file.lines) {
+    std::smatch match;
+    if (line.find("namespace") != line.npos && std::regex_match(line, match, opens)) {
+      open.push_back(open.back() + (match[1].length() > 0 ? match[1].str() : "(anonymous)") + "::");
+    } else if (line.starts_with("}  // namespace") && open.size() > 1) {
+      open.pop_back();
+    }
+    spaces.push_back(open.back());
+  }
+  return spaces;
+}
+
 CommentShare comments_of(const SourceFile& file) {
   CommentShare share;
   for (const std::string& line : file.lines) {

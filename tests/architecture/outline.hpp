@@ -36,6 +36,9 @@ struct Outline {
 
 Outline outline_of(const SourceFile& file);
 
+/// The namespace that each line lies in: "sprat::comm::", or "sprat::comm::(anonymous)::".
+std::vector<std::string> spaces_of(const SourceFile& file);
+
 /// Lines that hold a comment, and lines that are not blank.
 struct CommentShare {
   std::size_t comments = 0, lines = 0;

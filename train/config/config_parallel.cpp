@@ -51,7 +51,7 @@ void read_count(JsonSection& section, Named key, std::size_t& count) {
   }
 }
 
-void read_degree(JsonSection& section, FsdpOptions& sharding) {
+void read_sharding_degree(JsonSection& section, FsdpOptions& sharding) {
   const char* const v1 = smp::sharded_data_parallel_degree.name;
   const char* const v2 = smp::hybrid_shard_degree.name;
   section.read(v2, sharding.hybrid_shard_degree);
@@ -98,7 +98,8 @@ void read_gradient_order(const nlohmann::json& root, JsonSection& section, FsdpO
 }
 
 /// SMP keeps under sharding what is train.clip_norm here.
-void read_clipping(const nlohmann::json& root, JsonSection& section, FsdpOptions& sharding) {
+void read_parallel_clipping(const nlohmann::json& root, JsonSection& section,
+                            FsdpOptions& sharding) {
   const char* const key = smp::sdp_gradient_clipping.name;
   const bool given = section.has(key);
   double limit = smp::sdp_gradient_clipping.standard();
@@ -124,7 +125,7 @@ void read_parallel(const nlohmann::json& root, TrainConfig& config) {
   FsdpOptions& sharding = config.sharding;
   JsonSection section(root, "parallel");
   section.read("strategy", sharding.strategy);
-  read_degree(section, sharding);
+  read_sharding_degree(section, sharding);
   section.read("prefetch_units", sharding.prefetch_units);
   section.read("reductions_in_flight", sharding.reductions_in_flight);
   read_count(section, {"max_live_elements", smp::sdp_max_live_parameters},
@@ -138,7 +139,7 @@ void read_parallel(const nlohmann::json& root, TrainConfig& config) {
   section.read("state_tier", sharding.state_tier);
   section.read("shard_tier", sharding.shard_tier);
   read_gradient_order(root, section, sharding);
-  read_clipping(root, section, sharding);
+  read_parallel_clipping(root, section, sharding);
   read_microbatches(root, section, sharding.micro_steps);
   read_pipeline(section, sharding.micro_steps, config.pipeline);
   section.end();

@@ -60,7 +60,7 @@ constexpr std::array element_kinds = {
     ElementKind{"u32", 4, widen<std::uint32_t>}, ElementKind{"i16", 2, widen<std::int16_t>},
     ElementKind{"i32", 4, widen<std::int32_t>},  ElementKind{"i64", 8, widen<std::int64_t>}};
 
-const ElementKind& kind_of(std::string_view type) {
+const ElementKind& element_kind_of(std::string_view type) {
   const auto* found = std::ranges::find(element_kinds, type, &ElementKind::type);
   check(found != element_kinds.end(),
         "data.sources hold elements of type {}, which are no tokens; those are u8, u16, u32, i16, "
@@ -157,7 +157,7 @@ std::map<std::string, std::string> LoadedData::settings() const {
 
 void LoadedData::append(const DataBatch& rows, SampleRange range,
                         const std::vector<DataSource>& sources, Batch& to) const {
-  const ElementKind& kind = kind_of(rows.element_type());
+  const ElementKind& kind = element_kind_of(rows.element_type());
   const std::size_t row_bytes = static_cast<std::size_t>(context_ + 1) * kind.bytes;
   const std::vector<ContextPiece> positions = own_positions(context_, share_);
   std::vector<std::int32_t> row;

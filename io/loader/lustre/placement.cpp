@@ -17,7 +17,7 @@ constexpr Target targets_of_a_mount = 1 << 16;
 /// Names of lone files are kept for so many targets.
 constexpr std::size_t most_lone_files = 4096;
 
-std::size_t memory_of(const FileLayout& layout) {
+std::size_t layout_memory(const FileLayout& layout) {
   std::size_t bytes = 128;  // the entry, and its places in two tables
   for (const StripedRange& range : layout) {
     bytes += sizeof range + range.targets.capacity() * sizeof(Target);
@@ -106,7 +106,7 @@ const Placement::KnownLayout* Placement::ask(std::uint32_t file, const Open& ope
     unknown_because = told.unknown_because;
   }
   note(entry, unknown_because);
-  entry.bytes = memory_of(entry.layout);
+  entry.bytes = layout_memory(entry.layout);
   bytes_ += entry.bytes;
   recent_.push_front(std::move(entry));
   by_file_[file] = recent_.begin();

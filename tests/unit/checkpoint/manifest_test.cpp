@@ -34,7 +34,7 @@ Manifest some_manifest() {
   return manifest;
 }
 
-std::string complaint_of(const std::string& text) {
+std::string manifest_complaint(const std::string& text) {
   try {
     parse_manifest("folder/manifest.json", text);
   } catch (const Error& error) {
@@ -66,11 +66,11 @@ TEST(Manifest, no_bit_can_flip_and_no_byte_can_go) {
     for (int bit = 0; bit < 8; ++bit) {
       std::string damaged = text;
       damaged[at] = static_cast<char>(damaged[at] ^ (1 << bit));
-      EXPECT_THAT(complaint_of(damaged), HasSubstr("damaged")) << at << ' ' << bit;
+      EXPECT_THAT(manifest_complaint(damaged), HasSubstr("damaged")) << at << ' ' << bit;
     }
-    EXPECT_THAT(complaint_of(text.substr(0, at)), HasSubstr("damaged")) << at;
+    EXPECT_THAT(manifest_complaint(text.substr(0, at)), HasSubstr("damaged")) << at;
   }
-  EXPECT_THAT(complaint_of(text + "\n"), HasSubstr("damaged"));
+  EXPECT_THAT(manifest_complaint(text + "\n"), HasSubstr("damaged"));
 }
 
 TEST(Manifest, what_makes_no_sense_is_refused) {
@@ -112,7 +112,7 @@ TEST(Manifest, what_makes_no_sense_is_refused) {
   for (const Change& change : changes) {
     Manifest manifest = some_manifest();
     change.change(manifest);
-    EXPECT_THAT(complaint_of(write_manifest(manifest)), HasSubstr(change.says));
+    EXPECT_THAT(manifest_complaint(write_manifest(manifest)), HasSubstr(change.says));
   }
 }
 

@@ -18,7 +18,7 @@ Schedule made(const char* name, const PipelineShape& shape) {
   return make_schedule(schedule_named(name), shape);
 }
 
-std::string refusal_of(const char* name, const PipelineShape& shape) {
+std::string schedule_refusal(const char* name, const PipelineShape& shape) {
   try {
     made(name, shape);
   } catch (const Error& error) {
@@ -127,23 +127,24 @@ TEST(PipelineSchedules, of_1f1b_hold_no_more_than_the_limit) {
 }
 
 TEST(PipelineSchedules, of_other_shapes_are_refused_with_one_that_works) {
-  EXPECT_EQ(refusal_of("virtual_stages", {.ranks = 4, .microbatches = 9, .stages_per_rank = 2}),
-            "virtual_stages takes 9 micro-batches in 2 groups over 4 ranks, which cannot be equal; "
-            "take 8 or 10 micro-batches");
   EXPECT_EQ(
-      refusal_of("interleaved",
-                 {.ranks = 2, .microbatches = 4, .stages_per_rank = 1, .active_microbatches = 6}),
-      "interleaved cannot have 6 active micro-batches, for there are 4; take "
-      "active_microbatches 4 or less");
-  EXPECT_EQ(refusal_of("1f1b", {.ranks = 2, .microbatches = 4, .stages_per_rank = 2}),
+      schedule_refusal("virtual_stages", {.ranks = 4, .microbatches = 9, .stages_per_rank = 2}),
+      "virtual_stages takes 9 micro-batches in 2 groups over 4 ranks, which cannot be equal; "
+      "take 8 or 10 micro-batches");
+  EXPECT_EQ(schedule_refusal(
+                "interleaved",
+                {.ranks = 2, .microbatches = 4, .stages_per_rank = 1, .active_microbatches = 6}),
+            "interleaved cannot have 6 active micro-batches, for there are 4; take "
+            "active_microbatches 4 or less");
+  EXPECT_EQ(schedule_refusal("1f1b", {.ranks = 2, .microbatches = 4, .stages_per_rank = 2}),
             "1f1b has 1 stage a rank, not 2; virtual_stages takes several");
-  EXPECT_EQ(refusal_of("dualpipe_v", {.ranks = 4, .microbatches = 7, .stages_per_rank = 2}),
+  EXPECT_EQ(schedule_refusal("dualpipe_v", {.ranks = 4, .microbatches = 7, .stages_per_rank = 2}),
             "dualpipe_v over 4 ranks needs 8 micro-batches or more, one for each stage, not 7");
-  EXPECT_EQ(refusal_of("zb_v", {.ranks = 4, .microbatches = 8, .stages_per_rank = 1}),
+  EXPECT_EQ(schedule_refusal("zb_v", {.ranks = 4, .microbatches = 8, .stages_per_rank = 1}),
             "zb_v has 2 stages a rank, not 1");
   EXPECT_EQ(
-      refusal_of("gpipe",
-                 {.ranks = 4, .microbatches = 8, .stages_per_rank = 1, .active_microbatches = 6}),
+      schedule_refusal(
+          "gpipe", {.ranks = 4, .microbatches = 8, .stages_per_rank = 1, .active_microbatches = 6}),
       "gpipe with 4 ranks and 8 micro-batches holds up to 8 of them, so "
       "active_microbatches cannot be 6; take 8 or more, or interleaved or 1f1b");
 }

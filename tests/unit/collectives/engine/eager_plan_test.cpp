@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t most_bytes = 4096;
 
 /// Two elements a block, so that offsets matter.
-Problem problem_of(Collective collective, int ranks, int rank, int hosts = 1) {
+Problem eager_problem(Collective collective, int ranks, int rank, int hosts = 1) {
   Problem problem;
   problem.collective = collective;
   problem.rank = rank;
@@ -92,7 +92,7 @@ TEST(EagerPlan, does_what_the_collective_promises) {
   for (const Collective collective : regular) {
     for (int ranks = 1; ranks <= 9; ++ranks) {
       for (int rank = 0; rank < ranks; ++rank) {
-        const Problem problem = problem_of(collective, ranks, rank);
+        const Problem problem = eager_problem(collective, ranks, rank);
         const EagerPlan eager = eager_plan_for(problem);
         ASSERT_TRUE(eager.fits) << name(collective) << " of " << ranks;
         std::vector<std::vector<std::int32_t>> inputs;
@@ -130,13 +130,13 @@ TEST(EagerPlan, fits_neither_long_inputs_nor_several_hosts) {
     if (collective == Collective::barrier) {
       continue;
     }
-    Problem problem = problem_of(collective, 2, 0);
+    Problem problem = eager_problem(collective, 2, 0);
     problem.root = 0;
     problem.count = most_bytes;
     if (elements_of(problem, Buffer::input, 0) > 0) {
       EXPECT_FALSE(eager_plan_for(problem).fits) << name(collective);
     }
-    EXPECT_FALSE(eager_plan_for(problem_of(collective, 4, 0, 2)).fits) << name(collective);
+    EXPECT_FALSE(eager_plan_for(eager_problem(collective, 4, 0, 2)).fits) << name(collective);
   }
 }
 

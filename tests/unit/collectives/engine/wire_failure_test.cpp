@@ -123,8 +123,8 @@ class PassingFailure final : public comm::MessageTransport {
 };
 
 /// Two ranks on two hosts.
-void run_pair(Mail& mail, const std::atomic<int>& seconds_ahead,
-              const std::function<void(Communicator&)>& body) {
+void run_pair_ahead(Mail& mail, const std::atomic<int>& seconds_ahead,
+                    const std::function<void(Communicator&)>& body) {
   const auto prepare = [&](int, Config&, comm::Environment& environment) {
     environment.wait_policy = std::make_unique<WaitPolicyAhead>(seconds_ahead);
     environment.wires = [&](const Config&, int from, int) {
@@ -138,7 +138,7 @@ TEST(WireFailure, that_has_passed_with_its_operation_does_not_end_a_later_one_th
   Mail mail;
   std::atomic<int> seconds_ahead = 0;
   std::atomic<bool> waited = false;
-  run_pair(mail, seconds_ahead, [&](Communicator& world) {
+  run_pair_ahead(mail, seconds_ahead, [&](Communicator& world) {
     std::vector<std::int32_t> data(4, world.rank() + 1);
     world.all_reduce(elements(data)).wait();
     EXPECT_EQ(data[3], 3);

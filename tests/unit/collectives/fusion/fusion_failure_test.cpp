@@ -33,7 +33,7 @@ std::string error_of(const std::function<void()>& call) {
   return "";
 }
 
-std::string failure_of(const Communicator& ranks) {
+std::string failure_text(const Communicator& ranks) {
   return error_of([&] { throw *ranks.failure(); });
 }
 
@@ -183,7 +183,7 @@ TEST(FusionFailure, a_buffer_starts_before_flush_and_has_a_deadline) {
     while (!world.failure()) {
       std::this_thread::yield();
     }
-    return failure_of(world);
+    return failure_text(world);
   });
   for (const std::string& message : messages) {
     EXPECT_THAT(message, AllOf(StartsWith("timeout: "), HasSubstr("all_reduce of 10 f32"),
@@ -200,7 +200,7 @@ TEST(FusionFailure, who_does_not_flush_is_named) {
     while (!world.failure()) {
       std::this_thread::yield();
     }
-    return failure_of(world);
+    return failure_text(world);
   });
   for (const std::string& message : messages) {
     EXPECT_THAT(message, AllOf(StartsWith("timeout: "), HasSubstr("rank 2")));
@@ -235,7 +235,7 @@ TEST(FusionFailure, destroying_it_in_the_midst_of_a_step_aborts_the_job) {
         fusion->put(index, elements(std::span(data).subspan(10 * index, 10)));
       }
       fusion.reset();
-      return failure_of(world);
+      return failure_text(world);
     }
     put_all(*fusion, data);
     return error_of([&] { fusion->flush(); });

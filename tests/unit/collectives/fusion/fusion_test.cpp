@@ -42,7 +42,7 @@ class Fusions : public testing::TestWithParam<Job> {
 };
 
 /// Any bits, the same in every run.
-Bytes contribution(const FusionParameter& parameter, std::size_t index, int rank, int step) {
+Bytes gradient_of(const FusionParameter& parameter, std::size_t index, int rank, int step) {
   std::seed_seq seed{static_cast<int>(index), rank, step};
   std::mt19937_64 random(seed);
   Bytes bytes(parameter.count * size_of(parameter.dtype));
@@ -61,7 +61,7 @@ struct Step {
   Step(Communicator& world, const std::vector<FusionParameter>& parameters, const Reduction& op,
        int step) {
     for (std::size_t index = 0; index < parameters.size(); ++index) {
-      data.push_back(contribution(parameters[index], index, world.rank(), step));
+      data.push_back(gradient_of(parameters[index], index, world.rank(), step));
       expected.push_back(data.back());
       world.all_reduce(view(expected.back(), parameters[index]), op, {.blocking = true});
     }

@@ -29,7 +29,7 @@ UserOp user_op(const char* name, Combine combine) {
 }
 
 template <class T>
-std::vector<std::vector<T>> contributions(int ranks, std::size_t count) {
+std::vector<std::vector<T>> user_contributions(int ranks, std::size_t count) {
   std::vector<std::vector<T>> all(ranks, std::vector<T>(count));
   for (int rank = 0; rank < ranks; ++rank) {
     for (std::size_t i = 0; i < count; ++i) {
@@ -57,7 +57,7 @@ TEST(ReduceUser, gets_lower_ranks_on_the_left) {
   const UserOp op = user_op<std::uint32_t>("compose", composed);
   for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 16, 17, 100}) {
     for (const std::size_t count : {1, 1023, 1024, 1025, 5000}) {
-      const auto memory = contributions<std::uint32_t>(ranks, count);
+      const auto memory = user_contributions<std::uint32_t>(ranks, count);
       std::vector<std::uint32_t> expected = memory[0], result(count);
       for (int rank = 1; rank < ranks; ++rank) {
         for (std::size_t i = 0; i < count; ++i) {
@@ -96,7 +96,7 @@ TEST(ReduceUser, follows_the_canonical_tree_where_order_matters) {
 
 TEST(ReduceUser, may_write_over_any_one_term) {
   const UserOp op = user_op<std::uint32_t>("compose", composed);
-  const auto original = contributions<std::uint32_t>(5, 3000);
+  const auto original = user_contributions<std::uint32_t>(5, 3000);
   std::vector<std::uint32_t> expected(3000);
   reduce(arithmetic_of(DType::u32, op, 5), terms_of(original), expected.data(), 3000);
   for (int over = 0; over < 5; ++over) {

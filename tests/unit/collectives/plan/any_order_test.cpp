@@ -29,7 +29,7 @@ Config config_of_hosts(const char* hosts) {
 }
 
 /// Not a sum that every order rounds alike.
-std::vector<float> contribution(int rank, std::size_t count) {
+std::vector<float> numbers_of(int rank, std::size_t count) {
   std::vector<float> data(count);
   for (std::size_t i = 0; i < count; ++i) {
     data[i] = 1.0f / static_cast<float>(1 + (i * 31 + static_cast<std::size_t>(rank) * 17) % 1009);
@@ -37,7 +37,7 @@ std::vector<float> contribution(int rank, std::size_t count) {
   return data;
 }
 
-float sum_at(std::size_t index) {
+float sum_of_all_at(std::size_t index) {
   double sum = 0;
   for (int rank = 0; rank < world_size; ++rank) {
     sum += 1.0f / static_cast<float>(1 + (index * 31 + static_cast<std::size_t>(rank) * 17) % 1009);
@@ -50,7 +50,7 @@ std::size_t count_unlike(std::span<const float> got, std::size_t first) {
   constexpr float unit = 0x1p-24f;
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
-    const float sum = sum_at(first + i);
+    const float sum = sum_of_all_at(first + i);
     wrong += std::abs(got[i] - sum) > world_size * unit * sum ? 1 : 0;
   }
   return wrong;
@@ -61,7 +61,7 @@ class AnyOrder : public testing::TestWithParam<const char*> {};
 TEST_P(AnyOrder, takes_each_contribution_once_and_gives_all_ranks_the_same) {
   run_virtual_ranks(world_size, config_of_hosts(GetParam()), [](Communicator& world) {
     for (const std::size_t count : {1ul, 500ul, 70'000ul, 1'000'003ul}) {
-      std::vector<float> same = contribution(world.rank(), count), out(count),
+      std::vector<float> same = numbers_of(world.rank(), count), out(count),
                          all(count * world_size);
       world.all_reduce(elements(std::as_const(same)), elements(out)).wait();
       EXPECT_EQ(count_unlike(out, 0), 0u) << "rank " << world.rank() << " count " << count;
@@ -79,7 +79,7 @@ TEST_P(AnyOrder, takes_each_contribution_once_and_gives_all_ranks_the_same) {
 TEST_P(AnyOrder, gives_each_rank_its_block) {
   run_virtual_ranks(world_size, config_of_hosts(GetParam()), [](Communicator& world) {
     for (const std::size_t count : {1ul, 70'000ul, 300'001ul}) {
-      const std::vector<float> in = contribution(world.rank(), count * world_size);
+      const std::vector<float> in = numbers_of(world.rank(), count * world_size);
       std::vector<float> out(count);
       world.reduce_scatter(elements(in), elements(out)).wait();
       EXPECT_EQ(count_unlike(out, world.rank() * count), 0u)

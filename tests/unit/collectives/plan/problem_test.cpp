@@ -9,7 +9,8 @@ namespace {
 
 using testing::ElementsAre;
 
-Problem problem_of(Collective collective, int ranks, std::size_t count, DType input, DType output) {
+Problem problem_between(Collective collective, int ranks, std::size_t count, DType input,
+                        DType output) {
   return {.collective = collective,
           .grouping = std::make_shared<const Grouping>(std::vector<int>(ranks, 0)),
           .count = count,
@@ -78,7 +79,7 @@ TEST(Problem, subtrees_are_maximal_and_cover_each_hosts_ranks) {
 TEST(Problem, only_floats_narrower_than_f32_accumulate_in_another_type) {
   for (DType dtype : all_dtypes()) {
     const bool is_narrow = takes(ReduceOp::premultiplied_sum, dtype) && size_of(dtype) < 4;
-    Problem problem = problem_of(Collective::all_reduce, 2, 1, dtype, dtype);
+    Problem problem = problem_between(Collective::all_reduce, 2, 1, dtype, dtype);
     EXPECT_EQ(problem.accumulator(), is_narrow ? DType::f32 : dtype) << name(dtype);
     problem.op = Reduction::user({"op", [](const void*, void*, std::size_t, DType) {}});
     EXPECT_EQ(problem.accumulator(), dtype) << "user operations know no other type";
@@ -87,7 +88,7 @@ TEST(Problem, only_floats_narrower_than_f32_accumulate_in_another_type) {
 
 TEST(Problem, payload_is_the_larger_of_input_and_output) {
   const auto bytes = [](Collective collective, DType input, DType output) {
-    return problem_of(collective, 4, 10, input, output).payload_bytes();
+    return problem_between(collective, 4, 10, input, output).payload_bytes();
   };
   EXPECT_EQ(bytes(Collective::all_reduce, DType::f16, DType::f16), 20);
   EXPECT_EQ(bytes(Collective::all_reduce, DType::f16, DType::f32), 40);

@@ -10,7 +10,7 @@
 namespace sprat::collectives {
 namespace {
 
-Problem problem_of(const Reduction& op) {
+Problem reducing_problem(const Reduction& op) {
   return {.collective = Collective::all_reduce,
           .grouping = std::make_shared<const Grouping>(std::vector<int>{0, 0}),
           .count = 8,
@@ -27,20 +27,20 @@ TEST(Signature, tells_factors_and_names_apart_that_share_a_plan) {
       {Reduction::premultiplied_sum(0.0), Reduction::premultiplied_sum(-0.0)},
       {user("left"), user("right")}};
   for (const auto& [one, other] : pairs) {
-    const Problem a = problem_of(one), b = problem_of(other);
+    const Problem a = reducing_problem(one), b = reducing_problem(other);
     EXPECT_NE(signature_of(a), signature_of(b)) << describe(one);
     EXPECT_EQ(signature_of(a), signature_of(a)) << describe(one);
     EXPECT_EQ(shape_of(a), shape_of(b)) << describe(one);
     EXPECT_NE(describe(a), describe(b));
   }
-  EXPECT_NE(shape_of(problem_of(user("left"))), shape_of(problem_of(ReduceOp::sum)))
+  EXPECT_NE(shape_of(reducing_problem(user("left"))), shape_of(reducing_problem(ReduceOp::sum)))
       << "partials of user operations have another type";
 }
 
 TEST(Signature, is_said_with_all_of_its_reduction) {
-  EXPECT_EQ(describe(problem_of(Reduction::premultiplied_sum(0.25))),
+  EXPECT_EQ(describe(reducing_problem(Reduction::premultiplied_sum(0.25))),
             "all_reduce of 8 f32, premultiplied_sum by 0.25");
-  EXPECT_EQ(describe(problem_of(user("norms"))), "all_reduce of 8 f32, user operation norms");
+  EXPECT_EQ(describe(reducing_problem(user("norms"))), "all_reduce of 8 f32, user operation norms");
 }
 
 }  // namespace

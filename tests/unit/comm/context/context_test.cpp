@@ -11,7 +11,7 @@ namespace sprat::comm {
 namespace {
 
 /// Two ranks of this process.
-std::vector<std::shared_ptr<Context>> join_two(bool as_processes) {
+std::vector<std::shared_ptr<Context>> join_pair(bool as_processes) {
   auto rendezvous = open_rendezvous_in_process(2);
   std::vector<std::shared_ptr<Context>> contexts(2);
   std::vector<std::thread> threads;
@@ -31,7 +31,7 @@ std::vector<std::shared_ptr<Context>> join_two(bool as_processes) {
 
 TEST(Context, follows_no_pointer_of_another_process) {
   for (const bool processes : {false, true}) {
-    const auto contexts = join_two(processes);
+    const auto contexts = join_pair(processes);
     const int value = 1;
     const MemoryRef pointer{MemoryRef::Kind::address, -1, 0, 0,
                             reinterpret_cast<std::uintptr_t>(&value)};

@@ -125,7 +125,8 @@ TEST(SurvivorListener, is_not_taken_for_the_dead_rank_that_has_its_number_in_the
 }
 
 /// What a gathering that does not end well says.
-std::optional<Error> failure_of(SurvivorListener& listener, std::chrono::milliseconds patience) {
+std::optional<Error> gathering_failure(SurvivorListener& listener,
+                                       std::chrono::milliseconds patience) {
   try {
     listener.gather(1, Clock::now() + patience);
   } catch (const Error& error) {
@@ -137,7 +138,7 @@ std::optional<Error> failure_of(SurvivorListener& listener, std::chrono::millise
 TEST(SurvivorListener, names_the_leader_that_has_not_come) {
   Listeners listeners = listeners_of(4);
   listeners[0].reset();
-  const auto first = failure_of(*listeners[2], 300ms);
+  const auto first = gathering_failure(*listeners[2], 300ms);
   ASSERT_TRUE(first);
   EXPECT_EQ(first->code(), ErrorCode::timeout);
   EXPECT_EQ(first->rank(), 1);
@@ -145,7 +146,7 @@ TEST(SurvivorListener, names_the_leader_that_has_not_come) {
   EXPECT_THAT(first->what(), Not(HasSubstr("Rank 0")));
   // Once the job has shrunk, errors name ranks as that job numbers them.
   listeners[2]->commit({1, 2, 3});
-  const auto second = failure_of(*listeners[2], 300ms);
+  const auto second = gathering_failure(*listeners[2], 300ms);
   ASSERT_TRUE(second);
   EXPECT_EQ(second->rank(), 0);
   EXPECT_THAT(second->what(), HasSubstr("it is rank 0 of those that it has now"));

@@ -28,7 +28,7 @@ TEST(Sharding, degree_chooses_the_row) {
   }
 }
 
-std::string refusal(int ranks, const std::string& strategy, int degree) {
+std::string placement_refusal(int ranks, const std::string& strategy, int degree) {
   try {
     choose_sharding(ranks, strategy, degree);
   } catch (const Error& error) {
@@ -43,18 +43,18 @@ TEST(Sharding, every_row_is_chosen_by_name) {
     EXPECT_EQ(choose_sharding(4, strategy.name, 0).strategy, &strategy);
   }
   EXPECT_EQ(choose_sharding(8, "hfsdp", 2).replicas, 4);
-  EXPECT_EQ(refusal(8, "zero9", 0),
+  EXPECT_EQ(placement_refusal(8, "zero9", 0),
             "there is no strategy \"zero9\"; there are: ddp, zero1, zero2, zero3, hsdp, hfsdp");
 }
 
 TEST(Sharding, degrees_that_do_not_fit_are_refused_with_those_that_do) {
   for (const int degree : {-2, 5, 8, 24}) {
-    EXPECT_EQ(refusal(12, "", degree),
+    EXPECT_EQ(placement_refusal(12, "", degree),
               "hybrid_shard_degree " + std::to_string(degree) +
                   " does not divide the 12 ranks of the world; allowed: 0, 1, 2, 3, 4, 6, 12 (0: "
                   "as many as the strategy takes)");
   }
-  EXPECT_EQ(refusal(4, "zero2", 2),
+  EXPECT_EQ(placement_refusal(4, "zero2", 2),
             "strategy \"zero2\" has a hybrid_shard_degree of 4 on 4 ranks, not 2; leave it 0, or "
             "choose hsdp or hfsdp");
 }
@@ -64,7 +64,7 @@ void for_every_row(Body body) {
   for (const int ranks : {1, 2, 4, 6, 12}) {
     for (const Strategy& strategy : all_strategies()) {
       for (const int degree : allowed_degrees(ranks)) {
-        if (refusal(ranks, strategy.name, degree).empty()) {
+        if (placement_refusal(ranks, strategy.name, degree).empty()) {
           body(choose_sharding(ranks, strategy.name, degree));
         }
       }

@@ -38,7 +38,7 @@ FileIndex index_of(const Specimen& specimen, const FilesByName& files) {
   return format_named(specimen.format).index(file, specimen.options);
 }
 
-std::string complaint_of(const Specimen& specimen, const FilesByName& files) {
+std::string specimen_complaint(const Specimen& specimen, const FilesByName& files) {
   try {
     index_of(specimen, files);
     return "";
@@ -149,7 +149,7 @@ TEST(Formats, a_file_that_is_cut_anywhere_gives_records_within_or_an_error) {
         files[name].resize(bytes);
         expect_records_within_or_error(specimen, files);
         if (specimen.any_cut_fails) {
-          EXPECT_NE(complaint_of(specimen, files), "") << name << " cut at " << bytes;
+          EXPECT_NE(specimen_complaint(specimen, files), "") << name << " cut at " << bytes;
         }
       }
     }
@@ -196,9 +196,9 @@ TEST(Formats, compressed_files_are_refused_with_what_unpacks_them) {
     }
     FilesByName files = specimen.files;
     files[specimen.file] = from_hex("1f8b 0800 0000 0000 0003") + std::string(40, 'x');
-    EXPECT_THAT(complaint_of(specimen, files), HasSubstr("gunzip")) << specimen.name;
+    EXPECT_THAT(specimen_complaint(specimen, files), HasSubstr("gunzip")) << specimen.name;
     files[specimen.file] = from_hex("28b5 2ffd") + std::string(40, 'x');
-    EXPECT_THAT(complaint_of(specimen, files), HasSubstr("unzstd")) << specimen.name;
+    EXPECT_THAT(specimen_complaint(specimen, files), HasSubstr("unzstd")) << specimen.name;
   }
 }
 

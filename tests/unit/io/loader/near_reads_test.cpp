@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t near_file_bytes = 5 * cache_block_bytes + 1000;
 
-std::byte byte_at(const Extent& extent, std::uint64_t at) {
+std::byte byte_of(const Extent& extent, std::uint64_t at) {
   return static_cast<std::byte>((extent.offset + at) * 7 / 3 + extent.file);
 }
 
@@ -68,7 +68,7 @@ class NearReader {
     }
     near_.read_from_file(1, 10s, 1);  // so slow is the file system
     for (std::uint64_t at = 0; at < within(extent); ++at) {
-      if (into[at] != byte_at(extent, at)) {
+      if (into[at] != byte_of(extent, at)) {
         ADD_FAILURE() << "byte " << at << " of " << extent.offset << " is another one";
         break;
       }
@@ -85,7 +85,7 @@ class NearReader {
   }
   static void write(const Extent& extent, std::span<std::byte> into) {
     for (std::uint64_t at = 0; at < within(extent); ++at) {
-      into[at] = byte_at(extent, at);
+      into[at] = byte_of(extent, at);
     }
   }
   NearReads::Brought wait() {

@@ -85,7 +85,7 @@ LoaderOptions packed(const std::string& path) {
 }
 
 /// Rows and the lengths of their documents, of the first batches.
-std::vector<std::string> samples_of(const LoaderOptions& options) {
+std::vector<std::string> loaded_samples(const LoaderOptions& options) {
   Loader loader(options);
   std::vector<std::string> samples;
   for (int batch = 0; batch < 40; ++batch) {
@@ -117,10 +117,10 @@ TEST(SeparatedLoader, gives_what_documents_give_that_end_with_the_separator) {
       with.samples = without.samples = kind;
       with.shuffle = without.shuffle = shuffle;
       with.chunk = without.chunk = shuffle == Shuffle::chunks ? 10 : 0;
-      const std::vector<std::string> plain = samples_of(without);
+      const std::vector<std::string> plain = loaded_samples(without);
       without.sources[0].separator = separator;
-      EXPECT_EQ(samples_of(without), samples_of(with));
-      EXPECT_NE(samples_of(without), plain);
+      EXPECT_EQ(loaded_samples(without), loaded_samples(with));
+      EXPECT_NE(loaded_samples(without), plain);
     }
   }
 }
@@ -172,7 +172,7 @@ TEST(SeparatedLoader, gives_a_sample_that_takes_a_damaged_ones_place_its_own_len
   }
 }
 
-std::string refusal(const LoaderOptions& options) {
+std::string loader_refusal(const LoaderOptions& options) {
   try {
     const Loader loader(options);
   } catch (const Error& error) {
@@ -186,11 +186,12 @@ TEST(SeparatedLoader, refuses_a_separator_that_nothing_takes) {
   write_documents(folder / "some", {});
   LoaderOptions options = packed(folder / "some.bin");
   options.sources[0].separator = 65536;
-  EXPECT_THAT(refusal(options), testing::HasSubstr("separator 65536 is no token of type u16"));
+  EXPECT_THAT(loader_refusal(options),
+              testing::HasSubstr("separator 65536 is no token of type u16"));
   options.sources[0].separator = 0;
   options.samples = SampleKind::records;
   options.length = 0;
-  EXPECT_THAT(refusal(options), testing::HasSubstr("takes no separator"));
+  EXPECT_THAT(loader_refusal(options), testing::HasSubstr("takes no separator"));
 }
 
 TEST(SeparatedLoader, goes_on_with_the_same_separator_alone) {

@@ -247,7 +247,7 @@ TEST(LustreLayout, every_cut_is_refused_or_a_layout) {
 }
 
 /// Where Lustre has the byte at `offset`, component by component.
-Target slow_target(const LustreLayout& layout, std::uint64_t offset) {
+Target slow_target_at(const LustreLayout& layout, std::uint64_t offset) {
   const LustreComponent* best = nullptr;
   for (const LustreComponent& one : layout.components) {
     const bool usable = (one.flags & 0x10) != 0 && (one.flags & (0x1 | 0x8 | 0x40 | 0x80)) == 0 &&
@@ -295,7 +295,7 @@ TEST(LustreLayout, maps_agree_with_a_slow_model) {
     EXPECT_EQ(at, bytes);
     for (int probe = 0; probe < 100; ++probe) {
       const std::uint64_t offset = below(bytes);
-      ASSERT_EQ(target_at(file, offset), slow_target(layout, offset)) << trial << ' ' << offset;
+      ASSERT_EQ(target_at(file, offset), slow_target_at(layout, offset)) << trial << ' ' << offset;
     }
   }
 }

@@ -108,7 +108,7 @@ void end(Table& table, void* request, int bytes) {
 }
 
 template <class Table>
-void play(int version) {
+void play_coll_net(int version) {
   SCOPED_TRACE("version " + std::to_string(version));
   Table& table = coll_net<Table>(version);
   constexpr int ranks = 3;
@@ -251,13 +251,13 @@ TEST(NcclCollNet, refuses_windows_that_are_none) {
 
 TEST(NcclCollNet, every_version_reduces) {
   setenv("SPRAT_JOIN_TIMEOUT", "30", 1);
-  play<CollNetV12>(12);
-  play<CollNetV11>(11);
-  play<CollNetV10>(10);
-  play<CollNetV9>(9);
-  play<CollNetV8>(8);
-  play<CollNetV7>(7);
-  play<CollNetV6>(6);
+  play_coll_net<CollNetV12>(12);
+  play_coll_net<CollNetV11>(11);
+  play_coll_net<CollNetV10>(10);
+  play_coll_net<CollNetV9>(9);
+  play_coll_net<CollNetV8>(8);
+  play_coll_net<CollNetV7>(7);
+  play_coll_net<CollNetV6>(6);
 }
 
 TEST(NcclCollNet, says_what_it_reduces_and_refuses_the_rest) {

@@ -104,7 +104,7 @@ void* open_profiler(Profiler& table, int* events) {
 
 /// An all-reduce with a send and a receive of the network's, and a message.
 template <class Profiler, class Described>
-void play(int version) {
+void play_profiler(int version) {
   SCOPED_TRACE("version " + std::to_string(version));
   Profiler& table = profiler<Profiler>(version);
   const Folder folder;
@@ -181,12 +181,12 @@ void play(int version) {
 }
 
 TEST(NcclProfiler, every_version_writes_a_trace_that_a_viewer_reads) {
-  play<ProfilerV6, ProfilerEventV6>(6);
-  play<ProfilerV5, ProfilerEventV5>(5);
-  play<ProfilerV4, ProfilerEventV4>(4);
-  play<ProfilerV3, ProfilerEventV3>(3);
-  play<ProfilerV2, ProfilerEventV2>(2);
-  play<ProfilerV1, ProfilerEventV1>(1);
+  play_profiler<ProfilerV6, ProfilerEventV6>(6);
+  play_profiler<ProfilerV5, ProfilerEventV5>(5);
+  play_profiler<ProfilerV4, ProfilerEventV4>(4);
+  play_profiler<ProfilerV3, ProfilerEventV3>(3);
+  play_profiler<ProfilerV2, ProfilerEventV2>(2);
+  play_profiler<ProfilerV1, ProfilerEventV1>(1);
   EXPECT_EQ(plugin_symbol("ncclProfiler_v7"), nullptr) << "no public source confirms it";
 }
 

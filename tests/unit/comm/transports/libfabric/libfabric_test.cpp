@@ -72,7 +72,7 @@ int port_of(MessageTransport& wire) {
   return socket[2] << 8 | socket[3];
 }
 
-bool is_open(const char* provider, int port) {
+bool listens_on(const char* provider, int port) {
   Config config;
   config.interface = "lo";
   config.provider = provider;
@@ -114,7 +114,7 @@ void give_up_a_send(const char* provider) {
   EXPECT_EQ(later.error, ENOTCONN);
   EXPECT_FALSE(wires[0].progress());
   // Only where closing would crash may the endpoint stay.
-  EXPECT_TRUE(std::string_view(provider) == "tcp" || !is_open(provider, port));
+  EXPECT_TRUE(std::string_view(provider) == "tcp" || !listens_on(provider, port));
 }
 
 TEST(Libfabric, cancelling_a_send_that_nobody_takes_ends_soon_and_for_good) {
