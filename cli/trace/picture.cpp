@@ -167,7 +167,7 @@ class TracePicture {
                .bottom = top + row_height * double(rows_),
                .seconds = seconds} {
     for (const TraceSlice& slice : slices) {
-      const std::size_t ink = ink_of_slice(slice), row = ink_row_of(slice.rank);
+      const std::size_t ink = ink_of_slice(slice), row = row_of(slice.rank);
       if (ink != nothing && row < rows_) {
         boxes_.push_back(
             {.row = row, .ink = ink, .begin = slice.begin, .end = slice.end, .name = slice.name});
@@ -228,7 +228,7 @@ class TracePicture {
   }
 
   /// Ranks are ascending.
-  std::size_t ink_row_of(std::int64_t rank) const {
+  std::size_t row_of(std::int64_t rank) const {
     const auto found =
         std::ranges::lower_bound(summary_.ranks, rank, {}, &planning::RankTimes::rank);
     return static_cast<std::size_t>(found - summary_.ranks.begin());

@@ -50,6 +50,13 @@ class Campaign(unittest.TestCase):
         self.measured("broadcast_4", cell("broadcast", 8, ratio_to_best=ratio(0.95)), cell("broadcast", 1 << 20, ratio_to_best=ratio(3.5)))
         self.assertEqual(self.judge()[1], 0)
 
+    def test_rows_that_were_not_run_are_named(self):
+        self.measured("broadcast_8", cell("broadcast", 8, ratio_to_best=ratio(0.95)))
+        missing = self.judge()[0].splitlines()[-1]
+        self.assertTrue(missing.startswith("not measured: "), missing)
+        self.assertIn("broadcast_4", missing)
+        self.assertNotIn("broadcast_8", missing)
+
     def test_nothing_is_not_enough(self):
         text, status = self.judge()
         self.assertEqual((text.split(" in ")[0], status), ("nothing has been measured", 1))
