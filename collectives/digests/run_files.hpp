@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,8 @@
 
 namespace sprat::collectives::digests {
 
-/// A file's bytes, mapped: digests of long runs are large, and most of them are looked at once.
+/// A file's bytes, mapped and not read: digests of long runs are large, and a comparison looks at
+/// most of them one time.
 class MappedFile final {
  public:
   /// Throws Error{unavailable}.
@@ -31,7 +33,7 @@ struct LoadedJob {
   std::vector<std::unique_ptr<DigestFile>> ranks;  ///< Null where there is none.
   std::vector<std::string> unreadable;             ///< Sentences of files that are no such files.
 
-  /// As `name` for people. Borrows.
+  /// What is compared, shown to people under the name `shown`. Borrows from this job.
   JobFiles files(const std::string& shown) const;
   /// Values that the rank kept of a call; null if there are none.
   std::unique_ptr<MappedFile> values(int rank, const Call& call, Side side) const;

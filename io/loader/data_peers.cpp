@@ -1,4 +1,4 @@
-// Joining comes before any loader, since all processes have to do it together.
+// Processes that share blocks join before there is any loader, since all have to do it together.
 #include "io/loader/data_peers.hpp"
 
 #include "comm/base/check.hpp"

@@ -5,8 +5,9 @@
 
 namespace sprat::io {
 
-/// Pure: a window in bytes that grows while the reader of batches waits for what it kept from being
-/// read, and shrinks while batches lie ready and nobody takes them. One thread at a time.
+/// Pure: a window in bytes. It doubles when the reader of batches has to wait for bytes that the
+/// window kept from being asked for, and shrinks while batches lie ready and nobody takes them. One
+/// thread at a time.
 class ReadAhead {
  public:
   /// least: two batches, or the budget if that is less.
