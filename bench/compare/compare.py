@@ -18,6 +18,8 @@ take the cores meanwhile: nothing is pinned then, Open MPI yields, and MPICH, wh
 A start decides which pages, and which lines of the caches, each library gets, so that ratios differ from start to
 start by more than within one. --starts N begins all libraries anew N times; the last table has each cell's ratio,
 the median of those starts' medians, with the 95 % interval of that median (of 5 and fewer starts: their range).
+Whoever begins first gets better pages: one library beside itself, second, took 0.92 of the time for 64 MiB in
+malloc memory. Every other start begins them in the opposite order, so N is best even.
 The last lines say which cells lie below another library of ours for sure, with all of their interval (of one
 start: of their quartiles). A library that hangs ends the run; what has been measured until then is told.
 
@@ -226,9 +228,11 @@ def summary(cells, options):
     return lines
 
 
-def measure_start(place, options, folder, cells):
+def measure_start(number, place, options, folder, cells):
     """All cells, of libraries that begin anew, are added to `cells`."""
     names = ["sprat"] + options.peers + ([] if options.no_limit else place.limits())
+    if number % 2 == 1:
+        names.reverse()
     libraries, loops = {}, []
     with tempfile.TemporaryDirectory() as meeting:
         try:
@@ -255,8 +259,8 @@ def main():
     print(header(options), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            for _ in range(options.starts):
-                measure_start(place, options, folder, cells)
+            for number in range(options.starts):
+                measure_start(number, place, options, folder, cells)
         except Stopped as reason:  # what has been measured is told all the same
             stop = reason
         finally:
