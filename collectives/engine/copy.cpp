@@ -68,7 +68,10 @@ void copy(std::byte* to, const std::byte* from, std::size_t bytes, bool past_cac
 
 bool goes_past_cache(const Problem& problem, bool oversubscribed) {
   if (problem.collective == Collective::broadcast) {
-    return problem.payload_bytes() >= (oversubscribed ? least_copied : least_broadcast);
+    const Grouping& grouping = *problem.grouping;
+    const std::size_t ranks = grouping.members(grouping.host_of(problem.rank)).size();
+    return oversubscribed ? problem.payload_bytes() * ranks >= least_copied
+                          : problem.payload_bytes() >= least_broadcast;
   }
   if (reduces(problem.collective)) {
     return problem.payload_bytes() >= least_reduced;
