@@ -291,12 +291,17 @@ bool Executor::advance_active() {
 void Executor::begin_active() {
   active_ = queue_.front().get();
   peers_.follow(active_->sequence, active_->signature, active_->prior_calls_hash);
-  planned_ = plans_.of(active_->problem);
-  recorder_.running(call_of(*active_), planned_.algorithm->name);
+  // Programs call the same again and again. To count references anew would fetch what a call of
+  // 64 KiB has pushed out of the caches.
+  if (const auto& planned = plans_.of(active_->problem); planned_ != planned) {
+    planned_ = planned;
+  }
+  chosen_ = planned_.get();
+  recorder_.running(call_of(*active_), chosen_->algorithm->name);
 }
 
 std::size_t Executor::most_shown_bytes() const {
-  return planned_.eager ? planned_.eager->shown_bytes() : Slot::inline_bytes;
+  return chosen_->eager ? chosen_->eager->shown_bytes() : Slot::inline_bytes;
 }
 
 // Publishes what this rank calls and where its buffers lie, unless it has run so far ahead that
@@ -309,10 +314,10 @@ bool Executor::announce() {
   if (!peers_.may_open(active_->sequence, most_shown_bytes())) {
     return false;
   }
-  if (planned_.eager) {
-    eager_.remember(*active_, planned_);
+  if (chosen_->eager) {
+    eager_.remember(*active_, *chosen_);
     eager_.announce(
-        {*planned_.eager, active_->signature, active_->prior_calls_hash, active_->sequence},
+        {*chosen_->eager, active_->signature, active_->prior_calls_hash, active_->sequence},
         active_->input);
     phase_ = Phase::meeting;
     return true;
@@ -321,17 +326,17 @@ bool Executor::announce() {
     return steps_.end_slice();
   }
   Slot& slot = peers_.open(active_->sequence);
-  memory_.announce(*active_, *planned_.plan, planned_.out_of_place == nullptr, slot);
+  memory_.announce(*active_, *chosen_->plan, chosen_->out_of_place == nullptr, slot);
   peers_.announce(slot, active_->sequence, active_->signature, active_->prior_calls_hash);
   phase_ = Phase::gathering;
   return true;
 }
 
 bool Executor::has_met() {
-  if (!planned_.eager->runs_ahead) {
+  if (!chosen_->eager->runs_ahead) {
     return peers_.all_announced();
   }
-  return std::ranges::all_of(planned_.eager->reads, [&](const EagerPlan::Peer& peer) {
+  return std::ranges::all_of(chosen_->eager->reads, [&](const EagerPlan::Peer& peer) {
     return peers_.announced(peer.rank);
   });
 }
@@ -340,7 +345,7 @@ bool Executor::meet() {
   if (!has_met()) {
     return false;
   }
-  if (eager_.finish(*planned_.eager, arithmetic_of(active_->problem), active_->sequence,
+  if (eager_.finish(*chosen_->eager, arithmetic_of(active_->problem), active_->sequence,
                     active_->input, active_->output)) {
     finish_active();
   } else {
@@ -353,14 +358,14 @@ bool Executor::meet() {
 // All ranks cut alike: on several hosts by what all know of the job, on one by where every
 // announced buffer lies.
 bool Executor::choose_windows() {
-  if (planned_.out_of_place && !choose_plan()) {
+  if (chosen_->out_of_place && !choose_plan()) {
     return false;
   }
   const Problem& problem = active_->problem;
   const std::size_t staging_bytes = context_->config().staging_bytes;
   Access access = Access::direct;
   if (grouping_->hosts() > 1) {
-    access = access_between_hosts(problem, *planned_.algorithm, context_->everybody_readable());
+    access = access_between_hosts(problem, *chosen_->algorithm, context_->everybody_readable());
   } else if (asks_announcements(problem, staging_bytes)) {
     if (!peers_.all_announced()) {
       return false;
@@ -379,11 +384,9 @@ bool Executor::choose_plan() {
     return false;
   }
   if (!memory_.somebody_in_place()) {
-    const std::shared_ptr<const Planned> out_of_place = planned_.out_of_place;
-    planned_ = *out_of_place;
-    recorder_.running(call_of(*active_), planned_.algorithm->name);
+    chosen_ = chosen_->out_of_place.get();
+    recorder_.running(call_of(*active_), chosen_->algorithm->name);
   }
-  planned_.out_of_place = nullptr;
   return true;
 }
 
@@ -394,12 +397,13 @@ void Executor::begin_window(std::size_t index) {
     Problem part = problem;
     part.count = window_.count;
     part.counts = window_.counts;
-    planned_.plan = std::make_shared<const Plan>(make_plan(part, *planned_.algorithm));
+    window_plan_ = std::make_shared<const Plan>(make_plan(part, *chosen_->algorithm));
   } else if (windows_.number > 1) {
-    planned_.plan = plans_.of(problem, *planned_.algorithm, window_.count).plan;
+    window_plan_ = plans_.of(problem, *chosen_->algorithm, window_.count)->plan;
   }
-  steps_.begin(*active_, *planned_.plan, window_);
-  memory_.begin(*planned_.plan, windows_, window_);
+  const Plan& plan = windows_.number > 1 ? *window_plan_ : *chosen_->plan;
+  steps_.begin(*active_, plan, window_);
+  memory_.begin(plan, windows_, window_);
   if (index > 0) {  // peers may look at this window's signals from here on
     peers_.mine()
         .of(active_->sequence)
@@ -469,7 +473,7 @@ bool Executor::read_good_memory() {
 
 void Executor::finish_active() {
   peers_.complete(active_->sequence);
-  if (planned_.eager && planned_.eager->runs_ahead) {
+  if (chosen_->eager && chosen_->eager->runs_ahead) {
     peers_.ring();
   }
   const auto now = context_->wait_policy().now();

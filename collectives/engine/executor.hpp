@@ -128,7 +128,9 @@ class Executor final : public comm::Driver, private WatchedCall {
   // The active operation: the queue's front.
   Phase phase_ = Phase::idle;
   Operation* active_ = nullptr;
-  Planned planned_;  ///< Of the whole; its plan is that of the window at hand.
+  std::shared_ptr<const Planned> planned_;
+  const Planned* chosen_ = nullptr;          ///< That, or what is better if nobody calls in place.
+  std::shared_ptr<const Plan> window_plan_;  ///< Of the window at hand, if there are several.
   Windows windows_;
   Window window_;
   std::uint32_t idle_calls_ = 0;
