@@ -24,15 +24,26 @@ void BulkWork::set_copy(const Origin& from, const Target& to) {
   to_ = to;
 }
 
+void BulkWork::clear_contributions() {
+  terms_.clear();
+  fetched_.clear();
+}
+
+void BulkWork::add(const Contribution& contribution) {
+  if (contribution.source.foreign_rank >= 0) {
+    fetched_.push_back({terms_.size(), contribution.source, contribution.element_bytes});
+  }
+  terms_.push_back({contribution.source.data, contribution.covers, contribution.partial});
+}
+
 std::size_t BulkWork::set_reduction(const Arithmetic& arithmetic, std::byte* to,
                                     std::size_t count) {
-  const auto fetched = static_cast<std::size_t>(std::ranges::count_if(
-      contributions_, [](const Contribution& one) { return one.source.foreign_rank >= 0; }));
-  if (fetched > 0) {
-    const std::size_t each = std::max(room_bytes / fetched, least_room_bytes) / max_element_bytes;
+  if (!fetched_.empty()) {
+    const std::size_t each =
+        std::max(room_bytes / fetched_.size(), least_room_bytes) / max_element_bytes;
     count = std::min(count, each);
     room_each_ = each * max_element_bytes;
-    room_.resize(fetched * room_each_);
+    room_.resize(fetched_.size() * room_each_);
   }
   state_ = State::set;
   reduces_ = true;
@@ -82,16 +93,11 @@ void BulkWork::run_copy() {
 // The kernels read memory of this process only, so terms of other processes are fetched first, into
 // room that stays in the cache until they are reduced.
 void BulkWork::run_reduction() {
-  terms_.clear();
   std::byte* room = room_.data();
-  for (const Contribution& one : contributions_) {
-    const std::byte* data = one.source.data;
-    if (one.source.foreign_rank >= 0) {
-      fetch(one.source, room, count_ * one.element_bytes);
-      data = room;
-      room += room_each_;
-    }
-    terms_.push_back({data, one.covers, one.partial});
+  for (const Fetched& one : fetched_) {
+    fetch(one.source, room, count_ * one.element_bytes);
+    terms_[one.term].data = room;
+    room += room_each_;
   }
   reduce(arithmetic_, terms_, to_.data, count_);
 }

@@ -38,8 +38,8 @@ class BulkWork final : public comm::BulkTask {
 
   void set_copy(const Origin& from, const Target& to);
   /// A reduction is its contributions, added one after the other, and then what is made of them.
-  void clear_contributions() { contributions_.clear(); }
-  void add(const Contribution& contribution) { contributions_.push_back(contribution); }
+  void clear_contributions();
+  void add(const Contribution& contribution);
   /// Of at most `count` elements, fewer if what is fetched of other processes would not stay in the
   /// cache. Returns how many.
   std::size_t set_reduction(const Arithmetic& arithmetic, std::byte* to, std::size_t count);
@@ -55,6 +55,12 @@ class BulkWork final : public comm::BulkTask {
 
  private:
   enum class State { none, set, over };
+  /// A term that lies in another process.
+  struct Fetched {
+    std::size_t term = 0;
+    Origin source;
+    std::size_t element_bytes = 0;
+  };
   void run_copy();
   void run_reduction();
   void fetch(const Origin& source, std::byte* to, std::size_t bytes) const;
@@ -67,8 +73,8 @@ class BulkWork final : public comm::BulkTask {
   Target to_;
   Arithmetic arithmetic_;
   std::size_t count_ = 0;
-  std::vector<Contribution> contributions_;
   std::vector<Term> terms_;
+  std::vector<Fetched> fetched_;
   std::vector<std::byte> room_;  ///< For what is fetched of other processes,
   std::size_t room_each_ = 0;    ///< so many bytes for each.
 };

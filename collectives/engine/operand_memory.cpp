@@ -11,7 +11,6 @@ namespace {
 
 using Kind = comm::MemoryRef::Kind;
 
-constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
 // Bytes of an input copied between two looks at the rest of the world: some 50 µs, with the token.
 constexpr std::size_t copied_at_once = 256 << 10;
 
@@ -24,14 +23,7 @@ OperandMemory::OperandMemory(comm::Context& context, const Membership& membershi
     : context_(context),
       membership_(membership),
       peers_(peers),
-      places_(membership.world_ranks.size(), nowhere),
-      views_(peers.ranks().size() + 1) {
-  std::uint32_t next = 0;
-  places_[membership.rank] = next++;
-  for (const int peer : peers.ranks()) {
-    places_[peer] = next++;
-  }
-}
+      views_(context, membership, peers.ranks()) {}
 
 // Of the whole call, not of a window.
 std::size_t OperandMemory::buffer_bytes(Buffer buffer, int rank) const {
@@ -136,16 +128,11 @@ bool OperandMemory::somebody_in_place() const {
          });
 }
 
-// Views are made anew for each window: where staged blocks lie depends on it.
 void OperandMemory::begin(const Plan& plan, const Windows& windows, const Window& window) {
   window_ = &window;
   exposed_ |=
       !inlined_ && (plan.traits.shares_input || plan.traits.shares_output || plan.own_count() > 0);
-  for (auto& views : views_) {
-    for (View& view : views) {
-      view = {};
-    }
-  }
+  views_.begin_window();
   const bool stages_first = operation_->stage_input && stages_input_ && !inlined_;
   if (stages_first || (exposed_ && !inlined_ && (stages_input_ || stages_output_))) {
     prepare_staging();
@@ -287,27 +274,18 @@ OperandMemory::View OperandMemory::view_of_announced(int rank, Buffer buffer) {
     view.base = is_own(buffer) ? scratch_->data() + own_offset(slot, buffer) : staged(buffer);
     return view;
   }
-  const int world = membership_.world_ranks[rank];
-  comm::PeerMemory memory = context_.view(world, ref);
-  if (memory.data == nullptr) {
-    throw Unmapped{world, errno};
-  }
+  const comm::PeerMemory& memory = views_.memory_at(ref, rank, buffer);
   view.base = memory.data;
   view.bytes = memory.bytes;
-  view.mapping = std::move(memory.mapping);
   view.foreign = ref.kind == Kind::process;
   return view;
 }
 
 const std::byte* OperandMemory::address(const Operand& operand) {
-  const std::uint32_t place = places_[operand.rank];
-  if (place == nowhere) [[unlikely]] {
-    throw Unmapped{membership_.world_ranks[operand.rank], EFAULT};
-  }
-  View& view = views_[place][static_cast<std::size_t>(operand.buffer)];
-  if (view.base == nullptr) {
-    view = view_of(operand.rank, operand.buffer);
-  }
+  const View* found = views_.find(operand.rank, operand.buffer);
+  const View& view = found != nullptr ? *found
+                                      : views_.keep(operand.rank, operand.buffer,
+                                                    view_of(operand.rank, operand.buffer));
   const std::size_t block = view.counts != nullptr
                                 ? view.counts->offset(operand.block)
                                 : static_cast<std::size_t>(operand.block) * view.block_stride;

@@ -5,13 +5,11 @@
 // input travels in the announcement itself: it is inlined.
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <limits>
 #include <memory>
-#include <vector>
 
 #include "collectives/engine/local_peers.hpp"
+#include "collectives/engine/local_views.hpp"
 #include "collectives/engine/operation.hpp"
 #include "collectives/plan/plan.hpp"
 #include "collectives/plan/windows.hpp"
@@ -68,23 +66,13 @@ class OperandMemory final {
   }
   /// After address(): that is of another process, to be read through the kernel.
   bool is_foreign(const Operand& operand) const {
-    return views_[places_[operand.rank]][static_cast<std::size_t>(operand.buffer)].foreign;
+    return views_.find(operand.rank, operand.buffer)->foreign;
   }
   /// Where peers look for this rank's operand if that has to be copied for them; else null.
   std::byte* staged_for_peers(const Operand& operand);
 
  private:
-  /// A rank's buffer in the window, as seen from here.
-  struct View {
-    const std::byte* base = nullptr;      ///< Null until it is first asked for.
-    std::size_t block_stride = 0;         ///< Elements.
-    const BlockCounts* counts = nullptr;  ///< Where blocks lie, if they differ.
-    std::size_t skip = 0;                 ///< Elements before the window, in each block.
-    bool foreign = false;                 ///< `base` is an address in another process.
-    std::size_t bytes = std::numeric_limits<std::size_t>::max();  ///< From `base` on, if checked.
-    std::shared_ptr<const comm::PeerMapping> mapping =
-        nullptr;  ///< Kept while it is used; or null.
-  };
+  using View = LocalViews::View;
 
   static bool copies_input_whole(const Operation& operation);
   std::size_t buffer_bytes(Buffer buffer, int rank) const;
@@ -102,10 +90,7 @@ class OperandMemory final {
   comm::Context& context_;
   const Membership& membership_;
   LocalPeers& peers_;
-  /// By rank: of its views. Ranks of other hosts have none, since all are made anew for each
-  /// window.
-  std::vector<std::uint32_t> places_;
-  std::vector<std::array<View, buffer_kinds>> views_;  ///< By Buffer.
+  LocalViews views_;
   /// Kept from call to call: for windows, for partials, and the copy of an input that other hosts'
   /// blocks overwrite.
   std::unique_ptr<comm::Segment> staging_, scratch_, copied_;

@@ -4,18 +4,11 @@
 #include <utility>
 
 namespace sprat::collectives {
-namespace {
-
-constexpr std::uint32_t no_step = ~std::uint32_t{0};
-
-}  // namespace
 
 void StepOrder::begin(const Plan& plan, std::uint32_t done) {
   plan_ = &plan;
-  states_.assign(plan.steps.size(), State::pending);
-  std::fill_n(states_.begin(), done, State::done);
-  watchers_.assign(plan.steps.size(), no_step);
-  next_watcher_.resize(plan.steps.size());
+  steps_.assign(plan.steps.size(), StepState{});
+  std::fill_n(steps_.begin(), done, StepState{.state = State::done});
   ready_.clear();
   first_open_ = done;
   for (std::uint32_t index = done; index < steps(); ++index) {
@@ -24,8 +17,8 @@ void StepOrder::begin(const Plan& plan, std::uint32_t done) {
 }
 
 bool StepOrder::are_done(const IndexRange& steps) const {
-  return std::all_of(states_.begin() + steps.first, states_.begin() + steps.last,
-                     [](State state) { return state == State::done; });
+  return std::all_of(steps_.begin() + steps.first, steps_.begin() + steps.last,
+                     [](const StepState& step) { return step.state == State::done; });
 }
 
 void StepOrder::tidy() {
@@ -48,7 +41,7 @@ void StepOrder::watch(std::uint32_t index, std::uint32_t watched) {
   for (const IndexRange& range : {after, behind}) {
     for (std::uint32_t before = range.first; before < range.last; ++before) {
       if (!is_done(before)) {
-        next_watcher_[index] = std::exchange(watchers_[before], index);
+        steps_[index].next_watcher = std::exchange(steps_[before].watcher, index);
         return;
       }
     }
@@ -65,13 +58,13 @@ void StepOrder::make_ready(std::uint32_t index) {
 }
 
 void StepOrder::finish(std::uint32_t index) {
-  states_[index] = State::done;
+  steps_[index].state = State::done;
   while (first_open_ < steps() && is_done(first_open_)) {
     ++first_open_;
   }
-  std::uint32_t watcher = std::exchange(watchers_[index], no_step);
+  std::uint32_t watcher = std::exchange(steps_[index].watcher, no_step);
   while (watcher != no_step) {
-    const std::uint32_t next = next_watcher_[watcher];
+    const std::uint32_t next = steps_[watcher].next_watcher;
     watch(watcher, index);
     watcher = next;
   }

@@ -296,6 +296,13 @@ def case_differ(worker, sprat):
             check(f"different {what} on hosts [{hosts}]", collect(processes, 10), ["mismatch"] + words)
 
 
+def case_moves(worker, sprat):
+    for hosts in ("", "a,a,b,b"):
+        results = collect(start([worker, "moves", "2000"], hosts=hosts), 120)
+        if any(status != 0 for status, _, _ in results.values()):
+            fail(f"buffers that move, on hosts [{hosts}]", "a rank failed", results)
+
+
 def case_absent(worker, sprat):
     for hosts in ("", "a,b,c,d"):
         processes = start([worker, "absent", "2"], hosts=hosts)

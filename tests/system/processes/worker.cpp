@@ -7,8 +7,7 @@
 //   shrink COUNT    the same, but survivors of a failure shrink the job, do 100 right all_reduces
 //                   and go on; prints "ready N" with the number of ranks each time
 //   pipeline COUNT  steps of a pipeline for ever, a stage a rank, COUNT floats between stages;
-//   prints
-//                   "ready" after the first
+//                   prints "ready" after the first
 //   leave HOW       rank 1 ends without leaving the job: exit (in the middle of main), global
 //                   (after it, with the communicator in static storage), throw (an exception that
 //                   nobody catches)
@@ -17,8 +16,9 @@
 //                   standard input "unchanged" if it is
 //   wait SECONDS    rank 2 comes SECONDS late to an all_reduce, and again with a message to rank 0
 //   slow MS         all_reduces for ever, before each of which rank 1 sleeps MS milliseconds;
-//   prints
-//                   "ready" after the first
+//                   prints "ready" after the first
+//   moves ROUNDS    reductions and gathers, each element checked, whose memory stays, moves within
+//                   a segment, is made anew and is private, in turns that differ between ranks
 //   absent SECONDS  prints "joined"; rank 1 never calls; the others' deadline is SECONDS
 // Ends with 1 and the error on standard error, as the sprat command does.
 #include <sys/wait.h>
@@ -275,6 +275,67 @@ void run_wait(sprat::Communicator& world, int seconds) {
   world.barrier();
 }
 
+/// Both are as long on all ranks, a multiple of their number.
+void reduce_and_gather(sprat::Communicator& world, std::span<float> in, std::span<float> out,
+                       int round) {
+  const auto ranks = static_cast<std::size_t>(world.size());
+  const auto value = [&](int rank, std::size_t i) {
+    return static_cast<float>(static_cast<int>(i % 7) + rank + round % 1000);
+  };
+  const auto expect = [&](const char* what, std::size_t i, float wanted) {
+    if (out[i] != wanted) {
+      throw std::runtime_error("round " + std::to_string(round) + ": element " + std::to_string(i) +
+                               " of " + what + " is " + std::to_string(out[i]) + " instead of " +
+                               std::to_string(wanted));
+    }
+  };
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    in[i] = value(world.rank(), i);
+  }
+  world.all_reduce(sprat::elements(std::span<const float>(in)), sprat::elements(out)).wait();
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    float sum = 0;
+    for (int rank = 0; rank < world.size(); ++rank) {
+      sum += value(rank, i);
+    }
+    expect("a sum", i, sum);
+  }
+  const std::size_t part = in.size() / ranks;
+  world.all_gather(sprat::elements(std::span<const float>(in).first(part)), sprat::elements(out))
+      .wait();
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    expect("what was gathered", i, value(static_cast<int>(i / part), i % part));
+  }
+}
+
+void run_moves(sprat::Communicator& world, int rounds) {
+  const std::size_t count = std::size_t{16} << 10;
+  std::vector<float> in(count), out(count);  // private
+  std::optional<sprat::Memory> shared;
+  for (int round = 0; round < rounds; ++round) {
+    const int turn = (round + round / 5 * world.rank()) % 5;
+    if (turn == 0 || !shared) {
+      shared.reset();
+      shared.emplace(4 * count * sizeof(float));
+    }
+    const std::span<float> all(static_cast<float*>(shared->data()), 4 * count);
+    switch (turn) {
+      case 0:  // made anew
+      case 1:  // and stays
+        reduce_and_gather(world, all.first(count), all.subspan(count, count), round);
+        break;
+      case 2:  // both lie elsewhere
+        reduce_and_gather(world, all.subspan(count, count), all.subspan(3 * count, count), round);
+        break;
+      case 3:
+        reduce_and_gather(world, in, out, round);
+        break;
+      default:
+        reduce_and_gather(world, all.last(count), out, round);
+    }
+  }
+}
+
 void run_absent(sprat::Communicator& world, int seconds) {
   say("joined");
   if (world.rank() == 1) {
@@ -319,11 +380,16 @@ int main(int argc, char** argv) {
       run_wait(world, std::stoi(argument));
     } else if (mode == "slow") {
       run_slow(world, std::chrono::milliseconds(std::stoi(argument)));
+    } else if (mode == "moves") {
+      run_moves(world, std::stoi(argument));
     } else if (mode == "absent") {
       run_absent(world, std::stoi(argument));
     }
   } catch (const sprat::Error& error) {
     std::fprintf(stderr, "worker: %s: %s\n", sprat::name(error.code()), error.what());
+    return 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "worker: %s\n", error.what());
     return 1;
   }
   return 0;
