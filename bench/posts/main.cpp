@@ -25,6 +25,10 @@ using Clock = std::chrono::steady_clock;
 constexpr int posts = 100;
 constexpr std::chrono::microseconds pause{500};
 
+double since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+}
+
 void expect_sums(const std::vector<float>& data, int ranks, const char* what) {
   if (!std::ranges::all_of(data, [&](float sum) { return sum == static_cast<float>(ranks); })) {
     throw Error(ErrorCode::internal, std::string("a sum of ") + what + " is wrong");
@@ -38,9 +42,6 @@ struct Times {
 
 /// Posts while `large` is under way; every rank posts as often.
 void post(Communicator& comm, bool waits_for_each, const Work* large, Times& times) {
-  const auto since = [](Clock::time_point begin) {
-    return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
-  };
   std::vector<std::vector<float>> data(posts, {1, 1});
   std::vector<Work> works;
   for (std::vector<float>& own : data) {
@@ -65,22 +66,27 @@ void post(Communicator& comm, bool waits_for_each, const Work* large, Times& tim
   }
 }
 
-/// One large call with posts beside it. Milliseconds until it was done.
+/// One large call with posts beside it. Microseconds until it was done.
 double post_beside(Communicator& world, Communicator& posted, bool waits_for_each,
                    std::vector<float>& data, Times& times) {
   std::ranges::fill(data, 1.0f);
   world.barrier();
   const auto begin = Clock::now();
   Work large = world.all_reduce(elements(data));
-  double milliseconds = 0;
-  std::thread waiter([&, waited = large]() mutable {
-    waited.wait();
-    milliseconds = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  double took = 0;
+  std::jthread waiter([&, waited = large]() mutable {
+    try {
+      waited.wait();
+    } catch (const Error&) {
+      return;  // the other thread hears of it, too
+    }
+    took = since(begin);
   });
   post(posted, waits_for_each, &large, times);
   waiter.join();
+  large.wait();
   expect_sums(data, world.size(), "the large call");
-  return milliseconds;
+  return took;
 }
 
 /// The slowest rank's value at a share of its times.
@@ -121,9 +127,6 @@ void measure(Communicator& world, std::size_t mib, int calls) {
   show(world, "  nothing else under way", other_alone.posting);
   show(world, "a post on a second communicator, until it is done", other.whole);
   show(world, "  nothing else under way", other_alone.whole);
-  for (double& milliseconds : large) {
-    milliseconds *= 1e3;
-  }
   show(world, "the large call", large);
 }
 

@@ -68,6 +68,7 @@ void copy(std::byte* to, const std::byte* from, std::size_t bytes, bool past_cac
 
 bool goes_past_cache(const Problem& problem, bool oversubscribed) {
   if (problem.collective == Collective::broadcast) {
+    // Ranks that share caches fill them together.
     const Grouping& grouping = *problem.grouping;
     const std::size_t ranks = grouping.members(grouping.host_of(problem.rank)).size();
     return oversubscribed ? problem.payload_bytes() * ranks >= least_copied

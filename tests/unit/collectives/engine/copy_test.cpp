@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <vector>
 
 namespace sprat::collectives {
@@ -25,6 +26,23 @@ TEST(Copy, copies_every_byte_and_none_beside_them) {
       }
     }
   }
+}
+
+// Of 4 and of 2 ranks on one host, and of 4 on two hosts.
+TEST(Broadcasts, go_past_the_caches_by_what_ranks_that_share_them_write) {
+  const auto goes = [](std::vector<int> hosts, std::size_t mib, bool oversubscribed) {
+    Problem problem;
+    problem.collective = Collective::broadcast;
+    problem.grouping = std::make_shared<const Grouping>(hosts);
+    problem.count = (mib << 20) / size_of(problem.input);
+    return goes_past_cache(problem, oversubscribed);
+  };
+  EXPECT_FALSE(goes({0, 0, 0, 0}, 1, true));
+  EXPECT_TRUE(goes({0, 0, 0, 0}, 4, true));
+  EXPECT_FALSE(goes({0, 0}, 4, true));
+  EXPECT_FALSE(goes({0, 0, 1, 1}, 4, true));
+  EXPECT_TRUE(goes({0, 0, 1, 1}, 8, true));
+  EXPECT_TRUE(goes({0, 0, 0, 0}, 1, false));
 }
 
 }  // namespace

@@ -4,8 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "collectives/plan/tuning.hpp"
+#include "sprat/config.hpp"
 
 namespace sprat::collectives {
 namespace {
