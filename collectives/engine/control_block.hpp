@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "collectives/plan/signature.hpp"
 #include "comm/memory/segment.hpp"
@@ -18,7 +17,8 @@ namespace sprat::collectives {
 /// inlined bytes.
 struct alignas(64) Slot {
   static constexpr std::size_t inline_bytes = 16 << 10;
-  static constexpr std::size_t short_bytes = 32;
+  /// A KiB fits. Slots are 18 lines apart, so that their first ones spread over a cache's sets.
+  static constexpr std::size_t short_bytes = 1056;
 
   /// Of an announcement; any of them may hold.
   enum Mark : std::uint32_t {
@@ -28,43 +28,55 @@ struct alignas(64) Slot {
     opened = 2,
     in_place = 4,  ///< The output lies over the input. Not said of what is inlined.
   };
+  /// Of an operation whose input is not inlined.
+  struct Places {
+    comm::MemoryRef input, output, scratch;
+  };
 
-  // The first line holds all that a small operation needs, so that it costs one transfer; and all
-  // that is needed to read an input.
-  std::atomic<std::uint64_t> announced;  ///< Sequence number + 1 of the operation shown.
+  // A line that a small operation's peers never read.
+  /// Window number << 32 | signals of the plan given in it. Inlined operations give none.
+  std::atomic<std::uint64_t> signals;
+  std::atomic<std::uint64_t> left;     ///< Windows of this operation after which it reads no peer.
+  std::uint64_t scratch_half_bytes;    ///< Odd windows use the second half.
+  std::uint64_t contributions_offset;  ///< Bytes from a half's begin to the plan's contributions.
+
+  // The next holds all that a small operation needs, so that it costs one transfer; and all that is
+  // needed to read an input. A longer input goes on in the lines behind it, which are fetched while
+  // this one is read.
+  alignas(64) std::atomic<std::uint64_t> announced;  ///< Sequence number + 1 of what is shown.
   Signature signature;
-  std::byte payload[short_bytes];  ///< A short input that is inlined, or where the input lies.
-  std::uint32_t prior_calls;       ///< Of the hash of the calls before it that completes_locally().
+  std::uint32_t prior_calls;  ///< Of the hash of the calls before it that completes_locally().
   std::uint32_t marks;
+  union {
+    std::byte payload[short_bytes];  ///< An input that is inlined and short,
+    Places places;                   ///< or where input, output and scratch lie.
+  };
 
   bool is(Mark mark) const { return (marks & mark) != 0; }
-  /// Where an input lies that is not inlined.
-  comm::MemoryRef input() const {
-    comm::MemoryRef ref;
-    std::memcpy(&ref, payload, sizeof ref);
-    return ref;
-  }
-  void show_input(const comm::MemoryRef& ref) { std::memcpy(payload, &ref, sizeof ref); }
   bool shows(const Signature& call, std::uint64_t prior_calls_hash) const {
     return signature == call && prior_calls == static_cast<std::uint32_t>(prior_calls_hash);
   }
-
-  /// Window number << 32 | signals of the plan given in it. Inlined operations give none.
-  alignas(64) std::atomic<std::uint64_t> signals;
-  std::atomic<std::uint64_t> left;  ///< Windows of this operation after which it reads no peer.
-
   static std::uint64_t progress(std::uint64_t window, std::uint32_t signals) {
     return window << 32 | signals;
   }
-
-  alignas(64) comm::MemoryRef output;
-  comm::MemoryRef scratch;
-  std::uint64_t scratch_half_bytes;    ///< Odd windows use the second half.
-  std::uint64_t contributions_offset;  ///< Bytes from a half's begin to the plan's contributions.
+  /// Its owner will soon write it, with an input of so many bytes: takes what a small operation's
+  /// peers read from those who have read it, while there is time.
+  void prefetch_to_write(std::size_t input_bytes) {
+    auto* line = reinterpret_cast<std::byte*>(&announced);
+    const std::byte* const end = payload + (input_bytes <= short_bytes ? input_bytes : 0);
+    do {
+#if defined(__x86_64__)
+      asm volatile("prefetchw %0" : : "m"(*line));  // the builtin fetches it to read
+#else
+      __builtin_prefetch(line, 1);
+#endif
+      line += 64;
+    } while (line < end);
+  }
 };
-static_assert(offsetof(Slot, signals) == 64);
-static_assert(sizeof(comm::MemoryRef) <= Slot::short_bytes);
+static_assert(offsetof(Slot, announced) == 64);
 static_assert(offsetof(Slot, payload) % 8 == 0, "elements are aligned to their size");
+static_assert(offsetof(Slot, places) + sizeof(comm::MemoryRef) == 128, "an input's place");
 
 struct ControlBlock {
   /// A rank that needs nothing of its peers runs ahead of them, a root of broadcasts for one, as

@@ -39,6 +39,8 @@ void EagerCalls::announce(const Announcement& call, const std::byte* input) {
     std::memcpy(peers_.mine().inlined_input(call.sequence, bytes), input, bytes);
   }
   peers_.announce(slot, call.sequence, call.signature, call.prior_calls_hash);
+  // Calls like this one follow each other. Nobody reads the next slot now: it was shown long ago.
+  peers_.mine().of(call.sequence + 1).prefetch_to_write(call.eager.longest_input_bytes);
 }
 
 bool EagerCalls::have_announced(const Announcement& call) {

@@ -93,11 +93,15 @@ EagerPlan eager_plan_of(const Problem& problem, const Plan& plan, std::size_t mo
                   .runs_ahead = completes_locally(problem),
                   .shows_input = plan.traits.shares_input,
                   .input_bytes = input_bytes,
+                  .longest_input_bytes = plan.traits.shares_input ? input_bytes : 0,
                   .reads = {},
                   .copies = {},
                   .reductions = {}};
   for (const Step& step : plan.steps) {
     add(problem, plan, step, eager);
+  }
+  for (const EagerPlan::Peer& peer : eager.reads) {
+    eager.longest_input_bytes = std::max(eager.longest_input_bytes, peer.input_bytes);
   }
   return eager;
 }

@@ -37,7 +37,8 @@ struct EagerPlan {
   bool runs_ahead = false;      ///< It ends when those that it reads have called: see below.
   bool shows_input = false;     ///< Peers read this rank's input,
   std::size_t input_bytes = 0;  ///< which is so long.
-  std::vector<Peer> reads;      ///< Peers whose inputs this rank reads.
+  std::size_t longest_input_bytes = 0;  ///< Of all that are read.
+  std::vector<Peer> reads;              ///< Peers whose inputs this rank reads.
   std::vector<Copy> copies;
   std::vector<Reduction> reductions;
 

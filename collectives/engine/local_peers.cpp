@@ -67,13 +67,16 @@ bool LocalPeers::have_completed(std::uint64_t sequence) {
   for (const int peer : ranks_) {
     least = std::min(least, is_member(peer) ? completed(peer) : 0);
   }
+  if (least <= sequence) {
+    return false;
+  }
   completed_by_all_ = least;
-  return least > sequence;
+  return true;
 }
 
 std::vector<int> LocalPeers::behind(std::uint64_t sequence, std::size_t input_bytes) const {
   const std::uint64_t calls =
-      sequence + 1 - std::min(sequence + 1, ControlBlock::depth(input_bytes));
+      sequence + 1 - std::min(sequence + 1, ControlBlock::depth(input_bytes) / 2);
   std::vector<int> behind;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     if (!is_member(ranks_[i]) || completed(ranks_[i]) < calls) {

@@ -48,11 +48,13 @@ class LocalPeers final {
 
   // --- announcing ---
   /// No peer is so far behind that it may read what this rank shows of a call long ago, where a
-  /// call with so long an input would lie.
+  /// call with so long an input would lie. Where one has been, this rank waits until it has caught
+  /// up by half: to look after each of its calls would take from it, call after call, the line in
+  /// which it counts them.
   bool may_open(std::uint64_t sequence, std::size_t input_bytes) {
     const std::uint64_t depth = ControlBlock::depth(input_bytes);
     return sequence < depth || completed_by_all_ > sequence - depth ||
-           have_completed(sequence - depth);
+           have_completed(sequence - depth / 2);
   }
   /// World ranks of peers because of whom it is not so.
   std::vector<int> behind(std::uint64_t sequence, std::size_t input_bytes) const;

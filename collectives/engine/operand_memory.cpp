@@ -93,8 +93,8 @@ void OperandMemory::announce(const Operation& operation, const Plan& plan, bool 
   stages_output_ = output.kind == Kind::unreachable;
   opened_ = is_chosen && traits.opening > 0 && !(traits.shares_input && stages_input_) &&
             !(traits.shares_output && stages_output_);
-  slot.show_input(input);
-  slot.output = output;
+  slot.places.input = input;
+  slot.places.output = output;
   slot.marks = (opened_ ? Slot::opened : 0U) | (in_place ? Slot::in_place : 0U);
 }
 
@@ -113,8 +113,10 @@ bool OperandMemory::somebody_stages() const {
     if (slot.is(Slot::inlined)) {
       continue;
     }
-    if ((slot.input().kind == Kind::unreachable && may_be_read(problem, Buffer::input, rank)) ||
-        (slot.output.kind == Kind::unreachable && may_be_read(problem, Buffer::output, rank))) {
+    if ((slot.places.input.kind == Kind::unreachable &&
+         may_be_read(problem, Buffer::input, rank)) ||
+        (slot.places.output.kind == Kind::unreachable &&
+         may_be_read(problem, Buffer::output, rank))) {
       return true;
     }
   }
@@ -171,7 +173,7 @@ void OperandMemory::prepare_own(const Plan& plan, const Windows& windows) {
   if (!scratch_ || scratch_->bytes() < bytes) {
     scratch_ = std::make_unique<comm::Segment>(bytes, comm::Segment::Pages::huge);
   }
-  slot_->scratch = shown(*scratch_);
+  slot_->places.scratch = shown(*scratch_);
   slot_->scratch_half_bytes = half;
   slot_->contributions_offset = scratch;
 }
@@ -257,9 +259,9 @@ OperandMemory::View OperandMemory::view_of(int rank, Buffer buffer) {
 // acquires it.
 OperandMemory::View OperandMemory::view_of_announced(int rank, Buffer buffer) {
   const Slot& slot = peers_.slot(rank, operation_->sequence);
-  comm::MemoryRef ref = buffer == Buffer::input    ? slot.input()
-                        : buffer == Buffer::output ? slot.output
-                                                   : slot.scratch;
+  comm::MemoryRef ref = buffer == Buffer::input    ? slot.places.input
+                        : buffer == Buffer::output ? slot.places.output
+                                                   : slot.places.scratch;
   View view;
   if (is_own(buffer)) {
     ref.offset += own_offset(slot, buffer);

@@ -88,5 +88,35 @@ TEST(LocalPeers, who_came_and_left_has_left) {
   }
 }
 
+/// One that is as far ahead as it may looks seldom from then on, and takes from them seldom what
+/// they count their calls in.
+TEST(LocalPeers, who_was_too_far_ahead_waits_until_half_is_caught_up) {
+  constexpr std::uint64_t depth = ControlBlock::slots, half = depth / 2;
+  constexpr std::size_t bytes = Slot::short_bytes;
+  run_virtual_ranks(2, Config{}, [&](Communicator& world) {
+    Communicator::Impl& impl = world.impl();
+    const Membership membership = membership_in(world);
+    LocalPeers peers(*impl.context, membership, *impl.grouping);
+    world.barrier();
+    for (const std::uint64_t completed : {std::uint64_t{0}, std::uint64_t{1}, half, half + 1}) {
+      if (world.rank() == 1 && completed > 0) {
+        peers.complete(completed - 1);
+      }
+      world.barrier();
+      if (world.rank() == 0) {
+        EXPECT_TRUE(peers.may_open(depth - 1, bytes));
+        EXPECT_EQ(peers.may_open(depth, bytes), completed > half) << completed;
+        EXPECT_EQ(peers.behind(depth, bytes).empty(), completed > half) << completed;
+      }
+      world.barrier();
+    }
+    if (world.rank() == 0) {
+      EXPECT_TRUE(peers.may_open(depth + half, bytes));
+      EXPECT_FALSE(peers.may_open(depth + half + 1, bytes));
+    }
+    world.barrier();
+  });
+}
+
 }  // namespace
 }  // namespace sprat::collectives
