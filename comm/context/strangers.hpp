@@ -23,9 +23,8 @@ class Strangers {
   /// before all have come. Beside four busy loops on two cores, 16 ranks that sleep take 0.8 of the
   /// time of 16 that yield, 8 a twentieth; beside strangers that come and go ten times as long.
   static constexpr std::size_t most_ranks_a_core = 4;
-  /// After a tick of the kernel's clock so many yields are timed. One tick says little: where turns
-  /// are short, one yield in a hundred meets it. The clock that is exact costs a tenth of a yield,
-  /// so most are not timed.
+  /// After a yield that seems long so many are timed. The clock costs a tenth of a yield, so most
+  /// are not timed.
   static constexpr int yields_timed = 16;
   /// A peer that copies, reduces, or computes between calls takes its time slices as well, but then
   /// it comes: that makes one wait long, or two. Strangers make most of them long. So many have to
@@ -39,7 +38,7 @@ class Strangers {
   void begin_wait() noexcept {
     waits_.store(waits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  /// A yield that was not timed has taken a tick.
+  /// A yield that was not timed seems to have been long.
   void suspect() noexcept { timed_.store(yields_timed, std::memory_order_relaxed); }
   /// The next yield is to be timed.
   bool suspected() const noexcept { return timed_.load(std::memory_order_relaxed) > 0; }
