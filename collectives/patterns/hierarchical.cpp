@@ -30,7 +30,7 @@ std::vector<int> owners_served(const Problem& problem, const std::vector<Portion
 /// This host's partial of a chunk over `range`, made by a step unless it is this rank's own
 /// contribution. A single peer's contribution is fetched as it is: see Plan::room_for().
 Operand partial_over(const Problem& problem, Plan& plan, RankRange range, const Portion& portion,
-                     int chunks, int chunk, IndexRange sharing) {
+                     int chunks, int chunk, IndexRange sharing, IndexRange behind) {
   std::vector<Source> terms;
   for (int rank = range.first; rank < range.last; ++rank) {
     terms.push_back(
@@ -42,25 +42,29 @@ Operand partial_over(const Problem& problem, Plan& plan, RankRange range, const 
   }
   const Operand partial = plan.room_for(range, first.count);
   if (range.size() == 1) {
-    plan.copy(first, partial, 1).after(sharing);
+    plan.copy(first, partial, 1).after(sharing).behind(behind);
   } else {
-    plan.reduce(terms, partial, 1).after(sharing);
+    plan.reduce(terms, partial, 1).after(sharing).behind(behind);
   }
   return partial;
 }
 
-/// Reduces and sends this host's partials of a chunk once `sharing` is over; returns the steps.
+/// Reduces and sends this host's partials of a turn's chunk once `sharing` is over; returns the
+/// steps.
 IndexRange send_partials(const Problem& problem, Plan& plan, int owner, const Portion& portion,
-                         int chunks, int chunk, IndexRange sharing, IndexRange behind) {
+                         const PairwiseExchange& exchange, int distance, int chunk,
+                         IndexRange sharing) {
+  const int chunks = exchange.chunks();
   const std::uint32_t first = plan.next_index();
   std::vector<Operand> partials;
   for (const RankRange& range : problem.grouping->subtrees(home_of(problem))) {
-    partials.push_back(partial_over(problem, plan, range, portion, chunks, chunk, sharing));
+    partials.push_back(partial_over(problem, plan, range, portion, chunks, chunk, sharing,
+                                    exchange.work_behind(distance, chunk)));
   }
   const IndexRange reducing = plan.since(first);
   const IndexRange ready = reducing.first < reducing.last ? reducing : sharing;
   for (const Operand& partial : partials) {
-    plan.send(owner, partial).after(ready).behind(behind);
+    plan.send(owner, partial).after(ready).behind(exchange.behind(distance, chunk));
   }
   return plan.since(first);
 }
@@ -240,9 +244,8 @@ Reduced reduce_to_owners(const Problem& problem, Plan& plan, const std::vector<P
     const int host = (home_of(problem) + distance) % grouping.hosts();
     for (int chunk = 0; chunk < chunks; ++chunk) {
       for (int owner : owners_served(problem, portions, host)) {
-        reduced.left[owner].push_back(send_partials(problem, plan, owner, portions[owner], chunks,
-                                                    chunk, sharing,
-                                                    exchange.behind(distance, chunk)));
+        reduced.left[owner].push_back(send_partials(problem, plan, owner, portions[owner], exchange,
+                                                    distance, chunk, sharing));
       }
     }
   }

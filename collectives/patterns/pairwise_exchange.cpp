@@ -42,8 +42,17 @@ void PairwiseExchange::arrives(int distance, int chunk, IndexRange receives) {
 }
 
 IndexRange PairwiseExchange::behind(int distance, int chunk) const {
-  const std::size_t turn = number(distance, chunk);
-  return turn < at_once_ ? IndexRange{} : arrivals_[turn - at_once_];
+  return arrival_before(number(distance, chunk), at_once_);
+}
+
+// A rank that reduced all at first would keep its core from others, who have nothing on their wires
+// yet, and fetch from memory what the caches had when it was made.
+IndexRange PairwiseExchange::work_behind(int distance, int chunk) const {
+  return arrival_before(number(distance, chunk), 2 * at_once_);
+}
+
+IndexRange PairwiseExchange::arrival_before(std::size_t turn, std::size_t turns) const {
+  return turn < turns ? IndexRange{} : arrivals_[turn - turns];
 }
 
 std::size_t PairwiseExchange::number(int distance, int chunk) const {

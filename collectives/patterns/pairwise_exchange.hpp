@@ -31,9 +31,13 @@ class PairwiseExchange {
   void arrives(int distance, int chunk, IndexRange receives);
   /// What a send of that turn goes behind.
   IndexRange behind(int distance, int chunk) const;
+  /// What work on that turn's message goes behind, so that no rank works on more than it sends
+  /// soon.
+  IndexRange work_behind(int distance, int chunk) const;
 
  private:
   std::size_t number(int distance, int chunk) const;
+  IndexRange arrival_before(std::size_t turn, std::size_t turns) const;
 
   int chunks_;
   std::size_t at_once_;

@@ -70,8 +70,8 @@ struct Step {
       0;               ///< send, recv: its ordinal among this pair's messages of that direction.
   IndexRange after;    ///< These steps are complete before this one starts.
   IndexRange sources;  ///< reduce.
-  /// send: these receives are complete before it starts. It needs nothing of them: who sends no
-  /// faster than it receives crowds nobody's wire.
+  /// These receives are complete before it starts. It needs nothing of them: who sends no faster
+  /// than it receives crowds nobody's wire.
   IndexRange behind;
   /// share: peers read a copy made now even of shared memory, for this rank may overwrite `from`
   /// (in place) while they read.

@@ -60,6 +60,21 @@ TEST(PairwiseExchange, hold_a_chunk_back_behind_what_comes_four_turns_before) {
   }
 }
 
+TEST(PairwiseExchange, begin_work_on_a_chunk_behind_what_comes_eight_turns_before) {
+  PairwiseExchange exchange(hosts_of(4), 3, 512 * pairwise_KiB);  // four chunks
+  std::uint32_t step = 0;
+  for (int distance = 1; distance <= 3; ++distance) {
+    for (int chunk = 0; chunk < 4; ++chunk, ++step) {
+      exchange.arrives(distance, chunk, {step, step + 1});
+    }
+  }
+  for (int chunk = 0; chunk < 4; ++chunk) {
+    EXPECT_EQ(exchange.work_behind(1, chunk).last, 0u) << chunk;
+    EXPECT_EQ(exchange.work_behind(2, chunk).last, 0u) << chunk;
+    EXPECT_EQ(exchange.work_behind(3, chunk).first, static_cast<std::uint32_t>(chunk));
+  }
+}
+
 TEST(PairwiseExchange, hold_small_messages_back_only_when_they_add_up) {
   PairwiseExchange exchange(hosts_of(1001), 1000, 1 * pairwise_KiB);
   for (int distance = 1; distance <= 1000; ++distance) {
