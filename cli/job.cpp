@@ -2,6 +2,7 @@
 #include "cli/job.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <mutex>
 
 namespace sprat::cli {
@@ -23,7 +24,12 @@ int run_in_job(const Config& config, int virtual_ranks,
   };
   if (virtual_ranks == 0) {
     auto world = Communicator::join(config);
-    return run(world);
+    try {
+      return run(world);
+    } catch (const std::exception& error) {
+      world.abort(error.what());  // or the others hear that it left in good order
+      throw;
+    }
   }
   std::mutex mutex;  // guards worst
   int worst = 0;

@@ -30,7 +30,7 @@ struct alignas(64) Slot {
   };
   /// Of an operation whose input is not inlined.
   struct Places {
-    comm::MemoryRef input, output, scratch;
+    comm::MemoryRef input, output;
   };
 
   // A line that a small operation's peers never read.
@@ -39,6 +39,7 @@ struct alignas(64) Slot {
   std::atomic<std::uint64_t> left;     ///< Windows of this operation after which it reads no peer.
   std::uint64_t scratch_half_bytes;    ///< Odd windows use the second half.
   std::uint64_t contributions_offset;  ///< Bytes from a half's begin to the plan's contributions.
+  comm::MemoryRef scratch;
 
   // The next holds all that a small operation needs, so that it costs one transfer; and all that is
   // needed to read an input. A longer input goes on in the lines behind it, which are fetched while
@@ -49,7 +50,7 @@ struct alignas(64) Slot {
   std::uint32_t marks;
   union {
     std::byte payload[short_bytes];  ///< An input that is inlined and short,
-    Places places;                   ///< or where input, output and scratch lie.
+    Places places;                   ///< or where input and output lie.
   };
 
   bool is(Mark mark) const { return (marks & mark) != 0; }

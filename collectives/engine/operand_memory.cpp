@@ -173,7 +173,7 @@ void OperandMemory::prepare_own(const Plan& plan, const Windows& windows) {
   if (!scratch_ || scratch_->bytes() < bytes) {
     scratch_ = std::make_unique<comm::Segment>(bytes, comm::Segment::Pages::huge);
   }
-  slot_->places.scratch = shown(*scratch_);
+  slot_->scratch = shown(*scratch_);
   slot_->scratch_half_bytes = half;
   slot_->contributions_offset = scratch;
 }
@@ -261,7 +261,7 @@ OperandMemory::View OperandMemory::view_of_announced(int rank, Buffer buffer) {
   const Slot& slot = peers_.slot(rank, operation_->sequence);
   comm::MemoryRef ref = buffer == Buffer::input    ? slot.places.input
                         : buffer == Buffer::output ? slot.places.output
-                                                   : slot.places.scratch;
+                                                   : slot.scratch;
   View view;
   if (is_own(buffer)) {
     ref.offset += own_offset(slot, buffer);
