@@ -39,7 +39,7 @@ void EagerCalls::announce(const Announcement& call, const std::byte* input) {
     std::memcpy(peers_.mine().inlined_input(call.sequence, bytes), input, bytes);
   }
   peers_.announce(slot, call.sequence, call.signature, call.prior_calls_hash);
-  // Calls like this one follow each other. Nobody reads the next slot now: it was shown long ago.
+  // Calls like this one follow each other, and peers are seldom so late as to read the next slot.
   peers_.mine().of(call.sequence + 1).prefetch_to_write(call.eager.longest_input_bytes);
 }
 

@@ -45,14 +45,20 @@ Grouping hosts_of(int count) {
   return Grouping(labels);
 }
 
-TEST(PairwiseExchange, hold_a_chunk_back_behind_what_comes_four_turns_before) {
-  PairwiseExchange exchange(hosts_of(4), 3, 512 * pairwise_KiB);  // four chunks
+/// One rank on each of them, four chunks a message; turn n is received by step n.
+PairwiseExchange four_hosts() {
+  PairwiseExchange exchange(hosts_of(4), 3, 512 * pairwise_KiB);
   std::uint32_t step = 0;
   for (int distance = 1; distance <= 3; ++distance) {
     for (int chunk = 0; chunk < 4; ++chunk, ++step) {
       exchange.arrives(distance, chunk, {step, step + 1});
     }
   }
+  return exchange;
+}
+
+TEST(PairwiseExchange, hold_a_chunk_back_behind_what_comes_four_turns_before) {
+  const PairwiseExchange exchange = four_hosts();
   for (int chunk = 0; chunk < 4; ++chunk) {
     EXPECT_EQ(exchange.behind(1, chunk).last, 0u) << chunk;
     EXPECT_EQ(exchange.behind(2, chunk).first, static_cast<std::uint32_t>(chunk));
@@ -61,13 +67,7 @@ TEST(PairwiseExchange, hold_a_chunk_back_behind_what_comes_four_turns_before) {
 }
 
 TEST(PairwiseExchange, begin_work_on_a_chunk_behind_what_comes_eight_turns_before) {
-  PairwiseExchange exchange(hosts_of(4), 3, 512 * pairwise_KiB);  // four chunks
-  std::uint32_t step = 0;
-  for (int distance = 1; distance <= 3; ++distance) {
-    for (int chunk = 0; chunk < 4; ++chunk, ++step) {
-      exchange.arrives(distance, chunk, {step, step + 1});
-    }
-  }
+  const PairwiseExchange exchange = four_hosts();
   for (int chunk = 0; chunk < 4; ++chunk) {
     EXPECT_EQ(exchange.work_behind(1, chunk).last, 0u) << chunk;
     EXPECT_EQ(exchange.work_behind(2, chunk).last, 0u) << chunk;
