@@ -28,8 +28,8 @@ bool fits_memory(ConstElements part, int ranks) {
          part.count <= most_bytes / size_of(part.dtype) / static_cast<std::size_t>(ranks);
 }
 
-std::shared_ptr<Operation> operation_of(Communicator::Impl& impl, const Call& call,
-                                        const Options& options) {
+[[gnu::hot]] std::shared_ptr<Operation> operation_of(Communicator::Impl& impl, const Call& call,
+                                                     const Options& options) {
   Problem problem;
   problem.collective = call.collective;
   problem.rank = impl.executor.membership().rank;
@@ -69,7 +69,7 @@ bool was_eager(Communicator::Impl& impl, const Call& call, const Options& option
 
 }  // namespace
 
-Work post(Communicator::Impl& impl, const Call& call, const Options& options) {
+[[gnu::hot]] Work post(Communicator::Impl& impl, const Call& call, const Options& options) {
   check_process(impl);
   if (was_eager(impl, call, options)) {
     return Work();
@@ -86,11 +86,11 @@ Work post(Communicator::Impl& impl, const Call& call, const Options& options) {
 
 void check_process(const Communicator::Impl& impl) { impl.context->require_here(); }
 
-void check_rank(const char* what, int rank, int size) {
+[[gnu::hot]] void check_rank(const char* what, int rank, int size) {
   require(rank >= 0 && rank < size, what, " is ", rank, "; it must be 0 to ", size - 1);
 }
 
-void check_memory(const char* what, ConstElements elements) {
+[[gnu::hot]] void check_memory(const char* what, ConstElements elements) {
   require(elements.data != nullptr || elements.count == 0, what, " is null but has ",
           elements.count, " elements");
   if (!fits_memory(elements, 1)) [[unlikely]] {
@@ -99,7 +99,7 @@ void check_memory(const char* what, ConstElements elements) {
   }
 }
 
-void check_blocks(const char* what, ConstElements part, int ranks) {
+[[gnu::hot]] void check_blocks(const char* what, ConstElements part, int ranks) {
   if (!fits_memory(part, ranks)) [[unlikely]] {
     require(false, what, " has ", part.count, " ", name(part.dtype), "; that of ", ranks,
             " ranks is more than memory can hold");
@@ -114,7 +114,7 @@ void check_types(DType in, DType out) {
   }
 }
 
-void check_reduction(DType in, DType out, const Reduction& op) {
+[[gnu::hot]] void check_reduction(DType in, DType out, const Reduction& op) {
   if (in != out && out != accumulator_of(in, op.op())) [[unlikely]] {
     require(false, "input is ", name(in), " and output ", name(out),
             "; they must be equal, or narrower floats reduced to f32 by an operation of Sprat's");
@@ -129,8 +129,8 @@ void check_reduction(DType in, DType out, const Reduction& op) {
   }
 }
 
-void check_overlap(ConstElements in, Elements out, const void* in_place_input,
-                   const void* in_place_output) {
+[[gnu::hot]] void check_overlap(ConstElements in, Elements out, const void* in_place_input,
+                                const void* in_place_output) {
   const auto* a = static_cast<const std::byte*>(in.data);
   const auto* b = static_cast<const std::byte*>(out.data);
   const bool empty = in.bytes() == 0 || out.bytes() == 0;
@@ -142,9 +142,10 @@ void check_overlap(ConstElements in, Elements out, const void* in_place_input,
           "whole must lie at its own block");
 }
 
-std::shared_ptr<const BlockCounts> check_counts(const char* what,
-                                                std::span<const std::size_t> counts, int ranks,
-                                                const char* buffer, std::size_t buffer_count) {
+[[gnu::hot]] std::shared_ptr<const BlockCounts> check_counts(const char* what,
+                                                             std::span<const std::size_t> counts,
+                                                             int ranks, const char* buffer,
+                                                             std::size_t buffer_count) {
   require(counts.size() == static_cast<std::size_t>(ranks), what, " has ", counts.size(),
           " entries; it must have one for each of ", ranks, " ranks");
   std::size_t total = 0;

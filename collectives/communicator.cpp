@@ -90,8 +90,8 @@ Communicator::~Communicator() {
   }
 }
 
-int Communicator::rank() const noexcept { return impl_->executor.membership().rank; }
-int Communicator::size() const noexcept { return impl_->grouping->ranks(); }
+[[gnu::hot]] int Communicator::rank() const noexcept { return impl_->executor.membership().rank; }
+[[gnu::hot]] int Communicator::size() const noexcept { return impl_->grouping->ranks(); }
 const std::string& Communicator::name() const noexcept { return impl_->executor.membership().name; }
 const std::vector<int>& Communicator::hosts() const noexcept { return impl_->hosts; }
 
@@ -136,12 +136,12 @@ void Communicator::revoke(std::string_view reason) {
                comm::Context::Record::none);
 }
 
-Work Communicator::all_reduce(Elements data, const Reduction& op, Options options) {
+[[gnu::hot]] Work Communicator::all_reduce(Elements data, const Reduction& op, Options options) {
   return all_reduce(data, data, op, options);
 }
 
-Work Communicator::all_reduce(ConstElements in, Elements out, const Reduction& op,
-                              Options options) {
+[[gnu::hot]] Work Communicator::all_reduce(ConstElements in, Elements out, const Reduction& op,
+                                           Options options) {
   check_memory("in", in);
   check_memory("out", out);
   require(in.count == out.count, "in has ", in.count, " elements and out ", out.count,
@@ -151,7 +151,7 @@ Work Communicator::all_reduce(ConstElements in, Elements out, const Reduction& o
   return post(*impl_, {Collective::all_reduce, in.count, in, out, op}, options);
 }
 
-Work Communicator::all_gather(ConstElements part, Elements whole, Options options) {
+[[gnu::hot]] Work Communicator::all_gather(ConstElements part, Elements whole, Options options) {
   check_memory("part", part);
   check_memory("whole", whole);
   check_blocks("part", part, size());
@@ -163,8 +163,8 @@ Work Communicator::all_gather(ConstElements part, Elements whole, Options option
   return post(*impl_, {Collective::all_gather, part.count, part, whole}, options);
 }
 
-Work Communicator::reduce_scatter(ConstElements whole, Elements part, const Reduction& op,
-                                  Options options) {
+[[gnu::hot]] Work Communicator::reduce_scatter(ConstElements whole, Elements part,
+                                               const Reduction& op, Options options) {
   check_memory("whole", whole);
   check_memory("part", part);
   check_blocks("part", part, size());
@@ -177,14 +177,14 @@ Work Communicator::reduce_scatter(ConstElements whole, Elements part, const Redu
   return post(*impl_, {Collective::reduce_scatter, part.count, whole, part, op}, options);
 }
 
-Work Communicator::broadcast(Elements data, int root, Options options) {
+[[gnu::hot]] Work Communicator::broadcast(Elements data, int root, Options options) {
   check_memory("data", data);
   check_rank("root", root, size());
   return post(*impl_, {Collective::broadcast, data.count, data, data, ReduceOp::sum, root},
               options);
 }
 
-Work Communicator::all_to_all(ConstElements in, Elements out, Options options) {
+[[gnu::hot]] Work Communicator::all_to_all(ConstElements in, Elements out, Options options) {
   check_memory("in", in);
   check_memory("out", out);
   require(in.count == out.count && in.count % static_cast<std::size_t>(size()) == 0, "in has ",
@@ -209,7 +209,7 @@ void Communicator::barrier(Options options) {
   start_barrier(options);
 }
 
-Work Communicator::start_barrier(Options options) {
+[[gnu::hot]] Work Communicator::start_barrier(Options options) {
   const Elements none{nullptr, 0, DType::u8};
   return post(*impl_, {Collective::barrier, 0, none, none}, options);
 }

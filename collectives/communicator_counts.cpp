@@ -6,8 +6,8 @@ namespace sprat {
 
 using namespace collectives;
 
-Work Communicator::all_gatherv(ConstElements part, Elements whole,
-                               std::span<const std::size_t> counts, Options options) {
+[[gnu::hot]] Work Communicator::all_gatherv(ConstElements part, Elements whole,
+                                            std::span<const std::size_t> counts, Options options) {
   check_memory("part", part);
   check_memory("whole", whole);
   auto blocks = check_counts("counts", counts, size(), "whole", whole.count);
@@ -21,9 +21,9 @@ Work Communicator::all_gatherv(ConstElements part, Elements whole,
   return post(*impl_, call, options);
 }
 
-Work Communicator::reduce_scatterv(ConstElements whole, Elements part,
-                                   std::span<const std::size_t> counts, const Reduction& op,
-                                   Options options) {
+[[gnu::hot]] Work Communicator::reduce_scatterv(ConstElements whole, Elements part,
+                                                std::span<const std::size_t> counts,
+                                                const Reduction& op, Options options) {
   check_memory("whole", whole);
   check_memory("part", part);
   auto blocks = check_counts("counts", counts, size(), "whole", whole.count);
@@ -40,9 +40,10 @@ Work Communicator::reduce_scatterv(ConstElements whole, Elements part,
   return post(*impl_, call, options);
 }
 
-Work Communicator::all_to_allv(ConstElements in, Elements out,
-                               std::span<const std::size_t> in_counts,
-                               std::span<const std::size_t> out_counts, Options options) {
+[[gnu::hot]] Work Communicator::all_to_allv(ConstElements in, Elements out,
+                                            std::span<const std::size_t> in_counts,
+                                            std::span<const std::size_t> out_counts,
+                                            Options options) {
   check_memory("in", in);
   check_memory("out", out);
   Call call{.collective = Collective::all_to_allv, .in = in, .out = out};

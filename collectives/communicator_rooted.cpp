@@ -20,8 +20,8 @@ void check_whole(ConstElements part, ConstElements whole, int size) {
 
 }  // namespace
 
-Work Communicator::reduce(ConstElements in, Elements out, int root, const Reduction& op,
-                          Options options) {
+[[gnu::hot]] Work Communicator::reduce(ConstElements in, Elements out, int root,
+                                       const Reduction& op, Options options) {
   check_rank("root", root, size());
   check_memory("in", in);
   if (rank() != root) {
@@ -36,7 +36,8 @@ Work Communicator::reduce(ConstElements in, Elements out, int root, const Reduct
   return post(*impl_, {Collective::reduce, in.count, in, out, op, root}, options);
 }
 
-Work Communicator::gather(ConstElements part, Elements whole, int root, Options options) {
+[[gnu::hot]] Work Communicator::gather(ConstElements part, Elements whole, int root,
+                                       Options options) {
   check_rank("root", root, size());
   check_memory("part", part);
   check_blocks("part", part, size());
@@ -55,7 +56,8 @@ Work Communicator::gather(ConstElements part, Elements whole, int root, Options 
   return post(*impl_, call, options);
 }
 
-Work Communicator::scatter(ConstElements whole, Elements part, int root, Options options) {
+[[gnu::hot]] Work Communicator::scatter(ConstElements whole, Elements part, int root,
+                                        Options options) {
   check_rank("root", root, size());
   check_memory("part", part);
   check_blocks("part", part, size());
@@ -74,8 +76,9 @@ Work Communicator::scatter(ConstElements whole, Elements part, int root, Options
   return post(*impl_, call, options);
 }
 
-Work Communicator::gatherv(ConstElements part, Elements whole, std::span<const std::size_t> counts,
-                           int root, Options options) {
+[[gnu::hot]] Work Communicator::gatherv(ConstElements part, Elements whole,
+                                        std::span<const std::size_t> counts, int root,
+                                        Options options) {
   check_rank("root", root, size());
   check_memory("part", part);
   Call call{.collective = Collective::gatherv,
@@ -95,8 +98,9 @@ Work Communicator::gatherv(ConstElements part, Elements whole, std::span<const s
   return post(*impl_, call, options);
 }
 
-Work Communicator::scatterv(ConstElements whole, Elements part, std::span<const std::size_t> counts,
-                            int root, Options options) {
+[[gnu::hot]] Work Communicator::scatterv(ConstElements whole, Elements part,
+                                         std::span<const std::size_t> counts, int root,
+                                         Options options) {
   check_rank("root", root, size());
   check_memory("part", part);
   Call call{.collective = Collective::scatterv,

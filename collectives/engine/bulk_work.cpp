@@ -17,27 +17,27 @@ constexpr std::size_t max_element_bytes = 8;
 
 }  // namespace
 
-void BulkWork::set_copy(const Origin& from, const Target& to) {
+[[gnu::hot]] void BulkWork::set_copy(const Origin& from, const Target& to) {
   state_ = State::set;
   reduces_ = false;
   from_ = from;
   to_ = to;
 }
 
-void BulkWork::clear_contributions() {
+[[gnu::hot]] void BulkWork::clear_contributions() {
   terms_.clear();
   fetched_.clear();
 }
 
-void BulkWork::add(const Contribution& contribution) {
+[[gnu::hot]] void BulkWork::add(const Contribution& contribution) {
   if (contribution.source.foreign_rank >= 0) {
     fetched_.push_back({terms_.size(), contribution.source, contribution.element_bytes});
   }
   terms_.push_back({contribution.source.data, contribution.covers, contribution.partial});
 }
 
-std::size_t BulkWork::set_reduction(const Arithmetic& arithmetic, std::byte* to,
-                                    std::size_t count) {
+[[gnu::hot]] std::size_t BulkWork::set_reduction(const Arithmetic& arithmetic, std::byte* to,
+                                                 std::size_t count) {
   if (!fetched_.empty()) {
     const std::size_t each =
         std::max(room_bytes / fetched_.size(), least_room_bytes) / max_element_bytes;
@@ -54,7 +54,7 @@ std::size_t BulkWork::set_reduction(const Arithmetic& arithmetic, std::byte* to,
 }
 
 // What goes wrong is kept for the token's holder: only the driver knows whose call it is.
-void BulkWork::run() noexcept {
+[[gnu::hot]] void BulkWork::run() noexcept {
   context_.wait_policy().point();
   try {
     if (reduces_) {
@@ -68,7 +68,7 @@ void BulkWork::run() noexcept {
   state_ = State::over;
 }
 
-void BulkWork::collect() {
+[[gnu::hot]] void BulkWork::collect() {
   state_ = State::none;
   if (error_) {
     std::rethrow_exception(std::exchange(error_, nullptr));
@@ -92,7 +92,7 @@ void BulkWork::run_copy() {
 
 // The kernels read memory of this process only, so terms of other processes are fetched first, into
 // room that stays in the cache until they are reduced.
-void BulkWork::run_reduction() {
+[[gnu::hot]] void BulkWork::run_reduction() {
   std::byte* room = room_.data();
   for (const Fetched& one : fetched_) {
     fetch(one.source, room, count_ * one.element_bytes);

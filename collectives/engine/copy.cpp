@@ -45,7 +45,8 @@ void stream_lines(std::byte* to, const std::byte* from, std::size_t lines) noexc
 
 }  // namespace
 
-void copy(std::byte* to, const std::byte* from, std::size_t bytes, bool past_cache) noexcept {
+[[gnu::hot]] void copy(std::byte* to, const std::byte* from, std::size_t bytes,
+                       bool past_cache) noexcept {
 #if defined(__SSE2__)
   if (past_cache) {
     const std::size_t beside =
@@ -66,7 +67,7 @@ void copy(std::byte* to, const std::byte* from, std::size_t bytes, bool past_cac
   }
 }
 
-bool goes_past_cache(const Problem& problem, bool oversubscribed) {
+[[gnu::hot]] bool goes_past_cache(const Problem& problem, bool oversubscribed) {
   if (problem.collective == Collective::broadcast) {
     // Ranks that share caches fill them together.
     const Grouping& grouping = *problem.grouping;

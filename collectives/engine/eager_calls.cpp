@@ -14,7 +14,7 @@ EagerCalls::EagerCalls(comm::Context& context, const Membership& membership, Loc
       inputs_(membership.world_ranks.size()) {}
 
 // A call that is not plain has more to agree on than its signature, which is all that find() sees.
-void EagerCalls::remember(const Operation& operation, const Planned& planned) {
+[[gnu::hot]] void EagerCalls::remember(const Operation& operation, const Planned& planned) {
   Known& known = known_[place_of(operation.signature)];
   if (is_plain(operation.problem) && !is(known, operation.signature, operation.problem.output)) {
     known = {.signature = operation.signature,
@@ -26,13 +26,13 @@ void EagerCalls::remember(const Operation& operation, const Planned& planned) {
   }
 }
 
-bool EagerCalls::may_announce_soon(const Announcement& call) {
+[[gnu::hot]] bool EagerCalls::may_announce_soon(const Announcement& call) {
   const std::size_t bytes = call.eager.shown_bytes();
   comm::Clock::time_point now{};
   return rest_until([&] { return peers_.may_open(call.sequence, bytes); }, now);
 }
 
-void EagerCalls::announce(const Announcement& call, const std::byte* input) {
+[[gnu::hot]] void EagerCalls::announce(const Announcement& call, const std::byte* input) {
   Slot& slot = peers_.open(call.sequence);
   slot.marks = Slot::inlined;
   if (const std::size_t bytes = call.eager.input_bytes; call.eager.shows_input) {
@@ -43,7 +43,7 @@ void EagerCalls::announce(const Announcement& call, const std::byte* input) {
   peers_.mine().of(call.sequence + 1).prefetch_to_write(call.eager.longest_input_bytes);
 }
 
-bool EagerCalls::have_announced(const Announcement& call) {
+[[gnu::hot]] bool EagerCalls::have_announced(const Announcement& call) {
   if (!call.eager.runs_ahead) {
     return peers_.all_announced(call.sequence, call.signature, call.prior_calls_hash);
   }
@@ -52,7 +52,7 @@ bool EagerCalls::have_announced(const Announcement& call) {
   });
 }
 
-bool EagerCalls::wait(const Announcement& call, comm::Clock::time_point& now) {
+[[gnu::hot]] bool EagerCalls::wait(const Announcement& call, comm::Clock::time_point& now) {
   return rest_until([&] { return have_announced(call); }, now) && scope_.first() == nullptr;
 }
 
@@ -75,8 +75,9 @@ bool EagerCalls::rest_until(const Done& done, comm::Clock::time_point& now) cons
   return over;
 }
 
-bool EagerCalls::finish(const EagerPlan& eager, const Arithmetic& arithmetic,
-                        std::uint64_t sequence, const std::byte* input, std::byte* output) {
+[[gnu::hot]] bool EagerCalls::finish(const EagerPlan& eager, const Arithmetic& arithmetic,
+                                     std::uint64_t sequence, const std::byte* input,
+                                     std::byte* output) {
   // Not as it was announced: peers are taking that line away, and reading it back would wait for
   // it.
   inputs_[rank_] = input;

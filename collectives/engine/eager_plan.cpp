@@ -106,8 +106,9 @@ EagerPlan eager_plan_of(const Problem& problem, const Plan& plan, std::size_t mo
   return eager;
 }
 
-void finish(const EagerPlan& eager, const Arithmetic& arithmetic,
-            std::span<const std::byte* const> inputs, std::byte* output, std::vector<Term>& terms) {
+[[gnu::hot]] void finish(const EagerPlan& eager, const Arithmetic& arithmetic,
+                         std::span<const std::byte* const> inputs, std::byte* output,
+                         std::vector<Term>& terms) {
   for (const EagerPlan::Copy& copy : eager.copies) {
     const std::byte* from = inputs[copy.rank] + copy.from;
     if (from != output + copy.to) {

@@ -75,9 +75,9 @@ void Executor::follow(std::shared_ptr<const Rules> rules) {
   eager_.forget();
 }
 
-bool Executor::call_eagerly(const Signature& signature, DType results, const std::byte* input,
-                            std::byte* output,
-                            const std::function<std::shared_ptr<Operation>()>& make) {
+[[gnu::hot]] bool Executor::call_eagerly(const Signature& signature, DType results,
+                                         const std::byte* input, std::byte* output,
+                                         const std::function<std::shared_ptr<Operation>()>& make) {
   auto token = context_->try_token();
   if (!token || !context_->idle() || scope_->first() != nullptr) {
     return false;
@@ -124,7 +124,7 @@ bool Executor::call_eagerly(const Signature& signature, DType results, const std
   return true;
 }
 
-void Executor::post(const std::shared_ptr<Operation>& operation, bool blocking) {
+[[gnu::hot]] void Executor::post(const std::shared_ptr<Operation>& operation, bool blocking) {
   auto token = context_->take_token();
   const bool alone = context_->idle();
   operation->sequence = history_.next();
@@ -165,7 +165,7 @@ void Executor::run_first(comm::Context::Token token, comm::BulkTask& task) {
   context_->ring_self();  // whoever drives may have found this driver busy
 }
 
-void Executor::enqueue(const std::shared_ptr<Operation>& operation) {
+[[gnu::hot]] void Executor::enqueue(const std::shared_ptr<Operation>& operation) {
   operation->posted = context_->wait_policy().now();
   operation->deadline = operation->posted + operation->timeout;
   recorder_.called(operation->sequence);
@@ -182,7 +182,7 @@ bool Executor::is_short(const Problem& problem) const {
 
 // While nothing else needs driving, and for as long as others may wait for the token. Work is done
 // where it comes up: to leave it for later costs a short call some percent.
-void Executor::poll_alone(const Operation& operation) {
+[[gnu::hot]] void Executor::poll_alone(const Operation& operation) {
   steps_.leave_work_from(std::numeric_limits<std::size_t>::max());
   comm::WaitPolicy& wait_policy = context_->wait_policy();
   comm::Clock::time_point idle_since{};
@@ -224,7 +224,7 @@ void Executor::drain() {
 
 // --- the active operation ---
 
-comm::Advance Executor::advance() noexcept {
+[[gnu::hot]] comm::Advance Executor::advance() noexcept {
   if (queue_.empty()) {
     return {};
   }
@@ -243,7 +243,7 @@ comm::Advance Executor::advance() noexcept {
   return {.moved = true};
 }
 
-comm::Advance Executor::advance_queue() {
+[[gnu::hot]] comm::Advance Executor::advance_queue() {
   if (const Error* failure = scope_->first()) {
     fail_all(*failure);
     return {.moved = true};
@@ -267,7 +267,7 @@ comm::Advance Executor::advance_queue() {
 }
 
 // One move; false if nothing can be done now.
-bool Executor::advance_active() {
+[[gnu::hot]] bool Executor::advance_active() {
   switch (phase_) {
     case Phase::idle:
       begin_active();
@@ -288,7 +288,7 @@ bool Executor::advance_active() {
   return false;
 }
 
-void Executor::begin_active() {
+[[gnu::hot]] void Executor::begin_active() {
   active_ = queue_.front().get();
   peers_.follow(active_->sequence, active_->signature, active_->prior_calls_hash);
   // Programs call the same again and again. To count references anew would fetch what a call of
@@ -306,7 +306,7 @@ std::size_t Executor::most_shown_bytes() const {
 
 // Publishes what this rank calls and where its buffers lie, unless it has run so far ahead that
 // peers may still read what it published long ago.
-bool Executor::announce() {
+[[gnu::hot]] bool Executor::announce() {
   // Before anything is told: from then on an output may be written that lies over the input.
   if (is_digested() && !digests_.take_input(memory_of(*active_))) {
     return steps_.end_slice();  // in pieces: others may want the token
@@ -341,7 +341,7 @@ bool Executor::has_met() {
   });
 }
 
-bool Executor::meet() {
+[[gnu::hot]] bool Executor::meet() {
   if (!has_met()) {
     return false;
   }
@@ -357,7 +357,7 @@ bool Executor::meet() {
 
 // All ranks cut alike: on several hosts by what all know of the job, on one by where every
 // announced buffer lies.
-bool Executor::choose_windows() {
+[[gnu::hot]] bool Executor::choose_windows() {
   if (chosen_->out_of_place && !choose_plan()) {
     return false;
   }
@@ -390,7 +390,7 @@ bool Executor::choose_plan() {
   return true;
 }
 
-void Executor::begin_window(std::size_t index) {
+[[gnu::hot]] void Executor::begin_window(std::size_t index) {
   const Problem& problem = active_->problem;
   window_ = window_of(problem, windows_, index);
   if (windows_.number > 1 && problem.counts) {
@@ -412,7 +412,7 @@ void Executor::begin_window(std::size_t index) {
 }
 
 // Staging and scratch alternate: the window before the last must have been left by all.
-bool Executor::run_window() {
+[[gnu::hot]] bool Executor::run_window() {
   if (!steps_.begun() && window_.index >= 2 && memory_.exposed() &&
       !peers_.all_left(window_.index - 1)) {
     return false;
@@ -435,7 +435,7 @@ bool Executor::end_window() {
 }
 
 // Who needs no peer's data still hears that all of its host have called the same.
-bool Executor::leave() {
+[[gnu::hot]] bool Executor::leave() {
   if (!(memory_.exposed() ? peers_.all_left(windows_.number) : peers_.all_announced())) {
     return false;
   }
@@ -452,7 +452,7 @@ bool Executor::leave() {
 
 // A peer on which the communicator has failed may have given its buffers back before this rank was
 // done reading them. Then word of the failure is under way.
-bool Executor::read_good_memory() {
+[[gnu::hot]] bool Executor::read_good_memory() {
   for (const int peer : peers_.ranks()) {
     if (peers_.has_failed(peer)) {
       const int world = membership_.world_ranks[peer];
@@ -471,7 +471,7 @@ bool Executor::read_good_memory() {
   return true;
 }
 
-void Executor::finish_active() {
+[[gnu::hot]] void Executor::finish_active() {
   peers_.complete(active_->sequence);
   if (chosen_->eager && chosen_->eager->runs_ahead) {
     peers_.ring();

@@ -16,8 +16,8 @@ constexpr std::uint64_t most_shown_before = 4;
 
 History::History() : calls_(least_calls) {}
 
-void History::add(const Signature& signature, std::uint64_t prior_calls_hash,
-                  std::shared_ptr<const Problem> problem, std::uint64_t in_flight) {
+[[gnu::hot]] void History::add(const Signature& signature, std::uint64_t prior_calls_hash,
+                               std::shared_ptr<const Problem> problem, std::uint64_t in_flight) {
   if (next_ - in_flight + most_shown_before >= calls_.size()) [[unlikely]] {
     grow();
   }

@@ -62,7 +62,7 @@ std::function<bool()> LocalPeers::all_completed_or_left(std::uint64_t calls) con
 
 // A peer that is no member has yet to come: it goes only when this rank has made all its calls,
 // too.
-bool LocalPeers::have_completed(std::uint64_t sequence) {
+[[gnu::hot]] bool LocalPeers::have_completed(std::uint64_t sequence) {
   std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
   for (const int peer : ranks_) {
     least = std::min(least, is_member(peer) ? completed(peer) : 0);
@@ -88,8 +88,8 @@ std::vector<int> LocalPeers::behind(std::uint64_t sequence, std::size_t input_by
 
 // The acquiring load of `announced` comes first: all else in a slot was written before its release,
 // and may be of an earlier call until then.
-bool LocalPeers::all_announced(std::uint64_t sequence, const Signature& signature,
-                               std::uint64_t prior_calls_hash) {
+[[gnu::hot]] bool LocalPeers::all_announced(std::uint64_t sequence, const Signature& signature,
+                                            std::uint64_t prior_calls_hash) {
   const bool all = std::ranges::all_of(
       ranks_, [&](int peer) { return has_announced(peer, sequence, signature, prior_calls_hash); });
   if (all) {
@@ -140,7 +140,7 @@ void LocalPeers::follow(std::uint64_t sequence, const Signature& signature,
 
 // Remembers what it has seen: each poll would otherwise fetch the peer's cache line again, and
 // compare its signature.
-bool LocalPeers::look(int rank) {
+[[gnu::hot]] bool LocalPeers::look(int rank) {
   if (!has_called(rank, sequence_)) {
     return false;
   }
@@ -152,7 +152,7 @@ bool LocalPeers::look(int rank) {
   return true;
 }
 
-bool LocalPeers::all_announced() {
+[[gnu::hot]] bool LocalPeers::all_announced() {
   const bool all = std::ranges::all_of(ranks_, [&](int peer) { return announced(peer); });
   if (all) {
     note_announced_by_all(sequence_);
@@ -162,14 +162,15 @@ bool LocalPeers::all_announced() {
 
 // Inlined calls store no signals: the announcement itself was the first and only one. It was the
 // first one of a call that it opened, too.
-bool LocalPeers::has_signalled(int rank, std::size_t window, std::uint32_t needs) const {
+[[gnu::hot]] bool LocalPeers::has_signalled(int rank, std::size_t window,
+                                            std::uint32_t needs) const {
   const Slot& theirs = slot(rank, sequence_);
   return needs == 0 ||
          (needs == 1 && (theirs.is(Slot::inlined) || (window == 0 && theirs.is(Slot::opened)))) ||
          theirs.signals.load(std::memory_order_acquire) >= Slot::progress(window, needs);
 }
 
-bool LocalPeers::all_left(std::size_t windows) {
+[[gnu::hot]] bool LocalPeers::all_left(std::size_t windows) {
   const bool all = std::ranges::all_of(ranks_, [&](int peer) {
     return announced(peer) && slot(peer, sequence_).left.load(std::memory_order_acquire) >= windows;
   });

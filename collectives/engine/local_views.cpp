@@ -44,7 +44,8 @@ const LocalViews::View& LocalViews::keep(int rank, Buffer buffer, const View& vi
 
 // A mapping that is kept keeps its segment's inode from becoming another's: equal places are the
 // same memory.
-const comm::PeerMemory& LocalViews::memory_at(const comm::MemoryRef& ref, int rank, Buffer buffer) {
+[[gnu::hot]] const comm::PeerMemory& LocalViews::memory_at(const comm::MemoryRef& ref, int rank,
+                                                           Buffer buffer) {
   Found& found = found_[places_[rank]][static_cast<std::size_t>(buffer)];
   if (!found.memory.mapping || found.ref != ref) {
     found.memory = {};  // if the next line throws

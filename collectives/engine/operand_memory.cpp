@@ -37,7 +37,7 @@ bool OperandMemory::copies_input_whole(const Operation& operation) {
          operation.problem.grouping->hosts() > 1;
 }
 
-bool OperandMemory::copy_input(const Operation& operation) {
+[[gnu::hot]] bool OperandMemory::copy_input(const Operation& operation) {
   if (!copies_input_whole(operation)) {
     return true;
   }
@@ -58,8 +58,8 @@ bool OperandMemory::copy_input(const Operation& operation) {
   return true;
 }
 
-void OperandMemory::announce(const Operation& operation, const Plan& plan, bool is_chosen,
-                             Slot& slot) {
+[[gnu::hot]] void OperandMemory::announce(const Operation& operation, const Plan& plan,
+                                          bool is_chosen, Slot& slot) {
   operation_ = &operation;
   slot_ = &slot;
   const std::size_t input_bytes = buffer_bytes(Buffer::input, membership_.rank);
@@ -130,7 +130,8 @@ bool OperandMemory::somebody_in_place() const {
          });
 }
 
-void OperandMemory::begin(const Plan& plan, const Windows& windows, const Window& window) {
+[[gnu::hot]] void OperandMemory::begin(const Plan& plan, const Windows& windows,
+                                       const Window& window) {
   window_ = &window;
   exposed_ |=
       !inlined_ && (plan.traits.shares_input || plan.traits.shares_output || plan.own_count() > 0);
@@ -185,7 +186,7 @@ std::size_t OperandMemory::own_offset(const Slot& slot, Buffer buffer) const {
 }
 
 // From the first block that is not copied whole.
-bool OperandMemory::stage_input() {
+[[gnu::hot]] bool OperandMemory::stage_input() {
   const Problem& problem = operation_->problem;
   const std::size_t size = size_of(problem.input), bytes = window_->count * size;
   for (std::size_t left = copied_at_once; unstaged_bytes_ > 0 && left > 0;) {
@@ -223,7 +224,7 @@ OperandMemory::View OperandMemory::whole_view(const std::byte* base, Buffer buff
           window_->first};
 }
 
-std::byte* OperandMemory::staged_for_peers(const Operand& operand) {
+[[gnu::hot]] std::byte* OperandMemory::staged_for_peers(const Operand& operand) {
   const bool input = operand.buffer == Buffer::input;
   const bool stages = input ? stages_input_ : stages_output_;
   if (inlined_ || (input && operation_->stage_input) || operand.count == 0 || !stages) {
@@ -236,7 +237,7 @@ std::byte* OperandMemory::staged_for_peers(const Operand& operand) {
   return staged(operand.buffer) + (block + operand.offset) * element_bytes(operand.buffer);
 }
 
-OperandMemory::View OperandMemory::view_of(int rank, Buffer buffer) {
+[[gnu::hot]] OperandMemory::View OperandMemory::view_of(int rank, Buffer buffer) {
   const bool mine = rank == membership_.rank;
   if (mine && buffer == Buffer::input && !inlined_ && copies_input_whole(*operation_)) {
     return whole_view(copied_->data(), buffer);
@@ -257,7 +258,7 @@ OperandMemory::View OperandMemory::view_of(int rank, Buffer buffer) {
 
 // By what its owner has announced of it: read only after an announcement has been seen, which
 // acquires it.
-OperandMemory::View OperandMemory::view_of_announced(int rank, Buffer buffer) {
+[[gnu::hot]] OperandMemory::View OperandMemory::view_of_announced(int rank, Buffer buffer) {
   const Slot& slot = peers_.slot(rank, operation_->sequence);
   comm::MemoryRef ref = buffer == Buffer::input    ? slot.places.input
                         : buffer == Buffer::output ? slot.places.output
@@ -283,7 +284,7 @@ OperandMemory::View OperandMemory::view_of_announced(int rank, Buffer buffer) {
   return view;
 }
 
-const std::byte* OperandMemory::address(const Operand& operand) {
+[[gnu::hot]] const std::byte* OperandMemory::address(const Operand& operand) {
   const View* found = views_.find(operand.rank, operand.buffer);
   const View& view = found != nullptr ? *found
                                       : views_.keep(operand.rank, operand.buffer,

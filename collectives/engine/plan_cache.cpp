@@ -5,7 +5,7 @@
 namespace sprat::collectives {
 namespace {
 
-bool are_equal(const BlockCounts* a, const BlockCounts* b) {
+[[gnu::hot]] bool are_equal(const BlockCounts* a, const BlockCounts* b) {
   if (a == b || a == nullptr || b == nullptr) {
     return a == b;
   }
@@ -45,7 +45,7 @@ std::shared_ptr<const Planned> PlanCache::if_apart(Problem problem, const Algori
   return &algorithm == &otherwise ? nullptr : of(problem, algorithm, problem.count);
 }
 
-const std::shared_ptr<const Planned>& PlanCache::of(const Problem& problem) {
+[[gnu::hot]] const std::shared_ptr<const Planned>& PlanCache::of(const Problem& problem) {
   if (problem.counts || exchanges(problem.collective)) {
     if (!last_uneven_ || !are_planned_alike(problem, *last_uneven_)) {
       last_uneven_.reset();  // should planning fail
@@ -74,8 +74,9 @@ const std::shared_ptr<const Planned>& PlanCache::of(const Problem& problem) {
   return *last_;
 }
 
-const std::shared_ptr<const Planned>& PlanCache::of(const Problem& problem,
-                                                    const Algorithm& algorithm, std::size_t count) {
+[[gnu::hot]] const std::shared_ptr<const Planned>& PlanCache::of(const Problem& problem,
+                                                                 const Algorithm& algorithm,
+                                                                 std::size_t count) {
   Problem part = problem;
   part.count = count;
   const Key key{shape_of(part), part.output, &algorithm};

@@ -216,7 +216,7 @@ std::optional<int> PointToPoint::first_sender(const Senders& senders, std::uint6
   return found == next ? std::nullopt : std::optional(*found);
 }
 
-comm::Advance PointToPoint::advance() noexcept {
+[[gnu::hot]] comm::Advance PointToPoint::advance() noexcept {
   bool moved = false;
   const bool look_at_clock = ++idle_calls_ % 64 == 0;
   const Error* failure = scope_->first();

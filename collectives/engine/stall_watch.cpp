@@ -79,7 +79,7 @@ Error timeout_of(const WatchedCall& call) {
 
 }  // namespace
 
-void StallWatch::look(WatchedCall& call, Clock::time_point now) {
+[[gnu::hot]] void StallWatch::look(WatchedCall& call, Clock::time_point now) {
   const WireFailure* failure = call.wire_failure();
   if (failure != nullptr && now - failure->since > wire_error_grace) {
     throw Error(ErrorCode::unavailable,
@@ -181,7 +181,7 @@ std::optional<Error> StallWatch::misses(const WatchedCall& call, const Unmapped&
                memory.world_rank);
 }
 
-void StallWatch::end(const WatchedCall& call, Clock::time_point now) {
+[[gnu::hot]] void StallWatch::end(const WatchedCall& call, Clock::time_point now) {
   if (stragglers_.warned()) [[unlikely]] {
     tell_who_came(call, now, stragglers_.came({}));
     stragglers_.forget();

@@ -5,7 +5,7 @@
 
 namespace sprat::collectives {
 
-void StepOrder::begin(const Plan& plan, std::uint32_t done) {
+[[gnu::hot]] void StepOrder::begin(const Plan& plan, std::uint32_t done) {
   plan_ = &plan;
   steps_.assign(plan.steps.size(), StepState{});
   std::fill_n(steps_.begin(), done, StepState{.state = State::done});
@@ -28,7 +28,7 @@ void StepOrder::tidy() {
 // A step watches the first of those before it that is not done, and is looked at again when that
 // is: a ring over thousands of ranks has as many steps, of which a few are ready at any time. What
 // came before the one that it `watched` is done: nothing is looked at twice.
-void StepOrder::watch(std::uint32_t index, std::uint32_t watched) {
+[[gnu::hot]] void StepOrder::watch(std::uint32_t index, std::uint32_t watched) {
   const Step& step = plan_->steps[index];
   const bool is_new = watched == no_step;
   const bool was_after = !is_new && step.after.first <= watched && watched < step.after.last;
@@ -49,7 +49,7 @@ void StepOrder::watch(std::uint32_t index, std::uint32_t watched) {
   make_ready(index);
 }
 
-void StepOrder::make_ready(std::uint32_t index) {
+[[gnu::hot]] void StepOrder::make_ready(std::uint32_t index) {
   if (ready_.empty() || ready_.back() < index) {
     ready_.push_back(index);
   } else {

@@ -42,7 +42,8 @@ StepRunner::StepRunner(comm::Context& context, const Membership& membership, Loc
       work_(context),
       least_left_(context.progress().least_task()) {}
 
-void StepRunner::begin(const Operation& operation, const Plan& plan, const Window& window) {
+[[gnu::hot]] void StepRunner::begin(const Operation& operation, const Plan& plan,
+                                    const Window& window) {
   operation_ = &operation;
   plan_ = &plan;
   window_ = &window;
@@ -60,14 +61,14 @@ void StepRunner::begin(const Operation& operation, const Plan& plan, const Windo
   }
 }
 
-bool StepRunner::slice_is_over() const { return slice_traffic_ >= most_traffic; }
+[[gnu::hot]] bool StepRunner::slice_is_over() const { return slice_traffic_ >= most_traffic; }
 
 bool StepRunner::end_slice() {
   slice_traffic_ = std::max(slice_traffic_, most_traffic);
   return true;
 }
 
-bool StepRunner::advance() {
+[[gnu::hot]] bool StepRunner::advance() {
   const bool moved = advance_steps();
   if (std::exchange(has_sent_, false)) {
     context_.progress().wire_messages().flush();
@@ -75,7 +76,7 @@ bool StepRunner::advance() {
   return moved;
 }
 
-bool StepRunner::advance_steps() {
+[[gnu::hot]] bool StepRunner::advance_steps() {
   if (work_.waits()) {
     return false;
   }
@@ -98,7 +99,7 @@ bool StepRunner::advance_steps() {
 
 // Peers may go on once nothing of theirs is read any more, whatever this rank still does for
 // itself. If all that could be read is in announcements, nobody waits for it.
-void StepRunner::tell_left() {
+[[gnu::hot]] void StepRunner::tell_left() {
   if (has_told_left_ || order_.first_open() < plan_->traits.reads_until) {
     return;
   }
@@ -111,7 +112,7 @@ void StepRunner::tell_left() {
 
 // Starts or asks the step. A message that has just been posted is asked in the next round: until
 // then no transport can have moved it.
-bool StepRunner::move(std::uint32_t index) {
+[[gnu::hot]] bool StepRunner::move(std::uint32_t index) {
   const Step& step = plan_->steps[index];
   const bool starts = order_.is_pending(index);
   if (starts) {
@@ -132,7 +133,7 @@ bool StepRunner::move(std::uint32_t index) {
   return starts;
 }
 
-bool StepRunner::signals_have_come(const Step& step) {
+[[gnu::hot]] bool StepRunner::signals_have_come(const Step& step) {
   const auto has_come = [&](int rank) {
     return rank == membership_.rank || peers_.signalled(rank, window_->index, step.needs);
   };
@@ -195,7 +196,7 @@ bool StepRunner::is_complete(std::uint32_t index) {
   return false;
 }
 
-void StepRunner::start_signal() {
+[[gnu::hot]] void StepRunner::start_signal() {
   ++signals_;
   if (!memory_.inlined()) {  // else the announcement was the signal
     peers_.mine()
@@ -205,7 +206,7 @@ void StepRunner::start_signal() {
   }
 }
 
-std::size_t StepRunner::bytes_of(const Operand& operand) const {
+[[gnu::hot]] std::size_t StepRunner::bytes_of(const Operand& operand) const {
   return operand.count * memory_.element_bytes(operand.buffer);
 }
 
@@ -216,7 +217,7 @@ BulkWork::Origin StepRunner::source_of(const Operand& operand) {
 
 // Collects the piece that is over, and cuts the next one. Letting go of the token for a small one
 // would cost more than it takes.
-bool StepRunner::bulk_is_over(const Step& step) {
+[[gnu::hot]] bool StepRunner::bulk_is_over(const Step& step) {
   const std::size_t all = step.verb == Verb::reduce  ? step.to.count
                           : step.verb == Verb::share ? bytes_of(step.from)
                                                      : bytes_of(step.to);
@@ -265,14 +266,14 @@ std::size_t StepRunner::piece_bytes(std::size_t sources) const {
 }
 
 /// What is to come of a whole copy.
-void StepRunner::cut_copy(const BulkWork::Origin& from, const BulkWork::Target& to) {
+[[gnu::hot]] void StepRunner::cut_copy(const BulkWork::Origin& from, const BulkWork::Target& to) {
   bulk_.piece = std::min(to.bytes - bulk_.done, piece_bytes(1));
   bulk_.traffic = 2 * bulk_.piece;
   work_.set_copy({from.data + bulk_.done, from.foreign_rank},
                  {to.data + bulk_.done, bulk_.piece, to.past_cache});
 }
 
-void StepRunner::cut_reduction(const Step& step) {
+[[gnu::hot]] void StepRunner::cut_reduction(const Step& step) {
   const std::size_t size = memory_.element_bytes(step.to.buffer);
   const std::size_t sources = step.sources.last - step.sources.first;
   work_.clear_contributions();
@@ -301,7 +302,7 @@ std::uint64_t StepRunner::tag_of(const Step& step) const {
   return tag << message_bits | low_bits(step.message, message_bits);
 }
 
-void StepRunner::start_message(std::uint32_t index) {
+[[gnu::hot]] void StepRunner::start_message(std::uint32_t index) {
   const Step& step = plan_->steps[index];
   comm::MessageRequest& request = requests_[index];
   const int world = membership_.world_ranks[step.peer];
@@ -321,7 +322,7 @@ void StepRunner::start_message(std::uint32_t index) {
   }
 }
 
-bool StepRunner::message_is_over(std::uint32_t index) {
+[[gnu::hot]] bool StepRunner::message_is_over(std::uint32_t index) {
   using MessageState = comm::MessageRequest::State;
   const Step& step = plan_->steps[index];
   const comm::MessageRequest& request = requests_[index];

@@ -8,7 +8,7 @@
 
 namespace sprat {
 
-void Work::wait() {
+[[gnu::hot]] void Work::wait() {
   if (more_.empty()) {
     return state_ ? state_->wait() : void();
   }
@@ -118,7 +118,7 @@ std::size_t wait_any(std::span<Work> works) {
   return index;
 }
 
-void Work::State::wait() {
+[[gnu::hot]] void Work::State::wait() {
   require_here();
   if (!done()) {
     context_->drive_until([this] { return done(); });
@@ -134,7 +134,7 @@ void Work::State::drive() {
 
 void Work::State::drive_until(const std::function<bool()>& done) { context_->drive_until(done); }
 
-void Work::State::rethrow() {
+[[gnu::hot]] void Work::State::rethrow() {
   if (error_) {
     if (failed_with_) {
       context_->quiesce(*failed_with_);
@@ -165,7 +165,7 @@ void Work::State::on_done(std::function<void()> notice) {
   }
 }
 
-void Work::State::finish() { end(); }
+[[gnu::hot]] void Work::State::finish() { end(); }
 
 void Work::State::fail(const Error& error, std::shared_ptr<const comm::FailureScope> scope) {
   error_.emplace(error);
@@ -173,7 +173,7 @@ void Work::State::fail(const Error& error, std::shared_ptr<const comm::FailureSc
   end();
 }
 
-void Work::State::end() {
+[[gnu::hot]] void Work::State::end() {
   done_.store(true);  // sequentially consistent with leave_unattended() and on_done()
   if (unattended_.exchange(false)) {
     context_->count_unattended(-1);

@@ -119,7 +119,7 @@ DType accumulator_of(DType input, ReduceOp op) noexcept {
   return input;
 }
 
-void require_takes(ReduceOp op, DType dtype) {
+[[gnu::hot]] void require_takes(ReduceOp op, DType dtype) {
   if (takes(op, dtype)) {
     return;
   }
@@ -133,8 +133,8 @@ void require_takes(ReduceOp op, DType dtype) {
               text(name(op), " does not reduce ", name(dtype), "; it takes", names));
 }
 
-void reduce(const Arithmetic& arithmetic, std::span<const Term> terms, void* to,
-            std::size_t count) {
+[[gnu::hot]] void reduce(const Arithmetic& arithmetic, std::span<const Term> terms, void* to,
+                         std::size_t count) {
   require_sound(arithmetic, terms);
   run({.arithmetic = arithmetic,
        .terms = terms,

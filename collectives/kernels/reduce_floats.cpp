@@ -34,7 +34,7 @@ namespace sprat::collectives {
 HWY_EXPORT(run_floats);
 HWY_EXPORT(choose_floats_sweep);
 
-void reduce_floats(const CheckedReduction& reduction) {
+[[gnu::hot]] void reduce_floats(const CheckedReduction& reduction) {
   HWY_DYNAMIC_DISPATCH(run_floats)(reduction);
 }
 

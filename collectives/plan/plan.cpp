@@ -244,7 +244,7 @@ Cost count(const Problem& problem, const Plan& plan) {
   return cost;
 }
 
-DType element_type(const Problem& problem, Buffer buffer) {
+[[gnu::hot]] DType element_type(const Problem& problem, Buffer buffer) {
   switch (buffer) {
     case Buffer::input:
       return problem.input;
@@ -264,7 +264,7 @@ std::size_t partial_size(const Problem& problem, RankRange covers) {
 
 // A buffer has a block for each rank where each of them gives or gets another part of it, and is
 // one block where all deal with the same elements.
-int blocks_of(const Problem& problem, Buffer buffer, int rank) {
+[[gnu::hot]] int blocks_of(const Problem& problem, Buffer buffer, int rank) {
   const bool in = buffer == Buffer::input;
   switch (problem.collective) {
     case Collective::all_reduce:
@@ -292,7 +292,7 @@ int blocks_of(const Problem& problem, Buffer buffer, int rank) {
 }
 
 // Where only one buffer has counts, the other is one block, as long as its rank's.
-const BlockCounts* block_counts(const Problem& problem, Buffer buffer) {
+[[gnu::hot]] const BlockCounts* block_counts(const Problem& problem, Buffer buffer) {
   const bool in = buffer == Buffer::input;
   switch (problem.collective) {
     case Collective::all_gather:
@@ -329,7 +329,7 @@ std::size_t offset_of(const Problem& problem, Buffer buffer, int block) {
                            : static_cast<std::size_t>(block) * problem.count;
 }
 
-std::size_t elements_of(const Problem& problem, Buffer buffer, int rank) {
+[[gnu::hot]] std::size_t elements_of(const Problem& problem, Buffer buffer, int rank) {
   const int blocks = blocks_of(problem, buffer, rank);
   if (blocks == 0) {
     return 0;

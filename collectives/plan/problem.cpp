@@ -57,7 +57,7 @@ std::span<const Collective> all_collectives() noexcept {
   return collectives;
 }
 
-bool reduces(Collective collective) noexcept {
+[[gnu::hot]] bool reduces(Collective collective) noexcept {
   return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
          collective == Collective::reduce;
 }
@@ -82,12 +82,12 @@ bool has_root(Collective collective) noexcept {
   return false;
 }
 
-bool exchanges(Collective collective) noexcept {
+[[gnu::hot]] bool exchanges(Collective collective) noexcept {
   return collective == Collective::gatherv || collective == Collective::scatterv ||
          collective == Collective::all_to_allv;
 }
 
-BlockCounts::BlockCounts(std::vector<std::size_t> counts)
+[[gnu::hot]] BlockCounts::BlockCounts(std::vector<std::size_t> counts)
     : counts_(std::move(counts)), offsets_(counts_.size() + 1) {
   std::partial_sum(counts_.begin(), counts_.end(), offsets_.begin() + 1);
 }
@@ -142,7 +142,7 @@ Grouping::Grouping(const std::vector<int>& host_of) {
 }
 
 // Ranks of the whole reduction, whatever a term covers: avg divides by all of them.
-Arithmetic arithmetic_of(const Problem& problem) {
+[[gnu::hot]] Arithmetic arithmetic_of(const Problem& problem) {
   return {.input = problem.input,
           .output = problem.output,
           .op = problem.op.op(),
@@ -156,7 +156,7 @@ DType Problem::accumulator() const { return accumulator_of(input, op.op()); }
 
 // Ranks choose their algorithm by this number, so it may hold nothing that only some of them know:
 // hence 0 for exchanges, whose counts differ from rank to rank.
-std::size_t Problem::payload_bytes() const {
+[[gnu::hot]] std::size_t Problem::payload_bytes() const {
   const auto all = static_cast<std::size_t>(ranks());
   const std::size_t in = count * size_of(input), out = count * size_of(output);
   const std::size_t whole = counts ? counts->total() : all * count;

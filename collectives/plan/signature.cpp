@@ -69,7 +69,7 @@ std::string call_words(const Signature& call, std::uint32_t root, const std::str
 
 }  // namespace
 
-Signature signature_of(const PlainCall& call) {
+[[gnu::hot]] Signature signature_of(const PlainCall& call) {
   // Only the root of a reduce has an output.
   const DType output = call.collective == Collective::reduce ? call.input : call.output;
   return {.count = call.count,
@@ -80,7 +80,7 @@ Signature signature_of(const PlainCall& call) {
           .op = call.op};
 }
 
-Signature shape_of(const Problem& problem) {
+[[gnu::hot]] Signature shape_of(const Problem& problem) {
   Signature signature =
       signature_of(PlainCall{.collective = problem.collective,
                              .count = exchanges(problem.collective) ? 0 : problem.count,
@@ -95,7 +95,7 @@ Signature shape_of(const Problem& problem) {
 // Factor and function change what a plan's arithmetic does, not the plan: so they are not in
 // shape_of(), by which plans are cached. A function is known by its name; its address differs from
 // process to process.
-Signature signature_of(const Problem& problem) {
+[[gnu::hot]] Signature signature_of(const Problem& problem) {
   Signature signature = shape_of(problem);
   const auto mix = [&signature](const void* more, std::size_t bytes) {
     signature.detail =
@@ -111,21 +111,21 @@ Signature signature_of(const Problem& problem) {
   return signature;
 }
 
-std::uint64_t digest(const Signature& signature, std::uint64_t prior_calls_hash) {
+[[gnu::hot]] std::uint64_t digest(const Signature& signature, std::uint64_t prior_calls_hash) {
   return XXH3_64bits_withSeed(&signature, sizeof signature, prior_calls_hash);
 }
 
-bool is_plain(const Problem& problem) {
+[[gnu::hot]] bool is_plain(const Problem& problem) {
   return !problem.counts && problem.op.op() != ReduceOp::premultiplied_sum &&
          problem.op.op() != ReduceOp::user;
 }
 
 // A rank that only sends to the root, or has nothing in this call, need not meet everybody.
-bool completes_locally(const Problem& problem) {
+[[gnu::hot]] bool completes_locally(const Problem& problem) {
   return has_root(problem.collective) || problem.counts || exchanges(problem.collective);
 }
 
-bool completes_locally(const Signature& signature) {
+[[gnu::hot]] bool completes_locally(const Signature& signature) {
   return has_root(signature.collective) || exchanges(signature.collective);
 }
 

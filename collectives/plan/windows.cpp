@@ -21,7 +21,7 @@ bool shares_hosts(const Problem& problem) {
 }
 
 /// Bytes of one element of every block that peers may read of a rank, the same on every rank.
-std::size_t row_bytes(const Problem& problem) {
+[[gnu::hot]] std::size_t row_bytes(const Problem& problem) {
   const int rank = has_root(problem.collective) ? problem.root : problem.rank;
   std::size_t row = 0;
   for (const Buffer buffer : {Buffer::input, Buffer::output}) {
@@ -57,12 +57,12 @@ Access access_between_hosts(const Problem& problem, const Algorithm& algorithm,
   return may_stage ? Access::staged : Access::direct;
 }
 
-bool asks_announcements(const Problem& problem, std::size_t staging_bytes) {
+[[gnu::hot]] bool asks_announcements(const Problem& problem, std::size_t staging_bytes) {
   return problem.grouping->hosts() == 1 && !exchanges(problem.collective) &&
          row_bytes(problem) * problem.count > staging_bytes / 2;
 }
 
-Windows cut(const Problem& problem, Access access, std::size_t staging_bytes) {
+[[gnu::hot]] Windows cut(const Problem& problem, Access access, std::size_t staging_bytes) {
   const Windows whole{.count = problem.count, .number = 1};
   const bool cuttable =
       shares_hosts(problem) || (problem.grouping->hosts() == 1 && access == Access::staged);
@@ -78,7 +78,7 @@ Windows cut(const Problem& problem, Access access, std::size_t staging_bytes) {
   return {.count = count, .number = (problem.count + count - 1) / count};
 }
 
-Window window_of(const Problem& problem, const Windows& windows, std::size_t index) {
+[[gnu::hot]] Window window_of(const Problem& problem, const Windows& windows, std::size_t index) {
   Window window{.index = index, .first = index * windows.count};
   window.count = std::min(windows.count, problem.count - window.first);
   window.counts = problem.counts;
@@ -89,7 +89,8 @@ Window window_of(const Problem& problem, const Windows& windows, std::size_t ind
   return window;
 }
 
-std::size_t elements_of(const Problem& problem, const Window& window, Buffer buffer, int rank) {
+[[gnu::hot]] std::size_t elements_of(const Problem& problem, const Window& window, Buffer buffer,
+                                     int rank) {
   if (window.counts) {
     return block_counts(problem, buffer) != nullptr ? window.counts->total()
                                                     : window.counts->count(rank);

@@ -46,7 +46,7 @@ Recorder::~Recorder() {
   context_->status().close(page_);
 }
 
-void Recorder::called(std::uint64_t sequence) {
+[[gnu::hot]] void Recorder::called(std::uint64_t sequence) {
   if (page_ != nullptr) {
     page_->posted.store(sequence + 1, std::memory_order_relaxed);
   }
@@ -66,7 +66,7 @@ void Recorder::queued(const PostedCall& call) {
   });
 }
 
-void Recorder::running(const PostedCall& call, std::string_view algorithm) {
+[[gnu::hot]] void Recorder::running(const PostedCall& call, std::string_view algorithm) {
   if (page_ == nullptr) {
     return;
   }
@@ -95,7 +95,7 @@ void Recorder::waits(std::uint64_t sequence, std::span<const int> ranks, std::si
   });
 }
 
-void Recorder::ended(std::uint64_t sequence, Clock::time_point now, bool well) {
+[[gnu::hot]] void Recorder::ended(std::uint64_t sequence, Clock::time_point now, bool well) {
   last_end_ = now;
   if (page_ == nullptr) {
     return;
@@ -126,7 +126,7 @@ void Recorder::count(const status::Operation& one) noexcept {
   totals_.collectives[static_cast<std::size_t>(call.collective)].add(one.bytes);
 }
 
-void Recorder::began(const PostedCall& call, std::string_view algorithm) {
+[[gnu::hot]] void Recorder::began(const PostedCall& call, std::string_view algorithm) {
   if (page_ == nullptr) {
     return;
   }
@@ -138,7 +138,7 @@ void Recorder::began(const PostedCall& call, std::string_view algorithm) {
   });
 }
 
-void Recorder::over(std::uint64_t sequence, Clock::time_point now) {
+[[gnu::hot]] void Recorder::over(std::uint64_t sequence, Clock::time_point now) {
   last_end_ = now;
   if (page_ == nullptr) {
     return;
@@ -202,7 +202,7 @@ Recorder::Entry Recorder::posted(bool sends, int peer, int tag, std::size_t byte
   return nullptr;
 }
 
-void Recorder::ended(Entry entry, Clock::time_point now, bool well) {
+[[gnu::hot]] void Recorder::ended(Entry entry, Clock::time_point now, bool well) {
   if (entry != nullptr) {
     entry->change([&](status::Message& shown) {
       shown.ended_ns = ns(now);

@@ -47,7 +47,7 @@ struct ForkState {
   }
 };
 
-ForkState& state() {
+[[gnu::hot]] ForkState& state() {
   static ForkState& instance = *new ForkState;  // outlives static destructors of callers
   return instance;
 }
@@ -74,7 +74,7 @@ ForkState::ForkState() { pthread_atfork(before_fork, in_parent, in_child); }
 
 }  // namespace
 
-std::uint32_t fork_generation() noexcept {
+[[gnu::hot]] std::uint32_t fork_generation() noexcept {
   return state().generation.load(std::memory_order_relaxed);
 }
 

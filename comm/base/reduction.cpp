@@ -74,7 +74,7 @@ std::span<const ReduceOp> all_reduce_ops() noexcept {
   return ops;
 }
 
-bool takes(ReduceOp op, DType dtype) noexcept {
+[[gnu::hot]] bool takes(ReduceOp op, DType dtype) noexcept {
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::prod:

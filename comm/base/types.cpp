@@ -26,7 +26,7 @@ const char* name(ErrorCode code) noexcept {
   return "unknown error";
 }
 
-const char* name(DType dtype) noexcept {
+[[gnu::hot]] const char* name(DType dtype) noexcept {
   switch (dtype) {
 #define SPRAT_DTYPE(name, type, bytes) \
   case DType::name:                    \

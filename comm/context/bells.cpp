@@ -38,7 +38,7 @@ bool Bells::can_poll() const {
 }
 
 // Sequentially consistent with poll(): either this sees `polling`, or that sees the bell rung.
-void Bells::wake(ControlHeader& header, int rank) {
+[[gnu::hot]] void Bells::wake(ControlHeader& header, int rank) {
   header.bell.fetch_add(1, std::memory_order_seq_cst);
   wait_policy_.wake(header.bell, rank);
   if (header.polling.load(std::memory_order_seq_cst) != 0) [[unlikely]] {
@@ -75,7 +75,7 @@ bool Bells::write_to_pipe(ControlHeader& header, int rank) {
   return pipe != nullptr;
 }
 
-void Bells::ring(std::span<const int> local_peers) {
+[[gnu::hot]] void Bells::ring(std::span<const int> local_peers) {
   wait_policy_.point();
   if (light_) {
     light_fence();
@@ -90,7 +90,7 @@ void Bells::ring(std::span<const int> local_peers) {
   }
 }
 
-void Bells::ring_self() {
+[[gnu::hot]] void Bells::ring_self() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (mine_.sleepers.load(std::memory_order_relaxed) > 0) {
     wake_self();

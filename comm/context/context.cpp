@@ -232,7 +232,7 @@ void Context::linger() noexcept {
   }
 }
 
-void Context::require_here() const {
+[[gnu::hot]] void Context::require_here() const {
   need(here(), "this process was forked by rank ", rank_,
        ", whose communicators are not usable here; join a job of its own after fork()");
 }
@@ -257,7 +257,7 @@ std::string Context::describe_peer(int rank) const {
                               : text("rank ", rank, " (", *peer.host, ", pid ", peer.pid, ")");
 }
 
-void Context::drive_until(const std::function<bool()>& done) {
+[[gnu::hot]] void Context::drive_until(const std::function<bool()>& done) {
   require_here();
   progress_.drive_until(done);
 }

@@ -32,7 +32,7 @@ std::shared_ptr<Drivers::Entry> Drivers::find_busy(std::uint64_t communicator) c
 }
 
 // By index: a driver that ends an operation may make callers add another.
-Drivers::Round Drivers::advance() noexcept {
+[[gnu::hot]] Drivers::Round Drivers::advance() noexcept {
   Round round;
   std::size_t chosen = 0;
   for (std::size_t i = 0; i < drivers_.size(); ++i) {

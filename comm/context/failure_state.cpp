@@ -59,7 +59,7 @@ std::vector<std::uint64_t> FailureState::set_lost(int rank, const Error& error) 
 
 // The reader's loads of the peer's memory come before this load, the peer's store before its caller
 // can write there again.
-bool FailureState::is_shown(const std::atomic<std::uint32_t>& shown) noexcept {
+[[gnu::hot]] bool FailureState::is_shown(const std::atomic<std::uint32_t>& shown) noexcept {
   std::atomic_thread_fence(std::memory_order_acquire);
   return shown.load(std::memory_order_acquire) != 0;
 }

@@ -123,7 +123,7 @@ void MemoryMap::collect_unused() {
   });
 }
 
-MemoryRef MemoryMap::describe(const void* data, std::size_t bytes) const noexcept {
+[[gnu::hot]] MemoryRef MemoryMap::describe(const void* data, std::size_t bytes) const noexcept {
   if (in_process_) {
     return {MemoryRef::Kind::address, -1, 0, 0, reinterpret_cast<std::uintptr_t>(data)};
   }

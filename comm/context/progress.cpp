@@ -68,7 +68,7 @@ Progress::Driven Progress::drive_once(IdleThread& idle) {
   return driven;
 }
 
-Progress::Driven Progress::drive(IdleThread& idle) {
+[[gnu::hot]] Progress::Driven Progress::drive(IdleThread& idle) {
   bool moved = false, claimed = false;
   Drivers::Round round;
   {
@@ -162,7 +162,7 @@ void Progress::give_way() {
   }
 }
 
-void Progress::drive_until(const std::function<bool()>& done) {
+[[gnu::hot]] void Progress::drive_until(const std::function<bool()>& done) {
   if (done()) {
     return;
   }
@@ -209,15 +209,15 @@ void Progress::drive_until(const std::function<bool()>& done) {
 }
 
 // Waits that nobody sees would push out what somebody does.
-void WaitSum::show(Clock::time_point since, Clock::time_point now) const noexcept {
+[[gnu::hot]] void WaitSum::show(Clock::time_point since, Clock::time_point now) const noexcept {
   constexpr std::chrono::microseconds shortest{5};
   if (tracer != nullptr && now - since >= shortest) [[unlikely]] {
     tracer->add({.row = TraceRow::waits, .name = "wait", .start = since, .end = now});
   }
 }
 
-void Progress::sleep_until_rung(IdleThread& idle, const std::function<bool()>& done,
-                                std::chrono::nanoseconds longest_with_wire) {
+[[gnu::hot]] void Progress::sleep_until_rung(IdleThread& idle, const std::function<bool()>& done,
+                                             std::chrono::nanoseconds longest_with_wire) {
   if (!idle.sleeper) {
     idle.sleeper.emplace(bells_);
   }
@@ -240,7 +240,7 @@ void Progress::sleep_until_rung(IdleThread& idle, const std::function<bool()>& d
   idle.looks = true;
 }
 
-void Progress::begin_watch(IdleThread& idle) {
+[[gnu::hot]] void Progress::begin_watch(IdleThread& idle) {
   if (!with_wire() || !watch_.possible()) {
     return;
   }

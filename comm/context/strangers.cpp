@@ -5,7 +5,7 @@
 namespace sprat::comm {
 
 // All of it relaxed: nothing else is published with it.
-void Strangers::yielded(Clock::duration took, Clock::time_point now) noexcept {
+[[gnu::hot]] void Strangers::yielded(Clock::duration took, Clock::time_point now) noexcept {
   if (took < least_slice) {
     timed_.fetch_sub(1, std::memory_order_relaxed);
     return;
@@ -26,7 +26,7 @@ void Strangers::yielded(Clock::duration took, Clock::time_point now) noexcept {
 }
 
 // Counts each wait once, however many of its yields were long.
-bool Strangers::are_met_in(std::uint64_t wait) noexcept {
+[[gnu::hot]] bool Strangers::are_met_in(std::uint64_t wait) noexcept {
   const std::uint64_t count = count_long_.load(std::memory_order_relaxed);
   if (count > 0 && wait == last_long_.load(std::memory_order_relaxed)) {
     return false;

@@ -56,16 +56,16 @@ class RealWaitPolicy final : public WaitPolicy {
  public:
   void share_cores(std::size_t ranks) noexcept override { ranks_a_core_ = ranks; }
 
-  Clock::time_point now() noexcept override { return Clock::now(); }
+  [[gnu::hot]] Clock::time_point now() noexcept override { return Clock::now(); }
 
-  Clock::time_point recent() noexcept override {
+  [[gnu::hot]] Clock::time_point recent() noexcept override {
     timespec time{};
     clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
     return Clock::time_point(std::chrono::seconds(time.tv_sec) +
                              std::chrono::nanoseconds(time.tv_nsec));
   }
 
-  bool rest(int idle_rounds, Awaited awaited) noexcept override {
+  [[gnu::hot]] bool rest(int idle_rounds, Awaited awaited) noexcept override {
     const bool shares_core = ranks_a_core_ > 1;
     const int spins = shares_core || awaited == Awaited::wire ? 0 : spin_rounds;
     const bool is_evidence = !shares_core || awaited == Awaited::announcement;
@@ -93,7 +93,7 @@ class RealWaitPolicy final : public WaitPolicy {
     return true;
   }
 
-  void yield() noexcept override { sched_yield(); }
+  [[gnu::hot]] void yield() noexcept override { sched_yield(); }
 
   // Shared futexes: the word lies in memory that several processes map.
   void sleep(std::atomic<std::uint32_t>& word, std::uint32_t expected,
@@ -115,9 +115,9 @@ class RealWaitPolicy final : public WaitPolicy {
     ppoll(descriptors.data(), descriptors.size(), &time, nullptr);
   }
 
-  void lock(std::mutex& mutex) noexcept override { mutex.lock(); }
+  [[gnu::hot]] void lock(std::mutex& mutex) noexcept override { mutex.lock(); }
 
-  void point() noexcept override {}
+  [[gnu::hot]] void point() noexcept override {}
 
  private:
   void watched_yield() noexcept {

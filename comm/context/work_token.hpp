@@ -23,9 +23,9 @@ class WorkToken {
     Held(WorkToken& token, std::unique_lock<std::mutex> lock)
         : token_(&token), lock_(std::move(lock)) {}
     Held(Held&&) = default;
-    ~Held() { unlock(); }
+    [[gnu::hot]] ~Held() { unlock(); }
     explicit operator bool() const { return lock_.owns_lock(); }
-    void unlock() {
+    [[gnu::hot]] void unlock() {
       if (!lock_.owns_lock()) {
         return;
       }

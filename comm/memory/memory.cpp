@@ -37,14 +37,14 @@ MemoryRegistry& make_registry() {
   return made;
 }
 
-MemoryRegistry& registry() {
+[[gnu::hot]] MemoryRegistry& registry() {
   static MemoryRegistry& instance = make_registry();
   return instance;
 }
 
 }  // namespace
 
-std::optional<MemoryRef> find_memory(const void* data, std::size_t bytes) noexcept {
+[[gnu::hot]] std::optional<MemoryRef> find_memory(const void* data, std::size_t bytes) noexcept {
   MemoryRegistry& all = registry();
   if (all.count.load(std::memory_order_relaxed) == 0) {
     return std::nullopt;
